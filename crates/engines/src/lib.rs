@@ -1,1 +1,8 @@
-//! engines
+//! Durable ordered indexes: the engines behind Everleaf, and the [`Index`](index::Index) trait they share.
+//!
+//! Engines are safe Rust: what they keep in a pool consists of cells, reached through a guard that checks every
+//! offset. An engine knows no other engine.
+#![forbid(unsafe_code)]
+
+pub mod index;
+pub mod rntree;

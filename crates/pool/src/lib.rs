@@ -1,1 +1,24 @@
-//! pool
+//! The pool: one file that holds named trees.
+//!
+//! A pool is a header kept twice, a state line, a root table and slabs of 64 KiB (see `docs/FORMAT.md`). It knows
+//! nothing of engines: it hands out space, remembers roots, and says which offsets hold what. Allocation costs no
+//! persist of its own: what the trees reach defines what is allocated ([`space`]).
+//!
+//! Nothing that is read from a pool is trusted to be in bounds: a damaged pool gives [`Error::Corrupt`].
+#![forbid(unsafe_code)]
+
+mod class;
+mod error;
+mod header;
+mod limbo;
+#[allow(clippy::module_inception)]
+mod pool;
+pub mod record;
+mod roots;
+mod space;
+
+pub use error::{Error, Result};
+pub use header::{FORMAT_VERSION, Identity};
+pub use pool::{Guard, Pool, PoolOptions, PoolStat};
+pub use roots::{ROOT_WORDS, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
+pub use space::{ALLOCATION_BYTES_MAX, SLAB_BYTES};

@@ -1,0 +1,83 @@
+//! The ends of a range.
+
+use std::ops::Bound;
+
+/// Which way a range is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Reverse,
+}
+
+/// A range of byte-string keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// The lower end.
+    pub lower: Bound<Vec<u8>>,
+    /// The upper end.
+    pub upper: Bound<Vec<u8>>,
+}
+
+impl Bounds {
+    /// All keys.
+    pub fn all() -> Self {
+        Self { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    }
+
+    /// The keys that begin with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let upper = prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        Self { lower: Bound::Included(prefix.to_vec()), upper }
+    }
+
+    /// The keys in a standard range of byte strings.
+    pub fn of<K: AsRef<[u8]>>(range: &impl std::ops::RangeBounds<K>) -> Self {
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        Self { lower: owned(range.start_bound()), upper: owned(range.end_bound()) }
+    }
+
+    /// Whether `key` is not above the upper end.
+    pub fn is_below_upper(&self, key: &[u8]) -> bool {
+        match &self.upper {
+            Bound::Included(upper) => key <= upper.as_slice(),
+            Bound::Excluded(upper) => key < upper.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+
+    /// Whether `key` is not below the lower end.
+    pub fn is_above_lower(&self, key: &[u8]) -> bool {
+        match &self.lower {
+            Bound::Included(lower) => key >= lower.as_slice(),
+            Bound::Excluded(lower) => key > lower.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+}
+
+/// The first key above all keys that begin with `prefix`; `None` if there is none.
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_where_its_last_byte_can_be_raised() {
+        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_end(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(prefix_end(b"\xff"), None);
+        assert_eq!(prefix_end(b""), None);
+        assert_eq!(
+            Bounds::prefix(b""),
+            Bounds { lower: Bound::Included(Vec::new()), upper: Bound::Unbounded }
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! How keys and values become the two words of an entry.
+//!
+//! The first word orders entries; only where first words tie is more looked at. The second holds the value, or leads
+//! to it.
+
+use std::cmp::Ordering;
+
+use medium::Medium;
+use pool::record::{self, Record};
+use pool::{Error, Guard, Result};
+
+/// An entry's two words.
+pub type EntryWords = [u64; 2];
+
+/// A way to code entries.
+pub trait Codec: Send + Sync + 'static {
+    /// The codec's number in a pool's root table.
+    const ID: u16;
+    /// The codec's name.
+    const NAME: &'static str;
+    /// Whether first words can tie between different keys.
+    const TIES: bool;
+
+    /// A key to look for.
+    type Key<'k>: Copy;
+    /// A value to write.
+    type Value<'v>: Copy;
+
+    /// A key from bytes.
+    fn key(bytes: &[u8]) -> Result<Self::Key<'_>>;
+    /// A value from bytes.
+    fn value(bytes: &[u8]) -> Result<Self::Value<'_>>;
+    /// The key's first word.
+    fn word(key: Self::Key<'_>) -> u64;
+    /// 16 bits that spread over keys; the low 8 are the fingerprint.
+    fn hash(key: Self::Key<'_>) -> u16;
+    /// The hash of a stored entry's key, without looking outside of the entry.
+    fn hash_of(entry: EntryWords) -> u16;
+    /// Writes and flushes what lies outside of the entry.
+    fn encode<M: Medium>(
+        guard: &Guard<'_, M>,
+        key: Self::Key<'_>,
+        value: Self::Value<'_>,
+    ) -> Result<EntryWords>;
+    /// Gives back what an entry leads to that was never published.
+    fn discard<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
+    /// Gives back what an entry led to that no reader can newly find.
+    fn retire<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
+    /// Marks what an entry leads to.
+    fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()>;
+    /// How `key` compares with the key of an entry whose first word is the same.
+    fn compare_tie<M: Medium>(
+        guard: &Guard<'_, M>,
+        key: Self::Key<'_>,
+        entry: EntryWords,
+    ) -> Result<Ordering>;
+    /// Whether an entry has `value`.
+    fn has_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, value: Self::Value<'_>) -> Result<bool>;
+    /// Appends an entry's key.
+    fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
+    /// Appends an entry's value.
+    fn copy_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
+    /// Whether what an entry leads to is undamaged, as far as can be told.
+    fn is_sound<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<bool>;
+}
+
+/// Mixes all bits of a word into 16.
+#[inline(always)]
+fn mix(word: u64) -> u16 {
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
+}
+
+/// Keys and values are words themselves; as bytes they have 8 each, big-endian.
+#[derive(Debug)]
+pub enum WordCodec {}
+
+fn word_of(bytes: &[u8], what: &'static str) -> Result<u64> {
+    let bytes = bytes.try_into().map_err(|_| Error::NotAWord { what, length: bytes.len() })?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+impl Codec for WordCodec {
+    const ID: u16 = 1;
+    const NAME: &'static str = "word";
+    const TIES: bool = false;
+    type Key<'k> = u64;
+    type Value<'v> = u64;
+
+    fn key(bytes: &[u8]) -> Result<u64> {
+        word_of(bytes, "key")
+    }
+
+    fn value(bytes: &[u8]) -> Result<u64> {
+        word_of(bytes, "value")
+    }
+
+    #[inline(always)]
+    fn word(key: u64) -> u64 {
+        key
+    }
+
+    #[inline(always)]
+    fn hash(key: u64) -> u16 {
+        mix(key)
+    }
+
+    #[inline(always)]
+    fn hash_of(entry: EntryWords) -> u16 {
+        mix(entry[0])
+    }
+
+    #[inline(always)]
+    fn encode<M: Medium>(_guard: &Guard<'_, M>, key: u64, value: u64) -> Result<EntryWords> {
+        Ok([key, value])
+    }
+
+    #[inline(always)]
+    fn discard<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) {}
+
+    #[inline(always)]
+    fn retire<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) {}
+
+    #[inline(always)]
+    fn mark<M: Medium>(_pool: &pool::Pool<M>, _entry: EntryWords) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn compare_tie<M: Medium>(_guard: &Guard<'_, M>, _key: u64, _entry: EntryWords) -> Result<Ordering> {
+        Ok(Ordering::Equal)
+    }
+
+    fn has_value<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, value: u64) -> Result<bool> {
+        Ok(entry[1] == value)
+    }
+
+    fn copy_key<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
+        buffer.extend_from_slice(&entry[0].to_be_bytes());
+        Ok(())
+    }
+
+    fn copy_value<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
+        buffer.extend_from_slice(&entry[1].to_be_bytes());
+        Ok(())
+    }
+
+    fn is_sound<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+/// Keys of 0 bytes to 64 KiB and values of 0 bytes to 16 MiB, in records outside of the leaf. The first word is the
+/// key's first 8 bytes, the second the record's offset (48 bits) below the key's hash (16 bits), so that fingerprints
+/// are rebuilt without reading records.
+#[derive(Debug)]
+pub enum RecordCodec {}
+
+const OFFSET_MASK: u64 = (1 << 48) - 1;
+
+impl Codec for RecordCodec {
+    const ID: u16 = 2;
+    const NAME: &'static str = "record";
+    const TIES: bool = true;
+    type Key<'k> = &'k [u8];
+    type Value<'v> = &'v [u8];
+
+    fn key(bytes: &[u8]) -> Result<&[u8]> {
+        record::check_lengths(bytes, &[])?;
+        Ok(bytes)
+    }
+
+    fn value(bytes: &[u8]) -> Result<&[u8]> {
+        record::check_lengths(&[], bytes)?;
+        Ok(bytes)
+    }
+
+    #[inline(always)]
+    fn word(key: &[u8]) -> u64 {
+        record::prefix_word(key)
+    }
+
+    #[inline]
+    fn hash(key: &[u8]) -> u16 {
+        let mut state = key.len() as u64;
+        for chunk in key.chunks(8) {
+            state = (state ^ record::prefix_word(chunk)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            state ^= state >> 32;
+        }
+        mix(state)
+    }
+
+    #[inline(always)]
+    fn hash_of(entry: EntryWords) -> u16 {
+        (entry[1] >> 48) as u16
+    }
+
+    fn encode<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<EntryWords> {
+        let offset = record::write(guard, key, value)?;
+        Ok([Self::word(key), offset | u64::from(Self::hash(key)) << 48])
+    }
+
+    fn discard<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
+        guard.free(entry[1] & OFFSET_MASK);
+    }
+
+    fn retire<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
+        guard.retire(entry[1] & OFFSET_MASK);
+    }
+
+    fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()> {
+        pool.mark(entry[1] & OFFSET_MASK)
+    }
+
+    fn compare_tie<M: Medium>(guard: &Guard<'_, M>, key: &[u8], entry: EntryWords) -> Result<Ordering> {
+        Record::at(guard, entry[1] & OFFSET_MASK)?.compare(guard, key)
+    }
+
+    fn has_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, value: &[u8]) -> Result<bool> {
+        let record = Record::at(guard, entry[1] & OFFSET_MASK)?;
+        if record.value_length() != value.len() {
+            return Ok(false);
+        }
+        let mut current = Vec::with_capacity(value.len() + 8);
+        record.copy_value(guard, &mut current)?;
+        Ok(current == value)
+    }
+
+    fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
+        Record::at(guard, entry[1] & OFFSET_MASK)?.copy_key(guard, buffer)
+    }
+
+    fn copy_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
+        Record::at(guard, entry[1] & OFFSET_MASK)?.copy_value(guard, buffer)
+    }
+
+    fn is_sound<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<bool> {
+        Record::at(guard, entry[1] & OFFSET_MASK)?.is_sound(guard)
+    }
+}

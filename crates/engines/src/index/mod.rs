@@ -1,0 +1,180 @@
+//! What every engine does, and what engines share to do it.
+//!
+//! - [`Index`]: the ordered map over byte strings, with a fast path for words;
+//! - [`Codec`]: how keys and values become the two words of an entry;
+//! - [`Bounds`]: the ends of a range.
+
+mod bounds;
+mod codec;
+
+use std::fmt;
+
+use pool::Result;
+use smallvec::SmallVec;
+
+pub use bounds::{Bounds, Direction, prefix_end};
+pub use codec::{Codec, RecordCodec, WordCodec};
+
+/// A copy of a value: short ones need no allocation.
+pub type Value = SmallVec<[u8; 24]>;
+
+/// A key and its value, as a range returns them.
+pub type Entry = (Value, Value);
+
+/// What holds before a conditional write changes anything. The write that finds it broken changes nothing, and
+/// returns only when what it saw is durable.
+#[derive(Clone, Copy, Debug)]
+pub enum Condition<V> {
+    /// Nothing.
+    Always,
+    /// The key is absent.
+    Absent,
+    /// The key is present.
+    Present,
+    /// The key has this value.
+    Equals(V),
+}
+
+/// Something that [`Index::check`] found wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The offset in the pool of the node concerned.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:#x}: {}", self.offset, self.what)
+    }
+}
+
+/// Figures about a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IndexStat {
+    /// Keys.
+    pub keys: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// Levels of inner nodes.
+    pub height: u32,
+    /// Bytes of volatile memory: inner nodes, the leaves' volatile records, separators.
+    pub volatile_bytes: u64,
+    /// How long the last recovery took, in nanoseconds.
+    pub recovery_ns: u64,
+    /// Whether that recovery followed a crash.
+    pub recovered_from_crash: bool,
+    /// Bytes of one leaf in the pool.
+    pub leaf_bytes: u64,
+}
+
+/// A range being read: each key at most once, in order, and every key that is there for the whole scan.
+///
+/// The scan pins the epoch as long as it lives: memory retired meanwhile is not reused.
+pub trait Scan {
+    /// Replaces `key` and `value` by the next entry; `false` at the end.
+    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool>;
+}
+
+/// An ordered map. Keys compare as byte strings. Unless an engine says otherwise all of it is safe to call from any
+/// number of threads, and an operation is durable when it returns.
+pub trait Index: Send + Sync {
+    /// The engine's name.
+    fn engine(&self) -> &'static str;
+
+    /// The codec's name.
+    fn codec(&self) -> &'static str;
+
+    /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is absent. O(log n).
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+
+    /// The value of `key`. O(log n).
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        let mut buffer = Vec::new();
+        Ok(self.get_into(key, &mut buffer)?.then(|| Value::from_vec(buffer)))
+    }
+
+    /// Writes `value`, or removes the key if it is `None`, provided that `condition` holds. Returns whether it held.
+    /// O(log n).
+    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool>;
+
+    /// Adds a key; `false` if it is present.
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write(key, Some(value), Condition::Absent)
+    }
+
+    /// Replaces the value of a key; `false` if it is absent.
+    fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write(key, Some(value), Condition::Present)
+    }
+
+    /// Sets the value of a key, whether it is present or not.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(key, Some(value), Condition::Always).map(|_| ())
+    }
+
+    /// Removes a key; `false` if it is absent.
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.write(key, None, Condition::Present)
+    }
+
+    /// Replaces `current` by `new`, where `None` stands for absent. Returns whether the key had `current`.
+    fn compare_exchange(&self, key: &[u8], current: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
+        match (current, new) {
+            (None, None) => Ok(self.get(key)?.is_none()),
+            (None, Some(new)) => self.insert(key, new),
+            (Some(current), new) => self.write(key, new, Condition::Equals(current)),
+        }
+    }
+
+    /// The values of many keys, in their order: one descent for all, interleaved, with prefetching.
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>>;
+
+    /// The entries within `bounds`.
+    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>>;
+
+    /// The number of keys; exact when nobody writes. O(leaves).
+    fn len(&self) -> Result<u64>;
+
+    /// Whether there is no key. O(1) unless leaves are empty.
+    fn is_empty(&self) -> Result<bool> {
+        let mut scan = self.range(Bounds::all(), Direction::Forward)?;
+        Ok(!scan.next_into(&mut Vec::new(), &mut Vec::new())?)
+    }
+
+    /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` (0.5 to 1.0) of their
+    /// capacity. Wholly done or not at all, also across a crash. Returns the number of entries. O(n).
+    ///
+    /// `next` replaces key and value by the next entry and returns `false` at the end.
+    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64>;
+
+    /// Verifies the whole structure and returns every violation. O(n); locks each leaf for a moment.
+    fn check(&self) -> Result<Vec<Violation>>;
+
+    /// Figures. O(leaves).
+    fn stat(&self) -> Result<IndexStat>;
+
+    /// The fast path for trees of words.
+    fn words(&self) -> Option<&dyn WordIndex> {
+        None
+    }
+}
+
+/// A source of entries for [`Index::bulk_load`].
+pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool> + 'a;
+
+/// A tree of words: keys and values are `u64`, without a detour over bytes.
+pub trait WordIndex: Send + Sync {
+    /// The value of `key`.
+    fn get(&self, key: u64) -> Result<Option<u64>>;
+
+    /// As [`Index::write`].
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool>;
+
+    /// The values of `keys`, in their order, interleaved with prefetching. `values` is as long as `keys`.
+    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()>;
+
+    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. O(log n + entries).
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()>;
+}

@@ -1,0 +1,1 @@
+//! RNTree (work in progress).

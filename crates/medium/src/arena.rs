@@ -1,0 +1,127 @@
+//! Volatile memory addressed by 32-bit indices.
+//!
+//! Inner nodes and the volatile records of leaves live here: denser than pointers, safe to name after they were
+//! freed (an index always leads to *some* element, and any bits are a valid one), in huge pages.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::mapping::Mapping;
+use crate::{LINE_BYTES, MediumError};
+
+/// A type that may lie in an [`Arena`]. Implemented by [`volatile!`](crate::volatile!) only.
+///
+/// # Safety
+/// The type is `repr(C)` and consists of `AtomicU64`s and arrays of them, so that zeroed memory is a valid value, and
+/// has no `Drop`.
+pub unsafe trait Volatile: Send + Sync + 'static {}
+
+// SAFETY: zero is a valid value.
+unsafe impl Volatile for AtomicU64 {}
+// SAFETY: zero is a valid value.
+unsafe impl Volatile for AtomicU32 {}
+// SAFETY: an array is valid where its elements are.
+unsafe impl<T: Volatile, const N: usize> Volatile for [T; N] {}
+
+/// Declares a type for an [`Arena`](crate::arena::Arena): a struct of atomic words, aligned to a line.
+#[macro_export]
+macro_rules! volatile {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident : $type:ty),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        #[repr(C, align(64))]
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $type),*
+        }
+        // SAFETY: `repr(C)`, and the where clauses hold every field to `Volatile`.
+        unsafe impl $crate::private::Volatile for $name where $($type: $crate::private::Volatile),* {}
+    };
+}
+
+/// Bytes by which an arena grows: small at first, huge pages later.
+const STEP_BYTES_MIN: u64 = 1 << 16;
+const STEP_BYTES_MAX: u64 = 4 << 20;
+
+/// Elements of one type, addressed by index. Index 0 is never allocated and may mean "none".
+#[derive(Debug)]
+pub struct Arena<T: Volatile> {
+    mapping: Mapping,
+    /// Elements below this were allocated at least once.
+    used: AtomicU32,
+    free: Mutex<Vec<u32>>,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Volatile> Arena<T> {
+    /// An empty arena for at most `capacity` elements; address space is reserved, memory is not.
+    pub fn new(capacity: u32) -> Result<Self, MediumError> {
+        const { assert!(align_of::<T>() <= LINE_BYTES) };
+        let bytes = (u64::from(capacity) + 1) * size_of::<T>() as u64;
+        let mapping = Mapping::memory(bytes.next_multiple_of(STEP_BYTES_MAX))?;
+        Ok(Self { mapping, used: AtomicU32::new(1), free: Mutex::new(Vec::new()), elements: PhantomData })
+    }
+
+    /// The element at `index`.
+    ///
+    /// # Panics
+    /// If the index was never allocated.
+    #[inline(always)]
+    pub fn get(&self, index: u32) -> &T {
+        let extent = self.mapping.extent();
+        let offset = u64::from(index) * size_of::<T>() as u64;
+        let address = extent.at(offset, size_of::<T>(), 1).expect("an index of this arena");
+        // SAFETY: in bounds; aligned, because the base is aligned to a huge page and indices step by the size of an
+        // element; zeroed or once written memory is a valid `T`, and `T` is atomics only.
+        unsafe { &*address.cast::<T>() }
+    }
+
+    /// An element for the caller alone. Its content is zero or what a freed element left.
+    pub fn allocate(&self) -> Result<u32, MediumError> {
+        let mut free = self.free.lock();
+        if let Some(index) = free.pop() {
+            return Ok(index);
+        }
+        let index = self.used.load(Ordering::Relaxed);
+        let end = (u64::from(index) + 1) * size_of::<T>() as u64;
+        let length = self.mapping.extent().length();
+        if end > length {
+            let step = (length / 4).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX).next_power_of_two();
+            self.mapping.grow(end.next_multiple_of(step))?;
+        }
+        self.used.store(index + 1, Ordering::Release);
+        Ok(index)
+    }
+
+    /// Gives an element back that no thread can reach any more.
+    pub fn free(&self, index: u32) {
+        debug_assert!(index != 0 && index < self.used.load(Ordering::Relaxed));
+        self.free.lock().push(index);
+    }
+
+    /// Gives an element back once no thread that is pinned now is pinned any more.
+    pub fn retire(self: &Arc<Self>, pin: &crossbeam_epoch::Guard, index: u32) {
+        let arena = Arc::clone(self);
+        pin.defer(move || arena.free(index));
+    }
+
+    /// One more than the highest index that was ever allocated.
+    pub fn len(&self) -> u32 {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing was ever allocated.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 1
+    }
+
+    /// Bytes of the elements in use.
+    pub fn bytes_used(&self) -> u64 {
+        let free = self.free.lock().len() as u64;
+        (u64::from(self.used.load(Ordering::Relaxed)) - 1 - free) * size_of::<T>() as u64
+    }
+}

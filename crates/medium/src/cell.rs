@@ -1,0 +1,220 @@
+//! Cells: the only way to pool memory.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::line_store::{LineValue, twin};
+use crate::{Guard, LINE_BYTES, LineForm, Medium, MediumError, Node};
+
+/// 8 bytes, aligned: stored atomically, also across a crash.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Word(AtomicU64);
+
+// SAFETY: one atomic word; any bits are valid.
+unsafe impl Node for Word {
+    const NAME: &'static str = "Word";
+}
+
+impl Word {
+    /// Loads with acquire ordering.
+    #[inline(always)]
+    pub fn load<M: Medium>(&self, guard: &Guard<'_, M>) -> u64 {
+        guard.medium().load(&self.0)
+    }
+
+    /// Stores with release ordering. Durable only after a flush and a fence.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
+        guard.medium().store(&self.0, value);
+    }
+
+    /// Stores and flushes the word that makes something reachable: everything it leads to is durable already.
+    #[inline(always)]
+    #[track_caller]
+    pub fn publish<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
+        guard.medium().store(&self.0, value);
+        guard.flush(self);
+    }
+
+    /// Replaces `current` by `new`; `Err` holds what was found instead.
+    #[inline(always)]
+    #[track_caller]
+    pub fn compare_exchange<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        current: u64,
+        new: u64,
+    ) -> Result<u64, u64> {
+        guard.medium().compare_exchange(&self.0, current, new)
+    }
+
+    /// Hints the processor to load the word's line.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        crate::kernels::prefetch_read(self);
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_atomics(words: &[AtomicU64]) -> &[Self] {
+        // SAFETY: `Word` is a transparent wrapper.
+        unsafe { &*(std::ptr::from_ref(words) as *const [Self]) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn atomics(words: &[Self]) -> &[AtomicU64] {
+        // SAFETY: `Word` is a transparent wrapper.
+        unsafe { &*(std::ptr::from_ref(words) as *const [AtomicU64]) }
+    }
+
+    /// Pairs of words seen as entries, for [`Medium::compare_entries`].
+    #[inline(always)]
+    pub fn pairs(entries: &[[Self; 2]]) -> &[[AtomicU64; 2]] {
+        // SAFETY: `Word` is a transparent wrapper.
+        unsafe { &*(std::ptr::from_ref(entries) as *const [[AtomicU64; 2]]) }
+    }
+}
+
+/// A word in the pool that means nothing across a restart (a lock, a version): it reads as arbitrary after a crash
+/// and is never recorded or flushed.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct VolatileWord(AtomicU64);
+
+// SAFETY: one atomic word; any bits are valid.
+unsafe impl Node for VolatileWord {
+    const NAME: &'static str = "VolatileWord";
+}
+
+impl VolatileWord {
+    /// The atomic itself: its stores bypass the medium.
+    #[inline(always)]
+    pub fn get(&self) -> &AtomicU64 {
+        &self.0
+    }
+}
+
+/// Neither copy of a twin line is whole: no crash of a correct program leaves this, so the pool is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("both copies of the line are torn")]
+pub struct Torn;
+
+/// 64 bytes, aligned, written failure-atomically: after a crash the line holds one of its published values, whole.
+///
+/// Bits 62 and 63 of each word belong to the medium ([`crate::TAG_MASK`]); the other 496 bits, the *payload*, are the
+/// caller's. The caller serialises writers, and keeps the value *as stored*: it carries the tag that tells a twin
+/// line which copy to write next, so that publishing reads nothing from the pool.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Line([AtomicU64; 8]);
+
+// SAFETY: eight atomic words; any bits are valid.
+unsafe impl Node for Line {
+    const NAME: &'static str = "Line";
+}
+
+impl Line {
+    #[inline(always)]
+    pub(crate) fn atomics(&self) -> &[AtomicU64; 8] {
+        &self.0
+    }
+
+    /// The second copy of a twin line.
+    ///
+    /// # Panics
+    /// If the line does not lie in the guard's medium.
+    #[inline]
+    fn second<'g, M: Medium>(&self, guard: &'g Guard<'_, M>) -> &'g Line {
+        let extent = guard.medium().extent();
+        let offset = extent.offset_of(&self.0).and_then(|offset| offset.checked_sub(LINE_BYTES as u64));
+        let address = offset.and_then(|offset| extent.at(offset, LINE_BYTES, LINE_BYTES));
+        // SAFETY: `at` checked bounds and alignment; a line takes any bits.
+        unsafe { &*address.expect("a twin line of another medium").cast::<Line>() }
+    }
+
+    /// Gives a line in fresh memory its first value, and flushes it; returns the value as stored. Not
+    /// failure-atomic: publish the line's node only after a fence.
+    #[inline]
+    #[track_caller]
+    pub fn init<M: Medium>(&self, guard: &Guard<'_, M>, payload: &LineValue) -> LineValue {
+        let mut value = *payload;
+        if guard.medium().line_form() == LineForm::Twin {
+            let copies = twin::initial(payload);
+            value = copies[0];
+            let second = self.second(guard);
+            second.store_words(guard, &copies[1]);
+            guard.flush(second);
+        }
+        self.store_words(guard, &value);
+        guard.flush(self);
+        value
+    }
+
+    /// Stores a new value failure-atomically and flushes it; durable after the next fence. `previous` is the value
+    /// that the line has, as stored. Returns the new value as stored; after an error the line has its old value.
+    #[inline]
+    #[track_caller]
+    pub fn publish<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        previous: &LineValue,
+        payload: &LineValue,
+    ) -> Result<LineValue, MediumError> {
+        if guard.medium().line_form() == LineForm::Single {
+            guard.store_line(self, payload)?;
+            return Ok(*payload);
+        }
+        let tag =
+            twin::next_tag(twin::tag(&previous.0).expect("a value that was never loaded or initialised"));
+        let value = twin::with_tag(payload, tag);
+        let copy = if twin::copy_of(tag) == 0 { self } else { self.second(guard) };
+        copy.store_words(guard, &value);
+        guard.flush(copy);
+        Ok(value)
+    }
+
+    /// The newest whole value. A copy that a crash tore is written anew and drained first, for a later torn store
+    /// with the same tag could complete it. Needs exclusive access to the line.
+    pub fn recover<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
+        let first = guard.medium().load_line(&self.0);
+        if guard.medium().line_form() == LineForm::Single {
+            return Ok(first);
+        }
+        let second = self.second(guard);
+        let copies = [first, guard.medium().load_line(&second.0)];
+        match twin::choose(&copies[0].0, &copies[1].0) {
+            twin::Choice::Newest { copy, tag, other_is_sound } => {
+                if !other_is_sound {
+                    let other = if copy == 0 { second } else { self };
+                    // PERSIST: nothing must precede; lost before the fence, the copy is still torn or already sound.
+                    other.store_words(guard, &twin::repair(tag));
+                    guard.flush(other);
+                    guard.fence();
+                }
+                Ok(copies[copy])
+            }
+            twin::Choice::BothTorn => Err(Torn),
+        }
+    }
+
+    /// The newest whole value, repairing nothing. For inspection; safe beside a writer only if retried.
+    pub fn load<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
+        let first = guard.medium().load_line(&self.0);
+        if guard.medium().line_form() == LineForm::Single {
+            return Ok(first);
+        }
+        let copies = [first, guard.medium().load_line(&self.second(guard).0)];
+        match twin::choose(&copies[0].0, &copies[1].0) {
+            twin::Choice::Newest { copy, .. } => Ok(copies[copy]),
+            twin::Choice::BothTorn => Err(Torn),
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn store_words<M: Medium>(&self, guard: &Guard<'_, M>, value: &LineValue) {
+        for (word, value) in self.0.iter().zip(value.0) {
+            guard.medium().store(word, value);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Byte-addressable persistent memory, mapped from a file.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::flush::{FlushKind, flush_range, store_fence};
+use crate::line_store::store_single;
+use crate::mapping::{MapError, Mapping};
+use crate::{Extent, LineForm, LineStore, LineValue, Lsn, Medium, MediumError, Survives};
+
+/// How [`Dax`] makes bytes durable; the default asks the processor.
+#[derive(Clone, Copy, Debug)]
+pub struct DaxOptions {
+    /// How a line is written back.
+    pub flush: FlushKind,
+    /// How a line is stored failure-atomically.
+    pub line_store: LineStore,
+    /// The largest length of the file, in bytes.
+    pub limit_bytes: u64,
+}
+
+impl Default for DaxOptions {
+    fn default() -> Self {
+        Self { flush: FlushKind::detect(), line_store: LineStore::detect(), limit_bytes: u64::MAX }
+    }
+}
+
+/// A mapped file whose lines are written back by the processor.
+///
+/// On an fsdax file system that grants `MAP_SYNC` this survives loss of power. On any other file system it is an
+/// emulation: the same instructions run, and what they wrote survives the process but not the machine.
+#[derive(Debug)]
+pub struct Dax {
+    mapping: Mapping,
+    flush: FlushKind,
+    line_store: LineStore,
+}
+
+impl Dax {
+    /// Maps all of `file`.
+    pub fn new(file: File, options: DaxOptions) -> Result<Self, MapError> {
+        let mapping = Mapping::shared(file, options.limit_bytes)?;
+        Ok(Self { mapping, flush: options.flush, line_store: options.line_store })
+    }
+
+    /// How lines are stored failure-atomically.
+    pub fn line_store(&self) -> LineStore {
+        self.line_store
+    }
+}
+
+// SAFETY: the mapping owns its extent, never moves it, and unmaps it only when dropped.
+unsafe impl Medium for Dax {
+    type Notes = ();
+    const LATE: bool = false;
+    const DIRECT: bool = true;
+
+    #[inline(always)]
+    fn extent(&self) -> &Extent {
+        self.mapping.extent()
+    }
+
+    fn grow(&self, length: u64) -> Result<(), MediumError> {
+        self.mapping.grow(length)
+    }
+
+    fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
+        self.mapping.shrink(length)
+    }
+
+    #[inline(always)]
+    fn line_form(&self) -> LineForm {
+        if self.line_store == LineStore::Twin { LineForm::Twin } else { LineForm::Single }
+    }
+
+    #[inline(always)]
+    fn store_line(&self, notes: &(), line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
+        // SAFETY: a `Line` is aligned to 64 bytes and writable; `new` checked that the store is supported.
+        unsafe { store_single(self.line_store, line, value) }?;
+        if self.line_store != LineStore::Movdir64b {
+            self.flush(notes, line);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn flush(&self, (): &(), memory: &[AtomicU64]) {
+        // SAFETY: the range is mapped memory; writing it back changes nothing that can be seen.
+        unsafe { flush_range(self.flush, memory.as_ptr().cast(), size_of_val(memory)) };
+    }
+
+    #[inline(always)]
+    fn fence(&self, (): &()) -> Lsn {
+        store_fence(self.flush);
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        Lsn::DURABLE
+    }
+
+    fn survives(&self) -> Survives {
+        if self.mapping.is_synchronous() { Survives::PowerLoss } else { Survives::ProcessCrash }
+    }
+
+    fn describe(&self) -> String {
+        let instructions = format!("flush {}, line store {}", self.flush.name(), self.line_store.name());
+        if self.mapping.is_synchronous() {
+            format!("dax: persistent memory with MAP_SYNC, {instructions}; survives loss of power")
+        } else {
+            format!(
+                "dax (emulated: no MAP_SYNC here), {instructions}; survives the process, NOT loss of power or a \
+                 kernel crash"
+            )
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The guard: what every access to a pool names.
+
+use crate::line_store::LineValue;
+use crate::{LINE_BYTES, Line, Lsn, Medium, MediumError, Node, Word};
+
+/// An offset that does not hold what it should: out of bounds or misaligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("offset {offset:#x} cannot hold a {what}: {bytes} bytes, but the pool has {length}")]
+pub struct BadOffset {
+    /// Where.
+    pub offset: u64,
+    /// What was expected there.
+    pub what: &'static str,
+    /// Its size.
+    pub bytes: usize,
+    /// The length of the pool.
+    pub length: u64,
+}
+
+/// Access to a medium: the epoch pin that keeps retired memory from being reused, and this thread's notes of
+/// what it flushed. Its lifetime bounds every reference into the pool. Not for sharing between threads.
+pub struct Guard<'m, M: Medium> {
+    medium: &'m M,
+    notes: M::Notes,
+    pin: crossbeam_epoch::Guard,
+}
+
+impl<'m, M: Medium> Guard<'m, M> {
+    /// Pins the current thread and opens access to `medium`.
+    #[inline]
+    pub fn new(medium: &'m M) -> Self {
+        Self { medium, notes: M::Notes::default(), pin: crossbeam_epoch::pin() }
+    }
+
+    /// The medium.
+    #[inline(always)]
+    pub fn medium(&self) -> &'m M {
+        self.medium
+    }
+
+    /// The epoch pin.
+    #[inline(always)]
+    pub fn pin(&self) -> &crossbeam_epoch::Guard {
+        &self.pin
+    }
+
+    /// Lets the epoch advance if nobody else is pinned; references into the pool cannot be held across this.
+    pub fn repin(&mut self) {
+        self.pin.repin();
+    }
+
+    /// The node at `offset`. O(1); checks bounds and alignment, not meaning.
+    #[inline]
+    pub fn node<T: Node>(&self, offset: u64) -> Result<&T, BadOffset> {
+        const { assert!(align_of::<T>() <= LINE_BYTES) };
+        let extent = self.medium.extent();
+        // The second copy of a twin line lies before its node, so no node starts in the first line.
+        match extent.at(offset, size_of::<T>(), align_of::<T>()) {
+            // SAFETY: in bounds and aligned (the base is aligned to a line); `T: Node` takes any bits and is accessed
+            // atomically; the memory stays mapped while the medium lives, which outlives this guard.
+            Some(address) if offset >= LINE_BYTES as u64 => Ok(unsafe { &*address.cast::<T>() }),
+            _ => Err(BadOffset { offset, what: T::NAME, bytes: size_of::<T>(), length: extent.length() }),
+        }
+    }
+
+    /// `count` words at `offset`. O(1).
+    #[inline]
+    pub fn words(&self, offset: u64, count: usize) -> Result<&[Word], BadOffset> {
+        let extent = self.medium.extent();
+        match extent.words(offset, count) {
+            Some(words) => Ok(Word::from_atomics(words)),
+            None => Err(BadOffset {
+                offset,
+                what: "word",
+                bytes: count.saturating_mul(8),
+                length: extent.length(),
+            }),
+        }
+    }
+
+    /// The offset of a node that was reached through this guard.
+    ///
+    /// # Panics
+    /// If the node lies in another medium.
+    #[inline]
+    pub fn offset_of<T: Node>(&self, node: &T) -> u64 {
+        let offset =
+            (std::ptr::from_ref(node) as usize).wrapping_sub(self.medium.extent().base() as usize) as u64;
+        assert!(offset < self.medium.extent().length(), "a node of another medium");
+        offset
+    }
+
+    /// Asks that a node be written back; does not wait. A twin line is flushed by [`Line::publish`] itself.
+    #[inline(always)]
+    #[track_caller]
+    pub fn flush<T: Node>(&self, node: &T) {
+        // SAFETY: a node consists of words (its size is a multiple of 8, its alignment at least that), any bits of
+        // which are valid atomics.
+        let words = unsafe {
+            std::slice::from_raw_parts(
+                std::ptr::from_ref(node).cast::<std::sync::atomic::AtomicU64>(),
+                size_of::<T>() / crate::WORD_BYTES,
+            )
+        };
+        self.medium.flush(&self.notes, words);
+    }
+
+    /// Asks that words be written back; does not wait.
+    #[inline(always)]
+    #[track_caller]
+    pub fn flush_words(&self, words: &[Word]) {
+        self.medium.flush(&self.notes, Word::atomics(words));
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn store_line(&self, line: &Line, value: &LineValue) -> Result<(), MediumError> {
+        self.medium.store_line(&self.notes, line.atomics(), value)
+    }
+
+    /// Orders: what was flushed is durable before what is flushed later. Returns the position to wait for.
+    #[inline(always)]
+    #[track_caller]
+    pub fn fence(&self) -> Lsn {
+        self.medium.fence(&self.notes)
+    }
+
+    /// Waits until everything up to `lsn` is durable.
+    #[inline(always)]
+    #[track_caller]
+    pub fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.medium.wait(lsn)
+    }
+
+    /// Fence and wait: everything this thread flushed is durable when the call returns.
+    #[inline(always)]
+    #[track_caller]
+    pub fn drain(&self) -> Result<(), MediumError> {
+        let lsn = self.fence();
+        self.wait(lsn)
+    }
+}

@@ -1,0 +1,217 @@
+//! One reserved address range, into which a file or plain memory grows in place.
+
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+};
+
+use crate::{Extent, MediumError};
+
+/// The alignment of every mapping: one huge page.
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+/// The address space that a mapping asks for first; it is halved as long as the system refuses.
+const RESERVE_BYTES_WANTED: u64 = 1 << 40;
+/// Addresses have 47 bits, so no range may be larger than half of that.
+const RESERVE_BYTES_MAX: u64 = 1 << 46;
+
+/// The operating system refused a mapping.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {bytes} bytes: {source}")]
+pub struct MapError {
+    /// What was tried.
+    pub action: &'static str,
+    /// How much.
+    pub bytes: u64,
+    /// Why not.
+    pub source: io::Error,
+}
+
+fn refused(action: &'static str, bytes: u64) -> impl FnOnce(rustix::io::Errno) -> MapError {
+    move |errno| MapError { action, bytes, source: errno.into() }
+}
+
+/// What backs the mapped part of the range.
+#[derive(Debug)]
+enum Backing {
+    Memory,
+    Shared { file: File, synchronous: AtomicBool },
+}
+
+/// A reserved address range whose beginning is mapped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    extent: Extent,
+    backing: Backing,
+    range: NonNull<u8>,
+    range_bytes: u64,
+    reserved_bytes: u64,
+    limit_bytes: u64,
+    growing: Mutex<()>,
+}
+
+// SAFETY: the addresses are plain numbers here; the memory behind them is accessed through `Extent` only.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; growth is serialised by `growing`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed memory of this process, growing up to `limit_bytes`.
+    pub(crate) fn memory(limit_bytes: u64) -> Result<Self, MapError> {
+        Self::reserve(Backing::Memory, limit_bytes, RESERVE_BYTES_WANTED.min(limit_bytes.max(1)))
+    }
+
+    /// A shared mapping of all of `file`, which grows with it up to `limit_bytes`. Asks for `MAP_SYNC` first.
+    pub(crate) fn shared(file: File, limit_bytes: u64) -> Result<Self, MapError> {
+        let action = "measure a file of";
+        let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
+        let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
+        let synchronous = AtomicBool::new(true);
+        let mapping = Self::reserve(Backing::Shared { file, synchronous }, limit_bytes, wanted)?;
+        if length > 0 {
+            mapping.map_file(0, length)?;
+            // SAFETY: just mapped up to `length`.
+            unsafe { mapping.extent.set_length(length) };
+        }
+        Ok(mapping)
+    }
+
+    fn reserve(backing: Backing, limit_bytes: u64, wanted: u64) -> Result<Self, MapError> {
+        let mut reserved_bytes =
+            wanted.next_multiple_of(HUGE_PAGE_BYTES).clamp(HUGE_PAGE_BYTES, RESERVE_BYTES_MAX);
+        let (range, range_bytes) = loop {
+            let bytes = reserved_bytes + HUGE_PAGE_BYTES;
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a fresh range at an address of the system's choice.
+            match unsafe { mmap_anonymous(std::ptr::null_mut(), bytes as usize, ProtFlags::empty(), flags) } {
+                Ok(address) => {
+                    break (NonNull::new(address.cast::<u8>()).expect("mmap gives no null"), bytes);
+                }
+                Err(_) if reserved_bytes > (1 << 30) => reserved_bytes /= 2,
+                Err(errno) => return Err(refused("reserve an address range of", bytes)(errno)),
+            }
+        };
+        let padding = range.as_ptr().align_offset(HUGE_PAGE_BYTES as usize);
+        let base = NonNull::new(range.as_ptr().wrapping_add(padding)).expect("inside the range");
+        // SAFETY: nothing is accessible yet; what `grow` adds stays mapped until `drop`.
+        let extent = unsafe { Extent::new(base, 0) };
+        let growing = Mutex::new(());
+        Ok(Self { extent, backing, range, range_bytes, reserved_bytes, limit_bytes, growing })
+    }
+
+    pub(crate) fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// Whether the file system granted `MAP_SYNC`: its own metadata is then durable before a page is written.
+    pub(crate) fn is_synchronous(&self) -> bool {
+        matches!(&self.backing, Backing::Shared { synchronous, .. } if synchronous.load(Ordering::Relaxed))
+    }
+
+    /// Makes at least `length` bytes accessible; never shrinks.
+    pub(crate) fn grow(&self, length: u64) -> Result<(), MediumError> {
+        let _growing = self.growing.lock();
+        let old = self.extent.length();
+        if length <= old {
+            return Ok(());
+        }
+        let limit = self.limit_bytes.min(self.reserved_bytes);
+        if length > limit {
+            return Err(MediumError::Full { wanted: length, limit });
+        }
+        match &self.backing {
+            Backing::Memory => self.map_memory(old, length)?,
+            Backing::Shared { file, .. } => {
+                allocate(file, old, length)?;
+                self.map_file(old, length)?;
+            }
+        }
+        // SAFETY: just mapped up to `length`.
+        unsafe { self.extent.set_length(length) };
+        Ok(())
+    }
+
+    /// Gives back what lies beyond `length`. The range stays reserved.
+    pub(crate) fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
+        let old = self.extent.length();
+        if length >= old {
+            return Ok(());
+        }
+        // SAFETY: exclusive access, so nobody holds a reference beyond `length`.
+        unsafe { self.extent.set_length(length) };
+        if let Backing::Shared { file, .. } = &self.backing {
+            ftruncate(file, length).map_err(refused("truncate a file to", length))?;
+        }
+        Ok(())
+    }
+
+    fn address(&self, offset: u64) -> *mut std::ffi::c_void {
+        self.extent.base().wrapping_add(offset as usize).cast()
+    }
+
+    fn map_memory(&self, old: u64, length: u64) -> Result<(), MapError> {
+        let bytes = (length - old) as usize;
+        // SAFETY: inside the reserved range, which belongs to this mapping and is private anonymous memory.
+        unsafe { mprotect(self.address(old), bytes, MprotectFlags::READ | MprotectFlags::WRITE) }
+            .map_err(refused("make accessible", bytes as u64))?;
+        if length >= HUGE_PAGE_BYTES {
+            // Only a hint: small pages work as well.
+            // SAFETY: the same range; advice changes no content.
+            let _ = unsafe { madvise(self.address(0), length as usize, Advice::LinuxHugepage) };
+        }
+        Ok(())
+    }
+
+    fn map_file(&self, old: u64, length: u64) -> Result<(), MapError> {
+        let Backing::Shared { file, synchronous } = &self.backing else { return Ok(()) };
+        // Mappings begin at pages; mapping the same page of the same file again changes nothing for its users.
+        let start = old - old % page_bytes();
+        let bytes = (length - start) as usize;
+        let map = |kind: MapFlags| {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: inside the reserved range, where only this mapping's own earlier pages can be replaced, by the
+            // same pages of the same file.
+            unsafe { mmap(self.address(start), bytes, access, kind | MapFlags::FIXED, file, start) }
+        };
+        if synchronous.load(Ordering::Relaxed) {
+            if map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC).is_err() {
+                synchronous.store(false, Ordering::Relaxed);
+            }
+        }
+        if !synchronous.load(Ordering::Relaxed) {
+            map(MapFlags::SHARED).map_err(refused("map a file of", length))?;
+        }
+        // SAFETY: the range just mapped; advice changes no content, and is only a hint.
+        let _ = unsafe { madvise(self.address(start), bytes, Advice::LinuxHugepage) };
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `reserve`, and nobody holds references into it any more.
+        let _ = unsafe { munmap(self.range.as_ptr().cast(), self.range_bytes as usize) };
+    }
+}
+
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Gives the file real blocks: writing to a hole of a full disk would be a signal, not an error.
+fn allocate(file: &File, old: u64, length: u64) -> Result<(), MediumError> {
+    match fallocate(file, FallocateFlags::empty(), old, length - old) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::NOSPC | rustix::io::Errno::FBIG | rustix::io::Errno::DQUOT) => {
+            // What the failed call may have left is taken back.
+            let _ = ftruncate(file, old);
+            Err(MediumError::Full { wanted: length, limit: old })
+        }
+        Err(errno) => Err(refused("allocate", length - old)(errno).into()),
+    }
+}

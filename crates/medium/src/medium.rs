@@ -1,0 +1,177 @@
+//! The trait that every medium implements.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::line_store::{LineNotStored, LineValue};
+use crate::mapping::MapError;
+use crate::{Extent, kernels};
+
+/// A position in the order of durability (log sequence number). On media where a fence is itself durable every
+/// LSN is [`Lsn::DURABLE`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// What is durable already.
+    pub const DURABLE: Self = Self(0);
+}
+
+/// How a failure-atomic line lies in memory; a pool keeps the form it was made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LineForm {
+    /// One copy, written by one store that the hardware or the medium keeps whole.
+    Single,
+    /// Two self-validating copies, the second in the 64 bytes before the first; the newest sound one wins.
+    Twin,
+}
+
+/// What a medium's promises survive. Ordered: more is better.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Survives {
+    /// Nothing: plain memory of this process.
+    Nothing,
+    /// The death of the process, not of the machine (a file in memory, or a mapping that nobody syncs).
+    ProcessCrash,
+    /// Loss of power.
+    PowerLoss,
+}
+
+/// A medium failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MediumError {
+    /// The medium cannot grow: the disk or a configured limit is full.
+    #[error(
+        "no space: {wanted} bytes wanted, {limit} bytes are the limit; raise the limit or free space, then retry"
+    )]
+    Full {
+        /// Bytes that the pool would have had.
+        wanted: u64,
+        /// Bytes that it may have.
+        limit: u64,
+    },
+    /// Mapping or growing failed.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// The processor could not store a line whole, and has no other instruction that could.
+    #[error(transparent)]
+    Line(#[from] LineNotStored),
+    /// What was written may not be durable; nothing is acknowledged any more.
+    #[error("the medium failed and accepts nothing more: {0}; reopen the pool to see what is durable")]
+    Failed(String),
+}
+
+/// Where bytes become durable.
+///
+/// Engines are generic over a medium and are compiled for each, so hardware pays nothing for the simulator.
+/// Ordering ([`Medium::fence`]) and durability ([`Medium::wait`]) are different calls: on a file ordering is free
+/// and durability costs an fsync.
+///
+/// # Safety
+/// [`Medium::extent`] always returns the same extent, whose memory obeys the contract of [`Extent::new`], and
+/// stays mapped at least as long as the medium lives.
+pub unsafe trait Medium: Send + Sync + 'static {
+    /// What one thread flushed since its last fence, for media that collect it.
+    type Notes: Default;
+
+    /// Whether an LSN may become durable later than its fence returns.
+    const LATE: bool;
+
+    /// Whether loads may bypass the medium (kernels then read memory directly).
+    const DIRECT: bool;
+
+    /// The memory.
+    fn extent(&self) -> &Extent;
+
+    /// Makes at least `length` bytes accessible; what is new reads as zero.
+    fn grow(&self, length: u64) -> Result<(), MediumError>;
+
+    /// Gives back what lies beyond `length` bytes, when nobody looks any more.
+    fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
+
+    /// The form in which lines are stored on this medium.
+    fn line_form(&self) -> LineForm;
+
+    /// Atomic load with acquire ordering.
+    #[inline(always)]
+    fn load(&self, word: &AtomicU64) -> u64 {
+        word.load(Ordering::Acquire)
+    }
+
+    /// Atomic store with release ordering.
+    #[inline(always)]
+    #[track_caller]
+    fn store(&self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+    }
+
+    /// Atomic compare-and-exchange; `Err` holds what was found.
+    #[inline(always)]
+    #[track_caller]
+    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
+        word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    /// A failure-atomic store of one line in [`LineForm::Single`], written back as [`Medium::flush`] does.
+    /// Not visible in order to other threads before the next fence. After an error the line has its old value.
+    #[track_caller]
+    fn store_line(
+        &self,
+        notes: &Self::Notes,
+        line: &[AtomicU64; 8],
+        value: &LineValue,
+    ) -> Result<(), MediumError>;
+
+    /// Asks that the lines which hold `memory` be written back; does not wait.
+    #[track_caller]
+    fn flush(&self, notes: &Self::Notes, memory: &[AtomicU64]);
+
+    /// Everything this thread flushed before is durable before anything it flushes after.
+    #[track_caller]
+    fn fence(&self, notes: &Self::Notes) -> Lsn;
+
+    /// How far the medium has got.
+    #[inline(always)]
+    fn durable(&self) -> Lsn {
+        Lsn::DURABLE
+    }
+
+    /// Waits until `durable() >= lsn`.
+    #[inline(always)]
+    #[track_caller]
+    fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
+        let _ = lsn;
+        Ok(())
+    }
+
+    /// What its promises survive.
+    fn survives(&self) -> Survives;
+
+    /// One line for people: the medium, its instructions, what it does not survive.
+    fn describe(&self) -> String;
+
+    /// Which of up to 64 entries (pairs of key word and value word) have a key below `key`, and which have it.
+    /// Bit i of the masks stands for entry i.
+    #[inline(always)]
+    fn compare_entries(&self, entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
+        if Self::DIRECT {
+            return kernels::compare_entries(entries, key);
+        }
+        let (mut below, mut equal) = (0, 0);
+        for (index, entry) in entries.iter().enumerate() {
+            let word = self.load(&entry[0]);
+            below |= u64::from(word < key) << index;
+            equal |= u64::from(word == key) << index;
+        }
+        (below, equal)
+    }
+
+    /// The value of a line, as eight loads.
+    #[inline(always)]
+    fn load_line(&self, line: &[AtomicU64; 8]) -> LineValue {
+        if Self::DIRECT {
+            return kernels::load_line(line);
+        }
+        LineValue(std::array::from_fn(|index| self.load(&line[index])))
+    }
+}

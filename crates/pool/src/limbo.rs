@@ -1,0 +1,48 @@
+//! Retired allocations that wait until no thread can still be reading them.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Offsets retired together; freed once, by the epoch collector or by the close of the pool.
+pub(crate) type Batch = Arc<Mutex<Vec<u64>>>;
+
+/// How many offsets share one deferred call.
+const BATCH_OFFSETS: usize = 64;
+
+/// The waiting offsets of a pool.
+#[derive(Default)]
+pub(crate) struct Limbo {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    filling: Vec<u64>,
+    waiting: Vec<Batch>,
+}
+
+impl Limbo {
+    /// Adds an offset. A batch that is full by it is returned, to be freed after the current epoch.
+    pub(crate) fn add(&self, offset: u64) -> Option<Batch> {
+        let mut inner = self.inner.lock();
+        inner.filling.push(offset);
+        if inner.filling.len() < BATCH_OFFSETS {
+            return None;
+        }
+        let batch = Arc::new(Mutex::new(std::mem::take(&mut inner.filling)));
+        inner.waiting.retain(|waiting| !waiting.lock().is_empty());
+        inner.waiting.push(Arc::clone(&batch));
+        Some(batch)
+    }
+
+    /// All that still waits. Only for a pool that no thread reads any more.
+    pub(crate) fn drain(&self) -> Vec<u64> {
+        let mut inner = self.inner.lock();
+        let mut offsets = std::mem::take(&mut inner.filling);
+        for batch in inner.waiting.drain(..) {
+            offsets.append(&mut batch.lock());
+        }
+        offsets
+    }
+}

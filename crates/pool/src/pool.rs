@@ -1,0 +1,329 @@
+//! A pool on a medium, and the guard through which it is accessed.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+use medium::{LineForm, Lsn, Medium};
+use parking_lot::Mutex;
+
+use crate::header::{self, Identity, PREFIX_BYTES, State};
+use crate::limbo::Limbo;
+use crate::roots::{self, ROOT_WORDS, TreeRoot};
+use crate::space::{SLAB_BYTES, Space};
+use crate::{Error, FORMAT_VERSION, Result};
+
+/// How a pool is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// The least by which the file grows, in slabs of 64 KiB.
+    pub step_slabs_min: u32,
+    /// Whether retired memory waits for readers. Without, retired memory is reused at once: for single-threaded
+    /// exploration, where it makes addresses reproducible.
+    pub reclaim_by_epoch: bool,
+    /// Whether dropping the last handle closes the pool cleanly, as [`Pool::close`] does.
+    pub close_on_drop: bool,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self { step_slabs_min: 16, reclaim_by_epoch: true, close_on_drop: true }
+    }
+}
+
+/// Figures about a pool.
+#[derive(Clone, Debug)]
+pub struct PoolStat {
+    /// What the pool is.
+    pub identity: Identity,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes up to the high-water mark.
+    pub high_water_bytes: u64,
+    /// Bytes of slabs that hold something, prefix included.
+    pub used_bytes: u64,
+    /// Allocations in use.
+    pub allocations: u64,
+}
+
+struct Shared<M: Medium> {
+    medium: M,
+    identity: Identity,
+    space: Space,
+    limbo: Limbo,
+    roots: Mutex<()>,
+    options: PoolOptions,
+    closed: bool,
+}
+
+/// A pool: cheap to clone, closed when the last clone is dropped.
+pub struct Pool<M: Medium> {
+    shared: Arc<Shared<M>>,
+}
+
+impl<M: Medium> Clone for Pool<M> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Access to a pool by one thread: pins the epoch, so what is retired meanwhile stays readable.
+pub struct Guard<'p, M: Medium> {
+    inner: medium::Guard<'p, M>,
+    shared: &'p Arc<Shared<M>>,
+}
+
+impl<'p, M: Medium> Deref for Guard<'p, M> {
+    type Target = medium::Guard<'p, M>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.inner
+    }
+}
+
+impl Identity {
+    /// The identity of the pool in `file`, from the file itself; `None` if the file is empty or blank. For choosing
+    /// a medium before mapping.
+    pub fn of_file(file: &File) -> Result<Option<Self>> {
+        let io = |source| Error::Io { action: "read the pool's header", source };
+        let length = file.metadata().map_err(io)?.len();
+        if length == 0 {
+            return Ok(None);
+        }
+        let ram = medium::Ram::new(PREFIX_BYTES).map_err(medium::MediumError::from)?;
+        ram.grow(PREFIX_BYTES)?;
+        let guard = medium::Guard::new(&ram);
+        let mut bytes = vec![0; PREFIX_BYTES.min(length) as usize];
+        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(io)?;
+        crate::record::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
+        if length >= PREFIX_BYTES && header::is_blank(&guard)? {
+            return Ok(None);
+        }
+        let identity = header::open(&guard)?;
+        if length < PREFIX_BYTES {
+            return Err(Error::corrupt(length, "the file ends inside the header; it was truncated"));
+        }
+        Ok(Some(identity))
+    }
+}
+
+impl<M: Medium> Pool<M> {
+    /// Opens the pool on `medium`, or makes one there if nothing was written yet. O(slabs).
+    pub fn open(medium: M, options: PoolOptions) -> Result<Self> {
+        let length = medium.extent().length();
+        let blank = length == 0 || length >= PREFIX_BYTES && header::is_blank(&medium::Guard::new(&medium))?;
+        let identity =
+            if blank { Self::create(&medium)? } else { header::open(&medium::Guard::new(&medium))? };
+        if identity.line_form != medium.line_form() {
+            return Err(Error::LineForm { pool: identity.line_form, medium: medium.line_form() });
+        }
+        let guard = medium::Guard::new(&medium);
+        let space = if blank {
+            Space::create(options.step_slabs_min)?
+        } else {
+            Space::open(&guard, options.step_slabs_min)?
+        };
+        // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated from it yet.
+        State::Clean.publish(&guard, 0)?;
+        State::Holder.publish(&guard, u64::from(std::process::id()))?;
+        guard.drain()?;
+        drop(guard);
+        let (limbo, roots) = (Limbo::default(), Mutex::new(()));
+        Ok(Self {
+            shared: Arc::new(Shared { medium, identity, space, limbo, roots, options, closed: false }),
+        })
+    }
+
+    fn create(medium: &M) -> Result<Identity> {
+        medium.grow(PREFIX_BYTES)?;
+        let guard = medium::Guard::new(medium);
+        State::HighWater.publish(&guard, PREFIX_BYTES / SLAB_BYTES)?;
+        State::Clean.publish(&guard, 0)?;
+        guard.drain()?;
+        let identity =
+            Identity { version: FORMAT_VERSION, uuid: rand::random(), line_form: medium.line_form() };
+        header::create(&guard, &identity)?;
+        Ok(identity)
+    }
+
+    /// Pins the current thread and opens access.
+    #[inline]
+    pub fn pin(&self) -> Guard<'_, M> {
+        Guard { inner: medium::Guard::new(&self.shared.medium), shared: &self.shared }
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        &self.shared.medium
+    }
+
+    /// What the pool is.
+    pub fn identity(&self) -> Identity {
+        self.shared.identity
+    }
+
+    /// All named trees. O(size of the root table).
+    pub fn trees(&self) -> Result<Vec<TreeRoot>> {
+        roots::list(&self.pin())
+    }
+
+    /// Adds a named tree, whose first nodes are flushed. Durable when this returns.
+    pub fn create_tree(
+        &self,
+        name: &str,
+        engine_and_codec: (u16, u16),
+        words: &[u64; ROOT_WORDS],
+    ) -> Result<TreeRoot> {
+        let _serial = self.shared.roots.lock();
+        roots::create(&self.pin(), name, engine_and_codec, words)
+    }
+
+    /// Removes a tree from the root table; its space is the caller's to free. Durable when this returns.
+    pub fn remove_tree(&self, tree: &TreeRoot) -> Result<()> {
+        let _serial = self.shared.roots.lock();
+        roots::remove(&self.pin(), tree.slot)
+    }
+
+    /// Whether the trees must mark what they reach, because the pool was not closed cleanly.
+    pub fn needs_mark(&self) -> bool {
+        self.shared.space.needs_mark()
+    }
+
+    /// Records that a tree reaches the allocation at `offset`. Any thread; idempotent.
+    pub fn mark(&self, offset: u64) -> Result<()> {
+        self.shared.space.mark(offset)
+    }
+
+    /// Ends the mark: what no tree marked is free.
+    pub fn finish_marking(&self) {
+        self.shared.space.finish_marking();
+    }
+
+    /// Figures. O(slabs).
+    pub fn stat(&self) -> PoolStat {
+        let (used_bytes, high_water_bytes) = self.shared.space.bytes();
+        PoolStat {
+            identity: self.shared.identity,
+            file_bytes: self.shared.medium.extent().length(),
+            high_water_bytes,
+            used_bytes,
+            allocations: self.shared.space.allocations(),
+        }
+    }
+
+    /// Closes the pool cleanly: writes the bitmaps, gives the file's free tail back. Durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] while another clone lives; the pool is then closed when that is dropped.
+    pub fn close(self) -> Result<()> {
+        let mut shared = self.shared;
+        // A deferred call on another thread may hold the pool for a moment.
+        for _ in 0..1000 {
+            match Arc::try_unwrap(shared) {
+                Ok(mut last) => return last.close(),
+                Err(still_shared) => shared = still_shared,
+            }
+            std::thread::yield_now();
+        }
+        Err(Error::InUse)
+    }
+}
+
+impl<M: Medium> Shared<M> {
+    fn close(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        self.limbo.drain().into_iter().for_each(|offset| self.space.free(offset));
+        if self.space.needs_mark() {
+            // A tree was never opened since a crash, so what it reaches is not known: the pool stays unclean.
+            return Ok(());
+        }
+        let guard = medium::Guard::new(&self.medium);
+        let end = self.space.write_bitmaps(&guard)?;
+        State::HighWater.publish(&guard, u64::from(end))?;
+        guard.fence();
+        // PERSIST: all bitmaps are ordered before; lost, the next open marks.
+        State::Clean.publish(&guard, 1)?;
+        guard.drain()?;
+        drop(guard);
+        self.medium.shrink(u64::from(end) * SLAB_BYTES)?;
+        Ok(())
+    }
+}
+
+impl<M: Medium> Drop for Shared<M> {
+    fn drop(&mut self) {
+        if self.options.close_on_drop {
+            // An error leaves the pool unclean, which costs a mark at the next open and nothing else.
+            let _ = self.close();
+        }
+    }
+}
+
+impl<M: Medium> Guard<'_, M> {
+    /// Bytes before a node that begins with a line: room for the line's second copy.
+    fn node_lead(&self) -> u64 {
+        if self.shared.identity.line_form == LineForm::Twin { medium::LINE_BYTES as u64 } else { 0 }
+    }
+
+    /// Space for `bytes` bytes, aligned to 16. What it holds is arbitrary; a crash before its publish frees it.
+    pub fn allocate(&self, bytes: usize) -> Result<u64> {
+        self.shared.space.allocate(&self.inner, bytes, false)
+    }
+
+    /// Space for a node of `bytes` bytes that begins with a [`medium::Line`].
+    pub fn allocate_node(&self, bytes: usize) -> Result<u64> {
+        let lead = self.node_lead();
+        Ok(self.shared.space.allocate(&self.inner, bytes + lead as usize, true)? + lead)
+    }
+
+    /// Gives back an allocation that was never published.
+    pub fn free(&self, offset: u64) {
+        self.shared.space.free(offset);
+    }
+
+    /// Gives back a node that was never published.
+    pub fn free_node(&self, offset: u64) {
+        self.shared.space.free(offset - self.node_lead());
+    }
+
+    /// Gives an allocation back once no thread that is pinned now can still read it. Whatever made it unreachable
+    /// was fenced before.
+    pub fn retire(&self, offset: u64) {
+        if !self.shared.options.reclaim_by_epoch {
+            return self.shared.space.free(offset);
+        }
+        if let Some(batch) = self.shared.limbo.add(offset) {
+            let shared: Weak<Shared<M>> = Arc::downgrade(self.shared);
+            self.pin().defer(move || {
+                if let Some(shared) = shared.upgrade() {
+                    std::mem::take(&mut *batch.lock())
+                        .into_iter()
+                        .for_each(|offset| shared.space.free(offset));
+                }
+            });
+        }
+    }
+
+    /// As [`Guard::retire`], for a node that begins with a line.
+    pub fn retire_node(&self, offset: u64) {
+        self.retire(offset - self.node_lead());
+    }
+
+    /// Marks a node that begins with a line, as [`Pool::mark`] does.
+    pub fn mark_node(&self, offset: u64) -> Result<()> {
+        let start = offset.checked_sub(self.node_lead()).ok_or_else(|| Error::corrupt(offset, "no node"))?;
+        self.shared.space.mark(start)
+    }
+
+    /// Waits until everything up to `lsn` is durable.
+    #[inline(always)]
+    pub fn wait_for(&self, lsn: Lsn) -> Result<()> {
+        if M::LATE {
+            self.inner.wait(lsn)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Records: a key and a value of any length, outside the leaf.
+//!
+//! ```text
+//! word 0    key length (20 bits), value length (28 bits), check of key and value (16 bits)
+//! then      the key, padded with zeros to a whole word
+//! then      the value, padded with zeros to a whole word
+//! ```
+//!
+//! Records are never changed after they were published. All access is by words, tails included; bytes are copied
+//! out, never lent.
+
+use std::cmp::Ordering;
+
+use medium::{Medium, Word};
+
+use crate::{Error, Guard, Result};
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// The longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+
+const KEY_BITS: u32 = 20;
+const VALUE_BITS: u32 = 28;
+
+/// The first 8 bytes of a key, big-endian and padded with zeros: orders as keys do, but for ties.
+#[inline]
+pub fn prefix_word(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut bytes = [0; 8];
+    bytes[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(bytes)
+}
+
+/// Stores bytes into words, the last padded with zeros.
+pub fn copy_in<M: Medium>(guard: &medium::Guard<'_, M>, words: &[Word], bytes: &[u8]) {
+    let (whole, tail) = bytes.as_chunks::<8>();
+    for (word, chunk) in words.iter().zip(whole) {
+        word.store(guard, u64::from_le_bytes(*chunk));
+    }
+    if !tail.is_empty() {
+        let mut last = [0; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        words[whole.len()].store(guard, u64::from_le_bytes(last));
+    }
+}
+
+/// Appends the first `length` bytes of words to a buffer.
+pub fn copy_out<M: Medium>(
+    guard: &medium::Guard<'_, M>,
+    words: &[Word],
+    length: usize,
+    buffer: &mut Vec<u8>,
+) {
+    let start = buffer.len();
+    buffer.reserve(words.len() * 8);
+    for word in words {
+        buffer.extend_from_slice(&word.load(guard).to_le_bytes());
+    }
+    buffer.truncate(start + length);
+}
+
+/// A record's place and lengths, its bounds checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    offset: u64,
+    check: u16,
+    key_length: usize,
+    value_length: usize,
+}
+
+fn check_of(key: &[u8], value: &[u8]) -> u16 {
+    crc32c::crc32c_append(crc32c::crc32c(key), value) as u16
+}
+
+/// Refuses keys and values beyond the limits.
+pub fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::KeyTooLong { length: key.len(), limit: KEY_BYTES_MAX });
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(Error::ValueTooLong { length: value.len(), limit: VALUE_BYTES_MAX });
+    }
+    Ok(())
+}
+
+/// Writes and flushes a record; the caller fences before it publishes the offset.
+pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<u64> {
+    check_lengths(key, value)?;
+    let (key_words, value_words) = (key.len().div_ceil(8), value.len().div_ceil(8));
+    let count = 1 + key_words + value_words;
+    let offset = guard.allocate(count * 8)?;
+    let words = guard.words(offset, count)?;
+    let check = u64::from(check_of(key, value));
+    words[0]
+        .store(guard, key.len() as u64 | (value.len() as u64) << KEY_BITS | check << (KEY_BITS + VALUE_BITS));
+    copy_in(guard, &words[1..=key_words], key);
+    copy_in(guard, &words[1 + key_words..], value);
+    guard.flush_words(words);
+    Ok(offset)
+}
+
+impl Record {
+    /// The record at `offset`; checks its bounds.
+    #[inline]
+    pub fn at<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Self> {
+        let header = guard.words(offset, 1)?[0].load(guard);
+        let record = Self {
+            offset,
+            check: (header >> (KEY_BITS + VALUE_BITS)) as u16,
+            key_length: (header & ((1 << KEY_BITS) - 1)) as usize,
+            value_length: ((header >> KEY_BITS) & ((1 << VALUE_BITS) - 1)) as usize,
+        };
+        if record.key_length > KEY_BYTES_MAX || record.value_length > VALUE_BYTES_MAX {
+            return Err(Error::corrupt(offset, "a record whose lengths cannot be"));
+        }
+        Ok(record)
+    }
+
+    fn key_words<'g, M: Medium>(&self, guard: &'g Guard<'_, M>) -> Result<&'g [Word]> {
+        Ok(guard.words(self.offset + 8, self.key_length.div_ceil(8))?)
+    }
+
+    /// How `key` compares with this record's key.
+    pub fn compare<M: Medium>(&self, guard: &Guard<'_, M>, key: &[u8]) -> Result<Ordering> {
+        let words = self.key_words(guard)?;
+        for (index, word) in words.iter().enumerate() {
+            let mine = prefix_word(&word.load(guard).to_le_bytes());
+            let yours = prefix_word(key.get(8 * index..).unwrap_or_default());
+            if mine != yours {
+                return Ok(yours.cmp(&mine));
+            }
+        }
+        Ok(key.len().cmp(&self.key_length))
+    }
+
+    /// The length of the key, in bytes.
+    pub fn key_length(&self) -> usize {
+        self.key_length
+    }
+
+    /// The length of the value, in bytes.
+    pub fn value_length(&self) -> usize {
+        self.value_length
+    }
+
+    /// Appends the key to a buffer.
+    pub fn copy_key<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
+        copy_out(guard, self.key_words(guard)?, self.key_length, buffer);
+        Ok(())
+    }
+
+    /// Appends the value to a buffer.
+    pub fn copy_value<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
+        let start = self.offset + 8 + 8 * self.key_length.div_ceil(8) as u64;
+        copy_out(guard, guard.words(start, self.value_length.div_ceil(8))?, self.value_length, buffer);
+        Ok(())
+    }
+
+    /// Whether key and value still fit the record's check. O(length).
+    pub fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        self.copy_key(guard, &mut key)?;
+        self.copy_value(guard, &mut value)?;
+        Ok(check_of(&key, &value) == self.check)
+    }
+}

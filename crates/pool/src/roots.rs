@@ -1,0 +1,142 @@
+//! The root table: the named trees of a pool.
+//!
+//! ```text
+//! a slot of 256 bytes, in words
+//!  0      state: 0 unused; else engine, codec and "in use", with a check: published last
+//!  1      length of the name in bytes
+//!  2..18  the name, UTF-8, padded with zeros
+//! 18..26  root words, each 48 bits with a check: what the engine needs to find its tree
+//! 26      CRC32C of words 1..18
+//! ```
+
+use medium::{Medium, Word};
+
+use crate::header::{PREFIX_BYTES, ROOT_TABLE, checked, unchecked};
+use crate::{Error, Result};
+
+/// The longest name of a tree, in bytes.
+pub const TREE_NAME_BYTES_MAX: usize = 128;
+/// Root words that an engine may keep.
+pub const ROOT_WORDS: usize = 8;
+/// The most trees in a pool.
+pub const TREES_MAX: usize = ((PREFIX_BYTES - ROOT_TABLE) / SLOT_BYTES) as usize;
+
+const SLOT_BYTES: u64 = 256;
+const SLOT_WORDS: usize = 32;
+const NAME_LENGTH: usize = 1;
+const NAME: usize = 2;
+const ROOTS: usize = 18;
+const CHECK: usize = 26;
+const IN_USE: u64 = 1 << 32;
+
+type MediumGuard<'m, M> = medium::Guard<'m, M>;
+
+/// A named tree as the root table has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TreeRoot {
+    /// Its slot in the table.
+    pub slot: usize,
+    /// Its name.
+    pub name: String,
+    /// The engine that made it, by number.
+    pub engine: u16,
+    /// How its entries are coded, by number.
+    pub codec: u16,
+    /// What the engine left there, 48 bits each.
+    pub words: [u64; ROOT_WORDS],
+}
+
+fn slot_words<'g, M: Medium>(guard: &'g MediumGuard<'_, M>, slot: usize) -> Result<&'g [Word]> {
+    Ok(guard.words(ROOT_TABLE + slot as u64 * SLOT_BYTES, SLOT_WORDS)?)
+}
+
+fn name_check(words: &[u64]) -> u64 {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    u64::from(crc32c::crc32c(&bytes))
+}
+
+/// The tree in `slot`, if there is one.
+fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Option<TreeRoot>> {
+    let cells = slot_words(guard, slot)?;
+    let offset = ROOT_TABLE + slot as u64 * SLOT_BYTES;
+    let damage = |what: &str| Error::corrupt(offset, format!("root table slot {slot}: {what}"));
+    let state = cells[0].load(guard);
+    if state == 0 {
+        return Ok(None);
+    }
+    let state = unchecked(state).ok_or_else(|| damage("the state fails its check"))?;
+    if state & IN_USE == 0 {
+        return Ok(None);
+    }
+    let words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
+    if words[CHECK] != name_check(&words[NAME_LENGTH..ROOTS]) {
+        return Err(damage("the name fails its checksum"));
+    }
+    let bytes: Vec<u8> = words[NAME..ROOTS].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let name = bytes.get(..words[NAME_LENGTH] as usize).ok_or_else(|| damage("the name is too long"))?;
+    let name = String::from_utf8(name.to_vec()).map_err(|_| damage("the name is not UTF-8"))?;
+    let mut roots = [0; ROOT_WORDS];
+    for (root, word) in roots.iter_mut().zip(&words[ROOTS..CHECK]) {
+        *root = unchecked(*word).ok_or_else(|| damage("a root word fails its check"))?;
+    }
+    Ok(Some(TreeRoot { slot, name, engine: state as u16, codec: (state >> 16) as u16, words: roots }))
+}
+
+/// All trees, in the order of their slots.
+pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Vec<TreeRoot>> {
+    let mut trees = Vec::new();
+    for slot in 0..TREES_MAX {
+        trees.extend(read(guard, slot)?);
+    }
+    Ok(trees)
+}
+
+/// Adds a tree whose nodes are flushed; durable when this returns. The caller serialises.
+pub(crate) fn create<M: Medium>(
+    guard: &MediumGuard<'_, M>,
+    name: &str,
+    (engine, codec): (u16, u16),
+    roots: &[u64; ROOT_WORDS],
+) -> Result<TreeRoot> {
+    if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
+        return Err(Error::BadTreeName { length: name.len(), limit: TREE_NAME_BYTES_MAX });
+    }
+    let mut free = None;
+    for slot in (0..TREES_MAX).rev() {
+        match read(guard, slot)? {
+            Some(tree) if tree.name == name => return Err(Error::TreeExists { name: name.to_owned() }),
+            Some(_) => {}
+            None => free = Some(slot),
+        }
+    }
+    let slot = free.ok_or(Error::TooManyTrees { limit: TREES_MAX })?;
+    let cells = slot_words(guard, slot)?;
+    let mut words = [0; SLOT_WORDS];
+    words[NAME_LENGTH] = name.len() as u64;
+    for (word, chunk) in words[NAME..ROOTS].iter_mut().zip(name.as_bytes().chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_le_bytes(bytes);
+    }
+    for (word, root) in words[ROOTS..CHECK].iter_mut().zip(roots) {
+        *word = checked(*root);
+    }
+    words[CHECK] = name_check(&words[NAME_LENGTH..ROOTS]);
+    for (cell, word) in cells.iter().zip(words).skip(1) {
+        cell.store(guard, word);
+    }
+    guard.flush_words(cells);
+    guard.fence();
+    // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not exist.
+    cells[0].publish(guard, checked(IN_USE | u64::from(codec) << 16 | u64::from(engine)));
+    guard.drain()?;
+    Ok(TreeRoot { slot, name: name.to_owned(), engine, codec, words: *roots })
+}
+
+/// Removes a tree from the table; durable when this returns.
+pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
+    // PERSIST: nothing must precede; lost, the tree is still there.
+    slot_words(guard, slot)?[0].publish(guard, 0);
+    guard.drain()?;
+    Ok(())
+}

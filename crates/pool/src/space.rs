@@ -1,0 +1,583 @@
+//! Space: slabs of 64 KiB, cut into slots of one size class or spanned by one large allocation.
+//!
+//! **Allocation costs no persist of its own.** Which slots are taken is volatile: after a crash it is found anew by
+//! marking what the trees reach, after a clean close it is read from bitmaps. Durable are only
+//!
+//! - the *high-water mark*: no slab above it was ever published from; it moves in large steps;
+//! - each slab's *class word*, durable before the first publish from the slab (a slab is opened with a fence);
+//! - the *clean flag*, which says that the bitmaps are right, cleared before the first allocation after an open.
+//!
+//! A crash therefore leaks nothing. Until every tree has marked ([`Space::finish_marking`]), allocation takes fresh
+//! slabs above the old high-water mark, so nothing that a tree still reaches is overwritten.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use medium::arena::Arena;
+use medium::{Medium, volatile};
+use parking_lot::Mutex;
+
+use crate::class::{BITMAP_WORD, BITMAP_WORDS_MAX, CLASSES, Class};
+use crate::header::{State, checked, unchecked};
+use crate::{Error, Result};
+
+/// Bytes of a slab.
+pub const SLAB_BYTES: u64 = 1 << 16;
+/// The largest allocation: the longest record (16 MiB value, 64 KiB key) and its header.
+pub const ALLOCATION_BYTES_MAX: usize = (16 << 20) + (128 << 10);
+
+/// Bytes at the head of a large span, before its allocation.
+const SPAN_HEADER_BYTES: u64 = 64;
+/// Class word of a span's first slab: this plus the number of slabs.
+const SPAN: u64 = 1 << 16;
+/// The most slabs in a span.
+const SPAN_SLABS_MAX: u64 = (ALLOCATION_BYTES_MAX as u64 + SPAN_HEADER_BYTES).div_ceil(SLAB_BYTES);
+/// Threads spread over this many shards, each with its own open slab per class.
+const SHARDS: usize = 8;
+/// A full slab is offered for allocation again when one in this many of its slots is free.
+const REOPEN_FRACTION: u32 = 8;
+/// The file grows by a sixteenth of its length within these bounds.
+const STEP_SLABS_MAX: u32 = 1024;
+
+volatile! {
+    /// What is known of a slab, beside the slab itself.
+    struct Slab {
+        /// Class index + 1, or `SPAN` plus the slabs of a span; 0 while free.
+        class: AtomicU64,
+        /// One of the constants below.
+        state: AtomicU64,
+        /// Slots in use (in a span: whether it is).
+        used: AtomicU64,
+        /// Bit i: slot i is in use.
+        bitmap: [AtomicU64; BITMAP_WORDS_MAX],
+    }
+}
+
+/// On the free list, or never used.
+const FREE: u64 = 0;
+/// Some shard allocates from it.
+const OPEN: u64 = 1;
+/// All slots were in use when its shard left it.
+const FULL: u64 = 2;
+/// On its class's list of slabs with free slots.
+const PARTIAL: u64 = 3;
+/// Part of a span.
+const SPANNED: u64 = 4;
+/// Written before a crash; what is in use is not known yet.
+const UNMARKED: u64 = 5;
+
+/// Slabs without an owner.
+struct Unowned {
+    free: BTreeSet<u32>,
+    /// The first slab that was never used.
+    next: u32,
+    /// The durable high-water mark.
+    high_water: u32,
+    partial: [Vec<u32>; CLASSES],
+}
+
+/// The allocator of a pool.
+pub(crate) struct Space {
+    slabs: Arena<Slab>,
+    shards: [CachePadded<Mutex<[u32; CLASSES]>>; SHARDS],
+    unowned: Mutex<Unowned>,
+    step_slabs_min: u32,
+    /// Slabs below this were written before a crash and are not allocated from before the end of the mark; 0 when
+    /// nothing is to be marked.
+    unmarked_below: AtomicU32,
+}
+
+type MediumGuard<'m, M> = medium::Guard<'m, M>;
+
+fn shard_of_thread() -> usize {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) as usize % SHARDS);
+    SHARD.with(|shard| *shard)
+}
+
+fn slab_of(offset: u64) -> u32 {
+    (offset / SLAB_BYTES) as u32
+}
+
+fn slab_start(slab: u32) -> u64 {
+    u64::from(slab) * SLAB_BYTES
+}
+
+impl Space {
+    fn new(high_water: u32, next: u32, step_slabs_min: u32) -> Result<Self> {
+        let capacity = (medium_slabs_max().max(u64::from(high_water) + 1)).min(u64::from(u32::MAX) - 1);
+        let unowned =
+            Unowned { free: BTreeSet::new(), next, high_water, partial: std::array::from_fn(|_| Vec::new()) };
+        let space = Self {
+            slabs: Arena::new(capacity as u32)?,
+            shards: std::array::from_fn(|_| CachePadded::new(Mutex::new([0; CLASSES]))),
+            unowned: Mutex::new(unowned),
+            step_slabs_min,
+            unmarked_below: AtomicU32::new(0),
+        };
+        space.know_slabs(high_water)?;
+        Ok(space)
+    }
+
+    /// The space of a new pool: slab 0 holds the prefix.
+    pub(crate) fn create(step_slabs_min: u32) -> Result<Self> {
+        Self::new(1, 1, step_slabs_min)
+    }
+
+    /// The space of an existing pool: read from the bitmaps if the pool was closed cleanly and they are sound,
+    /// otherwise to be marked.
+    pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>, step_slabs_min: u32) -> Result<Self> {
+        let high_water = State::HighWater.load(guard)?;
+        let length = guard.medium().extent().length();
+        if high_water == 0 || high_water * SLAB_BYTES > length {
+            let what =
+                format!("{high_water} slabs in use, but the file has {length} bytes; it was truncated");
+            return Err(Error::corrupt(length, what));
+        }
+        let high_water = high_water as u32;
+        let clean = State::Clean.load(guard).unwrap_or(0) == 1;
+        let space = Self::new(high_water, high_water, step_slabs_min)?;
+        let sound = clean && space.read_bitmaps(guard, high_water)?;
+        if !sound {
+            space.read_classes(guard, high_water)?;
+            space.unmarked_below.store(high_water, Ordering::Release);
+        }
+        Ok(space)
+    }
+
+    /// Whether the trees must mark what they reach.
+    pub(crate) fn needs_mark(&self) -> bool {
+        self.unmarked_below.load(Ordering::Acquire) != 0
+    }
+
+    /// Makes records for all slabs below `high_water`.
+    fn know_slabs(&self, high_water: u32) -> Result<()> {
+        let mut known = self.slabs.len();
+        while known < high_water {
+            known = self.slabs.allocate()? + 1;
+        }
+        Ok(())
+    }
+
+    fn class_word<M: Medium>(guard: &MediumGuard<'_, M>, slab: u32) -> Result<u64> {
+        // A class word that fails its check was never durable, so nothing was published from the slab.
+        Ok(unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).unwrap_or(0))
+    }
+
+    fn read_classes<M: Medium>(&self, guard: &MediumGuard<'_, M>, high_water: u32) -> Result<()> {
+        let mut slab = 1;
+        while slab < high_water {
+            let class = Self::class_word(guard, slab)?;
+            let span = class.wrapping_sub(SPAN);
+            let known = self.slabs.get(slab);
+            known.state.store(UNMARKED, Ordering::Relaxed);
+            let valid = Class::from_index(class.wrapping_sub(1)).is_some()
+                || (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(high_water);
+            known.class.store(if valid { class } else { 0 }, Ordering::Relaxed);
+            // The class words inside a span are data, but a span may be stale: its slabs are looked at all the same,
+            // and marking decides which reading is the right one.
+            slab += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether all bitmaps were sound; if not, nothing is known.
+    fn read_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>, high_water: u32) -> Result<bool> {
+        let mut unowned = self.unowned.lock();
+        let mut slab = 1;
+        while slab < high_water {
+            let class_word = Self::class_word(guard, slab)?;
+            let known = self.slabs.get(slab);
+            let span = class_word.wrapping_sub(SPAN);
+            if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(high_water) {
+                self.claim_span(slab, span as u32);
+                slab += span as u32;
+                continue;
+            }
+            let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
+                unowned.free.insert(slab);
+                slab += 1;
+                continue;
+            };
+            let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
+            let bitmap: Vec<u64> = words[BITMAP_WORD..].iter().map(|word| word.load(guard)).collect();
+            if words[1].load(guard) != bitmap_check(&bitmap) {
+                drop(unowned);
+                self.forget(high_water);
+                return Ok(false);
+            }
+            let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
+            known.class.store(class_word, Ordering::Relaxed);
+            known.used.store(u64::from(used), Ordering::Relaxed);
+            for (cell, word) in known.bitmap.iter().zip(&bitmap) {
+                cell.store(*word, Ordering::Relaxed);
+            }
+            Self::sort_in(&mut unowned, known, slab, class, used);
+            slab += 1;
+        }
+        Ok(true)
+    }
+
+    fn forget(&self, high_water: u32) {
+        let mut unowned = self.unowned.lock();
+        unowned.free.clear();
+        unowned.partial.iter_mut().for_each(Vec::clear);
+        for slab in 1..high_water {
+            let known = self.slabs.get(slab);
+            known.used.store(0, Ordering::Relaxed);
+            known.bitmap.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+    }
+
+    fn sort_in(unowned: &mut Unowned, known: &Slab, slab: u32, class: Class, used: u32) {
+        let state = if used == 0 {
+            unowned.free.insert(slab);
+            FREE
+        } else if used < class.slots() {
+            unowned.partial[class.index()].push(slab);
+            PARTIAL
+        } else {
+            FULL
+        };
+        known.state.store(state, Ordering::Relaxed);
+    }
+
+    fn claim_span(&self, first: u32, slabs: u32) {
+        for slab in first..first + slabs {
+            self.slabs.get(slab).state.store(SPANNED, Ordering::Relaxed);
+            self.slabs.get(slab).class.store(0, Ordering::Relaxed);
+            self.slabs.get(slab).used.store(1, Ordering::Relaxed);
+        }
+        self.slabs.get(first).class.store(SPAN + u64::from(slabs), Ordering::Relaxed);
+    }
+
+    /// Records that a tree reaches the allocation at `offset`. Idempotent; any thread.
+    pub(crate) fn mark(&self, offset: u64) -> Result<()> {
+        let slab = slab_of(offset);
+        if slab == 0 || slab >= self.unmarked_below.load(Ordering::Relaxed) {
+            return Err(Error::corrupt(offset, "an offset outside of the space in use"));
+        }
+        let known = self.slabs.get(slab);
+        let class = known.class.load(Ordering::Relaxed);
+        if let Some(slabs) = class.checked_sub(SPAN) {
+            if offset != slab_start(slab) + SPAN_HEADER_BYTES {
+                return Err(Error::corrupt(offset, "an offset inside of a large record"));
+            }
+            for part in slab..slab + slabs as u32 {
+                let part = self.slabs.get(part);
+                if part.used.load(Ordering::Relaxed) != 0 && part.state.load(Ordering::Relaxed) != SPANNED {
+                    return Err(Error::corrupt(offset, "a large record over slots in use"));
+                }
+                part.state.store(SPANNED, Ordering::Relaxed);
+                part.used.store(1, Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+        let class = Class::from_index(class.wrapping_sub(1));
+        let slot = class.and_then(|class| class.slot_at(offset % SLAB_BYTES));
+        let Some(slot) = slot.filter(|_| known.state.load(Ordering::Relaxed) == UNMARKED) else {
+            return Err(Error::corrupt(offset, "an offset that is not an allocation"));
+        };
+        let bit = 1 << (slot % 64);
+        if known.bitmap[slot as usize / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            known.used.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// All trees have marked: what is not marked is free.
+    pub(crate) fn finish_marking(&self) {
+        let mut unowned = self.unowned.lock();
+        for slab in 1..self.unmarked_below.swap(0, Ordering::AcqRel) {
+            let known = self.slabs.get(slab);
+            if known.state.load(Ordering::Relaxed) == SPANNED {
+                continue;
+            }
+            let used = known.used.load(Ordering::Relaxed) as u32;
+            match Class::from_index(known.class.load(Ordering::Relaxed).wrapping_sub(1)) {
+                Some(class) => Self::sort_in(&mut unowned, known, slab, class, used),
+                None => {
+                    known.state.store(FREE, Ordering::Relaxed);
+                    unowned.free.insert(slab);
+                }
+            }
+        }
+    }
+
+    /// Space for `bytes` bytes, on line boundaries if asked. What it holds is arbitrary.
+    pub(crate) fn allocate<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        bytes: usize,
+        line_aligned: bool,
+    ) -> Result<u64> {
+        let Some(class) = Class::of(bytes, line_aligned) else {
+            return self.allocate_span(guard, bytes);
+        };
+        let mut open = self.shards[shard_of_thread()].lock();
+        loop {
+            let slab = open[class.index()];
+            if slab != 0 {
+                if let Some(slot) = take_slot(self.slabs.get(slab), class) {
+                    return Ok(slab_start(slab) + class.slot_offset(slot));
+                }
+                self.leave(slab, class);
+            }
+            open[class.index()] = 0;
+            open[class.index()] = self.open_slab(guard, class)?;
+        }
+    }
+
+    /// A shard leaves a slab in which it found no free slot.
+    fn leave(&self, slab: u32, class: Class) {
+        let known = self.slabs.get(slab);
+        known.state.store(FULL, Ordering::SeqCst);
+        // Slots that were freed meanwhile saw an open slab and offered nothing.
+        self.offer(slab, class);
+    }
+
+    /// Puts a full slab with enough free slots on the list of its class.
+    fn offer(&self, slab: u32, class: Class) {
+        let known = self.slabs.get(slab);
+        let used = known.used.load(Ordering::SeqCst) as u32;
+        let worth_it = (class.slots() - used) * REOPEN_FRACTION >= class.slots();
+        if worth_it && known.state.compare_exchange(FULL, PARTIAL, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        {
+            self.unowned.lock().partial[class.index()].push(slab);
+        }
+    }
+
+    fn open_slab<M: Medium>(&self, guard: &MediumGuard<'_, M>, class: Class) -> Result<u32> {
+        let mut unowned = self.unowned.lock();
+        while let Some(slab) = unowned.partial[class.index()].pop() {
+            let known = self.slabs.get(slab);
+            // A slab that was given back meanwhile, or given to another class, left a stale entry.
+            if known.class.load(Ordering::SeqCst) == class.index() as u64 + 1
+                && known.state.compare_exchange(PARTIAL, OPEN, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            {
+                return Ok(slab);
+            }
+        }
+        let slab = self.take_slabs(guard, &mut unowned, 1)?;
+        let known = self.slabs.get(slab);
+        known.bitmap.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        known.used.store(0, Ordering::Relaxed);
+        known.class.store(class.index() as u64 + 1, Ordering::SeqCst);
+        known.state.store(OPEN, Ordering::SeqCst);
+        // PERSIST: the high-water mark is durable; lost, the mark after a crash could not tell the slots apart.
+        guard.words(slab_start(slab), 1)?[0].publish(guard, checked(class.index() as u64 + 1));
+        guard.fence();
+        Ok(slab)
+    }
+
+    /// `count` adjacent slabs without an owner.
+    fn take_slabs<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        unowned: &mut Unowned,
+        count: u32,
+    ) -> Result<u32> {
+        if let Some(first) = find_run(&unowned.free, count) {
+            for slab in first..first + count {
+                unowned.free.remove(&slab);
+            }
+            return Ok(first);
+        }
+        if let Some(first) = self.reclaim_empty(unowned, count) {
+            return Ok(first);
+        }
+        let first = unowned.next;
+        let end = first + count;
+        if end > unowned.high_water {
+            self.raise_high_water(guard, unowned, end)?;
+        }
+        unowned.next = end;
+        Ok(first)
+    }
+
+    /// Takes slabs from the partial lists that have no slot in use.
+    fn reclaim_empty(&self, unowned: &mut Unowned, count: u32) -> Option<u32> {
+        let Unowned { free, partial, .. } = unowned;
+        for list in partial.iter_mut() {
+            list.retain(|slab| {
+                let known = self.slabs.get(*slab);
+                let empty = known.used.load(Ordering::SeqCst) == 0
+                    && known
+                        .state
+                        .compare_exchange(PARTIAL, FREE, Ordering::SeqCst, Ordering::SeqCst)
+                        .is_ok();
+                if empty {
+                    free.insert(*slab);
+                }
+                !empty
+            });
+        }
+        let first = find_run(free, count)?;
+        for slab in first..first + count {
+            free.remove(&slab);
+        }
+        Some(first)
+    }
+
+    fn raise_high_water<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        unowned: &mut Unowned,
+        end: u32,
+    ) -> Result<()> {
+        let step = (unowned.high_water / 16).clamp(self.step_slabs_min, STEP_SLABS_MAX);
+        let wanted = end.max(unowned.high_water + step);
+        let mut high_water = wanted;
+        // Near the limit the step shrinks, so that the last bytes are used too.
+        while let Err(error) = guard.medium().grow(slab_start(high_water)) {
+            if high_water == end {
+                return Err(error.into());
+            }
+            high_water = end.max(high_water - (high_water - end).div_ceil(2));
+        }
+        self.know_slabs(high_water)?;
+        // PERSIST: the file has the length; lost, slabs above the old mark would be taken for unused.
+        State::HighWater.publish(guard, u64::from(high_water))?;
+        guard.fence();
+        unowned.high_water = high_water;
+        Ok(())
+    }
+
+    fn allocate_span<M: Medium>(&self, guard: &MediumGuard<'_, M>, bytes: usize) -> Result<u64> {
+        let count = (bytes as u64 + SPAN_HEADER_BYTES).div_ceil(SLAB_BYTES);
+        if count > SPAN_SLABS_MAX {
+            return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX });
+        }
+        let mut unowned = self.unowned.lock();
+        let first = self.take_slabs(guard, &mut unowned, count as u32)?;
+        self.claim_span(first, count as u32);
+        // PERSIST: as for a slab's class.
+        guard.words(slab_start(first), 1)?[0].publish(guard, checked(SPAN + count));
+        guard.fence();
+        Ok(slab_start(first) + SPAN_HEADER_BYTES)
+    }
+
+    /// Gives an allocation back that nothing reaches any more.
+    pub(crate) fn free(&self, offset: u64) {
+        let slab = slab_of(offset);
+        let known = self.slabs.get(slab);
+        let class_word = known.class.load(Ordering::Relaxed);
+        if let Some(slabs) = class_word.checked_sub(SPAN) {
+            let mut unowned = self.unowned.lock();
+            for part in slab..slab + slabs as u32 {
+                let part_known = self.slabs.get(part);
+                part_known.class.store(0, Ordering::Relaxed);
+                part_known.used.store(0, Ordering::Relaxed);
+                part_known.state.store(FREE, Ordering::Relaxed);
+                unowned.free.insert(part);
+            }
+            return;
+        }
+        let class = Class::from_index(class_word.wrapping_sub(1)).expect("a slab that was allocated from");
+        let slot = class.slot_at(offset % SLAB_BYTES).expect("an offset that was allocated");
+        let bit = 1 << (slot % 64);
+        let old = known.bitmap[slot as usize / 64].fetch_and(!bit, Ordering::SeqCst);
+        assert!(old & bit != 0, "offset {offset:#x} is freed twice");
+        known.used.fetch_sub(1, Ordering::SeqCst);
+        self.offer(slab, class);
+    }
+
+    /// Writes the bitmaps and returns the slabs up to the last one in use; nobody allocates any more.
+    pub(crate) fn write_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<u32> {
+        let high_water = self.unowned.lock().next;
+        let mut end = 1;
+        for slab in 1..high_water {
+            let known = self.slabs.get(slab);
+            if known.used.load(Ordering::Acquire) == 0 {
+                // A free slab has no class; the class word inside of a former span may be anything.
+                guard.words(slab_start(slab), 1)?[0].publish(guard, checked(0));
+                continue;
+            }
+            end = slab + 1;
+            let Some(class) = Class::from_index(known.class.load(Ordering::Relaxed).wrapping_sub(1)) else {
+                continue;
+            };
+            let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
+            let bitmap: Vec<u64> = known.bitmap[..class.bitmap_words()]
+                .iter()
+                .map(|word| word.load(Ordering::Acquire))
+                .collect();
+            words[1].store(guard, bitmap_check(&bitmap));
+            for (word, bits) in words[BITMAP_WORD..].iter().zip(&bitmap) {
+                word.store(guard, *bits);
+            }
+            guard.flush_words(words);
+        }
+        Ok(end)
+    }
+
+    /// Bytes of slabs in use and the bytes of the file up to the high-water mark.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let unowned = self.unowned.lock();
+        let used =
+            (1..unowned.next).filter(|slab| self.slabs.get(*slab).used.load(Ordering::Relaxed) != 0).count();
+        ((used as u64 + 1) * SLAB_BYTES, slab_start(unowned.high_water))
+    }
+
+    /// How many allocations are in use, for tests of leaks.
+    pub(crate) fn allocations(&self) -> u64 {
+        let next = self.unowned.lock().next;
+        let count = |slab: u32| {
+            let known = self.slabs.get(slab);
+            let class = known.class.load(Ordering::Relaxed);
+            if class == 0 { 0 } else { known.used.load(Ordering::Relaxed) }
+        };
+        (1..next).map(count).sum()
+    }
+}
+
+/// Slabs that 47-bit addresses can hold, as far as an arena's 32-bit indices go.
+fn medium_slabs_max() -> u64 {
+    1 << 26
+}
+
+fn bitmap_check(bitmap: &[u64]) -> u64 {
+    let bytes: Vec<u8> = bitmap.iter().flat_map(|word| word.to_le_bytes()).collect();
+    u64::from(crc32c::crc32c(&bytes)) | 1 << 32
+}
+
+/// The first of `count` adjacent members.
+fn find_run(free: &BTreeSet<u32>, count: u32) -> Option<u32> {
+    let mut first = *free.first()?;
+    let mut expected = first;
+    for &slab in free {
+        if slab != expected {
+            first = slab;
+        }
+        expected = slab + 1;
+        if expected - first == count {
+            return Some(first);
+        }
+    }
+    None
+}
+
+/// Takes a free slot; only the shard that opened the slab calls this.
+fn take_slot(known: &Slab, class: Class) -> Option<u32> {
+    if known.used.load(Ordering::SeqCst) as u32 == class.slots() {
+        return None;
+    }
+    for index in 0..class.bitmap_words() {
+        let word = &known.bitmap[index];
+        let free = !word.load(Ordering::Relaxed) & valid_bits(class, index);
+        if free != 0 {
+            let bit = free.trailing_zeros();
+            word.fetch_or(1 << bit, Ordering::SeqCst);
+            known.used.fetch_add(1, Ordering::SeqCst);
+            return Some(index as u32 * 64 + bit);
+        }
+    }
+    None
+}
+
+/// The bits of bitmap word `index` that stand for slots.
+fn valid_bits(class: Class, index: usize) -> u64 {
+    let slots = class.slots() - 64 * index as u32;
+    if slots >= 64 { u64::MAX } else { (1 << slots) - 1 }
+}
