@@ -205,7 +205,7 @@ impl<M: Medium, C: Codec, const N: usize> Index for RnTree<M, C, N> {
     }
 
     fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        keys.iter().map(|key| self.get(key)).collect()
+        keys.iter().map(|key| Index::get(self, key)).collect()
     }
 
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
