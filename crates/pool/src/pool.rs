@@ -44,6 +44,8 @@ pub struct PoolStat {
     pub used_bytes: u64,
     /// Allocations in use.
     pub allocations: u64,
+    /// Frees of what was no allocation: not 0 only in a damaged pool.
+    pub frees_refused: u64,
 }
 
 struct Shared<M: Medium> {
@@ -97,7 +99,8 @@ impl Identity {
         let mut bytes = vec![0; PREFIX_BYTES.min(length) as usize];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(io)?;
         crate::record::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
-        if length >= PREFIX_BYTES && header::is_blank(&guard)? {
+        // A creation that a crash cut off left exactly the prefix; a longer file of zeros is somebody else's.
+        if length == PREFIX_BYTES && header::is_blank(&guard)? {
             return Ok(None);
         }
         let identity = header::open(&guard)?;
@@ -106,6 +109,14 @@ impl Identity {
         }
         Ok(Some(identity))
     }
+}
+
+/// The process that has the pool in `file` open, or had it last; `None` if the file does not say. For telling who
+/// holds a pool's lock.
+pub fn holder_of_file(file: &File) -> Option<u32> {
+    let mut bytes = [0; 8];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, State::Holder.offset()).ok()?;
+    header::unchecked(u64::from_le_bytes(bytes)).and_then(|holder| u32::try_from(holder).ok())
 }
 
 impl<M: Medium> Pool<M> {
@@ -209,6 +220,7 @@ impl<M: Medium> Pool<M> {
             high_water_bytes,
             used_bytes,
             allocations: self.shared.space.allocations(),
+            frees_refused: self.shared.space.frees_refused(),
         }
     }
 
