@@ -1,0 +1,57 @@
+//! CLWB, CLFLUSHOPT, CLFLUSH and SFENCE.
+
+use std::arch::asm;
+
+use super::cpuid::CpuFeatures;
+use super::{FlushKind, each_line};
+
+/// Every x86-64 processor so far has lines of 64 bytes.
+const LINE_BYTES: usize = 64;
+
+pub(super) fn detect() -> FlushKind {
+    let features = CpuFeatures::read();
+    if features.clwb {
+        FlushKind::Clwb
+    } else if features.clflushopt {
+        FlushKind::Clflushopt
+    } else {
+        FlushKind::Clflush
+    }
+}
+
+pub(super) fn is_supported(kind: FlushKind) -> bool {
+    match kind {
+        FlushKind::Clwb => CpuFeatures::read().clwb,
+        FlushKind::Clflushopt => CpuFeatures::read().clflushopt,
+        FlushKind::Clflush => true,
+        FlushKind::DcCvap | FlushKind::DcCvac | FlushKind::Nothing => false,
+    }
+}
+
+/// # Safety
+/// As [`super::flush_range`].
+#[inline(always)]
+pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usize) {
+    match kind {
+        FlushKind::Clwb => each_line(first, length, LINE_BYTES, |line| {
+            // SAFETY: the line is mapped and CLWB exists, says the caller; it changes no value in memory.
+            unsafe { asm!("clwb [{line}]", line = in(reg) line, options(nostack, preserves_flags)) }
+        }),
+        FlushKind::Clflushopt => each_line(first, length, LINE_BYTES, |line| {
+            // SAFETY: the line is mapped and CLFLUSHOPT exists, says the caller; it changes no value in memory.
+            unsafe { asm!("clflushopt [{line}]", line = in(reg) line, options(nostack, preserves_flags)) }
+        }),
+        FlushKind::Clflush => each_line(first, length, LINE_BYTES, |line| {
+            // SAFETY: the line is mapped, says the caller; CLFLUSH changes no value in memory.
+            unsafe { asm!("clflush [{line}]", line = in(reg) line, options(nostack, preserves_flags)) }
+        }),
+        FlushKind::DcCvap | FlushKind::DcCvac | FlushKind::Nothing => {}
+    }
+}
+
+#[inline(always)]
+pub(super) fn store_fence(_kind: FlushKind) {
+    // SAFETY: SFENCE is part of x86-64 and touches neither registers nor memory. No `nomem`: the compiler keeps
+    // every store on its side.
+    unsafe { asm!("sfence", options(nostack, preserves_flags)) }
+}
