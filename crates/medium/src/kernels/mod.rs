@@ -1,0 +1,174 @@
+//! Small loops over lines that engines spend their time in: searching keys, fingerprints and slot arrays.
+//!
+//! What searches has an AVX-512 form and a portable one, chosen at run time by what the processor has ([`Kernels`]);
+//! both give the same answer for every input, so which one ran never matters.
+//!
+//! **They read memory that other threads write.** Their arguments are therefore atomics and their loads relaxed: the
+//! portable form loads word by word, the AVX-512 form with `asm!`, whose 64-byte load stands for eight relaxed
+//! loads of eight bytes (an ordinary vector load would be a data race, which is undefined behaviour). Nothing here
+//! relies on the 64 bytes being loaded *together*, and none of it orders anything: the caller brackets a search with
+//! its version check or holds the node's lock, and has loaded whatever led it here with acquire. What is found in a
+//! node that changes meanwhile may be nonsense, but it is in bounds and defined.
+//!
+//! The slot functions work on a [`LineValue`], a private copy.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use crate::line_store::LineValue;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+mod portable;
+mod prefetch;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+pub use prefetch::{prefetch_first, prefetch_lines, prefetch_read};
+pub use slots::{SLOTS, insert_slot, remove_slot};
+
+/// The loops in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kernels {
+    /// 512-bit vectors (AVX-512 F, BW, DQ, and BMI2, POPCNT).
+    Avx512 = 1,
+    /// Word by word.
+    Portable = 2,
+}
+
+/// The processor lacks the instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this processor does not have the instructions of the {0} kernels; use portable")]
+pub struct UnsupportedKernels(pub Kernels);
+
+/// What is in use, as a [`Kernels`]; 0 until somebody asked. Holds `Avx512` only where it is supported.
+static ACTIVE: AtomicU8 = AtomicU8::new(0);
+
+impl Kernels {
+    /// What is in use: unless [`Kernels::install`] said otherwise, the best that the processor has.
+    pub fn active() -> Self {
+        if Self::avx512_is_active() { Self::Avx512 } else { Self::Portable }
+    }
+
+    /// Uses these from now on, in the whole process: for comparisons, and for a user who distrusts one of them.
+    pub fn install(self) -> Result<(), UnsupportedKernels> {
+        if !self.is_supported() {
+            return Err(UnsupportedKernels(self));
+        }
+        ACTIVE.store(self as u8, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether this processor has the instructions.
+    pub fn is_supported(self) -> bool {
+        self == Self::Portable || has_avx512()
+    }
+
+    /// Both, best first.
+    pub fn all() -> [Self; 2] {
+        [Self::Avx512, Self::Portable]
+    }
+
+    /// The name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Avx512 => "avx512",
+            Self::Portable => "portable",
+        }
+    }
+
+    #[inline(always)]
+    fn avx512_is_active() -> bool {
+        let active = ACTIVE.load(Ordering::Relaxed);
+        active == Self::Avx512 as u8 || (active == 0 && choose())
+    }
+}
+
+impl fmt::Display for Kernels {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// Makes the first choice; says whether it is AVX-512. Harmless beside another: an installed choice stays.
+#[cold]
+fn choose() -> bool {
+    let best = if has_avx512() { Kernels::Avx512 } else { Kernels::Portable } as u8;
+    let before = ACTIVE.compare_exchange(0, best, Ordering::Relaxed, Ordering::Relaxed);
+    before.map_or_else(|installed| installed, |_| best) == Kernels::Avx512 as u8
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx512() -> bool {
+    false
+}
+
+/// Calls the AVX-512 form of a kernel where it is active, else the portable one.
+macro_rules! dispatch {
+    ($kernel:ident($($argument:expr),*)) => {{
+        #[cfg(target_arch = "x86_64")]
+        if Kernels::avx512_is_active() {
+            // SAFETY: only a processor that has the instructions gets there.
+            return unsafe { avx512::$kernel($($argument),*) };
+        }
+        portable::$kernel($($argument),*)
+    }};
+}
+
+/// Which of the line's 64 bytes equal `byte`: bit i stands for byte i. O(1).
+#[inline(always)]
+pub fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
+    dispatch!(match_byte(line, byte))
+}
+
+/// How many of the first `count` keys are less than or equal to `key`, unsigned. O(1).
+///
+/// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32. Fastest if `keys`
+/// starts at a line.
+#[inline(always)]
+pub fn rank_le(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
+    dispatch!(rank_le(keys, count.min(32), key))
+}
+
+/// How many of the first `count` keys are less than `key`, unsigned. O(1). Otherwise as [`rank_le`].
+#[inline(always)]
+pub fn rank_lt(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
+    dispatch!(rank_lt(keys, count.min(32), key))
+}
+
+/// Compares the key words of up to 64 entries (pairs of key word and value word), unsigned: which are less than
+/// `key`, and which equal it. Bit i of each mask stands for entry i. O(entries). Fastest if `entries` starts at a line.
+///
+/// # Panics
+/// For more than 64 entries.
+#[inline(always)]
+pub fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
+    assert!(entries.len() <= 64, "{} entries do not fit a mask of 64 bits", entries.len());
+    dispatch!(compare_entries(entries, key))
+}
+
+/// The line's words: eight relaxed loads, as one load of 64 bytes where possible. O(1). No snapshot: beside a writer it
+/// may be half old and half new; see [`WholeLoad`](crate::WholeLoad).
+#[inline(always)]
+pub fn load_line(line: &[AtomicU64; 8]) -> LineValue {
+    dispatch!(load_line(line))
+}
+
+/// The first position, below `count`, that holds `slot` (below 64), whatever the tags. A `count` above [`SLOTS`] means
+/// [`SLOTS`]. O(1).
+#[inline(always)]
+pub fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
+    debug_assert!(slot < 64, "slot {slot} reaches into the tag bits");
+    dispatch!(find_slot(line, count.min(SLOTS), slot))
+}

@@ -1,0 +1,248 @@
+//! The failure-atomic store of 64 bytes.
+//!
+//! RNTree and CAWBT commit by replacing one line at once: after a crash the line holds its old value or its new one,
+//! whole. No processor promises this for ordinary stores; eight word stores reach the memory as any prefix of
+//! themselves. There are four ways to get it, and [`LineStore`] names the one in use:
+//!
+//! | form | how | known to be whole on |
+//! | --- | --- | --- |
+//! | [`LineStore::Movdir64b`] | one direct store, past the caches | every processor that has it: architectural |
+//! | [`LineStore::Avx512`] | one aligned 64-byte store, then a flush | Intel cores with 64-byte store ports; others split it |
+//! | [`LineStore::Rtm`] | eight stores in one transaction, then a flush | every processor that has it, but it may abort for ever |
+//! | [`LineStore::Twin`] | two copies that validate themselves, in turns | everywhere: see [`twin`] |
+//!
+//! The first three write a line in place, the *single* form; they may be exchanged from one run to the next. The twin
+//! form takes two lines and therefore belongs to the pool's format.
+//!
+//! **Order.** A direct store is not ordered by a later release store: a reader that saw a flag stored after it may
+//! still read the old line. So of every back end: a line store is visible and durable *in order* only after the next
+//! store fence. Nor is it ordered after older stores to other lines, so what the new value leads to is fenced before.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod litmus;
+#[cfg(target_arch = "x86_64")]
+mod movdir64b;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the retry policy is tested everywhere"))]
+mod rtm;
+#[cfg(test)]
+mod tests;
+pub mod twin;
+mod whole_load;
+
+pub use whole_load::WholeLoad;
+
+#[cfg(target_arch = "x86_64")]
+use crate::flush::cpuid::CpuFeatures;
+
+/// The bits of each word of a line that belong to the medium: 62 and 63.
+pub const TAG_MASK: u64 = 0b11 << 62;
+
+/// A line's value: eight words. Bits 62 and 63 of each belong to the medium ([`TAG_MASK`]); the other 496 bits are
+/// the engine's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(64))]
+pub struct LineValue(pub [u64; 8]);
+
+impl LineValue {
+    /// All bits zero.
+    pub const ZERO: Self = Self([0; 8]);
+}
+
+impl Default for LineValue {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+/// How a line is stored failure-atomically.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineStore {
+    /// One MOVDIR64B: whole by architecture. Bypasses the caches and needs no flush, only the fence.
+    Movdir64b,
+    /// One aligned AVX-512 store. Whole on Intel cores; a processor that splits it may tear it.
+    Avx512,
+    /// Eight stores in a hardware transaction.
+    Rtm,
+    /// Two self-validating copies.
+    Twin,
+}
+
+impl LineStore {
+    const ALL: [Self; 4] = [Self::Movdir64b, Self::Avx512, Self::Rtm, Self::Twin];
+
+    /// The best form that is known to be whole on this processor.
+    ///
+    /// MOVDIR64B; else AVX-512, but only on a processor made by Intel; else RTM, but only after a probe of 10,000
+    /// line stores, each right after a flush of its line, committed all of them in few tries; else [`Self::Twin`].
+    ///
+    /// The first call costs up to some milliseconds where RTM has to be probed; later ones a load.
+    pub fn detect() -> Self {
+        static DETECTED: OnceLock<LineStore> = OnceLock::new();
+        *DETECTED.get_or_init(|| {
+            #[cfg(target_arch = "x86_64")]
+            {
+                if let Some(store) = Self::whole_without_transaction() {
+                    return store;
+                }
+                if Self::Rtm.is_supported() && rtm::probe() {
+                    return Self::Rtm;
+                }
+            }
+            Self::Twin
+        })
+    }
+
+    /// Whether this processor can execute it. Unlike [`LineStore::detect`] this does not say that the store is whole:
+    /// AVX-512 is supported on processors of other makers, where choosing it is the caller's own risk.
+    pub fn is_supported(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        match self {
+            Self::Movdir64b => CpuFeatures::read().movdir64b,
+            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+            Self::Rtm => CpuFeatures::read().rtm,
+            Self::Twin => true,
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Self::Twin
+        }
+    }
+
+    /// Whether the store leaves the line in the cache, so that it has to be flushed like any other.
+    pub fn needs_flush(self) -> bool {
+        self != Self::Movdir64b
+    }
+
+    /// Every form, best first.
+    pub fn all() -> [Self; 4] {
+        Self::ALL
+    }
+
+    /// The name that [`LineStore::from_str`] reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Movdir64b => "movdir64b",
+            Self::Avx512 => "avx512",
+            Self::Rtm => "rtm",
+            Self::Twin => "twin",
+        }
+    }
+
+    /// The single-copy form, other than a transaction, that this processor is known to keep whole.
+    #[cfg(target_arch = "x86_64")]
+    fn whole_without_transaction() -> Option<Self> {
+        let features = CpuFeatures::read();
+        if features.movdir64b {
+            Some(Self::Movdir64b)
+        } else if features.intel && Self::Avx512.is_supported() {
+            Some(Self::Avx512)
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Display for LineStore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// A name that is no [`LineStore`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no such line store: {given:?}; give movdir64b, avx512, rtm or twin")]
+pub struct UnknownLineStore {
+    /// What was given.
+    pub given: String,
+}
+
+impl FromStr for LineStore {
+    type Err = UnknownLineStore;
+
+    /// Reads a name, in upper or lower case. Says nothing about [`LineStore::is_supported`].
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|store| store.name().eq_ignore_ascii_case(name));
+        found.ok_or_else(|| UnknownLineStore { given: name.to_owned() })
+    }
+}
+
+/// A line could not be stored: its old value stands, whole.
+///
+/// Only [`LineStore::Rtm`] fails so, when every transaction aborted up to the bound and the processor has no other
+/// store that is known to be whole. There is no plain path to take: eight plain stores can tear, and a pool in single
+/// form has no room for a second copy. The medium must fail the operation, or stop as if it had crashed there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a line was not stored: {} transactions in a row aborted, and this processor has no other 64-byte store; \
+     make the pool anew with `twin` lines",
+    rtm::TRIES_MAX
+)]
+pub(crate) struct LineNotStored;
+
+/// Stores `value` to the line with the given single-copy form. Does not flush, does not fence.
+///
+/// With [`LineStore::Rtm`] a store whose transactions all abort is done by MOVDIR64B or (Intel) AVX-512 if the
+/// processor has one. As the caller cannot tell, it flushes after an RTM store in any case.
+///
+/// # Errors
+/// [`LineNotStored`], from [`LineStore::Rtm`] only: the line holds its old value.
+///
+/// # Panics
+/// For [`LineStore::Twin`], which is no single store.
+///
+/// # Safety
+/// `line` is 64-byte aligned, mapped writable and accessed elsewhere only as eight atomic words; `store` is supported
+/// ([`LineStore::is_supported`]).
+#[inline(always)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(clippy::unnecessary_wraps, reason = "no single form there"))]
+pub(crate) unsafe fn store_single(
+    store: LineStore,
+    line: *const [AtomicU64; 8],
+    value: &LineValue,
+) -> Result<(), LineNotStored> {
+    debug_assert!(line.addr().is_multiple_of(64), "a line at {line:p}");
+    #[cfg(target_arch = "x86_64")]
+    match store {
+        // SAFETY: the instruction exists, and the line is what it must be, says the caller.
+        LineStore::Movdir64b => unsafe { movdir64b::store(line, value) },
+        // SAFETY: as above.
+        LineStore::Avx512 => unsafe { avx512::store(line, value) },
+        // SAFETY: as above.
+        LineStore::Rtm => unsafe { return store_transaction(line, value) },
+        LineStore::Twin => not_single(),
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (store, value);
+        not_single();
+    }
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unreachable_code, reason = "no single form there"))]
+    Ok(())
+}
+
+#[cold]
+fn not_single() -> ! {
+    panic!("a twin line is two lines: no single store writes it");
+}
+
+/// # Safety
+/// As [`store_single`], with RTM supported.
+#[cfg(target_arch = "x86_64")]
+unsafe fn store_transaction(line: *const [AtomicU64; 8], value: &LineValue) -> Result<(), LineNotStored> {
+    // SAFETY: as the caller promises.
+    if unsafe { rtm::store(line, value) } {
+        return Ok(());
+    }
+    match LineStore::whole_without_transaction() {
+        // SAFETY: `whole_without_transaction` answers what is supported; the line is the caller's promise.
+        Some(other) => unsafe { store_single(other, line, value) },
+        None => Err(LineNotStored),
+    }
+}
