@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p everleaf-medium --example kernels`
 //!
-//! "latency" feeds each call's result into the next call's input; "rate" leaves the calls independent. Each figure is
-//! the best of nine runs, so that a neighbour on the machine does not count.
+//! "latency" feeds each call's result into the next call's input; "rate" leaves the calls independent. Each
+//! figure is the best of nine runs, so that a neighbour on the machine does not count.
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;

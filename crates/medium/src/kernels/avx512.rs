@@ -1,11 +1,13 @@
 //! The kernels with 512-bit vectors.
 //!
-//! Two shapes. The shortest are one `asm!` block on zmm16 to zmm31 and inline anywhere: code without AVX-512 cannot
-//! name those registers, so they need no VZEROUPPER, and a call would cost as much as the work. The others are
-//! functions with `#[target_feature]`, written with intrinsics; there only loads of *shared* memory are `asm!`.
+//! Two shapes. The shortest are one `asm!` block on zmm16 to zmm31 and inline anywhere: code without AVX-512
+//! cannot name those registers, so they need no VZEROUPPER, and a call would cost as much as the work. The
+//! others are functions with `#[target_feature]`, written with intrinsics; there only loads of *shared*
+//! memory are `asm!`.
 //!
-//! Every load of shared memory stands for relaxed atomic loads of the aligned 8-byte words in it: the processor
-//! never splits such a word, and to the compiler `asm!` is opaque, so there is no data race for it to reason from.
+//! Every load of shared memory stands for relaxed atomic loads of the aligned 8-byte words in it: the
+//! processor never splits such a word, and to the compiler `asm!` is opaque, so there is no data race for it
+//! to reason from.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -87,8 +89,8 @@ rank!(rank_lt, 6); // key > other
 #[inline(always)]
 pub(crate) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     let mut value = MaybeUninit::<LineValue>::uninit();
-    // SAFETY: the instruction exists, says the caller; reads the 64 bytes that the reference covers, and fills `value`,
-    // which is as long and aligned, and for which any bits are valid.
+    // SAFETY: the instruction exists, says the caller; reads the 64 bytes that the reference covers, and
+    // fills `value`, which is as long and aligned, and for which any bits are valid.
     unsafe {
         asm!(
             "vmovdqu64 zmm16, [{line}]",
@@ -118,8 +120,8 @@ unsafe fn load_words(first: *const AtomicU64) -> __m512i {
     words
 }
 
-/// Those of eight words from shared memory, relaxed, whose bit is set in `wanted`; zero for the others, which are
-/// not accessed.
+/// Those of eight words from shared memory, relaxed, whose bit is set in `wanted`; zero for the others, which
+/// are not accessed.
 ///
 /// # Safety
 /// The wanted words from `first`, aligned to 8, are readable.
@@ -129,8 +131,9 @@ unsafe fn load_words_masked(first: *const AtomicU64, wanted: __mmask8) -> __m512
     let words: __m512i;
     // SAFETY: what is wanted is readable, says the caller; a masked load accesses nothing else.
     unsafe {
-        asm!("vmovdqu64 {words} {{{wanted}}} {{z}}, [{first}]", first = in(reg) first, wanted = in(kreg) wanted,
-             words = lateout(zmm_reg) words, options(nostack, preserves_flags, readonly));
+        asm!("vmovdqu64 {words} {{{wanted}}} {{z}}, [{first}]",
+             first = in(reg) first, wanted = in(kreg) wanted, words = lateout(zmm_reg) words,
+             options(nostack, preserves_flags, readonly));
     }
     words
 }

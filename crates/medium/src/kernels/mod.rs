@@ -1,14 +1,15 @@
 //! Small loops over lines that engines spend their time in: searching keys, fingerprints and slot arrays.
 //!
-//! What searches has an AVX-512 form and a portable one, chosen at run time by what the processor has ([`Kernels`]);
-//! both give the same answer for every input, so which one ran never matters.
+//! What searches has an AVX-512 form and a portable one, chosen at run time by what the processor has
+//! ([`Kernels`]); both give the same answer for every input, so which one ran never matters.
 //!
-//! **They read memory that other threads write.** Their arguments are therefore atomics and their loads relaxed: the
-//! portable form loads word by word, the AVX-512 form with `asm!`, whose 64-byte load stands for eight relaxed
-//! loads of eight bytes (an ordinary vector load would be a data race, which is undefined behaviour). Nothing here
-//! relies on the 64 bytes being loaded *together*, and none of it orders anything: the caller brackets a search with
-//! its version check or holds the node's lock, and has loaded whatever led it here with acquire. What is found in a
-//! node that changes meanwhile may be nonsense, but it is in bounds and defined.
+//! **They read memory that other threads write.** Their arguments are therefore atomics and their loads
+//! relaxed: the portable form loads word by word, the AVX-512 form with `asm!`, whose 64-byte load stands for
+//! eight relaxed loads of eight bytes (an ordinary vector load would be a data race, which is undefined
+//! behaviour). Nothing here relies on the 64 bytes being loaded *together*, and none of it orders anything:
+//! the caller brackets a search with its version check or holds the node's lock, and has loaded whatever led
+//! it here with acquire. What is found in a node that changes meanwhile may be nonsense, but it is in bounds
+//! and defined.
 //!
 //! The slot functions work on a [`LineValue`], a private copy.
 
@@ -52,7 +53,8 @@ impl Kernels {
         if Self::avx512_is_active() { Self::Avx512 } else { Self::Portable }
     }
 
-    /// Uses these from now on, in the whole process: for comparisons, and for a user who distrusts one of them.
+    /// Uses these from now on, in the whole process: for comparisons, and for a user who distrusts one of
+    /// them.
     pub fn install(self) -> Result<(), UnsupportedKernels> {
         if !self.is_supported() {
             return Err(UnsupportedKernels(self));
@@ -134,8 +136,8 @@ pub fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
 
 /// How many of the first `count` keys are less than or equal to `key`, unsigned. O(1).
 ///
-/// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32. Fastest if `keys`
-/// starts at a line.
+/// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32. Fastest if
+/// `keys` starts at a line.
 #[inline(always)]
 pub fn rank_le(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_le(keys, count.min(32), key))
@@ -147,8 +149,9 @@ pub fn rank_lt(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_lt(keys, count.min(32), key))
 }
 
-/// Compares the key words of up to 64 entries (pairs of key word and value word), unsigned: which are less than
-/// `key`, and which equal it. Bit i of each mask stands for entry i. O(entries). Fastest if `entries` starts at a line.
+/// Compares the key words of up to 64 entries (pairs of key word and value word), unsigned: which are less
+/// than `key`, and which equal it. Bit i of each mask stands for entry i. O(entries). Fastest if `entries`
+/// starts at a line.
 ///
 /// # Panics
 /// For more than 64 entries.
@@ -158,15 +161,15 @@ pub fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
     dispatch!(compare_entries(entries, key))
 }
 
-/// The line's words: eight relaxed loads, as one load of 64 bytes where possible. O(1). No snapshot: beside a writer it
-/// may be half old and half new; see [`WholeLoad`](crate::WholeLoad).
+/// The line's words: eight relaxed loads, as one load of 64 bytes where possible. O(1). No snapshot: beside a
+/// writer it may be half old and half new; see [`WholeLoad`](crate::WholeLoad).
 #[inline(always)]
 pub fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     dispatch!(load_line(line))
 }
 
-/// The first position, below `count`, that holds `slot` (below 64), whatever the tags. A `count` above [`SLOTS`] means
-/// [`SLOTS`]. O(1).
+/// The first position, below `count`, that holds `slot` (below 64), whatever the tags. A `count` above
+/// [`SLOTS`] means [`SLOTS`]. O(1).
 #[inline(always)]
 pub fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
     debug_assert!(slot < 64, "slot {slot} reaches into the tag bits");

@@ -12,7 +12,8 @@ const HIGH_BITS: u64 = LOW_BITS << 7;
 fn zero_bytes(word: u64) -> u64 {
     // The high bit of a byte stays clear only if the byte has no bit at all. No carry leaves a byte.
     let any = ((word & !HIGH_BITS) + !HIGH_BITS) | word;
-    // Collects bits 0, 8, ..., 56 in the top byte: bit 8i times 2^(56-7i) is bit 56+i, and no two products meet.
+    // Collects bits 0, 8, ..., 56 in the top byte: bit 8i times 2^(56-7i) is bit 56+i, and no two products
+    // meet.
     ((!any & HIGH_BITS) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 

@@ -46,7 +46,8 @@ fn avx512_table() -> Table {
     macro_rules! safe {
         ($kernel:ident($($argument:ident),*)) => {
             |$($argument),*| {
-                // SAFETY: the table is made only where AVX-512 is supported; the tests keep within the limits.
+                // SAFETY: the table is made only where AVX-512 is supported; the tests keep within the
+                // limits.
                 unsafe { crate::kernels::avx512::$kernel($($argument),*) }
             }
         };
@@ -154,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn rank(keys in uniform32(edge_word()), count in 0..=32_usize, key in edge_word(), sorted in any::<bool>()) {
+    fn rank(keys in uniform32(edge_word()), count in 0..=32_usize, key in edge_word(), sorted: bool) {
         let mut keys = keys;
         if sorted {
             keys.sort_unstable();
