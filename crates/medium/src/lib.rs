@@ -1,8 +1,51 @@
-//! medium
-#[allow(dead_code, reason = "until the media come")]
+//! How bytes become durable.
+//!
+//! A [`Medium`] is the place where bytes survive: persistent memory ([`Dax`]), plain memory ([`Ram`]), a
+//! recorded simulation. Pool memory is reached only through *cells*: a [`Word`] of 8 bytes, a [`Line`] of
+//! 64 bytes that is written failure-atomically. Every access names a [`Guard`], and through it the medium,
+//! so that no store can be forgotten by a recorder, a counter or a log.
+//!
+//! Persistent types are declared with [`node!`] and consist of cells only. Any bit pattern is then a valid
+//! value, and [`Guard::node`], which turns a checked offset into a shared reference, is a safe function: a
+//! damaged pool gives wrong answers or an error, never undefined behaviour.
+//!
+//! The model (what a flush, a fence and an [`Lsn`] promise) is in `docs/PERSISTENCY.md`.
+
+pub mod arena;
+mod cell;
+mod dax;
+mod extent;
 mod flush;
+mod guard;
 pub mod kernels;
-#[allow(dead_code, reason = "until the media come")]
 mod line_store;
+mod mapping;
+mod medium;
+mod node;
+mod ram;
+
+/// Keeps memory that is retired meanwhile from being reused.
+pub use crossbeam_epoch::{Guard as Pin, pin};
+
+pub use cell::{Line, Torn, VolatileWord, Word};
+pub use dax::{Dax, DaxOptions};
+pub use extent::Extent;
 pub use flush::FlushKind;
-pub use line_store::{LineStore, LineValue, TAG_MASK, WholeLoad, twin};
+pub use guard::{BadOffset, Guard};
+pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
+pub use mapping::MapError;
+pub use medium::{LineForm, Lsn, Medium, MediumError, Survives};
+pub use node::Node;
+pub use ram::Ram;
+
+#[doc(hidden)]
+pub mod private {
+    //! What the macros of this crate name in other crates.
+    pub use crate::arena::Volatile;
+    pub use crate::node::Node;
+}
+
+/// Bytes in a line, the unit that reaches the medium.
+pub const LINE_BYTES: usize = 64;
+/// Bytes in a word, the unit of a single atomic store.
+pub const WORD_BYTES: usize = 8;
