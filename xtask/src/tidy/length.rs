@@ -139,9 +139,15 @@ mod tests {
             let short = format!("{open}{}{close}", function("fn f()", 70));
             assert_eq!(findings(&short), []);
         }
-        let nested = format!("fn outer() {{\n{}}}\n", function("fn inner()", 71));
-        let names: Vec<_> = findings(&nested).into_iter().map(|(_, what)| what).collect();
-        assert_eq!(names, ["`fn outer` has 73 lines, more than 70", "`fn inner` has 71 lines, more than 70"]);
+        for (open, close) in [("", ""), ("impl A {", "}"), ("trait A {", "}")] {
+            let inner = function("fn inner()", 71);
+            let nested = format!("{open} fn outer() {{\n{inner}}} {close}\n");
+            let names: Vec<_> = findings(&nested).into_iter().map(|(_, what)| what).collect();
+            assert_eq!(
+                names,
+                ["`fn outer` has 73 lines, more than 70", "`fn inner` has 71 lines, more than 70"]
+            );
+        }
     }
 
     #[test]

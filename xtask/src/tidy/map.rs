@@ -36,7 +36,8 @@ mod tests {
 
     fn findings(map: &str) -> Vec<String> {
         let crates = ["crates/sim/Cargo.toml", "crates/pool/Cargo.toml"].map(|path| (path, "[package]"));
-        let tree = Tree::of(&[crates[0], crates[1], ("xtask/Cargo.toml", "[package]"), (MAP, map)]);
+        let others = ["xtask/Cargo.toml", "crates/sim/inside/Cargo.toml"].map(|path| (path, "[package]"));
+        let tree = Tree::of(&[crates[0], crates[1], others[0], others[1], (MAP, map)]);
         check(&tree).into_iter().map(|finding| finding.what).collect()
     }
 

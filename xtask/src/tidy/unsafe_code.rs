@@ -95,7 +95,12 @@ mod tests {
         for folder in SAFE {
             for path in ["src/lib.rs", "src/main.rs", "src/bin/tool.rs", "src/bin/tool/main.rs"] {
                 let path = format!("{folder}/{path}");
-                for root in ["", "#![deny(unsafe_code)]", "#![cfg_attr(test, forbid(unsafe_code))]"] {
+                for root in [
+                    "",
+                    "#![forbid(missing_docs)]",
+                    "#![deny(unsafe_code)]",
+                    "#![cfg_attr(test, forbid(unsafe_code))]",
+                ] {
                     let expected = (path.clone(), 1, "`#![forbid(unsafe_code)]` is missing".to_owned());
                     assert_eq!(findings((&path, root)), [expected]);
                 }
