@@ -1,1 +1,3 @@
 //! engines
+
+#![forbid(unsafe_code)]
