@@ -1,137 +1,173 @@
-//! STAND-IN, for building what lies above. Replaced by the engine.
+//! RNTree: a leaf whose order lives in one 64-byte slot line that is written failure-atomically.
+//!
+//! After Liu, Xing, Chen, Wu: *Building Scalable NVM-based B+tree with HTM*, ICPP 2019.
+//!
+//! ## Layout
+//!
+//! In the pool there are only leaves ([`layout`]) in a chain, and the records that entries lead to. Whatever is
+//! volatile (inner nodes, locks, transient slots, fingerprints) lies in memory and is rebuilt by recovery.
+//!
+//! ## Invariants
+//!
+//! 1. A leaf's slot line lists its entries in ascending order of keys, and each entry that it lists is durable.
+//! 2. The slot line holds the offset of the next leaf. The chain from the head reaches every entry exactly once, in
+//!    ascending order. The head is never merged away.
+//! 3. An entry is, at any time, one of: free; claimed, and written by its claimant alone; live, listed and never
+//!    written; dead, not listed and not written until it is recycled.
+//! 4. A leaf's lower bound never changes; its upper bound is its high key, which is the next leaf's lower bound.
+//! 5. What readers see is durable, or they wait for it: the transient slots and `live` change only after the fence of
+//!    the slot line, and carry its LSN.
+//!
+//! ## Commit points
+//!
+//! | operation | persists | commit point |
+//! | --- | --- | --- |
+//! | insert, update, put | 2 | the slot line lists the entry (entry and record are fenced before) |
+//! | remove | 1 | the slot line lists it no more |
+//! | split | 2 | the left slot line drops the upper half and links the new leaf, in one store |
+//! | merge | 2 | the left slot line takes the right one's entries and its next leaf, in one store |
+//! | recycling | 0 | dead entries are free once the version is raised |
+//!
+//! ## Recovery
+//!
+//! Follow the chain, rebuild the volatile records on all cores, build the inner nodes ([`recover`]).
+//!
+//! ## What a crash may leave behind
+//!
+//! Entries and records that no slot line lists, and leaves that no chain reaches: the first are free with the next
+//! claim, the others with the mark. A twin line with one torn copy: mended by recovery. Nothing else: there is no undo
+//! log and no half-done chain.
+//!
+//! ## Where this departs from the paper
+//!
+//! - *Algorithm 1, line 3, Algorithm 2*: a bitmap is claimed from instead of a counter, so entries are recycled without
+//!   a copy; the counters `nlogs` and `plogs`, which Algorithm 3 forgets to reset, do not exist.
+//! - *Algorithm 1, line 10*: the result of the conditional update is used; a condition that fails at first sight
+//!   allocates nothing. After locking the leaf is checked again: it may have been split meanwhile.
+//! - *Algorithm 3*: the undo log is gone; `next` lies in the slot line and changes with it. Entries are not moved within
+//!   the old leaf (lines 7 to 11 overwrite slots that they still read, and lose the last entry of an odd leaf); the
+//!   separator is taken in key order (line 5 takes it by physical position).
+//! - *Algorithm 3, lines 15 and 16*: the leaf stays locked until the parent knows the new one; a reader with a stale
+//!   parent compares the high key and moves right.
+//! - *Algorithm 4*: returns; and finds by fingerprint, not by binary search.
+//! - Empty and small leaves are merged, also with locks held only if free; the paper never frees one.
 
-use std::collections::BTreeMap;
-use std::marker::PhantomData;
-use std::ops::Bound;
+mod check;
+mod find;
+mod insert;
+mod layout;
+mod load;
+mod recover;
+mod remove;
+mod scan;
+mod split;
+
+use std::sync::Arc;
 
 use medium::Medium;
-use parking_lot::RwLock;
-use pool::record::{self, Record};
-use pool::{Guard, Pool, ROOT_WORDS, Result, TreeRoot};
+use medium::arena::Arena;
+use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
 
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation, WordCodec,
     WordIndex,
 };
+use crate::inner::InnerTree;
+use layout::{Leaf, LeafRecord, Slots};
 
-/// Options.
-#[derive(Clone, Copy, Debug, Default)]
+pub use layout::ENTRIES_MAX;
+
+/// The most leaves of one tree.
+const LEAVES_MAX: u32 = 1 << 28;
+
+/// Root word 0: the offset of the first leaf.
+const ROOT_HEAD: usize = 0;
+/// Root word 1: entries of a leaf.
+const ROOT_ENTRIES: usize = 1;
+
+/// How a tree is opened.
+#[derive(Clone, Copy, Debug)]
 pub struct RnTreeOptions {
-    /// Threads.
+    /// Threads that rebuild the volatile half.
     pub recovery_threads: usize,
 }
 
-const CELLS: usize = 60;
-
-struct State {
-    map: BTreeMap<Vec<u8>, u64>,
-    free: Vec<u64>,
-    head: u64,
+impl Default for RnTreeOptions {
+    fn default() -> Self {
+        Self { recovery_threads: std::thread::available_parallelism().map_or(1, usize::from) }
+    }
 }
 
-/// The stand-in: chained pages of record offsets.
-pub struct RnTree<M: Medium, C: Codec, const N: usize = 56> {
+/// An RNTree with `N` entries a leaf. Immediate durability: an operation is durable when it returns, and no reader has
+/// seen it before.
+pub struct RnTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     pool: Pool<M>,
-    state: RwLock<State>,
-    leaves: u64,
-    codec: PhantomData<C>,
+    leaves: Arc<Arena<LeafRecord>>,
+    inner: InnerTree<C>,
+    head: u32,
+    recovery_ns: u64,
+    recovered_from_crash: bool,
 }
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
-    /// Number and name.
+    /// The engine's number in a pool's root table, and its name.
     pub const ENGINE: (u16, &'static str) = (1, "rntree");
 
-    fn page(guard: &Guard<'_, M>, next: u64) -> Result<u64> {
-        let page = guard.allocate((CELLS + 1) * 8)?;
-        let words = guard.words(page, CELLS + 1)?;
-        words.iter().for_each(|word| word.store(guard, 0));
-        words[0].store(guard, next);
-        guard.flush_words(words);
-        guard.fence();
-        Ok(page)
+    fn empty(pool: &Pool<M>) -> Result<Self> {
+        const { assert!(N >= 2 && N <= ENTRIES_MAX) };
+        let (leaves, inner) = (Arc::new(Arena::new(LEAVES_MAX)?), InnerTree::new(0)?);
+        let pool = pool.clone();
+        Ok(Self { pool, leaves, inner, head: 0, recovery_ns: 0, recovered_from_crash: false })
     }
 
-    /// New.
+    /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     pub fn create(pool: &Pool<M>, name: &str, options: RnTreeOptions) -> Result<Self> {
         let guard = pool.pin();
-        let anchor = Self::page(&guard, 0)?;
-        let mut words = [0; ROOT_WORDS];
-        words[0] = anchor;
-        drop(guard);
-        let root = pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?;
-        Self::open(pool, &root, options)
-    }
-
-    /// Old.
-    pub fn open(pool: &Pool<M>, root: &TreeRoot, _options: RnTreeOptions) -> Result<Self> {
-        let guard = pool.pin();
-        let mut state = State { map: BTreeMap::new(), free: Vec::new(), head: root.words[0] };
-        let (mut page, mut leaves) = (root.words[0], 0);
-        while page != 0 {
-            leaves += 1;
-            if pool.needs_mark() {
-                pool.mark(page)?;
-            }
-            let words = guard.words(page, CELLS + 1)?;
-            for index in 1..=CELLS {
-                let cell = page + 8 * index as u64;
-                let offset = words[index].load(&guard);
-                if offset == 0 {
-                    state.free.push(cell);
-                    continue;
-                }
-                if pool.needs_mark() {
-                    pool.mark(offset)?;
-                }
-                let mut key = Vec::new();
-                Record::at(&guard, offset)?.copy_key(&guard, &mut key)?;
-                state.map.insert(key, cell);
-            }
-            page = words[0].load(&guard);
-        }
-        drop(guard);
-        Ok(Self { pool: pool.clone(), state: RwLock::new(state), leaves, codec: PhantomData })
-    }
-
-    fn value(guard: &Guard<'_, M>, cell: u64, value: &mut Vec<u8>) -> Result<()> {
-        let offset = guard.words(cell, 1)?[0].load(guard);
-        value.clear();
-        Record::at(guard, offset)?.copy_value(guard, value)
-    }
-}
-
-struct StandInScan<'i, M: Medium, C: Codec, const N: usize> {
-    tree: &'i RnTree<M, C, N>,
-    bounds: Bounds,
-    direction: Direction,
-}
-
-impl<M: Medium, C: Codec, const N: usize> Scan for StandInScan<'_, M, C, N> {
-    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
-        let state = self.tree.state.read();
-        let empty = match (&self.bounds.lower, &self.bounds.upper) {
-            (Bound::Included(a), Bound::Included(b)) => a > b,
-            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
-            _ => false,
+        let offset = guard.allocate_node(size_of::<Leaf<N>>())?;
+        let enter = || -> Result<TreeRoot> {
+            // PERSIST: the first leaf is ordered before the root that leads to it; `create_tree` fences in between.
+            guard.node::<Leaf<N>>(offset)?.slots.init(&guard, &Slots::identity(0, 0).0);
+            let mut words = [0; ROOT_WORDS];
+            (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, N as u64);
+            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
         };
-        if empty {
-            return Ok(false);
+        let root = enter().inspect_err(|_| guard.free_node(offset))?;
+        let mut tree = Self::empty(pool)?;
+        tree.start(&root, options, false)?;
+        Ok(tree)
+    }
+
+    /// Opens a tree: rebuilds its volatile half from the leaves, and marks what it reaches if the pool asks for that.
+    /// O(n), on `options.recovery_threads` threads.
+    pub fn open(pool: &Pool<M>, root: &TreeRoot, options: RnTreeOptions) -> Result<Self> {
+        let mut tree = Self::empty(pool)?;
+        tree.start(root, options, pool.needs_mark())?;
+        Ok(tree)
+    }
+
+    fn start(&mut self, root: &TreeRoot, options: RnTreeOptions, crashed: bool) -> Result<()> {
+        let made = (root.engine, root.codec, root.words[ROOT_ENTRIES]);
+        if made != (Self::ENGINE.0, C::ID, N as u64) {
+            return Err(Error::TreeMismatch {
+                name: root.name.clone(),
+                found: format!("engine {}, codec {}, {} entries a leaf", made.0, made.1, made.2),
+                wanted: format!("engine {}, codec {}, {N} entries a leaf", Self::ENGINE.0, C::ID),
+            });
         }
-        let mut range = state.map.range::<Vec<u8>, _>((self.bounds.lower.as_ref(), self.bounds.upper.as_ref()));
-        let found = if self.direction == Direction::Forward { range.next() } else { range.next_back() };
-        let Some((found, cell)) = found else { return Ok(false) };
-        key.clone_from(found);
-        RnTree::<M, C, N>::value(&self.tree.pool.pin(), *cell, value)?;
-        if self.direction == Direction::Forward {
-            self.bounds.lower = Bound::Excluded(key.clone());
-        } else {
-            self.bounds.upper = Bound::Excluded(key.clone());
-        }
-        Ok(true)
+        self.recovered_from_crash = crashed;
+        self.recover(root.words[ROOT_HEAD], options.recovery_threads)
+    }
+
+    /// Damage that was noticed in the leaf of a record.
+    fn damaged(&self, index: u32, what: &str) -> Error {
+        Error::corrupt(self.leaves.get(index).offset(), what)
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> Index for RnTree<M, C, N> {
+impl<M: Medium, C: Codec, const N: usize> Index for RnTree<M, C, N>
+where
+    Self: MaybeWords,
+{
     fn engine(&self) -> &'static str {
         Self::ENGINE.1
     }
@@ -141,152 +177,103 @@ impl<M: Medium, C: Codec, const N: usize> Index for RnTree<M, C, N> {
     }
 
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        C::key(key)?;
         value.clear();
-        let state = self.state.read();
-        let Some(cell) = state.map.get(key) else { return Ok(false) };
-        Self::value(&self.pool.pin(), *cell, value)?;
-        Ok(true)
+        let found = self.find(C::key(key)?, |guard, words| C::copy_value(guard, words, value))?;
+        Ok(found.is_some())
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
-        C::key(key)?;
-        value.map(C::value).transpose()?;
-        let mut state = self.state.write();
-        let guard = self.pool.pin();
-        let cell = state.map.get(key).copied();
-        let holds = match condition {
-            Condition::Always => true,
-            Condition::Absent => cell.is_none(),
-            Condition::Present => cell.is_some(),
-            Condition::Equals(expected) => match cell {
-                None => false,
-                Some(cell) => {
-                    let mut current = Vec::new();
-                    Self::value(&guard, cell, &mut current)?;
-                    current == expected
-                }
-            },
-        };
-        if !holds {
-            return Ok(false);
-        }
-        let Some(value) = value else {
-            if let Some(cell) = cell {
-                let word = &guard.words(cell, 1)?[0];
-                let old = word.load(&guard);
-                word.publish(&guard, 0);
-                guard.drain()?;
-                guard.retire(old);
-                state.map.remove(key);
-                state.free.push(cell);
-            }
-            return Ok(true);
-        };
-        if state.free.is_empty() {
-            let anchor = &guard.words(state.head, 1)?[0];
-            let page = Self::page(&guard, anchor.load(&guard))?;
-            anchor.publish(&guard, page);
-            guard.drain()?;
-            state.free.extend((1..=CELLS as u64).map(|index| page + 8 * index));
-        }
-        let record = record::write(&guard, key, value)?;
-        guard.fence();
-        let target = cell.unwrap_or_else(|| state.free.pop().unwrap());
-        let word = &guard.words(target, 1)?[0];
-        let old = word.load(&guard);
-        word.publish(&guard, record);
-        guard.drain()?;
-        if old != 0 {
-            guard.retire(old);
-        }
-        state.map.insert(key.to_vec(), target);
-        Ok(true)
-    }
-
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        keys.iter().map(|key| Index::get(self, key)).collect()
-    }
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(StandInScan { tree: self, bounds, direction }))
-    }
-
-    fn len(&self) -> Result<u64> {
-        Ok(self.state.read().map.len() as u64)
-    }
-
-    fn bulk_load(&self, next: &mut NextEntry<'_>, _fill: f64) -> Result<u64> {
-        if !self.is_empty()? {
-            return Err(pool::Error::NotEmpty);
-        }
-        let (mut key, mut value, mut all) = (Vec::new(), Vec::new(), Vec::new());
-        while next(&mut key, &mut value)? {
-            if all.last().is_some_and(|(last, _)| *last >= key) {
-                return Err(pool::Error::NotSorted { index: all.len() as u64 });
-            }
-            all.push((key.clone(), value.clone()));
-        }
-        for (key, value) in &all {
-            self.insert(key, value)?;
-        }
-        Ok(all.len() as u64)
-    }
-
-    fn check(&self) -> Result<Vec<Violation>> {
-        Ok(Vec::new())
-    }
-
-    fn stat(&self) -> Result<IndexStat> {
-        Ok(IndexStat { keys: self.len()?, leaves: self.leaves, ..IndexStat::default() })
-    }
-
-    fn words(&self) -> Option<&dyn WordIndex> {
-        (C::ID == WordCodec::ID).then_some(self)
-    }
-}
-
-impl<M: Medium, C: Codec, const N: usize> WordIndex for RnTree<M, C, N> {
-    fn get(&self, key: u64) -> Result<Option<u64>> {
-        let mut value = Vec::new();
-        let found = self.get_into(&key.to_be_bytes(), &mut value)?;
-        Ok(found.then(|| u64::from_be_bytes(value.try_into().unwrap())))
-    }
-
-    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        let value = value.map(u64::to_be_bytes);
-        let value = value.as_ref().map(|value| value.as_slice());
-        let expected;
+        let key = C::key(key)?;
         let condition = match condition {
             Condition::Always => Condition::Always,
             Condition::Absent => Condition::Absent,
             Condition::Present => Condition::Present,
-            Condition::Equals(value) => {
-                expected = value.to_be_bytes();
-                Condition::Equals(expected.as_slice())
-            }
+            Condition::Equals(value) => Condition::Equals(C::value(value)?),
         };
-        Index::write(self, &key.to_be_bytes(), value, condition)
+        match value {
+            Some(value) => self.store(key, C::value(value)?, condition),
+            None => self.erase(key, condition),
+        }
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let keys = keys.iter().map(|key| C::key(key)).collect::<Result<Vec<_>>>()?;
+        let mut values = vec![None; keys.len()];
+        self.find_many(&keys, |guard, position, words| {
+            if let Some(words) = words {
+                let mut value = Vec::new();
+                C::copy_value(guard, words, &mut value)?;
+                values[position] = Some(Value::from_vec(value));
+            }
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+        Ok(Box::new(scan::RangeScan::new(self, bounds, direction)))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.count().0)
+    }
+
+    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+        self.load(next, fill)
+    }
+
+    fn check(&self) -> Result<Vec<Violation>> {
+        self.verify()
+    }
+
+    fn stat(&self) -> Result<IndexStat> {
+        Ok(self.figures())
+    }
+
+    fn words(&self) -> Option<&dyn WordIndex> {
+        self.maybe_words()
+    }
+}
+
+/// Whether a tree has the fast path for words: decided by its codec.
+pub trait MaybeWords {
+    /// The tree as a tree of words, if it is one.
+    fn maybe_words(&self) -> Option<&dyn WordIndex>;
+}
+
+impl<M: Medium, const N: usize> MaybeWords for RnTree<M, WordCodec, N> {
+    fn maybe_words(&self) -> Option<&dyn WordIndex> {
+        Some(self)
+    }
+}
+
+impl<M: Medium, const N: usize> MaybeWords for RnTree<M, crate::index::RecordCodec, N> {
+    fn maybe_words(&self) -> Option<&dyn WordIndex> {
+        None
+    }
+}
+
+impl<M: Medium, const N: usize> WordIndex for RnTree<M, WordCodec, N> {
+    #[inline]
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        self.find(key, |_, words| Ok(words[1]))
+    }
+
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
+        match value {
+            Some(value) => self.store(key, value, condition),
+            None => self.erase(key, condition),
+        }
     }
 
     fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
-        for (key, value) in keys.iter().zip(values) {
-            *value = WordIndex::get(self, *key)?;
-        }
-        Ok(())
+        self.find_many(keys, |_, position, words| {
+            values[position] = words.map(|words| words[1]);
+            Ok(())
+        })
     }
 
     fn scan(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
-        let bounds =
-            Bounds { lower: Bound::Included(from.to_be_bytes().to_vec()), upper: Bound::Unbounded };
-        let mut scan = self.range(bounds, Direction::Forward)?;
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        while scan.next_into(&mut key, &mut value)? {
-            let word = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap());
-            if !visit(word(&key), word(&value)) {
-                break;
-            }
-        }
-        Ok(())
+        self.visit_words(from, visit)
     }
 }
