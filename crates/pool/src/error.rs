@@ -188,8 +188,8 @@ pub enum Error {
         /// The first entry out of order, from 0.
         index: u64,
     },
-    /// Somebody still uses the pool.
-    #[error("the pool cannot be closed: a tree or an iterator of it is still in use; drop it first")]
+    /// Somebody still uses the pool, or the tree.
+    #[error("it is still in use: a tree, a range or another handle of it lives; drop that first")]
     InUse,
     /// What was asked for is weaker than what was required.
     #[error(

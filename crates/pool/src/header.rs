@@ -169,9 +169,8 @@ impl State {
 
     pub(crate) fn load<M: Medium>(self, guard: &MediumGuard<'_, M>) -> Result<u64> {
         let word = self.word(guard)?.load(guard);
-        unchecked(word).ok_or_else(|| {
-            Error::corrupt(self.offset(), format!("the {self:?} word fails its check"))
-        })
+        unchecked(word)
+            .ok_or_else(|| Error::corrupt(self.offset(), format!("the {self:?} word fails its check")))
     }
 
     /// Stores and flushes; the caller fences.

@@ -8,7 +8,7 @@ use medium::{LineForm, Lsn, Medium};
 use parking_lot::Mutex;
 
 use crate::header::{self, Identity, PREFIX_BYTES, State};
-use crate::limbo::Limbo;
+use crate::limbo::{Batch, Limbo};
 use crate::roots::{self, ROOT_WORDS, TreeRoot};
 use crate::space::{SLAB_BYTES, Space};
 use crate::{Error, FORMAT_VERSION, Result};
@@ -211,6 +211,20 @@ impl<M: Medium> Pool<M> {
         self.shared.space.finish_marking();
     }
 
+    /// Frees what was retired, as far as no thread that is pinned now can still read it: for a pool that is full. The
+    /// calling thread must not be pinned, or it waits for itself in vain.
+    pub fn reclaim(&self) {
+        let guard = self.pin();
+        if let Some(batch) = self.shared.limbo.take_batch() {
+            guard.free_later(batch);
+        }
+        drop(guard);
+        // The epoch has to advance twice, by one step for each look.
+        for _ in 0..4 {
+            crossbeam_epoch::pin().flush();
+        }
+    }
+
     /// Figures. O(slabs).
     pub fn stat(&self) -> PoolStat {
         let (used_bytes, high_water_bytes) = self.shared.space.bytes();
@@ -308,15 +322,20 @@ impl<M: Medium> Guard<'_, M> {
             return self.shared.space.free(offset);
         }
         if let Some(batch) = self.shared.limbo.add(offset) {
-            let shared: Weak<Shared<M>> = Arc::downgrade(self.shared);
-            self.pin().defer(move || {
-                if let Some(shared) = shared.upgrade() {
-                    std::mem::take(&mut *batch.lock())
-                        .into_iter()
-                        .for_each(|offset| shared.space.free(offset));
-                }
-            });
+            self.free_later(batch);
         }
+    }
+
+    /// Frees a batch when no thread that is pinned now is so any more.
+    fn free_later(&self, batch: Batch) {
+        let shared: Weak<Shared<M>> = Arc::downgrade(self.shared);
+        self.pin().defer(move || {
+            if let Some(shared) = shared.upgrade() {
+                std::mem::take(&mut *batch.lock()).into_iter().for_each(|offset| shared.space.free(offset));
+            }
+        });
+        // Else up to 64 batches wait with this thread, for as long as it retires nothing more.
+        self.pin().flush();
     }
 
     /// As [`Guard::retire`], for a node that begins with a line.
