@@ -14,9 +14,11 @@ pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Vec<TreeRoot>>;
     fn create_tree(&self, name: &str, kind: TreeOptions, threads: Option<usize>) -> Result<Arc<dyn Index>>;
     fn open_tree(&self, root: &TreeRoot, threads: Option<usize>) -> Result<Arc<dyn Index>>;
+    fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn needs_mark(&self) -> bool;
     fn finish_marking(&self);
     fn drain(&self) -> Result<()>;
+    fn reclaim(&self);
     fn stat(&self) -> PoolStat;
     fn survives(&self) -> Survives;
     fn describe(&self) -> String;
@@ -50,11 +52,13 @@ impl<M: Medium> Backend for Pool<M> {
         let options = rntree_options(threads);
         let kind = TreeOptions::of(root)?;
         Ok(match (kind.engine, kind.codec) {
-            (Engine::RnTree, Codec::Record) => {
-                Arc::new(RnTree::<M, RecordCodec>::open(self, root, options)?)
-            }
+            (Engine::RnTree, Codec::Record) => Arc::new(RnTree::<M, RecordCodec>::open(self, root, options)?),
             (Engine::RnTree, Codec::Word) => Arc::new(RnTree::<M, WordCodec>::open(self, root, options)?),
         })
+    }
+
+    fn remove_tree(&self, root: &TreeRoot) -> Result<()> {
+        Pool::remove_tree(self, root)
     }
 
     fn needs_mark(&self) -> bool {
@@ -67,6 +71,10 @@ impl<M: Medium> Backend for Pool<M> {
 
     fn drain(&self) -> Result<()> {
         Ok(self.pin().drain()?)
+    }
+
+    fn reclaim(&self) {
+        Pool::reclaim(self);
     }
 
     fn stat(&self) -> PoolStat {

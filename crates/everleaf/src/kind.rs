@@ -103,7 +103,11 @@ impl TreeOptions {
         if self == wanted {
             return Ok(());
         }
-        Err(Error::TreeMismatch { name: name.to_owned(), found: self.to_string(), wanted: wanted.to_string() })
+        Err(Error::TreeMismatch {
+            name: name.to_owned(),
+            found: self.to_string(),
+            wanted: wanted.to_string(),
+        })
     }
 }
 

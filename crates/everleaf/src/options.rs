@@ -69,7 +69,8 @@ impl Options {
         Self::default()
     }
 
-    /// Whether a missing file is made. Default: yes. Without, it is [`Error::NoSuchPool`].
+    /// Whether a missing file is made, and an empty one taken for a new pool. Default: yes. Without, it is
+    /// [`Error::NoSuchPool`] or [`Error::NotAPool`].
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -197,6 +198,9 @@ impl Options {
 
     fn open_locked(&self, path: &Path, file: File) -> Result<Store> {
         let identity = Identity::of_file(&file)?;
+        if identity.is_none() && !self.create {
+            return Err(Error::NotAPool { why: "nothing was ever written to it".to_owned() });
+        }
         let line_store = self.choose_line_store(identity.map(|identity| identity.line_form))?;
         let flush = self.flush.unwrap_or_else(FlushKind::detect);
         if !flush.is_supported() {
@@ -208,9 +212,9 @@ impl Options {
         if identity.is_none() {
             // The pool exists durably only when its folder says so.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(
-                |source| Error::Io { action: "make the new file durable in its folder", source },
-            )?;
+            File::open(folder.unwrap_or(Path::new(".")))
+                .and_then(|folder| folder.sync_all())
+                .map_err(|source| Error::Io { action: "make the new file durable in its folder", source })?;
         }
         Ok(store)
     }

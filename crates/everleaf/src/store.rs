@@ -224,6 +224,37 @@ impl Store {
             .collect())
     }
 
+    /// Removes the tree `name` and gives its space back. Gone, wholly and durably, when this returns; not at all if a
+    /// crash comes before. O(its entries), and it is opened for that if it is not open.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives; [`Error::Corrupt`] if it is
+    /// damaged: a damaged tree stays, so that what is left of it can be saved.
+    pub fn drop_tree(&self, name: &str) -> Result<()> {
+        self.at(self.drop_found(name))
+    }
+
+    fn drop_found(&self, name: &str) -> Result<()> {
+        let Inner { trees, backend, recovery_threads, .. } = &*self.inner;
+        let mut trees = trees.lock();
+        let roots = backend.roots()?;
+        let Some(root) = roots.iter().find(|root| root.name == name) else {
+            return Err(Error::NoSuchTree { name: name.to_owned() });
+        };
+        let tree = match trees.remove(name) {
+            Some(tree) => tree,
+            None => OpenTree::open(backend.as_ref(), root, *recovery_threads)?,
+        };
+        // New handles are made under the lock of `trees` only.
+        let removed =
+            if Arc::strong_count(&tree.index) > 1 { Err(Error::InUse) } else { backend.remove_tree(root) };
+        if let Err(error) = removed {
+            trees.insert(name.to_owned(), tree);
+            return Err(error);
+        }
+        tree.index.destroy()
+    }
+
     /// Returns when everything that this thread has written is durable. Trees whose operations are durable when they
     /// return (all engines of this release) need it for nothing; it is for engines that become durable by epochs.
     ///
@@ -326,6 +357,17 @@ impl Store {
 }
 
 impl Inner {
+    /// What to do when a write failed: if the pool is full, space that was removed but not yet reused is fetched back,
+    /// and the write may be tried again.
+    #[cold]
+    pub(crate) fn may_retry(&self, error: &Error) -> bool {
+        let full = matches!(error.root(), Error::PoolFull { .. });
+        if full {
+            self.backend.reclaim();
+        }
+        full
+    }
+
     /// The error with the path of this store.
     #[cold]
     pub(crate) fn name_path(&self, error: Error) -> Error {

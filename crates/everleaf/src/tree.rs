@@ -62,6 +62,18 @@ impl Tree {
         result.map_err(|error| self.name_path(error))
     }
 
+    /// A write, tried twice if the pool is full at first.
+    #[inline(always)]
+    pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        let mut result = attempt();
+        if let Err(error) = &result {
+            if self.context.store.may_retry(error) {
+                result = attempt();
+            }
+        }
+        self.at(result)
+    }
+
     /// The value of `key`: a copy, which derefs to `[u8]`; up to 24 bytes cost no allocation. O(log n).
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
@@ -83,25 +95,25 @@ impl Tree {
     /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.at(self.index.insert(key.as_ref(), value.as_ref()))
+        self.written(|| self.index.insert(key.as_ref(), value.as_ref()))
     }
 
     /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
     #[inline]
     pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.at(self.index.update(key.as_ref(), value.as_ref()))
+        self.written(|| self.index.update(key.as_ref(), value.as_ref()))
     }
 
     /// Sets the value of a key, whether it is present or not. O(log n).
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.at(self.index.put(key.as_ref(), value.as_ref()))
+        self.written(|| self.index.put(key.as_ref(), value.as_ref()))
     }
 
     /// Removes a key; `false` if it is absent. O(log n).
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.at(self.index.remove(key.as_ref()))
+        self.written(|| self.index.remove(key.as_ref()))
     }
 
     /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether the key had
@@ -121,7 +133,7 @@ impl Tree {
         current: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        self.at(self.index.compare_exchange(key.as_ref(), current, new))
+        self.written(|| self.index.compare_exchange(key.as_ref(), current, new))
     }
 
     /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after the other, because

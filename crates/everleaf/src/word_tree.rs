@@ -48,7 +48,8 @@ impl WordTree {
 
     #[inline(always)]
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        self.tree.at(self.words()?.write(key, value, condition))
+        let words = self.words()?;
+        self.tree.written(|| words.write(key, value, condition))
     }
 
     /// The value of `key`. O(log n).
