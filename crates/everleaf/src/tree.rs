@@ -66,10 +66,10 @@ impl Tree {
     #[inline(always)]
     pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
         let mut result = attempt();
-        if let Err(error) = &result {
-            if self.context.store.may_retry(error) {
-                result = attempt();
-            }
+        if let Err(error) = &result
+            && self.context.store.may_retry(error)
+        {
+            result = attempt();
         }
         self.at(result)
     }
