@@ -1,6 +1,6 @@
 //! What all commands share: how to speak, how to open a pool.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -42,6 +42,16 @@ impl Context {
         Ok(output.flush()?)
     }
 
+    /// Says, if so, that a store is on emulated persistent memory.
+    pub(crate) fn note_medium(self, store: &Store) {
+        if store.survives() == Survives::ProcessCrash {
+            self.note(format!(
+                "note: {} is emulated persistent memory: it survives the end of a process, not loss of power",
+                store.path().display()
+            ));
+        }
+    }
+
     /// Says something on standard error, unless that is not wanted.
     pub(crate) fn note(self, words: impl AsRef<str>) {
         if !self.quiet {
@@ -74,9 +84,20 @@ pub(crate) struct PoolArgs {
 }
 
 impl PoolArgs {
-    /// A pool with nothing said about it.
-    pub(crate) fn at(pool: PathBuf) -> Self {
-        Self { pool, limit: None, line_store: None, flush: None }
+    /// The command-line arguments that stand for this.
+    pub(crate) fn to_arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        if let Some(limit) = self.limit {
+            arguments.push(format!("--limit-bytes={limit}").into());
+        }
+        if let Some(line_store) = self.line_store {
+            arguments.push(format!("--line-store={line_store}").into());
+        }
+        if let Some(flush) = self.flush {
+            arguments.push(format!("--flush={flush}").into());
+        }
+        arguments.extend([OsString::from("--"), self.pool.clone().into_os_string()]);
+        arguments
     }
 
     pub(crate) fn options(&self) -> Options {
@@ -96,12 +117,7 @@ impl PoolArgs {
     /// Opens the pool; says what was amiss, and once that it is emulated.
     pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
         let store = self.options().create(create).open(&self.pool)?;
-        if store.survives() == Survives::ProcessCrash {
-            context.note(format!(
-                "note: {} is emulated persistent memory: it survives the end of a process, not loss of power",
-                self.pool.display()
-            ));
-        }
+        context.note_medium(&store);
         for (tree, why) in &store.recovery().damaged {
             context.note(format!("warning: tree {tree:?} could not be recovered: {why}"));
         }

@@ -11,6 +11,7 @@ mod restore;
 mod rm;
 mod scan;
 mod stat;
+mod torture;
 mod trees;
 
 use clap::Subcommand;
@@ -43,6 +44,10 @@ pub(crate) enum Command {
     Dump(dump::Args),
     /// Make trees from a dump
     Restore(restore::Args),
+    /// Kill writers at random and verify that nothing acknowledged is lost; exit code 1 if anything is
+    Torture(torture::Args),
+    #[command(hide = true)]
+    TortureWriter(torture::writer::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -61,6 +66,8 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Check(args) => check::run(&args, context),
         Command::Dump(args) => dump::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
+        Command::Torture(args) => torture::run(&args, context),
+        Command::TortureWriter(args) => torture::writer::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }
