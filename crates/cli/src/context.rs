@@ -73,8 +73,8 @@ pub(crate) struct PoolArgs {
     /// The pool's file
     pub(crate) pool: PathBuf,
     /// The largest length of the file: bytes, or with K, M, G, T
-    #[arg(long = "limit-bytes", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
-    pub(crate) limit: Option<u64>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) limit_bytes: Option<u64>,
     /// How 64-byte lines are stored: movdir64b, avx512, rtm, twin [default: detected]
     #[arg(long, value_name = "NAME", value_parser = LineStore::from_str, help_heading = "Opening the pool")]
     pub(crate) line_store: Option<LineStore>,
@@ -87,7 +87,7 @@ impl PoolArgs {
     /// The command-line arguments that stand for this.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
-        if let Some(limit) = self.limit {
+        if let Some(limit) = self.limit_bytes {
             arguments.push(format!("--limit-bytes={limit}").into());
         }
         if let Some(line_store) = self.line_store {
@@ -102,7 +102,7 @@ impl PoolArgs {
 
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::new();
-        if let Some(limit) = self.limit {
+        if let Some(limit) = self.limit_bytes {
             options = options.limit_bytes(limit);
         }
         if let Some(line_store) = self.line_store {

@@ -56,3 +56,13 @@ fn report(context: Context, failure: &Failure) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "everleaf: {message}");
     ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_fit_together() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod demo;
 mod dump;
 mod get;
 mod insert;
@@ -22,6 +23,10 @@ use crate::failure::Outcome;
 /// What the command can do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Store this machine's own paths, kill the writer in mid-write, prove that nothing acknowledged is lost
+    Demo(demo::Args),
+    #[command(hide = true)]
+    DemoWriter(demo::writer::Args),
     /// Store lines of `key TAB value`
     Load(load::Args),
     /// Print the value of a key; exit code 1 if it is absent
@@ -55,6 +60,8 @@ pub(crate) enum Command {
 /// Runs a subcommand.
 pub(crate) fn run(command: Command, context: Context) -> Outcome {
     match command {
+        Command::Demo(args) => demo::run(&args, context),
+        Command::DemoWriter(args) => demo::writer::run(&args),
         Command::Load(args) => load::run(&args, context),
         Command::Get(args) => get::run(&args, context),
         Command::Put(args) => put::run(&args, context),

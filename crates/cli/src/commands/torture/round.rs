@@ -57,7 +57,7 @@ fn run_writer(
     let reader = std::thread::spawn(move || read_all(pipe, &sender));
     // One writer in eight dies early: while it starts, opens or recovers.
     if random.random_ratio(1, 8) {
-        std::thread::sleep(Duration::from_secs_f64(random.random_range(0.0..0.02)));
+        std::thread::sleep(Duration::from_secs_f64(random.random_range(0.0..0.005)));
     } else {
         match began.recv_timeout(OPEN_WAIT_MAX) {
             Ok(()) => {
