@@ -53,6 +53,7 @@
 //! - Empty and small leaves are merged, also with locks held only if free; the paper never frees one.
 
 mod check;
+mod destroy;
 mod find;
 mod insert;
 mod layout;
@@ -240,6 +241,10 @@ where
 
     fn stat(&self) -> Result<IndexStat> {
         Ok(self.figures())
+    }
+
+    fn destroy(&self) -> Result<()> {
+        self.give_back()
     }
 
     fn words(&self) -> Option<&dyn WordIndex> {
