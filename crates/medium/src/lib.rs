@@ -28,6 +28,9 @@ mod node;
 mod ram;
 pub mod sim;
 
+/// Keeps memory that is retired meanwhile from being reused.
+pub use crossbeam_epoch::{Guard as Pin, pin};
+
 pub use cell::{Line, Torn, VolatileWord, Word};
 pub use count::{Count, Counts};
 pub use dax::{Dax, DaxOptions};
@@ -36,7 +39,7 @@ pub use extent::Extent;
 pub use flush::FlushKind;
 pub use guard::{BadOffset, Guard};
 pub use late::Late;
-pub use line_store::{LineStore, LineValue, TAG_MASK, twin};
+pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;
 pub use medium::{LineForm, Lsn, Medium, MediumError, Survives};
 pub use node::Node;

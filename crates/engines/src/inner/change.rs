@@ -116,7 +116,8 @@ impl<C: Codec> Structure<'_, C> {
         let mut steps = self.way(key)?;
         let mut added = Some((separator, right));
         let mut locked = Vec::new();
-        while let (Some((separator, child)), Some(mut step)) = (added.take(), steps.pop()) {
+        while let Some(mut step) = steps.pop() {
+            let Some((separator, child)) = added.take() else { break };
             step.image.separators.insert(step.position, separator);
             step.image.children.insert(step.position + 1, child);
             if step.image.children.len() > CHILDREN_MAX {
@@ -154,7 +155,9 @@ impl<C: Codec> Structure<'_, C> {
         let tree = self.tree;
         let mut steps = self.way(key)?;
         let Some(mut step) = steps.pop() else { return Ok(None) };
-        let Some(child) = step.image.children.iter().position(|child| *child == right) else { return Ok(None) };
+        let Some(child) = step.image.children.iter().position(|child| *child == right) else {
+            return Ok(None);
+        };
         let Some(before) = child.checked_sub(1) else { return Ok(None) };
         step.image.children.remove(child);
         let removed = step.image.separators.remove(before);
@@ -171,7 +174,7 @@ impl<C: Codec> Structure<'_, C> {
         self.store_locked(step.node, &step.image, &mut locked);
         self.drop_roots_with_one_child(&mut obsolete);
         locked.into_iter().for_each(|index| tree.nodes.get(index).unlock());
-        let pin = crossbeam_pin();
+        let pin = medium::pin();
         obsolete.into_iter().for_each(|index| tree.nodes.retire(&pin, index));
         Ok(Some(removed))
     }
@@ -196,7 +199,8 @@ impl<C: Codec> Structure<'_, C> {
         }
         let left = parent.position.min(parent.image.children.len() - 2);
         let (left_index, right_index) = (parent.image.children[left], parent.image.children[left + 1]);
-        let image_of = |index: u32| if index == step.node { step.image.clone() } else { self.tree.image(index) };
+        let image_of =
+            |index: u32| if index == step.node { step.image.clone() } else { self.tree.image(index) };
         let (mut merged, right) = (image_of(left_index), image_of(right_index));
         if merged.children.len() + right.children.len() > CHILDREN_MERGED_MAX {
             return false;
@@ -225,8 +229,4 @@ impl<C: Codec> Structure<'_, C> {
             self.tree.root.store(pack(index, level), Ordering::Release);
         }
     }
-}
-
-fn crossbeam_pin() -> medium::Pin {
-    medium::pin()
 }

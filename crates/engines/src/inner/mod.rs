@@ -37,7 +37,7 @@ use crate::index::Codec;
 use node::{InnerNode, Tails};
 
 pub use change::Structure;
-pub use descend::{Place, Target};
+pub use descend::{GROUP, Place, Target};
 pub use node::CHILDREN_MAX;
 
 /// The most inner nodes of one tree.

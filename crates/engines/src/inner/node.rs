@@ -112,7 +112,9 @@ impl Image {
 
     /// Stores the content into a node that is locked, or not reachable yet.
     pub(super) fn store(&self, node: &InnerNode, tails: Option<&Tails>) {
-        debug_assert!(self.children.len() == self.separators.len() + 1 && self.children.len() <= CHILDREN_MAX);
+        debug_assert!(
+            self.children.len() == self.separators.len() + 1 && self.children.len() <= CHILDREN_MAX
+        );
         for (index, separator) in self.separators.iter().enumerate() {
             node.keys[index].store(separator.word, Ordering::Relaxed);
             if let Some(tails) = tails {

@@ -188,7 +188,7 @@ impl FromStr for LineStore {
      make the pool anew with `twin` lines",
     rtm::TRIES_MAX
 )]
-pub(crate) struct LineNotStored;
+pub struct LineNotStored;
 
 /// Stores `value` to the line with the given single-copy form. Does not flush, does not fence.
 ///
