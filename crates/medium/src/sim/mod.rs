@@ -494,6 +494,9 @@ unsafe impl Medium for Sim {
     }
 
     fn describe(&self) -> String {
-        format!("sim: recorded memory of this process, {:?} lines; nothing survives its end", self.line_form())
+        format!(
+            "sim: recorded memory of this process, {:?} lines; nothing survives its end",
+            self.line_form()
+        )
     }
 }

@@ -23,10 +23,13 @@ fn store(sim: &Sim, offset: u64, value: u64) {
     guard.words(offset, 1).unwrap()[0].store(&guard, value);
 }
 
+/// Line, word and values of each decision.
+type Asked = Arc<Mutex<Vec<(u32, usize, Vec<u64>)>>>;
+
 /// Takes the values at these indices, then the newest; keeps what it was asked.
 struct Script {
     choices: Vec<usize>,
-    asked: Arc<Mutex<Vec<(u32, usize, Vec<u64>)>>>,
+    asked: Asked,
 }
 
 impl Chooser for Script {
@@ -112,7 +115,7 @@ fn levels_are_taken_back_one_by_one() {
 }
 
 /// Line 2 holds one of four contents, in two words: (0, 0), (1, 0), (1, 1), (0, 2).
-fn install(sim: &Sim, choices: Vec<usize>) -> Arc<Mutex<Vec<(u32, usize, Vec<u64>)>>> {
+fn install(sim: &Sim, choices: Vec<usize>) -> Asked {
     let content = |first, second| LineValue([first, second, 9, 9, 9, 9, 9, 9]);
     let candidates = vec![content(0, 0), content(1, 0), content(1, 1), content(0, 2)];
     sim.install(vec![OpenLine { line: 2, candidates }]);
