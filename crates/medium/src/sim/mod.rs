@@ -270,6 +270,8 @@ impl Shared {
         // No atomic decrement: two threads at once may count one step for two, which does not matter.
         let left = self.steps_left.load(Ordering::Relaxed);
         if left == 0 {
+            // Whoever is dropped by the panic may still use the medium.
+            self.steps_left.store(u64::MAX, Ordering::Relaxed);
             std::panic::panic_any(StepLimitExceeded);
         }
         self.steps_left.store(left - 1, Ordering::Relaxed);
