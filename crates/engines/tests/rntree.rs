@@ -92,3 +92,30 @@ fn records_with_long_common_prefixes_stay_in_order() {
     assert_eq!(collect(&tree, Direction::Forward), expected);
     assert_eq!(collect(&tree, Direction::Reverse), expected.into_iter().rev().collect::<Vec<_>>());
 }
+
+/// A lock whose attempt failed was once released all the same, and with it the lock of its holder.
+#[test]
+fn a_lock_that_was_not_taken_is_not_released() {
+    let pool = pool();
+    let tree = words::<56>(&pool);
+    let keys = 3000;
+    for i in 0..keys {
+        assert!(WordIndex::write(&tree, i * 7919 % 65537, Some(i), Condition::Absent).unwrap());
+    }
+    std::thread::scope(|scope| {
+        for seed in 1..=4u64 {
+            let tree = &tree;
+            scope.spawn(move || {
+                let mut random = seed;
+                for i in 0..100_000 {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    let key = (random % keys) * 7919 % 65537;
+                    assert!(WordIndex::write(tree, key, Some(i), Condition::Present).unwrap());
+                }
+            });
+        }
+    });
+    assert_clean(&tree);
+}

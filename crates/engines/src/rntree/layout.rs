@@ -208,7 +208,8 @@ impl LeafRecord {
             // ORDER: acquire pairs with the release in `LeafLock::drop`.
             self.version.compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
         };
-        (free && locked().is_ok()).then_some(LeafLock { record: self })
+        // Lazily: a lock that is made is a lock that is dropped.
+        (free && locked().is_ok()).then(|| LeafLock { record: self })
     }
 
     /// What a reader validates with [`LeafRecord::is_still`]. A lock in between is no change.
