@@ -13,3 +13,6 @@ pub use explore::{Explorer, Images, Options, SecondCrash, Verdict};
 pub use model::{Behind, Model, Rules, images};
 pub use report::{Crash, Failure, Point, Replay, Stats};
 pub use subject::{Complaint, Subject};
+
+#[cfg(feature = "engines")]
+pub mod index;

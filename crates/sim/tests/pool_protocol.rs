@@ -103,11 +103,7 @@ impl Opened {
         Ok(())
     }
 
-    fn directory<'g>(
-        &self,
-        guard: &'g pool::Guard<'_, Sim>,
-        tree: u8,
-    ) -> Result<&'g [Word], Complaint> {
+    fn directory<'g>(&self, guard: &'g pool::Guard<'_, Sim>, tree: u8) -> Result<&'g [Word], Complaint> {
         guard.words(self.trees[&tree].words[0], SLOTS).map_err(text)
     }
 
@@ -267,7 +263,8 @@ fn script() -> Vec<Operation> {
 }
 
 fn explore(options: Options, operations: &[Operation]) -> Result<Stats, String> {
-    let options = Options { command: "cargo test -p everleaf-sim --test pool_protocol".to_owned(), ..options };
+    let options =
+        Options { command: "cargo test -p everleaf-sim --test pool_protocol".to_owned(), ..options };
     let mut explorer = Explorer::new(PoolProtocol, options).unwrap();
     let result = explorer.explore(operations);
     result.map(|()| explorer.stats()).map_err(|failure| failure.to_string())
@@ -299,16 +296,13 @@ fn creation_survives_every_pair_of_crashes() {
 
 #[test]
 fn flushes_and_fences_of_the_pool_are_needed() {
-    let options = || Options {
-        images: Images::All,
-        second_crash: SecondCrash::Never,
-        ..Options::default()
-    };
+    let options = || Options { images: Images::All, second_crash: SecondCrash::Never, ..Options::default() };
     let mut explorer = Explorer::new(PoolProtocol, options()).unwrap();
     explorer.sim().start_census();
     explorer.explore(&script()).unwrap();
     let mut survivors = Vec::new();
-    for (kind, site) in explorer.sim().census().into_keys().filter(|(_, site)| site.file.contains("pool/src")) {
+    for (kind, site) in explorer.sim().census().into_keys().filter(|(_, site)| site.file.contains("pool/src"))
+    {
         let mutation = match kind {
             SiteKind::Flush => Mutation::DropFlush(site),
             SiteKind::Fence => Mutation::DropFence(site),
