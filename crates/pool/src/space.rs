@@ -36,7 +36,7 @@ const SPAN_SLABS_MAX: u64 = (ALLOCATION_BYTES_MAX as u64 + SPAN_HEADER_BYTES).di
 /// Threads spread over this many shards, each with its own open slab per class.
 const SHARDS: usize = 8;
 /// A full slab is offered for allocation again when one in this many of its slots is free.
-const REOPEN_FRACTION: u32 = 8;
+const REOPEN_FRACTION: u32 = 32;
 /// The file grows by a sixteenth of its length within these bounds.
 const STEP_SLABS_MAX: u32 = 1024;
 
