@@ -23,6 +23,7 @@ mod mapping;
 mod medium;
 mod node;
 mod ram;
+mod shared;
 
 pub use cell::{Line, Torn, VolatileWord, Word};
 pub use dax::{Dax, DaxOptions};
