@@ -44,6 +44,8 @@ pub struct PoolStat {
     pub used_bytes: u64,
     /// Allocations in use.
     pub allocations: u64,
+    /// Offsets given back that were no allocations: more than 0 tells of damage.
+    pub bad_frees: u64,
 }
 
 struct Shared<M: Medium> {
@@ -209,6 +211,7 @@ impl<M: Medium> Pool<M> {
             high_water_bytes,
             used_bytes,
             allocations: self.shared.space.allocations(),
+            bad_frees: self.shared.space.bad_frees(),
         }
     }
 
