@@ -36,7 +36,7 @@ const SPAN_SLABS_MAX: u64 = (ALLOCATION_BYTES_MAX as u64 + SPAN_HEADER_BYTES).di
 /// Threads spread over this many shards, each with its own open slab per class.
 const SHARDS: usize = 8;
 /// A full slab is offered for allocation again when one in this many of its slots is free.
-const REOPEN_FRACTION: u32 = 8;
+const REOPEN_FRACTION: u32 = 32;
 /// The file grows by a sixteenth of its length within these bounds.
 const STEP_SLABS_MAX: u32 = 1024;
 
@@ -190,7 +190,12 @@ impl Space {
         let mut unowned = self.unowned.lock();
         let mut slab = 1;
         while slab < high_water {
-            let class_word = Self::class_word(guard, slab)?;
+            let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
+                // A clean close leaves every class word whole, so this one is damaged: the mark will tell.
+                drop(unowned);
+                self.forget(high_water);
+                return Ok(false);
+            };
             let known = self.slabs.get(slab);
             let span = class_word.wrapping_sub(SPAN);
             if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(high_water) {
@@ -274,6 +279,10 @@ impl Space {
                 }
                 part.state.store(SPANNED, Ordering::Relaxed);
                 part.used.store(1, Ordering::Relaxed);
+                if !std::ptr::eq(part, known) {
+                    // What was read there as a class is the record's own data.
+                    part.class.store(0, Ordering::Relaxed);
+                }
             }
             return Ok(());
         }
@@ -493,8 +502,9 @@ impl Space {
     fn free_span(&self, offset: u64) -> Option<()> {
         let first = slab_of(offset);
         let mut unowned = self.unowned.lock();
-        let slabs = self.slabs.get(first).class.load(Ordering::Relaxed).checked_sub(SPAN)?;
-        if offset != slab_start(first) + SPAN_HEADER_BYTES {
+        let known = self.slabs.get(first);
+        let slabs = known.class.load(Ordering::Relaxed).checked_sub(SPAN)?;
+        if offset != slab_start(first) + SPAN_HEADER_BYTES || known.state.load(Ordering::Relaxed) != SPANNED {
             return None;
         }
         for slab in first..first + slabs as u32 {

@@ -36,7 +36,7 @@ use pool::{Guard, Pool, PoolOptions, Result};
 use crate::index::Codec;
 use node::{InnerNode, Tails};
 
-pub use change::Structure;
+pub use change::{Parent, Structure};
 pub use descend::{GROUP, Place, Target};
 pub use node::CHILDREN_MAX;
 
