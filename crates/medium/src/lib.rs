@@ -26,6 +26,7 @@ mod mapping;
 mod medium;
 mod node;
 mod ram;
+mod shared;
 pub mod sim;
 
 /// Keeps memory that is retired meanwhile from being reused.

@@ -86,6 +86,8 @@ pub(crate) struct Space {
     /// Slabs below this were written before a crash and are not allocated from before the end of the mark; 0 when
     /// nothing is to be marked.
     unmarked_below: AtomicU32,
+    /// Frees of what is no allocation.
+    frees_refused: AtomicU64,
 }
 
 type MediumGuard<'m, M> = medium::Guard<'m, M>;
@@ -115,6 +117,7 @@ impl Space {
             unowned: Mutex::new(unowned),
             step_slabs_min,
             unmarked_below: AtomicU32::new(0),
+            frees_refused: AtomicU64::new(0),
         };
         space.know_slabs(high_water)?;
         Ok(space)
@@ -187,7 +190,12 @@ impl Space {
         let mut unowned = self.unowned.lock();
         let mut slab = 1;
         while slab < high_water {
-            let class_word = Self::class_word(guard, slab)?;
+            let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
+                // A clean close leaves every class word whole, so this one is damaged: the mark will tell.
+                drop(unowned);
+                self.forget(high_water);
+                return Ok(false);
+            };
             let known = self.slabs.get(slab);
             let span = class_word.wrapping_sub(SPAN);
             if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(high_water) {
@@ -271,6 +279,10 @@ impl Space {
                 }
                 part.state.store(SPANNED, Ordering::Relaxed);
                 part.used.store(1, Ordering::Relaxed);
+                if !std::ptr::eq(part, known) {
+                    // What was read there as a class is the record's own data.
+                    part.class.store(0, Ordering::Relaxed);
+                }
             }
             return Ok(());
         }
@@ -458,29 +470,56 @@ impl Space {
         Ok(slab_start(first) + SPAN_HEADER_BYTES)
     }
 
-    /// Gives an allocation back that nothing reaches any more.
+    /// Gives an allocation back that nothing reaches any more. What is no allocation (a damaged pool leads there) is
+    /// left alone and counted.
     pub(crate) fn free(&self, offset: u64) {
+        if self.try_free(offset).is_none() {
+            self.frees_refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn try_free(&self, offset: u64) -> Option<()> {
         let slab = slab_of(offset);
+        if slab == 0 || slab >= self.slabs.len() {
+            return None;
+        }
         let known = self.slabs.get(slab);
         let class_word = known.class.load(Ordering::Relaxed);
-        if let Some(slabs) = class_word.checked_sub(SPAN) {
-            let mut unowned = self.unowned.lock();
-            for part in slab..slab + slabs as u32 {
-                let part_known = self.slabs.get(part);
-                part_known.class.store(0, Ordering::Relaxed);
-                part_known.used.store(0, Ordering::Relaxed);
-                part_known.state.store(FREE, Ordering::Relaxed);
-                unowned.free.insert(part);
-            }
-            return;
+        if class_word >= SPAN {
+            return self.free_span(offset);
         }
-        let class = Class::from_index(class_word.wrapping_sub(1)).expect("a slab that was allocated from");
-        let slot = class.slot_at(offset % SLAB_BYTES).expect("an offset that was allocated");
+        let class = Class::from_index(class_word.wrapping_sub(1))?;
+        let slot = class.slot_at(offset % SLAB_BYTES)?;
         let bit = 1 << (slot % 64);
-        let old = known.bitmap[slot as usize / 64].fetch_and(!bit, Ordering::SeqCst);
-        assert!(old & bit != 0, "offset {offset:#x} is freed twice");
+        if known.bitmap[slot as usize / 64].fetch_and(!bit, Ordering::SeqCst) & bit == 0 {
+            return None;
+        }
         known.used.fetch_sub(1, Ordering::SeqCst);
         self.offer(slab, class);
+        Some(())
+    }
+
+    fn free_span(&self, offset: u64) -> Option<()> {
+        let first = slab_of(offset);
+        let mut unowned = self.unowned.lock();
+        let known = self.slabs.get(first);
+        let slabs = known.class.load(Ordering::Relaxed).checked_sub(SPAN)?;
+        if offset != slab_start(first) + SPAN_HEADER_BYTES || known.state.load(Ordering::Relaxed) != SPANNED {
+            return None;
+        }
+        for slab in first..first + slabs as u32 {
+            let known = self.slabs.get(slab);
+            known.class.store(0, Ordering::Relaxed);
+            known.used.store(0, Ordering::Relaxed);
+            known.state.store(FREE, Ordering::Relaxed);
+            unowned.free.insert(slab);
+        }
+        Some(())
+    }
+
+    /// How many frees were refused because their offset was no allocation: damage, or a double free.
+    pub(crate) fn frees_refused(&self) -> u64 {
+        self.frees_refused.load(Ordering::Relaxed)
     }
 
     /// Writes the bitmaps and returns the slabs up to the last one in use; nobody allocates any more.

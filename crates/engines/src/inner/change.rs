@@ -57,8 +57,8 @@ impl<C: Codec> InnerTree<C> {
     /// A new node, not reachable yet.
     fn new_node(&self, image: &Image) -> Result<u32> {
         let index = self.nodes.allocate()?;
-        while self.tails.as_ref().is_some_and(|tails| tails.len() <= index) {
-            self.tails.as_ref().expect("just seen").allocate()?;
+        if let Some(tails) = &self.tails {
+            tails.reach(index)?;
         }
         let (node, tails) = self.node_and_tails(index);
         image.store(node, tails);

@@ -191,7 +191,12 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let separator = self.separator_between(guard, moved[0].words, moved[1].words)?;
         let offset = guard.allocate_node(size_of::<Leaf<N>>());
         let offset = offset.inspect_err(|_| self.inner.retire_separator(separator))?;
-        let index = self.leaves.allocate().inspect_err(|_| {
+        let place = || {
+            let index = self.leaves.allocate()?;
+            self.place(index, offset).inspect_err(|_| self.leaves.free(index))?;
+            Ok(index)
+        };
+        let index = place().inspect_err(|_: &pool::Error| {
             self.inner.retire_separator(separator);
             guard.free_node(offset);
         })?;
