@@ -23,15 +23,17 @@ pub struct Scope {
     pub keys: [u64; 3],
 }
 
-/// The keys of the inner node that the parent of the leaves becomes full with.
-const PARENT_KEYS: u64 = 32;
+/// The most children of an inner node.
+const CHILDREN_MAX: u64 = 32;
 
 /// The four seed trees, for leaves of `entries` entries (at least 4).
 pub fn scopes(entries: usize) -> Vec<Scope> {
     let entries = entries as u64;
     let inserts = |keys: &mut dyn Iterator<Item = u64>| keys.map(|key| Insert(key, key)).collect::<Vec<_>>();
-    // Ascending inserts leave each leaf but the last one short of full.
-    let parent_full = inserts(&mut (1..=(entries - 1) * PARENT_KEYS + entries).map(|key| 10 * key));
+    // Ascending inserts leave each leaf but the last one short of full; two more make the first two full.
+    let last = 10 * ((entries - 1) * (CHILDREN_MAX - 1) + entries);
+    let mut parent_full = inserts(&mut (10..=last).step_by(10));
+    parent_full.extend([25, 10 * entries + 5].map(|key| Insert(key, key)));
     let mut near_merge = inserts(&mut (1..=2 * entries).map(|key| 10 * key));
     // Two leaves with so few keys that the next removals merge them.
     let kept = 1 + entries / 4;
@@ -43,11 +45,7 @@ pub fn scopes(entries: usize) -> Vec<Scope> {
             setup: inserts(&mut (1..entries).map(|key| 10 * key)),
             keys: [10, 15, 10 * entries],
         },
-        Scope {
-            name: "parent full",
-            setup: parent_full,
-            keys: [10 * (entries - 1), 10 * entries + 5, 10 * ((entries - 1) * PARENT_KEYS + entries) + 5],
-        },
+        Scope { name: "parent full", setup: parent_full, keys: [10, 15, last + 5] },
         Scope {
             name: "one short of a merge",
             setup: near_merge,
@@ -131,7 +129,38 @@ fn work<'s, E: Engine>(
 
 #[cfg(test)]
 mod tests {
+    use engines::index::{Index, WordCodec};
+    use medium::sim::{Sim, SimOptions};
+
     use super::*;
+    use crate::index::RnTreeEngine;
+    use crate::subject::Subject;
+
+    fn figures(setup: &[IndexOperation]) -> (u64, u32, u64) {
+        let subject = IndexSubject::new(RnTreeEngine::<WordCodec, 4>::default(), FollowUp::Keys);
+        let sim = Sim::new(SimOptions::default()).unwrap();
+        let mut opened = subject.open(&sim).unwrap();
+        for operation in setup {
+            subject.apply(&mut opened, operation).unwrap();
+        }
+        let stat = opened.tree.as_ref().unwrap().stat().unwrap();
+        (stat.leaves, stat.height, stat.keys)
+    }
+
+    #[test]
+    fn seeds_are_what_they_are_called() {
+        let after = |scope: usize, operation: IndexOperation| {
+            let mut operations = scopes(4)[scope].setup.clone();
+            operations.push(operation);
+            figures(&operations)
+        };
+        let seeds: Vec<_> = scopes(4).iter().map(|scope| figures(&scope.setup)).collect();
+        assert_eq!(seeds, [(1, 0, 0), (1, 0, 3), (32, 1, 99), (3, 1, 4)]);
+        // Each of the keys that are absent splits a leaf, and the parent with it.
+        assert_eq!([15, 975].map(|key| after(2, Insert(key, 1))), [(33, 2, 100); 2]);
+        // Each of the keys that are present is one without which leaves merge.
+        assert_eq!([10, 40, 50].map(|key| after(3, Remove(key))), [(2, 1, 3); 3]);
+    }
 
     #[test]
     fn sequences_are_all_there_once() {
