@@ -1,1 +1,32 @@
-fn main() {}
+//! The chores of the workspace, run as `cargo xtask <chore>`.
+//!
+//! Every chore answers with its exit code: 0 = yes or clean, 1 = no or violations found, 2 = wrong use.
+
+#![forbid(unsafe_code)]
+
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The chores of the workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Check the rules of the house that the compiler does not know.
+    Tidy(tidy::Args),
+}
+
+fn main() -> ExitCode {
+    // A command line that does not parse leaves here, with exit code 2.
+    match Cli::parse().chore {
+        Chore::Tidy(args) => tidy::run(&args),
+    }
+}

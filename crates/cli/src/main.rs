@@ -1,1 +1,5 @@
+//! The command `everleaf`.
+
+#![forbid(unsafe_code)]
+
 fn main() {}

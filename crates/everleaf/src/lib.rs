@@ -1,1 +1,3 @@
 //! everleaf
+
+#![forbid(unsafe_code)]

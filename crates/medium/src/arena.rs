@@ -87,14 +87,29 @@ impl<T: Volatile> Arena<T> {
             return Ok(index);
         }
         let index = self.used.load(Ordering::Relaxed);
-        let end = (u64::from(index) + 1) * size_of::<T>() as u64;
+        self.extend(u64::from(index) + 1)?;
+        self.used.store(index + 1, Ordering::Release);
+        Ok(index)
+    }
+
+    /// `count` adjacent elements that were never used; returns the first index.
+    pub fn allocate_run(&self, count: u32) -> Result<u32, MediumError> {
+        let _free = self.free.lock();
+        let first = self.used.load(Ordering::Relaxed);
+        self.extend(u64::from(first) + u64::from(count))?;
+        self.used.store(first + count, Ordering::Release);
+        Ok(first)
+    }
+
+    /// Makes the memory of `elements` elements accessible.
+    fn extend(&self, elements: u64) -> Result<(), MediumError> {
+        let end = elements * size_of::<T>() as u64;
         let length = self.mapping.extent().length();
         if end > length {
             let step = (length / 4).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX).next_power_of_two();
             self.mapping.grow(end.next_multiple_of(step))?;
         }
-        self.used.store(index + 1, Ordering::Release);
-        Ok(index)
+        Ok(())
     }
 
     /// Gives an element back that no thread can reach any more.

@@ -25,12 +25,15 @@ mod node;
 mod ram;
 mod shared;
 
+/// Keeps memory that is retired meanwhile from being reused.
+pub use crossbeam_epoch::{Guard as Pin, pin};
+
 pub use cell::{Line, Torn, VolatileWord, Word};
 pub use dax::{Dax, DaxOptions};
 pub use extent::Extent;
 pub use flush::FlushKind;
 pub use guard::{BadOffset, Guard};
-pub use line_store::{LineStore, LineValue, TAG_MASK, twin};
+pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;
 pub use medium::{LineForm, Lsn, Medium, MediumError, Survives};
 pub use node::Node;

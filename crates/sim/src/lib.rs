@@ -1,1 +1,3 @@
 //! sim
+
+#![forbid(unsafe_code)]

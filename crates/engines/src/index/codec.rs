@@ -30,6 +30,11 @@ pub trait Codec: Send + Sync + 'static {
     fn key(bytes: &[u8]) -> Result<Self::Key<'_>>;
     /// A value from bytes.
     fn value(bytes: &[u8]) -> Result<Self::Value<'_>>;
+    /// The end of a range as a key: the greatest key of this codec that is not above `bytes`, or, for bytes that are
+    /// only shorter, the first key above them.
+    fn bound(bytes: &[u8]) -> Self::Key<'_>;
+    /// Whether [`Codec::bound`] cut bytes off.
+    fn is_rounded(bytes: &[u8]) -> bool;
     /// The key's first word.
     fn word(key: Self::Key<'_>) -> u64;
     /// 16 bits that spread over keys; the low 8 are the fingerprint.
@@ -92,6 +97,14 @@ impl Codec for WordCodec {
 
     fn value(bytes: &[u8]) -> Result<u64> {
         word_of(bytes, "value")
+    }
+
+    fn bound(bytes: &[u8]) -> u64 {
+        record::prefix_word(bytes)
+    }
+
+    fn is_rounded(bytes: &[u8]) -> bool {
+        bytes.len() > 8
     }
 
     #[inline(always)]
@@ -172,6 +185,14 @@ impl Codec for RecordCodec {
     fn value(bytes: &[u8]) -> Result<&[u8]> {
         record::check_lengths(&[], bytes)?;
         Ok(bytes)
+    }
+
+    fn bound(bytes: &[u8]) -> &[u8] {
+        bytes
+    }
+
+    fn is_rounded(_bytes: &[u8]) -> bool {
+        false
     }
 
     #[inline(always)]

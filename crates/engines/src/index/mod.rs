@@ -13,7 +13,7 @@ use pool::Result;
 use smallvec::SmallVec;
 
 pub use bounds::{Bounds, Direction, prefix_end};
-pub use codec::{Codec, RecordCodec, WordCodec};
+pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
 
 /// A copy of a value: short ones need no allocation.
 pub type Value = SmallVec<[u8; 24]>;

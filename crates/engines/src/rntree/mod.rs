@@ -1,1 +1,279 @@
-//! RNTree (work in progress).
+//! RNTree: a leaf whose order lives in one 64-byte slot line that is written failure-atomically.
+//!
+//! After Liu, Xing, Chen, Wu: *Building Scalable NVM-based B+tree with HTM*, ICPP 2019.
+//!
+//! ## Layout
+//!
+//! In the pool there are only leaves ([`layout`]) in a chain, and the records that entries lead to. Whatever is
+//! volatile (inner nodes, locks, transient slots, fingerprints) lies in memory and is rebuilt by recovery.
+//!
+//! ## Invariants
+//!
+//! 1. A leaf's slot line lists its entries in ascending order of keys, and each entry that it lists is durable.
+//! 2. The slot line holds the offset of the next leaf. The chain from the head reaches every entry exactly once, in
+//!    ascending order. The head is never merged away.
+//! 3. An entry is, at any time, one of: free; claimed, and written by its claimant alone; live, listed and never
+//!    written; dead, not listed and not written until it is recycled.
+//! 4. A leaf's lower bound never changes; its upper bound is its high key, which is the next leaf's lower bound.
+//! 5. What readers see is durable, or they wait for it: the transient slots and `live` change only after the fence of
+//!    the slot line, and carry its LSN.
+//!
+//! ## Commit points
+//!
+//! | operation | persists | commit point |
+//! | --- | --- | --- |
+//! | insert, update, put | 2 | the slot line lists the entry (entry and record are fenced before) |
+//! | remove | 1 | the slot line lists it no more |
+//! | split | 2 | the left slot line drops the upper half and links the new leaf, in one store |
+//! | merge | 2 | the left slot line takes the right one's entries and its next leaf, in one store |
+//! | recycling | 0 | dead entries are free once the version is raised |
+//!
+//! ## Recovery
+//!
+//! Follow the chain, rebuild the volatile records on all cores, build the inner nodes ([`recover`]).
+//!
+//! ## What a crash may leave behind
+//!
+//! Entries and records that no slot line lists, and leaves that no chain reaches: the first are free with the next
+//! claim, the others with the mark. A twin line with one torn copy: mended by recovery. Nothing else: there is no undo
+//! log and no half-done chain.
+//!
+//! ## Where this departs from the paper
+//!
+//! - *Algorithm 1, line 3, Algorithm 2*: a bitmap is claimed from instead of a counter, so entries are recycled without
+//!   a copy; the counters `nlogs` and `plogs`, which Algorithm 3 forgets to reset, do not exist.
+//! - *Algorithm 1, line 10*: the result of the conditional update is used; a condition that fails at first sight
+//!   allocates nothing. After locking the leaf is checked again: it may have been split meanwhile.
+//! - *Algorithm 3*: the undo log is gone; `next` lies in the slot line and changes with it. Entries are not moved within
+//!   the old leaf (lines 7 to 11 overwrite slots that they still read, and lose the last entry of an odd leaf); the
+//!   separator is taken in key order (line 5 takes it by physical position).
+//! - *Algorithm 3, lines 15 and 16*: the leaf stays locked until the parent knows the new one; a reader with a stale
+//!   parent compares the high key and moves right.
+//! - *Algorithm 4*: returns; and finds by fingerprint, not by binary search.
+//! - Empty and small leaves are merged, also with locks held only if free; the paper never frees one.
+
+mod check;
+mod find;
+mod insert;
+mod layout;
+mod load;
+mod recover;
+mod remove;
+mod scan;
+mod split;
+
+use std::sync::Arc;
+
+use medium::Medium;
+use medium::arena::Arena;
+use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
+
+use crate::index::{
+    Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation, WordCodec,
+    WordIndex,
+};
+use crate::inner::InnerTree;
+use layout::{Leaf, LeafRecord, Slots};
+
+pub use layout::ENTRIES_MAX;
+
+/// The most leaves of one tree.
+const LEAVES_MAX: u32 = 1 << 28;
+
+/// Root word 0: the offset of the first leaf.
+const ROOT_HEAD: usize = 0;
+/// Root word 1: entries of a leaf.
+const ROOT_ENTRIES: usize = 1;
+
+/// How a tree is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct RnTreeOptions {
+    /// Threads that rebuild the volatile half.
+    pub recovery_threads: usize,
+}
+
+impl Default for RnTreeOptions {
+    fn default() -> Self {
+        Self { recovery_threads: std::thread::available_parallelism().map_or(1, usize::from) }
+    }
+}
+
+/// An RNTree with `N` entries a leaf. Immediate durability: an operation is durable when it returns, and no reader has
+/// seen it before.
+pub struct RnTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
+    pool: Pool<M>,
+    leaves: Arc<Arena<LeafRecord>>,
+    inner: InnerTree<C>,
+    head: u32,
+    recovery_ns: u64,
+    recovered_from_crash: bool,
+}
+
+impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+    /// The engine's number in a pool's root table, and its name.
+    pub const ENGINE: (u16, &'static str) = (1, "rntree");
+
+    fn empty(pool: &Pool<M>) -> Result<Self> {
+        const { assert!(N >= 2 && N <= ENTRIES_MAX) };
+        let (leaves, inner) = (Arc::new(Arena::new(LEAVES_MAX)?), InnerTree::new(0)?);
+        let pool = pool.clone();
+        Ok(Self { pool, leaves, inner, head: 0, recovery_ns: 0, recovered_from_crash: false })
+    }
+
+    /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
+    pub fn create(pool: &Pool<M>, name: &str, options: RnTreeOptions) -> Result<Self> {
+        let guard = pool.pin();
+        let offset = guard.allocate_node(size_of::<Leaf<N>>())?;
+        let enter = || -> Result<TreeRoot> {
+            // PERSIST: the first leaf is ordered before the root that leads to it; `create_tree` fences in between.
+            guard.node::<Leaf<N>>(offset)?.slots.init(&guard, &Slots::identity(0, 0).0);
+            let mut words = [0; ROOT_WORDS];
+            (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, N as u64);
+            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
+        };
+        let root = enter().inspect_err(|_| guard.free_node(offset))?;
+        let mut tree = Self::empty(pool)?;
+        tree.start(&root, options, false)?;
+        Ok(tree)
+    }
+
+    /// Opens a tree: rebuilds its volatile half from the leaves, and marks what it reaches if the pool asks for that.
+    /// O(n), on `options.recovery_threads` threads.
+    pub fn open(pool: &Pool<M>, root: &TreeRoot, options: RnTreeOptions) -> Result<Self> {
+        let mut tree = Self::empty(pool)?;
+        tree.start(root, options, pool.needs_mark())?;
+        Ok(tree)
+    }
+
+    fn start(&mut self, root: &TreeRoot, options: RnTreeOptions, crashed: bool) -> Result<()> {
+        let made = (root.engine, root.codec, root.words[ROOT_ENTRIES]);
+        if made != (Self::ENGINE.0, C::ID, N as u64) {
+            return Err(Error::TreeMismatch {
+                name: root.name.clone(),
+                found: format!("engine {}, codec {}, {} entries a leaf", made.0, made.1, made.2),
+                wanted: format!("engine {}, codec {}, {N} entries a leaf", Self::ENGINE.0, C::ID),
+            });
+        }
+        self.recovered_from_crash = crashed;
+        self.recover(root.words[ROOT_HEAD], options.recovery_threads)
+    }
+
+    /// Damage that was noticed in the leaf of a record.
+    fn damaged(&self, index: u32, what: &str) -> Error {
+        Error::corrupt(self.leaves.get(index).offset(), what)
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> Index for RnTree<M, C, N>
+where
+    Self: MaybeWords,
+{
+    fn engine(&self) -> &'static str {
+        Self::ENGINE.1
+    }
+
+    fn codec(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let found = self.find(C::key(key)?, |guard, words| C::copy_value(guard, words, value))?;
+        Ok(found.is_some())
+    }
+
+    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
+        let key = C::key(key)?;
+        let condition = match condition {
+            Condition::Always => Condition::Always,
+            Condition::Absent => Condition::Absent,
+            Condition::Present => Condition::Present,
+            Condition::Equals(value) => Condition::Equals(C::value(value)?),
+        };
+        match value {
+            Some(value) => self.store(key, C::value(value)?, condition),
+            None => self.erase(key, condition),
+        }
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let keys = keys.iter().map(|key| C::key(key)).collect::<Result<Vec<_>>>()?;
+        let mut values = vec![None; keys.len()];
+        self.find_many(&keys, |guard, position, words| {
+            if let Some(words) = words {
+                let mut value = Vec::new();
+                C::copy_value(guard, words, &mut value)?;
+                values[position] = Some(Value::from_vec(value));
+            }
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+        Ok(Box::new(scan::RangeScan::new(self, bounds, direction)))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.count().0)
+    }
+
+    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+        self.load(next, fill)
+    }
+
+    fn check(&self) -> Result<Vec<Violation>> {
+        self.verify()
+    }
+
+    fn stat(&self) -> Result<IndexStat> {
+        Ok(self.figures())
+    }
+
+    fn words(&self) -> Option<&dyn WordIndex> {
+        self.maybe_words()
+    }
+}
+
+/// Whether a tree has the fast path for words: decided by its codec.
+pub trait MaybeWords {
+    /// The tree as a tree of words, if it is one.
+    fn maybe_words(&self) -> Option<&dyn WordIndex>;
+}
+
+impl<M: Medium, const N: usize> MaybeWords for RnTree<M, WordCodec, N> {
+    fn maybe_words(&self) -> Option<&dyn WordIndex> {
+        Some(self)
+    }
+}
+
+impl<M: Medium, const N: usize> MaybeWords for RnTree<M, crate::index::RecordCodec, N> {
+    fn maybe_words(&self) -> Option<&dyn WordIndex> {
+        None
+    }
+}
+
+impl<M: Medium, const N: usize> WordIndex for RnTree<M, WordCodec, N> {
+    #[inline]
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        self.find(key, |_, words| Ok(words[1]))
+    }
+
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
+        match value {
+            Some(value) => self.store(key, value, condition),
+            None => self.erase(key, condition),
+        }
+    }
+
+    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
+        self.find_many(keys, |_, position, words| {
+            values[position] = words.map(|words| words[1]);
+            Ok(())
+        })
+    }
+
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+        self.visit_words(from, visit)
+    }
+}

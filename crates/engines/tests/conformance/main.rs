@@ -30,18 +30,8 @@ mod standin;
 mod threads;
 mod trees;
 
-//TMP use engines::rntree::{RnTree, RnTreeOptions};
+use engines::rntree::{RnTree, RnTreeOptions};
 
 // One line per engine: a name, the type (generic over medium, codec and capacity), its options, and its fences per
 // insert, update and remove without a split.
-//TMP conformance!(rntree, RnTree, RnTreeOptions::default(), budget::Fences { insert: 2, update: 2, remove: 1 });
-
-//TMP
-mod temp {
-    use crate::*;
-    pub type Engine = standin::StandinEngine<0>;
-    pub const FENCES: budget::Fences = budget::Fences { insert: 2, update: 2, remove: 1 };
-    on_medium!(ram, InRam, temp::FENCES);
-    on_medium!(dax_twin, DaxTwin, temp::FENCES);
-    on_medium!(dax_movdir64b, DaxMovdir64b, temp::FENCES);
-}
+conformance!(rntree, RnTree, RnTreeOptions::default(), budget::Fences { insert: 2, update: 2, remove: 1 });

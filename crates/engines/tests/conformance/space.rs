@@ -135,7 +135,7 @@ pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
             pool.used_bytes,
             start.used_bytes
         );
-        ensure!(tree.volatile_bytes <= 64 << 10, "{} volatile bytes of an empty tree", tree.volatile_bytes);
+        ensure!(tree.volatile_bytes <= 256 << 10, "{} volatile bytes of an empty tree", tree.volatile_bytes);
         if round == 0 {
             high_water = pool.high_water_bytes.max(2 << 20);
         }

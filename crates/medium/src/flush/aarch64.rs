@@ -23,15 +23,15 @@ pub(super) fn is_supported(kind: FlushKind) -> bool {
 pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usize) {
     match kind {
         FlushKind::DcCvap => each_line(first, length, line_bytes(), |line| {
-            // SAFETY: the line is mapped and FEAT_DPB is there, says the caller; cleaning changes no value in memory.
-            // `sys #3, c7, c12, #1` is `dc cvap`, spelt so that assemblers without the feature take it.
+            // SAFETY: the line is mapped and FEAT_DPB is there, says the caller; cleaning changes no value in
+            // memory. The instruction is `dc cvap`, spelt so that assemblers without the feature take it.
             unsafe {
                 asm!("sys #3, c7, c12, #1, {line}", line = in(reg) line, options(nostack, preserves_flags));
             }
         }),
         FlushKind::DcCvac => each_line(first, length, line_bytes(), |line| {
-            // SAFETY: the line is mapped, says the caller; cleaning changes no value in memory, and Linux permits it
-            // to programs (SCTLR_EL1.UCI).
+            // SAFETY: the line is mapped, says the caller; cleaning changes no value in memory, and Linux
+            // permits it to programs (SCTLR_EL1.UCI).
             unsafe { asm!("dc cvac, {line}", line = in(reg) line, options(nostack, preserves_flags)) }
         }),
         FlushKind::Clwb | FlushKind::Clflushopt | FlushKind::Clflush | FlushKind::Nothing => {}
@@ -40,7 +40,8 @@ pub(super) unsafe fn flush_range(kind: FlushKind, first: *const u8, length: usiz
 
 #[inline(always)]
 pub(super) fn store_fence(_kind: FlushKind) {
-    // SAFETY: a barrier; it touches neither registers nor memory. DSB, for DMB does not wait for cache maintenance.
+    // SAFETY: a barrier; it touches neither registers nor memory. DSB, for DMB does not wait for cache
+    // maintenance.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
 }
 

@@ -1,18 +1,19 @@
 //! The kernels with 512-bit vectors.
 //!
-//! Two shapes. The shortest are one `asm!` block on zmm16 to zmm31 and inline anywhere: code without AVX-512 cannot
-//! name those registers, so they need no VZEROUPPER, and a call would cost as much as the work. The others are
-//! functions with `#[target_feature]`, written with intrinsics; there only loads of *shared* memory are `asm!`.
+//! Two shapes. The shortest are one `asm!` block on zmm16 to zmm31 and inline anywhere: code without AVX-512
+//! cannot name those registers, so they need no VZEROUPPER, and a call would cost as much as the work. The
+//! others are functions with `#[target_feature]`, written with intrinsics; there only loads of *shared*
+//! memory are `asm!`.
 //!
-//! Every load of shared memory stands for relaxed atomic loads of the aligned 8-byte words in it: the processor
-//! never splits such a word, and to the compiler `asm!` is opaque, so there is no data race for it to reason from.
+//! Every load of shared memory stands for relaxed atomic loads of the aligned 8-byte words in it: the
+//! processor never splits such a word, and to the compiler `asm!` is opaque, so there is no data race for it
+//! to reason from.
 
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m512i, __mmask8, _mm512_alignr_epi64, _mm512_and_si512, _mm512_andnot_si512, _mm512_cmpeq_epi8_mask,
-    _mm512_cmpeq_epu64_mask, _mm512_cmplt_epu64_mask, _mm512_load_si512, _mm512_mask_blend_epi8,
-    _mm512_mask_set1_epi8, _mm512_or_si512, _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_set1_epi8,
-    _mm512_set1_epi64, _mm512_setzero_si512, _mm512_slli_epi64, _mm512_srli_epi64, _mm512_store_si512,
+    __m512i, __mmask8, _mm512_andnot_si512, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epu64_mask,
+    _mm512_cmplt_epu64_mask, _mm512_load_si512, _mm512_permutex2var_epi64, _mm512_set_epi64,
+    _mm512_set1_epi8, _mm512_set1_epi64,
 };
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
@@ -88,8 +89,8 @@ rank!(rank_lt, 6); // key > other
 #[inline(always)]
 pub(crate) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     let mut value = MaybeUninit::<LineValue>::uninit();
-    // SAFETY: the instruction exists, says the caller; reads the 64 bytes that the reference covers, and fills `value`,
-    // which is as long and aligned, and for which any bits are valid.
+    // SAFETY: the instruction exists, says the caller; reads the 64 bytes that the reference covers, and
+    // fills `value`, which is as long and aligned, and for which any bits are valid.
     unsafe {
         asm!(
             "vmovdqu64 zmm16, [{line}]",
@@ -119,8 +120,8 @@ unsafe fn load_words(first: *const AtomicU64) -> __m512i {
     words
 }
 
-/// Those of eight words from shared memory, relaxed, whose bit is set in `wanted`; zero for the others, which are
-/// not accessed.
+/// Those of eight words from shared memory, relaxed, whose bit is set in `wanted`; zero for the others, which
+/// are not accessed.
 ///
 /// # Safety
 /// The wanted words from `first`, aligned to 8, are readable.
@@ -130,8 +131,9 @@ unsafe fn load_words_masked(first: *const AtomicU64, wanted: __mmask8) -> __m512
     let words: __m512i;
     // SAFETY: what is wanted is readable, says the caller; a masked load accesses nothing else.
     unsafe {
-        asm!("vmovdqu64 {words} {{{wanted}}} {{z}}, [{first}]", first = in(reg) first, wanted = in(kreg) wanted,
-             words = lateout(zmm_reg) words, options(nostack, preserves_flags, readonly));
+        asm!("vmovdqu64 {words} {{{wanted}}} {{z}}, [{first}]",
+             first = in(reg) first, wanted = in(kreg) wanted, words = lateout(zmm_reg) words,
+             options(nostack, preserves_flags, readonly));
     }
     words
 }
@@ -170,54 +172,13 @@ pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u
     (below, equal)
 }
 
-/// The line's words and tags apart.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn split_tags(line: &LineValue) -> (__m512i, __m512i) {
-    // SAFETY: 64 bytes, aligned, of a value that nobody else writes.
-    let words = unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) };
-    let tag_bits = _mm512_set1_epi64(TAG_MASK.cast_signed());
-    (_mm512_andnot_si512(tag_bits, words), _mm512_and_si512(tag_bits, words))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn join_tags(words: __m512i, tags: __m512i) -> LineValue {
-    let mut value = MaybeUninit::<LineValue>::uninit();
-    // SAFETY: 64 bytes, aligned, of our own, valid with any bits.
-    unsafe {
-        _mm512_store_si512(value.as_mut_ptr().cast(), _mm512_or_si512(words, tags));
-        value.assume_init()
-    }
-}
-
-/// # Safety
-/// AVX-512 F and BW exist; `position` is below 56.
-#[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn insert_slot(line: &LineValue, position: usize, slot: u8) -> LineValue {
-    let (words, tags) = split_tags(line);
-    let words_before = _mm512_alignr_epi64::<7>(words, _mm512_setzero_si512());
-    let moved = _mm512_or_si512(_mm512_slli_epi64::<8>(words), _mm512_srli_epi64::<56>(words_before));
-    let at = 8 + position;
-    let result = _mm512_mask_blend_epi8(!1 << at, words, moved);
-    join_tags(_mm512_mask_set1_epi8(result, 1 << at, slot.cast_signed()), tags)
-}
-
-/// # Safety
-/// AVX-512 F and BW exist; `position` is below 56.
-#[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn remove_slot(line: &LineValue, position: usize) -> LineValue {
-    let (words, tags) = split_tags(line);
-    let words_after = _mm512_alignr_epi64::<1>(_mm512_setzero_si512(), words);
-    let moved = _mm512_or_si512(_mm512_srli_epi64::<8>(words), _mm512_slli_epi64::<56>(words_after));
-    join_tags(_mm512_mask_blend_epi8(!0 << (8 + position), words, moved), tags)
-}
-
 /// # Safety
 /// AVX-512 F and BW exist; `count` is at most 56.
 #[target_feature(enable = "avx512f,avx512bw,bmi2")]
 pub(super) unsafe fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
-    let (words, _) = split_tags(line);
+    // SAFETY: 64 bytes, aligned, of a value that nobody else writes.
+    let tagged = unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) };
+    let words = _mm512_andnot_si512(_mm512_set1_epi64(TAG_MASK.cast_signed()), tagged);
     let equal = _mm512_cmpeq_epi8_mask(words, _mm512_set1_epi8(slot.cast_signed()));
     let found = equal >> 8 & !(!0 << count);
     (found != 0).then_some(found.trailing_zeros() as usize)

@@ -1,16 +1,17 @@
 //! Small loops over lines that engines spend their time in: searching keys, fingerprints and slot arrays.
 //!
-//! Each has an AVX-512 form and a portable one, chosen at run time by what the processor has ([`Kernels`]); both give
-//! the same answer for every input, so which one ran never matters.
+//! What searches has an AVX-512 form and a portable one, chosen at run time by what the processor has
+//! ([`Kernels`]); both give the same answer for every input, so which one ran never matters.
 //!
-//! **They read memory that other threads write.** Their arguments are therefore atomics and their loads relaxed: the
-//! portable form loads word by word, the AVX-512 form with `asm!`, whose 64-byte load stands for eight relaxed
-//! loads of eight bytes (an ordinary vector load would be a data race, which is undefined behaviour). Nothing here
-//! relies on the 64 bytes being loaded *together*, and none of it orders anything: the caller brackets a search with
-//! its version check or holds the node's lock, and has loaded whatever led it here with acquire. What is found in a
-//! node that changes meanwhile may be nonsense, but it is in bounds and defined.
+//! **They read memory that other threads write.** Their arguments are therefore atomics and their loads
+//! relaxed: the portable form loads word by word, the AVX-512 form with `asm!`, whose 64-byte load stands for
+//! eight relaxed loads of eight bytes (an ordinary vector load would be a data race, which is undefined
+//! behaviour). Nothing here relies on the 64 bytes being loaded *together*, and none of it orders anything:
+//! the caller brackets a search with its version check or holds the node's lock, and has loaded whatever led
+//! it here with acquire. What is found in a node that changes meanwhile may be nonsense, but it is in bounds
+//! and defined.
 //!
-//! The `slots` functions work on a [`LineValue`], a private copy.
+//! The slot functions work on a [`LineValue`], a private copy.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -21,13 +22,12 @@ use crate::line_store::LineValue;
 pub(crate) mod avx512;
 mod portable;
 mod prefetch;
+mod slots;
 #[cfg(test)]
 mod tests;
 
 pub use prefetch::{prefetch_first, prefetch_lines, prefetch_read};
-
-/// Slots in a slot array: bytes 8 to 63 of a line.
-pub const SLOTS: usize = 56;
+pub use slots::{SLOTS, insert_slot, remove_slot};
 
 /// The loops in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,8 @@ impl Kernels {
         if Self::avx512_is_active() { Self::Avx512 } else { Self::Portable }
     }
 
-    /// Uses these from now on, in the whole process: for comparisons, and for a user who distrusts one of them.
+    /// Uses these from now on, in the whole process: for comparisons, and for a user who distrusts one of
+    /// them.
     pub fn install(self) -> Result<(), UnsupportedKernels> {
         if !self.is_supported() {
             return Err(UnsupportedKernels(self));
@@ -101,20 +102,6 @@ fn choose() -> bool {
     before.map_or_else(|installed| installed, |_| best) == Kernels::Avx512 as u8
 }
 
-/// Whether [`load_line`] is known to be a snapshot: one load that this processor never splits (AVX-512 on Intel). If
-/// not, a line that another thread stores to meanwhile may be seen half old and half new (measured on Zen 4), and who
-/// needs it whole must lock the writer out. Asks CPUID: keep the answer.
-pub fn loads_lines_whole() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        Kernels::avx512_is_active() && crate::flush::cpuid::CpuFeatures::read().intel
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
-}
-
 #[cfg(target_arch = "x86_64")]
 fn has_avx512() -> bool {
     is_x86_feature_detected!("avx512f")
@@ -149,8 +136,8 @@ pub fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
 
 /// How many of the first `count` keys are less than or equal to `key`, unsigned. O(1).
 ///
-/// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32. Fastest if `keys`
-/// starts at a line.
+/// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32. Fastest if
+/// `keys` starts at a line.
 #[inline(always)]
 pub fn rank_le(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_le(keys, count.min(32), key))
@@ -162,8 +149,9 @@ pub fn rank_lt(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_lt(keys, count.min(32), key))
 }
 
-/// Compares the key words of up to 64 entries (pairs of key word and value word), unsigned: which are less than
-/// `key`, and which equal it. Bit i of each mask stands for entry i. O(entries). Fastest if `entries` starts at a line.
+/// Compares the key words of up to 64 entries (pairs of key word and value word), unsigned: which are less
+/// than `key`, and which equal it. Bit i of each mask stands for entry i. O(entries). Fastest if `entries`
+/// starts at a line.
 ///
 /// # Panics
 /// For more than 64 entries.
@@ -173,40 +161,15 @@ pub fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
     dispatch!(compare_entries(entries, key))
 }
 
-/// The line's words: eight relaxed loads, as one load of 64 bytes where possible. O(1). No snapshot, unless
-/// [`loads_lines_whole`].
+/// The line's words: eight relaxed loads, as one load of 64 bytes where possible. O(1). No snapshot: beside a
+/// writer it may be half old and half new; see [`WholeLoad`](crate::WholeLoad).
 #[inline(always)]
 pub fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     dispatch!(load_line(line))
 }
 
-/// Puts `slot` at `position` of the slot array in bytes 8 to 63, moving the slots from there on up by one. O(1).
-///
-/// The last slot falls out, so the array holds less than [`SLOTS`]. The header word (bytes 0 to 7) and the tag bits of
-/// every word stay as they are; all slots are below 64, so that none reaches into the tag bits.
-///
-/// # Panics
-/// If `position` is not below [`SLOTS`].
-#[inline(always)]
-pub fn insert_slot(line: &LineValue, position: usize, slot: u8) -> LineValue {
-    assert!(position < SLOTS, "position {position} of a slot array of {SLOTS}");
-    debug_assert!(slot < 64, "slot {slot} reaches into the tag bits");
-    dispatch!(insert_slot(line, position, slot))
-}
-
-/// Takes the slot at `position` out of the slot array, moving those after it down by one; a zero becomes the last.
-/// O(1). Header and tags stay, as in [`insert_slot`].
-///
-/// # Panics
-/// If `position` is not below [`SLOTS`].
-#[inline(always)]
-pub fn remove_slot(line: &LineValue, position: usize) -> LineValue {
-    assert!(position < SLOTS, "position {position} of a slot array of {SLOTS}");
-    dispatch!(remove_slot(line, position))
-}
-
-/// The first position, below `count`, that holds `slot` (below 64), whatever the tags. A `count` above [`SLOTS`] means
-/// [`SLOTS`]. O(1).
+/// The first position, below `count`, that holds `slot` (below 64), whatever the tags. A `count` above
+/// [`SLOTS`] means [`SLOTS`]. O(1).
 #[inline(always)]
 pub fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
     debug_assert!(slot < 64, "slot {slot} reaches into the tag bits");

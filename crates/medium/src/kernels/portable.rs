@@ -12,7 +12,8 @@ const HIGH_BITS: u64 = LOW_BITS << 7;
 fn zero_bytes(word: u64) -> u64 {
     // The high bit of a byte stays clear only if the byte has no bit at all. No carry leaves a byte.
     let any = ((word & !HIGH_BITS) + !HIGH_BITS) | word;
-    // Collects bits 0, 8, ..., 56 in the top byte: bit 8i times 2^(56-7i) is bit 56+i, and no two products meet.
+    // Collects bits 0, 8, ..., 56 in the top byte: bit 8i times 2^(56-7i) is bit 56+i, and no two products
+    // meet.
     ((!any & HIGH_BITS) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
@@ -49,47 +50,6 @@ pub(super) fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64
 #[inline(always)]
 pub(super) fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     LineValue(std::array::from_fn(|index| line[index].load(Ordering::Relaxed)))
-}
-
-/// The bits of word `index` that lie before byte `end` of the line.
-#[inline(always)]
-fn bits_before(index: usize, end: usize) -> u64 {
-    match end.saturating_sub(8 * index) {
-        bytes @ 0..8 => !(!0 << (8 * bytes)),
-        _ => !0,
-    }
-}
-
-#[inline]
-pub(super) fn insert_slot(line: &LineValue, position: usize, slot: u8) -> LineValue {
-    let at = 8 + position;
-    let mut result = *line;
-    let mut before = 0;
-    for index in 1..8 {
-        let tag = line.0[index] & TAG_MASK;
-        let word = line.0[index] & !TAG_MASK;
-        let moved = word << 8 | before >> 56;
-        let (kept, kept_or_new) = (bits_before(index, at), bits_before(index, at + 1));
-        let new = u64::from(slot) * LOW_BITS;
-        result.0[index] = tag | word & kept | new & (kept_or_new & !kept) | moved & !kept_or_new;
-        before = word;
-    }
-    result
-}
-
-#[inline]
-pub(super) fn remove_slot(line: &LineValue, position: usize) -> LineValue {
-    let mut result = *line;
-    let mut after = 0;
-    for index in (1..8).rev() {
-        let tag = line.0[index] & TAG_MASK;
-        let word = line.0[index] & !TAG_MASK;
-        let moved = word >> 8 | after << 56;
-        let kept = bits_before(index, 8 + position);
-        result.0[index] = tag | word & kept | moved & !kept;
-        after = word;
-    }
-    result
 }
 
 #[inline]

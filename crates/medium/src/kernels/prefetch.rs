@@ -1,7 +1,7 @@
 //! Prefetching: asking for lines before they are needed.
 //!
-//! A prefetch reads nothing that the program can see and never faults, so these functions are safe for any reference;
-//! asking costs a cycle or two and one of the core's few (10 to 48) outstanding misses.
+//! A prefetch reads nothing that the program can see and never faults, so these functions are safe for any
+//! reference; asking costs a cycle or two, and one of the few misses that a core can have outstanding.
 
 /// Bytes from one prefetch to the next: the smallest line of the processors that pools are meant for.
 const LINE_BYTES: usize = 64;

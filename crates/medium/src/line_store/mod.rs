@@ -1,22 +1,23 @@
 //! The failure-atomic store of 64 bytes.
 //!
-//! RNTree and CAWBT commit by replacing one line at once: after a crash the line holds its old value or its new one,
-//! whole. No processor promises this for ordinary stores; eight word stores reach the memory as any prefix of
-//! themselves. There are four ways to get it, and [`LineStore`] names the one in use:
+//! RNTree and CAWBT commit by replacing one line at once: after a crash the line holds its old value or its
+//! new one, whole. No processor promises this for ordinary stores; eight word stores reach the memory as any
+//! prefix of themselves. There are four ways to get it, and [`LineStore`] names the one in use:
 //!
 //! | form | how | known to be whole on |
 //! | --- | --- | --- |
-//! | [`LineStore::Movdir64b`] | one direct store, past the caches | every processor that has it: architectural |
-//! | [`LineStore::Avx512`] | one aligned 64-byte store, then a flush | Intel cores with 64-byte store ports; others split it |
-//! | [`LineStore::Rtm`] | eight stores in one transaction, then a flush | every processor that has it, but it may abort for ever |
+//! | [`LineStore::Movdir64b`] | one direct store, past the caches | all that have it, by architecture |
+//! | [`LineStore::Avx512`] | one aligned 64-byte store, then a flush | Intel cores; others may split it |
+//! | [`LineStore::Rtm`] | eight stores in a transaction, a flush | all that have it, once it commits |
 //! | [`LineStore::Twin`] | two copies that validate themselves, in turns | everywhere: see [`twin`] |
 //!
-//! The first three write a line in place, the *single* form; they may be exchanged from one run to the next. The twin
-//! form takes two lines and therefore belongs to the pool's format.
+//! The first three write a line in place, the *single* form; they may be exchanged from one run to the next.
+//! The twin form takes two lines and therefore belongs to the pool's format.
 //!
-//! **Order.** A direct store is not ordered by a later release store: a reader that saw a flag stored after it may
-//! still read the old line. So of every back end: a line store is visible and durable *in order* only after the next
-//! store fence. Nor is it ordered after older stores to other lines, so what the new value leads to is fenced before.
+//! **Order.** A direct store is not ordered by a later release store: a reader that saw a flag stored after
+//! it may still read the old line. So of every back end: a line store is visible and durable *in order* only
+//! after the next store fence. Nor is it ordered after older stores to other lines, so what the new value
+//! leads to is fenced before.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,6 +35,9 @@ mod rtm;
 #[cfg(test)]
 mod tests;
 pub mod twin;
+mod whole_load;
+
+pub use whole_load::WholeLoad;
 
 #[cfg(target_arch = "x86_64")]
 use crate::flush::cpuid::CpuFeatures;
@@ -41,8 +45,8 @@ use crate::flush::cpuid::CpuFeatures;
 /// The bits of each word of a line that belong to the medium: 62 and 63.
 pub const TAG_MASK: u64 = 0b11 << 62;
 
-/// A line's value: eight words. Bits 62 and 63 of each belong to the medium ([`TAG_MASK`]); the other 496 bits are
-/// the engine's.
+/// A line's value: eight words. Bits 62 and 63 of each belong to the medium ([`TAG_MASK`]); the other 496
+/// bits are the engine's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(64))]
 pub struct LineValue(pub [u64; 8]);
@@ -76,8 +80,9 @@ impl LineStore {
 
     /// The best form that is known to be whole on this processor.
     ///
-    /// MOVDIR64B; else AVX-512, but only on a processor made by Intel; else RTM, but only after a probe of 10,000
-    /// line stores, each right after a flush of its line, committed all of them in few tries; else [`Self::Twin`].
+    /// MOVDIR64B; else AVX-512, but only on a processor made by Intel; else RTM, but only after a probe of
+    /// 10,000 line stores, each right after a flush of its line, committed all of them in few tries; else
+    /// [`Self::Twin`].
     ///
     /// The first call costs up to some milliseconds where RTM has to be probed; later ones a load.
     pub fn detect() -> Self {
@@ -96,8 +101,9 @@ impl LineStore {
         })
     }
 
-    /// Whether this processor can execute it. Unlike [`LineStore::detect`] this does not say that the store is whole:
-    /// AVX-512 is supported on processors of other makers, where choosing it is the caller's own risk.
+    /// Whether this processor can execute it. Unlike [`LineStore::detect`] this does not say that the store
+    /// is whole: AVX-512 is supported on processors of other makers, where choosing it is the caller's own
+    /// risk.
     pub fn is_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         match self {
@@ -172,21 +178,22 @@ impl FromStr for LineStore {
 
 /// A line could not be stored: its old value stands, whole.
 ///
-/// Only [`LineStore::Rtm`] fails so, when every transaction aborted up to the bound and the processor has no other
-/// store that is known to be whole. There is no plain path to take: eight plain stores can tear, and a pool in single
-/// form has no room for a second copy. The medium must fail the operation, or stop as if it had crashed there.
+/// Only [`LineStore::Rtm`] fails so, when every transaction aborted up to the bound and the processor has no
+/// other store that is known to be whole. There is no plain path to take: eight plain stores can tear, and a
+/// pool in single form has no room for a second copy. The medium must fail the operation, or stop as if it
+/// had crashed there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "a line was not stored: {} transactions in a row aborted, and this processor has no other 64-byte store; \
      make the pool anew with `twin` lines",
     rtm::TRIES_MAX
 )]
-pub(crate) struct LineNotStored;
+pub struct LineNotStored;
 
 /// Stores `value` to the line with the given single-copy form. Does not flush, does not fence.
 ///
-/// With [`LineStore::Rtm`] a store whose transactions all abort is done by MOVDIR64B or (Intel) AVX-512 if the
-/// processor has one. As the caller cannot tell, it flushes after an RTM store in any case.
+/// With [`LineStore::Rtm`] a store whose transactions all abort is done by MOVDIR64B or (Intel) AVX-512 if
+/// the processor has one. As the caller cannot tell, it flushes after an RTM store in any case.
 ///
 /// # Errors
 /// [`LineNotStored`], from [`LineStore::Rtm`] only: the line holds its old value.
@@ -195,8 +202,8 @@ pub(crate) struct LineNotStored;
 /// For [`LineStore::Twin`], which is no single store.
 ///
 /// # Safety
-/// `line` is 64-byte aligned, mapped writable and accessed elsewhere only as eight atomic words; `store` is supported
-/// ([`LineStore::is_supported`]).
+/// `line` is 64-byte aligned, mapped writable and accessed elsewhere only as eight atomic words; `store` is
+/// supported ([`LineStore::is_supported`]).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(clippy::unnecessary_wraps, reason = "no single form there"))]
 pub(crate) unsafe fn store_single(

@@ -128,8 +128,8 @@ fn a_torn_publish_leaves_the_old_value_or_the_new() {
     }
 }
 
-/// Sufficient: however publish, repair, a second repair and the next publish are torn, recovery finds a value that
-/// was published, and never one older than the last whole publish.
+/// Sufficient: however publish, repair, a second repair and the next publish are torn, recovery finds a value
+/// that was published, and never one older than the last whole publish.
 #[test]
 fn with_repair_no_tearing_makes_a_value_that_nobody_published() {
     for whole in 0..4 {
@@ -172,8 +172,8 @@ fn after_repair_two_torn_publishes_do_not_add_up() {
     }
 }
 
-/// Necessary: without it, two torn publishes add up to a whole copy that nobody published, in every case where
-/// together they cover all words and the second alone does not.
+/// Necessary: without it, two torn publishes add up to a whole copy that nobody published, in every case
+/// where together they cover all words and the second alone does not.
 #[test]
 fn without_repair_two_torn_publishes_add_up() {
     let line = Twin(twin::initial(&value_of(0)));

@@ -4,7 +4,7 @@
 macro_rules! conformance {
     ($name:ident, $tree:ident, $options:expr, $fences:expr) => {
         mod $name {
-            use engines::index::{Codec, Index};
+            use engines::index::{Index, RecordCodec, WordCodec};
             use medium::Medium;
             use pool::{Pool, Result, TreeRoot};
 
@@ -12,26 +12,26 @@ macro_rules! conformance {
 
             pub enum Engine {}
 
-            impl harness::Engine for Engine {
-                fn create<M: Medium, C: Codec, const N: usize>(
-                    pool: &Pool<M>,
-                    name: &str,
-                ) -> Result<Box<dyn Index>> {
-                    Ok(Box::new($tree::<M, C, N>::create(pool, name, $options)?))
-                }
-
-                fn open<M: Medium, C: Codec, const N: usize>(
-                    pool: &Pool<M>,
-                    root: &TreeRoot,
-                ) -> Result<Box<dyn Index>> {
-                    Ok(Box::new($tree::<M, C, N>::open(pool, root, $options)?))
-                }
-            }
-
+            implement_engine!(WordCodec, $tree, $options);
+            implement_engine!(RecordCodec, $tree, $options);
             on_medium!(ram, InRam, $fences);
             on_medium!(dax_twin, DaxTwin, $fences);
             on_medium!(dax_avx512, DaxAvx512, $fences);
             on_medium!(dax_movdir64b, DaxMovdir64b, $fences);
+        }
+    };
+}
+
+macro_rules! implement_engine {
+    ($codec:ident, $tree:ident, $options:expr) => {
+        impl harness::Engine<$codec> for Engine {
+            fn create<M: Medium, const N: usize>(pool: &Pool<M>, name: &str) -> Result<Box<dyn Index>> {
+                Ok(Box::new($tree::<M, $codec, N>::create(pool, name, $options)?))
+            }
+
+            fn open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>> {
+                Ok(Box::new($tree::<M, $codec, N>::open(pool, root, $options)?))
+            }
         }
     };
 }

@@ -9,14 +9,19 @@ use pool::{Pool, PoolOptions, PoolStat, Result, TreeRoot};
 
 use super::{Counts, Kind, MAIN, Place, World};
 
-/// An engine, as the suite sees it. [`conformance!`] implements it.
-pub trait Engine: 'static {
+/// An engine with a codec, as the suite sees it. [`conformance!`] implements it.
+pub trait Engine<C: Codec>: 'static {
     /// A new tree.
-    fn create<M: Medium, C: Codec, const N: usize>(pool: &Pool<M>, name: &str) -> Result<Box<dyn Index>>;
+    fn create<M: Medium, const N: usize>(pool: &Pool<M>, name: &str) -> Result<Box<dyn Index>>;
 
     /// A tree that exists.
-    fn open<M: Medium, C: Codec, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>>;
+    fn open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>>;
 }
+
+/// An engine with every codec.
+pub trait AnyCodec: Engine<WordCodec> + Engine<RecordCodec> {}
+
+impl<E: Engine<WordCodec> + Engine<RecordCodec>> AnyCodec for E {}
 
 /// How a pool ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +40,7 @@ pub struct Site<E, P: Place, C, const N: usize> {
     types: PhantomData<fn() -> (E, C)>,
 }
 
-impl<E: Engine, P: Place, C: Codec, const N: usize> Site<E, P, C, N> {
+impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> Site<E, P, C, N> {
     /// A new pool with an empty tree.
     pub fn make(limit_bytes: u64) -> Result<Option<Box<dyn World>>> {
         let Some(place) = P::new(limit_bytes) else { return Ok(None) };
@@ -59,13 +64,13 @@ impl<E: Engine, P: Place, C: Codec, const N: usize> Site<E, P, C, N> {
     }
 }
 
-impl<E: Engine, P: Place, C: Codec, const N: usize> World for Site<E, P, C, N> {
+impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> World for Site<E, P, C, N> {
     fn named(&self, name: &str) -> &dyn Index {
         &*self.trees[name]
     }
 
     fn add(&mut self, name: &str) -> Result<()> {
-        let tree = E::create::<_, C, N>(self.pool(), name)?;
+        let tree = <E as Engine<C>>::create::<_, N>(self.pool(), name)?;
         self.trees.insert(name.to_owned(), tree);
         Ok(())
     }
@@ -74,10 +79,10 @@ impl<E: Engine, P: Place, C: Codec, const N: usize> World for Site<E, P, C, N> {
         let roots = self.pool().trees()?;
         let root = roots.iter().find(|root| root.name == MAIN).expect("the main tree");
         match (kind, capacity) {
-            (Kind::Word, 4) => E::open::<_, WordCodec, 4>(self.pool(), root),
-            (Kind::Word, _) => E::open::<_, WordCodec, 56>(self.pool(), root),
-            (Kind::Record, 4) => E::open::<_, RecordCodec, 4>(self.pool(), root),
-            (Kind::Record, _) => E::open::<_, RecordCodec, 56>(self.pool(), root),
+            (Kind::Word, 4) => <E as Engine<WordCodec>>::open::<_, 4>(self.pool(), root),
+            (Kind::Word, _) => <E as Engine<WordCodec>>::open::<_, 56>(self.pool(), root),
+            (Kind::Record, 4) => <E as Engine<RecordCodec>>::open::<_, 4>(self.pool(), root),
+            (Kind::Record, _) => <E as Engine<RecordCodec>>::open::<_, 56>(self.pool(), root),
         }
     }
 
@@ -92,7 +97,7 @@ impl<E: Engine, P: Place, C: Codec, const N: usize> World for Site<E, P, C, N> {
         let pool = Pool::open(self.place.open(), options)?;
         let mut trees = BTreeMap::new();
         for root in pool.trees()? {
-            trees.insert(root.name.clone(), E::open::<_, C, N>(&pool, &root)?);
+            trees.insert(root.name.clone(), <E as Engine<C>>::open::<_, N>(&pool, &root)?);
         }
         if pool.needs_mark() {
             pool.finish_marking();

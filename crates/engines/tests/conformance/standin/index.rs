@@ -21,10 +21,8 @@ impl<M: Medium, C: Codec> Standin<M, C> {
         Ok(key[..length].to_vec())
     }
 
-    fn read(&self, guard: &Guard<'_, M>, offset: u64, value: &mut Vec<u8>) -> Result<()> {
-        let read = Record::at(guard, offset).and_then(|record| record.copy_value(guard, value));
-        assert!(read.is_ok() || self.flaw != Flaw::DamagePanics, "damage");
-        read
+    fn read(guard: &Guard<'_, M>, offset: u64, value: &mut Vec<u8>) -> Result<()> {
+        Record::at(guard, offset)?.copy_value(guard, value)
     }
 
     fn holds(
@@ -41,7 +39,7 @@ impl<M: Medium, C: Codec> Standin<M, C> {
             Condition::Equals(wanted) => {
                 let Some(offset) = current else { return Ok(false) };
                 let mut value = Vec::new();
-                self.read(guard, offset, &mut value)?;
+                Self::read(guard, offset, &mut value)?;
                 value == wanted || self.flaw == Flaw::ComparisonIsIgnored
             }
         })
@@ -68,12 +66,13 @@ impl<M: Medium, C: Codec> Standin<M, C> {
         }
         let cut = key.len().min(record::KEY_BYTES_MAX);
         let record = record::write(guard, &key[..cut], value)?;
-        guard.fence();
+        if self.flaw != Flaw::OneFenceLess {
+            guard.fence();
+        }
         let old = table.put(guard, key, record);
         guard.fence();
-        match self.flaw {
-            Flaw::OneFenceMore => drop(guard.fence()),
-            _ => {}
+        if self.flaw == Flaw::OneFenceMore {
+            guard.fence();
         }
         old
     }
@@ -102,7 +101,7 @@ impl<M: Medium, C: Codec> Index for Standin<M, C> {
             value.clear();
         }
         let Some(held) = lock(&self.state).records.get(&key).copied() else { return Ok(false) };
-        self.read(&guard, held.record, value)?;
+        Self::read(&guard, held.record, value)?;
         Ok(true)
     }
 

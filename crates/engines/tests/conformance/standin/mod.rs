@@ -43,7 +43,9 @@ fn lock(state: &Mutex<Table>) -> MutexGuard<'_, Table> {
 impl<M: Medium, C: Codec> Standin<M, C> {
     fn open(pool: &Pool<M>, first_block: u64, flaw: Flaw) -> Result<Self> {
         let guard = pool.pin();
-        let mut table = Table::load(&guard, first_block)?;
+        let loaded = Table::load(&guard, first_block);
+        assert!(loaded.is_ok() || flaw != Flaw::DamagePanics, "damage");
+        let mut table = loaded?;
         let loses = if pool.needs_mark() { Flaw::CrashLosesOne } else { Flaw::CleanCloseLosesOne };
         if flaw == loses
             && let Some(record) = table.remove_last(&guard)?
@@ -59,8 +61,8 @@ impl<M: Medium, C: Codec> Standin<M, C> {
     }
 }
 
-impl<const FLAW: usize> Engine for StandinEngine<FLAW> {
-    fn create<M: Medium, C: Codec, const N: usize>(pool: &Pool<M>, name: &str) -> Result<Box<dyn Index>> {
+impl<C: Codec, const FLAW: usize> Engine<C> for StandinEngine<FLAW> {
+    fn create<M: Medium, const N: usize>(pool: &Pool<M>, name: &str) -> Result<Box<dyn Index>> {
         let flaw = Flaw::ALL[FLAW];
         let mut words = [0; pool::ROOT_WORDS];
         words[0] = N as u64;
@@ -72,7 +74,7 @@ impl<const FLAW: usize> Engine for StandinEngine<FLAW> {
         Ok(Box::new(Standin::<M, C>::open(pool, words[1], flaw)?))
     }
 
-    fn open<M: Medium, C: Codec, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>> {
+    fn open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>> {
         let flaw = Flaw::ALL[FLAW];
         let (is, wanted) = ((root.engine, root.codec, root.words[0]), (ID, C::ID, N as u64));
         if is != wanted && flaw != Flaw::OpensAsAnything {

@@ -1,0 +1,232 @@
+//! Changes of structure: a leaf more, a leaf less, a tree anew.
+
+use std::sync::atomic::Ordering;
+
+use parking_lot::MutexGuard;
+use pool::Result;
+
+use super::node::{Image, InnerNode, Tails};
+use super::{CHILDREN_MAX, InnerTree, Separator, pack, unpack};
+use crate::index::Codec;
+
+/// Children of a node that is built anew: some room for splits.
+const CHILDREN_BUILT: usize = 28;
+/// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare.
+const CHILDREN_MIN: usize = 8;
+const CHILDREN_MERGED_MAX: usize = 24;
+
+/// The right to change the structure.
+pub struct Structure<'t, C: Codec> {
+    tree: &'t InnerTree<C>,
+    _serial: MutexGuard<'t, ()>,
+}
+
+/// A node on the way to a leaf, and the position of the child that the way takes.
+struct Step {
+    node: u32,
+    position: usize,
+    image: Image,
+}
+
+impl<C: Codec> InnerTree<C> {
+    /// Waits for the right to change the structure. Held for a few hundred nanoseconds; never across a wait for
+    /// durability.
+    pub fn structure(&self) -> Structure<'_, C> {
+        Structure { tree: self, _serial: self.structure.lock() }
+    }
+
+    /// The right to change the structure, if nobody has it.
+    pub fn try_structure(&self) -> Option<Structure<'_, C>> {
+        Some(Structure { tree: self, _serial: self.structure.try_lock()? })
+    }
+
+    fn node_and_tails(&self, index: u32) -> (&InnerNode, Option<&Tails>) {
+        (self.nodes.get(index), self.tails.as_ref().map(|tails| tails.get(index)))
+    }
+
+    fn image(&self, index: u32) -> Image {
+        let (node, tails) = self.node_and_tails(index);
+        Image::of(node, tails)
+    }
+
+    /// A new node, not reachable yet.
+    fn new_node(&self, image: &Image) -> Result<u32> {
+        let index = self.nodes.allocate()?;
+        while self.tails.as_ref().is_some_and(|tails| tails.len() <= index) {
+            self.tails.as_ref().expect("just seen").allocate()?;
+        }
+        let (node, tails) = self.node_and_tails(index);
+        image.store(node, tails);
+        // A reader that still knows the index from its former life must not take the old content for valid.
+        node.unlock();
+        Ok(index)
+    }
+
+    /// Builds all inner nodes over `leaves`, each with its lower bound; the first one's is not used. Replaces what
+    /// was there; for a tree that nobody else uses yet, or under the lock of its only leaf.
+    pub fn build(&self, leaves: &[(Separator, u32)]) -> Result<()> {
+        let _serial = self.structure.lock();
+        let mut level = 0;
+        let mut row = leaves.to_vec();
+        while row.len() > 1 {
+            let groups = row.len().div_ceil(CHILDREN_BUILT);
+            let mut upper = Vec::with_capacity(groups);
+            for group in 0..groups {
+                let part = &row[group * row.len() / groups..(group + 1) * row.len() / groups];
+                let image = Image {
+                    separators: part[1..].iter().map(|(separator, _)| *separator).collect(),
+                    children: part.iter().map(|(_, child)| *child).collect(),
+                };
+                upper.push((part[0].0, self.new_node(&image)?));
+            }
+            row = upper;
+            level += 1;
+        }
+        // ORDER: pairs with the acquire in `try_locate`.
+        self.root.store(pack(row[0].1, level), Ordering::Release);
+        Ok(())
+    }
+}
+
+impl<C: Codec> Structure<'_, C> {
+    /// The way to the leaf that covers `key`, from the root down.
+    fn way(&self, key: C::Key<'_>) -> Result<Vec<Step>> {
+        let heap = self.tree.heap();
+        let (mut index, level) = unpack(self.tree.root.load(Ordering::Acquire));
+        let mut steps = Vec::with_capacity(level as usize);
+        for _ in 0..level {
+            let image = self.tree.image(index);
+            let mut position = 0;
+            for separator in &image.separators {
+                if InnerTree::<C>::compare(&heap, key, *separator)?.is_lt() {
+                    break;
+                }
+                position += 1;
+            }
+            let child = image.children[position];
+            steps.push(Step { node: index, position, image });
+            index = child;
+        }
+        Ok(steps)
+    }
+
+    /// Adds leaf `right`, whose keys begin at `separator` (`key` is its key), after the leaf that was split.
+    pub fn insert(&mut self, key: C::Key<'_>, separator: Separator, right: u32) -> Result<()> {
+        let tree = self.tree;
+        let mut steps = self.way(key)?;
+        let mut added = Some((separator, right));
+        let mut locked = Vec::new();
+        while let Some(mut step) = steps.pop() {
+            let Some((separator, child)) = added.take() else { break };
+            step.image.separators.insert(step.position, separator);
+            step.image.children.insert(step.position + 1, child);
+            if step.image.children.len() > CHILDREN_MAX {
+                let (middle, upper) = step.image.split();
+                added = Some((middle, tree.new_node(&upper)?));
+            }
+            let (node, tails) = tree.node_and_tails(step.node);
+            node.lock();
+            step.image.store(node, tails);
+            locked.push(node);
+        }
+        if let Some((separator, child)) = added {
+            let (old_root, level) = unpack(tree.root.load(Ordering::Relaxed));
+            let image = Image { separators: vec![separator], children: vec![old_root, child] };
+            // ORDER: pairs with the acquire in `try_locate`; stored while the old root is locked, so that a reader of
+            // the old root that missed this fails to validate.
+            tree.root.store(pack(tree.new_node(&image)?, level + 1), Ordering::Release);
+        }
+        locked.into_iter().for_each(InnerNode::unlock);
+        Ok(())
+    }
+
+    /// Two neighbouring leaves under one parent, of which one covers `key`: candidates for a merge.
+    pub fn neighbours(&self, key: C::Key<'_>) -> Result<Option<(u32, u32)>> {
+        let steps = self.way(key)?;
+        let Some(Step { position, image, .. }) = steps.last() else { return Ok(None) };
+        let left = if position + 1 < image.children.len() { *position } else { position.wrapping_sub(1) };
+        let children = image.children.get(left).zip(image.children.get(left.wrapping_add(1)));
+        Ok(children.map(|(left, right)| (*left, *right)))
+    }
+
+    /// Removes leaf `right`, which [`Structure::neighbours`] gave for `key`. Returns its separator; the leaf before
+    /// it covers its keys from now on.
+    pub fn remove(&mut self, key: C::Key<'_>, right: u32) -> Result<Option<Separator>> {
+        let tree = self.tree;
+        let mut steps = self.way(key)?;
+        let Some(mut step) = steps.pop() else { return Ok(None) };
+        let Some(child) = step.image.children.iter().position(|child| *child == right) else {
+            return Ok(None);
+        };
+        let Some(before) = child.checked_sub(1) else { return Ok(None) };
+        step.image.children.remove(child);
+        let removed = step.image.separators.remove(before);
+        let mut locked = Vec::new();
+        let mut obsolete = Vec::new();
+        while let Some(mut parent) = steps.pop() {
+            let merged = self.merge_into_parent(&step, &mut parent, &mut locked, &mut obsolete);
+            if !merged {
+                steps.push(parent);
+                break;
+            }
+            step = parent;
+        }
+        self.store_locked(step.node, &step.image, &mut locked);
+        self.drop_roots_with_one_child(&mut obsolete);
+        locked.into_iter().for_each(|index| tree.nodes.get(index).unlock());
+        let pin = medium::pin();
+        obsolete.into_iter().for_each(|index| tree.nodes.retire(&pin, index));
+        Ok(Some(removed))
+    }
+
+    fn store_locked(&self, index: u32, image: &Image, locked: &mut Vec<u32>) {
+        let (node, tails) = self.tree.node_and_tails(index);
+        node.lock();
+        image.store(node, tails);
+        locked.push(index);
+    }
+
+    /// Merges a node that has become small with a neighbour under the same parent, if both fit in one.
+    fn merge_into_parent(
+        &self,
+        step: &Step,
+        parent: &mut Step,
+        locked: &mut Vec<u32>,
+        obsolete: &mut Vec<u32>,
+    ) -> bool {
+        if step.image.children.len() >= CHILDREN_MIN || parent.image.children.len() < 2 {
+            return false;
+        }
+        let left = parent.position.min(parent.image.children.len() - 2);
+        let (left_index, right_index) = (parent.image.children[left], parent.image.children[left + 1]);
+        let image_of =
+            |index: u32| if index == step.node { step.image.clone() } else { self.tree.image(index) };
+        let (mut merged, right) = (image_of(left_index), image_of(right_index));
+        if merged.children.len() + right.children.len() > CHILDREN_MERGED_MAX {
+            return false;
+        }
+        merged.separators.push(parent.image.separators.remove(left));
+        merged.separators.extend(right.separators);
+        merged.children.extend(right.children);
+        parent.image.children.remove(left + 1);
+        self.store_locked(left_index, &merged, locked);
+        // A reader inside of the node that goes must not validate any more.
+        self.tree.nodes.get(right_index).lock();
+        locked.push(right_index);
+        obsolete.push(right_index);
+        true
+    }
+
+    fn drop_roots_with_one_child(&self, obsolete: &mut Vec<u32>) {
+        let (mut index, mut level) = unpack(self.tree.root.load(Ordering::Relaxed));
+        while level > 0 {
+            let image = self.tree.image(index);
+            if image.children.len() > 1 {
+                return;
+            }
+            obsolete.push(index);
+            (index, level) = (image.children[0], level - 1);
+            self.tree.root.store(pack(index, level), Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! From the root to a leaf.
+
+use std::cmp::Ordering as Compare;
+use std::sync::atomic::Ordering;
+
+use medium::kernels;
+use pool::Result;
+
+use super::node::InnerNode;
+use super::{HeapGuard, InnerTree, Separator, unpack};
+use crate::index::Codec;
+
+/// What a descent looks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<K> {
+    /// The leaf that covers a key.
+    At(K),
+    /// The leaf that covers the keys just below a key.
+    Below(K),
+    /// The last leaf.
+    Last,
+}
+
+/// Where a descent ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The leaf.
+    pub leaf: u32,
+    /// The lower bound of its keys; `None` for the first leaf.
+    pub low: Option<Separator>,
+}
+
+/// How many descents are interleaved.
+pub const GROUP: usize = 16;
+
+impl<C: Codec> InnerTree<C> {
+    /// The leaf that covers `key`, or one to the left of it that has just been split. O(log n).
+    #[inline]
+    pub fn descend(&self, key: C::Key<'_>) -> Result<u32> {
+        Ok(self.locate(Target::At(key))?.leaf)
+    }
+
+    /// The leaf for `target`, with its lower bound. O(log n).
+    #[inline]
+    pub fn locate(&self, target: Target<C::Key<'_>>) -> Result<Place> {
+        let heap = self.heap();
+        loop {
+            if let Some(place) = self.try_locate(&heap, target)? {
+                return Ok(place);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// One attempt; `None` if a change came between.
+    #[inline(always)]
+    fn try_locate(&self, heap: &HeapGuard<'_>, target: Target<C::Key<'_>>) -> Result<Option<Place>> {
+        let root = self.root.load(Ordering::Acquire);
+        let (mut index, mut level) = unpack(root);
+        let mut place = Place { leaf: index, low: None };
+        if level == 0 {
+            return Ok(Some(place));
+        }
+        let mut node = self.nodes.get(index);
+        let mut version = node.stable_version();
+        if self.root.load(Ordering::Acquire) != root {
+            return Ok(None);
+        }
+        loop {
+            let position = match self.position(heap, node, index, target) {
+                Ok(position) => position,
+                // What looked damaged may have been in the middle of a change.
+                Err(_) if !node.is_still(version) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if position > 0 {
+                place.low = Some(self.load_separator(node, index, position - 1));
+            }
+            index = node.child(position);
+            level -= 1;
+            if level == 0 {
+                place.leaf = index;
+                return Ok(node.is_still(version).then_some(place));
+            }
+            let child = self.nodes.get(index);
+            kernels::prefetch_lines(child);
+            let child_version = child.stable_version();
+            // Only now: had the node changed before the child's version was taken, the child could be the wrong one.
+            if !node.is_still(version) {
+                return Ok(None);
+            }
+            (node, version) = (child, child_version);
+        }
+    }
+
+    #[inline(always)]
+    fn load_separator(&self, node: &InnerNode, index: u32, position: usize) -> Separator {
+        Separator {
+            word: node.keys[position].load(Ordering::Relaxed),
+            tail: match &self.tails {
+                Some(tails) => tails.get(index).tails[position].load(Ordering::Relaxed),
+                None => 0,
+            },
+        }
+    }
+
+    /// The child to follow.
+    #[inline(always)]
+    fn position(
+        &self,
+        heap: &HeapGuard<'_>,
+        node: &InnerNode,
+        index: u32,
+        target: Target<C::Key<'_>>,
+    ) -> Result<usize> {
+        let count = node.separators();
+        let (key, wanted) = match target {
+            Target::At(key) if !C::TIES => return Ok(kernels::rank_le(&node.keys, count, C::word(key))),
+            Target::Below(key) if !C::TIES => return Ok(kernels::rank_lt(&node.keys, count, C::word(key))),
+            Target::Last => return Ok(count),
+            Target::At(key) => (key, Compare::Less),
+            Target::Below(key) => (key, Compare::Equal),
+        };
+        // The separators whose first words tie are told apart by their tails.
+        let word = C::word(key);
+        let mut low = kernels::rank_lt(&node.keys, count, word);
+        let mut high = kernels::rank_le(&node.keys, count, word).max(low);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let separator = self.load_separator(node, index, middle);
+            // Stops at the first separator above the key, or not below it.
+            if Self::compare_tail(heap, key, separator.tail)? <= wanted {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The leaves of up to [`GROUP`] keys, level by level for all, so that their cache misses overlap.
+    /// A leaf of 0 stands for "descend alone".
+    #[inline]
+    pub fn descend_many(&self, keys: &[C::Key<'_>], leaves: &mut [u32]) -> Result<()> {
+        let heap = self.heap();
+        let root = self.root.load(Ordering::Acquire);
+        let (index, level) = unpack(root);
+        leaves.fill(index);
+        if level == 0 {
+            return Ok(());
+        }
+        let mut versions = [self.nodes.get(index).stable_version(); GROUP];
+        if self.root.load(Ordering::Acquire) != root {
+            leaves.fill(0);
+            return Ok(());
+        }
+        for level in (0..level).rev() {
+            for ((key, leaf), version) in keys.iter().zip(leaves.iter_mut()).zip(&mut versions) {
+                if *leaf == 0 {
+                    continue;
+                }
+                let node = self.nodes.get(*leaf);
+                let child = match self.position(&heap, node, *leaf, Target::At(*key)) {
+                    Ok(position) => node.child(position),
+                    Err(_) => 0,
+                };
+                if level == 0 || child == 0 {
+                    *leaf = if node.is_still(*version) { child } else { 0 };
+                    continue;
+                }
+                // The child's version is taken without touching its other lines, which arrive meanwhile.
+                let child_node = self.nodes.get(child);
+                kernels::prefetch_lines(child_node);
+                let child_version = child_node.stable_version();
+                *leaf = if node.is_still(*version) { child } else { 0 };
+                *version = child_version;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! The volatile inner nodes: a B+-tree over leaves that somebody else keeps.
+//!
+//! ## Layout
+//!
+//! Nodes of 31 separators and 32 children lie in an arena and are named by 32-bit indices ([`node`]). Level 1 leads to
+//! leaves, by the index that the leaves' owner gave them. The separator before child `i` is a lower bound of its keys
+//! and above all keys of child `i - 1`. For codecs whose first words tie, a separator also has a *tail*: its whole
+//! key, as a record in a volatile heap.
+//!
+//! ## Concurrency
+//!
+//! Readers are optimistic (optimistic lock coupling, Leis et al., DaMoN 2016): they take a node's version, read, take
+//! the child's version, and only then validate the node's. Changes of structure are serialised by one mutex, which a
+//! leaf needs only when it splits or merges; they lock every node that they change until all are changed, so that a
+//! reader that validates has seen none or all of a change.
+//!
+//! A descent may still end at a leaf that has just been split: the leaf's owner keeps a high key in each leaf, and
+//! moves right. It never ends right of the key, for a leaf's lower bound never changes.
+//!
+//! Nothing here survives the process: the nodes are rebuilt from the leaves ([`InnerTree::build`]).
+
+mod change;
+mod descend;
+mod node;
+
+use std::cmp::Ordering as Compare;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use medium::Ram;
+use medium::arena::Arena;
+use parking_lot::Mutex;
+use pool::{Guard, Pool, PoolOptions, Result};
+
+use crate::index::Codec;
+use node::{InnerNode, Tails};
+
+pub use change::Structure;
+pub use descend::{GROUP, Place, Target};
+pub use node::CHILDREN_MAX;
+
+/// The most inner nodes of one tree.
+const NODES_MAX: u32 = 1 << 26;
+/// The largest heap of separators, in bytes.
+const HEAP_BYTES_MAX: u64 = 1 << 40;
+
+/// A lower bound of a child's keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Separator {
+    /// The first word of its key.
+    pub word: u64,
+    /// Its whole key as a record in the heap; 0 for codecs without ties.
+    pub tail: u64,
+}
+
+/// The inner nodes of one tree.
+pub struct InnerTree<C: Codec> {
+    nodes: Arc<Arena<InnerNode>>,
+    /// The tails of node `i` are element `i`.
+    tails: Option<Arena<Tails>>,
+    heap: Option<Pool<Ram>>,
+    /// Index of the root below its level; level 0 is a leaf.
+    root: AtomicU64,
+    structure: Mutex<()>,
+    codec: PhantomData<fn() -> C>,
+}
+
+/// Access to separators; `None` where there are no tails.
+pub type HeapGuard<'t> = Option<Guard<'t, Ram>>;
+
+fn pack(index: u32, level: u32) -> u64 {
+    u64::from(level) << 32 | u64::from(index)
+}
+
+fn unpack(root: u64) -> (u32, u32) {
+    (root as u32, (root >> 32) as u32)
+}
+
+impl<C: Codec> InnerTree<C> {
+    /// A tree of one leaf.
+    pub fn new(leaf: u32) -> Result<Self> {
+        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        let heap = match C::TIES {
+            true => Some(Pool::open(Ram::new(HEAP_BYTES_MAX).map_err(medium::MediumError::from)?, options)?),
+            false => None,
+        };
+        Ok(Self {
+            nodes: Arc::new(Arena::new(NODES_MAX)?),
+            tails: if C::TIES { Some(Arena::new(NODES_MAX)?) } else { None },
+            heap,
+            root: AtomicU64::new(pack(leaf, 0)),
+            structure: Mutex::new(()),
+            codec: PhantomData,
+        })
+    }
+
+    /// Opens access to separators.
+    #[inline(always)]
+    pub fn heap(&self) -> HeapGuard<'_> {
+        if C::TIES { self.heap.as_ref().map(Pool::pin) } else { None }
+    }
+
+    /// A separator with the key `key`.
+    pub fn separator(&self, key: C::Key<'_>, bytes: &[u8]) -> Result<Separator> {
+        let tail = match self.heap() {
+            Some(heap) => pool::record::write(&heap, bytes, &[])?,
+            None => 0,
+        };
+        Ok(Separator { word: C::word(key), tail })
+    }
+
+    /// Gives a separator's memory back that no reader can newly find.
+    pub fn retire_separator(&self, separator: Separator) {
+        if let (Some(heap), true) = (self.heap(), separator.tail != 0) {
+            heap.retire(separator.tail);
+        }
+    }
+
+    /// How `key` compares with a separator.
+    #[inline(always)]
+    pub fn compare(heap: &HeapGuard<'_>, key: C::Key<'_>, separator: Separator) -> Result<Compare> {
+        match C::word(key).cmp(&separator.word) {
+            Compare::Equal if C::TIES => Self::compare_tail(heap, key, separator.tail),
+            order => Ok(order),
+        }
+    }
+
+    /// How `key` compares with the whole key that a tail leads to.
+    pub fn compare_tail(heap: &HeapGuard<'_>, key: C::Key<'_>, tail: u64) -> Result<Compare> {
+        let heap = heap.as_ref().expect("codecs with ties have a heap");
+        C::compare_tie(heap, key, [0, tail])
+    }
+
+    /// Appends the key of a separator, as bytes.
+    pub fn copy_separator(heap: &HeapGuard<'_>, separator: Separator, buffer: &mut Vec<u8>) -> Result<()> {
+        match heap {
+            Some(heap) => pool::record::Record::at(heap, separator.tail)?.copy_key(heap, buffer),
+            None => {
+                buffer.extend_from_slice(&separator.word.to_be_bytes());
+                Ok(())
+            }
+        }
+    }
+
+    /// Levels of inner nodes.
+    pub fn height(&self) -> u32 {
+        unpack(self.root.load(Ordering::Acquire)).1
+    }
+
+    /// Bytes of volatile memory.
+    pub fn bytes(&self) -> u64 {
+        let tails = self.tails.as_ref().map_or(0, Arena::bytes_used);
+        let heap = self.heap.as_ref().map_or(0, |heap| heap.stat().used_bytes);
+        self.nodes.bytes_used() + tails + heap
+    }
+}

@@ -1,0 +1,139 @@
+//! One inner node.
+//!
+//! ```text
+//!   0  keys      32 words: the separators' first words, ascending; the last is never used
+//! 256  children  32 indices of 4 bytes
+//! 384  version   bit 0: being changed; the rest counts changes
+//! 392  count     separators; children are one more
+//! ```
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use medium::volatile;
+
+use super::Separator;
+
+/// The most children of a node.
+pub const CHILDREN_MAX: usize = 32;
+
+volatile! {
+    /// Separators and children, with a version for optimistic readers.
+    pub(super) struct InnerNode {
+        pub(super) keys: [AtomicU64; CHILDREN_MAX],
+        pub(super) children: [AtomicU32; CHILDREN_MAX],
+        version: AtomicU64,
+        count: AtomicU64,
+    }
+}
+
+volatile! {
+    /// The tails of one node's separators.
+    pub(super) struct Tails {
+        pub(super) tails: [AtomicU64; CHILDREN_MAX],
+    }
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(InnerNode, keys) == 0);
+    assert!(std::mem::offset_of!(InnerNode, children) == 256);
+    assert!(std::mem::offset_of!(InnerNode, version) == 384);
+    assert!(size_of::<InnerNode>() == 448);
+};
+
+const CHANGING: u64 = 1;
+
+impl InnerNode {
+    /// The version, once the node is not being changed.
+    #[inline(always)]
+    pub(super) fn stable_version(&self) -> u64 {
+        loop {
+            // ORDER: pairs with the release in `unlock`: what is read after this is at least that new.
+            let version = self.version.load(Ordering::Acquire);
+            if version & CHANGING == 0 {
+                return version;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Whether nothing was changed since `version` was taken.
+    #[inline(always)]
+    pub(super) fn is_still(&self, version: u64) -> bool {
+        // ORDER: pairs with the fence in `lock`: had a read since seen a change, this load would see the new version.
+        fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) == version
+    }
+
+    /// Separators, at most as many as there is room for even if read during a change.
+    #[inline(always)]
+    pub(super) fn separators(&self) -> usize {
+        (self.count.load(Ordering::Relaxed) as usize).min(CHILDREN_MAX - 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn child(&self, position: usize) -> u32 {
+        self.children[position].load(Ordering::Relaxed)
+    }
+
+    /// Begins a change; changes are serialised by the caller. Idempotent.
+    pub(super) fn lock(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version | CHANGING, Ordering::Relaxed);
+        fence(Ordering::Release);
+    }
+
+    /// Ends a change.
+    pub(super) fn unlock(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store((version | CHANGING) + 1, Ordering::Release);
+    }
+}
+
+/// A node's content, for those who change it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Image {
+    pub(super) separators: Vec<Separator>,
+    pub(super) children: Vec<u32>,
+}
+
+impl Image {
+    /// The content of a node that nobody else changes.
+    pub(super) fn of(node: &InnerNode, tails: Option<&Tails>) -> Self {
+        let count = node.separators();
+        let separator = |index: usize| Separator {
+            word: node.keys[index].load(Ordering::Relaxed),
+            tail: tails.map_or(0, |tails| tails.tails[index].load(Ordering::Relaxed)),
+        };
+        Self {
+            separators: (0..count).map(separator).collect(),
+            children: (0..=count).map(|index| node.child(index)).collect(),
+        }
+    }
+
+    /// Stores the content into a node that is locked, or not reachable yet.
+    pub(super) fn store(&self, node: &InnerNode, tails: Option<&Tails>) {
+        debug_assert!(
+            self.children.len() == self.separators.len() + 1 && self.children.len() <= CHILDREN_MAX
+        );
+        for (index, separator) in self.separators.iter().enumerate() {
+            node.keys[index].store(separator.word, Ordering::Relaxed);
+            if let Some(tails) = tails {
+                tails.tails[index].store(separator.tail, Ordering::Relaxed);
+            }
+        }
+        for (cell, child) in node.children.iter().zip(&self.children) {
+            cell.store(*child, Ordering::Relaxed);
+        }
+        node.count.store(self.separators.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Splits off the upper half; returns the separator between the halves, which neither keeps.
+    pub(super) fn split(&mut self) -> (Separator, Self) {
+        let middle = self.separators.len() / 2;
+        let upper = Self {
+            separators: self.separators.split_off(middle + 1),
+            children: self.children.split_off(middle + 1),
+        };
+        (self.separators.pop().expect("a full node"), upper)
+    }
+}

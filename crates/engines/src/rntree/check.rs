@@ -1,0 +1,142 @@
+//! Verification of everything that can be verified.
+
+use std::sync::atomic::Ordering;
+
+use medium::Medium;
+use pool::{Guard, Result};
+
+use super::RnTree;
+use super::layout::{LeafRecord, Slots, low_bits};
+use crate::index::{Codec, IndexStat, Violation};
+use crate::inner::{InnerTree, Separator};
+
+/// Collects what is wrong with one leaf.
+struct Report<'v> {
+    offset: u64,
+    violations: &'v mut Vec<Violation>,
+}
+
+impl Report<'_> {
+    fn expect(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.violations.push(Violation { offset: self.offset, what: what() });
+        }
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+    /// Walks all leaves, each under its lock for a moment.
+    pub(super) fn verify(&self) -> Result<Vec<Violation>> {
+        let guard = self.pool.pin();
+        let mut violations = Vec::new();
+        let mut index = self.head;
+        let mut low: Vec<u8> = Vec::new();
+        while index != 0 {
+            let record = self.leaves.get(index);
+            let lock = record.lock();
+            if LeafRecord::is_dead(record.version()) {
+                // Merged away since its left neighbour was looked at: its entries were taken over there.
+                drop(lock);
+                index = self.inner.descend(C::bound(&low))?;
+                continue;
+            }
+            let mut report = Report { offset: record.offset(), violations: &mut violations };
+            if let Err(error) = self.verify_leaf(&guard, record, &mut low, &mut report) {
+                report.expect(false, || error.to_string());
+            }
+            self.verify_inner(index, &low, &mut report)?;
+            if record.next() != 0 {
+                let high = record.high.load(Ordering::Acquire);
+                low.clear();
+                let separator = Separator { word: high, tail: high };
+                InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut low)?;
+            }
+            index = record.next();
+        }
+        Ok(violations)
+    }
+
+    /// Verifies a leaf whose keys begin at `low`.
+    fn verify_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        record: &LeafRecord,
+        low: &mut Vec<u8>,
+        report: &mut Report<'_>,
+    ) -> Result<()> {
+        let leaf = Self::leaf(guard, record)?;
+        let slots = record.slots();
+        let durable = leaf.slots.load(guard).map_err(pool::Error::torn(record.offset()))?;
+        report.expect(Slots(durable) == slots, || "the transient slots are not the durable ones".to_owned());
+        slots.validate(N, record.offset())?;
+        let live = record.live.load(Ordering::Relaxed);
+        let (claimed, dead) = (record.claimed.load(Ordering::Relaxed), record.dead.load(Ordering::Relaxed));
+        report.expect(live == slots.bitmap(), || "the live entries are not those in the slots".to_owned());
+        report.expect(claimed & (live | dead) == live | dead, || "an entry in use is not claimed".to_owned());
+        report.expect(live & dead == 0, || "an entry is both live and dead".to_owned());
+        report
+            .expect((claimed | live | dead) & !low_bits(N) == 0, || "bits beyond the last entry".to_owned());
+        let next = match record.next() {
+            0 => 0,
+            next => self.leaves.get(next).offset(),
+        };
+        report.expect(slots.next() == next, || "the next leaf is not the durable one".to_owned());
+        let mut key = Vec::new();
+        for position in 0..slots.count() {
+            let words = self.entry_words(guard, leaf, &slots, position);
+            key.clear();
+            C::copy_key(guard, words, &mut key)?;
+            let above = if position == 0 { key >= *low } else { key > *low };
+            report.expect(above, || format!("key {position} is not above what lies before it"));
+            let entry = slots.entry(position);
+            report.expect(record.fingerprint(entry) == C::hash_of(words) as u8, || {
+                format!("the fingerprint of entry {entry} is not its key's")
+            });
+            report.expect(C::hash_of(words) == C::hash(C::key(&key)?), || {
+                format!("the hash of entry {entry} is wrong")
+            });
+            report.expect(C::is_sound(guard, words)?, || {
+                format!("the record of entry {entry} fails its check")
+            });
+            low.clone_from(&key);
+        }
+        let heap = self.inner.heap();
+        let beyond = slots.count() > 0 && Self::beyond(&heap, record, C::key(low)?)?.is_some();
+        report.expect(!beyond, || "the last key is not below the high key".to_owned());
+        Ok(())
+    }
+
+    /// Verifies that the inner nodes lead to a leaf by its last key.
+    fn verify_inner(&self, index: u32, last: &[u8], report: &mut Report<'_>) -> Result<()> {
+        let found = self.inner.descend(C::bound(last))?;
+        report.expect(found == index, || "the inner nodes lead elsewhere".to_owned());
+        Ok(())
+    }
+
+    /// Counts keys and leaves. O(leaves).
+    pub(super) fn count(&self) -> (u64, u64) {
+        let _guard = self.pool.pin();
+        let (mut keys, mut leaves) = (0, 0);
+        let mut index = self.head;
+        while index != 0 {
+            let record = self.leaves.get(index);
+            keys += u64::from(record.live.load(Ordering::Acquire).count_ones());
+            leaves += 1;
+            index = record.next();
+        }
+        (keys, leaves)
+    }
+
+    pub(super) fn figures(&self) -> IndexStat {
+        let (keys, leaves) = self.count();
+        IndexStat {
+            keys,
+            leaves,
+            height: self.inner.height(),
+            volatile_bytes: self.inner.bytes() + self.leaves.bytes_used(),
+            recovery_ns: self.recovery_ns,
+            recovered_from_crash: self.recovered_from_crash,
+            leaf_bytes: size_of::<super::layout::Leaf<N>>() as u64,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Point reads: fingerprints, then the one entry that they point at.
+
+use std::cmp::Ordering as Compare;
+use std::sync::atomic::Ordering;
+
+use medium::{Medium, kernels};
+use pool::{Guard, Result};
+
+use super::RnTree;
+use super::layout::{Leaf, LeafRecord};
+use crate::index::{Codec, EntryWords};
+use crate::inner::{GROUP, HeapGuard, InnerTree};
+
+/// What a point read found in a leaf.
+pub(super) enum Seen {
+    /// The key, in this entry.
+    Entry(usize, EntryWords),
+    /// Nothing, and the leaf covers the key.
+    Absent,
+    /// The leaf does not cover the key any more: it is in the next one.
+    Beyond(u32),
+    /// The leaf was merged away: descend again.
+    Dead,
+}
+
+impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+    /// The leaf in the pool that a record stands for.
+    #[inline(always)]
+    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, record: &LeafRecord) -> Result<&'g Leaf<N>> {
+        Ok(guard.node::<Leaf<N>>(record.offset())?)
+    }
+
+    /// Whether `key` belongs to the next leaf, and which that is.
+    #[inline(always)]
+    pub(super) fn beyond(heap: &HeapGuard<'_>, record: &LeafRecord, key: C::Key<'_>) -> Result<Option<u32>> {
+        // The high key first: a split stores it after the next leaf, so whoever is sent on finds where to.
+        // ORDER: pairs with the release in `split`.
+        let high = record.high.load(Ordering::Acquire);
+        let next = record.next();
+        if next == 0 {
+            return Ok(None);
+        }
+        let is_beyond = match C::TIES {
+            false => C::word(key) >= high,
+            true => high != 0 && InnerTree::<C>::compare_tail(heap, key, high)?.is_ge(),
+        };
+        Ok(is_beyond.then_some(next))
+    }
+
+    /// Looks for `key` in a leaf, beside writers.
+    ///
+    /// The linearisation point is the load of `live`: an entry that is live then has the key's value then, and stays
+    /// as it is until it is recycled, which the version tells.
+    #[inline(always)]
+    pub(super) fn look(
+        &self,
+        guard: &Guard<'_, M>,
+        heap: &HeapGuard<'_>,
+        record: &LeafRecord,
+        key: C::Key<'_>,
+        hash: u16,
+    ) -> Result<Seen> {
+        loop {
+            let version = record.version();
+            if LeafRecord::is_dead(version) {
+                return Ok(Seen::Dead);
+            }
+            // ORDER: pairs with the release store of `live`: the entries in it, and their fingerprints, are visible.
+            let live = record.live.load(Ordering::Acquire);
+            let seen = match self.look_among(guard, record, live, key, hash) {
+                Ok(Some((entry, words))) => Seen::Entry(entry, words),
+                Ok(None) => match Self::beyond(heap, record, key) {
+                    Ok(Some(next)) => Seen::Beyond(next),
+                    Ok(None) => Seen::Absent,
+                    Err(_) if !record.is_still(version) => continue,
+                    Err(error) => return Err(error),
+                },
+                // What looked damaged may have been recycled meanwhile.
+                Err(_) if !record.is_still(version) => continue,
+                Err(error) => return Err(error),
+            };
+            if record.is_still(version) {
+                return Ok(seen);
+            }
+        }
+    }
+
+    /// The entry among `candidates` that has the key.
+    #[inline(always)]
+    pub(super) fn look_among(
+        &self,
+        guard: &Guard<'_, M>,
+        record: &LeafRecord,
+        candidates: u64,
+        key: C::Key<'_>,
+        hash: u16,
+    ) -> Result<Option<(usize, EntryWords)>> {
+        let mut matches = record.matches(hash as u8) & candidates;
+        if matches == 0 {
+            return Ok(None);
+        }
+        let leaf = Self::leaf(guard, record)?;
+        while matches != 0 {
+            let entry = matches.trailing_zeros() as usize;
+            let Some(cells) = leaf.entries.get(entry) else { break };
+            let first = cells[0].load(guard);
+            if first == C::word(key) {
+                let words = [first, cells[1].load(guard)];
+                if C::hash_of(words) == hash && C::compare_tie(guard, key, words)? == Compare::Equal {
+                    return Ok(Some((entry, words)));
+                }
+            }
+            matches &= matches - 1;
+        }
+        Ok(None)
+    }
+
+    /// Looks for `key` from `index` on, through splits and merges that come between.
+    #[inline(always)]
+    pub(super) fn seek(
+        &self,
+        guard: &Guard<'_, M>,
+        heap: &HeapGuard<'_>,
+        mut index: u32,
+        key: C::Key<'_>,
+        hash: u16,
+    ) -> Result<(u32, Option<(usize, EntryWords)>)> {
+        loop {
+            match self.look(guard, heap, self.leaves.get(index), key, hash)? {
+                Seen::Entry(entry, words) => return Ok((index, Some((entry, words)))),
+                Seen::Absent => return Ok((index, None)),
+                Seen::Beyond(next) => index = next,
+                Seen::Dead => index = self.inner.descend(key)?,
+            }
+        }
+    }
+
+    /// Calls `use_entry` with the entry of `key`, once what was read is durable. O(log n).
+    #[inline(always)]
+    pub(super) fn find<R>(
+        &self,
+        key: C::Key<'_>,
+        use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let guard = self.pool.pin();
+        let heap = self.inner.heap();
+        let index = self.inner.descend(key)?;
+        let (index, seen) = self.seek(&guard, &heap, index, key, C::hash(key))?;
+        guard.wait_for(self.leaves.get(index).lsn())?;
+        seen.map(|(_, words)| use_entry(&guard, words)).transpose()
+    }
+
+    /// As [`RnTree::find`] for many keys, whose cache misses overlap: all descend together, then all fingerprints
+    /// arrive, then all entries.
+    #[inline(always)]
+    pub(super) fn find_many(
+        &self,
+        keys: &[C::Key<'_>],
+        mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
+    ) -> Result<()> {
+        let guard = self.pool.pin();
+        let heap = self.inner.heap();
+        for (group, keys) in keys.chunks(GROUP).enumerate() {
+            let mut indices = [0; GROUP];
+            let indices = &mut indices[..keys.len()];
+            self.inner.descend_many(keys, indices)?;
+            indices.iter().for_each(|index| self.leaves.get(*index).prefetch());
+            for (key, index) in keys.iter().zip(indices.iter()) {
+                let record = self.leaves.get(*index);
+                let matches = record.matches(C::hash(*key) as u8) & record.live.load(Ordering::Relaxed);
+                if let (Ok(leaf), true) = (Self::leaf(&guard, record), matches != 0) {
+                    if let Some(cells) = leaf.entries.get(matches.trailing_zeros() as usize) {
+                        kernels::prefetch_read(cells);
+                    }
+                }
+            }
+            for (position, (key, index)) in keys.iter().zip(indices.iter()).enumerate() {
+                let index = if *index == 0 { self.inner.descend(*key)? } else { *index };
+                let (index, seen) = self.seek(&guard, &heap, index, *key, C::hash(*key))?;
+                guard.wait_for(self.leaves.get(index).lsn())?;
+                use_entry(&guard, group * GROUP + position, seen.map(|(_, words)| words))?;
+            }
+        }
+        Ok(())
+    }
+}

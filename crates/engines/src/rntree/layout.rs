@@ -1,0 +1,381 @@
+//! The leaf, in the pool and beside it.
+//!
+//! ```text
+//! in the pool: 64 + 16 N bytes (960 for N = 56); a twin line's second copy lies in the 64 bytes before
+//!   0  slot line   byte 0..6 next leaf's offset | 6 count | 7 spare | 8..64 slots: entries in key order
+//!  64  entries     N pairs of words: first word of the key, value or record
+//!
+//! in memory, 192 bytes: nothing volatile lies in the pool
+//!   0  version     bit 0 locked, bit 1 dead, from bit 2 a count of recyclings
+//!   8  live        entries that point reads may return
+//!  16  claimed     entries that are allocated: live, dead, or not published yet
+//!  24  dead        entries that were live; free as soon as no reader can be in them
+//!  32  high        keys from here on are in the next leaf (a word, or a separator's tail)
+//!  40  offset      of the leaf in the pool
+//!  48  lsn         of the last change, for media that are durable late
+//!  56  next        index of the next leaf, 0 for none
+//!  64  fingerprints, one byte per entry; the last 8 bytes are the sequence that scans retry on
+//! 128  slots       the transient slot array: the slot line as last made durable
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use medium::{Line, LineValue, Lsn, Word, kernels, node, volatile};
+use pool::{Error, Result};
+
+/// The most entries of a leaf: a slot line has 56 slots.
+pub const ENTRIES_MAX: usize = 56;
+
+node! {
+    /// A leaf of `N` entries.
+    pub(super) struct Leaf<const N: usize> {
+        pub(super) slots: Line,
+        pub(super) entries: [[Word; 2]; N],
+    }
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(Leaf<56>, slots) == 0);
+    assert!(std::mem::offset_of!(Leaf<56>, entries) == 64);
+    assert!(size_of::<Leaf<56>>() == 960);
+    assert!(align_of::<Leaf<56>>() == 64);
+};
+
+volatile! {
+    /// What is known of a leaf outside of the pool.
+    pub(super) struct LeafRecord {
+        version: AtomicU64,
+        pub(super) live: AtomicU64,
+        pub(super) claimed: AtomicU64,
+        pub(super) dead: AtomicU64,
+        pub(super) high: AtomicU64,
+        offset: AtomicU64,
+        lsn: AtomicU64,
+        next: AtomicU64,
+        fingerprints: [AtomicU64; 8],
+        slots: [AtomicU64; 8],
+    }
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(LeafRecord, fingerprints) == 64);
+    assert!(std::mem::offset_of!(LeafRecord, slots) == 128);
+    assert!(size_of::<LeafRecord>() == 192);
+};
+
+const LOCKED: u64 = 1;
+const DEAD: u64 = 2;
+const RECYCLING: u64 = 4;
+/// The word of the fingerprint line that counts changes of the transient slots.
+const SEQUENCE: usize = 7;
+/// How often a waiting thread spins before it lets others run.
+const SPINS: u32 = 64;
+
+const NEXT_MASK: u64 = (1 << 48) - 1;
+const COUNT_SHIFT: u32 = 48;
+const COUNT_MASK: u64 = 0x3f;
+
+/// All of the first `count` bits.
+pub(super) const fn low_bits(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// The content of a slot line, with or without the medium's tags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slots(pub(super) LineValue);
+
+impl Slots {
+    /// `count` slots that list entries 0, 1, 2, ...
+    pub(super) fn identity(count: usize, next: u64) -> Self {
+        let mut slots = Self(LineValue([0; 8])).with(0, next);
+        for entry in 0..count {
+            slots = slots.inserted(entry, entry as u8);
+        }
+        slots
+    }
+
+    pub(super) fn count(&self) -> usize {
+        ((self.0.0[0] >> COUNT_SHIFT) & COUNT_MASK) as usize
+    }
+
+    /// The offset of the next leaf; 0 for none.
+    pub(super) fn next(&self) -> u64 {
+        self.0.0[0] & NEXT_MASK
+    }
+
+    /// The first `count` slots, and another next leaf.
+    pub(super) fn with(mut self, count: usize, next: u64) -> Self {
+        let tag = self.0.0[0] & medium::TAG_MASK;
+        self.0.0[0] = tag | next | (count as u64) << COUNT_SHIFT;
+        self
+    }
+
+    #[inline(always)]
+    pub(super) fn entry(&self, position: usize) -> usize {
+        (self.0.0[1 + position / 8] >> (8 * (position % 8)) & COUNT_MASK) as usize
+    }
+
+    /// Lists `entry` at `position`.
+    pub(super) fn inserted(self, position: usize, entry: u8) -> Self {
+        Self(kernels::insert_slot(&self.0, position, entry)).with(self.count() + 1, self.next())
+    }
+
+    /// Lists what is at `position` no more.
+    pub(super) fn removed(self, position: usize) -> Self {
+        Self(kernels::remove_slot(&self.0, position)).with(self.count() - 1, self.next())
+    }
+
+    /// Lists `entry` at `position` instead of what is there.
+    pub(super) fn replaced(mut self, position: usize, entry: u8) -> Self {
+        let shift = 8 * (position % 8);
+        let word = &mut self.0.0[1 + position / 8];
+        *word = *word & !(COUNT_MASK << shift) | u64::from(entry) << shift;
+        self
+    }
+
+    /// Where `entry` is listed.
+    pub(super) fn position_of(&self, entry: usize) -> Option<usize> {
+        kernels::find_slot(&self.0, self.count(), entry as u8)
+    }
+
+    /// Bit i: entry i is listed.
+    pub(super) fn bitmap(&self) -> u64 {
+        (0..self.count()).fold(0, |bits, position| bits | 1 << self.entry(position))
+    }
+
+    /// Refuses what no leaf of `entries` entries ever held.
+    pub(super) fn validate(&self, entries: usize, offset: u64) -> Result<()> {
+        if self.count() > entries {
+            return Err(Error::corrupt(offset, format!("a leaf with {} slots", self.count())));
+        }
+        let bitmap = self.bitmap();
+        if bitmap & !low_bits(entries) != 0 || bitmap.count_ones() as usize != self.count() {
+            return Err(Error::corrupt(offset, "slots that list no entry, or one twice"));
+        }
+        Ok(())
+    }
+}
+
+/// A lock on a leaf, held until dropped. Never held across a wait for durability.
+pub(super) struct LeafLock<'l> {
+    record: &'l LeafRecord,
+}
+
+impl Drop for LeafLock<'_> {
+    fn drop(&mut self) {
+        let version = self.record.version.load(Ordering::Relaxed);
+        // ORDER: pairs with the acquire in `try_lock`: the next holder sees all that this one did.
+        self.record.version.store(version & !LOCKED, Ordering::Release);
+    }
+}
+
+impl LeafRecord {
+    /// Gives a record that nobody else can reach its first content.
+    pub(super) fn reset(&self, offset: u64, slots: &Slots, (next, high): (u32, u64), lsn: Lsn) {
+        // The version goes on from the record's former life, so that whoever still knows that cannot validate.
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Relaxed);
+        let live = slots.bitmap();
+        self.claimed.store(live, Ordering::Relaxed);
+        self.dead.store(0, Ordering::Relaxed);
+        self.offset.store(offset, Ordering::Relaxed);
+        self.lsn.store(lsn.0, Ordering::Relaxed);
+        self.next.store(u64::from(next), Ordering::Relaxed);
+        self.high.store(high, Ordering::Relaxed);
+        self.store_slots(slots);
+        self.live.store(live, Ordering::Release);
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the leaf's lock.
+    pub(super) fn lock(&self) -> LeafLock<'_> {
+        let mut spins = 0;
+        loop {
+            if let Some(lock) = self.try_lock() {
+                return lock;
+            }
+            pause(&mut spins);
+        }
+    }
+
+    pub(super) fn try_lock(&self) -> Option<LeafLock<'_>> {
+        let version = self.version.load(Ordering::Relaxed);
+        let free = version & LOCKED == 0;
+        let locked = || {
+            // ORDER: acquire pairs with the release in `LeafLock::drop`.
+            self.version.compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+        };
+        // Lazily: a lock that is made is a lock that is dropped.
+        (free && locked().is_ok()).then(|| LeafLock { record: self })
+    }
+
+    /// What a reader validates with [`LeafRecord::is_still`]. A lock in between is no change.
+    #[inline(always)]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire) & !LOCKED
+    }
+
+    /// Whether no entry was recycled, and the leaf did not die, since `version` was taken.
+    #[inline(always)]
+    pub(super) fn is_still(&self, version: u64) -> bool {
+        // ORDER: pairs with the release in `recycle`: a reader that saw a recycled entry sees the raised version.
+        fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) & !LOCKED == version
+    }
+
+    /// Whether a version is that of a leaf that was merged away.
+    pub(super) fn is_dead(version: u64) -> bool {
+        version & DEAD != 0
+    }
+
+    /// Marks the leaf as merged away, or takes that back. Under the lock.
+    pub(super) fn set_dead(&self, dead: bool) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(if dead { version | DEAD } else { version & !DEAD }, Ordering::Release);
+    }
+
+    /// Allocates a free entry; `None` if there is none. Lock-free.
+    pub(super) fn claim(&self, entries: usize) -> Option<usize> {
+        let mut claimed = self.claimed.load(Ordering::Relaxed);
+        loop {
+            let entry = (!claimed & low_bits(entries)).trailing_zeros();
+            if entry == 64 {
+                return None;
+            }
+            // ORDER: acquire pairs with the release in `recycle`: the raised version precedes what is written here.
+            let new = claimed | 1 << entry;
+            match self.claimed.compare_exchange_weak(claimed, new, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(entry as usize),
+                Err(found) => claimed = found,
+            }
+        }
+    }
+
+    /// Gives entries back that were claimed and never published.
+    pub(super) fn release(&self, entries: u64) {
+        self.claimed.fetch_and(!entries, Ordering::Release);
+    }
+
+    /// Frees the dead entries. Costs no copy and no persist. Under the lock.
+    ///
+    /// The version is raised before they can be claimed again, so a reader that was still in one retries; a reader
+    /// that comes later does not find them in `live`.
+    pub(super) fn recycle(&self) {
+        let dead = self.dead.load(Ordering::Relaxed);
+        if dead == 0 {
+            return;
+        }
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + RECYCLING, Ordering::Release);
+        self.dead.store(0, Ordering::Relaxed);
+        self.release(dead);
+    }
+
+    /// Which entries have this fingerprint, live or not.
+    #[inline(always)]
+    pub(super) fn matches(&self, fingerprint: u8) -> u64 {
+        kernels::match_byte(&self.fingerprints, fingerprint)
+    }
+
+    /// The fingerprint of an entry.
+    pub(super) fn fingerprint(&self, entry: usize) -> u8 {
+        (self.fingerprints[entry / 8].load(Ordering::Relaxed) >> (8 * (entry % 8))) as u8
+    }
+
+    /// Sets the fingerprint of an entry that is not live yet. Under the lock.
+    pub(super) fn set_fingerprint(&self, entry: usize, fingerprint: u8) {
+        let shift = 8 * (entry % 8);
+        let word = &self.fingerprints[entry / 8];
+        let cleared = word.load(Ordering::Relaxed) & !(0xff << shift);
+        word.store(cleared | u64::from(fingerprint) << shift, Ordering::Relaxed);
+    }
+
+    /// Prefetches what a point read looks at.
+    #[inline(always)]
+    pub(super) fn prefetch(&self) {
+        kernels::prefetch_read(&self.version);
+        kernels::prefetch_read(&self.fingerprints);
+    }
+
+    /// The transient slots, for the holder of the lock.
+    pub(super) fn slots(&self) -> Slots {
+        Slots(LineValue(std::array::from_fn(|index| self.slots[index].load(Ordering::Relaxed))))
+    }
+
+    fn store_slots(&self, slots: &Slots) {
+        for (cell, word) in self.slots.iter().zip(slots.0.0) {
+            cell.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes the transient slots and what belongs to them, as one for scans. Under the lock.
+    pub(super) fn change(&self, slots: &Slots, rest: impl FnOnce()) {
+        let sequence = self.fingerprints[SEQUENCE].load(Ordering::Relaxed);
+        self.fingerprints[SEQUENCE].store(sequence | 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.store_slots(slots);
+        rest();
+        // ORDER: pairs with the acquire in `sequence`.
+        self.fingerprints[SEQUENCE].store((sequence | 1) + 1, Ordering::Release);
+    }
+
+    /// The sequence that scans retry on; `None` during a change.
+    pub(super) fn sequence(&self) -> Option<u64> {
+        let sequence = self.fingerprints[SEQUENCE].load(Ordering::Acquire);
+        (sequence & 1 == 0).then_some(sequence)
+    }
+
+    /// Whether slots, next leaf and high key are those of `sequence`.
+    pub(super) fn is_still_in(&self, sequence: u64) -> bool {
+        // ORDER: pairs with the fence in `change`.
+        fence(Ordering::Acquire);
+        self.fingerprints[SEQUENCE].load(Ordering::Relaxed) == sequence
+    }
+
+    /// The index of the next leaf, 0 for none.
+    pub(super) fn next(&self) -> u32 {
+        self.next.load(Ordering::Acquire) as u32
+    }
+
+    /// Sets the next leaf. Under the lock.
+    pub(super) fn set_next(&self, next: u32) {
+        self.next.store(u64::from(next), Ordering::Release);
+    }
+
+    pub(super) fn lsn(&self) -> Lsn {
+        Lsn(self.lsn.load(Ordering::Acquire))
+    }
+
+    /// Stamps the leaf: what readers see from now on is durable at `lsn`. Under the lock, before `live` changes.
+    pub(super) fn stamp(&self, lsn: Lsn) {
+        self.lsn.store(lsn.0, Ordering::Release);
+    }
+}
+
+/// Spins, then yields.
+pub(super) fn pause(spins: &mut u32) {
+    *spins += 1;
+    if *spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_keep_order_next_and_tags() {
+        let tagged = LineValue([medium::TAG_MASK; 8]);
+        let slots = Slots(tagged).with(0, 0x1234_5678_9abc);
+        let slots = slots.inserted(0, 7).inserted(0, 55).inserted(1, 3);
+        assert_eq!((slots.count(), slots.next()), (3, 0x1234_5678_9abc));
+        assert_eq!([0, 1, 2].map(|position| slots.entry(position)), [55, 3, 7]);
+        assert!(slots.0.0.iter().all(|word| word & medium::TAG_MASK == medium::TAG_MASK));
+        let slots = slots.replaced(1, 9).removed(0);
+        assert_eq!((slots.entry(0), slots.entry(1), slots.count()), (9, 7, 2));
+        assert_eq!(slots.position_of(7), Some(1));
+        assert_eq!(slots.position_of(55), None);
+    }
+}

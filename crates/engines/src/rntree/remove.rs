@@ -1,0 +1,67 @@
+//! Removal: the slot line lists an entry less.
+
+use std::sync::atomic::Ordering;
+
+use medium::Medium;
+use pool::Result;
+
+use super::RnTree;
+use super::layout::{LeafRecord, Slots};
+use crate::index::{Codec, Condition};
+
+impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+    /// Removes `key` if `condition` holds; an absent key stays absent. One persist, none if there is nothing to do.
+    pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+        let guard = self.pool.pin();
+        let heap = self.inner.heap();
+        let hash = C::hash(key);
+        let mut index = self.inner.descend(key)?;
+        loop {
+            let (found, seen) = self.seek(&guard, &heap, index, key, hash)?;
+            let record = self.leaves.get(found);
+            let held = Self::holds(&guard, condition, seen.map(|(_, words)| words))?;
+            if !held || seen.is_none() {
+                return guard.wait_for(record.lsn()).map(|()| held);
+            }
+            let lock = record.lock();
+            if LeafRecord::is_dead(record.version()) {
+                drop(lock);
+                index = self.inner.descend(key)?;
+                continue;
+            }
+            if let Some(next) = Self::beyond(&heap, record, key)? {
+                index = next;
+                continue;
+            }
+            let live = record.live.load(Ordering::Relaxed);
+            let Some((entry, words)) = self.look_among(&guard, record, live, key, hash)? else {
+                // Somebody else removed it meanwhile: judge anew.
+                index = found;
+                continue;
+            };
+            if !Self::holds(&guard, condition, Some(words))? {
+                index = found;
+                continue;
+            }
+            let slots = record.slots();
+            let Some(position) = slots.position_of(entry) else {
+                return Err(self.damaged(found, "a live entry without a slot"));
+            };
+            let leaf = Self::leaf(&guard, record)?;
+            // PERSIST: nothing must precede; lost, the key is still there.
+            let stored = leaf.slots.publish(&guard, &slots.0, &slots.removed(position).0)?;
+            let lsn = guard.fence();
+            record.stamp(lsn);
+            record.change(&Slots(stored), || {
+                record.live.store(live & !(1 << entry), Ordering::Release);
+            });
+            record.dead.store(record.dead.load(Ordering::Relaxed) | 1 << entry, Ordering::Relaxed);
+            drop(lock);
+            C::retire(&guard, words);
+            if slots.count() - 1 <= N / 4 {
+                self.merge(&guard, key)?;
+            }
+            return guard.wait_for(lsn).map(|()| true);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Ranges: one consistent snapshot of a leaf after the other.
+//!
+//! A snapshot takes order, entries and next leaf at one moment. A key that is there for the whole scan is in the leaf
+//! that covers it whenever that is read; a split moves keys to the right, where the scan has not been, and a merge
+//! leaves the right leaf dead: who meets that descends again from where it was. So each key comes at most once.
+
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+
+use medium::{Medium, kernels};
+use pool::{Guard, Result};
+
+use super::RnTree;
+use super::layout::{ENTRIES_MAX, LeafRecord, Slots, pause};
+use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
+use crate::inner::{HeapGuard, InnerTree, Separator, Target};
+
+/// How often a snapshot is tried beside writers before it takes the leaf's lock.
+const ATTEMPTS: u32 = 32;
+
+/// A leaf at one moment.
+pub(super) struct Snapshot {
+    pub(super) entries: [EntryWords; ENTRIES_MAX],
+    pub(super) count: usize,
+    pub(super) next: u32,
+    high: u64,
+}
+
+impl Snapshot {
+    pub(super) fn new() -> Self {
+        Self { entries: [[0; 2]; ENTRIES_MAX], count: 0, next: 0, high: 0 }
+    }
+
+    pub(super) fn entries(&self) -> &[EntryWords] {
+        &self.entries[..self.count]
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+    /// Takes a snapshot, once it is durable; `false` if the leaf is dead. Prefetches the next leaf.
+    #[inline]
+    pub(super) fn snapshot(&self, guard: &Guard<'_, M>, index: u32, snapshot: &mut Snapshot) -> Result<bool> {
+        let record = self.leaves.get(index);
+        let (mut spins, mut attempts) = (0, 0);
+        let mut lock = None;
+        loop {
+            let version = record.version();
+            if LeafRecord::is_dead(version) {
+                return Ok(false);
+            }
+            let Some(sequence) = record.sequence() else {
+                pause(&mut spins);
+                continue;
+            };
+            self.copy_leaf(guard, record, snapshot)?;
+            if lock.is_some() || record.is_still_in(sequence) && record.is_still(version) {
+                break;
+            }
+            attempts += 1;
+            if attempts == ATTEMPTS {
+                lock = Some(record.lock());
+            }
+        }
+        drop(lock);
+        if snapshot.next != 0 {
+            let next = self.leaves.get(snapshot.next);
+            if let Ok(leaf) = Self::leaf(guard, next) {
+                kernels::prefetch_lines(leaf);
+            }
+        }
+        guard.wait_for(record.lsn())?;
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn copy_leaf(&self, guard: &Guard<'_, M>, record: &LeafRecord, snapshot: &mut Snapshot) -> Result<()> {
+        let leaf = Self::leaf(guard, record)?;
+        kernels::prefetch_lines(&leaf.entries);
+        let slots: Slots = record.slots();
+        snapshot.high = record.high.load(Ordering::Acquire);
+        snapshot.next = record.next();
+        if snapshot.next != 0 {
+            kernels::prefetch_lines(self.leaves.get(snapshot.next));
+        }
+        // What a change in between garbled fails to validate; it must only stay in bounds.
+        snapshot.count = slots.count().min(N);
+        for (position, words) in snapshot.entries[..snapshot.count].iter_mut().enumerate() {
+            let cells = &leaf.entries[slots.entry(position).min(N - 1)];
+            *words = [cells[0].load(guard), cells[1].load(guard)];
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`.
+    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()>
+    where
+        C: for<'k> Codec<Key<'k> = u64>,
+    {
+        let guard = self.pool.pin();
+        let mut snapshot = Snapshot::new();
+        let mut index = self.inner.descend(from)?;
+        let mut resume = Some(from);
+        let mut last = None;
+        loop {
+            if !self.snapshot(&guard, index, &mut snapshot)? {
+                let Some(key) = last.map_or(Some(from), |last: u64| last.checked_add(1)) else {
+                    return Ok(());
+                };
+                index = self.inner.descend(key)?;
+                resume = Some(key);
+                continue;
+            }
+            let skipped = resume.map_or(0, |key| snapshot.entries().partition_point(|words| words[0] < key));
+            for words in &snapshot.entries()[skipped..] {
+                if !visit(words[0], words[1]) {
+                    return Ok(());
+                }
+                last = Some(words[0]);
+            }
+            // A leaf that was split since the descent may lie wholly below `from`: skip on in the next one.
+            resume = resume.filter(|_| snapshot.count == skipped);
+            if snapshot.next == 0 {
+                return Ok(());
+            }
+            index = snapshot.next;
+        }
+    }
+}
+
+/// A range being read.
+pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
+    tree: &'i RnTree<M, C, N>,
+    guard: Guard<'i, M>,
+    heap: HeapGuard<'i>,
+    direction: Direction,
+    /// The end that the scan goes towards.
+    end: Bounds,
+    /// Where the scan stands: the next key lies beyond this.
+    from: Bound<Vec<u8>>,
+    snapshot: Box<Snapshot>,
+    /// The entries of the snapshot that are still to come.
+    ahead: std::ops::Range<usize>,
+    /// The leaf to read next, if it is known; otherwise descend from `from`.
+    next: Option<u32>,
+    finished: bool,
+}
+
+impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
+    pub(super) fn new(tree: &'i RnTree<M, C, N>, bounds: Bounds, direction: Direction) -> Self {
+        let from = match direction {
+            Direction::Forward => bounds.lower.clone(),
+            Direction::Reverse => bounds.upper.clone(),
+        };
+        let (guard, heap) = (tree.pool.pin(), tree.inner.heap());
+        let snapshot = Box::new(Snapshot::new());
+        Self {
+            tree,
+            guard,
+            heap,
+            direction,
+            end: bounds,
+            from,
+            snapshot,
+            ahead: 0..0,
+            next: None,
+            finished: false,
+        }
+    }
+
+    /// Reads the next leaf; `finished` is set after the last.
+    fn refill(&mut self) -> Result<()> {
+        match self.direction {
+            Direction::Forward => self.refill_forward(),
+            Direction::Reverse => self.refill_reverse(),
+        }
+    }
+
+    fn refill_forward(&mut self) -> Result<()> {
+        let known = self.next.take();
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let start = match &self.from {
+                    Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
+                    Bound::Unbounded => &[],
+                };
+                self.tree.descend_to(start)?
+            }
+        };
+        if !self.tree.snapshot(&self.guard, index, &mut self.snapshot)? {
+            return Ok(());
+        }
+        let first = if known.is_some() { 0 } else { self.count_below_start()? };
+        self.ahead = first..self.snapshot.count;
+        match self.snapshot.next {
+            0 => self.finished = true,
+            next => self.next = Some(next),
+        }
+        Ok(())
+    }
+
+    fn refill_reverse(&mut self) -> Result<()> {
+        let (included, key) = match &self.from {
+            Bound::Included(key) => (true, Some(key)),
+            Bound::Excluded(key) => (false, Some(key)),
+            Bound::Unbounded => (false, None),
+        };
+        let (mut index, mut low) = self.tree.locate_from_above(key.map(Vec::as_slice), included)?;
+        let mut low_key = Vec::new();
+        if let Some(low) = low {
+            InnerTree::<C>::copy_separator(&self.heap, low, &mut low_key)?;
+        }
+        loop {
+            if !self.tree.snapshot(&self.guard, index, &mut self.snapshot)? {
+                return Ok(());
+            }
+            if self.snapshot.next == 0 {
+                break;
+            }
+            // A leaf that was split since the descent: its upper keys are in the next one.
+            let high = Separator { word: self.snapshot.high, tail: self.snapshot.high };
+            let mut high_key = Vec::new();
+            InnerTree::<C>::copy_separator(&self.heap, high, &mut high_key)?;
+            let is_covered = key.is_some_and(|key| if included { *key < high_key } else { *key <= high_key });
+            if is_covered {
+                break;
+            }
+            (index, low, low_key) = (self.snapshot.next, Some(high), high_key);
+        }
+        let last = self.count_below_start()?;
+        self.ahead = 0..last;
+        match low {
+            Some(_) => self.from = Bound::Excluded(low_key),
+            None => self.finished = true,
+        }
+        Ok(())
+    }
+
+    /// How many entries of the snapshot lie before `from` in key order: what a forward scan skips and a reverse scan
+    /// keeps.
+    fn count_below_start(&self) -> Result<usize> {
+        let (key, included) = match (&self.from, self.direction) {
+            (Bound::Unbounded, Direction::Forward) => return Ok(0),
+            (Bound::Unbounded, Direction::Reverse) => return Ok(self.snapshot.count),
+            (Bound::Included(key), Direction::Reverse) | (Bound::Excluded(key), Direction::Forward) => {
+                (key, true)
+            }
+            (Bound::Excluded(key), Direction::Reverse) | (Bound::Included(key), Direction::Forward) => {
+                (key, false)
+            }
+        };
+        let (mut low, mut high) = (0, self.snapshot.count);
+        let mut candidate = Vec::new();
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            candidate.clear();
+            C::copy_key(&self.guard, self.snapshot.entries[middle], &mut candidate)?;
+            if candidate < *key || included && candidate == *key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> Scan for RangeScan<'_, M, C, N> {
+    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        while self.ahead.is_empty() {
+            if self.finished {
+                return Ok(false);
+            }
+            self.refill()?;
+        }
+        let position = match self.direction {
+            Direction::Forward => self.ahead.next(),
+            Direction::Reverse => self.ahead.next_back(),
+        };
+        let words = self.snapshot.entries[position.unwrap_or_default()];
+        key.clear();
+        C::copy_key(&self.guard, words, key)?;
+        let inside = match self.direction {
+            Direction::Forward => self.end.is_below_upper(key),
+            Direction::Reverse => self.end.is_above_lower(key),
+        };
+        if !inside {
+            (self.ahead, self.finished) = (0..0, true);
+            return Ok(false);
+        }
+        if self.direction == Direction::Forward {
+            // Where to descend again, should the next leaf be dead; also what to skip then.
+            match &mut self.from {
+                Bound::Excluded(from) => from.clone_from(key),
+                from => *from = Bound::Excluded(key.clone()),
+            }
+        }
+        value.clear();
+        C::copy_value(&self.guard, words, value)?;
+        Ok(true)
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+    /// The leaf that covers a key of any bytes, also one that this codec could not store.
+    fn descend_to(&self, key: &[u8]) -> Result<u32> {
+        self.inner.descend(C::bound(key))
+    }
+
+    /// The leaf that covers the keys up to `key`, or below it, or all; with its lower bound.
+    fn locate_from_above(&self, key: Option<&[u8]>, included: bool) -> Result<(u32, Option<Separator>)> {
+        let target = match key {
+            None => Target::Last,
+            Some(key) if included || C::is_rounded(key) => Target::At(C::bound(key)),
+            Some(key) => Target::Below(C::bound(key)),
+        };
+        let place = self.inner.locate(target)?;
+        Ok((place.leaf, place.low))
+    }
+}

@@ -1,0 +1,121 @@
+//! RNTree as it is meant to be used, and the holes of its paper, one named test each.
+
+use std::collections::BTreeMap;
+
+use everleaf_engines::index::{Bounds, Condition, Direction, Index, RecordCodec, WordCodec, WordIndex};
+use everleaf_engines::rntree::{RnTree, RnTreeOptions};
+use medium::Ram;
+use pool::{Pool, PoolOptions};
+
+fn pool() -> Pool<Ram> {
+    Pool::open(Ram::new(1 << 32).unwrap(), PoolOptions::default()).unwrap()
+}
+
+type Words<const N: usize> = RnTree<Ram, WordCodec, N>;
+type Records<const N: usize> = RnTree<Ram, RecordCodec, N>;
+
+fn words<const N: usize>(pool: &Pool<Ram>) -> Words<N> {
+    Words::create(pool, "words", RnTreeOptions::default()).unwrap()
+}
+
+fn collect(index: &dyn Index, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut scan = index.range(Bounds::all(), direction).unwrap();
+    let (mut key, mut value, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    while scan.next_into(&mut key, &mut value).unwrap() {
+        all.push((key.clone(), value.clone()));
+    }
+    all
+}
+
+fn assert_clean(index: &dyn Index) {
+    let violations = index.check().unwrap();
+    assert!(violations.is_empty(), "{} violations, the first: {}", violations.len(), violations[0]);
+}
+
+#[test]
+fn a_hundred_thousand_words_come_and_go() {
+    let pool = pool();
+    let tree = words::<56>(&pool);
+    let mix = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for i in 0..100_000 {
+        assert!(WordIndex::write(&tree, mix(i), Some(i), Condition::Absent).unwrap());
+        assert!(!WordIndex::write(&tree, mix(i), Some(7), Condition::Absent).unwrap());
+    }
+    assert_clean(&tree);
+    assert_eq!(tree.len().unwrap(), 100_000);
+    for i in 0..100_000 {
+        assert_eq!(WordIndex::get(&tree, mix(i)).unwrap(), Some(i));
+        assert!(WordIndex::write(&tree, mix(i), Some(i + 1), Condition::Equals(i)).unwrap());
+    }
+    let keys: Vec<u64> = (0..1000).map(mix).collect();
+    let mut values = vec![None; 1000];
+    WordIndex::get_many(&tree, &keys, &mut values).unwrap();
+    assert!(values.iter().enumerate().all(|(i, value)| *value == Some(i as u64 + 1)));
+    let mut last = None;
+    let mut count = 0;
+    WordIndex::scan(&tree, 0, &mut |key, _| {
+        assert!(last.is_none_or(|last| last < key));
+        last = Some(key);
+        count += 1;
+        true
+    })
+    .unwrap();
+    assert_eq!(count, 100_000);
+    let full = pool.stat().used_bytes;
+    for i in 0..100_000 {
+        assert!(WordIndex::write(&tree, mix(i), None, Condition::Present).unwrap());
+    }
+    assert_clean(&tree);
+    assert_eq!(tree.len().unwrap(), 0);
+    assert!(tree.stat().unwrap().leaves < 4, "{} leaves", tree.stat().unwrap().leaves);
+    drop(tree);
+    assert!(full > 2_000_000);
+}
+
+#[test]
+fn records_with_long_common_prefixes_stay_in_order() {
+    let pool = pool();
+    let tree = Records::<4>::create(&pool, "records", RnTreeOptions::default()).unwrap();
+    let mut model = BTreeMap::new();
+    for i in 0..3000u32 {
+        let key = format!("/usr/share/{}", i.wrapping_mul(2_654_435_761) % 4096).into_bytes();
+        let value = vec![i as u8; (i % 70) as usize];
+        tree.put(&key, &value).unwrap();
+        model.insert(key, value);
+        if i % 3 == 0 {
+            let key = format!("/usr/share/{}", i % 4096).into_bytes();
+            assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
+        }
+    }
+    assert_clean(&tree);
+    let expected: Vec<_> = model.into_iter().collect();
+    assert_eq!(collect(&tree, Direction::Forward), expected);
+    assert_eq!(collect(&tree, Direction::Reverse), expected.into_iter().rev().collect::<Vec<_>>());
+}
+
+/// A lock whose attempt failed was once released all the same, and with it the lock of its holder.
+#[test]
+fn a_lock_that_was_not_taken_is_not_released() {
+    let pool = pool();
+    let tree = words::<56>(&pool);
+    let keys = 3000;
+    for i in 0..keys {
+        assert!(WordIndex::write(&tree, i * 7919 % 65537, Some(i), Condition::Absent).unwrap());
+    }
+    std::thread::scope(|scope| {
+        for seed in 1..=4u64 {
+            let tree = &tree;
+            scope.spawn(move || {
+                let mut random = seed;
+                for i in 0..100_000 {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    let key = (random % keys) * 7919 % 65537;
+                    assert!(WordIndex::write(tree, key, Some(i), Condition::Present).unwrap());
+                }
+            });
+        }
+    });
+    assert_clean(&tree);
+}
