@@ -1,5 +1,57 @@
-//! The command `everleaf`.
-
+//! The `everleaf` command.
+//!
+//! Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error was met; 2 = wrong use.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod commands;
+mod context;
+mod dump_format;
+mod failure;
+mod input;
+mod progress;
+mod text;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use context::Context;
+use failure::{Answer, Failure};
+
+/// Durable ordered indexes: a file of named trees that survives a crash.
+///
+/// Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error was met; 2 = wrong use.
+#[derive(Parser, Debug)]
+#[command(name = "everleaf", version, arg_required_else_help = true)]
+struct Cli {
+    /// Speak JSON on standard output, one object a line
+    #[arg(long, global = true)]
+    json: bool,
+    /// No notes and no progress on standard error
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let context = Context { json: cli.json, quiet: cli.quiet };
+    match commands::run(cli.command, context) {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
+        Err(failure) => report(context, &failure),
+    }
+}
+
+fn report(context: Context, failure: &Failure) -> ExitCode {
+    let message = failure.to_string();
+    if context.json {
+        // If this fails too, the exit code still tells.
+        let _ = context.say(&serde_json::json!({ "error": message }), "");
+    }
+    let _ = writeln!(std::io::stderr(), "everleaf: {message}");
+    ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
+}

@@ -1,3 +1,184 @@
-//! everleaf
-
+//! Durable ordered maps in a file, as fast as memory.
+//!
+//! Everleaf keeps B+-trees in a *pool*: one memory-mapped file, written line by line with the processor's own
+//! write-back instructions. There is no log to replay, no page cache to warm and no transaction to commit: an insert is
+//! durable when it returns, and a read is a search in memory.
+//!
+//! ```
+//! # fn main() -> Result<(), everleaf::Error> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("fruit.pool");
+//! use everleaf::Store;
+//!
+//! let store = Store::open(&path)?; // opens the file, or makes it
+//! let stock = store.tree("stock")?; // opens the tree, or makes it
+//!
+//! stock.put("apple", "12")?;
+//! stock.put("pear", "3")?;
+//! assert_eq!(stock.get("apple")?.as_deref(), Some(b"12".as_slice()));
+//! assert_eq!(stock.get("plum")?, None);
+//! stock.remove("pear")?;
+//!
+//! drop(stock);
+//! store.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Ranges and prefixes
+//!
+//! Keys are byte strings and sort as such. Any range of the standard library will do, and every range can be read from
+//! either end. Numbers sort if you write them big-endian.
+//!
+//! ```
+//! # let store = everleaf::Store::in_memory()?;
+//! let log = store.tree("log")?;
+//! for (time, line) in [(1_u32, "up"), (2, "busy"), (3, "down")] {
+//!     log.put([b"host-a/".as_slice(), &time.to_be_bytes()].concat(), line)?;
+//! }
+//! log.put("host-b/", "silent")?;
+//!
+//! assert_eq!(log.prefix("host-a/").count(), 3);
+//! let (_, last) = log.prefix("host-a/").next_back().unwrap()?;
+//! assert_eq!(&*last, b"down");
+//! for entry in log.range("host-b"..).rev() {
+//!     let (key, value) = entry?;
+//!     assert_eq!((&*key, &*value), (b"host-b/".as_slice(), b"silent".as_slice()));
+//! }
+//! # Ok::<(), everleaf::Error>(())
+//! ```
+//!
+//! [`Tree::iter`] reads all; [`Range::next_entry`] reads without allocating. A range sees every key that is there all
+//! the while, and each key at most once; it is no snapshot.
+//!
+//! # Conditional writes
+//!
+//! There are no transactions over several keys. Over one key, a write can depend on what is there, in one atomic step:
+//!
+//! ```
+//! # let store = everleaf::Store::in_memory()?;
+//! let users = store.tree("users")?;
+//! assert!(users.insert("ada", "1")?); // only if absent
+//! assert!(!users.insert("ada", "2")?);
+//! assert!(users.update("ada", "3")?); // only if present
+//! assert!(!users.update("bob", "4")?);
+//! // only if it is what we think
+//! assert!(users.compare_exchange("ada", Some(b"3"), Some(b"5"))?);
+//! assert!(!users.compare_exchange("ada", Some(b"3"), None)?);
+//! # Ok::<(), everleaf::Error>(())
+//! ```
+//!
+//! # Numbers
+//!
+//! Trees of `u64` keys and values need no records and no copies: 17.5 to 25 bytes a key in the pool.
+//!
+//! ```
+//! # let store = everleaf::Store::in_memory()?;
+//! let squares = store.word_tree("squares")?;
+//! squares.bulk_load((0..1000).map(|n| (n, n * n)), 1.0)?;
+//! assert_eq!(squares.get(30)?, Some(900));
+//! assert_eq!(squares.get_many(&[1, 2, 1000])?, [Some(1), Some(4), None]);
+//! let top: Vec<_> = squares.range(990..).rev().take(2).collect::<Result<_, _>>()?;
+//! assert_eq!(top, [(999, 998_001), (998, 996_004)]);
+//! # Ok::<(), everleaf::Error>(())
+//! ```
+//!
+//! # Threads
+//!
+//! [`Store`], [`Tree`] and [`WordTree`] are cheap to clone, and all their methods may be called from any thread.
+//! Readers wait for nobody; writers lock one leaf for a moment.
+//!
+//! ```
+//! # let store = everleaf::Store::in_memory()?;
+//! let hits = store.tree("hits")?;
+//! std::thread::scope(|scope| {
+//!     for thread in 0..2 {
+//!         let hits = hits.clone();
+//!         scope.spawn(move || (0..100).try_for_each(|n| hits.put(format!("{thread}/{n}"), "")));
+//!     }
+//! });
+//! assert_eq!(hits.len()?, 200);
+//! # Ok::<(), everleaf::Error>(())
+//! ```
+//!
+//! One *process* has a pool open at a time; a second one gets [`Error::Locked`], which names the first.
+//!
+//! # What is durable when
+//!
+//! A write is durable when it returns, and no reader sees it before. After a crash every acknowledged write is there,
+//! one that was under way is there wholly or not at all, and nothing else is. *Which* crash depends on where the file
+//! lies, so ask [`Store::survives`] or demand it with [`Options::require`]:
+//!
+//! | the file is on | [`Survives`] |
+//! | --- | --- |
+//! | a file system that grants `MAP_SYNC` (ext4 or xfs with `-o dax` on persistent memory) | loss of power |
+//! | any other: ext4 on an SSD, tmpfs | the end of the process, however it comes; **not** loss of power or of the kernel |
+//! | nothing: [`Store::in_memory`] | nothing |
+//!
+//! On an ordinary file system this release *emulates* persistent memory: the same instructions run, but what they
+//! write back is the page cache, and the kernel writes it to the disk when it likes. A medium that makes ordinary files
+//! survive loss of power is the next release's work.
+//!
+//! ```
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("money.pool");
+//! use everleaf::{Error, Options, Survives};
+//!
+//! match Options::new().require(Survives::PowerLoss).open(&path) {
+//!     Ok(store) => assert_eq!(store.survives(), Survives::PowerLoss),
+//!     Err(error) => assert!(matches!(error.root(), Error::NotDurable { .. })),
+//! }
+//! ```
+//!
+//! # Closing, and opening after a crash
+//!
+//! [`Store::close`], or dropping the last handle, writes down which space is in use. If that did not happen, the next
+//! open finds it anew: it reads all leaves of all trees, on all cores, before it returns. Nothing leaks.
+//!
+//! # Errors
+//!
+//! There is one [`Error`]. It comes with the path of the pool around it; [`Error::root`] is what to match on, and its
+//! text says the offset or the limit, and the way out. A damaged or hostile pool gives [`Error::Corrupt`] or a wrong
+//! answer, never undefined behaviour; [`Store::check`] finds damage.
+//!
+//! ```
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("small.pool");
+//! use everleaf::{Error, Options};
+//!
+//! let store = Options::new().limit_bytes(1 << 20).open(&path)?;
+//! let tree = store.tree("big")?;
+//! let error = tree.put("key", vec![0; 4 << 20]).unwrap_err();
+//! assert!(matches!(error.root(), Error::PoolFull { limit: 1_048_576, .. }));
+//! tree.put("key", "small")?; // nothing was lost, and the tree is usable
+//!
+//! let second = Options::new().open(&path).unwrap_err();
+//! assert!(matches!(second.root(), Error::Locked { .. }));
+//! assert!(second.to_string().contains("small.pool"));
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # What there is not
+//!
+//! No transactions over several keys, no snapshots, no access by several processes, no read-only opening (opening
+//! writes to the file), no encryption, no compression.
 #![forbid(unsafe_code)]
+
+mod backend;
+mod kind;
+mod options;
+mod range;
+mod store;
+mod tree;
+mod word_tree;
+
+pub use engines::index::{Bounds, IndexStat, Value, Violation};
+pub use kind::{Codec, Engine, TreeOptions};
+pub use medium::{FlushKind, LineForm, LineStore, Survives};
+pub use options::{MediumChoice, Options};
+pub use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use pool::{Error, Result, TREE_NAME_BYTES_MAX, TREES_MAX};
+pub use range::{KeyRange, Range};
+pub use store::{Recovery, Store, StoreStat, StoreViolation, TreeInfo};
+pub use tree::Tree;
+pub use word_tree::{WordRange, WordTree};

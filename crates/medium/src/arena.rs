@@ -101,6 +101,17 @@ impl<T: Volatile> Arena<T> {
         Ok(first)
     }
 
+    /// Makes all elements up to `index` accessible, for an arena whose elements go with those of another.
+    pub fn reach(&self, index: u32) -> Result<(), MediumError> {
+        if index < self.used.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _free = self.free.lock();
+        self.extend(u64::from(index) + 1)?;
+        self.used.fetch_max(index + 1, Ordering::Release);
+        Ok(())
+    }
+
     /// Makes the memory of `elements` elements accessible.
     fn extend(&self, elements: u64) -> Result<(), MediumError> {
         let end = elements * size_of::<T>() as u64;

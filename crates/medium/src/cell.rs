@@ -173,6 +173,15 @@ impl Line {
         Ok(value)
     }
 
+    /// Hints the processor that the line will be published soon.
+    #[inline(always)]
+    pub fn prefetch<M: Medium>(&self, guard: &Guard<'_, M>) {
+        crate::kernels::prefetch_write(&self.0);
+        if guard.medium().line_form() == LineForm::Twin {
+            crate::kernels::prefetch_write(self.second(guard));
+        }
+    }
+
     /// The newest whole value. A copy that a crash tore is written anew and drained first, for a later torn store
     /// with the same tag could complete it. Needs exclusive access to the line.
     pub fn recover<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {

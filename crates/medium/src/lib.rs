@@ -1,7 +1,7 @@
 //! How bytes become durable.
 //!
 //! A [`Medium`] is the place where bytes survive: persistent memory ([`Dax`]), plain memory ([`Ram`]), a
-//! recorded simulation. Pool memory is reached only through *cells*: a [`Word`] of 8 bytes, a [`Line`] of
+//! recorded simulation ([`Sim`]). Pool memory is reached only through *cells*: a [`Word`] of 8 bytes, a [`Line`] of
 //! 64 bytes that is written failure-atomically. Every access names a [`Guard`], and through it the medium,
 //! so that no store can be forgotten by a recorder, a counter or a log.
 //!
@@ -13,31 +13,39 @@
 
 pub mod arena;
 mod cell;
+mod count;
 mod dax;
+mod delay;
 mod extent;
 mod flush;
 mod guard;
 pub mod kernels;
+pub mod late;
 mod line_store;
 mod mapping;
 mod medium;
 mod node;
 mod ram;
 mod shared;
+pub mod sim;
 
 /// Keeps memory that is retired meanwhile from being reused.
 pub use crossbeam_epoch::{Guard as Pin, pin};
 
 pub use cell::{Line, Torn, VolatileWord, Word};
+pub use count::{Count, Counts};
 pub use dax::{Dax, DaxOptions};
+pub use delay::Delay;
 pub use extent::Extent;
 pub use flush::FlushKind;
 pub use guard::{BadOffset, Guard};
+pub use late::Late;
 pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;
 pub use medium::{LineForm, Lsn, Medium, MediumError, Survives};
 pub use node::Node;
 pub use ram::Ram;
+pub use sim::Sim;
 
 #[doc(hidden)]
 pub mod private {

@@ -28,6 +28,23 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// There is no such file, and none was to be made.
+    #[error("no such pool; check the path, or open it with `create` to make one")]
+    NoSuchPool,
+    /// The file, its folder or its file system is read-only.
+    #[error(
+        "the pool cannot be written ({source}), and opening one writes to it even if only to read; give write permission, or open a copy"
+    )]
+    ReadOnly {
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// This machine cannot do what was asked for.
+    #[error("this processor has no {what}; leave the choice to be detected, or use another machine")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+    },
     /// The file is something else.
     #[error("not an Everleaf pool: {why}; give the path of a pool, or of a new file")]
     NotAPool {
@@ -122,6 +139,18 @@ pub enum Error {
         /// What was asked for.
         wanted: String,
     },
+    /// The tree was made by an engine or with a codec that this program does not know.
+    #[error(
+        "tree {name:?} was made by engine number {engine} with codec number {codec}, which this program does not know; use a newer release"
+    )]
+    UnknownEngine {
+        /// The tree.
+        name: String,
+        /// The engine's number.
+        engine: u16,
+        /// The codec's number.
+        codec: u16,
+    },
     /// No tree has this name.
     #[error("no tree {name:?} in this pool; `everleaf trees` lists those there are")]
     NoSuchTree {
@@ -159,8 +188,8 @@ pub enum Error {
         /// The first entry out of order, from 0.
         index: u64,
     },
-    /// Somebody still uses the pool.
-    #[error("the pool cannot be closed: a tree or an iterator of it is still in use; drop it first")]
+    /// Somebody still uses the pool, or the tree.
+    #[error("it is still in use: a tree, a range or another handle of it lives; drop that first")]
     InUse,
     /// What was asked for is weaker than what was required.
     #[error(

@@ -158,15 +158,19 @@ pub(crate) fn unchecked(word: u64) -> Option<u64> {
 }
 
 impl State {
+    /// Where the word is in the file.
+    pub(crate) fn offset(self) -> u64 {
+        STATE + 8 * self as u64
+    }
+
     fn word<'g, M: Medium>(self, guard: &'g MediumGuard<'_, M>) -> Result<&'g Word> {
-        Ok(&guard.words(STATE + 8 * self as u64, 1)?[0])
+        Ok(&guard.words(self.offset(), 1)?[0])
     }
 
     pub(crate) fn load<M: Medium>(self, guard: &MediumGuard<'_, M>) -> Result<u64> {
         let word = self.word(guard)?.load(guard);
-        unchecked(word).ok_or_else(|| {
-            Error::corrupt(STATE + 8 * self as u64, format!("the {self:?} word fails its check"))
-        })
+        unchecked(word)
+            .ok_or_else(|| Error::corrupt(self.offset(), format!("the {self:?} word fails its check")))
     }
 
     /// Stores and flushes; the caller fences.

@@ -20,6 +20,20 @@ pub(crate) struct Limbo {
 struct Inner {
     filling: Vec<u64>,
     waiting: Vec<Batch>,
+    /// Once so many wait, those that were freed meanwhile are swept out.
+    sweep_at: usize,
+}
+
+impl Inner {
+    fn close_batch(&mut self) -> Batch {
+        let batch = Arc::new(Mutex::new(std::mem::take(&mut self.filling)));
+        if self.waiting.len() >= self.sweep_at {
+            self.waiting.retain(|waiting| !waiting.lock().is_empty());
+            self.sweep_at = 2 * self.waiting.len() + 16;
+        }
+        self.waiting.push(Arc::clone(&batch));
+        batch
+    }
 }
 
 impl Limbo {
@@ -27,13 +41,13 @@ impl Limbo {
     pub(crate) fn add(&self, offset: u64) -> Option<Batch> {
         let mut inner = self.inner.lock();
         inner.filling.push(offset);
-        if inner.filling.len() < BATCH_OFFSETS {
-            return None;
-        }
-        let batch = Arc::new(Mutex::new(std::mem::take(&mut inner.filling)));
-        inner.waiting.retain(|waiting| !waiting.lock().is_empty());
-        inner.waiting.push(Arc::clone(&batch));
-        Some(batch)
+        if inner.filling.len() < BATCH_OFFSETS { None } else { Some(inner.close_batch()) }
+    }
+
+    /// The batch that is not full yet, to be freed after the current epoch.
+    pub(crate) fn take_batch(&self) -> Option<Batch> {
+        let mut inner = self.inner.lock();
+        if inner.filling.is_empty() { None } else { Some(inner.close_batch()) }
     }
 
     /// All that still waits. Only for a pool that no thread reads any more.

@@ -8,7 +8,7 @@ use medium::{LineForm, Lsn, Medium};
 use parking_lot::Mutex;
 
 use crate::header::{self, Identity, PREFIX_BYTES, State};
-use crate::limbo::Limbo;
+use crate::limbo::{Batch, Limbo};
 use crate::roots::{self, ROOT_WORDS, TreeRoot};
 use crate::space::{SLAB_BYTES, Space};
 use crate::{Error, FORMAT_VERSION, Result};
@@ -44,8 +44,8 @@ pub struct PoolStat {
     pub used_bytes: u64,
     /// Allocations in use.
     pub allocations: u64,
-    /// Offsets given back that were no allocations: more than 0 tells of damage.
-    pub bad_frees: u64,
+    /// Frees of what was no allocation: not 0 only in a damaged pool.
+    pub frees_refused: u64,
 }
 
 struct Shared<M: Medium> {
@@ -99,7 +99,8 @@ impl Identity {
         let mut bytes = vec![0; PREFIX_BYTES.min(length) as usize];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(io)?;
         crate::record::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
-        if length >= PREFIX_BYTES && header::is_blank(&guard)? {
+        // A creation that a crash cut off left exactly the prefix; a longer file of zeros is somebody else's.
+        if length == PREFIX_BYTES && header::is_blank(&guard)? {
             return Ok(None);
         }
         let identity = header::open(&guard)?;
@@ -108,6 +109,14 @@ impl Identity {
         }
         Ok(Some(identity))
     }
+}
+
+/// The process that has the pool in `file` open, or had it last; `None` if the file does not say. For telling who
+/// holds a pool's lock.
+pub fn holder_of_file(file: &File) -> Option<u32> {
+    let mut bytes = [0; 8];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, State::Holder.offset()).ok()?;
+    header::unchecked(u64::from_le_bytes(bytes)).and_then(|holder| u32::try_from(holder).ok())
 }
 
 impl<M: Medium> Pool<M> {
@@ -202,6 +211,20 @@ impl<M: Medium> Pool<M> {
         self.shared.space.finish_marking();
     }
 
+    /// Frees what was retired, as far as no thread that is pinned now can still read it: for a pool that is full. The
+    /// calling thread must not be pinned, or it waits for itself in vain.
+    pub fn reclaim(&self) {
+        let guard = self.pin();
+        if let Some(batch) = self.shared.limbo.take_batch() {
+            guard.free_later(batch);
+        }
+        drop(guard);
+        // The epoch has to advance twice, by one step for each look.
+        for _ in 0..4 {
+            crossbeam_epoch::pin().flush();
+        }
+    }
+
     /// Figures. O(slabs).
     pub fn stat(&self) -> PoolStat {
         let (used_bytes, high_water_bytes) = self.shared.space.bytes();
@@ -211,7 +234,7 @@ impl<M: Medium> Pool<M> {
             high_water_bytes,
             used_bytes,
             allocations: self.shared.space.allocations(),
-            bad_frees: self.shared.space.bad_frees(),
+            frees_refused: self.shared.space.frees_refused(),
         }
     }
 
@@ -299,15 +322,20 @@ impl<M: Medium> Guard<'_, M> {
             return self.shared.space.free(offset);
         }
         if let Some(batch) = self.shared.limbo.add(offset) {
-            let shared: Weak<Shared<M>> = Arc::downgrade(self.shared);
-            self.pin().defer(move || {
-                if let Some(shared) = shared.upgrade() {
-                    std::mem::take(&mut *batch.lock())
-                        .into_iter()
-                        .for_each(|offset| shared.space.free(offset));
-                }
-            });
+            self.free_later(batch);
         }
+    }
+
+    /// Frees a batch when no thread that is pinned now is so any more.
+    fn free_later(&self, batch: Batch) {
+        let shared: Weak<Shared<M>> = Arc::downgrade(self.shared);
+        self.pin().defer(move || {
+            if let Some(shared) = shared.upgrade() {
+                std::mem::take(&mut *batch.lock()).into_iter().for_each(|offset| shared.space.free(offset));
+            }
+        });
+        // Else up to 64 batches wait with this thread, for as long as it retires nothing more.
+        self.pin().flush();
     }
 
     /// As [`Guard::retire`], for a node that begins with a line.

@@ -36,7 +36,7 @@ const SPAN_SLABS_MAX: u64 = (ALLOCATION_BYTES_MAX as u64 + SPAN_HEADER_BYTES).di
 /// Threads spread over this many shards, each with its own open slab per class.
 const SHARDS: usize = 8;
 /// A full slab is offered for allocation again when one in this many of its slots is free.
-const REOPEN_FRACTION: u32 = 8;
+const REOPEN_FRACTION: u32 = 32;
 /// The file grows by a sixteenth of its length within these bounds.
 const STEP_SLABS_MAX: u32 = 1024;
 
@@ -86,8 +86,8 @@ pub(crate) struct Space {
     /// Slabs below this were written before a crash and are not allocated from before the end of the mark; 0 when
     /// nothing is to be marked.
     unmarked_below: AtomicU32,
-    /// Offsets given back that were no allocations.
-    bad_frees: AtomicU64,
+    /// Frees of what is no allocation.
+    frees_refused: AtomicU64,
 }
 
 type MediumGuard<'m, M> = medium::Guard<'m, M>;
@@ -117,7 +117,7 @@ impl Space {
             unowned: Mutex::new(unowned),
             step_slabs_min,
             unmarked_below: AtomicU32::new(0),
-            bad_frees: AtomicU64::new(0),
+            frees_refused: AtomicU64::new(0),
         };
         space.know_slabs(high_water)?;
         Ok(space)
@@ -470,11 +470,11 @@ impl Space {
         Ok(slab_start(first) + SPAN_HEADER_BYTES)
     }
 
-    /// Gives an allocation back that nothing reaches any more. An offset that is no allocation comes from a damaged
-    /// pool: it is counted and otherwise ignored, until the next mark finds what is in use.
+    /// Gives an allocation back that nothing reaches any more. What is no allocation (a damaged pool leads there) is
+    /// left alone and counted.
     pub(crate) fn free(&self, offset: u64) {
         if self.try_free(offset).is_none() {
-            self.bad_frees.fetch_add(1, Ordering::Relaxed);
+            self.frees_refused.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -485,8 +485,8 @@ impl Space {
         }
         let known = self.slabs.get(slab);
         let class_word = known.class.load(Ordering::Relaxed);
-        if let Some(slabs) = class_word.checked_sub(SPAN) {
-            return self.try_free_span(offset, slab, slabs as u32);
+        if class_word >= SPAN {
+            return self.free_span(offset);
         }
         let class = Class::from_index(class_word.wrapping_sub(1))?;
         let slot = class.slot_at(offset % SLAB_BYTES)?;
@@ -499,25 +499,26 @@ impl Space {
         Some(())
     }
 
-    fn try_free_span(&self, offset: u64, first: u32, slabs: u32) -> Option<()> {
+    fn free_span(&self, offset: u64) -> Option<()> {
+        let first = slab_of(offset);
         let mut unowned = self.unowned.lock();
-        let state = self.slabs.get(first).state.load(Ordering::Relaxed);
-        if offset != slab_start(first) + SPAN_HEADER_BYTES || state != SPANNED {
+        let slabs = self.slabs.get(first).class.load(Ordering::Relaxed).checked_sub(SPAN)?;
+        if offset != slab_start(first) + SPAN_HEADER_BYTES {
             return None;
         }
-        for part in first..first + slabs {
-            let known = self.slabs.get(part);
+        for slab in first..first + slabs as u32 {
+            let known = self.slabs.get(slab);
             known.class.store(0, Ordering::Relaxed);
             known.used.store(0, Ordering::Relaxed);
             known.state.store(FREE, Ordering::Relaxed);
-            unowned.free.insert(part);
+            unowned.free.insert(slab);
         }
         Some(())
     }
 
-    /// How many offsets were given back that were no allocations.
-    pub(crate) fn bad_frees(&self) -> u64 {
-        self.bad_frees.load(Ordering::Relaxed)
+    /// How many frees were refused because their offset was no allocation: damage, or a double free.
+    pub(crate) fn frees_refused(&self) -> u64 {
+        self.frees_refused.load(Ordering::Relaxed)
     }
 
     /// Writes the bitmaps and returns the slabs up to the last one in use; nobody allocates any more.

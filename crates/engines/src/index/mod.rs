@@ -155,6 +155,10 @@ pub trait Index: Send + Sync {
     /// Figures. O(leaves).
     fn stat(&self) -> Result<IndexStat>;
 
+    /// Gives back all space of a tree that was removed from the pool's root table and that nobody else uses; it is not
+    /// used again. O(n).
+    fn destroy(&self) -> Result<()>;
+
     /// The fast path for trees of words.
     fn words(&self) -> Option<&dyn WordIndex> {
         None

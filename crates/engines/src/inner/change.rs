@@ -28,6 +28,11 @@ struct Step {
     image: Image,
 }
 
+/// Where a leaf hangs, as long as the structure is not changed otherwise.
+pub struct Parent {
+    step: Step,
+}
+
 impl<C: Codec> InnerTree<C> {
     /// Waits for the right to change the structure. Held for a few hundred nanoseconds; never across a wait for
     /// durability.
@@ -52,8 +57,8 @@ impl<C: Codec> InnerTree<C> {
     /// A new node, not reachable yet.
     fn new_node(&self, image: &Image) -> Result<u32> {
         let index = self.nodes.allocate()?;
-        while self.tails.as_ref().is_some_and(|tails| tails.len() <= index) {
-            self.tails.as_ref().expect("just seen").allocate()?;
+        if let Some(tails) = &self.tails {
+            tails.reach(index)?;
         }
         let (node, tails) = self.node_and_tails(index);
         image.store(node, tails);
@@ -138,6 +143,25 @@ impl<C: Codec> Structure<'_, C> {
         }
         locked.into_iter().for_each(InnerNode::unlock);
         Ok(())
+    }
+
+    /// Where leaf `leaf`, whose lower bound is `key`, hangs; `None` if its separator is not in its parent.
+    pub fn parent_of(&self, key: C::Key<'_>, leaf: u32) -> Result<Option<Parent>> {
+        let step = self.way(key)?.pop();
+        let is_there = |step: &Step| step.position > 0 && step.image.children[step.position] == leaf;
+        Ok(step.filter(is_there).map(|step| Parent { step }))
+    }
+
+    /// Replaces a leaf by one with a lower bound that is lower, but above the leaf before. Returns the separator that
+    /// is in use no more.
+    pub fn replace(&mut self, parent: Parent, separator: Separator, leaf: u32) -> Separator {
+        let Step { node, position, mut image } = parent.step;
+        image.children[position] = leaf;
+        let old = std::mem::replace(&mut image.separators[position - 1], separator);
+        let mut locked = Vec::with_capacity(1);
+        self.store_locked(node, &image, &mut locked);
+        self.tree.nodes.get(node).unlock();
+        old
     }
 
     /// Two neighbouring leaves under one parent, of which one covers `key`: candidates for a merge.

@@ -36,14 +36,14 @@ use pool::{Guard, Pool, PoolOptions, Result};
 use crate::index::Codec;
 use node::{InnerNode, Tails};
 
-pub use change::Structure;
+pub use change::{Parent, Structure};
 pub use descend::{GROUP, Place, Target};
 pub use node::CHILDREN_MAX;
 
 /// The most inner nodes of one tree.
 const NODES_MAX: u32 = 1 << 26;
-/// The largest heap of separators, in bytes.
-const HEAP_BYTES_MAX: u64 = 1 << 40;
+/// The largest heap of separators, in bytes. Address space is reserved for it, and a pool may have 208 trees.
+const HEAP_BYTES_MAX: u64 = 1 << 36;
 
 /// A lower bound of a child's keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

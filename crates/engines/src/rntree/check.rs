@@ -92,6 +92,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             report.expect(record.fingerprint(entry) == C::hash_of(words) as u8, || {
                 format!("the fingerprint of entry {entry} is not its key's")
             });
+            report.expect(C::word(C::key(&key)?) == words[0], || {
+                format!("the first word of entry {entry} is not its key's")
+            });
             report.expect(C::hash_of(words) == C::hash(C::key(&key)?), || {
                 format!("the hash of entry {entry} is wrong")
             });

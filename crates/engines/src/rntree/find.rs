@@ -30,6 +30,18 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(guard.node::<Leaf<N>>(record.offset())?)
     }
 
+    /// Prefetches the record of a leaf, and with it the leaf's first line. Which entry will be wanted is not known yet,
+    /// but the page it is in: the walk of the page table, dearer than the miss on 4 KiB pages, is over when the
+    /// fingerprints have named the entry. (All lines at once took more bandwidth than they saved time.)
+    #[inline(always)]
+    fn prefetch_leaf(&self, guard: &Guard<'_, M>, index: u32) {
+        let record = self.leaves.get(index);
+        record.prefetch();
+        if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.get(index).load(Ordering::Relaxed)) {
+            kernels::prefetch_read(&leaf.slots);
+        }
+    }
+
     /// Whether `key` belongs to the next leaf, and which that is.
     #[inline(always)]
     pub(super) fn beyond(heap: &HeapGuard<'_>, record: &LeafRecord, key: C::Key<'_>) -> Result<Option<u32>> {
@@ -145,6 +157,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let guard = self.pool.pin();
         let heap = self.inner.heap();
         let index = self.inner.descend(key)?;
+        self.prefetch_leaf(&guard, index);
         let (index, seen) = self.seek(&guard, &heap, index, key, C::hash(key))?;
         guard.wait_for(self.leaves.get(index).lsn())?;
         seen.map(|(_, words)| use_entry(&guard, words)).transpose()

@@ -72,6 +72,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let mut index = self.inner.descend(key)?;
         loop {
             let record = self.leaves.get(index);
+            Self::leaf(&guard, record)?.slots.prefetch(&guard);
             if let Some(attempt) = self.foresee(&guard, &heap, record, key, hash, condition)? {
                 match attempt {
                     Attempt::Done(held, lsn) => return guard.wait_for(lsn).map(|()| held),
@@ -85,8 +86,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             };
             let claim = Claim { record, entry };
             let leaf = Self::leaf(&guard, record)?;
-            // The ranking under the lock looks at all entries; they arrive during the flush.
-            kernels::prefetch_lines(&leaf.entries);
+            kernels::prefetch_write(&leaf.entries[entry]);
+            if !matches!(condition, Condition::Present | Condition::Equals(_)) {
+                // The ranking under the lock looks at all entries; they arrive during the flush.
+                kernels::prefetch_lines(&leaf.entries);
+            }
             if encoded.is_none() {
                 let words = C::encode(&guard, key, value)?;
                 let codec = std::marker::PhantomData;

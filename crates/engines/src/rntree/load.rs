@@ -100,6 +100,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let number = first + position as u32;
             let record = self.leaves.get(number);
             let next_number = if next == 0 { 0 } else { number + 1 };
+            self.place(number, loaded.offset)?;
             record.reset(loaded.offset, &slots, (next_number, 0), Lsn::DURABLE);
             for entry in 0..loaded.count {
                 let words = self.entry_words(guard, leaf, &slots, entry);

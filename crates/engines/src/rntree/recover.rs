@@ -177,6 +177,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         last: &mut Option<EntryWords>,
     ) -> Result<Separator> {
         let record: &LeafRecord = self.leaves.get(number);
+        self.place(number, link.offset)?;
         record.reset(link.offset, &link.slots, (0, 0), Lsn::DURABLE);
         let mut separator = Separator::default();
         for position in 0..link.slots.count() {

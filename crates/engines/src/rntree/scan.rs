@@ -11,7 +11,7 @@ use medium::{Medium, kernels};
 use pool::{Guard, Result};
 
 use super::RnTree;
-use super::layout::{ENTRIES_MAX, LeafRecord, Slots, pause};
+use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots, pause};
 use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
 use crate::inner::{HeapGuard, InnerTree, Separator, Target};
 
@@ -62,12 +62,6 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
         }
         drop(lock);
-        if snapshot.next != 0 {
-            let next = self.leaves.get(snapshot.next);
-            if let Ok(leaf) = Self::leaf(guard, next) {
-                kernels::prefetch_lines(leaf);
-            }
-        }
         guard.wait_for(record.lsn())?;
         Ok(true)
     }
@@ -80,7 +74,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         snapshot.high = record.high.load(Ordering::Acquire);
         snapshot.next = record.next();
         if snapshot.next != 0 {
+            // The next leaf arrives while this one is copied and visited.
             kernels::prefetch_lines(self.leaves.get(snapshot.next));
+            if let Ok(next) = guard.node::<Leaf<N>>(slots.next()) {
+                kernels::prefetch_lines(&next.entries);
+            }
         }
         // What a change in between garbled fails to validate; it must only stay in bounds.
         snapshot.count = slots.count().min(N);

@@ -2,14 +2,33 @@
 
 use std::sync::atomic::Ordering;
 
-use medium::Medium;
+use medium::{Lsn, Medium};
 use pool::{Guard, Result};
 
 use super::RnTree;
 use super::insert::write_entry;
 use super::layout::{Leaf, LeafRecord, Slots, low_bits};
-use crate::index::Codec;
-use crate::inner::Separator;
+use crate::index::{Codec, EntryWords};
+use crate::inner::{InnerTree, Separator, Structure};
+
+/// With its right neighbour at most this full, a full leaf shares; with a fuller one both become three.
+const SHARE_NUMERATOR: usize = 3;
+const SHARE_DENOMINATOR: usize = 4;
+
+/// A leaf that nothing leads to yet.
+#[derive(Clone, Copy)]
+struct NewLeaf {
+    offset: u64,
+    index: u32,
+    separator: Separator,
+}
+
+/// An entry on its way to a new leaf.
+#[derive(Clone, Copy)]
+struct Moved {
+    words: EntryWords,
+    fingerprint: u8,
+}
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Makes room for `key` in a leaf without a free entry. Returns the leaf to go on with.
@@ -30,7 +49,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if record.dead.load(Ordering::Relaxed) != 0 {
             record.recycle();
         } else if record.slots().count() * 2 >= N {
-            self.split(guard, record, key)?;
+            if !self.share(guard, record)? {
+                self.split(guard, record, key)?;
+            }
         } else {
             // Most entries are claimed by writers on their way: they will publish or give them back.
             drop(lock);
@@ -42,59 +63,194 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Moves the upper half of a full leaf into a new one. Under the leaf's lock, which is kept until the parent knows
     /// the new leaf.
     fn split(&self, guard: &Guard<'_, M>, record: &LeafRecord, key: C::Key<'_>) -> Result<()> {
-        let leaf = Self::leaf(guard, record)?;
         let slots = record.slots();
-        let keep = self.split_position(guard, leaf, record, &slots, key)?;
-        let offset = guard.allocate_node(size_of::<Leaf<N>>())?;
-        let right = match self.fill_right(guard, leaf, &slots, keep, offset) {
-            Ok(right) => right,
-            Err(error) => {
-                guard.free_node(offset);
-                return Err(error);
-            }
-        };
-        let separate = || -> Result<(Separator, u32)> {
-            Ok((self.separator_after(guard, leaf, &slots, keep)?, self.leaves.allocate()?))
-        };
-        let (separator, new) = match separate() {
-            Ok(separated) => separated,
-            Err(error) => {
-                guard.free_node(offset);
-                return Err(error);
-            }
-        };
-        // PERSIST: the new leaf is ordered before; lost, the old leaf still has all entries.
-        let stored = match leaf.slots.publish(guard, &slots.0, &slots.with(keep, offset).0) {
-            Ok(stored) => Slots(stored),
-            Err(error) => {
-                guard.free_node(offset);
-                self.leaves.free(new);
-                self.inner.retire_separator(separator);
-                return Err(error.into());
-            }
-        };
-        let lsn = guard.fence();
-        let high = record.high.load(Ordering::Relaxed);
-        let new_record = self.leaves.get(new);
-        new_record.reset(offset, &right, (record.next(), high), lsn);
-        for position in 0..right.count() {
-            new_record.set_fingerprint(position, record.fingerprint(slots.entry(keep + position)));
+        let keep = self.split_position(guard, Self::leaf(guard, record)?, record, &slots, key)?;
+        let new = self.build(guard, record, keep, None, 1)?;
+        self.publish_built(guard, record, keep, &new, None)?;
+        self.enter(&mut self.inner.structure(), &new)
+    }
+
+    /// Instead of splitting a full leaf alone: its entries and those of its right neighbour move on into one new leaf,
+    /// if they fit with room to spare, else into two, so that two leaves become three (as in a B*-tree). Leaves are then
+    /// four fifths full after random inserts, where splitting alone leaves ln 2.
+    ///
+    /// One line store as well: it drops the upper entries, and links the new leaves past the old neighbour. `false` if
+    /// nothing was done.
+    fn share(&self, guard: &Guard<'_, M>, record: &LeafRecord) -> Result<bool> {
+        let old = record.next();
+        if old == 0 {
+            return Ok(false);
         }
+        let neighbour = self.leaves.get(old);
+        // Not by waiting: left to right is the order of locks, but a merge may want both.
+        let Some(lock) = neighbour.try_lock() else { return Ok(false) };
+        if LeafRecord::is_dead(neighbour.version()) {
+            return Ok(false);
+        }
+        let (mut bound, high) = (Vec::new(), record.high.load(Ordering::Relaxed));
+        let separator = Separator { word: high, tail: high };
+        InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
+        let mut structure = self.inner.structure();
+        let Some(parent) = structure.parent_of(C::key(&bound)?, old)? else { return Ok(false) };
+        let (count, count_right) = (record.slots().count(), neighbour.slots().count());
+        let room_in_two = count_right * SHARE_DENOMINATOR <= N * SHARE_NUMERATOR;
+        let parts = if room_in_two && (count + count_right).div_ceil(2) < N { 1 } else { 2 };
+        let keep = (count + count_right) / (parts + 1);
+        if keep == 0 || keep >= count {
+            return Ok(false);
+        }
+        let new = self.build(guard, record, keep, Some(neighbour), parts)?;
+        // Who meets a dead leaf descends again, and finds the new one.
+        neighbour.set_dead(true);
+        if let Err(error) = self.publish_built(guard, record, keep, &new, Some(neighbour)) {
+            neighbour.set_dead(false);
+            return Err(error);
+        }
+        let replaced = structure.replace(parent, new[0].separator, new[0].index);
+        self.enter(&mut structure, &new[1..])?;
+        drop((structure, lock));
+        self.inner.retire_separator(replaced);
+        guard.retire_node(neighbour.offset());
+        self.leaves.retire(guard.pin(), old);
+        Ok(true)
+    }
+
+    /// Enters new leaves in the inner nodes.
+    fn enter(&self, structure: &mut Structure<'_, C>, leaves: &[NewLeaf]) -> Result<()> {
+        let mut bytes = Vec::new();
+        for leaf in leaves {
+            bytes.clear();
+            InnerTree::<C>::copy_separator(&self.inner.heap(), leaf.separator, &mut bytes)?;
+            // Without memory for inner nodes the leaf is still found, by way of the one before.
+            let _ = structure.insert(C::key(&bytes)?, leaf.separator, leaf.index);
+        }
+        Ok(())
+    }
+
+    /// Writes `parts` new leaves with the entries from position `keep` on and those of `absorbed`, ordered before what
+    /// comes after. Nothing leads there yet.
+    fn build(
+        &self,
+        guard: &Guard<'_, M>,
+        record: &LeafRecord,
+        keep: usize,
+        absorbed: Option<&LeafRecord>,
+        parts: usize,
+    ) -> Result<Vec<NewLeaf>> {
+        let mut moved = Vec::with_capacity(2 * N);
+        let last = self.collect(guard, record, keep - 1, &mut moved)?;
+        let last = match absorbed {
+            Some(absorbed) => self.collect(guard, absorbed, 0, &mut moved)?,
+            None => last,
+        };
+        // The entry before the first that moves is there for the separator.
+        let ends: Vec<usize> = (0..=parts).map(|part| 1 + (moved.len() - 1) * part / parts).collect();
+        let mut built = Vec::with_capacity(parts);
+        let mut next = (last.slots().next(), last.next(), last.high.load(Ordering::Relaxed));
+        for part in (0..parts).rev() {
+            match self.build_one(guard, &moved[ends[part] - 1..ends[part + 1]], next) {
+                Ok(leaf) => {
+                    let high = if C::TIES { leaf.separator.tail } else { leaf.separator.word };
+                    next = (leaf.offset, leaf.index, high);
+                    built.insert(0, leaf);
+                }
+                Err(error) => {
+                    self.discard_built(guard, &built);
+                    return Err(error);
+                }
+            }
+        }
+        // PERSIST: nothing must precede; lost, nobody misses the leaves.
+        guard.fence();
+        Ok(built)
+    }
+
+    /// Appends the entries of a leaf from position `start` on.
+    fn collect<'l>(
+        &self,
+        guard: &Guard<'_, M>,
+        record: &'l LeafRecord,
+        start: usize,
+        moved: &mut Vec<Moved>,
+    ) -> Result<&'l LeafRecord> {
+        let (leaf, slots) = (Self::leaf(guard, record)?, record.slots());
+        moved.extend((start..slots.count()).map(|position| Moved {
+            words: self.entry_words(guard, leaf, &slots, position),
+            fingerprint: record.fingerprint(slots.entry(position)),
+        }));
+        Ok(record)
+    }
+
+    /// Writes and flushes one new leaf: all of `moved` but the first, which goes before it.
+    fn build_one(
+        &self,
+        guard: &Guard<'_, M>,
+        moved: &[Moved],
+        (next, next_index, high): (u64, u32, u64),
+    ) -> Result<NewLeaf> {
+        let separator = self.separator_between(guard, moved[0].words, moved[1].words)?;
+        let offset = guard.allocate_node(size_of::<Leaf<N>>());
+        let offset = offset.inspect_err(|_| self.inner.retire_separator(separator))?;
+        let place = || {
+            let index = self.leaves.allocate()?;
+            self.place(index, offset).inspect_err(|_| self.leaves.free(index))?;
+            Ok(index)
+        };
+        let index = place().inspect_err(|_: &pool::Error| {
+            self.inner.retire_separator(separator);
+            guard.free_node(offset);
+        })?;
+        let (leaf, record) = (guard.node::<Leaf<N>>(offset)?, self.leaves.get(index));
+        for (entry, Moved { words, fingerprint }) in moved[1..].iter().enumerate() {
+            leaf.entries[entry][0].store(guard, words[0]);
+            leaf.entries[entry][1].store(guard, words[1]);
+            record.set_fingerprint(entry, *fingerprint);
+        }
+        let slots = Slots(leaf.slots.init(guard, &Slots::identity(moved.len() - 1, next).0));
+        guard.flush_words(leaf.entries[..moved.len() - 1].as_flattened());
+        record.reset(offset, &slots, (next_index, high), Lsn::DURABLE);
+        Ok(NewLeaf { offset, index, separator })
+    }
+
+    /// Gives new leaves back that were never published.
+    fn discard_built(&self, guard: &Guard<'_, M>, built: &[NewLeaf]) {
+        for leaf in built {
+            guard.free_node(leaf.offset);
+            self.leaves.free(leaf.index);
+            self.inner.retire_separator(leaf.separator);
+        }
+    }
+
+    /// Publishes new leaves: the line store that drops the entries from position `keep` on and links them.
+    fn publish_built(
+        &self,
+        guard: &Guard<'_, M>,
+        record: &LeafRecord,
+        keep: usize,
+        built: &[NewLeaf],
+        absorbed: Option<&LeafRecord>,
+    ) -> Result<()> {
+        let (slots, first) = (record.slots(), built[0]);
+        // PERSIST: the new leaves are ordered before; lost, the old leaves still have all entries.
+        let published =
+            Self::leaf(guard, record)?.slots.publish(guard, &slots.0, &slots.with(keep, first.offset).0);
+        let stored = Slots(published.inspect_err(|_| self.discard_built(guard, built))?);
+        let lsn = guard.fence();
+        built.iter().for_each(|leaf| self.leaves.get(leaf.index).stamp(lsn));
         record.stamp(lsn);
+        if let Some(absorbed) = absorbed {
+            absorbed.stamp(lsn);
+        }
         let moved = slots.bitmap() & !stored.bitmap();
         record.change(&stored, || {
             // Next before high, high before live: whoever misses a moved entry is sent on, and finds where to.
-            record.set_next(new);
-            let bound = if C::TIES { separator.tail } else { separator.word };
+            record.set_next(first.index);
+            let bound = if C::TIES { first.separator.tail } else { first.separator.word };
             // ORDER: pairs with the acquire in `beyond`.
             record.high.store(bound, Ordering::Release);
             record.live.store(stored.bitmap(), Ordering::Release);
         });
         record.dead.store(record.dead.load(Ordering::Relaxed) | moved, Ordering::Relaxed);
-        let mut bytes = Vec::new();
-        crate::inner::InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bytes)?;
-        // Without memory for inner nodes the new leaf is still found, by way of the old one.
-        let _ = self.inner.structure().insert(C::key(&bytes)?, separator, new);
         Ok(())
     }
 
@@ -119,28 +275,6 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(count / 2)
     }
 
-    /// Copies the entries from position `keep` on into a new leaf, which is ordered before what comes after.
-    fn fill_right(
-        &self,
-        guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
-        slots: &Slots,
-        keep: usize,
-        offset: u64,
-    ) -> Result<Slots> {
-        let right = guard.node::<Leaf<N>>(offset)?;
-        let moved = slots.count() - keep;
-        for (position, cells) in right.entries[..moved].iter().enumerate() {
-            let words = self.entry_words(guard, leaf, slots, keep + position);
-            cells[0].store(guard, words[0]);
-            cells[1].store(guard, words[1]);
-        }
-        let stored = right.slots.init(guard, &Slots::identity(moved, slots.next()).0);
-        right.entries[..moved].chunks(4).for_each(|line| guard.flush_words(line.as_flattened()));
-        guard.fence();
-        Ok(Slots(stored))
-    }
-
     /// The words of the entry at `position`.
     pub(super) fn entry_words(
         &self,
@@ -151,19 +285,6 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> [u64; 2] {
         let cells = &leaf.entries[slots.entry(position).min(N - 1)];
         [cells[0].load(guard), cells[1].load(guard)]
-    }
-
-    /// A separator between the entries before and at position `keep`.
-    fn separator_after(
-        &self,
-        guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
-        slots: &Slots,
-        keep: usize,
-    ) -> Result<Separator> {
-        let left = self.entry_words(guard, leaf, slots, keep - 1);
-        let right = self.entry_words(guard, leaf, slots, keep);
-        self.separator_between(guard, left, right)
     }
 
     /// The shortest separator above the key of one entry and not above that of the next.

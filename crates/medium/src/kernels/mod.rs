@@ -26,7 +26,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-pub use prefetch::{prefetch_first, prefetch_lines, prefetch_read};
+pub use prefetch::{prefetch_first, prefetch_lines, prefetch_read, prefetch_write};
 pub use slots::{SLOTS, insert_slot, remove_slot};
 
 /// The loops in use.

@@ -29,6 +29,20 @@ pub fn prefetch_first<T: ?Sized>(target: &T, bytes: usize) {
     }
 }
 
+/// Prefetches the line that holds the first byte of `target` for a store to it, so that the store does not wait for
+/// the line. O(1).
+#[inline(always)]
+pub fn prefetch_write<T: ?Sized>(target: &T) {
+    let address = std::ptr::from_ref(target).cast::<u8>();
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which no address makes fault and which old processors ignore.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    prefetch(address);
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn prefetch(address: *const u8) {

@@ -111,9 +111,9 @@ pub const MAIN: &str = "main";
 /// Closes cleanly and then by a crash: what the bitmaps call allocated is what the trees reach, and nothing else.
 pub fn expect_no_leak(world: &mut dyn World) -> Check {
     ensure!(
-        world.stat().bad_frees == 0,
+        world.stat().frees_refused == 0,
         "{} offsets were freed that were not allocated",
-        world.stat().bad_frees
+        world.stat().frees_refused
     );
     // Recovery itself may unlink leaves that were left empty; what it retires is free after the next close.
     world.reopen(Closing::Clean)?;

@@ -1,0 +1,125 @@
+//! `everleaf load`: stores lines of `key TAB value`.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use everleaf::{Error, Tree};
+use serde::Serialize;
+
+use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
+use crate::failure::{Answer, Failure, Outcome};
+use crate::input::Input;
+use crate::progress;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The file of lines; `-` is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    #[command(flatten)]
+    tree: NewTreeArgs,
+    /// Leave out malformed lines and count them, instead of stopping at the first
+    #[arg(long)]
+    skip_bad: bool,
+    #[command(flatten)]
+    notation: Notation,
+}
+
+#[derive(Serialize, Default)]
+struct Report {
+    loaded: u64,
+    skipped: u64,
+    first_skipped: Option<String>,
+    seconds: f64,
+    per_second: f64,
+}
+
+impl Args {
+    /// Stores one line; `Err(Ok(what))` if it is malformed.
+    fn store(&self, tree: &Tree, line: &[u8]) -> Result<(), Result<String, Error>> {
+        let codec = tree.kind().codec;
+        let tab = line.iter().position(|byte| *byte == b'\t');
+        let tab = tab.ok_or_else(|| Ok("no tab between key and value".to_owned()))?;
+        let key = self.notation.read(&line[..tab], codec).map_err(Ok)?;
+        let value = self.notation.read(&line[tab + 1..], codec).map_err(Ok)?;
+        tree.put(key, value).map_err(|error| match error.root() {
+            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::NotAWord { .. } => {
+                Ok(error.root().to_string())
+            }
+            _ => Err(error),
+        })
+    }
+
+    fn load(
+        &self,
+        tree: &Tree,
+        input: &mut Input,
+        bar: &indicatif::ProgressBar,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let (mut line, mut number, mut bytes) = (Vec::new(), 0_u64, 0_u64);
+        loop {
+            line.clear();
+            let read = input.read_line(&mut line)?;
+            if read == 0 {
+                return Ok(());
+            }
+            number += 1;
+            bytes += read as u64;
+            if number % 256 == 0 {
+                bar.set_position(bytes);
+                bar.set_message(progress::count(report.loaded));
+            }
+            let content = line.strip_suffix(b"\n").unwrap_or(&line);
+            match self.store(tree, content) {
+                Ok(()) => report.loaded += 1,
+                Err(Err(error)) => return Err(error.into()),
+                Err(Ok(what)) => {
+                    let failure = Failure::Line { input: input.name.clone(), number, what };
+                    if !self.skip_bad {
+                        return Err(failure);
+                    }
+                    report.skipped += 1;
+                    report.first_skipped.get_or_insert_with(|| failure.to_string());
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let mut input = Input::open(&args.file)?;
+    let store = args.pool.open(context, true)?;
+    let tree = args.tree.open(&store)?;
+    let template = match input.length {
+        Some(_) => "{bar:40} {percent:>3}%  {msg} entries, {bytes_per_sec}, {eta} left",
+        None => "{spinner} {msg} entries, {bytes} read, {bytes_per_sec}",
+    };
+    let bar = progress::bar(context, input.length, template);
+    let (mut report, start) = (Report::default(), Instant::now());
+    let loaded = args.load(&tree, &mut input, &bar, &mut report);
+    bar.finish_and_clear();
+    let elapsed: Duration = start.elapsed();
+    (report.seconds, report.per_second) =
+        (elapsed.as_secs_f64(), progress::per_second(report.loaded, elapsed));
+    drop(tree);
+    store.close()?;
+    if let Err(failure) = loaded {
+        context.note(format!("{} entries were stored before that", progress::count(report.loaded)));
+        return Err(failure);
+    }
+    let mut words = format!(
+        "{} entries in {}, {}",
+        progress::count(report.loaded),
+        progress::duration(elapsed),
+        progress::rate(report.loaded, elapsed)
+    );
+    if let Some(first) = &report.first_skipped {
+        let skipped = progress::count(report.skipped);
+        words = format!("{words}; {skipped} lines skipped, the first: {first}");
+    }
+    context.say(&report, words)?;
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,66 @@
+//! The subcommands, one file each.
+
+mod check;
+mod completions;
+mod dump;
+mod get;
+mod insert;
+mod load;
+mod put;
+mod restore;
+mod rm;
+mod scan;
+mod stat;
+mod trees;
+
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::failure::Outcome;
+
+/// What the command can do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Store lines of `key TAB value`
+    Load(load::Args),
+    /// Print the value of a key; exit code 1 if it is absent
+    Get(get::Args),
+    /// Set the value of a key
+    Put(put::Args),
+    /// Add a key; exit code 1, and no change, if it is present
+    Insert(insert::Args),
+    /// Remove a key; exit code 1 if it is absent
+    Rm(rm::Args),
+    /// Print the entries of a range of keys, in order
+    Scan(scan::Args),
+    /// List the trees of a pool
+    Trees(trees::Args),
+    /// Print figures about a pool, its medium and its trees
+    Stat(stat::Args),
+    /// Verify the whole structure; exit code 1 if anything is wrong
+    Check(check::Args),
+    /// Write a pool as text
+    Dump(dump::Args),
+    /// Make trees from a dump
+    Restore(restore::Args),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+}
+
+/// Runs a subcommand.
+pub(crate) fn run(command: Command, context: Context) -> Outcome {
+    match command {
+        Command::Load(args) => load::run(&args, context),
+        Command::Get(args) => get::run(&args, context),
+        Command::Put(args) => put::run(&args, context),
+        Command::Insert(args) => insert::run(&args, context),
+        Command::Rm(args) => rm::run(&args, context),
+        Command::Scan(args) => scan::run(&args, context),
+        Command::Trees(args) => trees::run(&args, context),
+        Command::Stat(args) => stat::run(&args, context),
+        Command::Check(args) => check::run(&args, context),
+        Command::Dump(args) => dump::run(&args, context),
+        Command::Restore(args) => restore::run(&args, context),
+        Command::Completions(args) => completions::run(&args),
+    }
+}

@@ -1,0 +1,104 @@
+//! `everleaf restore`: trees from a dump.
+
+use std::io::BufRead;
+use std::path::PathBuf;
+
+use everleaf::{Error, Store, Tree};
+
+use crate::context::{Context, PoolArgs};
+use crate::dump_format::{DumpReader, Event};
+use crate::failure::{Answer, Failure, Outcome};
+use crate::input::Input;
+use crate::progress;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The dump; `-` is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// Put the entries into trees that have some already, one by one
+    #[arg(long)]
+    merge: bool,
+    /// How full new leaves are made, from 0.5 to 1
+    #[arg(long, default_value_t = 0.9, value_name = "PART")]
+    fill: f64,
+}
+
+type Reader = DumpReader<Box<dyn BufRead>>;
+
+/// Fills an empty tree: wholly, or not at all if the dump turns out to be damaged.
+fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
+    let entries = std::iter::from_fn(|| match reader.next() {
+        Ok(Event::Entry(key, value)) => Some(Ok((key, value))),
+        // Nothing but the end can follow: the reader refuses all else inside a tree.
+        Ok(_) => None,
+        Err(failure) => Some(Err(failure)),
+    });
+    tree.try_bulk_load(entries, fill)
+}
+
+/// Puts the entries of a tree over those that are there.
+fn merge(tree: &Tree, reader: &mut Reader) -> Result<u64, Failure> {
+    let mut entries = 0;
+    while let Event::Entry(key, value) = reader.next()? {
+        tree.put(key, value)?;
+        entries += 1;
+    }
+    Ok(entries)
+}
+
+impl Args {
+    fn restore_tree(
+        &self,
+        store: &Store,
+        reader: &mut Reader,
+        name: &str,
+        kind: everleaf::TreeOptions,
+    ) -> Result<u64, Failure> {
+        let is_new = !store.trees()?.iter().any(|tree| tree.name == name);
+        let tree = store.tree_with(name, kind)?;
+        if tree.is_empty()? {
+            let filled = fill(&tree, reader, self.fill);
+            drop(tree);
+            if filled.is_err() && is_new {
+                store.drop_tree(name)?;
+            }
+            return filled;
+        }
+        if self.merge {
+            return merge(&tree, reader);
+        }
+        Err(Failure::Refused(format!(
+            "tree {name:?} has entries already; give --merge to put these over them"
+        )))
+    }
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let input = Input::open(&args.file)?;
+    let mut reader = DumpReader::new(input.reader, &input.name)?;
+    let store = args.pool.open(context, true)?;
+    let (mut trees, mut entries) = (0_u64, 0);
+    let restored = loop {
+        match reader.next() {
+            Ok(Event::Tree(name, kind)) => match args.restore_tree(&store, &mut reader, &name, kind) {
+                Ok(count) => (trees, entries) = (trees + 1, entries + count),
+                Err(failure) => break Err(failure),
+            },
+            Ok(Event::End) => break Ok(()),
+            // Inside a tree the loop above reads on; outside the reader refuses entries and ends.
+            Ok(Event::Entry(..) | Event::EndTree) => break Err(Error::NotSorted { index: 0 }.into()),
+            Err(failure) => break Err(failure),
+        }
+    };
+    store.close()?;
+    let words = format!("{} entries in {trees} trees", progress::count(entries));
+    if restored.is_err() {
+        context.note(format!("restored before that: {words}"));
+    }
+    restored?;
+    context.say(&serde_json::json!({ "trees": trees, "entries": entries }), words)?;
+    Ok(Answer::Yes)
+}

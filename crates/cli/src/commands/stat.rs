@@ -1,0 +1,175 @@
+//! `everleaf stat`: figures about a pool, its medium and its trees.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use everleaf::{IndexStat, LineForm, Store, StoreStat, Survives};
+use serde::Serialize;
+
+use crate::context::{Context, PoolArgs};
+use crate::failure::{Answer, Failure, Outcome};
+use crate::{progress, text};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
+#[derive(Serialize)]
+struct Report {
+    pool: String,
+    format_version: u32,
+    uuid: String,
+    line_form: &'static str,
+    medium: String,
+    survives: &'static str,
+    emulated: bool,
+    file_bytes: u64,
+    high_water_bytes: u64,
+    used_bytes: u64,
+    allocations: u64,
+    keys: u64,
+    /// Bytes of slabs in use per key, over all trees.
+    bytes_per_key: Option<f64>,
+    recovered_after_crash: bool,
+    open_ns: u64,
+    trees: Vec<TreeReport>,
+}
+
+#[derive(Serialize)]
+struct TreeReport {
+    name: String,
+    engine: &'static str,
+    codec: &'static str,
+    keys: u64,
+    leaves: u64,
+    leaf_bytes: u64,
+    height: u32,
+    volatile_bytes: u64,
+    volatile_bytes_per_key: Option<f64>,
+    recovery_ns: u64,
+    /// Why there are no figures.
+    error: Option<String>,
+}
+
+/// What a medium survives, in a word.
+pub(super) fn survives_name(survives: Survives) -> &'static str {
+    match survives {
+        Survives::Nothing => "nothing",
+        Survives::ProcessCrash => "process-crash",
+        Survives::PowerLoss => "power-loss",
+    }
+}
+
+fn per_key(bytes: u64, keys: u64) -> Option<f64> {
+    (keys > 0).then(|| bytes as f64 / keys as f64)
+}
+
+impl Report {
+    fn of(store: &Store) -> Result<Self, Failure> {
+        let mut trees = Vec::new();
+        for info in store.trees()? {
+            let stat = store.open_tree(&info.name).and_then(|tree| tree.stat());
+            let (engine, codec) =
+                info.kind.map_or(("unknown", "unknown"), |kind| (kind.engine.name(), kind.codec.name()));
+            trees.push(TreeReport::of(info.name, engine, codec, stat));
+        }
+        let stat: StoreStat = store.stat()?;
+        let keys = trees.iter().map(|tree| tree.keys).sum();
+        Ok(Self {
+            pool: stat.path.display().to_string(),
+            format_version: stat.format_version,
+            uuid: format!("{:032x}", stat.uuid),
+            line_form: if stat.line_form == LineForm::Twin { "twin" } else { "single" },
+            medium: stat.medium,
+            survives: survives_name(stat.survives),
+            emulated: stat.survives == Survives::ProcessCrash,
+            file_bytes: stat.file_bytes,
+            high_water_bytes: stat.high_water_bytes,
+            used_bytes: stat.used_bytes,
+            allocations: stat.allocations,
+            keys,
+            bytes_per_key: per_key(stat.used_bytes, keys),
+            recovered_after_crash: stat.recovery.after_crash,
+            open_ns: stat.recovery.duration.as_nanos() as u64,
+            trees,
+        })
+    }
+
+    fn words(&self) -> String {
+        let mut words = String::new();
+        let mut line = |name: &str, value: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(words, "{name:<12} {value}");
+        };
+        line("pool", self.pool.clone());
+        line(
+            "format",
+            format!("version {}, {} lines, uuid {}", self.format_version, self.line_form, self.uuid),
+        );
+        line("medium", self.medium.clone());
+        let (used, file) = (progress::bytes(self.used_bytes), progress::bytes(self.file_bytes));
+        line(
+            "space",
+            format!("{used} in use, file {file}, {} allocations", progress::count(self.allocations)),
+        );
+        let per_key = self.bytes_per_key.map_or(String::new(), |bytes| format!(", {bytes:.1} bytes per key"));
+        line("keys", format!("{}{per_key}", progress::count(self.keys)));
+        let how = if self.recovered_after_crash { "recovered after a crash" } else { "after a clean close" };
+        line("opened", format!("{how}, in {}", progress::duration(Duration::from_nanos(self.open_ns))));
+        for tree in &self.trees {
+            line("tree", tree.words());
+        }
+        words.truncate(words.trim_end().len());
+        words
+    }
+}
+
+impl TreeReport {
+    fn of(
+        name: String,
+        engine: &'static str,
+        codec: &'static str,
+        stat: everleaf::Result<IndexStat>,
+    ) -> Self {
+        let error = stat.as_ref().err().map(ToString::to_string);
+        let stat = stat.unwrap_or_default();
+        Self {
+            name,
+            engine,
+            codec,
+            keys: stat.keys,
+            leaves: stat.leaves,
+            leaf_bytes: stat.leaf_bytes,
+            height: stat.height,
+            volatile_bytes: stat.volatile_bytes,
+            volatile_bytes_per_key: per_key(stat.volatile_bytes, stat.keys),
+            recovery_ns: stat.recovery_ns,
+            error,
+        }
+    }
+
+    fn words(&self) -> String {
+        let head = format!("{} ({}, {})", text::escape(self.name.as_bytes()), self.engine, self.codec);
+        if let Some(error) = &self.error {
+            return format!("{head}: {error}");
+        }
+        format!(
+            "{head}: {} keys, {} leaves of {} bytes, {} levels above, {} of memory, recovered in {}",
+            progress::count(self.keys),
+            progress::count(self.leaves),
+            self.leaf_bytes,
+            self.height,
+            progress::bytes(self.volatile_bytes),
+            progress::duration(Duration::from_nanos(self.recovery_ns)),
+        )
+    }
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let store = args.pool.open(context, false)?;
+    let report = Report::of(&store)?;
+    context.say(&report, report.words())?;
+    Ok(Answer::Yes)
+}

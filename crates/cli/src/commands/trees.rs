@@ -1,0 +1,47 @@
+//! `everleaf trees`: the trees of a pool.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::context::{Context, PoolArgs, write_json};
+use crate::failure::{Answer, Outcome};
+use crate::{progress, text};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    engine: &'static str,
+    codec: &'static str,
+    /// `None` if the tree cannot be opened.
+    keys: Option<u64>,
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let store = args.pool.open(context, false)?;
+    let mut rows = Vec::new();
+    for info in store.trees()? {
+        let (engine, codec) =
+            info.kind.map_or(("unknown", "unknown"), |kind| (kind.engine.name(), kind.codec.name()));
+        let keys = store.open_tree(&info.name).and_then(|tree| tree.len()).ok();
+        rows.push(Row { name: info.name, engine, codec, keys });
+    }
+    let mut output = Context::output();
+    if context.json {
+        write_json(&mut output, &serde_json::json!({ "trees": rows }))?;
+    } else {
+        for row in &rows {
+            let keys = row.keys.map_or("damaged".to_owned(), |keys| progress::count(keys) + " keys");
+            let name = text::escape(row.name.as_bytes());
+            writeln!(output, "{name}\t{}\t{}\t{keys}", row.engine, row.codec)?;
+        }
+    }
+    output.flush()?;
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,250 @@
+//! What all commands share: how to speak, how to open a pool.
+
+use std::ffi::OsStr;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use everleaf::{Codec, FlushKind, LineStore, Options, Store, Survives, Tree, TreeOptions};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::text;
+
+/// The name of the tree that is made if none is named.
+pub(crate) const MAIN_TREE: &str = "main";
+
+/// How a command speaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    /// JSON on standard output, one object a line.
+    pub(crate) json: bool,
+    /// Nothing on standard error but errors.
+    pub(crate) quiet: bool,
+}
+
+impl Context {
+    /// Standard output, buffered.
+    pub(crate) fn output() -> BufWriter<io::StdoutLock<'static>> {
+        BufWriter::with_capacity(64 << 10, io::stdout().lock())
+    }
+
+    /// Says something in JSON or in words.
+    pub(crate) fn say(self, json: &impl Serialize, words: impl AsRef<str>) -> Result<(), Failure> {
+        let mut output = Self::output();
+        if self.json {
+            write_json(&mut output, json)?;
+        } else if !words.as_ref().is_empty() {
+            writeln!(output, "{}", words.as_ref())?;
+        }
+        Ok(output.flush()?)
+    }
+
+    /// Says something on standard error, unless that is not wanted.
+    pub(crate) fn note(self, words: impl AsRef<str>) {
+        if !self.quiet {
+            // Nobody reads it: nothing is lost.
+            let _ = writeln!(io::stderr(), "{}", words.as_ref());
+        }
+    }
+}
+
+/// One object on a line of its own.
+pub(crate) fn write_json(output: &mut impl Write, object: &impl Serialize) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *output, object).map_err(io::Error::from)?;
+    Ok(writeln!(output)?)
+}
+
+/// A pool, and how it is opened.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PoolArgs {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// The largest length of the file: bytes, or with K, M, G, T
+    #[arg(long = "limit-bytes", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) limit: Option<u64>,
+    /// How 64-byte lines are stored: movdir64b, avx512, rtm, twin [default: detected]
+    #[arg(long, value_name = "NAME", value_parser = LineStore::from_str, help_heading = "Opening the pool")]
+    pub(crate) line_store: Option<LineStore>,
+    /// How lines are flushed: clwb, clflushopt, clflush, nothing (eADR) [default: detected]
+    #[arg(long, value_name = "NAME", value_parser = FlushKind::from_str, help_heading = "Opening the pool")]
+    pub(crate) flush: Option<FlushKind>,
+}
+
+impl PoolArgs {
+    /// A pool with nothing said about it.
+    pub(crate) fn at(pool: PathBuf) -> Self {
+        Self { pool, limit: None, line_store: None, flush: None }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::new();
+        if let Some(limit) = self.limit {
+            options = options.limit_bytes(limit);
+        }
+        if let Some(line_store) = self.line_store {
+            options = options.line_store(line_store);
+        }
+        if let Some(flush) = self.flush {
+            options = options.flush(flush);
+        }
+        options
+    }
+
+    /// Opens the pool; says what was amiss, and once that it is emulated.
+    pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
+        let store = self.options().create(create).open(&self.pool)?;
+        if store.survives() == Survives::ProcessCrash {
+            context.note(format!(
+                "note: {} is emulated persistent memory: it survives the end of a process, not loss of power",
+                self.pool.display()
+            ));
+        }
+        for (tree, why) in &store.recovery().damaged {
+            context.note(format!("warning: tree {tree:?} could not be recovered: {why}"));
+        }
+        Ok(store)
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KIB" => 10,
+        "M" | "MIB" => 20,
+        "G" | "GIB" => 30,
+        "T" | "TIB" => 40,
+        other => return Err(format!("no such unit: {other}; give K, M, G or T")),
+    };
+    let number: u64 = digits.parse().map_err(|error| format!("{digits:?} is no number: {error}"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+}
+
+/// Which tree of the pool.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TreeArgs {
+    /// The tree [default: the only one, or `main`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tree: Option<String>,
+}
+
+/// How a tree is made, if there is none.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct NewTreeArgs {
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+    /// How a new tree codes its entries: record (byte strings) or word (u64) [default: record]
+    #[arg(long, value_name = "NAME", value_parser = parse_codec)]
+    pub(crate) codec: Option<Codec>,
+}
+
+fn parse_codec(name: &str) -> Result<Codec, String> {
+    Codec::from_name(name).ok_or_else(|| "no such codec; give record or word".to_owned())
+}
+
+impl TreeArgs {
+    /// The name of the tree that is meant.
+    fn name(&self, store: &Store) -> Result<String, Failure> {
+        if let Some(name) = &self.tree {
+            return Ok(name.clone());
+        }
+        let mut names: Vec<String> = store.trees()?.into_iter().map(|tree| tree.name).collect();
+        if names.len() == 1 {
+            return Ok(names.remove(0));
+        }
+        if names.is_empty() || names.iter().any(|name| name == MAIN_TREE) {
+            return Ok(MAIN_TREE.to_owned());
+        }
+        Err(Failure::Usage(format!("the pool has {} trees; name one with --tree: {names:?}", names.len())))
+    }
+
+    /// The tree, which must be there.
+    pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {
+        Ok(store.open_tree(&self.name(store)?)?)
+    }
+}
+
+impl NewTreeArgs {
+    /// The tree; made if it is missing. An existing one must have the codec that was asked for, if one was.
+    pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {
+        let name = self.tree.name(store)?;
+        if let Some(codec) = self.codec {
+            return Ok(store.tree_with(&name, TreeOptions { codec, ..TreeOptions::default() })?);
+        }
+        if store.trees()?.iter().any(|tree| tree.name == name) {
+            return Ok(store.open_tree(&name)?);
+        }
+        Ok(store.tree(&name)?)
+    }
+}
+
+/// How keys and values are given and shown.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Notation {
+    /// Keys and values are hex digits, given and shown
+    #[arg(long, conflicts_with = "escaped")]
+    pub(crate) hex: bool,
+    /// Keys and values are given as they are shown: `\t` `\n` `\r` `\\` `\xNN` stand for bytes
+    #[arg(long)]
+    pub(crate) escaped: bool,
+}
+
+impl Notation {
+    /// The bytes that a text stands for in a tree of this codec.
+    pub(crate) fn read(self, text: &[u8], codec: Codec) -> Result<Vec<u8>, String> {
+        if self.hex {
+            return text::from_hex(text).map_err(|bad| format!("{:?}: {bad}", text::escape(text)));
+        }
+        if codec == Codec::Word {
+            let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
+            let number = number.ok_or_else(|| {
+                format!("{:?} is no number from 0 to 2^64 - 1, and this tree holds such", text::escape(text))
+            });
+            return number.map(|number| number.to_be_bytes().to_vec());
+        }
+        if self.escaped {
+            let bytes = text::unescape(text).map_err(|bad| format!("{:?}: {bad}", text::escape(text)))?;
+            return Ok(bytes.into_owned());
+        }
+        Ok(text.to_vec())
+    }
+
+    /// An argument as bytes.
+    pub(crate) fn argument(self, text: &OsStr, codec: Codec) -> Result<Vec<u8>, Failure> {
+        self.read(text.as_bytes(), codec).map_err(Failure::Usage)
+    }
+
+    /// Bytes of a tree as text.
+    pub(crate) fn show(self, bytes: &[u8], codec: Codec) -> std::borrow::Cow<'_, str> {
+        if self.hex {
+            return text::to_hex(bytes).into();
+        }
+        match (codec, bytes.first_chunk::<8>()) {
+            (Codec::Word, Some(word)) => u64::from_be_bytes(*word).to_string().into(),
+            _ => text::escape(bytes),
+        }
+    }
+
+    /// Bytes of a tree as JSON: `name` if they are text or a number, `name_hex` otherwise.
+    pub(crate) fn add_json(
+        self,
+        object: &mut serde_json::Map<String, serde_json::Value>,
+        name: &str,
+        bytes: &[u8],
+        codec: Codec,
+    ) {
+        let value = match (codec, bytes.first_chunk::<8>(), std::str::from_utf8(bytes)) {
+            _ if self.hex => None,
+            (Codec::Word, Some(word), _) => Some(u64::from_be_bytes(*word).into()),
+            (_, _, Ok(text)) => Some(text.into()),
+            _ => None,
+        };
+        match value {
+            Some(value) => object.insert(name.to_owned(), value),
+            None => object.insert(format!("{name}_hex"), text::to_hex(bytes).into()),
+        };
+    }
+}

@@ -1,0 +1,290 @@
+//! The text format of `dump` and `restore`, described for users in `docs/DUMP.md`.
+//!
+//! ```text
+//! # everleaf dump 1
+//! # tree engine=rntree codec=record name=fruit
+//! apple<TAB>12
+//! pear<TAB>3
+//! # end entries=2 crc32c=0a1b2c3d
+//! # end of dump trees=1 entries=2
+//! ```
+
+use std::io::{BufRead, Write};
+use std::str::FromStr;
+
+use everleaf::{Codec, Engine, TreeOptions};
+
+use crate::context::Notation;
+use crate::failure::Failure;
+use crate::text;
+
+const FIRST: &str = "# everleaf dump 1";
+const TREE: &str = "# tree ";
+const END_TREE: &str = "# end entries=";
+const END: &str = "# end of dump trees=";
+/// How entries are written: words as numbers, records escaped.
+const NOTATION: Notation = Notation { hex: false, escaped: true };
+
+/// Writes a dump.
+pub(crate) struct DumpWriter<W> {
+    output: W,
+    codec: Codec,
+    line: Vec<u8>,
+    crc: u32,
+    entries: u64,
+    trees_total: u64,
+    entries_total: u64,
+}
+
+impl<W: Write> DumpWriter<W> {
+    pub(crate) fn new(mut output: W) -> Result<Self, Failure> {
+        writeln!(output, "{FIRST}")?;
+        let (line, codec) = (Vec::new(), Codec::Record);
+        Ok(Self { output, codec, line, crc: 0, entries: 0, trees_total: 0, entries_total: 0 })
+    }
+
+    /// Begins a tree.
+    pub(crate) fn tree(&mut self, name: &str, kind: TreeOptions) -> Result<(), Failure> {
+        let name = text::escape(name.as_bytes());
+        writeln!(self.output, "{TREE}engine={} codec={} name={name}", kind.engine.name(), kind.codec.name())?;
+        (self.codec, self.crc, self.entries) = (kind.codec, 0, 0);
+        Ok(())
+    }
+
+    /// An entry of the tree begun last.
+    pub(crate) fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.line.clear();
+        self.line.extend_from_slice(NOTATION.show(key, self.codec).as_bytes());
+        self.line.push(b'\t');
+        self.line.extend_from_slice(NOTATION.show(value, self.codec).as_bytes());
+        self.line.push(b'\n');
+        self.crc = crc32c::crc32c_append(self.crc, &self.line);
+        self.entries += 1;
+        Ok(self.output.write_all(&self.line)?)
+    }
+
+    /// Ends the tree begun last.
+    pub(crate) fn end_tree(&mut self) -> Result<(), Failure> {
+        writeln!(self.output, "{END_TREE}{} crc32c={:08x}", self.entries, self.crc)?;
+        self.trees_total += 1;
+        self.entries_total += self.entries;
+        Ok(())
+    }
+
+    /// Ends the dump; returns the output, and how many entries there were.
+    pub(crate) fn finish(mut self) -> Result<(W, u64), Failure> {
+        writeln!(self.output, "{END}{} entries={}", self.trees_total, self.entries_total)?;
+        self.output.flush()?;
+        Ok((self.output, self.entries_total))
+    }
+}
+
+/// A part of a dump.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// A tree begins.
+    Tree(String, TreeOptions),
+    /// An entry of it.
+    Entry(Vec<u8>, Vec<u8>),
+    /// It ends; count and checksum are right.
+    EndTree,
+    /// The dump ends; its totals are right.
+    End,
+}
+
+/// Reads a dump, and verifies it on the way.
+pub(crate) struct DumpReader<R> {
+    input: R,
+    name: String,
+    line: Vec<u8>,
+    number: u64,
+    codec: Option<Codec>,
+    crc: u32,
+    entries: u64,
+    trees_total: u64,
+    entries_total: u64,
+}
+
+impl<R: BufRead> DumpReader<R> {
+    /// Reads from `input`, which errors call `name`.
+    pub(crate) fn new(input: R, name: &str) -> Result<Self, Failure> {
+        let (name, line) = (name.to_owned(), Vec::new());
+        let mut reader = Self {
+            input,
+            name,
+            line,
+            number: 0,
+            codec: None,
+            crc: 0,
+            entries: 0,
+            trees_total: 0,
+            entries_total: 0,
+        };
+        if !reader.read_line()? || reader.line != FIRST.as_bytes() {
+            return Err(reader.bad(format!("a dump begins with the line {FIRST:?}")));
+        }
+        Ok(reader)
+    }
+
+    /// The line read last is malformed.
+    fn bad(&self, what: impl Into<String>) -> Failure {
+        Failure::Line { input: self.name.clone(), number: self.number.max(1), what: what.into() }
+    }
+
+    /// Reads a line, without its end; `false` at the end of the input.
+    fn read_line(&mut self) -> Result<bool, Failure> {
+        self.line.clear();
+        let action = || format!("read {}", self.name);
+        if self.input.read_until(b'\n', &mut self.line).map_err(|error| Failure::io(action())(error))? == 0 {
+            return Ok(false);
+        }
+        self.number += 1;
+        if self.line.last() != Some(&b'\n') {
+            return Err(self.bad("the line is cut off; the dump was truncated"));
+        }
+        Ok(true)
+    }
+
+    /// The next part.
+    pub(crate) fn next(&mut self) -> Result<Event, Failure> {
+        if !self.read_line()? {
+            let what =
+                format!("the dump ends here, after {} whole trees; it was truncated", self.trees_total);
+            return Err(self.bad(what));
+        }
+        if self.line.contains(&b'\t') {
+            return self.entry();
+        }
+        self.line.pop();
+        let Ok(line) = String::from_utf8(self.line.clone()) else {
+            return Err(self.bad("neither an entry (key, tab, value) nor a line of the format"));
+        };
+        if let Some(rest) = line.strip_prefix(TREE) {
+            return self.tree(rest);
+        }
+        if let Some(rest) = line.strip_prefix(END_TREE) {
+            return self.end_tree(rest);
+        }
+        if let Some(rest) = line.strip_prefix(END) {
+            return self.end(rest);
+        }
+        Err(self.bad("neither an entry (key, tab, value) nor a line of the format"))
+    }
+
+    fn entry(&mut self) -> Result<Event, Failure> {
+        let Some(codec) = self.codec else { return Err(self.bad("an entry outside of a tree")) };
+        self.crc = crc32c::crc32c_append(self.crc, &self.line);
+        self.entries += 1;
+        self.line.pop();
+        let mut fields = self.line.split(|byte| *byte == b'\t');
+        let (key, value) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        if fields.next().is_some() {
+            return Err(self.bad("more than one tab"));
+        }
+        let read = |text| NOTATION.read(text, codec).map_err(|what| self.bad(what));
+        Ok(Event::Entry(read(key)?, read(value)?))
+    }
+
+    fn tree(&mut self, rest: &str) -> Result<Event, Failure> {
+        if self.codec.is_some() {
+            return Err(self.bad("a tree begins before the last one ended"));
+        }
+        let fields = rest.split_once(" name=").and_then(|(kind, name)| {
+            let (engine, codec) = kind.split_once(' ')?;
+            Some((engine.strip_prefix("engine=")?, codec.strip_prefix("codec=")?, name))
+        });
+        let Some((engine, codec, name)) = fields else {
+            return Err(self.bad("a tree's line reads `# tree engine=... codec=... name=...`"));
+        };
+        let (Some(engine), Some(codec)) = (Engine::from_name(engine), Codec::from_name(codec)) else {
+            return Err(self.bad(format!("this release knows no engine {engine:?} with codec {codec:?}")));
+        };
+        let name = text::unescape(name.as_bytes()).map_err(|bad| self.bad(bad.to_string()))?;
+        let name = String::from_utf8(name.into_owned()).map_err(|_| self.bad("the name is not UTF-8"))?;
+        (self.codec, self.crc, self.entries) = (Some(codec), 0, 0);
+        Ok(Event::Tree(name, TreeOptions { engine, codec }))
+    }
+
+    fn end_tree(&mut self, rest: &str) -> Result<Event, Failure> {
+        let fields = rest.split_once(" crc32c=").and_then(|(entries, crc)| {
+            Some((u64::from_str(entries).ok()?, u32::from_str_radix(crc, 16).ok()?))
+        });
+        if self.codec.take().is_none() || fields.is_none() {
+            return Err(self.bad("a tree's end reads `# end entries=... crc32c=...`, behind its entries"));
+        }
+        if fields != Some((self.entries, self.crc)) {
+            let (entries, crc) = (self.entries, self.crc);
+            let found = format!("{entries} entries with checksum {crc:08x} precede it; the dump was changed");
+            return Err(self.bad(found));
+        }
+        self.trees_total += 1;
+        self.entries_total += self.entries;
+        Ok(Event::EndTree)
+    }
+
+    fn end(&mut self, rest: &str) -> Result<Event, Failure> {
+        let expected = format!("{} entries={}", self.trees_total, self.entries_total);
+        if self.codec.is_some() || rest != expected {
+            return Err(self.bad(format!("the dump should end with trees={expected}; it was changed")));
+        }
+        Ok(Event::End)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let mut writer = DumpWriter::new(Vec::new()).unwrap();
+        writer.tree("a name=\tof\u{e4} =", TreeOptions::RECORDS).unwrap();
+        writer.entry(b"", b"").unwrap();
+        writer.entry(b"# end of dump trees=0 entries=0", b"\xff\t\n\\").unwrap();
+        writer.end_tree().unwrap();
+        writer.tree("words", TreeOptions::WORDS).unwrap();
+        writer.entry(&7_u64.to_be_bytes(), &u64::MAX.to_be_bytes()).unwrap();
+        writer.end_tree().unwrap();
+        writer.finish().unwrap().0
+    }
+
+    fn read(dump: &[u8]) -> Result<Vec<Event>, Failure> {
+        let mut reader = DumpReader::new(dump, "dump")?;
+        let mut events = Vec::new();
+        loop {
+            events.push(reader.next()?);
+            if events.last() == Some(&Event::End) {
+                return Ok(events);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let expected = [
+            Event::Tree("a name=\tof\u{e4} =".to_owned(), TreeOptions::RECORDS),
+            Event::Entry(Vec::new(), Vec::new()),
+            Event::Entry(b"# end of dump trees=0 entries=0".to_vec(), b"\xff\t\n\\".to_vec()),
+            Event::EndTree,
+            Event::Tree("words".to_owned(), TreeOptions::WORDS),
+            Event::Entry(7_u64.to_be_bytes().to_vec(), u64::MAX.to_be_bytes().to_vec()),
+            Event::EndTree,
+            Event::End,
+        ];
+        assert_eq!(read(&sample()).unwrap(), expected);
+    }
+
+    #[test]
+    fn every_truncation_and_every_flipped_bit_is_noticed() {
+        let dump = sample();
+        for length in 0..dump.len() {
+            read(&dump[..length]).unwrap_err();
+        }
+        let name = 14 + FIRST.len()..FIRST.len() + 60;
+        for byte in 0..dump.len() {
+            let mut damaged = dump.clone();
+            damaged[byte] ^= 1;
+            // Names have no checksum.
+            assert!(name.contains(&byte) || read(&damaged).is_err(), "byte {byte}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Bytes as text, and back.
+//!
+//! The escaped form keeps printable UTF-8 as it is and writes everything else so that it fits one line without tabs:
+//! `\\` `\t` `\n` `\r`, and `\xNN` (two lower-case hex digits) for each other byte.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// A text that is not in escaped or hex form.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what} at byte {at}")]
+pub(crate) struct BadText {
+    /// Where, from 0.
+    pub(crate) at: usize,
+    /// What is wrong there.
+    pub(crate) what: &'static str,
+}
+
+fn is_plain(character: char) -> bool {
+    character != '\\' && !character.is_control()
+}
+
+/// The escaped form of bytes.
+pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && text.chars().all(is_plain)
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(bytes.len() + 8);
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => escaped.push_str("\\\\"),
+                '\t' => escaped.push_str("\\t"),
+                '\n' => escaped.push_str("\\n"),
+                '\r' => escaped.push_str("\\r"),
+                plain if is_plain(plain) => escaped.push(plain),
+                other => push_hex_escapes(&mut escaped, other.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        push_hex_escapes(&mut escaped, chunk.invalid());
+    }
+    Cow::Owned(escaped)
+}
+
+fn push_hex_escapes(escaped: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(escaped, "\\x{byte:02x}");
+    }
+}
+
+/// The bytes whose escaped form is `text`.
+pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadText> {
+    if !text.contains(&b'\\') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        if byte != b'\\' {
+            bytes.push(byte);
+            at += 1;
+            continue;
+        }
+        let (byte, length) = match text.get(at + 1) {
+            Some(b'\\') => (b'\\', 2),
+            Some(b't') => (b'\t', 2),
+            Some(b'n') => (b'\n', 2),
+            Some(b'r') => (b'\r', 2),
+            Some(b'x') => {
+                let digits = text.get(at + 2..at + 4).unwrap_or_default();
+                let digits = from_hex(digits).map_err(|bad| BadText { at: at + 2 + bad.at, ..bad })?;
+                (*digits.first().ok_or(BadText { at, what: "an escape that is cut off" })?, 4)
+            }
+            Some(_) => return Err(BadText { at, what: "an unknown escape" }),
+            None => return Err(BadText { at, what: "an escape that is cut off" }),
+        };
+        bytes.push(byte);
+        at += length;
+    }
+    Ok(Cow::Owned(bytes))
+}
+
+/// Bytes as hex digits.
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
+}
+
+/// The bytes that hex digits stand for.
+pub(crate) fn from_hex(digits: &[u8]) -> Result<Vec<u8>, BadText> {
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(BadText { at: digits.len(), what: "an odd number of hex digits" });
+    }
+    let digit = |at: usize| {
+        let digit = (digits[at] as char).to_digit(16);
+        digit.map(|digit| digit as u8).ok_or(BadText { at, what: "no hex digit" })
+    };
+    (0..pairs.len()).map(|pair| Ok(digit(2 * pair)? << 4 | digit(2 * pair + 1)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_survive_both_ways() {
+        let all: Vec<u8> = (0..=255).collect();
+        for bytes in [b"".as_slice(), b"plain", b"a\\b\t\n\r\0", "\u{e4}\u{85}\u{feff}".as_bytes(), &all] {
+            let escaped = escape(bytes);
+            assert!(!escaped.contains(['\t', '\n', '\r', '\0']));
+            assert_eq!(unescape(escaped.as_bytes()).unwrap(), bytes);
+            assert_eq!(from_hex(to_hex(bytes).as_bytes()).unwrap(), bytes);
+        }
+        assert_eq!(escape(b"\xff\\\t\xc3\xa4"), "\\xff\\\\\\t\u{e4}");
+    }
+
+    #[test]
+    fn what_is_no_escape_is_refused_with_its_place() {
+        let at = |text: &str| unescape(text.as_bytes()).unwrap_err().at;
+        assert_eq!(at("ab\\q"), 2);
+        assert_eq!(at("ab\\"), 2);
+        assert_eq!(at("\\x"), 0);
+        assert_eq!(at("a\\x4"), 4);
+        assert_eq!(at("\\xzz"), 2);
+        assert_eq!(from_hex(b"123").unwrap_err().at, 3);
+        assert_eq!(from_hex(b"1g").unwrap_err().at, 1);
+    }
+}

@@ -1,0 +1,118 @@
+//! What a tree is: its engine and its codec.
+
+use engines::index::{Codec as _, RecordCodec, WordCodec};
+use pool::{Error, Result, TreeRoot};
+
+/// The design of an index: how its nodes lie in the pool, and when an operation is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[non_exhaustive]
+pub enum Engine {
+    /// RNTree (ICPP 2019): leaves in the pool, inner nodes in memory. Durable when an operation returns; an insert
+    /// or an update costs two ordered persists, a remove one, a read none.
+    #[default]
+    RnTree,
+}
+
+/// How entries are coded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[non_exhaustive]
+pub enum Codec {
+    /// Keys of 0 bytes to 64 KiB, values of 0 bytes to 16 MiB.
+    #[default]
+    Record,
+    /// Keys and values of exactly 8 bytes: `u64`, big-endian where they are seen as bytes. Smaller and faster.
+    Word,
+}
+
+impl Engine {
+    /// Every engine.
+    pub const ALL: [Self; 1] = [Self::RnTree];
+
+    /// The name that [`Engine::from_name`] reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RnTree => "rntree",
+        }
+    }
+
+    /// The engine of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|engine| engine.name() == name)
+    }
+
+    fn number(self) -> u16 {
+        match self {
+            // The number does not depend on the medium.
+            Self::RnTree => engines::rntree::RnTree::<medium::Ram, WordCodec>::ENGINE.0,
+        }
+    }
+}
+
+impl Codec {
+    /// Every codec.
+    pub const ALL: [Self; 2] = [Self::Record, Self::Word];
+
+    /// The name that [`Codec::from_name`] reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Record => RecordCodec::NAME,
+            Self::Word => WordCodec::NAME,
+        }
+    }
+
+    /// The codec of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codec| codec.name() == name)
+    }
+
+    fn number(self) -> u16 {
+        match self {
+            Self::Record => RecordCodec::ID,
+            Self::Word => WordCodec::ID,
+        }
+    }
+}
+
+/// How a tree is made; an existing tree must have been made so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct TreeOptions {
+    /// Its engine.
+    pub engine: Engine,
+    /// How its entries are coded.
+    pub codec: Codec,
+}
+
+impl TreeOptions {
+    /// Trees of byte strings.
+    pub const RECORDS: Self = Self { engine: Engine::RnTree, codec: Codec::Record };
+    /// Trees of `u64`.
+    pub const WORDS: Self = Self { engine: Engine::RnTree, codec: Codec::Word };
+
+    /// What the root table says of a tree.
+    pub(crate) fn of(root: &TreeRoot) -> Result<Self> {
+        let engine = Engine::ALL.into_iter().find(|engine| engine.number() == root.engine);
+        let codec = Codec::ALL.into_iter().find(|codec| codec.number() == root.codec);
+        let unknown =
+            || Error::UnknownEngine { name: root.name.clone(), engine: root.engine, codec: root.codec };
+        let (Some(engine), Some(codec)) = (engine, codec) else { return Err(unknown()) };
+        Ok(Self { engine, codec })
+    }
+
+    /// Refuses to take the tree `name`, which is `self`, for `wanted`.
+    pub(crate) fn demand(self, name: &str, wanted: Self) -> Result<()> {
+        if self == wanted {
+            return Ok(());
+        }
+        Err(Error::TreeMismatch {
+            name: name.to_owned(),
+            found: self.to_string(),
+            wanted: wanted.to_string(),
+        })
+    }
+}
+
+impl std::fmt::Display for TreeOptions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "engine {}, codec {}", self.engine.name(), self.codec.name())
+    }
+}

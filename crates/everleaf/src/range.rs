@@ -1,0 +1,145 @@
+//! Ranges of keys, and iterators over them.
+
+use std::ops::{self, Bound};
+
+use engines::index::{Bounds, Direction, Scan, Value};
+use pool::Result;
+
+use crate::Tree;
+
+/// What [`Tree::range`] takes: any range of the standard library over byte strings (`"a".."f"`, `key..`, `..`,
+/// `..=vec![1, 2]`), a pair of [`Bound`]s, or a [`Bounds`].
+pub trait KeyRange {
+    /// The ends of the range.
+    fn into_bounds(self) -> Bounds;
+}
+
+impl KeyRange for Bounds {
+    fn into_bounds(self) -> Bounds {
+        self
+    }
+}
+
+impl KeyRange for ops::RangeFull {
+    fn into_bounds(self) -> Bounds {
+        Bounds::all()
+    }
+}
+
+macro_rules! key_range {
+    ($($range:ty),*) => {$(
+        impl<K: AsRef<[u8]>> KeyRange for $range {
+            fn into_bounds(self) -> Bounds {
+                Bounds::of(&self)
+            }
+        }
+    )*};
+}
+
+key_range!(
+    ops::Range<K>,
+    ops::RangeInclusive<K>,
+    ops::RangeFrom<K>,
+    ops::RangeTo<K>,
+    ops::RangeToInclusive<K>,
+    (Bound<K>, Bound<K>)
+);
+
+/// One end from which a range is read.
+#[derive(Default)]
+struct End<'t> {
+    scan: Option<Box<dyn Scan + 't>>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// The entries of a range of a tree, in order of their keys; from either end, so `rev()` works.
+///
+/// An item is a key and its value, or the error that ended the range. Each key comes at most once, and every key that
+/// is there for the whole scan does come; keys that are added or removed meanwhile may or may not. While it lives, what
+/// other threads remove is not reused: do not keep it for long.
+pub struct Range<'t> {
+    tree: &'t Tree,
+    bounds: Bounds,
+    front: End<'t>,
+    back: End<'t>,
+    done: bool,
+}
+
+impl<'t> Range<'t> {
+    pub(crate) fn new(tree: &'t Tree, bounds: Bounds) -> Self {
+        Self { tree, bounds, front: End::default(), back: End::default(), done: false }
+    }
+
+    /// The next entry, borrowed until the next call: a range without allocation.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) where the tree is damaged; the range then ends.
+    #[allow(clippy::type_complexity, reason = "a pair, twice wrapped")]
+    pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let found = self.advance(Direction::Forward)?;
+        Ok(found.then_some((self.front.key.as_slice(), self.front.value.as_slice())))
+    }
+
+    /// The last entry not yet returned, as [`Range::next_entry`].
+    #[allow(clippy::type_complexity, reason = "a pair, twice wrapped")]
+    pub fn next_entry_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let found = self.advance(Direction::Reverse)?;
+        Ok(found.then_some((self.back.key.as_slice(), self.back.value.as_slice())))
+    }
+
+    /// Replaces the entry of one end by the next; `false` if the two ends have met.
+    fn advance(&mut self, direction: Direction) -> Result<bool> {
+        if self.done {
+            return Ok(false);
+        }
+        let more = self.step(direction);
+        self.done = !matches!(more, Ok(true));
+        more.map_err(|error| self.tree.name_path(error))
+    }
+
+    fn step(&mut self, direction: Direction) -> Result<bool> {
+        let (end, other) = match direction {
+            Direction::Forward => (&mut self.front, &self.back),
+            Direction::Reverse => (&mut self.back, &self.front),
+        };
+        let scan = match &mut end.scan {
+            Some(scan) => scan,
+            None => end.scan.insert(self.tree.index().range(self.bounds.clone(), direction)?),
+        };
+        if !scan.next_into(&mut end.key, &mut end.value)? {
+            return Ok(false);
+        }
+        let met = match direction {
+            Direction::Forward => end.key >= other.key,
+            Direction::Reverse => end.key <= other.key,
+        };
+        Ok(other.scan.is_none() || !met)
+    }
+}
+
+impl Iterator for Range<'_> {
+    type Item = Result<(Value, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_entry().map(|entry| entry.map(owned)).transpose()
+    }
+}
+
+impl DoubleEndedIterator for Range<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.next_entry_back().map(|entry| entry.map(owned)).transpose()
+    }
+}
+
+impl std::iter::FusedIterator for Range<'_> {}
+
+fn owned((key, value): (&[u8], &[u8])) -> (Value, Value) {
+    (Value::from_slice(key), Value::from_slice(value))
+}
+
+impl std::fmt::Debug for Range<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Range").field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}

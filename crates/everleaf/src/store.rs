@@ -1,0 +1,388 @@
+//! A store: one pool file and the trees in it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engines::index::Index;
+use medium::{LineForm, Survives};
+use parking_lot::Mutex;
+use pool::{Error, Result, TreeRoot};
+
+use crate::backend::Backend;
+use crate::{Options, Tree, TreeOptions, WordTree};
+
+/// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
+///
+/// One process has a pool open at a time, and within it one store: a second open fails with [`Error::Locked`], also
+/// in the same process. All methods may be called from any thread.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    path: PathBuf,
+    recovery: Recovery,
+    recovery_threads: Option<usize>,
+    // The trees hold the pool, so they go before it.
+    trees: Mutex<BTreeMap<String, OpenTree>>,
+    backend: Box<dyn Backend>,
+}
+
+struct OpenTree {
+    index: Arc<dyn Index>,
+    kind: TreeOptions,
+}
+
+/// What opening the store took.
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    /// Whether the pool was not closed cleanly, so that all trees were recovered before the open returned.
+    pub after_crash: bool,
+    /// From the first look at the pool to the end of recovery.
+    pub duration: Duration,
+    /// Trees that could not be recovered, and why. While there are any, no space that was in use before the crash is
+    /// reused, so that nothing of them is lost.
+    pub damaged: Vec<(String, String)>,
+}
+
+/// A named tree, as [`Store::trees`] lists it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TreeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its engine and codec; `None` if this release does not know them.
+    pub kind: Option<TreeOptions>,
+}
+
+/// Figures about a store.
+#[derive(Clone, Debug)]
+pub struct StoreStat {
+    /// The pool's file.
+    pub path: PathBuf,
+    /// The version of the file's format.
+    pub format_version: u32,
+    /// A random number that no other pool has.
+    pub uuid: u128,
+    /// The form of its failure-atomic lines.
+    pub line_form: LineForm,
+    /// One line for people: the medium, its instructions, what it does not survive.
+    pub medium: String,
+    /// What is survived.
+    pub survives: Survives,
+    /// Length of the file, in bytes.
+    pub file_bytes: u64,
+    /// Bytes up to the high-water mark.
+    pub high_water_bytes: u64,
+    /// Bytes of the 64 KiB slabs that hold something.
+    pub used_bytes: u64,
+    /// Allocations in use: leaves and records.
+    pub allocations: u64,
+    /// Named trees.
+    pub trees: u64,
+    /// What opening took.
+    pub recovery: Recovery,
+}
+
+/// Something that [`Store::check`] found wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoreViolation {
+    /// The tree concerned; `None` for the pool itself.
+    pub tree: Option<String>,
+    /// The offset in the file of what is concerned, if it is known.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl std::fmt::Display for StoreViolation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(tree) = &self.tree {
+            write!(formatter, "tree {tree:?}, ")?;
+        }
+        if let Some(offset) = self.offset {
+            write!(formatter, "offset {offset:#x}: ")?;
+        }
+        formatter.write_str(&self.what)
+    }
+}
+
+impl Store {
+    /// Opens the store at `path`, and makes it if it is missing. The same as `Options::new().open(path)`, which see
+    /// for cost and errors.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().open(path)
+    }
+
+    /// A store in memory, for tests and caches: the same trees, nothing durable.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] if the system gives no memory.
+    pub fn in_memory() -> Result<Self> {
+        Options::new().open_in_memory()
+    }
+
+    /// How to open a store otherwise: [`Options`].
+    pub fn options() -> Options {
+        Options::new()
+    }
+
+    /// Takes a pool; recovers all trees if it was not closed cleanly.
+    pub(crate) fn recover(path: &Path, backend: Box<dyn Backend>, threads: Option<usize>) -> Result<Self> {
+        let start = Instant::now();
+        let after_crash = backend.needs_mark();
+        let (mut trees, mut damaged) = (BTreeMap::new(), Vec::new());
+        if after_crash {
+            for root in backend.roots()? {
+                match OpenTree::open(backend.as_ref(), &root, threads) {
+                    Ok(tree) => drop(trees.insert(root.name, tree)),
+                    Err(error) => damaged.push((root.name, error.to_string())),
+                }
+            }
+            if damaged.is_empty() {
+                backend.finish_marking();
+            }
+        }
+        let recovery = Recovery { after_crash, duration: start.elapsed(), damaged };
+        let (path, trees) = (path.to_owned(), Mutex::new(trees));
+        Ok(Self { inner: Arc::new(Inner { path, recovery, recovery_threads: threads, trees, backend }) })
+    }
+
+    /// The tree `name` of byte strings; made if it is missing. A tree is recovered when it is first asked for (after
+    /// a crash, when the store is opened): O(its leaves) once, on all cores; O(log trees) from then on.
+    ///
+    /// # Errors
+    /// - [`Error::TreeMismatch`]: it exists with another engine or codec;
+    /// - [`Error::UnknownEngine`]: a newer release made it;
+    /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds 208 trees;
+    /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree.
+    pub fn tree(&self, name: &str) -> Result<Tree> {
+        self.tree_with(name, TreeOptions::RECORDS)
+    }
+
+    /// The tree `name`, made so if it is missing. Errors and cost as [`Store::tree`].
+    pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
+        let found = self.find(name, Some(options)).and_then(|tree| {
+            tree.kind().demand(name, options)?;
+            Ok(tree)
+        });
+        self.at(found)
+    }
+
+    /// The tree `name` of `u64` keys and values, made if it is missing. Errors and cost as [`Store::tree`].
+    pub fn word_tree(&self, name: &str) -> Result<WordTree> {
+        self.tree_with(name, TreeOptions::WORDS).map(WordTree::new)
+    }
+
+    /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`]; otherwise as [`Store::tree`].
+    pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        self.at(self.find(name, None))
+    }
+
+    fn find(&self, name: &str, create: Option<TreeOptions>) -> Result<Tree> {
+        let Inner { trees, backend, recovery_threads, .. } = &*self.inner;
+        let mut trees = trees.lock();
+        if let Some(tree) = trees.get(name) {
+            return Ok(self.handle(name, tree));
+        }
+        let tree = match (backend.roots()?.iter().find(|root| root.name == name), create) {
+            (Some(root), _) => {
+                if let Some(wanted) = create {
+                    TreeOptions::of(root)?.demand(name, wanted)?;
+                }
+                OpenTree::open(backend.as_ref(), root, *recovery_threads)?
+            }
+            (None, Some(kind)) => {
+                OpenTree { index: backend.create_tree(name, kind, *recovery_threads)?, kind }
+            }
+            (None, None) => return Err(Error::NoSuchTree { name: name.to_owned() }),
+        };
+        let handle = self.handle(name, &tree);
+        trees.insert(name.to_owned(), tree);
+        Ok(handle)
+    }
+
+    fn handle(&self, name: &str, tree: &OpenTree) -> Tree {
+        Tree::new(Arc::clone(&tree.index), name, tree.kind, Arc::clone(&self.inner))
+    }
+
+    /// All named trees, in order of their names. O(208).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the root table is damaged.
+    pub fn trees(&self) -> Result<Vec<TreeInfo>> {
+        let mut roots = self.at(self.inner.backend.roots())?;
+        roots.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(roots
+            .into_iter()
+            .map(|root| TreeInfo { kind: TreeOptions::of(&root).ok(), name: root.name })
+            .collect())
+    }
+
+    /// Removes the tree `name` and gives its space back. Gone, wholly and durably, when this returns; not at all if a
+    /// crash comes before. O(its entries), and it is opened for that if it is not open.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives; [`Error::Corrupt`] if it is
+    /// damaged: a damaged tree stays, so that what is left of it can be saved.
+    pub fn drop_tree(&self, name: &str) -> Result<()> {
+        self.at(self.drop_found(name))
+    }
+
+    fn drop_found(&self, name: &str) -> Result<()> {
+        let Inner { trees, backend, recovery_threads, .. } = &*self.inner;
+        let mut trees = trees.lock();
+        let roots = backend.roots()?;
+        let Some(root) = roots.iter().find(|root| root.name == name) else {
+            return Err(Error::NoSuchTree { name: name.to_owned() });
+        };
+        let tree = match trees.remove(name) {
+            Some(tree) => tree,
+            None => OpenTree::open(backend.as_ref(), root, *recovery_threads)?,
+        };
+        // New handles are made under the lock of `trees` only.
+        let removed =
+            if Arc::strong_count(&tree.index) > 1 { Err(Error::InUse) } else { backend.remove_tree(root) };
+        if let Err(error) = removed {
+            trees.insert(name.to_owned(), tree);
+            return Err(error);
+        }
+        tree.index.destroy()
+    }
+
+    /// Returns when everything that this thread has written is durable. Trees whose operations are durable when they
+    /// return (all engines of this release) need it for nothing; it is for engines that become durable by epochs.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] if the medium failed.
+    pub fn sync(&self) -> Result<()> {
+        self.at(self.inner.backend.drain())
+    }
+
+    /// Figures about the pool and its medium. O(slabs).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the root table is damaged.
+    pub fn stat(&self) -> Result<StoreStat> {
+        let Inner { path, recovery, backend, .. } = &*self.inner;
+        let pool = backend.stat();
+        Ok(StoreStat {
+            path: path.clone(),
+            format_version: pool.identity.version,
+            uuid: pool.identity.uuid,
+            line_form: pool.identity.line_form,
+            medium: backend.describe(),
+            survives: backend.survives(),
+            file_bytes: pool.file_bytes,
+            high_water_bytes: pool.high_water_bytes,
+            used_bytes: pool.used_bytes,
+            allocations: pool.allocations,
+            trees: self.at(backend.roots())?.len() as u64,
+            recovery: recovery.clone(),
+        })
+    }
+
+    /// What opening this store took, and what it could not recover.
+    pub fn recovery(&self) -> &Recovery {
+        &self.inner.recovery
+    }
+
+    /// What is survived. Ask before relying on it: an ordinary file is [`Survives::ProcessCrash`].
+    pub fn survives(&self) -> Survives {
+        self.inner.backend.survives()
+    }
+
+    /// The pool's file.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Verifies the whole structure of every tree and returns every violation. A tree too damaged to be opened is one
+    /// violation. O(entries); other threads may go on working.
+    ///
+    /// # Errors
+    /// Only if checking itself is impossible, as for want of memory.
+    pub fn check(&self) -> Result<Vec<StoreViolation>> {
+        let mut found = Vec::new();
+        for info in self.trees()? {
+            let tree = Some(info.name.clone());
+            match self.open_tree(&info.name).and_then(|tree| tree.check()) {
+                Ok(violations) => found.extend(violations.into_iter().map(|violation| StoreViolation {
+                    tree: tree.clone(),
+                    offset: Some(violation.offset),
+                    what: violation.what,
+                })),
+                Err(error) => match error.root() {
+                    Error::Corrupt { offset, what } => {
+                        found.push(StoreViolation { tree, offset: Some(*offset), what: what.clone() });
+                    }
+                    Error::UnknownEngine { .. } => {
+                        found.push(StoreViolation { tree, offset: None, what: error.root().to_string() });
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        let refused = self.inner.backend.stat().frees_refused;
+        if refused > 0 {
+            let what = format!("{refused} records or leaves to be freed were none");
+            found.push(StoreViolation { tree: None, offset: None, what });
+        }
+        Ok(found)
+    }
+
+    /// Closes the store cleanly: the next open need not recover space, and the file's free tail is given back.
+    /// Durable when this returns. Dropping the last handle does the same, but cannot tell of an error.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] while another clone of the store or one of its trees lives; it is then closed when the last
+    /// of them is dropped. [`Error::Medium`] if the medium failed.
+    pub fn close(self) -> Result<()> {
+        let path = self.inner.path.clone();
+        let closed = Arc::try_unwrap(self.inner).map_err(|_| Error::InUse).and_then(|inner| {
+            drop(inner.trees);
+            inner.backend.close()
+        });
+        closed.map_err(|error| error.at(&path))
+    }
+
+    fn at<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| self.inner.name_path(error))
+    }
+}
+
+impl Inner {
+    /// What to do when a write failed: if the pool is full, space that was removed but not yet reused is fetched back,
+    /// and the write may be tried again.
+    #[cold]
+    pub(crate) fn may_retry(&self, error: &Error) -> bool {
+        let full = matches!(error.root(), Error::PoolFull { .. });
+        if full {
+            self.backend.reclaim();
+        }
+        full
+    }
+
+    /// The error with the path of this store.
+    #[cold]
+    pub(crate) fn name_path(&self, error: Error) -> Error {
+        error.at(&self.path)
+    }
+}
+
+impl OpenTree {
+    fn open(backend: &dyn Backend, root: &TreeRoot, threads: Option<usize>) -> Result<Self> {
+        Ok(Self { kind: TreeOptions::of(root)?, index: backend.open_tree(root, threads)? })
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Store").field("path", &self.inner.path).finish_non_exhaustive()
+    }
+}

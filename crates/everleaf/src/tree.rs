@@ -1,0 +1,245 @@
+//! A tree of byte strings.
+
+use std::sync::Arc;
+
+use engines::index::{Bounds, Index, IndexStat, Value, Violation};
+use pool::{Error, Result};
+
+use crate::store::Inner;
+use crate::{KeyRange, Range, TreeOptions};
+
+/// An ordered map from byte strings to byte strings, by name in a [`Store`](crate::Store).
+///
+/// Cheap to clone; keeps the store open. All methods may be called from any number of threads, and a write is durable
+/// when it returns; no reader sees it before. Keys have 0 bytes to 64 KiB, values 0 bytes to 16 MiB; in a tree of words
+/// ([`Codec::Word`](crate::Codec::Word)) both have exactly 8.
+///
+/// # Errors of all methods
+/// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`] for arguments beyond these limits;
+/// [`Error::Corrupt`] where the tree is damaged; [`Error::Medium`] if the medium failed. Writes also
+/// [`Error::PoolFull`]: nothing was changed, and the tree stays usable. Each comes with the pool's path around it; ask
+/// [`Error::root`] for what is wrong.
+#[derive(Clone)]
+pub struct Tree {
+    // Dropped before the store.
+    index: Arc<dyn Index>,
+    context: Arc<Context>,
+}
+
+struct Context {
+    name: String,
+    kind: TreeOptions,
+    store: Arc<Inner>,
+}
+
+impl Tree {
+    pub(crate) fn new(index: Arc<dyn Index>, name: &str, kind: TreeOptions, store: Arc<Inner>) -> Self {
+        Self { index, context: Arc::new(Context { name: name.to_owned(), kind, store }) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.context.name
+    }
+
+    /// Its engine and codec.
+    pub fn kind(&self) -> TreeOptions {
+        self.context.kind
+    }
+
+    #[inline(always)]
+    pub(crate) fn index(&self) -> &dyn Index {
+        &*self.index
+    }
+
+    #[cold]
+    pub(crate) fn name_path(&self, error: Error) -> Error {
+        self.context.store.name_path(error)
+    }
+
+    #[inline(always)]
+    pub(crate) fn at<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| self.name_path(error))
+    }
+
+    /// A write, tried twice if the pool is full at first.
+    #[inline(always)]
+    pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        let mut result = attempt();
+        if let Err(error) = &result
+            && self.context.store.may_retry(error)
+        {
+            result = attempt();
+        }
+        self.at(result)
+    }
+
+    /// The value of `key`: a copy, which derefs to `[u8]`; up to 24 bytes cost no allocation. O(log n).
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.at(self.index.get(key.as_ref()))
+    }
+
+    /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is absent. For reading
+    /// many values without allocations. O(log n).
+    #[inline]
+    pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
+        self.at(self.index.get_into(key.as_ref(), value))
+    }
+
+    /// Whether `key` is present. O(log n).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.get(key).map(|value| value.is_some())
+    }
+
+    /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.written(|| self.index.insert(key.as_ref(), value.as_ref()))
+    }
+
+    /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
+    #[inline]
+    pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.written(|| self.index.update(key.as_ref(), value.as_ref()))
+    }
+
+    /// Sets the value of a key, whether it is present or not. O(log n).
+    #[inline]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.written(|| self.index.put(key.as_ref(), value.as_ref()))
+    }
+
+    /// Removes a key; `false` if it is absent. O(log n).
+    #[inline]
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.written(|| self.index.remove(key.as_ref()))
+    }
+
+    /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether the key had
+    /// `current`; if not, nothing changes. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let tree = store.tree("locks")?;
+    /// assert!(tree.compare_exchange("door", None, Some(b"mine"))?);
+    /// assert!(!tree.compare_exchange("door", None, Some(b"yours"))?);
+    /// assert!(tree.compare_exchange("door", Some(b"mine"), None)?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn compare_exchange(
+        &self,
+        key: impl AsRef<[u8]>,
+        current: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        self.written(|| self.index.compare_exchange(key.as_ref(), current, new))
+    }
+
+    /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after the other, because
+    /// the waits for memory overlap. O(keys * log n). Not a snapshot: each value is as of some moment of the call.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        self.at(self.index.get_many(&keys))
+    }
+
+    /// The entries within a range of keys, in order; `rev()` reads them from the end. O(log n), then O(1) an entry.
+    pub fn range(&self, range: impl KeyRange) -> Range<'_> {
+        Range::new(self, range.into_bounds())
+    }
+
+    /// The entries whose keys begin with `prefix`, as [`Tree::range`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range<'_> {
+        Range::new(self, Bounds::prefix(prefix.as_ref()))
+    }
+
+    /// All entries, as [`Tree::range`].
+    pub fn iter(&self) -> Range<'_> {
+        self.range(..)
+    }
+
+    /// The number of keys; exact when nobody writes. O(leaves).
+    pub fn len(&self) -> Result<u64> {
+        self.at(self.index.len())
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> Result<bool> {
+        self.at(self.index.is_empty())
+    }
+
+    /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their capacity (0.5
+    /// to 1.0; what is beyond is taken for the nearer end). Wholly done or not at all, also across a crash. Returns the number of entries. O(n), and much faster than as
+    /// many inserts.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`]; [`Error::NotSorted`] with the place of the first entry out of order.
+    pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+        fill: f64,
+    ) -> Result<u64> {
+        self.try_bulk_load(entries.into_iter().map(Ok::<_, Error>), fill)
+    }
+
+    /// As [`Tree::bulk_load`], from a source that may fail: its first error is returned, and nothing is loaded.
+    pub fn try_bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<Error>>(
+        &self,
+        entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
+        fill: f64,
+    ) -> std::result::Result<u64, E> {
+        let mut entries = entries.into_iter();
+        let mut failure = None;
+        let loaded = self.index.bulk_load(
+            &mut |key, value| match entries.next() {
+                None => Ok(false),
+                Some(Ok((new_key, new_value))) => {
+                    key.clear();
+                    key.extend_from_slice(new_key.as_ref());
+                    value.clear();
+                    value.extend_from_slice(new_value.as_ref());
+                    Ok(true)
+                }
+                Some(Err(error)) => {
+                    failure = Some(error);
+                    // Only stops the load; the source's own error is what the caller gets.
+                    Err(Error::InUse)
+                }
+            },
+            if fill.is_nan() { 1.0 } else { fill.clamp(0.5, 1.0) },
+        );
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(self.at(loaded)?),
+        }
+    }
+
+    /// Verifies the whole structure and returns every violation. O(n); locks each leaf for a moment.
+    pub fn check(&self) -> Result<Vec<Violation>> {
+        self.at(self.index.check())
+    }
+
+    /// Figures. O(leaves).
+    pub fn stat(&self) -> Result<IndexStat> {
+        self.at(self.index.stat())
+    }
+}
+
+impl<'t> IntoIterator for &'t Tree {
+    type Item = Result<(Value, Value)>;
+    type IntoIter = Range<'t>;
+
+    fn into_iter(self) -> Range<'t> {
+        self.iter()
+    }
+}
+
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Tree")
+            .field("name", &self.context.name)
+            .field("kind", &self.context.kind)
+            .finish_non_exhaustive()
+    }
+}

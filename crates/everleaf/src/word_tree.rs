@@ -1,0 +1,168 @@
+//! A tree of words.
+
+use std::ops::{Bound, RangeBounds};
+
+use engines::index::{Bounds, Condition, WordIndex};
+use pool::{Error, Result};
+
+use crate::{Range, Tree};
+
+/// An ordered map from `u64` to `u64`, by name in a [`Store`](crate::Store): the fast path for small fixed entries,
+/// without a detour over byte strings. For the rest it is a [`Tree`], which see for threads, durability and errors.
+///
+/// ```
+/// # let store = everleaf::Store::in_memory()?;
+/// let ages = store.word_tree("ages")?;
+/// ages.put(7, 41)?;
+/// assert_eq!(ages.get(7)?, Some(41));
+/// assert!(ages.compare_exchange(7, Some(41), Some(42))?);
+/// let pairs: Vec<(u64, u64)> = ages.range(5..10).collect::<Result<_, _>>()?;
+/// assert_eq!(pairs, [(7, 42)]);
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct WordTree {
+    tree: Tree,
+}
+
+impl WordTree {
+    pub(crate) fn new(tree: Tree) -> Self {
+        Self { tree }
+    }
+
+    /// The same tree over byte strings: keys and values as 8 bytes, big-endian.
+    pub fn as_tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    #[inline(always)]
+    fn words(&self) -> Result<&dyn WordIndex> {
+        self.tree.index().words().ok_or_else(|| self.not_words())
+    }
+
+    #[cold]
+    fn not_words(&self) -> Error {
+        let found = self.tree.kind().to_string();
+        Error::TreeMismatch { name: self.tree.name().to_owned(), found, wanted: "words".to_owned() }
+    }
+
+    #[inline(always)]
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
+        let words = self.words()?;
+        self.tree.written(|| words.write(key, value, condition))
+    }
+
+    /// The value of `key`. O(log n).
+    #[inline]
+    pub fn get(&self, key: u64) -> Result<Option<u64>> {
+        self.tree.at(self.words()?.get(key))
+    }
+
+    /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
+    #[inline]
+    pub fn insert(&self, key: u64, value: u64) -> Result<bool> {
+        self.write(key, Some(value), Condition::Absent)
+    }
+
+    /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
+    #[inline]
+    pub fn update(&self, key: u64, value: u64) -> Result<bool> {
+        self.write(key, Some(value), Condition::Present)
+    }
+
+    /// Sets the value of a key, whether it is present or not. O(log n).
+    #[inline]
+    pub fn put(&self, key: u64, value: u64) -> Result<()> {
+        self.write(key, Some(value), Condition::Always).map(|_| ())
+    }
+
+    /// Removes a key; `false` if it is absent. O(log n).
+    #[inline]
+    pub fn remove(&self, key: u64) -> Result<bool> {
+        self.write(key, None, Condition::Present)
+    }
+
+    /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether the key had
+    /// `current`; if not, nothing changes. O(log n).
+    pub fn compare_exchange(&self, key: u64, current: Option<u64>, new: Option<u64>) -> Result<bool> {
+        match (current, new) {
+            (None, None) => Ok(self.get(key)?.is_none()),
+            (None, Some(_)) => self.write(key, new, Condition::Absent),
+            (Some(current), _) => self.write(key, new, Condition::Equals(current)),
+        }
+    }
+
+    /// The values of many keys, in their order: several times as fast as one [`WordTree::get`] after the other.
+    pub fn get_many(&self, keys: &[u64]) -> Result<Vec<Option<u64>>> {
+        let mut values = vec![None; keys.len()];
+        self.get_many_into(keys, &mut values)?;
+        Ok(values)
+    }
+
+    /// As [`WordTree::get_many`], into a buffer.
+    ///
+    /// # Panics
+    /// If `values` is not as long as `keys`.
+    pub fn get_many_into(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
+        assert_eq!(keys.len(), values.len(), "one place for each key");
+        self.tree.at(self.words()?.get_many(keys, values))
+    }
+
+    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`: the fastest way to read a
+    /// range. O(log n + entries).
+    pub fn scan(&self, from: u64, mut visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
+        self.tree.at(self.words()?.scan(from, &mut visit))
+    }
+
+    /// The entries within a range of keys, in order; `rev()` reads them from the end. As [`Tree::range`].
+    pub fn range(&self, range: impl RangeBounds<u64>) -> WordRange<'_> {
+        let bytes = |bound: Bound<&u64>| bound.map(|key| key.to_be_bytes().to_vec());
+        let bounds = Bounds { lower: bytes(range.start_bound()), upper: bytes(range.end_bound()) };
+        WordRange { range: self.tree.range(bounds) }
+    }
+
+    /// The number of keys; exact when nobody writes. O(leaves).
+    pub fn len(&self) -> Result<u64> {
+        self.tree.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> Result<bool> {
+        self.tree.is_empty()
+    }
+
+    /// Fills an empty tree from entries in strictly ascending order; as [`Tree::bulk_load`].
+    pub fn bulk_load(&self, entries: impl IntoIterator<Item = (u64, u64)>, fill: f64) -> Result<u64> {
+        let bytes = |(key, value): (u64, u64)| (key.to_be_bytes(), value.to_be_bytes());
+        self.tree.bulk_load(entries.into_iter().map(bytes), fill)
+    }
+}
+
+/// The entries of a range of a [`WordTree`], in order; from either end, so `rev()` works. See [`Range`].
+#[derive(Debug)]
+pub struct WordRange<'t> {
+    range: Range<'t>,
+}
+
+/// Eight bytes as a word. The codec gives no other length.
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+impl Iterator for WordRange<'_> {
+    type Item = Result<(u64, u64)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.range.next_entry();
+        entry.map(|entry| entry.map(|(key, value)| (word(key), word(value)))).transpose()
+    }
+}
+
+impl DoubleEndedIterator for WordRange<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.range.next_entry_back();
+        entry.map(|entry| entry.map(|(key, value)| (word(key), word(value)))).transpose()
+    }
+}
+
+impl std::iter::FusedIterator for WordRange<'_> {}

@@ -1,0 +1,416 @@
+//! Files that are no pools, or were: a typed error or a whole store, never a panic, and nothing lost.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use everleaf::{Error, LineForm, LineStore, Options, Result, Store, Survives};
+use tempfile::TempDir;
+
+const COPIES: [usize; 2] = [0x0000, 0x1000];
+const STATE: usize = 0x2000;
+const ROOT_TABLE: usize = 0x3000;
+const HEADER_BYTES: usize = 64;
+
+/// A pool with a tree of records and a tree of words, 200 keys each.
+fn pool() -> (TempDir, PathBuf) {
+    pool_with(LineStore::detect())
+}
+
+fn pool_with(line_store: LineStore) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pool");
+    let store = Options::new().line_store(line_store).open(&path).unwrap();
+    let (records, words) = (store.tree("records").unwrap(), store.word_tree("words").unwrap());
+    for number in 0..200_u64 {
+        records.put(format!("key {number:03}"), format!("value {number}")).unwrap();
+        words.put(number, number + 1).unwrap();
+    }
+    drop((records, words));
+    store.close().unwrap();
+    (folder, path)
+}
+
+fn expect_whole(store: &Store) -> Result<()> {
+    let (records, words) = (store.tree("records")?, store.word_tree("words")?);
+    for number in 0..200_u64 {
+        let value = records.get(format!("key {number:03}"))?;
+        assert_eq!(value.as_deref(), Some(format!("value {number}").as_bytes()));
+        assert_eq!(words.get(number)?, Some(number + 1));
+    }
+    assert_eq!((records.len()?, words.len()?), (200, 200));
+    Ok(())
+}
+
+fn flipped(bytes: &[u8], offsets: &[usize], mask: u8) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    offsets.iter().for_each(|offset| bytes[*offset] ^= mask);
+    bytes
+}
+
+#[track_caller]
+fn opened(path: &Path) -> Result<Store> {
+    Options::new().create(false).open(path)
+}
+
+fn header_with(bytes: &[u8], word: usize, value: u64) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for copy in COPIES {
+        bytes[copy + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());
+        let check = u64::from(crc32c::crc32c(&bytes[copy..copy + 56]));
+        bytes[copy + 56..][..8].copy_from_slice(&check.to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_header_copy_with_any_flipped_byte_is_mended_from_the_other() {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    for copy in COPIES {
+        for byte in 0..HEADER_BYTES {
+            fs::write(&path, flipped(&whole, &[copy + byte], 1 << (byte % 8))).unwrap();
+            let store = opened(&path).unwrap_or_else(|error| panic!("byte {byte} of {copy:#x}: {error}"));
+            expect_whole(&store).unwrap();
+            store.close().unwrap();
+            let mended = fs::read(&path).unwrap();
+            for copy in COPIES {
+                assert_eq!(mended[copy..copy + HEADER_BYTES], whole[copy..copy + HEADER_BYTES]);
+            }
+        }
+    }
+}
+
+#[test]
+fn both_header_copies_with_a_flipped_byte_are_a_typed_error_and_nothing_is_written() {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    for byte in 0..HEADER_BYTES {
+        let damaged = flipped(&whole, &[byte, COPIES[1] + byte], 0x10);
+        fs::write(&path, &damaged).unwrap();
+        let error = opened(&path).unwrap_err();
+        let typed = matches!(error.root(), Error::Corrupt { offset: 0, .. } | Error::NotAPool { .. });
+        assert!(typed, "byte {byte}: {error}");
+        assert!(error.to_string().contains("a.pool"), "{error}");
+        assert!(fs::read(&path).unwrap() == damaged, "byte {byte}: the file was written to");
+    }
+    fs::write(&path, &whole).unwrap();
+    expect_whole(&opened(&path).unwrap()).unwrap();
+}
+
+#[test]
+fn a_flipped_byte_in_the_state_line_is_a_typed_error_or_costs_nothing() {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    for byte in 0..64 {
+        fs::write(&path, flipped(&whole, &[STATE + byte], 0x40)).unwrap();
+        match opened(&path) {
+            Ok(store) => expect_whole(&store).unwrap(),
+            Err(error) => assert!(matches!(error.root(), Error::Corrupt { .. }), "byte {byte}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_in_the_root_table_is_a_typed_error_or_costs_nothing() {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    for byte in 0..512 {
+        fs::write(&path, flipped(&whole, &[ROOT_TABLE + byte], 0x04)).unwrap();
+        let used = opened(&path).and_then(|store| expect_whole(&store));
+        if let Err(error) = used {
+            assert!(matches!(error.root(), Error::Corrupt { .. }), "byte {byte}: {error}");
+        }
+    }
+}
+
+/// Uses every part of the trees; answers may be wrong, but there is an answer.
+fn use_all(store: &Store) -> bool {
+    let mut clean = store.check().unwrap().is_empty();
+    for name in ["records", "words"] {
+        let Ok(tree) = store.open_tree(name) else {
+            clean = false;
+            continue;
+        };
+        clean &= tree.iter().all(|entry| entry.is_ok());
+        clean &= tree.iter().rev().all(|entry| entry.is_ok());
+        let keys: Vec<Vec<u8>> = match name {
+            "words" => (0..200_u64).map(|number| number.to_be_bytes().to_vec()).collect(),
+            _ => (0..200).map(|number| format!("key {number:03}").into_bytes()).collect(),
+        };
+        for key in &keys {
+            clean &= tree.get(key).is_ok();
+            clean &= tree.put(key, 7_u64.to_be_bytes()).is_ok();
+            clean &= tree.remove(key).is_ok();
+        }
+    }
+    clean
+}
+
+/// The offset of the first leaf of the tree in this slot of the root table.
+fn first_leaf(bytes: &[u8], slot: usize) -> usize {
+    let word = ROOT_TABLE + 256 * slot + 8 * 18;
+    let word = u64::from_le_bytes(bytes[word..][..8].try_into().unwrap());
+    (word & ((1 << 48) - 1)) as usize
+}
+
+/// One line store of each form that this processor has.
+fn forms() -> Vec<LineStore> {
+    let single = [LineStore::Movdir64b, LineStore::Avx512, LineStore::Rtm];
+    let single = single.into_iter().find(|store| store.is_supported());
+    single.into_iter().chain([LineStore::Twin]).collect()
+}
+
+/// Where the slot line of a leaf is: once, or twice in a pool of twin lines.
+fn slot_lines(leaf: usize, form: LineStore) -> Vec<usize> {
+    if form == LineStore::Twin { vec![leaf - 64, leaf] } else { vec![leaf] }
+}
+
+/// Damages a pool, opens it as after a clean close and as after a crash, and uses it. Returns whether the damage was
+/// noticed both times.
+fn try_damage(path: &Path, whole: &[u8], form: LineStore, offset: usize, mask: u8) -> bool {
+    [true, false].into_iter().all(|clean| {
+        let mut damaged = flipped(whole, &[offset], mask);
+        if !clean {
+            damaged[STATE + 8] ^= 1; // the clean flag fails its check
+        }
+        fs::write(path, damaged).unwrap();
+        match Options::new().create(false).line_store(form).open(path) {
+            Ok(store) => !use_all(&store),
+            Err(error) => {
+                assert!(matches!(error.root(), Error::Corrupt { .. }), "offset {offset:#x}: {error}");
+                true
+            }
+        }
+    })
+}
+
+#[test]
+fn a_flipped_byte_in_a_slot_line_is_no_panic() {
+    for form in forms() {
+        let (_folder, path) = pool_with(form);
+        let whole = fs::read(&path).unwrap();
+        for leaf in [first_leaf(&whole, 0), first_leaf(&whole, 1)] {
+            for line in slot_lines(leaf, form) {
+                (0..64).for_each(|byte| drop(try_damage(&path, &whole, form, line + byte, 1 << (byte % 8))));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_in_an_entry_or_a_record_is_noticed_where_there_is_a_check() {
+    for form in forms() {
+        let (_folder, path) = pool_with(form);
+        let whole = fs::read(&path).unwrap();
+        let (records, words) = (first_leaf(&whole, 0) + 64, first_leaf(&whole, 1) + 64);
+        // The first 28 entries stayed when the leaf was split, so they are in use.
+        for byte in 0..16 * 28 {
+            let noticed = try_damage(&path, &whole, form, records + byte, 1 << (byte % 8));
+            assert!(noticed, "byte {byte} of the entries");
+        }
+        for byte in (0..16 * 56).step_by(5) {
+            // Words have no check of their own.
+            try_damage(&path, &whole, form, words + byte, 1 << (byte % 8));
+        }
+        let record = u64::from_le_bytes(whole[records + 8..][..8].try_into().unwrap()) & ((1 << 48) - 1);
+        for byte in 0..8 + 7 + 7 {
+            let noticed = try_damage(&path, &whole, form, record as usize + byte, 1 << (byte % 8));
+            assert!(noticed || byte == 8 + 7, "byte {byte} of the first record");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
+    for form in forms() {
+        let (_folder, path) = pool_with(form);
+        let mut bytes = fs::read(&path).unwrap();
+        let leaf = first_leaf(&bytes, 0);
+        for line in slot_lines(leaf, form) {
+            bytes[line + 6] = 0x3f; // more entries than a leaf has
+        }
+        bytes[STATE + 8] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        for _ in 0..2 {
+            let store = Options::new().create(false).line_store(form).open(&path).unwrap();
+            assert!(store.recovery().after_crash);
+            assert_eq!(store.recovery().damaged.len(), 1);
+            assert!(matches!(store.tree("records").unwrap_err().root(), Error::Corrupt { .. }));
+            assert!(matches!(store.drop_tree("records").unwrap_err().root(), Error::Corrupt { .. }));
+            let found = store.check().unwrap();
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].tree.as_deref(), Some("records"));
+            let words = store.word_tree("words").unwrap();
+            assert_eq!(words.get(5).unwrap(), Some(6));
+            for number in 0..20_000 {
+                words.put(number, number + 1).unwrap();
+            }
+            drop(words);
+            store.close().unwrap();
+            let now = fs::read(&path).unwrap();
+            assert!(now[leaf..leaf + 960] == bytes[leaf..leaf + 960], "the damaged leaf was reused");
+        }
+    }
+}
+
+#[test]
+fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, header_with(&whole, 1, 2)).unwrap();
+    let error = opened(&path).unwrap_err();
+    assert!(matches!(error.root(), Error::Version { found: 2, supported: 1 }), "{error}");
+    assert!(error.to_string().contains("dump"), "{error}");
+    fs::write(&path, header_with(&whole, 2, 1 << 9)).unwrap();
+    let error = opened(&path).unwrap_err();
+    assert!(matches!(error.root(), Error::UnknownFeatures { unknown: 0x200 }), "{error}");
+}
+
+#[test]
+fn a_tree_of_an_unknown_engine_is_named_and_the_others_are_usable() -> Result<()> {
+    let (_folder, path) = pool();
+    let mut bytes = fs::read(&path).unwrap();
+    let state = 1_u64 << 32 | 2 << 16 | 77;
+    let check = u64::from(crc32c::crc32c(&state.to_le_bytes()) & 0xffff) << 48;
+    bytes[ROOT_TABLE..][..8].copy_from_slice(&(state | check).to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    let store = opened(&path)?;
+    let error = store.tree("records").unwrap_err();
+    assert!(matches!(error.root(), Error::UnknownEngine { engine: 77, .. }), "{error}");
+    assert!(store.trees()?.iter().any(|tree| tree.kind.is_none()));
+    assert_eq!(store.word_tree("words")?.len()?, 200);
+    assert_eq!(store.check()?.len(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_truncated_pool_is_refused_and_not_written_to() {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    for length in [1, 7, 63, 64, 4096, 0x2008, 0xffff, 0x10000, 0x10001, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = opened(&path).unwrap_err();
+        let typed = matches!(error.root(), Error::Corrupt { .. })
+            || length < 64 && matches!(error.root(), Error::NotAPool { .. });
+        assert!(typed, "{length} bytes: {error}");
+        assert!(fs::read(&path).unwrap() == whole[..length], "{length} bytes: the file was written to");
+    }
+}
+
+#[test]
+fn files_that_are_no_pools_are_refused_and_not_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    let contents: [Vec<u8>; 5] = [
+        b"dear diary\n".to_vec(),
+        b"line\n".repeat(100_000),
+        vec![0; 100],
+        vec![0; 65_537],
+        [vec![0; 65_536], b"an image that begins with a hole".repeat(99)].concat(),
+    ];
+    for content in contents {
+        fs::write(&path, &content).unwrap();
+        let error = Store::open(&path).unwrap_err();
+        assert!(matches!(error.root(), Error::NotAPool { .. }), "{error}");
+        assert!(error.to_string().contains("notes.txt"), "{error}");
+        assert!(fs::read(&path).unwrap() == content);
+    }
+    for odd in [folder.path(), Path::new("/dev/null")] {
+        let error = Store::open(odd).unwrap_err();
+        assert!(matches!(error.root(), Error::NotAPool { .. }), "{error}");
+    }
+    fs::write(&path, "").unwrap();
+    assert!(matches!(opened(&path).unwrap_err().root(), Error::NotAPool { .. }));
+    Store::open(&path).unwrap().tree("t").unwrap();
+}
+
+#[test]
+fn a_missing_file_is_made_only_if_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new.pool");
+    assert!(matches!(opened(&path).unwrap_err().root(), Error::NoSuchPool));
+    assert!(!path.exists());
+    let error = Store::open(folder.path().join("no/such/folder")).unwrap_err();
+    assert!(matches!(error.root(), Error::Io { .. }), "{error}");
+    // What fails leaves no file behind.
+    if let Err(error) = Options::new().require(Survives::PowerLoss).open(&path) {
+        assert!(matches!(error.root(), Error::NotDurable { .. }), "{error}");
+        assert!(!path.exists());
+    }
+    let error = Options::new().limit_bytes(1000).open(&path).unwrap_err();
+    assert!(matches!(error.root(), Error::PoolFull { limit: 1000, .. }), "{error}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn read_only_files_and_folders_are_named_as_such() {
+    // sysfs refuses to be written even by root.
+    for path in ["/sys/kernel/fscaps", "/sys/kernel/new.pool"] {
+        if !Path::new("/sys/kernel").is_dir() {
+            return;
+        }
+        let error = Store::open(path).unwrap_err();
+        let known = matches!(error.root(), Error::ReadOnly { .. } | Error::NotAPool { .. });
+        assert!(known, "{error}");
+    }
+}
+
+#[test]
+fn a_pool_keeps_the_form_of_its_lines() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("twin.pool");
+    let store = Options::new().line_store(LineStore::Twin).open(&path)?;
+    store.tree("t")?.put("a", "b")?;
+    assert_eq!(store.stat()?.line_form, LineForm::Twin);
+    store.close()?;
+    let store = Store::open(&path)?; // whatever the processor likes best
+    assert_eq!(store.tree("t")?.get("a")?.as_deref(), Some(b"b".as_slice()));
+    store.close()?;
+    for single in [LineStore::Movdir64b, LineStore::Avx512, LineStore::Rtm] {
+        let error = Options::new().line_store(single).open(&path).unwrap_err();
+        let expected = if single.is_supported() { "LineForm" } else { "Unsupported" };
+        assert!(format!("{:?}", error.root()).starts_with(expected), "{error}");
+    }
+    let unsupported = everleaf::FlushKind::all().into_iter().find(|flush| !flush.is_supported());
+    let error = Options::new().flush(unsupported.unwrap()).open(&path).unwrap_err();
+    assert!(matches!(error.root(), Error::Unsupported { .. }), "{error}");
+    Ok(())
+}
+
+#[test]
+fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small.pool");
+    let limited = Options::new().limit_bytes(1 << 20);
+    let store = limited.open(&path)?;
+    let (records, words) = (store.tree("records")?, store.word_tree("words")?);
+    let (mut count, mut refused) = (0_u64, 0);
+    while refused < 2 {
+        refused = 0;
+        for result in [records.put(format!("key {count:06}"), vec![b'v'; 100]), words.put(count, count)] {
+            if let Err(error) = result {
+                assert!(matches!(error.root(), Error::PoolFull { limit: 1_048_576, .. }), "{error}");
+                refused += 1;
+            }
+        }
+        count += 1;
+        assert!(count < 100_000, "no limit");
+    }
+    assert!(count > 3000, "only {count} keys in a MiB");
+    let (records_kept, words_kept) = (records.len()?, words.len()?);
+    assert_eq!(store.check()?, []);
+    // Removes work, and make room.
+    for number in 0..1000 {
+        assert!(records.remove(format!("key {number:06}"))?);
+    }
+    for number in 0..500 {
+        records.put(format!("new {number:06}"), vec![b'w'; 100])?;
+    }
+    drop((records, words));
+    store.close()?;
+    let store = limited.open(&path)?;
+    assert_eq!(store.tree("records")?.len()?, records_kept - 500);
+    assert_eq!(store.word_tree("words")?.len()?, words_kept);
+    assert_eq!(store.check()?, []);
+    Ok(())
+}

@@ -1,0 +1,504 @@
+//! A medium that records, takes back, and forgets on purpose: what crash exploration runs on.
+//!
+//! A [`Sim`] is memory of this process with four abilities; the memory model that gives them a meaning (which images
+//! a crash may leave) is not here but in the explorer.
+//!
+//! - It **records** a [`Trace`]: every store (of a word, or of a line in [`LineForm::Single`]: each one *atom*), flush and
+//!   fence with its thread and its place in the source, and the [`Mark`]s of a harness. Flushes belong to the guard
+//!   through which they were made, as on a file: only a fence through the same guard makes them durable.
+//! - It **takes back**: [`Sim::push_level`] begins to note the old content of each line that is stored to, and
+//!   [`Sim::rollback`] restores it. An image is therefore a difference from the one before, never a copy.
+//! - Its lines may be **open** ([`Sim::install`]): of each, several contents are possible, and a load decides, through a
+//!   [`Chooser`], which of the values that are still possible it finds. A recovery then branches only on what it reads.
+//! - It plants **faults** ([`Mutation`]): flushes, fences and stores called from one place in the source are not done.
+//!
+//! A `Sim` is a handle: clones are the same memory, so a pool that takes its medium by value leaves the harness one.
+//! Stores are serialised by a lock. Loads are not, unless the line is open.
+//!
+//! [`VolatileWord`](crate::VolatileWord)s bypass it: they are not recorded, and after a rollback they hold whatever was
+//! there.
+
+mod open;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::mapping::Mapping;
+use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives, WORD_BYTES};
+
+use self::open::{Answer, OpenLines};
+pub use self::open::{Chooser, Decision, OpenLine, OpenState};
+pub use self::trace::{Event, Mark, Mutation, Site, SiteKind, Trace};
+
+/// Words in a line.
+const LINE_WORDS: usize = LINE_BYTES / WORD_BYTES;
+/// In a line's flags: its content is open.
+const OPEN: u8 = 1 << 7;
+/// In a line's flags: the level below which its old content was noted.
+const LEVEL_MASK: u8 = OPEN - 1;
+
+/// How a [`Sim`] is made.
+#[derive(Clone, Copy, Debug)]
+pub struct SimOptions {
+    /// How lines are stored.
+    pub line_form: LineForm,
+    /// The most bytes that it grows to. Creating a `Sim` costs a byte of flags for each 64.
+    pub limit_bytes: u64,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self { line_form: LineForm::Single, limit_bytes: 4 << 20 }
+    }
+}
+
+/// The payload of the panic that ends a run after too many steps: a loop, or close to one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepLimitExceeded;
+
+/// A line's old content, to be restored.
+#[derive(Debug)]
+struct Undo {
+    line: u32,
+    old_flags: u8,
+    content: [u64; LINE_WORDS],
+}
+
+#[derive(Debug)]
+struct Level {
+    undo_start: usize,
+    length: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    recording: bool,
+    trace: Trace,
+    undo: Vec<Undo>,
+    levels: Vec<Level>,
+    open: OpenLines,
+    chooser: Option<Box<dyn Chooser>>,
+    mutations: Vec<Mutation>,
+    census: Option<BTreeMap<(SiteKind, Site), u64>>,
+}
+
+struct Shared {
+    mapping: Mapping,
+    line_form: LineForm,
+    flags: Vec<AtomicU8>,
+    steps_left: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+/// A recording medium. See the [module](self).
+#[derive(Clone)]
+pub struct Sim {
+    shared: Arc<Shared>,
+}
+
+/// Which flushes a fence makes durable: those of the same guard.
+#[derive(Debug)]
+pub struct SimNotes(u64);
+
+impl Default for SimNotes {
+    fn default() -> Self {
+        thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
+        NEXT.with(|next| {
+            next.set(next.get() + 1);
+            Self(u64::from(thread_number()) << 48 | next.get())
+        })
+    }
+}
+
+fn thread_number() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static NUMBER: u16 = NEXT.fetch_add(1, Ordering::Relaxed) as u16);
+    NUMBER.with(|number| *number)
+}
+
+impl Sim {
+    /// Empty memory; nothing is recorded yet.
+    pub fn new(options: SimOptions) -> Result<Self, MediumError> {
+        let lines = options.limit_bytes.div_ceil(LINE_BYTES as u64);
+        let shared = Shared {
+            mapping: Mapping::memory(options.limit_bytes)?,
+            line_form: options.line_form,
+            flags: (0..lines).map(|_| AtomicU8::new(0)).collect(),
+            steps_left: AtomicU64::new(u64::MAX),
+            inner: Mutex::new(Inner::default()),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Records from now on, or stops.
+    pub fn set_recording(&self, recording: bool) {
+        self.shared.inner.lock().recording = recording;
+    }
+
+    /// Swaps what was recorded for `trace`, which is cleared: its memory is used again.
+    pub fn swap_trace(&self, trace: &mut Trace) {
+        trace.clear();
+        std::mem::swap(&mut self.shared.inner.lock().trace, trace);
+    }
+
+    /// Records a mark.
+    pub fn mark(&self, mark: Mark) {
+        self.shared.record(&mut self.shared.inner.lock(), Event::Mark(mark));
+    }
+
+    /// Panics with [`StepLimitExceeded`] once this many more loads, stores, flushes and fences were done.
+    pub fn set_step_limit(&self, steps: u64) {
+        self.shared.steps_left.store(steps, Ordering::Relaxed);
+    }
+
+    /// Plants faults, in place of those planted before.
+    pub fn set_mutations(&self, mutations: Vec<Mutation>) {
+        self.shared.inner.lock().mutations = mutations;
+    }
+
+    /// Counts from now on, from zero, how often each place in the source stores, flushes and fences.
+    pub fn start_census(&self) {
+        self.shared.inner.lock().census = Some(BTreeMap::new());
+    }
+
+    /// What was counted since [`Sim::start_census`].
+    pub fn census(&self) -> BTreeMap<(SiteKind, Site), u64> {
+        self.shared.inner.lock().census.clone().unwrap_or_default()
+    }
+
+    /// Notes from now on what changes, so that [`Sim::rollback`] takes it back. Levels nest, up to 127.
+    pub fn push_level(&self) {
+        let mut inner = self.shared.inner.lock();
+        assert!(inner.levels.len() < usize::from(LEVEL_MASK), "too many levels");
+        let level = Level { undo_start: inner.undo.len(), length: self.shared.mapping.extent().length() };
+        inner.levels.push(level);
+    }
+
+    /// Takes everything back that happened since the last [`Sim::push_level`], decisions about open lines included.
+    /// Nobody else may be using the memory. O(lines stored to).
+    pub fn rollback(&self) {
+        let mut inner = self.shared.inner.lock();
+        self.shared.rollback(&mut inner);
+    }
+
+    /// Takes everything back since the last [`Sim::push_level`], and ends the level.
+    pub fn pop_level(&self) {
+        let mut inner = self.shared.inner.lock();
+        self.shared.rollback(&mut inner);
+        inner.levels.pop();
+    }
+
+    /// Opens lines: each has one of several contents, which loads decide. Replaces the lines that were open before.
+    pub fn install(&self, lines: Vec<OpenLine>) {
+        let mut inner = self.shared.inner.lock();
+        self.shared.close_lines(&mut inner);
+        for open in &lines {
+            self.shared.flags[open.line as usize].fetch_or(OPEN, Ordering::Relaxed);
+        }
+        inner.open.install(lines);
+    }
+
+    /// Ends the openness of lines and returns them as they were installed.
+    pub fn uninstall(&self) -> Vec<OpenLine> {
+        let mut inner = self.shared.inner.lock();
+        self.shared.close_lines(&mut inner);
+        inner.open.uninstall()
+    }
+
+    /// Who decides what open lines hold; without anybody, loads find the newest content. Returns who did before.
+    pub fn set_chooser(&self, chooser: Option<Box<dyn Chooser>>) -> Option<Box<dyn Chooser>> {
+        std::mem::replace(&mut self.shared.inner.lock().chooser, chooser)
+    }
+
+    /// What is left of each open line.
+    pub fn open_states(&self) -> Vec<OpenState> {
+        self.shared.inner.lock().open.states().collect()
+    }
+
+    /// A line as memory holds it, past the recorder and past openness; `None` beyond the length.
+    pub fn peek(&self, line: u32) -> Option<LineValue> {
+        let words = self.shared.words(line)?;
+        Some(LineValue(std::array::from_fn(|index| words[index].load(Ordering::Relaxed))))
+    }
+
+    /// Changes a line without recording it, but so that a rollback takes it back.
+    ///
+    /// # Panics
+    /// If the line lies beyond the length.
+    pub fn poke(&self, line: u32, value: &LineValue) {
+        let mut inner = self.shared.inner.lock();
+        self.shared.save(&mut inner, line);
+        let words = self.shared.words(line).expect("a line of this medium");
+        for (word, value) in words.iter().zip(value.0) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes the length, within the limit, without recording it; a rollback takes it back.
+    pub fn set_length(&self, length: u64) -> Result<(), MediumError> {
+        self.shared.mapping.grow(length)?;
+        // SAFETY: `grow` mapped up to `length`; a shorter extent only hides memory, which stays mapped.
+        unsafe { self.shared.mapping.extent().set_length(length) };
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn words(&self, line: u32) -> Option<&[AtomicU64]> {
+        self.mapping.extent().words(u64::from(line) * LINE_BYTES as u64, LINE_WORDS)
+    }
+
+    /// The number of a word, from the medium's start. What does not lie there is some other medium's: a logic error.
+    #[inline]
+    fn number_of(&self, word: &AtomicU64) -> usize {
+        let offset = (std::ptr::from_ref(word) as usize).wrapping_sub(self.mapping.extent().base() as usize);
+        let number = offset / WORD_BYTES;
+        assert!(number / LINE_WORDS < self.flags.len(), "a word of another medium");
+        number
+    }
+
+    #[inline]
+    fn step(&self) {
+        // No atomic decrement: two threads at once may count one step for two, which does not matter.
+        let left = self.steps_left.load(Ordering::Relaxed);
+        if left == 0 {
+            // Whoever is dropped by the panic may still use the medium.
+            self.steps_left.store(u64::MAX, Ordering::Relaxed);
+            std::panic::panic_any(StepLimitExceeded);
+        }
+        self.steps_left.store(left - 1, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.step();
+        self.inner.lock()
+    }
+
+    #[allow(clippy::unused_self, reason = "called beside methods that need it")]
+    fn record(&self, inner: &mut Inner, event: Event) {
+        if let Some(census) = &mut inner.census
+            && let Some(site) = event.site()
+        {
+            *census.entry(site).or_default() += 1;
+        }
+        if inner.recording {
+            inner.trace.events.push(event);
+        }
+    }
+
+    /// Notes the line's content, unless this level has it.
+    fn save(&self, inner: &mut Inner, line: u32) {
+        let level = inner.levels.len() as u8;
+        let flags = self.flags[line as usize].load(Ordering::Relaxed);
+        if flags & LEVEL_MASK >= level {
+            return;
+        }
+        let Some(words) = self.words(line) else { return };
+        let content = std::array::from_fn(|index| words[index].load(Ordering::Relaxed));
+        inner.undo.push(Undo { line, old_flags: flags, content });
+        self.flags[line as usize].store(flags & OPEN | level, Ordering::Relaxed);
+    }
+
+    fn rollback(&self, inner: &mut Inner) {
+        let level = inner.levels.last().expect("a level was pushed");
+        for undo in inner.undo.drain(level.undo_start..).rev() {
+            let words = self.words(undo.line).expect("the memory only grew");
+            for (word, value) in words.iter().zip(undo.content) {
+                word.store(value, Ordering::Relaxed);
+            }
+            let flags = &self.flags[undo.line as usize];
+            let open = flags.load(Ordering::Relaxed) & OPEN;
+            flags.store(open | undo.old_flags & LEVEL_MASK, Ordering::Relaxed);
+        }
+        // SAFETY: it had this length before, so it is mapped; a shorter extent only hides memory.
+        unsafe { self.mapping.extent().set_length(level.length) };
+        inner.open.reset();
+    }
+
+    fn close_lines(&self, inner: &mut Inner) {
+        for line in inner.open.lines() {
+            self.flags[line as usize].fetch_and(!OPEN, Ordering::Relaxed);
+        }
+    }
+
+    /// Before words of a line are stored to: notes its content, and the words need no decision any more.
+    fn before_store(&self, inner: &mut Inner, line: u32, words: u8) {
+        self.save(inner, line);
+        if self.flags[line as usize].load(Ordering::Relaxed) & OPEN != 0 {
+            inner.open.set_known(line, words);
+        }
+    }
+
+    fn is_dropped(inner: &Inner, fault: impl Fn(Site) -> Mutation, site: &'static Location<'static>) -> bool {
+        !inner.mutations.is_empty() && inner.mutations.contains(&fault(Site::from(site)))
+    }
+
+    fn store_locked(
+        &self,
+        inner: &mut Inner,
+        word: &AtomicU64,
+        value: u64,
+        site: &'static Location<'static>,
+    ) {
+        if Self::is_dropped(inner, Mutation::DropStore, site) {
+            return;
+        }
+        let number = self.number_of(word);
+        self.before_store(inner, (number / LINE_WORDS) as u32, 1 << (number % LINE_WORDS));
+        word.store(value, Ordering::Release);
+        let event = Event::Store { word: number as u32, value, thread: thread_number(), site };
+        self.record(inner, event);
+    }
+
+    fn load_locked(&self, inner: &mut Inner, word: &AtomicU64) -> u64 {
+        let number = self.number_of(word);
+        let line = (number / LINE_WORDS) as u32;
+        if self.flags[line as usize].load(Ordering::Relaxed) & OPEN == 0 {
+            return word.load(Ordering::Acquire);
+        }
+        let within = number % LINE_WORDS;
+        let value = match inner.open.load(line, within, inner.chooser.as_deref_mut()) {
+            Answer::InMemory => return word.load(Ordering::Acquire),
+            Answer::Agreed(value) => value,
+            Answer::Decided(value) => {
+                self.record(inner, Event::Narrow { line, word: within as u8, value });
+                value
+            }
+        };
+        self.save(inner, line);
+        word.store(value, Ordering::Release);
+        value
+    }
+
+    #[cold]
+    fn load_open(&self, word: &AtomicU64) -> u64 {
+        let mut inner = self.inner.lock();
+        self.load_locked(&mut inner, word)
+    }
+
+    #[track_caller]
+    fn record_flush(&self, inner: &mut Inner, notes: &SimNotes, memory: &[AtomicU64]) {
+        let site = Location::caller();
+        if memory.is_empty() || Self::is_dropped(inner, Mutation::DropFlush, site) {
+            return;
+        }
+        let first = self.number_of(&memory[0]) / LINE_WORDS;
+        let last = self.number_of(&memory[memory.len() - 1]) / LINE_WORDS;
+        let (line, count) = (first as u32, (last - first + 1) as u32);
+        self.record(inner, Event::Flush { notes: notes.0, line, count, thread: thread_number(), site });
+    }
+}
+
+// SAFETY: the mapping owns its extent, never moves it, and unmaps it only when the last handle is dropped.
+unsafe impl Medium for Sim {
+    type Notes = SimNotes;
+    const LATE: bool = false;
+    const DIRECT: bool = false;
+
+    #[inline]
+    fn extent(&self) -> &Extent {
+        self.shared.mapping.extent()
+    }
+
+    fn grow(&self, length: u64) -> Result<(), MediumError> {
+        if length > self.extent().length() {
+            self.shared.mapping.grow(length)?;
+            self.shared.record(&mut self.shared.lock(), Event::Grow { length });
+        }
+        Ok(())
+    }
+
+    /// Does nothing: a crash may come before the file is cut, and nobody looks at what lies beyond.
+    fn shrink(&mut self, _length: u64) -> Result<(), MediumError> {
+        Ok(())
+    }
+
+    #[inline]
+    fn line_form(&self) -> LineForm {
+        self.shared.line_form
+    }
+
+    #[inline]
+    fn load(&self, word: &AtomicU64) -> u64 {
+        self.shared.step();
+        let line = self.shared.number_of(word) / LINE_WORDS;
+        if self.shared.flags[line].load(Ordering::Relaxed) & OPEN == 0 {
+            return word.load(Ordering::Acquire);
+        }
+        self.shared.load_open(word)
+    }
+
+    fn store(&self, word: &AtomicU64, value: u64) {
+        let site = Location::caller();
+        self.shared.store_locked(&mut self.shared.lock(), word, value, site);
+    }
+
+    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
+        let site = Location::caller();
+        let mut inner = self.shared.lock();
+        let found = self.shared.load_locked(&mut inner, word);
+        if found != current {
+            return Err(found);
+        }
+        self.shared.store_locked(&mut inner, word, new, site);
+        Ok(found)
+    }
+
+    fn store_line(
+        &self,
+        notes: &SimNotes,
+        line: &[AtomicU64; 8],
+        value: &LineValue,
+    ) -> Result<(), MediumError> {
+        let site = Location::caller();
+        let mut inner = self.shared.lock();
+        if Shared::is_dropped(&inner, Mutation::DropStore, site) {
+            return Ok(());
+        }
+        let number = (self.shared.number_of(&line[0]) / LINE_WORDS) as u32;
+        self.shared.before_store(&mut inner, number, u8::MAX);
+        for (word, value) in line.iter().zip(value.0) {
+            word.store(value, Ordering::Release);
+        }
+        let index = inner.trace.line_values.len() as u32;
+        if inner.recording {
+            inner.trace.line_values.push(*value);
+        }
+        let thread = thread_number();
+        self.shared.record(&mut inner, Event::StoreLine { line: number, value: index, thread, site });
+        self.shared.record_flush(&mut inner, notes, line);
+        Ok(())
+    }
+
+    fn flush(&self, notes: &SimNotes, memory: &[AtomicU64]) {
+        self.shared.record_flush(&mut self.shared.lock(), notes, memory);
+    }
+
+    fn fence(&self, notes: &SimNotes) -> Lsn {
+        let site = Location::caller();
+        let mut inner = self.shared.lock();
+        if !Shared::is_dropped(&inner, Mutation::DropFence, site) {
+            self.shared.record(&mut inner, Event::Fence { notes: notes.0, thread: thread_number(), site });
+        }
+        Lsn::DURABLE
+    }
+
+    fn survives(&self) -> Survives {
+        Survives::Nothing
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "sim: recorded memory of this process, {:?} lines; nothing survives its end",
+            self.line_form()
+        )
+    }
+}

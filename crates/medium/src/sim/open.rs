@@ -1,0 +1,180 @@
+//! Lines whose content is still open: decided word by word, when somebody loads them.
+
+use crate::LineValue;
+
+/// A line that a crash left with one of several contents.
+#[derive(Clone, Debug)]
+pub struct OpenLine {
+    /// Which line, counted from the medium's start.
+    pub line: u32,
+    /// What it may hold: at least one content, oldest first.
+    pub candidates: Vec<LineValue>,
+}
+
+/// A word of an open line is about to be loaded, and the candidates that are left disagree about it.
+#[derive(Debug)]
+pub struct Decision<'a> {
+    /// Which line.
+    pub line: u32,
+    /// Which of its words, 0 to 7.
+    pub word: usize,
+    /// What the word may hold: at least two distinct values, in the order of the oldest candidate that has them.
+    pub values: &'a [u64],
+    /// Which of them the newest candidate has. The oldest one has the first.
+    pub newest: usize,
+}
+
+/// Decides what open lines hold.
+pub trait Chooser: Send {
+    /// The index of one of `decision.values`. Called with the `Sim` locked: it must not use the medium.
+    fn choose(&mut self, decision: &Decision<'_>) -> usize;
+}
+
+/// What is left of an open line after a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenState {
+    /// Which line.
+    pub line: u32,
+    /// The oldest candidate that is left.
+    pub oldest: usize,
+    /// The newest candidate that is left.
+    pub newest: usize,
+    /// How many there were.
+    pub candidates: usize,
+}
+
+/// An open line and what was decided of it so far.
+#[derive(Debug)]
+struct Slot {
+    content: OpenLine,
+    /// Candidates that agree with every decision, ascending.
+    alive: Vec<u16>,
+    /// Bit w: memory holds word w, because it was decided or stored.
+    known: u8,
+}
+
+impl Slot {
+    fn new(content: OpenLine) -> Self {
+        let alive = (0..content.candidates.len() as u16).collect();
+        Self { content, alive, known: 0 }
+    }
+
+    fn reset(&mut self) {
+        self.known = 0;
+        self.alive.clear();
+        self.alive.extend(0..self.content.candidates.len() as u16);
+    }
+
+    fn value(&self, candidate: u16, word: usize) -> u64 {
+        self.content.candidates[usize::from(candidate)].0[word]
+    }
+}
+
+/// How a load of an open line is answered.
+pub(super) enum Answer {
+    /// Memory holds the word.
+    InMemory,
+    /// All candidates agree.
+    Agreed(u64),
+    /// The chooser decided.
+    Decided(u64),
+}
+
+/// All open lines.
+#[derive(Debug, Default)]
+pub(super) struct OpenLines {
+    /// Ascending by line.
+    slots: Vec<Slot>,
+    /// Slots to reset.
+    touched: Vec<u32>,
+    values: Vec<u64>,
+}
+
+impl OpenLines {
+    /// Replaces the open lines, which are sorted by line.
+    pub(super) fn install(&mut self, lines: Vec<OpenLine>) {
+        assert!(lines.is_sorted_by(|one, other| one.line < other.line), "open lines are sorted");
+        assert!(lines.iter().all(|line| (1..1 << 16).contains(&line.candidates.len())));
+        self.touched.clear();
+        self.slots = lines.into_iter().map(Slot::new).collect();
+    }
+
+    /// Takes the open lines out, as they were installed.
+    pub(super) fn uninstall(&mut self) -> Vec<OpenLine> {
+        self.touched.clear();
+        self.slots.drain(..).map(|slot| slot.content).collect()
+    }
+
+    /// Forgets what was decided.
+    pub(super) fn reset(&mut self) {
+        for index in self.touched.drain(..) {
+            self.slots[index as usize].reset();
+        }
+    }
+
+    fn slot(&mut self, line: u32) -> &mut Slot {
+        let index = self.slots.binary_search_by_key(&line, |slot| slot.content.line);
+        let index = index.expect("the line is marked as open");
+        let slot = &mut self.slots[index];
+        if slot.known == 0 {
+            self.touched.push(index as u32);
+        }
+        slot
+    }
+
+    /// Memory now holds words of the line, whatever the candidates say.
+    pub(super) fn set_known(&mut self, line: u32, words: u8) {
+        self.slot(line).known |= words;
+    }
+
+    /// What a load finds. After `Agreed` and `Decided` the caller stores the value into memory.
+    pub(super) fn load(
+        &mut self,
+        line: u32,
+        word: usize,
+        chooser: Option<&mut (dyn Chooser + 'static)>,
+    ) -> Answer {
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        let slot = self.slot(line);
+        if slot.known & 1 << word != 0 {
+            self.values = values;
+            return Answer::InMemory;
+        }
+        slot.known |= 1 << word;
+        let mut newest = 0;
+        for &candidate in &slot.alive {
+            let value = slot.value(candidate, word);
+            newest = values.iter().position(|known| *known == value).unwrap_or_else(|| {
+                values.push(value);
+                values.len() - 1
+            });
+        }
+        let answer = if values.len() == 1 {
+            Answer::Agreed(values[0])
+        } else {
+            let decision = Decision { line, word, values: &values, newest };
+            let chosen = chooser.map_or(newest, |chooser| chooser.choose(&decision));
+            let value = values[chosen];
+            let content = &slot.content;
+            slot.alive.retain(|candidate| content.candidates[usize::from(*candidate)].0[word] == value);
+            Answer::Decided(value)
+        };
+        self.values = values;
+        answer
+    }
+
+    /// What is left of every open line.
+    pub(super) fn states(&self) -> impl Iterator<Item = OpenState> {
+        self.slots.iter().map(|slot| OpenState {
+            line: slot.content.line,
+            oldest: usize::from(slot.alive[0]),
+            newest: usize::from(slot.alive[slot.alive.len() - 1]),
+            candidates: slot.content.candidates.len(),
+        })
+    }
+
+    pub(super) fn lines(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().map(|slot| slot.content.line)
+    }
+}

@@ -1,0 +1,169 @@
+//! What a [`Sim`](super::Sim) records.
+
+use std::fmt;
+use std::panic::Location;
+
+use crate::LineValue;
+
+/// A place in the source: where an operation on the medium was called.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Site {
+    /// The file, as the compiler was given it.
+    pub file: &'static str,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+}
+
+impl From<&'static Location<'static>> for Site {
+    fn from(location: &'static Location<'static>) -> Self {
+        Self { file: location.file(), line: location.line(), column: location.column() }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.file, self.line)
+    }
+}
+
+/// What kind of operation it was.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SiteKind {
+    /// A store or compare-exchange of a word.
+    Store,
+    /// A store of a line.
+    StoreLine,
+    /// A flush.
+    Flush,
+    /// A fence.
+    Fence,
+}
+
+/// What a harness says about the operations around the recorded ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// Operation number so-and-so was called.
+    Invoke(u32),
+    /// It returned: it is acknowledged.
+    Response(u32),
+    /// The harness looked at all of the state; what it saw was seen.
+    Observed,
+}
+
+/// One recorded event. Offsets are in words and lines, from the medium's start.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A word was stored: one atom.
+    Store {
+        /// Which word.
+        word: u32,
+        /// Its new value.
+        value: u64,
+        /// Who stored it: threads are numbered from 0 in the order in which they first used any `Sim`.
+        thread: u16,
+        /// Where.
+        site: &'static Location<'static>,
+    },
+    /// A line was stored whole: one atom of 64 bytes.
+    StoreLine {
+        /// Which line.
+        line: u32,
+        /// The index of its new value in [`Trace::line_values`].
+        value: u32,
+        /// Who stored it.
+        thread: u16,
+        /// Where.
+        site: &'static Location<'static>,
+    },
+    /// Lines were flushed.
+    Flush {
+        /// Which guard's fence this flush waits for.
+        notes: u64,
+        /// The first line.
+        line: u32,
+        /// How many lines.
+        count: u32,
+        /// Who flushed.
+        thread: u16,
+        /// Where.
+        site: &'static Location<'static>,
+    },
+    /// A guard fenced what it had flushed.
+    Fence {
+        /// Which guard's flushes.
+        notes: u64,
+        /// Who fenced.
+        thread: u16,
+        /// Where.
+        site: &'static Location<'static>,
+    },
+    /// The memory grew to so many bytes.
+    Grow {
+        /// The new length, in bytes.
+        length: u64,
+    },
+    /// The chooser decided what a word of an open line held.
+    Narrow {
+        /// Which line.
+        line: u32,
+        /// Which of its words, 0 to 7.
+        word: u8,
+        /// What was decided.
+        value: u64,
+    },
+    /// The harness said something.
+    Mark(Mark),
+}
+
+impl Event {
+    /// Where it happened, if the event is an operation on the medium, and of what kind it is.
+    pub fn site(&self) -> Option<(SiteKind, Site)> {
+        match self {
+            Self::Store { site, .. } => Some((SiteKind::Store, Site::from(*site))),
+            Self::StoreLine { site, .. } => Some((SiteKind::StoreLine, Site::from(*site))),
+            Self::Flush { site, .. } => Some((SiteKind::Flush, Site::from(*site))),
+            Self::Fence { site, .. } => Some((SiteKind::Fence, Site::from(*site))),
+            Self::Grow { .. } | Self::Narrow { .. } | Self::Mark(_) => None,
+        }
+    }
+}
+
+/// All that was recorded, in the order in which it happened.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The events.
+    pub events: Vec<Event>,
+    /// Values of line stores.
+    pub line_values: Vec<LineValue>,
+}
+
+impl Trace {
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.line_values.clear();
+    }
+}
+
+/// A fault that a [`Sim`](super::Sim) plants, to see whether anybody notices. The source stays as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutation {
+    /// Flushes called there are not done.
+    DropFlush(Site),
+    /// Fences called there are not done.
+    DropFence(Site),
+    /// Stores of words and lines called there are not done.
+    DropStore(Site),
+}
+
+impl fmt::Display for Mutation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DropFlush(site) => write!(formatter, "without the flush at {site}"),
+            Self::DropFence(site) => write!(formatter, "without the fence at {site}"),
+            Self::DropStore(site) => write!(formatter, "without the store at {site}"),
+        }
+    }
+}

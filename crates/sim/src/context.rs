@@ -1,0 +1,94 @@
+//! What a crash at a moment of a trace may leave, in terms of the specification.
+
+use medium::sim::Mark;
+
+use crate::subject::Subject;
+
+/// Follows a trace's marks: which states are acceptable after a crash now.
+pub(crate) struct Context<S: Subject> {
+    /// The states that a crash may leave: with every acknowledged operation, and with the pending one or without it.
+    pub(crate) acceptable: Vec<S::State>,
+    /// The state after all acknowledged operations; unknown until somebody has looked.
+    current: Option<S::State>,
+    pending: Option<(u32, S::State)>,
+    /// What becomes current when it is seen.
+    seen: Option<S::State>,
+    operations: Vec<S::Operation>,
+    /// Operations before the crash before this one.
+    earlier: Vec<S::Operation>,
+    recent_from: usize,
+    invoked: usize,
+}
+
+impl<S: Subject> Context<S> {
+    /// At the start of a recording.
+    pub(crate) fn first(start: S::State, operations: Vec<S::Operation>, recent_from: usize) -> Self {
+        Self {
+            acceptable: vec![start.clone()],
+            current: Some(start),
+            pending: None,
+            seen: None,
+            operations,
+            earlier: Vec::new(),
+            recent_from,
+            invoked: 0,
+        }
+    }
+
+    /// At the start of the recovery after a crash in this context. It will see `seen` and then do `operations`.
+    pub(crate) fn second(&self, seen: Option<S::State>, operations: Vec<S::Operation>) -> Self {
+        Self {
+            acceptable: self.acceptable.clone(),
+            current: None,
+            pending: None,
+            seen,
+            operations,
+            earlier: self.recent(),
+            recent_from: 0,
+            invoked: 0,
+        }
+    }
+
+    pub(crate) fn mark(&mut self, subject: &S, mark: Mark) {
+        match mark {
+            Mark::Observed => {
+                self.current = self.seen.take();
+                self.acceptable.clear();
+                self.acceptable.extend(self.current.clone());
+            }
+            Mark::Invoke(number) => {
+                let Some(current) = &self.current else { return };
+                let mut next = current.clone();
+                subject.step(&mut next, &self.operations[number as usize]);
+                self.acceptable = vec![current.clone()];
+                if next != *current {
+                    self.acceptable.push(next.clone());
+                }
+                self.pending = Some((number, next));
+                self.invoked = number as usize + 1;
+            }
+            Mark::Response(_) => {
+                let Some((_, next)) = self.pending.take() else { return };
+                self.acceptable = vec![next.clone()];
+                self.current = Some(next);
+            }
+        }
+    }
+
+    /// The operations around the crash.
+    pub(crate) fn recent(&self) -> Vec<S::Operation> {
+        let mine = self.operations.get(self.recent_from.min(self.invoked)..self.invoked);
+        self.earlier.iter().chain(mine.unwrap_or_default()).cloned().collect()
+    }
+
+    /// What is going on.
+    pub(crate) fn during(&self) -> Option<String> {
+        match (&self.pending, &self.current) {
+            (Some((number, _)), _) => {
+                Some(format!("operation {number}: {:?}", self.operations[*number as usize]))
+            }
+            (None, None) => Some("recovery".to_owned()),
+            (None, Some(_)) => None,
+        }
+    }
+}

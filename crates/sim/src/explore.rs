@@ -1,0 +1,587 @@
+//! The explorer: records a run, crashes it wherever that matters, and judges every recovery.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use medium::sim::{Event, Mark, Mutation, OpenLine, Sim, SimOptions, Trace};
+use medium::{LineForm, LineValue, MediumError};
+use parking_lot::Mutex;
+
+use crate::context::Context;
+use crate::guarded::guarded;
+use crate::model::{Model, Rules, images};
+use crate::report::{Crash, Failure, Point, Replay, Stats};
+use crate::strategy::{Decided, Follower, Plan, Strategy};
+use crate::subject::{Complaint, Subject};
+
+/// Which of the images that a crash may leave are tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Images {
+    /// All of them: recovery branches on each word that it loads from a line whose content is open.
+    All,
+    /// All of them, each made in full: slow, and only there to check the other way while images are few. No second
+    /// crash is tried.
+    Eager,
+    /// All lines old, all new, each line alone new, each alone old; and so many by chance.
+    Some {
+        /// Random images for each crash point.
+        random: u32,
+    },
+}
+
+/// Where a second crash is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SecondCrash {
+    /// Nowhere.
+    Never,
+    /// During recovery, and when its result was seen.
+    InRecovery,
+    /// During recovery and the operations that follow.
+    Anywhere,
+}
+
+/// What is explored, and how far.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The memory model.
+    pub rules: Rules,
+    /// How lines are stored.
+    pub line_form: LineForm,
+    /// The most bytes of memory.
+    pub limit_bytes: u64,
+    /// Which images.
+    pub images: Images,
+    /// Whether crashes come in pairs.
+    pub second_crash: SecondCrash,
+    /// Crash only from this operation on; the operations before set the stage. 0 includes the opening.
+    pub from_operation: usize,
+    /// The most recoveries at one crash point; what is left is counted as cut short.
+    pub recoveries_per_point_max: u64,
+    /// The most loads, stores, flushes and fences of one recovery with what follows it.
+    pub steps_max: u64,
+    /// The seed of random images.
+    pub seed: u64,
+    /// Faults to plant.
+    pub mutations: Vec<Mutation>,
+    /// Whether a crash point is skipped that leaves what another one left, with the same expectations.
+    pub skip_known: bool,
+    /// Repeats these crashes only.
+    pub replay: Option<Replay>,
+    /// The command that runs this exploration, for reports.
+    pub command: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rules: Rules::Lines,
+            line_form: LineForm::Single,
+            limit_bytes: 4 << 20,
+            images: Images::All,
+            second_crash: SecondCrash::InRecovery,
+            from_operation: 0,
+            recoveries_per_point_max: 100_000,
+            steps_max: 1_000_000,
+            seed: 1,
+            mutations: Vec::new(),
+            skip_known: true,
+            replay: None,
+            command: "cargo test -p everleaf-sim".to_owned(),
+        }
+    }
+}
+
+/// The result of an exploration; a failure is boxed, for it is large.
+pub type Verdict<S> = Result<(), Box<Failure<<S as Subject>::Operation>>>;
+
+/// What one recovery did.
+pub(crate) struct Run<S: Subject> {
+    verdict: Result<(), Complaint>,
+    seen: Option<S::State>,
+    followed: Vec<S::Operation>,
+}
+
+/// Explores crashes of one subject. See the [crate](crate).
+pub struct Explorer<S: Subject> {
+    subject: S,
+    sim: Sim,
+    options: Options,
+    plan: Arc<Mutex<Plan>>,
+    setup: Vec<S::Operation>,
+    start: S::State,
+    known: HashSet<u64>,
+    stats: Stats,
+}
+
+impl<S: Subject> Explorer<S> {
+    /// An explorer of a subject on empty memory.
+    pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
+        let sim = Sim::new(SimOptions { line_form: options.line_form, limit_bytes: options.limit_bytes })?;
+        let plan =
+            Plan { strategy: Strategy::Path, path: Vec::new(), decided: Vec::new(), random: options.seed };
+        let plan = Arc::new(Mutex::new(plan));
+        sim.set_chooser(Some(Box::new(Follower(Arc::clone(&plan)))));
+        let (start, known, stats) = (subject.initial(), HashSet::new(), Stats::default());
+        Ok(Self { subject, sim, options, plan, setup: Vec::new(), start, known, stats })
+    }
+
+    /// How much was explored so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The options, to be changed between explorations.
+    pub fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+
+    /// The medium, for harnesses that look closer.
+    pub fn sim(&self) -> &Sim {
+        &self.sim
+    }
+
+    /// Does `setup` without a crash. What it leaves, wholly durable, is where every exploration starts from now on.
+    /// Call it at most once.
+    pub fn set_up(&mut self, setup: &[S::Operation]) -> Verdict<S> {
+        let mut state = self.start.clone();
+        let result = guarded(|| {
+            let mut instance = self.subject.open(&self.sim)?;
+            self.apply_all(&mut instance, &mut state, setup)
+        });
+        result.map_err(|what| self.failure(format!("in the setup: {what}"), setup))?;
+        self.setup = setup.to_vec();
+        self.start = state;
+        Ok(())
+    }
+
+    /// Explores every crash of these operations. On a failure, looks for a shorter sequence that fails as well.
+    pub fn explore(&mut self, operations: &[S::Operation]) -> Verdict<S> {
+        let Err(failure) = self.explore_once(operations) else { return Ok(()) };
+        if self.options.replay.is_some() {
+            return Err(failure);
+        }
+        let stats = self.stats;
+        let known = std::mem::take(&mut self.known);
+        let shortest = self.shrink(failure);
+        (self.stats, self.known) = (stats, known);
+        Err(shortest)
+    }
+
+    /// Leaves out the second crash, then one operation after the other, as long as something still fails.
+    fn shrink(&mut self, mut failure: Box<Failure<S::Operation>>) -> Box<Failure<S::Operation>> {
+        let from_operation = std::mem::take(&mut self.options.from_operation);
+        let second_crash = std::mem::replace(&mut self.options.second_crash, SecondCrash::Never);
+        match self.explore_once(&failure.operations) {
+            Err(simpler) => failure = simpler,
+            Ok(()) => self.options.second_crash = second_crash,
+        }
+        let mut position = failure.operations.len();
+        while position > 0 {
+            position -= 1;
+            let mut shorter = failure.operations.clone();
+            shorter.remove(position);
+            self.known.clear();
+            if let Err(smaller) = self.explore_once(&shorter) {
+                position = smaller.operations.len().min(position + 1);
+                failure = smaller;
+            }
+        }
+        (self.options.from_operation, self.options.second_crash) = (from_operation, second_crash);
+        failure
+    }
+
+    fn explore_once(&mut self, operations: &[S::Operation]) -> Verdict<S> {
+        self.sim.set_mutations(self.options.mutations.clone());
+        self.stats.traces += 1;
+        let recorded = self.record(operations);
+        self.sim.set_mutations(Vec::new());
+        let trace = recorded.map_err(|what| self.failure(what, operations))?;
+        let from = match self.options.from_operation {
+            0 => 0,
+            first => invocation(&trace, first),
+        };
+        let context = Context::first(self.start.clone(), operations.to_vec(), self.options.from_operation);
+        let mut model = Model::new(self.options.rules, &[], 0);
+        self.sim.push_level();
+        let result = self.walk(1, &mut model, &trace, from, context);
+        self.sim.pop_level();
+        result.map_err(|mut failure| {
+            failure.operations = operations.to_vec();
+            failure
+        })
+    }
+
+    /// Runs the operations without a crash, and takes everything back.
+    fn record(&mut self, operations: &[S::Operation]) -> Result<Trace, Complaint> {
+        let mut trace = Trace::default();
+        let mut state = self.start.clone();
+        self.sim.swap_trace(&mut trace);
+        self.sim.push_level();
+        self.sim.set_recording(true);
+        self.sim.set_step_limit(self.options.steps_max);
+        let result = guarded(|| {
+            let mut instance = self.subject.open(&self.sim)?;
+            self.apply_all(&mut instance, &mut state, operations)?;
+            self.sim.set_recording(false);
+            let seen = self.subject.observe(&mut instance)?;
+            if seen != state {
+                return Err(format!("without a crash: {seen:?} was found, but it should be {state:?}"));
+            }
+            self.subject.check(&mut instance, &state)
+        });
+        self.sim.set_step_limit(u64::MAX);
+        self.sim.set_recording(false);
+        self.sim.swap_trace(&mut trace);
+        self.sim.pop_level();
+        result.map(|()| trace)
+    }
+
+    fn apply_all(
+        &self,
+        instance: &mut S::Instance,
+        state: &mut S::State,
+        operations: &[S::Operation],
+    ) -> Result<(), Complaint> {
+        for (number, operation) in operations.iter().enumerate() {
+            let expected = self.subject.step(state, operation);
+            self.sim.mark(Mark::Invoke(number as u32));
+            let outcome = self.subject.apply(instance, operation);
+            let outcome = outcome.map_err(|what| format!("{operation:?} failed: {what}"))?;
+            self.sim.mark(Mark::Response(number as u32));
+            if outcome != expected {
+                return Err(format!("{operation:?} returned {outcome:?}, but it should be {expected:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes along a trace and crashes wherever that can leave something new; points before event `from` are known.
+    fn walk(
+        &mut self,
+        level: usize,
+        model: &mut Model,
+        trace: &Trace,
+        from: usize,
+        mut context: Context<S>,
+    ) -> Verdict<S> {
+        // During what follows a crash, nothing new can be left before the first store.
+        let mut stored = level == 1;
+        let mut changed = stored;
+        let mut expected = Vec::new();
+        for (index, event) in trace.events.iter().enumerate() {
+            if changed && let Some(point) = point_before(model, event) {
+                if index >= from {
+                    self.visit(level, model, (index, point), &context)?;
+                }
+                expected.clone_from(&context.acceptable);
+                changed = false;
+            }
+            model.apply(&self.sim, trace, event);
+            match event {
+                Event::Store { .. } | Event::StoreLine { .. } | Event::Grow { .. } => {
+                    (stored, changed) = (true, true);
+                }
+                Event::Mark(mark) => {
+                    context.mark(&self.subject, *mark);
+                    let stricter = stored && context.acceptable != expected;
+                    if let Some(point) = point_after(*mark).filter(|_| changed || stricter) {
+                        if index >= from {
+                            self.visit(level, model, (index, point), &context)?;
+                        }
+                        expected.clone_from(&context.acceptable);
+                        changed = false;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if changed {
+            self.visit(level, model, (trace.events.len(), Point::AtEnd), &context)?;
+        }
+        Ok(())
+    }
+
+    /// Crashes here, and tries the images.
+    fn visit(
+        &mut self,
+        level: usize,
+        model: &mut Model,
+        (event, point): (usize, Point),
+        context: &Context<S>,
+    ) -> Verdict<S> {
+        let path = match &self.options.replay {
+            Some(replay) => match replay.crashes.get(level - 1) {
+                Some((wanted, choices)) if *wanted == event => Some(choices.clone()),
+                _ => return Ok(()),
+            },
+            None => None,
+        };
+        let (open, digest) = model.open_lines(&self.sim);
+        let recent = context.recent();
+        if self.options.skip_known && path.is_none() {
+            let mut hasher = DefaultHasher::new();
+            (level, digest, &context.acceptable, &recent).hash(&mut hasher);
+            if !self.known.insert(hasher.finish()) {
+                self.stats.known += 1;
+                return Ok(());
+            }
+        }
+        self.stats.points += 1;
+        self.stats.second_points += u64::from(level > 1);
+        self.stats.images += open.iter().map(|open| open.candidates.len() as f64).product::<f64>();
+        self.sim.install(open);
+        self.sim.push_level();
+        let result = match path {
+            Some(path) => self.repeat(level, model, context, path),
+            None => self.try_images(level, model, context),
+        };
+        self.sim.pop_level();
+        let open = self.sim.uninstall();
+        result.map_err(|mut failure| {
+            if let Some(crash) = failure.crashes.get_mut(0).filter(|crash| crash.event == usize::MAX) {
+                (crash.event, crash.point) = (event, point);
+                crash.during = context.during();
+                let choices = self.plan.lock().decided.clone();
+                crash.choices = choices.iter().map(|decided| decided.choice).collect();
+                if self.options.images != Images::Eager {
+                    crash.behind = model.behind(&left(open, &choices));
+                }
+            }
+            failure
+        })
+    }
+
+    fn repeat(&mut self, level: usize, model: &Model, context: &Context<S>, path: Vec<u16>) -> Verdict<S> {
+        self.plan.lock().path = path;
+        self.try_image(level, model, context, Strategy::Path)
+    }
+
+    fn try_images(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
+        let random = match self.options.images {
+            Images::All => return self.try_all(level, model, context),
+            Images::Eager => return self.try_eagerly(level, model, context),
+            Images::Some { random } => random,
+        };
+        self.try_image(level, model, context, Strategy::Oldest)?;
+        let read = self.plan.lock().lines();
+        for line in read {
+            // A line that nobody reads while all are old changes nothing when it alone is new.
+            self.try_image(level, model, context, Strategy::Ahead(line))?;
+        }
+        self.try_image(level, model, context, Strategy::Newest)?;
+        let read = self.plan.lock().lines();
+        for &line in &read {
+            self.try_image(level, model, context, Strategy::Behind(line))?;
+        }
+        for _ in 0..if read.is_empty() { 0 } else { random } {
+            self.try_image(level, model, context, Strategy::Random)?;
+        }
+        Ok(())
+    }
+
+    fn try_all(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
+        self.plan.lock().path.clear();
+        for _ in 0..self.options.recoveries_per_point_max {
+            self.try_image(level, model, context, Strategy::Path)?;
+            if !self.plan.lock().advance() {
+                return Ok(());
+            }
+        }
+        self.stats.cut_short += 1;
+        Ok(())
+    }
+
+    /// Makes one image after the other, without any open line.
+    fn try_eagerly(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
+        let open = self.sim.uninstall();
+        self.plan.lock().path.clear();
+        let mut result = Ok(());
+        for image in images(&open).take(self.options.recoveries_per_point_max as usize) {
+            image.iter().for_each(|(line, content)| self.sim.poke(*line, content));
+            result = self.try_image(level, model, context, Strategy::Path);
+            if let Err(failure) = &mut result {
+                let contents: Vec<_> = image.iter().map(|(line, content)| (*line, vec![*content])).collect();
+                failure.crashes[0].behind = model.behind(&contents);
+                break;
+            }
+        }
+        self.sim.install(open);
+        result
+    }
+
+    /// Recovers once. A failure comes back with a crash to be filled in.
+    fn try_image(
+        &mut self,
+        level: usize,
+        model: &Model,
+        context: &Context<S>,
+        strategy: Strategy,
+    ) -> Verdict<S> {
+        let path_length = {
+            let mut plan = self.plan.lock();
+            plan.strategy = strategy;
+            plan.decided.clear();
+            if strategy == Strategy::Path { plan.path.len() } else { 0 }
+        };
+        let again = level == 1
+            && self.options.images != Images::Eager
+            && match &self.options.replay {
+                Some(replay) => replay.crashes.len() > level,
+                None => self.options.second_crash != SecondCrash::Never,
+            };
+        let run = self.run(context, again);
+        let mut trace = Trace::default();
+        if again {
+            self.sim.swap_trace(&mut trace);
+        }
+        self.sim.rollback();
+        self.stats.recoveries += 1;
+        let decided = self.plan.lock().decided.clone();
+        self.stats.decisions_max = self.stats.decisions_max.max(decided.len() as u64);
+        let unfilled = Crash {
+            point: Point::AtEnd,
+            event: usize::MAX,
+            during: None,
+            behind: Vec::new(),
+            choices: Vec::new(),
+        };
+        if let Err(what) = run.verdict {
+            let mut failure = self.failure(what, &[]);
+            failure.crashes.push(unfilled);
+            return Err(failure);
+        }
+        if again {
+            let from = match self.options.replay {
+                Some(_) => 0,
+                None => after_narrowing(&trace, path_length),
+            };
+            let context = context.second(run.seen, run.followed);
+            let result = self.crash_again(level + 1, model, &trace, from, context);
+            self.plan.lock().decided = decided;
+            result.map_err(|mut failure| {
+                failure.crashes.insert(0, unfilled);
+                failure
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Crashes during what followed a crash.
+    fn crash_again(
+        &mut self,
+        level: usize,
+        model: &Model,
+        trace: &Trace,
+        from: usize,
+        context: Context<S>,
+    ) -> Verdict<S> {
+        let path = std::mem::take(&mut self.plan.lock().path);
+        let open = self.sim.uninstall();
+        let mut model = Model::new(self.options.rules, &open, model.digest());
+        self.sim.push_level();
+        let result = self.walk(level, &mut model, trace, from, context);
+        self.sim.pop_level();
+        self.sim.install(open);
+        self.plan.lock().path = path;
+        result
+    }
+
+    /// Opens the structure after a crash and judges what it finds.
+    fn run(&self, context: &Context<S>, record: bool) -> Run<S> {
+        let (mut seen, mut followed) = (None, Vec::new());
+        self.sim.set_mutations(self.options.mutations.clone());
+        self.sim.set_step_limit(self.options.steps_max);
+        self.sim.set_recording(record);
+        let verdict = guarded(|| {
+            let mut instance =
+                self.subject.open(&self.sim).map_err(|what| format!("recovery failed: {what}"))?;
+            let mut state = self.subject.observe(&mut instance)?;
+            if !context.acceptable.contains(&state) {
+                return Err(format!(
+                    "after recovery {state:?} was found, but it should be one of {:?}",
+                    context.acceptable
+                ));
+            }
+            self.sim.mark(Mark::Observed);
+            if self.options.second_crash == SecondCrash::InRecovery {
+                self.sim.set_recording(false);
+            }
+            seen = Some(state.clone());
+            self.subject.check(&mut instance, &state)?;
+            followed = self.subject.follow_up(&state, &context.recent());
+            self.apply_all(&mut instance, &mut state, &followed)
+                .map_err(|what| format!("after recovery {what}"))?;
+            self.sim.set_recording(false);
+            let end = self.subject.observe(&mut instance)?;
+            if end != state {
+                return Err(format!(
+                    "after recovery and {followed:?} {end:?} was found, but it should be {state:?}"
+                ));
+            }
+            self.subject.check(&mut instance, &state)
+        });
+        self.sim.set_recording(false);
+        self.sim.set_step_limit(u64::MAX);
+        if !self.options.mutations.is_empty() {
+            self.sim.set_mutations(Vec::new());
+        }
+        Run { verdict, seen, followed }
+    }
+
+    fn failure(&self, what: Complaint, operations: &[S::Operation]) -> Box<Failure<S::Operation>> {
+        Box::new(Failure {
+            what,
+            setup: self.setup.clone(),
+            operations: operations.to_vec(),
+            crashes: Vec::new(),
+            planted: self.options.mutations.iter().map(Mutation::to_string).collect(),
+            command: self.options.command.clone(),
+            seed: self.options.seed,
+        })
+    }
+}
+
+/// The crash point before an event, if there is one.
+fn point_before(model: &Model, event: &Event) -> Option<Point> {
+    let site = event.site().map(|(_, site)| site);
+    match (event, site) {
+        (Event::Mark(Mark::Invoke(number)), _) => Some(Point::BeforeOperation(*number)),
+        (Event::Grow { .. }, _) => Some(Point::BeforeGrowth),
+        (Event::Fence { .. }, Some(site)) if model.raises(event) => Some(Point::BeforeFence(site)),
+        (_, Some(site)) if model.raises(event) => Some(Point::BeforeStore(site)),
+        _ => None,
+    }
+}
+
+fn point_after(mark: Mark) -> Option<Point> {
+    match mark {
+        Mark::Response(number) => Some(Point::AfterOperation(number)),
+        Mark::Observed => Some(Point::AfterObservation),
+        Mark::Invoke(_) => None,
+    }
+}
+
+/// The event with which an operation begins.
+fn invocation(trace: &Trace, number: usize) -> usize {
+    let is_it = |event: &Event| matches!(event, Event::Mark(Mark::Invoke(n)) if *n as usize == number);
+    trace.events.iter().position(is_it).unwrap_or(trace.events.len())
+}
+
+/// The first event after so many decisions.
+fn after_narrowing(trace: &Trace, decisions: usize) -> usize {
+    let narrowings =
+        trace.events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Narrow { .. }));
+    decisions.checked_sub(1).and_then(|last| narrowings.map(|(index, _)| index + 1).nth(last)).unwrap_or(0)
+}
+
+/// The contents that are left of each line after decisions about it.
+fn left(open: Vec<OpenLine>, decided: &[Decided]) -> Vec<(u32, Vec<LineValue>)> {
+    let narrow = |open: OpenLine| {
+        let decided: Vec<_> = decided.iter().filter(|decided| decided.line == open.line).collect();
+        let agrees = |content: &LineValue| decided.iter().all(|one| content.0[one.word] == one.value);
+        let contents: Vec<_> = open.candidates.into_iter().filter(agrees).collect();
+        (!decided.is_empty()).then_some((open.line, contents))
+    };
+    open.into_iter().filter_map(narrow).collect()
+}

@@ -1,0 +1,380 @@
+//! Drives Everleaf's engines, through [`Index`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use engines::index::{Bounds, Codec, Condition, Direction, Index};
+use engines::rntree::{MaybeWords, RnTree, RnTreeOptions};
+use medium::sim::Sim;
+use pool::{Pool, PoolOptions, TreeRoot};
+
+use crate::subject::{Complaint, Subject};
+
+/// An engine under exploration.
+pub trait Engine {
+    /// Its tree.
+    type Tree: Index;
+
+    /// Makes a tree.
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree>;
+
+    /// Opens a tree: recovers it after a crash. On the calling thread.
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> pool::Result<Self::Tree>;
+
+    /// Entries of a leaf: so many inserts side by side force a split.
+    fn leaf_entries(&self) -> usize;
+
+    /// How many allocations a tree with so many keys has; `None` if that is not known.
+    fn allocations(&self, tree: &Self::Tree, keys: u64) -> pool::Result<Option<u64>>;
+}
+
+/// `rntree` with `N` entries a leaf.
+pub struct RnTreeEngine<C, const N: usize>(PhantomData<fn() -> C>);
+
+impl<C, const N: usize> Default for RnTreeEngine<C, N> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+const ONE_THREAD: RnTreeOptions = RnTreeOptions { recovery_threads: 1 };
+
+impl<C: Codec, const N: usize> Engine for RnTreeEngine<C, N>
+where
+    RnTree<Sim, C, N>: MaybeWords,
+{
+    type Tree = RnTree<Sim, C, N>;
+
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree> {
+        RnTree::create(pool, name, ONE_THREAD)
+    }
+
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> pool::Result<Self::Tree> {
+        RnTree::open(pool, root, ONE_THREAD)
+    }
+
+    fn leaf_entries(&self) -> usize {
+        N
+    }
+
+    fn allocations(&self, tree: &Self::Tree, keys: u64) -> pool::Result<Option<u64>> {
+        Ok(Some(tree.stat()?.leaves + if C::TIES { keys } else { 0 }))
+    }
+}
+
+/// An operation on a tree whose keys and values are numbers, coded as its codec needs them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IndexOperation {
+    /// Adds a key if it is absent.
+    Insert(u64, u64),
+    /// Replaces the value of a key that is present.
+    Update(u64, u64),
+    /// Sets the value of a key.
+    Put(u64, u64),
+    /// Removes a key.
+    Remove(u64),
+    /// Replaces the first value by the second.
+    Exchange(u64, u64, u64),
+    /// Looks a key up.
+    Get(u64),
+    /// Closes the pool cleanly and opens it again.
+    Reopen,
+}
+
+use IndexOperation::{Exchange, Get, Insert, Put, Remove, Reopen, Update};
+
+impl fmt::Debug for IndexOperation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Insert(key, value) => write!(formatter, "insert {key}={value}"),
+            Update(key, value) => write!(formatter, "update {key}={value}"),
+            Put(key, value) => write!(formatter, "put {key}={value}"),
+            Remove(key) => write!(formatter, "remove {key}"),
+            Exchange(key, old, new) => write!(formatter, "exchange {key}={old}->{new}"),
+            Get(key) => write!(formatter, "get {key}"),
+            Reopen => write!(formatter, "reopen"),
+        }
+    }
+}
+
+impl IndexOperation {
+    fn key(self) -> Option<u64> {
+        match self {
+            Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
+                Some(key)
+            }
+            Reopen => None,
+        }
+    }
+}
+
+/// What an operation returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexOutcome {
+    /// Whether a write's condition held.
+    Held(bool),
+    /// The value of a key.
+    Value(Option<u64>),
+}
+
+use IndexOutcome::{Held, Value};
+
+/// Keys and values of a tree.
+pub type Entries = BTreeMap<u64, u64>;
+
+/// How much is done after a recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FollowUp {
+    /// Each touched key once more.
+    Keys,
+    /// That, then enough inserts beside the last of them to force a split, then all of them removed, to force a merge.
+    SplitAndMerge,
+}
+
+/// A pool with one tree of an engine.
+pub struct IndexSubject<E> {
+    engine: E,
+    follow_up: FollowUp,
+}
+
+/// The pool and its tree, opened.
+pub struct OpenedIndex<T> {
+    sim: Sim,
+    /// Dropped before the pool.
+    tree: Option<T>,
+    pool: Option<Pool<Sim>>,
+}
+
+fn text(error: impl ToString) -> Complaint {
+    error.to_string()
+}
+
+fn pool_options() -> PoolOptions {
+    PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false }
+}
+
+/// Numbers as bytes. With records keys have several lengths, and many share their first eight bytes.
+fn key_bytes(codec: &str, key: u64) -> Vec<u8> {
+    if codec == "word" {
+        return key.to_be_bytes().to_vec();
+    }
+    let mut bytes = vec![b'k'; 6];
+    bytes.extend_from_slice(&key.to_be_bytes()[4..]);
+    bytes.extend(std::iter::repeat_n(b'+', (key % 4) as usize));
+    bytes
+}
+
+fn key_number(codec: &str, bytes: &[u8]) -> Option<u64> {
+    let part = if codec == "word" { bytes } else { bytes.get(6..10)? };
+    let number = part.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    (key_bytes(codec, number) == bytes).then_some(number)
+}
+
+fn value_bytes(codec: &str, value: u64) -> Vec<u8> {
+    let mut bytes = value.to_be_bytes().to_vec();
+    if codec != "word" {
+        bytes.extend((0..value % 11).map(|index| (value + index) as u8));
+    }
+    bytes
+}
+
+fn value_number(codec: &str, bytes: &[u8]) -> Option<u64> {
+    let number = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
+    (value_bytes(codec, number) == bytes).then_some(number)
+}
+
+impl<E: Engine> IndexSubject<E> {
+    /// A subject on a pool with single or twin lines, as the `Sim` has them.
+    pub fn new(engine: E, follow_up: FollowUp) -> Self {
+        Self { engine, follow_up }
+    }
+
+    fn open_tree(&self, sim: &Sim) -> pool::Result<(Pool<Sim>, E::Tree)> {
+        let pool = Pool::open(sim.clone(), pool_options())?;
+        let tree = match pool.trees()?.first() {
+            Some(root) => self.engine.open(&pool, root)?,
+            None => self.engine.create(&pool, "t")?,
+        };
+        if pool.needs_mark() {
+            pool.finish_marking();
+        }
+        Ok((pool, tree))
+    }
+
+    fn write(
+        tree: &E::Tree,
+        key: u64,
+        value: Option<u64>,
+        condition: Condition<u64>,
+    ) -> pool::Result<IndexOutcome> {
+        let codec = tree.codec();
+        let value = value.map(|value| value_bytes(codec, value));
+        let held = match condition {
+            Condition::Equals(old) => {
+                let old = value_bytes(codec, old);
+                tree.write(&key_bytes(codec, key), value.as_deref(), Condition::Equals(&old))?
+            }
+            Condition::Always => tree.write(&key_bytes(codec, key), value.as_deref(), Condition::Always)?,
+            Condition::Absent => tree.write(&key_bytes(codec, key), value.as_deref(), Condition::Absent)?,
+            Condition::Present => tree.write(&key_bytes(codec, key), value.as_deref(), Condition::Present)?,
+        };
+        Ok(Held(held))
+    }
+
+    fn scan(tree: &E::Tree, direction: Direction) -> Result<Vec<(u64, u64)>, Complaint> {
+        let codec = tree.codec();
+        let mut scan = tree.range(Bounds::all(), direction).map_err(text)?;
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        while scan.next_into(&mut key, &mut value).map_err(text)? {
+            let known = key_number(codec, &key).zip(value_number(codec, &value));
+            entries.push(known.ok_or_else(|| format!("an entry that nobody wrote: {key:?} = {value:?}"))?);
+        }
+        Ok(entries)
+    }
+}
+
+impl<E: Engine> Subject for IndexSubject<E> {
+    type Operation = IndexOperation;
+    type Outcome = IndexOutcome;
+    type State = Entries;
+    type Instance = OpenedIndex<E::Tree>;
+
+    fn initial(&self) -> Entries {
+        Entries::new()
+    }
+
+    fn step(&self, state: &mut Entries, operation: &IndexOperation) -> IndexOutcome {
+        let current = operation.key().and_then(|key| state.get(&key).copied());
+        let (held, write) = match *operation {
+            Insert(key, value) => (current.is_none(), Some((key, Some(value)))),
+            Update(key, value) => (current.is_some(), Some((key, Some(value)))),
+            Put(key, value) => (true, Some((key, Some(value)))),
+            Remove(key) => (current.is_some(), Some((key, None))),
+            Exchange(key, old, new) => (current == Some(old), Some((key, Some(new)))),
+            Get(_) => return Value(current),
+            Reopen => (true, None),
+        };
+        match write.filter(|_| held) {
+            Some((key, Some(value))) => drop(state.insert(key, value)),
+            Some((key, None)) => drop(state.remove(&key)),
+            None => {}
+        }
+        Held(held)
+    }
+
+    fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint> {
+        let (pool, tree) = self.open_tree(sim).map_err(text)?;
+        Ok(OpenedIndex { sim: sim.clone(), tree: Some(tree), pool: Some(pool) })
+    }
+
+    fn apply(
+        &self,
+        opened: &mut Self::Instance,
+        operation: &IndexOperation,
+    ) -> Result<IndexOutcome, Complaint> {
+        if *operation == Reopen {
+            opened.tree = None;
+            if let Some(pool) = opened.pool.take() {
+                pool.close().map_err(text)?;
+            }
+            *opened = self.open(&opened.sim.clone())?;
+            return Ok(Held(true));
+        }
+        let tree = opened.tree.as_ref().ok_or("not open")?;
+        let outcome = match *operation {
+            Insert(key, value) => Self::write(tree, key, Some(value), Condition::Absent),
+            Update(key, value) => Self::write(tree, key, Some(value), Condition::Present),
+            Put(key, value) => Self::write(tree, key, Some(value), Condition::Always),
+            Remove(key) => Self::write(tree, key, None, Condition::Present),
+            Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
+            Reopen => Ok(Held(true)),
+            Get(key) => {
+                let codec = tree.codec();
+                let found = tree.get(&key_bytes(codec, key)).map_err(text)?;
+                let value = found.map(|found| value_number(codec, &found).ok_or("a value that nobody wrote"));
+                return Ok(Value(value.transpose()?));
+            }
+        };
+        outcome.map_err(text)
+    }
+
+    fn observe(&self, opened: &mut Self::Instance) -> Result<Entries, Complaint> {
+        let tree = opened.tree.as_ref().ok_or("not open")?;
+        let forward = Self::scan(tree, Direction::Forward)?;
+        let mut reverse = Self::scan(tree, Direction::Reverse)?;
+        reverse.reverse();
+        if forward != reverse {
+            return Err(format!("a scan forward found {forward:?}, in reverse it found {reverse:?}"));
+        }
+        if !forward.is_sorted_by(|one, other| one.0 < other.0) {
+            return Err(format!("a scan out of order: {forward:?}"));
+        }
+        Ok(forward.into_iter().collect())
+    }
+
+    fn check(&self, opened: &mut Self::Instance, state: &Entries) -> Result<(), Complaint> {
+        let tree = opened.tree.as_ref().ok_or("not open")?;
+        if let Some(violation) = tree.check().map_err(text)?.first() {
+            return Err(format!("check found {violation}"));
+        }
+        let length = tree.len().map_err(text)?;
+        if length != state.len() as u64 {
+            return Err(format!("the length is {length}, but there are {} keys", state.len()));
+        }
+        let pool = opened.pool.as_ref().ok_or("not open")?;
+        let allocations = pool.stat().allocations;
+        match self.engine.allocations(tree, length).map_err(text)? {
+            Some(reached) if reached != allocations => {
+                Err(format!("space leaks: {allocations} allocations, but {reached} are reached"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn follow_up(&self, state: &Entries, recent: &[IndexOperation]) -> Vec<IndexOperation> {
+        let mut keys: Vec<u64> = recent.iter().filter_map(|operation| operation.key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut operations = Vec::new();
+        for &key in &keys {
+            // Toggle twice: whether a key is there or not, it is removed and inserted once each.
+            let (first, second) = match state.get(&key) {
+                Some(_) => (Remove(key), Insert(key, 500)),
+                None => (Insert(key, 501), Remove(key)),
+            };
+            operations.extend([Get(key), first, second]);
+        }
+        let beside = keys.last().copied().unwrap_or(0);
+        if self.follow_up == FollowUp::SplitAndMerge {
+            let fresh: Vec<u64> = (beside + 1..)
+                .filter(|key| !state.contains_key(key))
+                .take(self.engine.leaf_entries())
+                .collect();
+            operations.extend(fresh.iter().map(|key| Insert(*key, 502)));
+            operations.extend(fresh.iter().map(|key| Remove(*key)));
+            operations.extend(state.keys().filter(|key| **key <= beside + 8).map(|key| Remove(*key)));
+        }
+        operations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_order_as_bytes() {
+        for codec in ["word", "record"] {
+            let keys: Vec<Vec<u8>> = (0..600).map(|key| key_bytes(codec, key)).collect();
+            assert!(keys.is_sorted());
+            for (number, key) in keys.iter().enumerate() {
+                assert_eq!(key_number(codec, key), Some(number as u64));
+                let value = value_bytes(codec, number as u64);
+                assert_eq!(value_number(codec, &value), Some(number as u64));
+            }
+        }
+        assert_eq!(key_number("record", b"kkkkkk\0\0\0\x01"), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! What a failed exploration says.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use medium::sim::Site;
+
+use crate::model::Behind;
+use crate::subject::Complaint;
+
+/// A moment at which the explorer crashes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Point {
+    /// Before a fence that makes something durable.
+    BeforeFence(Site),
+    /// Before a store, where stores are durable at once.
+    BeforeStore(Site),
+    /// Before the memory grew.
+    BeforeGrowth,
+    /// Before an operation is called.
+    BeforeOperation(u32),
+    /// After an operation has returned.
+    AfterOperation(u32),
+    /// After recovery, when all of the state was seen.
+    AfterObservation,
+    /// At the end of the trace.
+    AtEnd,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BeforeFence(site) => write!(formatter, "before the fence at {site}"),
+            Self::BeforeStore(site) => write!(formatter, "before the store at {site}"),
+            Self::BeforeGrowth => formatter.write_str("before the memory grew"),
+            Self::BeforeOperation(number) => write!(formatter, "before operation {number}"),
+            Self::AfterOperation(number) => write!(formatter, "after operation {number}"),
+            Self::AfterObservation => formatter.write_str("after the state was seen"),
+            Self::AtEnd => formatter.write_str("at the end"),
+        }
+    }
+}
+
+/// One crash of a failure: the first, or one during what followed the crash before.
+#[derive(Clone, Debug)]
+pub struct Crash {
+    /// When.
+    pub point: Point,
+    /// The number of the event in its trace.
+    pub event: usize,
+    /// What was going on, if something was.
+    pub during: Option<String>,
+    /// The lines that it left behind, as far as anybody looked.
+    pub behind: Vec<Behind>,
+    /// What loads found, as choices.
+    pub choices: Vec<u16>,
+}
+
+/// Which crashes to repeat: events and choices. Reads and prints as `event:choice,choice/event:choice`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Replay {
+    /// For each crash, the number of its event and the choices.
+    pub crashes: Vec<(usize, Vec<u16>)>,
+}
+
+impl fmt::Display for Replay {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (event, choices)) in self.crashes.iter().enumerate() {
+            let choices: Vec<String> = choices.iter().map(u16::to_string).collect();
+            let separator = if index == 0 { "" } else { "/" };
+            write!(formatter, "{separator}{event}:{}", choices.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Replay {
+    type Err = Complaint;
+
+    fn from_str(text: &str) -> Result<Self, Complaint> {
+        let bad = |part: &str| format!("no replay: {part:?}; give event:choice,choice/event:choice");
+        let crash = |part: &str| {
+            let (event, choices) = part.split_once(':').ok_or_else(|| bad(part))?;
+            let choices = choices.split(',').filter(|choice| !choice.is_empty());
+            let choices = choices.map(|choice| choice.parse().map_err(|_| bad(part)));
+            Ok((event.parse().map_err(|_| bad(part))?, choices.collect::<Result<_, Complaint>>()?))
+        };
+        Ok(Self { crashes: text.split('/').map(crash).collect::<Result<_, Complaint>>()? })
+    }
+}
+
+/// A crash from which the structure did not recover as it should.
+#[derive(Clone, Debug)]
+pub struct Failure<O> {
+    /// What is wrong.
+    pub what: Complaint,
+    /// The operations before the structure was explored.
+    pub setup: Vec<O>,
+    /// The shortest sequence of operations found that shows it.
+    pub operations: Vec<O>,
+    /// The crashes; none, if it goes wrong without one.
+    pub crashes: Vec<Crash>,
+    /// The faults that were planted.
+    pub planted: Vec<String>,
+    /// The command that repeats it.
+    pub command: String,
+    /// The seed of random images.
+    pub seed: u64,
+}
+
+impl<O> Failure<O> {
+    /// What to repeat.
+    pub fn replay(&self) -> Replay {
+        let crashes = self.crashes.iter().map(|crash| (crash.event, crash.choices.clone()));
+        Replay { crashes: crashes.collect() }
+    }
+}
+
+impl<O: fmt::Debug> fmt::Display for Failure<O> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{}", self.what)?;
+        for fault in &self.planted {
+            writeln!(formatter, "  planted: {fault}")?;
+        }
+        if !self.setup.is_empty() {
+            writeln!(formatter, "  after setup {:?}", self.setup)?;
+        }
+        for (number, operation) in self.operations.iter().enumerate() {
+            writeln!(formatter, "  operation {number}: {operation:?}")?;
+        }
+        for (index, crash) in self.crashes.iter().enumerate() {
+            let which = if index == 0 { "crash" } else { "then, in what followed, a crash" };
+            write!(formatter, "  {which} {}", crash.point)?;
+            match &crash.during {
+                Some(during) => writeln!(formatter, ", during {during}")?,
+                None => writeln!(formatter)?,
+            }
+            for Behind { offset, arrived, stores, missing } in &crash.behind {
+                writeln!(
+                    formatter,
+                    "    line {offset:#x} is behind: {arrived} of {stores} stores arrived; the first missing one is \
+                     at {missing}"
+                )?;
+            }
+        }
+        write!(
+            formatter,
+            "  seed {:#x}; replay: EVERLEAF_CRASH={} {}",
+            self.seed,
+            self.replay(),
+            self.command
+        )
+    }
+}
+
+/// How much was explored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Sequences of operations that were recorded.
+    pub traces: u64,
+    /// Moments at which a crash was tried.
+    pub points: u64,
+    /// Moments that were skipped, for the same memory with the same expectations had been explored before.
+    pub known: u64,
+    /// Recoveries that were run, with the checks that follow each.
+    pub recoveries: u64,
+    /// Crash points during what followed a crash.
+    pub second_points: u64,
+    /// Images that the crash points could leave, if each were made.
+    pub images: f64,
+    /// Crash points whose images were not all tried, because they were too many.
+    pub cut_short: u64,
+    /// The most decisions that one run made.
+    pub decisions_max: u64,
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        self.traces += other.traces;
+        self.points += other.points;
+        self.known += other.known;
+        self.recoveries += other.recoveries;
+        self.second_points += other.second_points;
+        self.images += other.images;
+        self.cut_short += other.cut_short;
+        self.decisions_max = self.decisions_max.max(other.decisions_max);
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} traces, {} crash points ({} of them in what followed a crash, {} known already, {} cut short), \
+             {:.3e} images, {} recoveries, at most {} decisions",
+            self.traces,
+            self.points,
+            self.second_points,
+            self.known,
+            self.cut_short,
+            self.images,
+            self.recoveries,
+            self.decisions_max
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replays_read_back() {
+        let replay = Replay { crashes: vec![(17, vec![0, 2]), (3, vec![])] };
+        assert_eq!(replay.to_string(), "17:0,2/3:");
+        assert_eq!(replay.to_string().parse(), Ok(replay));
+        assert!("17;3".parse::<Replay>().is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! What is explored.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use medium::sim::Sim;
+
+/// Why something is wrong, for people.
+pub type Complaint = String;
+
+/// A durable structure under exploration, with its sequential specification.
+///
+/// All of it must be *deterministic*: what it does may depend on the medium's content and on the operations, not on
+/// time, addresses or random numbers. Recovery must run on the calling thread.
+pub trait Subject {
+    /// An operation.
+    type Operation: Clone + Debug + Hash;
+    /// What an operation returns.
+    type Outcome: PartialEq + Debug;
+    /// What the structure means: the state of its specification.
+    type State: Clone + Eq + Debug + Hash;
+    /// The structure, opened.
+    type Instance;
+
+    /// The state of a structure that was just made.
+    fn initial(&self) -> Self::State;
+
+    /// The specification: changes the state as `operation` does, and returns what it returns.
+    fn step(&self, state: &mut Self::State, operation: &Self::Operation) -> Self::Outcome;
+
+    /// Opens the structure: makes it if the medium is empty, recovers it after a crash.
+    fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint>;
+
+    /// Does an operation. It is acknowledged when this returns.
+    fn apply(
+        &self,
+        instance: &mut Self::Instance,
+        operation: &Self::Operation,
+    ) -> Result<Self::Outcome, Complaint>;
+
+    /// Looks at everything: the state that the structure stands for.
+    fn observe(&self, instance: &mut Self::Instance) -> Result<Self::State, Complaint>;
+
+    /// Verifies what [`Subject::observe`] does not see: structure, leaks.
+    fn check(&self, instance: &mut Self::Instance, state: &Self::State) -> Result<(), Complaint> {
+        let _ = (instance, state);
+        Ok(())
+    }
+
+    /// What to do after a recovery, to see whether the structure is still whole: `recent` are the operations around the
+    /// crash, `state` is what was found.
+    fn follow_up(&self, state: &Self::State, recent: &[Self::Operation]) -> Vec<Self::Operation> {
+        let _ = (state, recent);
+        Vec::new()
+    }
+}

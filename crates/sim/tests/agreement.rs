@@ -1,0 +1,141 @@
+//! The lazy explorer finds what a plain enumeration of all images finds, on random programs.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
+use medium::sim::Sim;
+use medium::{Guard, Line, LineForm, LineValue, Medium};
+
+/// Words of four lines; word 0 of line 1 leads the reader on.
+const LINES: u64 = 4;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Operation {
+    Store { line: u64, word: u64, value: u64 },
+    StoreLine { line: u64, value: u64 },
+    Flush { line: u64 },
+    Fence,
+}
+
+/// Runs a program and reads some of the memory: which words depends on what it finds. Every state is acceptable; what
+/// was seen is kept.
+struct Program {
+    seen: Rc<RefCell<BTreeSet<Vec<u64>>>>,
+}
+
+fn word(guard: &Guard<'_, Sim>, line: u64, word: u64) -> Result<u64, Complaint> {
+    let words = guard.words(64 * line + 8 * word, 1).map_err(|bad| bad.to_string())?;
+    Ok(words[0].load(guard))
+}
+
+impl Subject for Program {
+    type Operation = Operation;
+    type Outcome = ();
+    type State = ();
+    type Instance = (Sim, u64);
+
+    fn initial(&self) {}
+
+    fn step(&self, (): &mut (), _operation: &Operation) {}
+
+    fn open(&self, sim: &Sim) -> Result<(Sim, u64), Complaint> {
+        sim.grow(64 * (LINES + 1)).map_err(|error| error.to_string())?;
+        Ok((sim.clone(), 0))
+    }
+
+    fn apply(&self, (sim, _): &mut (Sim, u64), operation: &Operation) -> Result<(), Complaint> {
+        // One guard for each operation would leave nothing to fence.
+        thread_local!(static GUARD: RefCell<Vec<Operation>> = const { RefCell::new(Vec::new()) });
+        let fenced = GUARD.with(|waiting| {
+            waiting.borrow_mut().push(*operation);
+            (*operation == Operation::Fence).then(|| waiting.take())
+        });
+        let guard = Guard::new(&*sim);
+        for operation in fenced.unwrap_or_default() {
+            match operation {
+                Operation::Store { line, word, value } => {
+                    let words = guard.words(64 * line + 8 * word, 1).map_err(|bad| bad.to_string())?;
+                    words[0].store(&guard, value);
+                }
+                Operation::StoreLine { line, value } => {
+                    let line: &Line = guard.node(64 * line).map_err(|bad| bad.to_string())?;
+                    line.publish(&guard, &LineValue::ZERO, &LineValue([value; 8]))
+                        .map_err(|error| error.to_string())?;
+                }
+                Operation::Flush { line } => {
+                    guard.flush_words(guard.words(64 * line, 8).map_err(|bad| bad.to_string())?);
+                }
+                Operation::Fence => drop(guard.fence()),
+            }
+        }
+        Ok(())
+    }
+
+    fn observe(&self, (sim, _): &mut (Sim, u64)) -> Result<(), Complaint> {
+        let guard = Guard::new(&*sim);
+        let mut seen = Vec::new();
+        let mut line = 1;
+        for _ in 0..3 {
+            let first = word(&guard, line, 0)?;
+            seen.extend([line, first, word(&guard, line, first % 3)?]);
+            line = first % LINES + 1;
+        }
+        self.seen.borrow_mut().insert(seen);
+        Ok(())
+    }
+}
+
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+fn program(seed: u64) -> Vec<Operation> {
+    let mut state = seed;
+    let operation = |_| {
+        let (kind, line) = (random(&mut state, 10), random(&mut state, LINES) + 1);
+        let (word, value) = (random(&mut state, 3), random(&mut state, 4));
+        match kind {
+            0..6 => Operation::Store { line, word, value },
+            6 => Operation::StoreLine { line, value },
+            7 | 8 => Operation::Flush { line },
+            _ => Operation::Fence,
+        }
+    };
+    (0..14).map(operation).chain([Operation::Fence]).collect()
+}
+
+fn explore(operations: &[Operation], images: Images) -> (BTreeSet<Vec<u64>>, Stats) {
+    let options = Options {
+        images,
+        second_crash: SecondCrash::Never,
+        line_form: LineForm::Single,
+        limit_bytes: 4096,
+        ..Options::default()
+    };
+    let seen = Rc::new(RefCell::new(BTreeSet::new()));
+    let mut explorer = Explorer::new(Program { seen: Rc::clone(&seen) }, options).unwrap();
+    explorer.explore(operations).unwrap();
+    (seen.take(), explorer.stats())
+}
+
+#[test]
+fn the_lazy_explorer_sees_what_all_images_show() {
+    let (mut lazy_runs, mut eager_runs, mut outcomes) = (0, 0, 0);
+    for seed in 0..600 {
+        let operations = program(seed);
+        let (lazy, lazy_stats) = explore(&operations, Images::All);
+        let (eager, eager_stats) = explore(&operations, Images::Eager);
+        assert_eq!(lazy, eager, "seed {seed}: {operations:?}");
+        assert!((eager_stats.recoveries as f64 - lazy_stats.images).abs() < 0.5, "seed {seed}");
+        let (some, _) = explore(&operations, Images::Some { random: 3 });
+        assert!(some.is_subset(&lazy), "seed {seed}: {operations:?}");
+        lazy_runs += lazy_stats.recoveries;
+        eager_runs += eager_stats.recoveries;
+        outcomes += lazy.len();
+    }
+    println!("{outcomes} outcomes in {lazy_runs} lazy and {eager_runs} eager recoveries");
+    assert!(lazy_runs * 2 < eager_runs && outcomes > 1500);
+}

@@ -1,0 +1,318 @@
+//! What a crash may leave: one small program for each rule of the models. Each test names exactly the outcomes that
+//! the rule allows, so it fails when the rule is missing and when it goes too far.
+
+use std::collections::BTreeSet;
+
+use everleaf_sim::{Model, Rules, images};
+use medium::sim::{Event, Sim, SimOptions, Trace};
+use medium::{Guard, Line, LineForm, LineValue, Medium};
+
+/// Words of two lines.
+const A: u64 = 64;
+const A2: u64 = 72;
+const B: u64 = 128;
+
+fn memory(line_form: LineForm) -> Sim {
+    let sim = Sim::new(SimOptions { line_form, limit_bytes: 1 << 16 }).unwrap();
+    sim.grow(4096).unwrap();
+    sim
+}
+
+fn set(guard: &Guard<'_, Sim>, offset: u64, value: u64) {
+    guard.words(offset, 1).unwrap()[0].store(guard, value);
+}
+
+fn flush(guard: &Guard<'_, Sim>, offset: u64) {
+    guard.flush_words(guard.words(offset, 1).unwrap());
+}
+
+fn record(sim: &Sim, program: impl FnOnce(&Guard<'_, Sim>)) -> Trace {
+    let mut trace = Trace::default();
+    sim.set_recording(true);
+    sim.push_level();
+    program(&Guard::new(sim));
+    sim.pop_level();
+    sim.set_recording(false);
+    sim.swap_trace(&mut trace);
+    trace
+}
+
+fn contents(sim: &Sim, model: &mut Model, words: &[u64]) -> BTreeSet<Vec<u64>> {
+    let (open, _) = model.open_lines(sim);
+    let read = |image: Vec<(u32, LineValue)>| {
+        let word = |offset: &u64| {
+            let line = (offset / 64) as u32;
+            let content = image.iter().find(|(open, _)| *open == line).map(|(_, content)| *content);
+            content.or_else(|| sim.peek(line)).unwrap().0[(offset % 64 / 8) as usize]
+        };
+        words.iter().map(word).collect()
+    };
+    images(&open).map(read).collect()
+}
+
+/// What words may hold after a crash at the end of a program.
+fn at_end(words: &[u64], program: impl FnOnce(&Guard<'_, Sim>)) -> BTreeSet<Vec<u64>> {
+    let sim = memory(LineForm::Single);
+    let trace = record(&sim, program);
+    let mut model = Model::new(Rules::Lines, &[], 0);
+    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    contents(&sim, &mut model, words)
+}
+
+/// What words may hold after a crash at any moment.
+fn at_any_time(
+    rules: Rules,
+    line_form: LineForm,
+    words: &[u64],
+    program: impl FnOnce(&Guard<'_, Sim>),
+) -> BTreeSet<Vec<u64>> {
+    let sim = memory(line_form);
+    let trace = record(&sim, program);
+    let mut model = Model::new(rules, &[], 0);
+    let mut outcomes = contents(&sim, &mut model, words);
+    for event in &trace.events {
+        model.apply(&sim, &trace, event);
+        outcomes.extend(contents(&sim, &mut model, words));
+    }
+    outcomes
+}
+
+fn outcomes<const WORDS: usize, const COUNT: usize>(list: [[u64; WORDS]; COUNT]) -> BTreeSet<Vec<u64>> {
+    list.iter().map(|outcome| outcome.to_vec()).collect()
+}
+
+#[test]
+fn stores_to_one_line_arrive_in_program_order() {
+    let found = at_end(&[A, A2], |guard| {
+        set(guard, A, 1);
+        set(guard, A2, 1);
+    });
+    assert_eq!(found, outcomes([[0, 0], [1, 0], [1, 1]]));
+}
+
+#[test]
+fn stores_to_two_lines_arrive_in_any_order() {
+    let found = at_end(&[A, B], |guard| {
+        set(guard, A, 1);
+        set(guard, B, 1);
+    });
+    assert_eq!(found, outcomes([[0, 0], [0, 1], [1, 0], [1, 1]]));
+}
+
+#[test]
+fn a_value_may_come_back() {
+    let found = at_end(&[A, A2], |guard| {
+        set(guard, A, 1);
+        set(guard, A2, 1);
+        set(guard, A, 0);
+    });
+    assert_eq!(found, outcomes([[0, 0], [1, 0], [1, 1], [0, 1]]));
+}
+
+#[test]
+fn a_flush_alone_makes_nothing_durable() {
+    let found = at_end(&[A, B], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        set(guard, B, 1);
+        flush(guard, B);
+    });
+    assert_eq!(found, outcomes([[0, 0], [0, 1], [1, 0], [1, 1]]));
+}
+
+#[test]
+fn a_fence_alone_makes_nothing_durable() {
+    let found = at_end(&[A], |guard| {
+        set(guard, A, 1);
+        guard.fence();
+    });
+    assert_eq!(found, outcomes([[0], [1]]));
+}
+
+#[test]
+fn a_flush_and_a_fence_do() {
+    let found = at_end(&[A, B], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        guard.fence();
+        set(guard, B, 1);
+    });
+    assert_eq!(found, outcomes([[1, 0], [1, 1]]));
+}
+
+#[test]
+fn a_fence_makes_durable_what_its_own_guard_flushed() {
+    let sim = memory(LineForm::Single);
+    let trace = record(&sim, |guard| {
+        let other = Guard::new(&sim);
+        set(guard, A, 1);
+        flush(guard, A);
+        set(&other, B, 1);
+        flush(&other, B);
+        other.fence();
+    });
+    let mut model = Model::new(Rules::Lines, &[], 0);
+    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    assert_eq!(contents(&sim, &mut model, &[A, B]), outcomes([[0, 1], [1, 1]]));
+}
+
+#[test]
+fn a_flush_covers_what_others_stored_to_the_line() {
+    let found = at_end(&[A], |guard| {
+        let other = Guard::new(guard.medium());
+        set(&other, A, 1);
+        flush(guard, A);
+        guard.fence();
+    });
+    assert_eq!(found, outcomes([[1]]));
+}
+
+#[test]
+fn a_flush_does_not_cover_what_is_stored_after_it() {
+    let found = at_end(&[A], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        set(guard, A, 2);
+        guard.fence();
+    });
+    assert_eq!(found, outcomes([[1], [2]]));
+}
+
+#[test]
+fn a_second_fence_needs_a_second_flush() {
+    let found = at_end(&[A], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        guard.fence();
+        set(guard, A, 2);
+        guard.fence();
+    });
+    assert_eq!(found, outcomes([[1], [2]]));
+}
+
+#[test]
+fn an_old_flush_of_another_guard_covers_nothing_new() {
+    let found = at_end(&[A], |guard| {
+        let other = Guard::new(guard.medium());
+        set(guard, A, 1);
+        flush(&other, A);
+        flush(guard, A);
+        guard.fence();
+        set(guard, A, 2);
+        other.fence();
+    });
+    assert_eq!(found, outcomes([[1], [2]]));
+}
+
+#[test]
+fn a_compare_exchange_is_no_fence() {
+    let found = at_end(&[A, B], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        guard.words(B, 1).unwrap()[0].compare_exchange(guard, 0, 1).unwrap();
+    });
+    assert_eq!(found, outcomes([[0, 0], [0, 1], [1, 0], [1, 1]]));
+}
+
+#[test]
+fn a_flush_of_a_range_covers_each_line_that_it_touches() {
+    let found = at_end(&[A, B, 192], |guard| {
+        [A, B, 192].into_iter().for_each(|offset| set(guard, offset, 1));
+        guard.flush_words(guard.words(120, 2).unwrap());
+        guard.fence();
+    });
+    assert_eq!(found, outcomes([[1, 1, 0], [1, 1, 1]]));
+}
+
+fn publish(guard: &Guard<'_, Sim>, value: u64) {
+    let line: &Line = guard.node(256).unwrap();
+    line.publish(guard, &LineValue::ZERO, &LineValue([value; 8])).unwrap();
+}
+
+#[test]
+fn a_line_store_arrives_whole() {
+    let words: Vec<u64> = (0..8).map(|word| 256 + 8 * word).collect();
+    let found = at_end(&words, |guard| publish(guard, 1));
+    assert_eq!(found, outcomes([[0; 8], [1; 8]]));
+}
+
+#[test]
+fn a_line_store_is_flushed_but_not_fenced() {
+    let found = at_end(&[256], |guard| {
+        publish(guard, 1);
+        guard.fence();
+        publish(guard, 2);
+    });
+    assert_eq!(found, outcomes([[1], [2]]));
+}
+
+#[test]
+fn a_portable_line_store_tears_into_words() {
+    // The value after the first (tag 0) goes to the second copy, with tag 1.
+    let words: Vec<u64> = (0..8).map(|word| 192 + 8 * word).collect();
+    let found = at_any_time(Rules::Lines, LineForm::Twin, &words, |guard| publish(guard, 5));
+    let tagged = 5 | 1 << 62;
+    let torn = |count| (0..8).map(|word| if word < count { tagged } else { 0 }).collect::<Vec<u64>>();
+    assert_eq!(found, (0..=8).map(torn).collect());
+}
+
+#[test]
+fn with_persistent_caches_stores_arrive_at_once_and_in_order() {
+    let program = |guard: &Guard<'_, Sim>| {
+        set(guard, B, 1);
+        set(guard, A, 1);
+        set(guard, B, 2);
+    };
+    let found = at_any_time(Rules::PersistentCaches, LineForm::Single, &[A, B], program);
+    assert_eq!(found, outcomes([[0, 0], [0, 1], [1, 1], [1, 2]]));
+}
+
+#[test]
+fn without_them_they_do_not() {
+    let program = |guard: &Guard<'_, Sim>| {
+        set(guard, B, 1);
+        set(guard, A, 1);
+    };
+    let found = at_any_time(Rules::Lines, LineForm::Single, &[A, B], program);
+    assert_eq!(found, outcomes([[0, 0], [0, 1], [1, 0], [1, 1]]));
+}
+
+#[test]
+fn only_what_raises_a_bound_is_worth_a_crash_before_it() {
+    let sim = memory(LineForm::Single);
+    let trace = record(&sim, |guard| {
+        guard.fence();
+        set(guard, A, 1);
+        guard.fence();
+        flush(guard, A);
+        guard.fence();
+        guard.fence();
+        sim.grow(8192).unwrap();
+    });
+    let mut model = Model::new(Rules::Lines, &[], 0);
+    let mut raising = Vec::new();
+    for event in &trace.events {
+        raising.push(model.raises(event));
+        model.apply(&sim, &trace, event);
+    }
+    assert_eq!(raising, [false, false, false, false, true, false, true]);
+    assert!(matches!(trace.events[4], Event::Fence { .. }));
+    assert_eq!(sim.extent().length(), 8192);
+}
+
+#[test]
+fn what_recovery_read_stays_as_it_was() {
+    // After a first crash A is 0 or 1; recovery has read 1, and stored 7 to the same line.
+    let sim = memory(LineForm::Single);
+    let mut model = Model::new(Rules::Lines, &[], 0);
+    let trace = record(&sim, |guard| set(guard, A, 1));
+    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    let (open, _) = model.open_lines(&sim);
+    for decided in [0, 1] {
+        let mut second = Model::new(Rules::Lines, &open, 0);
+        let mut trace = record(&sim, |guard| set(guard, A2, 7));
+        trace.events.push(Event::Narrow { line: 1, word: 0, value: decided });
+        trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
+        assert_eq!(contents(&sim, &mut second, &[A, A2]), outcomes([[decided, 0], [decided, 7]]));
+    }
+}
