@@ -502,8 +502,9 @@ impl Space {
     fn free_span(&self, offset: u64) -> Option<()> {
         let first = slab_of(offset);
         let mut unowned = self.unowned.lock();
-        let slabs = self.slabs.get(first).class.load(Ordering::Relaxed).checked_sub(SPAN)?;
-        if offset != slab_start(first) + SPAN_HEADER_BYTES {
+        let known = self.slabs.get(first);
+        let slabs = known.class.load(Ordering::Relaxed).checked_sub(SPAN)?;
+        if offset != slab_start(first) + SPAN_HEADER_BYTES || known.state.load(Ordering::Relaxed) != SPANNED {
             return None;
         }
         for slab in first..first + slabs as u32 {
