@@ -18,7 +18,8 @@ pub struct Fences {
 pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
     let Some(world) = cell.world()? else { return Ok(()) };
     let (tree, kind) = (world.tree(), cell.kind);
-    let fences = || world.counts().expect("a medium that counts").fences;
+    let Some(_) = world.counts() else { return Ok(()) };
+    let fences = || world.counts().map_or(0, |counts| counts.fences);
     // Half a leaf, so that nothing splits; the first keys open the slabs of their size.
     let (warm, ids) = (cell.capacity as u32 / 4, cell.capacity as u32 / 2);
     for id in 0..warm {

@@ -2,7 +2,7 @@
 
 use engines::index::{RecordCodec, WordCodec};
 
-use crate::harness::{Cell, Check, Failure, InRam, Kind, Seed, Site};
+use crate::harness::{Cell, Check, Counted, Failure, Kind, Seed, Site};
 use crate::standin::{Flaw, StandinEngine};
 use crate::{budget, bulk, damage, limits, model, ranges, space, threads, trees};
 
@@ -12,8 +12,8 @@ const FENCES: budget::Fences = budget::Fences { insert: 2, update: 2, remove: 1 
 
 fn cell<const FLAW: usize>(kind: Kind) -> Cell {
     let make = match kind {
-        Kind::Word => Site::<StandinEngine<FLAW>, InRam, WordCodec, 4>::make,
-        Kind::Record => Site::<StandinEngine<FLAW>, InRam, RecordCodec, 4>::make,
+        Kind::Word => Site::<StandinEngine<FLAW>, Counted, WordCodec, 4>::make,
+        Kind::Record => Site::<StandinEngine<FLAW>, Counted, RecordCodec, 4>::make,
     };
     Cell { kind, capacity: 4, fences: FENCES, make }
 }
@@ -63,11 +63,14 @@ every_flaw_is_caught! {
     remove_leaks: RemoveLeaks by space::nothing_leaks;
     failed_condition_leaks: FailedConditionLeaks by space::nothing_leaks;
     hoards: Hoards by space::an_emptied_tree_gives_its_space_back;
+    destroy_leaks: DestroyLeaks by space::a_removed_tree_gives_its_space_back;
     full_pool_loses: FullPoolLoses by space::a_full_pool_loses_nothing;
     bulk_load_keeps_a_part: BulkLoadKeepsAPart by bulk::bulk_load_is_all_or_nothing;
     bulk_load_takes_any_order: BulkLoadTakesAnyOrder by bulk::bulk_load_is_all_or_nothing;
     opens_as_anything: OpensAsAnything by trees::a_tree_opens_only_as_what_it_is;
     trees_mix: TreesMix by trees::trees_do_not_mix;
+    one_fence_more: OneFenceMore by budget::operations_keep_their_budget;
+    one_fence_less: OneFenceLess by budget::operations_keep_their_budget;
     damage_panics: DamagePanics by damage::every_flipped_byte_is_survived;
     damage_circles: DamageCircles by damage::every_flipped_byte_is_survived;
 }
@@ -100,10 +103,12 @@ right_one_passes! {
     ranges::a_range_holds_no_lock,
     space::a_full_pool_loses_nothing,
     space::an_emptied_tree_gives_its_space_back,
+    space::a_removed_tree_gives_its_space_back,
     space::nothing_leaks,
     bulk::bulk_load_at_every_fill,
     bulk::bulk_load_is_all_or_nothing,
     damage::every_flipped_byte_is_survived,
     trees::trees_do_not_mix,
     trees::a_tree_opens_only_as_what_it_is,
+    budget::operations_keep_their_budget,
 }

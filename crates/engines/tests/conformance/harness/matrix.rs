@@ -18,6 +18,10 @@ macro_rules! conformance {
             on_medium!(dax_twin, DaxTwin, $fences);
             on_medium!(dax_avx512, DaxAvx512, $fences);
             on_medium!(dax_movdir64b, DaxMovdir64b, $fences);
+            on_medium!(dax_rtm, DaxRtm, $fences);
+            on_medium!(late_single, LateSingle, $fences);
+            on_medium!(late_twin, LateTwin, $fences);
+            on_medium!(counted, Counted, $fences);
         }
     };
 }
@@ -75,12 +79,14 @@ macro_rules! tests {
                 ranges::a_range_holds_no_lock,
                 space::a_full_pool_loses_nothing,
                 space::an_emptied_tree_gives_its_space_back,
+                space::a_removed_tree_gives_its_space_back,
                 space::nothing_leaks,
                 bulk::bulk_load_at_every_fill,
                 bulk::bulk_load_is_all_or_nothing,
                 damage::every_flipped_byte_is_survived,
                 trees::trees_do_not_mix,
                 trees::a_tree_opens_only_as_what_it_is,
+                budget::operations_keep_their_budget,
             );
         }
     };

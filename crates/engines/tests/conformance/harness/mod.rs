@@ -9,11 +9,12 @@ mod seed;
 mod site;
 
 pub use failure::{Check, Failure, brief};
-pub use place::{Counts, DaxAvx512, DaxMovdir64b, DaxTwin, InRam, Place};
+pub use place::{Counted, DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, Place};
 pub use seed::{Seed, cases, run};
 pub use site::{Closing, Engine, Site};
 
 use engines::index::Index;
+use medium::Counts;
 use pool::PoolStat;
 
 use crate::budget::Fences;
@@ -77,6 +78,9 @@ pub trait World {
     /// Adds a tree.
     fn add(&mut self, name: &str) -> Result<()>;
 
+    /// Removes a tree for good.
+    fn destroy(&mut self, name: &str) -> Result<()>;
+
     /// Opens the main tree once more, as what it may not be.
     fn open_as(&self, kind: Kind, capacity: usize) -> Result<Box<dyn Index>>;
 
@@ -91,6 +95,9 @@ pub trait World {
         self.close(how)?;
         self.open()
     }
+
+    /// Frees what was retired.
+    fn reclaim(&self);
 
     /// Figures about the pool.
     fn stat(&self) -> PoolStat;

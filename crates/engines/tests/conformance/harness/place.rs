@@ -1,18 +1,11 @@
 //! Where pools lie: media that can be opened again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use medium::{Dax, DaxOptions, LineStore, Medium, Ram};
+use medium::late::{Late, Release};
+use medium::{Count, Counts, Dax, DaxOptions, LineForm, LineStore, Medium, Ram};
 use tempfile::NamedTempFile;
-
-/// What a medium counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Fences.
-    pub fences: u64,
-    /// Lines flushed.
-    pub flushes: u64,
-}
 
 /// Where a pool lies while nobody has it open.
 pub trait Place: Sized + 'static {
@@ -24,6 +17,9 @@ pub trait Place: Sized + 'static {
 
     /// The medium, with all that was written there before.
     fn open(&self) -> Self::Medium;
+
+    /// The pool ended without being closed.
+    fn crash(&mut self) {}
 
     /// What was counted so far.
     fn counts(&self) -> Option<Counts> {
@@ -95,4 +91,77 @@ on_dax! {
     DaxMovdir64b: LineStore::Movdir64b;
     /// A mapped file whose lines are stored in transactions.
     DaxRtm: LineStore::Rtm;
+}
+
+/// Memory that counts what reaches it.
+pub struct Counted(Arc<Count<Ram>>);
+
+impl Place for Counted {
+    type Medium = Arc<Count<Ram>>;
+
+    fn new(limit_bytes: u64) -> Option<Self> {
+        Some(Self(Arc::new(Count::new(Ram::new(limit_bytes).expect("address space")))))
+    }
+
+    fn open(&self) -> Self::Medium {
+        Arc::clone(&self.0)
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        Some(self.0.counts())
+    }
+}
+
+/// Memory that becomes durable late. A crash leaves what is durable, so whatever was acknowledged has to be.
+struct OnLate {
+    late: Arc<Late>,
+    limit_bytes: u64,
+}
+
+/// A fence is durable some fences later, or soon if somebody waits.
+const RELEASE: Release = Release::After { fences: 3, delay: Duration::from_micros(2) };
+
+impl OnLate {
+    fn new(limit_bytes: u64, line_form: LineForm) -> Self {
+        let late = Late::new(limit_bytes, line_form).expect("address space");
+        late.set_release(RELEASE);
+        Self { late: Arc::new(late), limit_bytes }
+    }
+
+    fn crash(&mut self) {
+        let image = self.late.durable_image();
+        let late = Late::from_image(&image, self.limit_bytes, self.late.line_form());
+        self.late = Arc::new(late.expect("address space"));
+        self.late.set_release(RELEASE);
+    }
+}
+
+macro_rules! on_late {
+    ($($(#[$meta:meta])* $name:ident: $line_form:expr;)*) => { $(
+        $(#[$meta])*
+        pub struct $name(OnLate);
+
+        impl Place for $name {
+            type Medium = Arc<Late>;
+
+            fn new(limit_bytes: u64) -> Option<Self> {
+                Some(Self(OnLate::new(limit_bytes, $line_form)))
+            }
+
+            fn open(&self) -> Arc<Late> {
+                Arc::clone(&self.0.late)
+            }
+
+            fn crash(&mut self) {
+                self.0.crash();
+            }
+        }
+    )* };
+}
+
+on_late! {
+    /// Late memory whose lines have one copy.
+    LateSingle: LineForm::Single;
+    /// Late memory whose lines are twins.
+    LateTwin: LineForm::Twin;
 }

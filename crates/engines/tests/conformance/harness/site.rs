@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use engines::index::{Codec, Index, RecordCodec, WordCodec};
-use medium::{Medium, Word};
+use medium::{Counts, Medium, Word};
 use pool::{Pool, PoolOptions, PoolStat, Result, TreeRoot};
 
-use super::{Counts, Kind, MAIN, Place, World};
+use super::{Kind, MAIN, Place, World};
 
 /// An engine with a codec, as the suite sees it. [`conformance!`] implements it.
 pub trait Engine<C: Codec>: 'static {
@@ -75,6 +75,14 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> World for Site
         Ok(())
     }
 
+    fn destroy(&mut self, name: &str) -> Result<()> {
+        let tree = self.trees.remove(name).expect("a tree of this world");
+        for root in self.pool().trees()?.iter().filter(|root| root.name == name) {
+            self.pool().remove_tree(root)?;
+        }
+        tree.destroy()
+    }
+
     fn open_as(&self, kind: Kind, capacity: usize) -> Result<Box<dyn Index>> {
         let roots = self.pool().trees()?;
         let root = roots.iter().find(|root| root.name == MAIN).expect("the main tree");
@@ -89,7 +97,12 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> World for Site
     fn close(&mut self, how: Closing) -> Result<()> {
         self.trees.clear();
         let pool = self.pool.take().expect("an open pool");
-        if how == Closing::Clean { pool.close() } else { Ok(()) }
+        if how == Closing::Clean {
+            return pool.close();
+        }
+        drop(pool);
+        self.place.crash();
+        Ok(())
     }
 
     fn open(&mut self) -> Result<()> {
@@ -104,6 +117,10 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> World for Site
         }
         (self.pool, self.trees) = (Some(pool), trees);
         Ok(())
+    }
+
+    fn reclaim(&self) {
+        self.pool().reclaim();
     }
 
     fn stat(&self) -> PoolStat {
@@ -121,6 +138,8 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> World for Site
             for (word, value) in words.iter().zip(image) {
                 word.store(guard, *value);
             }
+            guard.flush_words(words);
+            guard.drain().expect("a medium that works");
         });
     }
 

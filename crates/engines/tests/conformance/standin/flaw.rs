@@ -48,6 +48,8 @@ flaws! {
     CrashLosesOne,
     /// What is removed is never freed.
     RemoveLeaks,
+    /// A removed tree keeps its space until the next mark.
+    DestroyLeaks,
     /// A condition that fails leaks.
     FailedConditionLeaks,
     /// Space grows with every insert, though it is all reachable.

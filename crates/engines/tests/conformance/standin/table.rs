@@ -81,6 +81,12 @@ impl Table {
         Ok(())
     }
 
+    /// Gives back everything.
+    pub(super) fn retire_all<M: Medium>(&mut self, guard: &Guard<'_, M>) {
+        std::mem::take(&mut self.records).into_values().for_each(|held| guard.retire(held.record));
+        self.blocks.drain(..).for_each(|block| guard.retire(block));
+    }
+
     /// Gives back all blocks of an empty table but the first.
     pub(super) fn cut<M: Medium>(&mut self, guard: &Guard<'_, M>) -> Result<()> {
         let first = self.blocks[0];
