@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use medium::{LineForm, Lsn, Medium};
 use parking_lot::Mutex;
@@ -51,7 +51,8 @@ pub struct PoolStat {
 struct Shared<M: Medium> {
     medium: M,
     identity: Identity,
-    space: Space,
+    /// Shared with deferred calls, which must not keep the pool itself open.
+    space: Arc<Space>,
     limbo: Limbo,
     roots: Mutex<()>,
     options: PoolOptions,
@@ -142,7 +143,15 @@ impl<M: Medium> Pool<M> {
         drop(guard);
         let (limbo, roots) = (Limbo::default(), Mutex::new(()));
         Ok(Self {
-            shared: Arc::new(Shared { medium, identity, space, limbo, roots, options, closed: false }),
+            shared: Arc::new(Shared {
+                medium,
+                identity,
+                space: Arc::new(space),
+                limbo,
+                roots,
+                options,
+                closed: false,
+            }),
         })
     }
 
@@ -243,16 +252,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Error::InUse`] while another clone lives; the pool is then closed when that is dropped.
     pub fn close(self) -> Result<()> {
-        let mut shared = self.shared;
-        // A deferred call on another thread may hold the pool for a moment.
-        for _ in 0..1000 {
-            match Arc::try_unwrap(shared) {
-                Ok(mut last) => return last.close(),
-                Err(still_shared) => shared = still_shared,
-            }
-            std::thread::yield_now();
-        }
-        Err(Error::InUse)
+        Arc::try_unwrap(self.shared).map_err(|_| Error::InUse)?.close()
     }
 }
 
@@ -328,12 +328,9 @@ impl<M: Medium> Guard<'_, M> {
 
     /// Frees a batch when no thread that is pinned now is so any more.
     fn free_later(&self, batch: Batch) {
-        let shared: Weak<Shared<M>> = Arc::downgrade(self.shared);
-        self.pin().defer(move || {
-            if let Some(shared) = shared.upgrade() {
-                std::mem::take(&mut *batch.lock()).into_iter().for_each(|offset| shared.space.free(offset));
-            }
-        });
+        let space = Arc::clone(&self.shared.space);
+        // Freed under the batch's lock: a close that finds the batch empty finds its offsets freed, too.
+        self.pin().defer(move || batch.lock().drain(..).for_each(|offset| space.free(offset)));
         // Else up to 64 batches wait with this thread, for as long as it retires nothing more.
         self.pin().flush();
     }

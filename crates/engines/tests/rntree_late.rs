@@ -1,0 +1,162 @@
+//! RNTree on a medium that becomes durable late: no lock is held across a wait, and no reader returns what a crash
+//! could take back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use everleaf_engines::index::{Condition, Index, WordCodec, WordIndex};
+use everleaf_engines::rntree::{RnTree, RnTreeOptions};
+use medium::late::Release;
+use medium::{Late, LineForm};
+use pool::{Pool, PoolOptions};
+
+type Tree<const N: usize> = RnTree<Late, WordCodec, N>;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const FORMS: [LineForm; 2] = [LineForm::Single, LineForm::Twin];
+
+/// A pool that a crash leaves unclean, as crashes do.
+fn open(medium: Late) -> Pool<Late> {
+    Pool::open(medium, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap()
+}
+
+fn tree<const N: usize>(pool: &Pool<Late>, keys: u64) -> Tree<N> {
+    pool.medium().set_release(Release::Immediate);
+    let tree = Tree::create(pool, "words", RnTreeOptions { recovery_threads: 1 }).unwrap();
+    for key in 0..keys {
+        assert!(WordIndex::write(&tree, 10 * key, Some(key), Condition::Absent).unwrap());
+    }
+    pool.medium().set_release(Release::Manual);
+    tree
+}
+
+/// What a crash now would leave.
+fn after_crash<const N: usize>(pool: &Pool<Late>, form: LineForm) -> Vec<(u64, u64)> {
+    let medium = Late::from_image(&pool.medium().durable_image(), 1 << 30, form).unwrap();
+    medium.set_release(Release::Immediate);
+    let crashed = open(medium);
+    let root = crashed.trees().unwrap().remove(0);
+    let tree = Tree::<N>::open(&crashed, &root, RnTreeOptions { recovery_threads: 1 }).unwrap();
+    crashed.finish_marking();
+    assert!(tree.check().unwrap().is_empty());
+    let mut entries = Vec::new();
+    WordIndex::scan(&tree, 0, &mut |key, value| {
+        entries.push((key, value));
+        true
+    })
+    .unwrap();
+    entries
+}
+
+#[test]
+fn no_lock_is_held_across_a_wait() {
+    for form in FORMS {
+        let pool = open(Late::new(1 << 30, form).unwrap());
+        let tree = tree::<56>(&pool, 10);
+        std::thread::scope(|scope| {
+            // Ten writers meet in one leaf. Were the lock held across the wait, only one would get as far as waiting.
+            for key in 0..10 {
+                let tree = &tree;
+                scope.spawn(move || assert!(WordIndex::write(tree, 10 * key + 1, Some(7), Condition::Absent).unwrap()));
+            }
+            assert!(pool.medium().until_waiting(10, PATIENCE), "{form:?}: {:?} wait", pool.medium().waiting());
+            pool.medium().release_all();
+        });
+        assert_eq!(tree.len().unwrap(), 20);
+    }
+}
+
+#[test]
+fn a_reader_waits_for_what_a_crash_could_take_back() {
+    for form in FORMS {
+        let pool = open(Late::new(1 << 30, form).unwrap());
+        let tree = tree::<56>(&pool, 10);
+        let read = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let (tree, read) = (&tree, &read);
+            scope.spawn(move || assert!(WordIndex::write(tree, 50, Some(99), Condition::Present).unwrap()));
+            assert!(pool.medium().until_waiting(1, PATIENCE));
+            scope.spawn(move || read.store(WordIndex::get(tree, 50).unwrap().unwrap(), Ordering::SeqCst));
+            // The reader waits, too, so nobody has seen the 99 that a crash now would take back.
+            assert!(pool.medium().until_waiting(2, PATIENCE));
+            assert_eq!(read.load(Ordering::SeqCst), 0);
+            assert!(after_crash::<56>(&pool, form).contains(&(50, 5)));
+            pool.medium().release_all();
+        });
+        assert_eq!(read.load(Ordering::SeqCst), 99);
+        assert!(after_crash::<56>(&pool, form).contains(&(50, 99)));
+    }
+}
+
+/// The same for scans, and for conditional writes that fail on what they saw.
+#[test]
+fn scans_and_failed_conditions_wait_for_what_they_saw() {
+    let pool = open(Late::new(1 << 30, LineForm::Single).unwrap());
+    let tree = tree::<56>(&pool, 10);
+    let finished = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (tree, finished) = (&tree, &finished);
+        scope.spawn(move || assert!(WordIndex::write(tree, 55, Some(1), Condition::Absent).unwrap()));
+        assert!(pool.medium().until_waiting(1, PATIENCE));
+        scope.spawn(move || {
+            WordIndex::scan(tree, 55, &mut |key, _| key != 55).unwrap();
+            finished.fetch_add(1, Ordering::SeqCst);
+        });
+        scope.spawn(move || {
+            assert!(!WordIndex::write(tree, 55, Some(2), Condition::Absent).unwrap());
+            finished.fetch_add(1, Ordering::SeqCst);
+        });
+        scope.spawn(move || {
+            assert!(!WordIndex::write(tree, 55, None, Condition::Equals(3)).unwrap());
+            finished.fetch_add(1, Ordering::SeqCst);
+        });
+        assert!(pool.medium().until_waiting(4, PATIENCE), "{:?} wait", pool.medium().waiting());
+        assert_eq!(finished.load(Ordering::SeqCst), 0);
+        pool.medium().release_all();
+    });
+    assert_eq!(finished.load(Ordering::SeqCst), 3);
+}
+
+/// Whatever prefix of the groups is durable, a crash leaves a prefix of one thread's operations: through splits, shares,
+/// merges and the reuse of what they gave up.
+#[test]
+fn every_durable_prefix_is_a_prefix_of_the_operations() {
+    for form in FORMS {
+        let pool = open(Late::new(1 << 30, form).unwrap());
+        let tree = Arc::new(tree::<4>(&pool, 0));
+        let start = pool.medium().fenced();
+        let mut model = std::collections::BTreeMap::new();
+        let mut states = vec![model.clone()];
+        let operations: Vec<(u64, Option<u64>)> =
+            (0..60).map(|i| (i * 7 % 23, (i % 3 != 2).then_some(i))).collect();
+        for (key, value) in &operations {
+            match value {
+                Some(value) => model.insert(*key, *value),
+                None => model.remove(key),
+            };
+            states.push(model.clone());
+        }
+        let worker = {
+            let tree = Arc::clone(&tree);
+            std::thread::spawn(move || {
+                for (key, value) in operations {
+                    WordIndex::write(&*tree, key, value, Condition::Always).unwrap();
+                }
+            })
+        };
+        let (mut released, mut reached) = (start.0, 0);
+        while !worker.is_finished() {
+            if !pool.medium().until_waiting(1, Duration::from_millis(20)) {
+                continue;
+            }
+            let entries = after_crash::<4>(&pool, form);
+            let found = states[reached..].iter().position(|state| entries.iter().copied().eq(state.clone()));
+            reached += found.unwrap_or_else(|| panic!("{form:?}: after LSN {released}: {entries:?} is no state"));
+            released += 1;
+            pool.medium().release(medium::Lsn(released));
+        }
+        worker.join().unwrap();
+        assert!(reached > 40, "only {reached} states were seen");
+    }
+}
