@@ -58,9 +58,15 @@ fn no_lock_is_held_across_a_wait() {
             // Ten writers meet in one leaf. Were the lock held across the wait, only one would get as far as waiting.
             for key in 0..10 {
                 let tree = &tree;
-                scope.spawn(move || assert!(WordIndex::write(tree, 10 * key + 1, Some(7), Condition::Absent).unwrap()));
+                scope.spawn(move || {
+                    assert!(WordIndex::write(tree, 10 * key + 1, Some(7), Condition::Absent).unwrap())
+                });
             }
-            assert!(pool.medium().until_waiting(10, PATIENCE), "{form:?}: {:?} wait", pool.medium().waiting());
+            assert!(
+                pool.medium().until_waiting(10, PATIENCE),
+                "{form:?}: {:?} wait",
+                pool.medium().waiting()
+            );
             pool.medium().release_all();
         });
         assert_eq!(tree.len().unwrap(), 20);
@@ -152,7 +158,8 @@ fn every_durable_prefix_is_a_prefix_of_the_operations() {
             }
             let entries = after_crash::<4>(&pool, form);
             let found = states[reached..].iter().position(|state| entries.iter().copied().eq(state.clone()));
-            reached += found.unwrap_or_else(|| panic!("{form:?}: after LSN {released}: {entries:?} is no state"));
+            reached +=
+                found.unwrap_or_else(|| panic!("{form:?}: after LSN {released}: {entries:?} is no state"));
             released += 1;
             pool.medium().release(medium::Lsn(released));
         }
