@@ -62,6 +62,16 @@ struct State {
     shadow: BTreeMap<u64, LineValue>,
     /// What threads are waiting for.
     waiting: Vec<Lsn>,
+    hold: Hold,
+}
+
+/// Whether a fence is to be held, or is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hold {
+    Nothing,
+    /// The fence after this many further ones.
+    Fence(usize),
+    Held,
 }
 
 /// Plain memory whose LSNs become durable late. See the [module](self).
@@ -88,6 +98,7 @@ impl Late {
             groups: VecDeque::new(),
             shadow: BTreeMap::new(),
             waiting: Vec::new(),
+            hold: Hold::Nothing,
         };
         Ok(Self {
             ram: Ram::new(limit_bytes)?,
@@ -154,6 +165,30 @@ impl Late {
             }
         }
         true
+    }
+
+    /// Holds the fence after `further` others, on whatever thread, until [`Late::let_go`]: for stopping an operation in
+    /// its middle.
+    pub fn hold_fence(&self, further: usize) {
+        self.state.lock().hold = Hold::Fence(further);
+    }
+
+    /// Blocks until a fence is held, or `timeout` has passed; whether one is.
+    pub fn until_held(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.state.lock();
+        while state.hold != Hold::Held {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                return state.hold == Hold::Held;
+            }
+        }
+        true
+    }
+
+    /// Lets a held fence go on, and holds no other.
+    pub fn let_go(&self) {
+        self.state.lock().hold = Hold::Nothing;
+        self.changed.notify_all();
     }
 
     /// What a crash leaves at this moment: everything durable, and nothing of what is not.
@@ -270,6 +305,18 @@ unsafe impl Medium for Late {
         let lsn = state.fenced;
         state.groups.push_back(Group { lsn, fenced: Instant::now(), lines });
         self.release_by_rule(&mut state);
+        match state.hold {
+            Hold::Fence(0) => {
+                state.hold = Hold::Held;
+                self.changed.notify_all();
+                while state.hold == Hold::Held {
+                    self.changed.wait(&mut state);
+                }
+            }
+            Hold::Fence(further) => state.hold = Hold::Fence(further - 1),
+            // Only one fence is held at a time: others pass.
+            Hold::Nothing | Hold::Held => {}
+        }
         Lsn(lsn)
     }
 

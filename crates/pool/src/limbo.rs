@@ -50,6 +50,13 @@ impl Limbo {
         if inner.filling.is_empty() { None } else { Some(inner.close_batch()) }
     }
 
+    /// Whether any offset still waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let mut inner = self.inner.lock();
+        inner.waiting.retain(|waiting| !waiting.lock().is_empty());
+        !(inner.filling.is_empty() && inner.waiting.is_empty())
+    }
+
     /// All that still waits. Only for a pool that no thread reads any more.
     pub(crate) fn drain(&self) -> Vec<u64> {
         let mut inner = self.inner.lock();

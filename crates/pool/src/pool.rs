@@ -31,6 +31,10 @@ impl Default for PoolOptions {
     }
 }
 
+/// How often, and with what pauses, a full pool looks whether what was retired is free: a fifth of a second.
+const RECLAIM_LOOKS: usize = 200;
+const RECLAIM_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// Figures about a pool.
 #[derive(Clone, Debug)]
 pub struct PoolStat {
@@ -228,9 +232,16 @@ impl<M: Medium> Pool<M> {
             guard.free_later(batch);
         }
         drop(guard);
-        // The epoch has to advance twice, by one step for each look.
-        for _ in 0..4 {
+        // The epoch advances by one step for each look, if every thread that is pinned has seen the last: some may only
+        // be waiting for a processor, others may be in the middle of a long scan.
+        for look in 0..RECLAIM_LOOKS {
             crossbeam_epoch::pin().flush();
+            if !self.shared.limbo.is_waiting() {
+                break;
+            }
+            if look > 4 {
+                std::thread::sleep(RECLAIM_PAUSE);
+            }
         }
     }
 
