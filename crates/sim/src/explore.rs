@@ -117,6 +117,8 @@ pub struct Explorer<S: Subject> {
 impl<S: Subject> Explorer<S> {
     /// An explorer of a subject on empty memory.
     pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
+        // Opening a pool then costs no system call; of thousands of recoveries a second, those would be most.
+        medium::arena::reuse_on_this_thread(true);
         let sim = Sim::new(SimOptions { line_form: options.line_form, limit_bytes: options.limit_bytes })?;
         let plan =
             Plan { strategy: Strategy::Path, path: Vec::new(), decided: Vec::new(), random: options.seed };

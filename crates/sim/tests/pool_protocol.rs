@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
-use medium::sim::{Mutation, Sim, SiteKind};
+use medium::sim::Sim;
 use medium::{LineForm, Word};
 use pool::{Pool, PoolOptions, ROOT_WORDS, TreeRoot};
 
@@ -279,9 +279,9 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
             second_crash: SecondCrash::InRecovery,
             ..Options::default()
         };
-        let start = std::time::Instant::now();
         let stats = explore(options, &script()).unwrap_or_else(|report| panic!("{report}"));
-        println!("{line_form:?}: {stats}; {:?}", start.elapsed());
+        println!("{line_form:?}: {stats}");
+        assert!(stats.points > 100 && stats.cut_short == 0);
     }
 }
 
@@ -289,28 +289,7 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
 fn creation_survives_every_pair_of_crashes() {
     let options =
         Options { images: Images::All, second_crash: SecondCrash::InRecovery, ..Options::default() };
-    let start = std::time::Instant::now();
     let stats = explore(options, &script()[..2]).unwrap_or_else(|report| panic!("{report}"));
-    println!("{stats}; {:?}", start.elapsed());
-}
-
-#[test]
-fn flushes_and_fences_of_the_pool_are_needed() {
-    let options = || Options { images: Images::All, second_crash: SecondCrash::Never, ..Options::default() };
-    let mut explorer = Explorer::new(PoolProtocol, options()).unwrap();
-    explorer.sim().start_census();
-    explorer.explore(&script()).unwrap();
-    let mut survivors = Vec::new();
-    for (kind, site) in explorer.sim().census().into_keys().filter(|(_, site)| site.file.contains("pool/src"))
-    {
-        let mutation = match kind {
-            SiteKind::Flush => Mutation::DropFlush(site),
-            SiteKind::Fence => Mutation::DropFence(site),
-            SiteKind::Store | SiteKind::StoreLine => continue,
-        };
-        if explore(Options { mutations: vec![mutation], ..options() }, &script()).is_ok() {
-            survivors.push(mutation.to_string());
-        }
-    }
-    println!("survivors: {survivors:#?}");
+    println!("{stats}");
+    assert!(stats.second_points > 20 && stats.cut_short == 0);
 }

@@ -140,6 +140,8 @@ pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
     ahead: std::ops::Range<usize>,
     /// The leaf to read next, if it is known; otherwise descend from `from`.
     next: Option<u32>,
+    /// Whether a forward scan has met an entry beyond `from` since it last descended: so are all that follow.
+    is_beyond: bool,
     finished: bool,
 }
 
@@ -161,6 +163,7 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
             snapshot,
             ahead: 0..0,
             next: None,
+            is_beyond: false,
             finished: false,
         }
     }
@@ -174,10 +177,10 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
     }
 
     fn refill_forward(&mut self) -> Result<()> {
-        let known = self.next.take();
-        let index = match known {
+        let index = match self.next.take() {
             Some(index) => index,
             None => {
+                self.is_beyond = false;
                 let start = match &self.from {
                     Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
                     Bound::Unbounded => &[],
@@ -188,8 +191,10 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
         if !self.tree.snapshot(&self.guard, index, &mut self.snapshot)? {
             return Ok(());
         }
-        let first = if known.is_some() { 0 } else { self.count_below_start()? };
+        // A leaf that was split since the descent may lie wholly below `from`: then the next one is skipped in as well.
+        let first = if self.is_beyond { 0 } else { self.count_below_start()? };
         self.ahead = first..self.snapshot.count;
+        self.is_beyond |= !self.ahead.is_empty();
         match self.snapshot.next {
             0 => self.finished = true,
             next => self.next = Some(next),

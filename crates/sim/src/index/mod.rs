@@ -1,5 +1,7 @@
 //! Drives Everleaf's engines, through [`Index`].
 
+pub mod suite;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;

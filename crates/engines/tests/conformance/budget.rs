@@ -1,0 +1,66 @@
+//! Persists per operation, counted.
+
+use crate::harness::{Cell, Check, Seed};
+use crate::threads::{key_of, value_of};
+
+/// What an operation may cost on its critical path without a split: fences, each after one or more flushes.
+#[derive(Clone, Copy, Debug)]
+pub struct Fences {
+    /// Per insert.
+    pub insert: u64,
+    /// Per update.
+    pub update: u64,
+    /// Per remove.
+    pub remove: u64,
+}
+
+/// No operation takes more fences than its engine promises, and none at all are spent on what changes nothing.
+pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
+    let Some(world) = cell.world()? else { return Ok(()) };
+    let (tree, kind) = (world.tree(), cell.kind);
+    let Some(_) = world.counts() else { return Ok(()) };
+    let fences = || world.counts().map_or(0, |counts| counts.fences);
+    // Half a leaf, so that nothing splits; the first keys open the slabs of their size.
+    let (warm, ids) = (cell.capacity as u32 / 4, cell.capacity as u32 / 2);
+    for id in 0..warm {
+        tree.insert(&key_of(kind, id), &value_of(kind, id, 1))?;
+    }
+    for id in 0..warm {
+        tree.update(&key_of(kind, id), &value_of(kind, id, 1))?;
+    }
+    let measure = |name: &str, budget: u64, run: &dyn Fn() -> pool::Result<bool>| -> Check {
+        let before = fences();
+        ensure!(run()?, "{name} returned false");
+        let spent = fences() - before;
+        ensure!(spent == budget, "{name} took {spent} fences, its budget is {budget}");
+        Ok(())
+    };
+    for id in warm..ids {
+        let (key, value) = (key_of(kind, id), value_of(kind, id, 1));
+        measure("insert", cell.fences.insert, &|| tree.insert(&key, &value))?;
+        measure("insert of a key that is there", 0, &|| Ok(!tree.insert(&key, &value)?))?;
+    }
+    for round in 0..20 {
+        for id in 0..ids {
+            let (key, value) = (key_of(kind, id), value_of(kind, id, 1));
+            if round % 2 == 0 {
+                measure("update", cell.fences.update, &|| tree.update(&key, &value))?;
+            } else {
+                let exchange = || tree.compare_exchange(&key, Some(&value), Some(&value));
+                measure("compare_exchange", cell.fences.update, &exchange)?;
+            }
+        }
+    }
+    let (key, value) = (key_of(kind, ids + 1), value_of(kind, 1, 1));
+    measure("get", 0, &|| Ok(tree.get(&key_of(kind, 0))?.is_some()))?;
+    measure("get of an absent key", 0, &|| Ok(tree.get(&key)?.is_none()))?;
+    measure("get_many", 0, &|| Ok(tree.get_many(&[&key, &key_of(kind, 0)])?.len() == 2))?;
+    measure("len", 0, &|| Ok(tree.len()? == u64::from(ids)))?;
+    measure("update of an absent key", 0, &|| Ok(!tree.update(&key, &value)?))?;
+    measure("remove of an absent key", 0, &|| Ok(!tree.remove(&key)?))?;
+    measure("a comparison that fails", 0, &|| Ok(!tree.compare_exchange(&key, Some(&value), None)?))?;
+    for id in 1..ids {
+        measure("remove", cell.fences.remove, &|| tree.remove(&key_of(kind, id)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Damaged pools: every byte that says something flipped in turn.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use engines::index::{Bounds, Direction, Index};
+use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+
+use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, World, cases, collect};
+use crate::model::{Model, expect_equal};
+use crate::threads::{key_of, value_of};
+
+/// A scan of the small tree that returns more than this does not end.
+const ENTRIES_MAX: usize = 10_000;
+
+/// Some leaves, some separators, some records.
+fn small_tree(cell: &Cell, world: &dyn World) -> Result<Model, Failure> {
+    let mut model = Model::new();
+    for id in 0..(3 * cell.capacity as u32).min(100) {
+        let (key, value) = (key_of(cell.kind, id * 7), value_of(cell.kind, id * 7, id % 40));
+        world.tree().insert(&key, &value)?;
+        model.insert(key, value);
+    }
+    if cell.kind == Kind::Record {
+        let (key, value) = (b"a large one".to_vec(), vec![0xa5; 70_000]);
+        world.tree().insert(&key, &value)?;
+        model.insert(key, value);
+    }
+    Ok(model)
+}
+
+/// What a user does with a pool. Any answer and any error will do.
+fn use_tree(tree: &dyn Index, kind: Kind, rng: &mut SmallRng) -> Check {
+    let tolerate = |result: Result<(), Failure>| match result {
+        Err(failure) if !failure.0.starts_with("unexpected error") => Err(failure),
+        _ => Ok(()),
+    };
+    let _ = tree.check();
+    for direction in [Direction::Forward, Direction::Reverse] {
+        tolerate(collect(tree, Bounds::all(), direction, ENTRIES_MAX).map(drop))?;
+    }
+    let _ = (tree.len(), tree.stat());
+    for _ in 0..6 {
+        let id = rng.random_range(0..100) * 7;
+        let key = key_of(kind, id);
+        let _ = tree.get(&key);
+        let _ = tree.get_many(&[&key, &key_of(kind, id + 7)]);
+        let _ = tree.put(&key_of(kind, id + 1), &value_of(kind, id, 5));
+        let _ = tree.update(&key, &value_of(kind, id, 6));
+        let _ = tree.remove(&key);
+    }
+    let _ = tree.remove(b"a large one");
+    let _ = tree.check();
+    tolerate(collect(tree, Bounds::all(), Direction::Forward, ENTRIES_MAX).map(drop))
+}
+
+/// Opens a damaged pool, uses it, closes it, opens it again.
+fn survive(world: &mut dyn World, kind: Kind, rng: &mut SmallRng) -> Check {
+    if world.open().is_err() {
+        return Ok(());
+    }
+    use_tree(world.tree(), kind, rng)?;
+    // Retired memory is freed while somebody works, so somebody does.
+    let _ = world.close(Closing::Clean);
+    if world.open().is_ok() {
+        let _ = collect(world.tree(), Bounds::all(), Direction::Forward, ENTRIES_MAX);
+        let _ = world.close(Closing::Crash);
+    }
+    Ok(())
+}
+
+/// The places to flip: each byte of each word that is not zero, and of some that are.
+fn places(image: &[u64], rng: &mut SmallRng) -> Vec<usize> {
+    let mut places = Vec::new();
+    for (index, word) in image.iter().enumerate() {
+        // Of the large record's inside a little is enough.
+        let filler = *word == 0xa5a5_a5a5_a5a5_a5a5;
+        if *word != 0 && (!filler || rng.random_bool(0.001)) || rng.random_bool(0.0005) {
+            places.extend(8 * index..8 * index + 8);
+        }
+    }
+    places
+}
+
+/// Flips every byte in turn, of a pool closed cleanly and of one that was not: the right answer, a wrong one, or a
+/// typed error, but never a panic, and it ends. With the byte put right, all is as it was.
+pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
+    for how in [Closing::Clean, Closing::Crash] {
+        let Some(mut world) = cell.limited(4 << 20)? else { return Ok(()) };
+        let model = small_tree(cell, &*world)?;
+        world.close(how)?;
+        let (image, mut rng) = (world.image(), seed.rng(1));
+        let mut places = places(&image, &mut rng);
+        places.shuffle(&mut rng);
+        places.truncate(cases(FLIPS) as usize);
+        for place in places {
+            let mut damaged = image.clone();
+            let mask = if rng.random() { 0xff } else { 1 << rng.random_range(0..8) };
+            damaged[place / 8] ^= mask << (8 * (place % 8));
+            world.set_image(&damaged);
+            let at = format!("{how:?}, byte {place:#x} xor {mask:#x}");
+            match catch_unwind(AssertUnwindSafe(|| survive(&mut *world, cell.kind, &mut rng))) {
+                Ok(outcome) => outcome.map_err(|failure| Failure(format!("{at}: {}", failure.0)))?,
+                Err(_) => return Err(Failure(format!("{at}: a panic"))),
+            }
+        }
+        world.set_image(&image);
+        world.open()?;
+        expect_equal(world.tree(), &model)?;
+    }
+    Ok(())
+}
+
+/// How many bytes to flip in each cell: the cells of the matrix choose different ones.
+const FLIPS: u32 = 2000;

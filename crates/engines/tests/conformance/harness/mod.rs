@@ -1,0 +1,158 @@
+//! What all tests stand on: a cell of the matrix, the world in which one test happens, seeds, failures.
+
+#[macro_use]
+mod failure;
+#[macro_use]
+mod matrix;
+mod place;
+mod seed;
+mod site;
+
+pub use failure::{Check, Failure, brief};
+pub use place::{Counted, DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, Place};
+pub use seed::{Seed, cases, run};
+pub use site::{Closing, Engine, Site};
+
+use engines::index::Index;
+use medium::Counts;
+use pool::PoolStat;
+
+use crate::budget::Fences;
+
+type Result<T, E = pool::Error> = std::result::Result<T, E>;
+
+/// Entries that a range returned.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// How entries are coded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Words of 8 bytes.
+    Word,
+    /// Bytes of any length.
+    Record,
+}
+
+impl Kind {
+    /// The other one.
+    pub fn other(self) -> Self {
+        if self == Self::Word { Self::Record } else { Self::Word }
+    }
+}
+
+/// A cell of the matrix: engine, medium, codec and capacity.
+#[derive(Clone, Copy)]
+pub struct Cell {
+    /// How entries are coded.
+    pub kind: Kind,
+    /// Entries in a leaf.
+    pub capacity: usize,
+    /// The engine's budget.
+    pub fences: Fences,
+    /// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
+    pub make: fn(u64) -> Result<Option<Box<dyn World>>>,
+}
+
+impl Cell {
+    /// A pool with an empty tree; `None` where this machine lacks the medium.
+    pub fn world(&self) -> Result<Option<Box<dyn World>>> {
+        self.limited(1 << 30)
+    }
+
+    /// The same, with a limit.
+    pub fn limited(&self, bytes: u64) -> Result<Option<Box<dyn World>>> {
+        (self.make)(bytes)
+    }
+}
+
+/// A pool with trees that can be closed and opened again.
+pub trait World {
+    /// The tree that every world begins with.
+    fn tree(&self) -> &dyn Index {
+        self.named(MAIN)
+    }
+
+    /// A tree by its name.
+    fn named(&self, name: &str) -> &dyn Index;
+
+    /// Adds a tree.
+    fn add(&mut self, name: &str) -> Result<()>;
+
+    /// Removes a tree for good.
+    fn destroy(&mut self, name: &str) -> Result<()>;
+
+    /// Opens the main tree once more, as what it may not be.
+    fn open_as(&self, kind: Kind, capacity: usize) -> Result<Box<dyn Index>>;
+
+    /// Drops trees and pool.
+    fn close(&mut self, how: Closing) -> Result<()>;
+
+    /// Opens pool and trees, after a crash with the mark.
+    fn open(&mut self) -> Result<()>;
+
+    /// Closes and opens.
+    fn reopen(&mut self, how: Closing) -> Result<()> {
+        self.close(how)?;
+        self.open()
+    }
+
+    /// Frees what was retired.
+    fn reclaim(&self);
+
+    /// Figures about the pool.
+    fn stat(&self) -> PoolStat;
+
+    /// All words of the closed pool.
+    fn image(&self) -> Vec<u64>;
+
+    /// Overwrites the closed pool from its start on.
+    fn set_image(&mut self, words: &[u64]);
+
+    /// What was counted so far, on a medium that counts.
+    fn counts(&self) -> Option<Counts>;
+}
+
+/// The name of the tree that every world begins with.
+pub const MAIN: &str = "main";
+
+/// Closes cleanly and then by a crash: what the bitmaps call allocated is what the trees reach, and nothing else.
+pub fn expect_no_leak(world: &mut dyn World) -> Check {
+    ensure!(
+        world.stat().frees_refused == 0,
+        "{} offsets were freed that were not allocated",
+        world.stat().frees_refused
+    );
+    // Recovery itself may unlink leaves that were left empty; what it retires is free after the next close.
+    world.reopen(Closing::Clean)?;
+    world.reopen(Closing::Clean)?;
+    let by_bitmap = world.stat().allocations;
+    world.reopen(Closing::Crash)?;
+    let by_mark = world.stat().allocations;
+    ensure!(by_bitmap <= by_mark, "{} allocations are leaked", by_bitmap - by_mark);
+    ensure!(by_bitmap >= by_mark, "{} allocations that are reachable were freed", by_mark - by_bitmap);
+    Ok(())
+}
+
+/// `check` finds nothing.
+pub fn expect_sound(tree: &dyn Index) -> Check {
+    let violations = tree.check()?;
+    ensure!(violations.is_empty(), "check found {} violations, first {}", violations.len(), violations[0]);
+    Ok(())
+}
+
+/// All entries within the bounds, forward or reverse; more than `most` are taken for an endless scan.
+pub fn collect(
+    tree: &dyn Index,
+    bounds: engines::index::Bounds,
+    direction: engines::index::Direction,
+    most: usize,
+) -> Result<Entries, Failure> {
+    let mut scan = tree.range(bounds, direction)?;
+    let (mut entries, mut key, mut value) = (Vec::new(), b"stale".to_vec(), b"stale".to_vec());
+    while scan.next_into(&mut key, &mut value)? {
+        entries.push((key.clone(), value.clone()));
+        ensure!(entries.len() <= most, "a scan that does not end");
+    }
+    ensure!(!scan.next_into(&mut key, &mut value)?, "a scan that goes on after its end");
+    Ok(entries)
+}

@@ -1,0 +1,167 @@
+//! Where pools lie: media that can be opened again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use medium::late::{Late, Release};
+use medium::{Count, Counts, Dax, DaxOptions, LineForm, LineStore, Medium, Ram};
+use tempfile::NamedTempFile;
+
+/// Where a pool lies while nobody has it open.
+pub trait Place: Sized + 'static {
+    /// The medium.
+    type Medium: Medium;
+
+    /// A new place for at most `limit_bytes`; `None` where this machine lacks what it takes.
+    fn new(limit_bytes: u64) -> Option<Self>;
+
+    /// The medium, with all that was written there before.
+    fn open(&self) -> Self::Medium;
+
+    /// The pool ended without being closed.
+    fn crash(&mut self) {}
+
+    /// What was counted so far.
+    fn counts(&self) -> Option<Counts> {
+        None
+    }
+}
+
+/// Plain memory.
+pub struct InRam(Arc<Ram>);
+
+impl Place for InRam {
+    type Medium = Arc<Ram>;
+
+    fn new(limit_bytes: u64) -> Option<Self> {
+        Some(Self(Arc::new(Ram::new(limit_bytes).expect("address space"))))
+    }
+
+    fn open(&self) -> Arc<Ram> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// A mapped file, in memory if the system has such a file system.
+struct OnDax {
+    file: NamedTempFile,
+    options: DaxOptions,
+}
+
+impl OnDax {
+    fn new(line_store: LineStore, limit_bytes: u64) -> Option<Self> {
+        if !line_store.is_supported() {
+            eprintln!("skipped: this processor has no {line_store}");
+            return None;
+        }
+        let file = NamedTempFile::new_in("/dev/shm").or_else(|_| NamedTempFile::new()).expect("a file");
+        Some(Self { file, options: DaxOptions { line_store, limit_bytes, ..DaxOptions::default() } })
+    }
+
+    fn open(&self) -> Dax {
+        Dax::new(self.file.reopen().expect("the file"), self.options).expect("a mapping")
+    }
+}
+
+macro_rules! on_dax {
+    ($($(#[$meta:meta])* $name:ident: $line_store:expr;)*) => { $(
+        $(#[$meta])*
+        pub struct $name(OnDax);
+
+        impl Place for $name {
+            type Medium = Dax;
+
+            fn new(limit_bytes: u64) -> Option<Self> {
+                OnDax::new($line_store, limit_bytes).map(Self)
+            }
+
+            fn open(&self) -> Dax {
+                self.0.open()
+            }
+        }
+    )* };
+}
+
+on_dax! {
+    /// A mapped file whose lines are twins.
+    DaxTwin: LineStore::Twin;
+    /// A mapped file whose lines are stored by AVX-512.
+    DaxAvx512: LineStore::Avx512;
+    /// A mapped file whose lines are stored by MOVDIR64B.
+    DaxMovdir64b: LineStore::Movdir64b;
+    /// A mapped file whose lines are stored in transactions.
+    DaxRtm: LineStore::Rtm;
+}
+
+/// Memory that counts what reaches it.
+pub struct Counted(Arc<Count<Ram>>);
+
+impl Place for Counted {
+    type Medium = Arc<Count<Ram>>;
+
+    fn new(limit_bytes: u64) -> Option<Self> {
+        Some(Self(Arc::new(Count::new(Ram::new(limit_bytes).expect("address space")))))
+    }
+
+    fn open(&self) -> Self::Medium {
+        Arc::clone(&self.0)
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        Some(self.0.counts())
+    }
+}
+
+/// Memory that becomes durable late. A crash leaves what is durable, so whatever was acknowledged has to be.
+struct OnLate {
+    late: Arc<Late>,
+    limit_bytes: u64,
+}
+
+/// A fence is durable some fences later, or soon if somebody waits.
+const RELEASE: Release = Release::After { fences: 3, delay: Duration::from_micros(2) };
+
+impl OnLate {
+    fn new(limit_bytes: u64, line_form: LineForm) -> Self {
+        let late = Late::new(limit_bytes, line_form).expect("address space");
+        late.set_release(RELEASE);
+        Self { late: Arc::new(late), limit_bytes }
+    }
+
+    fn crash(&mut self) {
+        let image = self.late.durable_image();
+        let late = Late::from_image(&image, self.limit_bytes, self.late.line_form());
+        self.late = Arc::new(late.expect("address space"));
+        self.late.set_release(RELEASE);
+    }
+}
+
+macro_rules! on_late {
+    ($($(#[$meta:meta])* $name:ident: $line_form:expr;)*) => { $(
+        $(#[$meta])*
+        pub struct $name(OnLate);
+
+        impl Place for $name {
+            type Medium = Arc<Late>;
+
+            fn new(limit_bytes: u64) -> Option<Self> {
+                Some(Self(OnLate::new(limit_bytes, $line_form)))
+            }
+
+            fn open(&self) -> Arc<Late> {
+                Arc::clone(&self.0.late)
+            }
+
+            fn crash(&mut self) {
+                self.0.crash();
+            }
+        }
+    )* };
+}
+
+on_late! {
+    /// Late memory whose lines have one copy.
+    LateSingle: LineForm::Single;
+    /// Late memory whose lines are twins.
+    LateTwin: LineForm::Twin;
+}

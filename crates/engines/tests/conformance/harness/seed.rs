@@ -1,0 +1,79 @@
+//! Seeds, and what a failing test prints.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::Check;
+
+/// A test that takes longer than this hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(300);
+
+/// From what all random choices of a test follow.
+#[derive(Clone, Copy, Debug)]
+pub struct Seed(pub u64);
+
+impl Seed {
+    fn of(test: &str) -> Self {
+        match std::env::var("EVERLEAF_SEED").ok().as_deref() {
+            None => Self(u64::from(crc32c::crc32c(test.as_bytes()))),
+            Some("random") => Self(rand::random()),
+            Some(number) => Self(number.parse().expect("EVERLEAF_SEED is a number or `random`")),
+        }
+    }
+
+    /// A generator; each stream gives its own numbers.
+    pub fn rng(self, stream: u64) -> SmallRng {
+        SmallRng::seed_from_u64(self.0 ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// The seed as proptest wants it.
+    pub fn bytes(self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        self.rng(0).fill(&mut bytes);
+        bytes
+    }
+}
+
+/// How many cases to run where `usual` are enough every day.
+pub fn cases(usual: u32) -> u32 {
+    let factor = std::env::var("EVERLEAF_CASES")
+        .ok()
+        .map_or(1, |factor| factor.parse().expect("EVERLEAF_CASES is a number"));
+    usual * factor
+}
+
+/// Runs one test; says how to run it again if it fails or hangs. `module` is its module path.
+pub fn run(module: &str, test: &str, body: impl FnOnce(Seed) -> Check) {
+    let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, inner)| inner));
+    let seed = Seed::of(&name);
+    let replay = format!(
+        "{name}: seed {}; replay: EVERLEAF_SEED={} cargo test --release -p everleaf-engines --test conformance -- \
+         --exact {name}",
+        seed.0, seed.0
+    );
+    let (ended, watched) = mpsc::channel::<()>();
+    let late = replay.clone();
+    let watchdog = std::thread::spawn(move || {
+        if watched.recv_timeout(HANGS_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("hangs: {late}");
+            std::process::abort();
+        }
+    });
+    let began = std::time::Instant::now();
+    let outcome = catch_unwind(AssertUnwindSafe(|| body(seed)));
+    eprintln!("TIME {} {name}", began.elapsed().as_millis());
+    drop(ended);
+    watchdog.join().expect("the watchdog does not panic");
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(failure)) => panic!("{failure:?}\n  {replay}"),
+        Err(panic) => {
+            eprintln!("panicked: {replay}");
+            resume_unwind(panic);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! One suite for all engines: whatever implements `Index` passes all of it, on every medium, with every codec, with
+//! nodes of 4 and of 56 entries. An engine gets it by one line at the end of this file.
+//!
+//! - `model`: random operations against `BTreeMap`, reopening in between; keys and values at their limits;
+//! - `threads`, `ranges`: histories per key, sums that must come out, ranges while others write;
+//! - `space`: a full pool, an emptied tree, leaks; `bulk`: bulk load;
+//! - `damage`: every byte of a pool flipped in turn; `trees`: several trees, the wrong codec;
+//! - `budget`: persists per operation, counted.
+//!
+//! Random choices follow from a seed, the same in every run. `EVERLEAF_SEED=random` or `=NUMBER` chooses another,
+//! `EVERLEAF_CASES=NUMBER` multiplies the number of cases. A failure prints the seed and the command that replays it.
+//!
+//! A suite that cannot fail is no suite: `selftest` runs it on a stand-in that is right, and on stand-ins with one flaw
+//! each, all of which must be caught.
+
+extern crate everleaf_engines as engines;
+
+#[macro_use]
+mod harness;
+mod budget;
+mod bulk;
+mod damage;
+mod generate;
+mod limits;
+mod model;
+mod ranges;
+mod selftest;
+mod space;
+mod standin;
+mod threads;
+mod trees;
+
+use engines::rntree::{RnTree, RnTreeOptions};
+
+// One line per engine: a name, the type (generic over medium, codec and capacity), its options, and its fences per
+// insert, update and remove without a split.
+conformance!(rntree, RnTree, RnTreeOptions::default(), budget::Fences { insert: 2, update: 2, remove: 1 });

@@ -1,0 +1,114 @@
+//! A suite that cannot fail is no suite.
+
+use engines::index::{RecordCodec, WordCodec};
+
+use crate::harness::{Cell, Check, Counted, Failure, Kind, Seed, Site};
+use crate::standin::{Flaw, StandinEngine};
+use crate::{budget, bulk, damage, limits, model, ranges, space, threads, trees};
+
+type Test = fn(&Cell, Seed) -> Check;
+
+const FENCES: budget::Fences = budget::Fences { insert: 2, update: 2, remove: 1 };
+
+fn cell<const FLAW: usize>(kind: Kind) -> Cell {
+    let make = match kind {
+        Kind::Word => Site::<StandinEngine<FLAW>, Counted, WordCodec, 4>::make,
+        Kind::Record => Site::<StandinEngine<FLAW>, Counted, RecordCodec, 4>::make,
+    };
+    Cell { kind, capacity: 4, fences: FENCES, make }
+}
+
+/// Whether `test` fails for the stand-in with this flaw: with either codec, for not every flaw shows with both.
+fn catches<const FLAW: usize>(test: Test) -> bool {
+    [Kind::Word, Kind::Record].into_iter().any(|kind| {
+        let outcome = std::panic::catch_unwind(|| test(&cell::<FLAW>(kind), Seed(7)));
+        !matches!(outcome, Ok(Ok(())))
+    })
+}
+
+macro_rules! every_flaw_is_caught {
+    ($($name:ident: $flaw:ident by $test:path;)*) => { $(
+        #[test]
+        fn $name() {
+            const FLAW: usize = Flaw::$flaw as usize;
+            assert!(catches::<FLAW>($test), "{:?} passes {}", Flaw::$flaw, stringify!($test));
+        }
+    )*
+
+        #[test]
+        fn no_flaw_is_forgotten() {
+            for flaw in &Flaw::ALL[1..] {
+                assert!([$(Flaw::$flaw),*].contains(flaw), "no test looks for {flaw:?}");
+            }
+        }
+    };
+}
+
+every_flaw_is_caught! {
+    insert_replaces: InsertReplaces by model::random_operations;
+    update_inserts: UpdateInserts by model::random_operations;
+    comparison_is_ignored: ComparisonIsIgnored by model::random_operations;
+    comparison_is_not_atomic: ComparisonIsNotAtomic by threads::contended_counters_sum_up;
+    writes_race: WritesRace by threads::inserts_and_removes_balance;
+    reverse_skips_the_first: ReverseSkipsTheFirst by model::random_operations;
+    excluded_is_included: ExcludedIsIncluded by model::random_operations;
+    range_counts: RangeCounts by ranges::ranges_beside_writers;
+    range_counts_alone: RangeCounts by ranges::a_range_holds_no_lock;
+    get_many_sorts: GetManySorts by model::random_operations;
+    get_into_appends: GetIntoAppends by model::random_operations;
+    keys_are_cut: KeysAreCut by limits::keys_that_nearly_tie;
+    long_keys_are_taken: LongKeysAreTaken by limits::lengths_up_to_the_limits;
+    clean_close_loses_one: CleanCloseLosesOne by model::random_operations;
+    crash_loses_one: CrashLosesOne by model::random_operations;
+    remove_leaks: RemoveLeaks by space::nothing_leaks;
+    failed_condition_leaks: FailedConditionLeaks by space::nothing_leaks;
+    hoards: Hoards by space::an_emptied_tree_gives_its_space_back;
+    destroy_leaks: DestroyLeaks by space::a_removed_tree_gives_its_space_back;
+    full_pool_loses: FullPoolLoses by space::a_full_pool_loses_nothing;
+    bulk_load_keeps_a_part: BulkLoadKeepsAPart by bulk::bulk_load_is_all_or_nothing;
+    bulk_load_takes_any_order: BulkLoadTakesAnyOrder by bulk::bulk_load_is_all_or_nothing;
+    opens_as_anything: OpensAsAnything by trees::a_tree_opens_only_as_what_it_is;
+    trees_mix: TreesMix by trees::trees_do_not_mix;
+    one_fence_more: OneFenceMore by budget::operations_keep_their_budget;
+    one_fence_less: OneFenceLess by budget::operations_keep_their_budget;
+    damage_panics: DamagePanics by damage::every_flipped_byte_is_survived;
+    damage_circles: DamageCircles by damage::every_flipped_byte_is_survived;
+}
+
+/// The right stand-in passes everything, so what fails a test is the flaw.
+fn passes(test: Test) -> Check {
+    for kind in [Kind::Word, Kind::Record] {
+        test(&cell::<0>(kind), Seed(7)).map_err(|failure| Failure(format!("{kind:?}: {}", failure.0)))?;
+    }
+    Ok(())
+}
+
+macro_rules! right_one_passes {
+    ($($module:ident::$test:ident),* $(,)?) => { $(
+        #[test]
+        fn $test() {
+            crate::harness::run(module_path!(), stringify!($test), |_| passes($module::$test));
+        }
+    )* };
+}
+
+right_one_passes! {
+    model::random_operations,
+    limits::lengths_up_to_the_limits,
+    limits::keys_that_nearly_tie,
+    threads::each_thread_reads_what_it_wrote,
+    threads::contended_counters_sum_up,
+    threads::inserts_and_removes_balance,
+    ranges::ranges_beside_writers,
+    ranges::a_range_holds_no_lock,
+    space::a_full_pool_loses_nothing,
+    space::an_emptied_tree_gives_its_space_back,
+    space::a_removed_tree_gives_its_space_back,
+    space::nothing_leaks,
+    bulk::bulk_load_at_every_fill,
+    bulk::bulk_load_is_all_or_nothing,
+    damage::every_flipped_byte_is_survived,
+    trees::trees_do_not_mix,
+    trees::a_tree_opens_only_as_what_it_is,
+    budget::operations_keep_their_budget,
+}

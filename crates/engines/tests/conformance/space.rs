@@ -1,0 +1,218 @@
+//! Space: a full pool, an emptied tree, leaks.
+
+use engines::index::Index;
+use pool::Error;
+use rand::Rng;
+use rand::seq::SliceRandom;
+
+use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, World, cases, expect_no_leak, expect_sound};
+use crate::model::{Model, expect_equal};
+use crate::threads::{in_threads, key_of, value_of};
+
+/// Small enough to be full soon, large enough for some slabs of each size.
+const LIMIT_BYTES: u64 = 2 << 20;
+
+/// Attempts after which memory that was retired must have become free.
+const ATTEMPTS: u32 = 100_000;
+
+/// Inserts random keys until the pool is full; then some more, which may or may not fit.
+fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check {
+    let mut rng = seed.rng(1);
+    let mut refused = 0;
+    while refused < 50 {
+        let id = rng.random_range(0..100_000_000 / 16);
+        let (key, value) = (key_of(kind, id), value_of(kind, id, id % 90));
+        match tree.insert(&key, &value) {
+            Ok(done) => ensure_eq!(done, model.insert(key, value).is_none(), "insert of key {id}"),
+            Err(error) => {
+                ensure!(
+                    matches!(error.root(), Error::PoolFull { limit, .. } if *limit <= LIMIT_BYTES),
+                    "a full pool says: {error}"
+                );
+                ensure_eq!(tree.get(&key)?, None, "the key that was refused");
+                refused += 1;
+            }
+        }
+        ensure!(model.len() < 1_000_000, "a pool of {LIMIT_BYTES} bytes that is never full");
+    }
+    Ok(())
+}
+
+/// Repeats what a full pool may refuse until it is done.
+fn insist(world: &dyn World, what: &str, mut write: impl FnMut() -> pool::Result<bool>) -> Check {
+    for _ in 0..ATTEMPTS {
+        match write() {
+            Ok(done) => {
+                ensure!(done, "{what} returned false");
+                return Ok(());
+            }
+            Err(error) if matches!(error.root(), Error::PoolFull { .. }) => {
+                // Another pool's readers may hold the epoch back for a moment.
+                world.reclaim();
+                std::thread::yield_now();
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Failure(format!("{what}: still full after half of all keys were removed")))
+}
+
+/// A pool at its limit says so, loses nothing, reads and removes; what was removed makes room again.
+pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
+    let Some(mut world) = cell.limited(LIMIT_BYTES)? else { return Ok(()) };
+    let mut model = Model::new();
+    fill_up(world.tree(), cell.kind, &mut model, seed)?;
+    ensure!(model.len() > 5000, "full after {} keys", model.len());
+    expect_equal(world.tree(), &model)?;
+    if cell.kind == Kind::Record {
+        let error = world.tree().insert(b"long", &vec![1; 3 << 20]).err();
+        let full = error.as_ref().is_some_and(|error| matches!(error.root(), Error::PoolFull { .. }));
+        ensure!(full, "a value longer than the pool: {error:?}");
+    }
+    let mut keys: Vec<_> = model.keys().cloned().collect();
+    keys.shuffle(&mut seed.rng(2));
+    let (gone, kept) = keys.split_at(keys.len() / 2);
+    for key in gone {
+        ensure!(world.tree().remove(key)?, "remove from a full pool");
+        model.remove(key);
+    }
+    for (number, key) in (0..).zip(kept) {
+        let value = value_of(cell.kind, number, number % 40);
+        insist(&*world, "update", || world.tree().update(key, &value))?;
+        model.insert(key.clone(), value);
+    }
+    for (number, key) in (0..).zip(&gone[..gone.len() / 4]) {
+        let value = value_of(cell.kind, number, number % 40);
+        insist(&*world, "insert", || world.tree().insert(key, &value))?;
+        model.insert(key.clone(), value);
+    }
+    expect_equal(world.tree(), &model)?;
+    for how in [Closing::Crash, Closing::Clean] {
+        world.reopen(how)?;
+        expect_equal(world.tree(), &model)?;
+    }
+    expect_no_leak(&mut *world)
+}
+
+/// Filled and emptied again and again, in any order of removal, a tree ends with next to nothing: in leaves, in
+/// allocations, in volatile memory, and the pool does not grow.
+pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
+    let count = 300 * cell.capacity as u32 / 4;
+    let Some(mut world) = cell.world()? else { return Ok(()) };
+    world.reopen(Closing::Clean)?;
+    let (start, mut high_water) = (world.stat(), 0);
+    for round in 0..5 {
+        let (tree, mut rng) = (world.tree(), seed.rng(round));
+        let mut ids: Vec<u32> = (0..count).collect();
+        if round % 2 == 0 {
+            ids.shuffle(&mut rng);
+        }
+        for id in &ids {
+            ensure!(
+                tree.insert(&key_of(cell.kind, *id), &value_of(cell.kind, *id, 9))?,
+                "insert of key {id}"
+            );
+        }
+        ensure!(tree.stat()?.leaves > 5, "{} keys in {} leaves", count, tree.stat()?.leaves);
+        match round {
+            0 => ids.sort_unstable(),
+            1 => ids.reverse(),
+            _ => ids.shuffle(&mut rng),
+        }
+        for id in &ids {
+            ensure!(tree.remove(&key_of(cell.kind, *id))?, "remove of key {id}");
+        }
+        expect_equal(tree, &Model::new())?;
+        let stat = tree.stat()?;
+        ensure!(stat.leaves <= 4, "round {round}: an empty tree has {} leaves", stat.leaves);
+        world.reopen(if round % 2 == 0 { Closing::Clean } else { Closing::Crash })?;
+        let (pool, tree) = (world.stat(), world.tree().stat()?);
+        ensure!(
+            pool.allocations <= start.allocations + 4,
+            "round {round}: {} allocations in an empty tree, {} at the start",
+            pool.allocations,
+            start.allocations
+        );
+        ensure!(
+            pool.used_bytes <= start.used_bytes + (256 << 10),
+            "round {round}: {} bytes used by an empty tree, {} at the start",
+            pool.used_bytes,
+            start.used_bytes
+        );
+        ensure!(tree.volatile_bytes <= 256 << 10, "{} volatile bytes of an empty tree", tree.volatile_bytes);
+        if round == 0 {
+            high_water = pool.high_water_bytes.max(2 << 20);
+        }
+        ensure!(pool.high_water_bytes <= 2 * high_water, "the pool grows to {} bytes", pool.high_water_bytes);
+    }
+    Ok(())
+}
+
+/// A tree that is removed gives all of its space back; others keep theirs.
+pub fn a_removed_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
+    let Some(mut world) = cell.world()? else { return Ok(()) };
+    let mut model = Model::new();
+    for id in 0..200 {
+        let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, 7));
+        world.tree().insert(&key, &value)?;
+        model.insert(key, value);
+    }
+    let before = world.stat().allocations;
+    let mut rng = seed.rng(1);
+    for how in [Closing::Clean, Closing::Crash] {
+        world.add("passing")?;
+        for _ in 0..2000 {
+            let id = rng.random_range(0..1000);
+            world.named("passing").put(&key_of(cell.kind, id), &value_of(cell.kind, id, id % 60))?;
+        }
+        let meanwhile = world.stat().allocations;
+        ensure!(meanwhile > before + 10, "{meanwhile} allocations with two trees, {before} with one");
+        world.destroy("passing")?;
+        expect_equal(world.tree(), &model)?;
+        world.reopen(how)?;
+        expect_equal(world.tree(), &model)?;
+        let after = world.stat().allocations;
+        ensure!(after <= before, "{after} allocations without the tree, {before} before it");
+        expect_no_leak(&mut *world)?;
+    }
+    Ok(())
+}
+
+/// A condition that fails allocates nothing; whatever several threads do, what is allocated is what is reachable.
+pub fn nothing_leaks(cell: &Cell, seed: Seed) -> Check {
+    let ids = 40 * cell.capacity as u32 / 4;
+    let Some(mut world) = cell.world()? else { return Ok(()) };
+    let (tree, kind) = (world.tree(), cell.kind);
+    for id in (0..ids).step_by(2) {
+        tree.insert(&key_of(kind, id), &value_of(kind, id, 1))?;
+    }
+    let before = world.stat().allocations;
+    for id in 0..ids {
+        let (key, value) = (key_of(kind, id), value_of(kind, id, 2));
+        let done = if id % 2 == 0 { tree.insert(&key, &value)? } else { tree.update(&key, &value)? };
+        ensure!(!done, "a condition that does not hold");
+        ensure!(!tree.compare_exchange(&key, Some(&value), Some(&value))?, "a value that is not there");
+        ensure!(!tree.compare_exchange(&key, Some(&value), None)?, "a value that is not there");
+    }
+    let after = world.stat().allocations;
+    ensure!(after == before, "conditions that failed changed the allocations from {before} to {after}");
+    in_threads(seed, |thread, mut rng| {
+        for _ in 0..cases(4000) {
+            let id = rng.random_range(0..ids);
+            let (key, value) = (key_of(kind, id), value_of(kind, id, rng.random_range(0..200)));
+            match rng.random_range(0..6) {
+                0 | 1 => drop(tree.insert(&key, &value)?),
+                2 => tree.put(&key, &value)?,
+                3 => {
+                    let current = tree.get(&key)?;
+                    let _ = tree.compare_exchange(&key, current.as_deref(), Some(&value))?;
+                }
+                _ if thread == 0 => drop(tree.update(&key, &value)?),
+                _ => drop(tree.remove(&key)?),
+            }
+        }
+        Ok(())
+    })?;
+    expect_sound(tree)?;
+    expect_no_leak(&mut *world)
+}

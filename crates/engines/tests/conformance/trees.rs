@@ -1,0 +1,65 @@
+//! Several trees in one pool, and trees that are not what they are taken for.
+
+use pool::Error;
+use rand::Rng;
+
+use crate::harness::{Cell, Check, Closing, MAIN, Seed, cases, expect_no_leak};
+use crate::model::{Model, expect_equal};
+use crate::threads::{key_of, value_of};
+
+/// Three trees hold different values under the same keys, and keep them across reopening.
+pub fn trees_do_not_mix(cell: &Cell, seed: Seed) -> Check {
+    let names = [MAIN, "second", "third"];
+    let Some(mut world) = cell.world()? else { return Ok(()) };
+    world.add(names[1])?;
+    world.add(names[2])?;
+    let again = world.add(names[1]);
+    ensure!(
+        matches!(&again, Err(Error::TreeExists { name }) if name == "second"),
+        "a second second: {again:?}"
+    );
+    let mut models = [Model::new(), Model::new(), Model::new()];
+    let mut rng = seed.rng(1);
+    for how in [Closing::Clean, Closing::Crash, Closing::Crash, Closing::Clean] {
+        for _ in 0..cases(1000) {
+            let (which, id) = (rng.random_range(0..3), rng.random_range(0..300));
+            let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, which as u32));
+            let tree = world.named(names[which]);
+            if rng.random_bool(0.6) {
+                ensure_eq!(tree.insert(&key, &value)?, !models[which].contains_key(&key), "insert of {id}");
+                models[which].entry(key).or_insert(value);
+            } else {
+                ensure_eq!(tree.remove(&key)?, models[which].remove(&key).is_some(), "remove of {id}");
+            }
+        }
+        world.reopen(how)?;
+        for (name, model) in names.iter().zip(&models) {
+            expect_equal(world.named(name), model)?;
+        }
+    }
+    expect_no_leak(&mut *world)
+}
+
+/// A tree refuses to be opened with another codec or another capacity, and is unharmed.
+pub fn a_tree_opens_only_as_what_it_is(cell: &Cell, _seed: Seed) -> Check {
+    let Some(mut world) = cell.world()? else { return Ok(()) };
+    let mut model = Model::new();
+    for id in 0..100 {
+        let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, 3));
+        world.tree().insert(&key, &value)?;
+        model.insert(key, value);
+    }
+    let other_capacity = if cell.capacity == 4 { 56 } else { 4 };
+    for (kind, capacity) in [(cell.kind.other(), cell.capacity), (cell.kind, other_capacity)] {
+        match world.open_as(kind, capacity) {
+            Ok(_) => ensure!(false, "{:?}/{} opens as {kind:?}/{capacity}", cell.kind, cell.capacity),
+            Err(error) => ensure!(
+                matches!(error.root(), Error::TreeMismatch { name, .. } if name == MAIN),
+                "opened as {kind:?}/{capacity}: {error}"
+            ),
+        }
+    }
+    world.reopen(Closing::Crash)?;
+    expect_equal(world.tree(), &model)?;
+    expect_no_leak(&mut *world)
+}
