@@ -52,8 +52,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if next == 0 {
             return Ok(None);
         }
+        // 0 is none, also beside a next leaf: a split of the last leaf may be half seen.
         let is_beyond = match C::TIES {
-            false => C::word(key) >= high,
+            false => high != 0 && C::word(key) >= high,
             true => high != 0 && InnerTree::<C>::compare_tail(heap, key, high)?.is_ge(),
         };
         Ok(is_beyond.then_some(next))

@@ -268,10 +268,15 @@ impl LeafRecord {
         if dead == 0 {
             return;
         }
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version + RECYCLING, Ordering::Release);
+        self.raise_version();
         self.dead.store(0, Ordering::Relaxed);
         self.release(dead);
+    }
+
+    /// Makes readers that are in the leaf try again. Under the lock.
+    pub(super) fn raise_version(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + RECYCLING, Ordering::Release);
     }
 
     /// Which entries have this fingerprint, live or not.
