@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Stdio;
 
-use common::{everleaf, on, pool, run, run_with};
+use common::{everleaf, lines, on, pool, run, run_with};
 use serde_json::json;
 
 #[test]
@@ -78,7 +78,7 @@ fn wrong_use_has_exit_code_2() {
 #[test]
 fn scan_takes_ranges_prefixes_directions_and_limits() {
     let (_folder, pool) = pool();
-    let lines: String = (0..30).map(|number| format!("k{number:02}\t{number}\n")).collect();
+    let lines = lines(0..30, |number| format!("k{number:02}\t{number}\n"));
     run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
     let keys = |more: &[&str]| {
         let said = run(&on("scan", &pool, &[more, &["--keys"]].concat())).expect(0);
@@ -159,7 +159,7 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
 #[test]
 fn a_limit_is_told_and_nothing_is_lost() {
     let (_folder, pool) = pool();
-    let lines: String = (0..20_000).map(|number| format!("{number:05}\t{}\n", "v".repeat(100))).collect();
+    let lines = lines(0..20_000, |number| format!("{number:05}\t{}\n", "v".repeat(100)));
     let limited = ["--limit-bytes", "1M"];
     let said = run_with(&on("load", &pool, &limited), lines.as_bytes()).expect(1);
     assert!(said.errors.contains("a.pool: the pool is full"), "{said:?}");
@@ -236,7 +236,7 @@ fn completions_are_made_for_shells() {
 #[test]
 fn a_closed_output_is_no_error() {
     let (_folder, pool) = pool();
-    let lines: String = (0..50_000).map(|number| format!("{number}\tv\n")).collect();
+    let lines = lines(0..50_000, |number| format!("{number}\tv\n"));
     run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
     let mut scan = everleaf().args(on("scan", &pool, &[])).stdout(Stdio::piped()).spawn().unwrap();
     drop(scan.stdout.take());

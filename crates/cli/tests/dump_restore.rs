@@ -4,19 +4,19 @@ mod common;
 
 use std::fs;
 
-use common::{on, pool, run, run_with};
+use common::{lines, on, pool, run, run_with};
 
 /// A pool with binary keys, an empty tree, a tree of words, and an odd name; and its dump.
 fn sample() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
     let (folder, pool) = pool();
-    let mut lines = String::new();
+    let mut records = String::new();
     for number in 0..600_u32 {
         let hex = |number: u32| format!("{:08x}", number.wrapping_mul(0x9e37_79b9));
-        lines += &format!("{}{}\t{}\n", hex(number), "00".repeat(number as usize % 7), hex(number).repeat(3));
+        records += &format!("{}{}\t{}\n", hex(number), "00".repeat(number as usize % 7), hex(number).repeat(3));
     }
-    lines += "\t\n"; // an empty key with an empty value
-    run_with(&on("load", &pool, &["--hex", "--tree", "odd name=\t\u{e4}"]), lines.as_bytes()).expect(0);
-    let words: String = (0..500_u64).map(|number| format!("{}\t{number}\n", number.pow(5))).collect();
+    records += "\t\n"; // an empty key with an empty value
+    run_with(&on("load", &pool, &["--hex", "--tree", "odd name=\t\u{e4}"]), records.as_bytes()).expect(0);
+    let words = lines(0..500, |number| format!("{}\t{number}\n", u64::from(number).pow(5)));
     run_with(&on("load", &pool, &["--tree", "words", "--codec", "word"]), words.as_bytes()).expect(0);
     run(&on("put", &pool, &["k", "v", "--tree", "empty"])).expect(0);
     run(&on("rm", &pool, &["k", "--tree", "empty"])).expect(0);
@@ -84,7 +84,7 @@ fn the_pool_is_not_overwritten_by_its_own_dump() {
 #[test]
 fn what_is_whole_is_salvaged_from_a_damaged_pool() {
     let (_folder, pool) = pool();
-    let lines: String = (0..3000).map(|number| format!("key {number:04}\tvalue {number:04}\n")).collect();
+    let lines = lines(0..3000, |number| format!("key {number:04}\tvalue {number:04}\n"));
     run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
     let mut bytes = fs::read(&pool).unwrap();
     // The lengths of one record become impossible.

@@ -80,3 +80,8 @@ pub(crate) fn on(subcommand: &str, pool: &Path, more: &[&str]) -> Vec<OsString> 
     let subcommand = [OsString::from(subcommand), pool.as_os_str().to_owned()];
     subcommand.into_iter().chain(more.iter().map(OsString::from)).collect()
 }
+
+/// A line for each number.
+pub(crate) fn lines(numbers: std::ops::Range<u32>, line: impl Fn(u32) -> String) -> String {
+    numbers.map(line).collect()
+}
