@@ -12,7 +12,8 @@ fn sample() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
     let mut records = String::new();
     for number in 0..600_u32 {
         let hex = |number: u32| format!("{:08x}", number.wrapping_mul(0x9e37_79b9));
-        records += &format!("{}{}\t{}\n", hex(number), "00".repeat(number as usize % 7), hex(number).repeat(3));
+        records +=
+            &format!("{}{}\t{}\n", hex(number), "00".repeat(number as usize % 7), hex(number).repeat(3));
     }
     records += "\t\n"; // an empty key with an empty value
     run_with(&on("load", &pool, &["--hex", "--tree", "odd name=\t\u{e4}"]), records.as_bytes()).expect(0);
