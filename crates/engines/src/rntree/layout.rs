@@ -175,6 +175,8 @@ impl LeafRecord {
         // The version goes on from the record's former life, so that whoever still knows that cannot validate.
         let version = self.version.load(Ordering::Relaxed);
         self.version.store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Relaxed);
+        // ORDER: pairs with the fence in `is_still`, for readers that are not pinned.
+        fence(Ordering::Release);
         let live = slots.bitmap();
         self.claimed.store(live, Ordering::Relaxed);
         self.dead.store(0, Ordering::Relaxed);
