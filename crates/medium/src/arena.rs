@@ -186,7 +186,9 @@ mod tests {
                 assert_eq!(arena.allocate().unwrap(), number);
                 let words = &arena.get(number).words;
                 assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
-                words.iter().for_each(|word| word.store(7, Ordering::Relaxed));
+                for word in words {
+                    word.store(7, Ordering::Relaxed);
+                }
             }
             addresses.push(std::ptr::from_ref(arena.get(1)) as usize);
         }

@@ -97,9 +97,12 @@ thread_local! {
 /// Whether mappings of plain memory that this thread drops leave it their address ranges, for those that it makes
 /// next: neither then costs a system call.
 pub(crate) fn keep_ranges(keep: bool) {
-    KEPT.with_borrow_mut(|kept| match keep {
-        true => drop(kept.get_or_insert_default()),
-        false => *kept = None,
+    KEPT.with_borrow_mut(|kept| {
+        if !keep {
+            *kept = None;
+        } else if kept.is_none() {
+            *kept = Some(Vec::new());
+        }
     });
 }
 

@@ -177,6 +177,12 @@ impl<M: Medium> Pool<M> {
         Guard { inner: medium::Guard::new(&self.shared.medium), shared: &self.shared }
     }
 
+    /// Opens access for reading without pinning ([`medium::Guard::unpinned`]).
+    #[inline(always)]
+    pub fn peek(&self) -> Guard<'_, M> {
+        Guard { inner: medium::Guard::unpinned(&self.shared.medium), shared: &self.shared }
+    }
+
     /// The medium.
     pub fn medium(&self) -> &M {
         &self.shared.medium

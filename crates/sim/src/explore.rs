@@ -400,7 +400,9 @@ impl<S: Subject> Explorer<S> {
         self.plan.lock().path.clear();
         let mut result = Ok(());
         for image in images(&open).take(self.options.recoveries_per_point_max as usize) {
-            image.iter().for_each(|(line, content)| self.sim.poke(*line, content));
+            for (line, content) in &image {
+                self.sim.poke(*line, content);
+            }
             result = self.try_image(level, model, context, Strategy::Path);
             if let Err(failure) = &mut result {
                 let contents: Vec<_> = image.iter().map(|(line, content)| (*line, vec![*content])).collect();

@@ -38,6 +38,7 @@ struct Opened {
 
 type Blocks = BTreeMap<usize, (usize, u64)>;
 
+#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
 fn text(error: impl ToString) -> Complaint {
     error.to_string()
 }
@@ -56,11 +57,7 @@ impl Opened {
     }
 
     /// The blocks in a directory, by slot: offset and length.
-    fn blocks(
-        &self,
-        guard: &pool::Guard<'_, Sim>,
-        tree: &TreeRoot,
-    ) -> Result<Vec<(usize, u64, usize)>, Complaint> {
+    fn blocks(guard: &pool::Guard<'_, Sim>, tree: &TreeRoot) -> Result<Vec<(usize, u64, usize)>, Complaint> {
         let directory = guard.words(tree.words[0], SLOTS).map_err(text)?;
         let entries = directory.iter().map(|cell| cell.load(guard)).enumerate();
         let entries = entries.filter(|(_, entry)| *entry != 0);
@@ -76,7 +73,7 @@ impl Opened {
             let guard = pool.pin();
             for tree in self.trees.values() {
                 pool.mark(tree.words[0]).map_err(text)?;
-                for (_, offset, _) in self.blocks(&guard, tree)? {
+                for (_, offset, _) in Self::blocks(&guard, tree)? {
                     pool.mark(offset).map_err(text)?;
                 }
             }
@@ -92,7 +89,9 @@ impl Opened {
         let guard = pool.pin();
         let offset = guard.allocate(SLOTS * 8).map_err(text)?;
         let directory = guard.words(offset, SLOTS).map_err(text)?;
-        directory.iter().for_each(|cell| cell.store(&guard, 0));
+        for cell in directory {
+            cell.store(&guard, 0);
+        }
         guard.flush_words(directory);
         // PERSIST: the directory before the root that leads to it.
         guard.fence();
@@ -146,10 +145,12 @@ impl Opened {
         let pool = self.pool();
         let guard = pool.pin();
         let Some(root) = self.trees.remove(&tree) else { return Ok(()) };
-        let blocks = self.blocks(&guard, &root)?;
+        let blocks = Self::blocks(&guard, &root)?;
         pool.remove_tree(&root).map_err(text)?;
         guard.free(root.words[0]);
-        blocks.iter().for_each(|(_, offset, _)| guard.free(*offset));
+        for (_, offset, _) in &blocks {
+            guard.free(*offset);
+        }
         Ok(())
     }
 }
@@ -202,7 +203,7 @@ impl Subject for PoolProtocol {
         let mut state = BTreeMap::new();
         for (name, tree) in &opened.trees {
             let mut found = Blocks::new();
-            for (slot, offset, bytes) in opened.blocks(&guard, tree)? {
+            for (slot, offset, bytes) in Opened::blocks(&guard, tree)? {
                 let words = guard.words(offset, bytes / 8).map_err(text)?;
                 let value = words[0].load(&guard);
                 let whole = |(index, word): (usize, &Word)| word.load(&guard) == content(value, index);

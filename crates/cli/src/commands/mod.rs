@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Torture(torture::Args),
     #[command(hide = true)]
     TortureWriter(torture::writer::Args),
+    /// Measure throughput, latency, persists and memory, beside the standard library's map
+    Bench(crate::bench::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -75,6 +77,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Restore(args) => restore::run(&args, context),
         Command::Torture(args) => torture::run(&args, context),
         Command::TortureWriter(args) => torture::writer::run(&args),
+        Command::Bench(args) => crate::bench::run(&args, context),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -40,12 +40,25 @@ impl<C: Codec> InnerTree<C> {
         Ok(self.locate(Target::At(key))?.leaf)
     }
 
+    /// As [`InnerTree::descend`]. `touch` looks at the leaf while it is certain that the inner nodes lead there: for
+    /// readers that are not pinned, who must take the leaf's version then.
+    #[inline(always)]
+    pub fn descend_touching<T>(&self, key: C::Key<'_>, touch: impl Fn(u32) -> T) -> Result<(u32, T)> {
+        let heap = self.heap();
+        loop {
+            if let Some((place, touched)) = self.try_locate(&heap, Target::At(key), &touch)? {
+                return Ok((place.leaf, touched));
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     /// The leaf for `target`, with its lower bound. O(log n).
     #[inline]
     pub fn locate(&self, target: Target<C::Key<'_>>) -> Result<Place> {
         let heap = self.heap();
         loop {
-            if let Some(place) = self.try_locate(&heap, target)? {
+            if let Some((place, ())) = self.try_locate(&heap, target, &|_| ())? {
                 return Ok(place);
             }
             std::hint::spin_loop();
@@ -54,12 +67,18 @@ impl<C: Codec> InnerTree<C> {
 
     /// One attempt; `None` if a change came between.
     #[inline(always)]
-    fn try_locate(&self, heap: &HeapGuard<'_>, target: Target<C::Key<'_>>) -> Result<Option<Place>> {
+    fn try_locate<T>(
+        &self,
+        heap: &HeapGuard<'_>,
+        target: Target<C::Key<'_>>,
+        touch: &impl Fn(u32) -> T,
+    ) -> Result<Option<(Place, T)>> {
         let root = self.root.load(Ordering::Acquire);
         let (mut index, mut level) = unpack(root);
         let mut place = Place { leaf: index, low: None };
         if level == 0 {
-            return Ok(Some(place));
+            let touched = touch(index);
+            return Ok((self.root.load(Ordering::Acquire) == root).then_some((place, touched)));
         }
         let mut node = self.nodes.get(index);
         let mut version = node.stable_version();
@@ -80,7 +99,8 @@ impl<C: Codec> InnerTree<C> {
             level -= 1;
             if level == 0 {
                 place.leaf = index;
-                return Ok(node.is_still(version).then_some(place));
+                let touched = touch(index);
+                return Ok(if node.is_still(version) { Some((place, touched)) } else { None });
             }
             let child = self.nodes.get(index);
             kernels::prefetch_lines(child);

@@ -52,8 +52,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if next == 0 {
             return Ok(None);
         }
+        // 0 is none, also beside a next leaf: a split of the last leaf may be half seen.
         let is_beyond = match C::TIES {
-            false => C::word(key) >= high,
+            false => high != 0 && C::word(key) >= high,
             true => high != 0 && InnerTree::<C>::compare_tail(heap, key, high)?.is_ge(),
         };
         Ok(is_beyond.then_some(next))
@@ -154,6 +155,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
     ) -> Result<Option<R>> {
+        if !C::TIES {
+            let guard = self.pool.peek();
+            return self.peek(&guard, key)?.map(|words| use_entry(&guard, words)).transpose();
+        }
         let guard = self.pool.pin();
         let heap = self.inner.heap();
         let index = self.inner.descend(key)?;
@@ -161,6 +166,47 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let (index, seen) = self.seek(&guard, &heap, index, key, C::hash(key))?;
         guard.wait_for(self.leaves.get(index).lsn())?;
         seen.map(|(_, words)| use_entry(&guard, words)).transpose()
+    }
+
+    /// The entry of `key`, once it is durable, for codecs whose entries hold all there is. Needs no pin: a leaf's
+    /// version is taken while it is certain that the leaf is the right one, and whatever is reused after that has
+    /// another version. Without the fence of a pin the processor overlaps one read with the next.
+    #[inline(always)]
+    fn peek(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<Option<EntryWords>> {
+        let hash = C::hash(key);
+        'descend: loop {
+            let (mut index, mut version) = self.inner.descend_touching(key, |leaf| {
+                self.prefetch_leaf(guard, leaf);
+                self.leaves.get(leaf).version()
+            })?;
+            while !LeafRecord::is_dead(version) {
+                let record = self.leaves.get(index);
+                // ORDER: as in `look`.
+                let live = record.live.load(Ordering::Acquire);
+                let seen = self.look_among(guard, record, live, key, hash);
+                let beyond = match seen {
+                    Ok(None) => Self::beyond(&None, record, key),
+                    _ => Ok(None),
+                };
+                let lsn = record.lsn();
+                let next_version =
+                    beyond.as_ref().ok().copied().flatten().map(|next| self.leaves.get(next).version());
+                if !record.is_still(version) {
+                    continue 'descend;
+                }
+                match (beyond?, next_version) {
+                    // Still the next leaf, so the version is of its life as that.
+                    (Some(next), Some(next_version)) if record.next() == next => {
+                        (index, version) = (next, next_version);
+                    }
+                    (None, _) => {
+                        guard.wait_for(lsn)?;
+                        return Ok(seen?.map(|(_, words)| words));
+                    }
+                    _ => continue 'descend,
+                }
+            }
+        }
     }
 
     /// As [`RnTree::find`] for many keys, whose cache misses overlap: all descend together, then all fingerprints

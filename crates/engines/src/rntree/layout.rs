@@ -175,6 +175,8 @@ impl LeafRecord {
         // The version goes on from the record's former life, so that whoever still knows that cannot validate.
         let version = self.version.load(Ordering::Relaxed);
         self.version.store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Relaxed);
+        // ORDER: pairs with the fence in `is_still`, for readers that are not pinned.
+        fence(Ordering::Release);
         let live = slots.bitmap();
         self.claimed.store(live, Ordering::Relaxed);
         self.dead.store(0, Ordering::Relaxed);
@@ -268,10 +270,15 @@ impl LeafRecord {
         if dead == 0 {
             return;
         }
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version + RECYCLING, Ordering::Release);
+        self.raise_version();
         self.dead.store(0, Ordering::Relaxed);
         self.release(dead);
+    }
+
+    /// Makes readers that are in the leaf try again. Under the lock.
+    pub(super) fn raise_version(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + RECYCLING, Ordering::Release);
     }
 
     /// Which entries have this fingerprint, live or not.

@@ -374,6 +374,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         left.change(&stored, || {
             left.live.store(stored.bitmap(), Ordering::Release);
             left.high.store(right.high.load(Ordering::Relaxed), Ordering::Release);
+            // ORDER: before the next leaf; whoever saw the old high key beside the new next leaf tries again.
+            left.raise_version();
             left.set_next(right.next());
         });
         Ok(true)

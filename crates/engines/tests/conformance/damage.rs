@@ -113,4 +113,4 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
 }
 
 /// How many bytes to flip in each cell: the cells of the matrix choose different ones.
-const FLIPS: u32 = 2000;
+const FLIPS: u32 = 250;

@@ -148,6 +148,7 @@ pub struct OpenedIndex<T> {
     pool: Option<Pool<Sim>>,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
 fn text(error: impl ToString) -> Complaint {
     error.to_string()
 }
