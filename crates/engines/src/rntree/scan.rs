@@ -33,7 +33,6 @@ impl Snapshot {
     pub(super) fn new() -> Self {
         Self { entries: [[0; 2]; ENTRIES_MAX], count: 0, next: 0, high: 0 }
     }
-
 }
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
