@@ -192,7 +192,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         prefetch: impl Fn(&LeafRecord, &Leaf<N>),
     ) -> Result<Peeked> {
         'descend: loop {
-            let (mut index, mut version) = self.inner.descend_touching(key, |leaf| {
+            let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
                 let record = self.leaves.get(leaf);
                 record.prefetch();
                 if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.get(leaf).load(Ordering::Relaxed)) {

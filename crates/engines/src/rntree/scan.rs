@@ -21,6 +21,9 @@ const ATTEMPTS: u32 = 32;
 /// Entries that a visit copies before it validates them: a scan may want no more.
 const VISITED_TOGETHER: usize = 16;
 
+/// Leaves behind the first that a scan prefetches together with it.
+const LEAVES_AHEAD: usize = 2;
+
 /// A leaf at one moment.
 pub(super) struct Snapshot {
     pub(super) entries: [EntryWords; ENTRIES_MAX],
@@ -92,8 +95,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let mut resume = from;
         let mut attempts = 0;
         loop {
-            let (mut index, mut version) = self.inner.descend_touching(resume, |leaf| {
+            let (mut index, mut version) = self.inner.descend_touching(resume, |leaf, following| {
                 self.prefetch_whole_leaf(&guard, leaf);
+                for next in following.iter().take(LEAVES_AHEAD) {
+                    self.prefetch_whole_leaf(&guard, next.load(Ordering::Relaxed));
+                }
                 self.leaves.get(leaf).version()
             })?;
             loop {
@@ -133,7 +139,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         };
         self.prefetch_next(guard, &slots, next);
         let count = slots.count().min(N);
-        let key_at = |position: usize| leaf.entries[slots.entry(position).min(N - 1)][0].load(guard);
+        let listed = slots.listed();
+        let cells_at = |position: usize| &leaf.entries[usize::from(listed[position]).min(N - 1)];
+        let key_at = |position: usize| cells_at(position)[0].load(guard);
         let mut start = 0;
         if count > 0 && key_at(0) < *resume {
             let mut end = count;
@@ -142,13 +150,12 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 if key_at(middle) < *resume { start = middle + 1 } else { end = middle }
             }
         }
-        let mut copied = [[0; 2]; ENTRIES_MAX];
+        let mut copied = [[0; 2]; VISITED_TOGETHER];
         loop {
-            // Under the lock all at once, for visits happen without it.
-            let end = if lock.is_some() { count } else { count.min(start + VISITED_TOGETHER) };
+            let end = count.min(start + VISITED_TOGETHER);
             let entries = &mut copied[..end - start];
             for (position, words) in (start..end).zip(entries.iter_mut()) {
-                let cells = &leaf.entries[slots.entry(position).min(N - 1)];
+                let cells = cells_at(position);
                 *words = [cells[0].load(guard), cells[1].load(guard)];
             }
             // Taken while it is certain that it is the next leaf.
@@ -157,7 +164,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             if !is_still() {
                 return Ok(Visited::Changed);
             }
-            lock = None;
+            // Visits happen without the lock; what they take so long to see may have changed.
+            drop(lock.take());
             guard.wait_for(lsn)?;
             for words in entries.iter() {
                 if !visit(words[0], words[1]) || words[0] == u64::MAX {
