@@ -2,18 +2,42 @@
 
 use std::sync::Arc;
 
-use engines::index::{Index, RecordCodec, WordCodec};
+use engines::index::{Index, RecordCodec, WordCodec, WordIndex};
 use engines::rntree::{RnTree, RnTreeOptions};
 use medium::{Medium, Survives};
 use pool::{Pool, PoolStat, Result, TreeRoot};
 
 use crate::{Codec, Engine, TreeOptions};
 
+/// An open tree without the medium's type.
+#[derive(Clone)]
+pub(crate) struct AnyTree {
+    pub(crate) index: Arc<dyn Index>,
+    /// The same tree as a tree of words, if it is one: a call through this is the only one between user and engine.
+    pub(crate) words: Option<Arc<dyn WordIndex>>,
+}
+
+impl AnyTree {
+    fn records(tree: impl Index + 'static) -> Self {
+        Self { index: Arc::new(tree), words: None }
+    }
+
+    fn words<T: Index + WordIndex + 'static>(tree: T) -> Self {
+        let tree = Arc::new(tree);
+        Self { index: Arc::clone(&tree) as _, words: Some(tree) }
+    }
+
+    /// Whether nobody else holds it.
+    pub(crate) fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.index) == 1 + usize::from(self.words.is_some())
+    }
+}
+
 /// What a store needs of its pool, whatever the medium.
 pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Vec<TreeRoot>>;
-    fn create_tree(&self, name: &str, kind: TreeOptions, threads: Option<usize>) -> Result<Arc<dyn Index>>;
-    fn open_tree(&self, root: &TreeRoot, threads: Option<usize>) -> Result<Arc<dyn Index>>;
+    fn create_tree(&self, name: &str, kind: TreeOptions, threads: Option<usize>) -> Result<AnyTree>;
+    fn open_tree(&self, root: &TreeRoot, threads: Option<usize>) -> Result<AnyTree>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn needs_mark(&self) -> bool;
     fn finish_marking(&self);
@@ -38,22 +62,28 @@ impl<M: Medium> Backend for Pool<M> {
         self.trees()
     }
 
-    fn create_tree(&self, name: &str, kind: TreeOptions, threads: Option<usize>) -> Result<Arc<dyn Index>> {
+    fn create_tree(&self, name: &str, kind: TreeOptions, threads: Option<usize>) -> Result<AnyTree> {
         let options = rntree_options(threads);
         Ok(match (kind.engine, kind.codec) {
             (Engine::RnTree, Codec::Record) => {
-                Arc::new(RnTree::<M, RecordCodec>::create(self, name, options)?)
+                AnyTree::records(RnTree::<M, RecordCodec>::create(self, name, options)?)
             }
-            (Engine::RnTree, Codec::Word) => Arc::new(RnTree::<M, WordCodec>::create(self, name, options)?),
+            (Engine::RnTree, Codec::Word) => {
+                AnyTree::words(RnTree::<M, WordCodec>::create(self, name, options)?)
+            }
         })
     }
 
-    fn open_tree(&self, root: &TreeRoot, threads: Option<usize>) -> Result<Arc<dyn Index>> {
+    fn open_tree(&self, root: &TreeRoot, threads: Option<usize>) -> Result<AnyTree> {
         let options = rntree_options(threads);
         let kind = TreeOptions::of(root)?;
         Ok(match (kind.engine, kind.codec) {
-            (Engine::RnTree, Codec::Record) => Arc::new(RnTree::<M, RecordCodec>::open(self, root, options)?),
-            (Engine::RnTree, Codec::Word) => Arc::new(RnTree::<M, WordCodec>::open(self, root, options)?),
+            (Engine::RnTree, Codec::Record) => {
+                AnyTree::records(RnTree::<M, RecordCodec>::open(self, root, options)?)
+            }
+            (Engine::RnTree, Codec::Word) => {
+                AnyTree::words(RnTree::<M, WordCodec>::open(self, root, options)?)
+            }
         })
     }
 

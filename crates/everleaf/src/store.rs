@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engines::index::Index;
 use medium::{LineForm, Survives};
 use parking_lot::Mutex;
 use pool::{Error, Result, TreeRoot};
 
-use crate::backend::Backend;
+use crate::backend::{AnyTree, Backend};
 use crate::{Options, Tree, TreeOptions, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
@@ -32,7 +31,7 @@ pub(crate) struct Inner {
 }
 
 struct OpenTree {
-    index: Arc<dyn Index>,
+    any: AnyTree,
     kind: TreeOptions,
 }
 
@@ -177,7 +176,12 @@ impl Store {
 
     /// The tree `name` of `u64` keys and values, made if it is missing. Errors and cost as [`Store::tree`].
     pub fn word_tree(&self, name: &str) -> Result<WordTree> {
-        self.tree_with(name, TreeOptions::WORDS).map(WordTree::new)
+        let tree = self.tree_with(name, TreeOptions::WORDS)?;
+        let words = tree.words().cloned().ok_or_else(|| {
+            let (found, wanted) = (tree.kind().to_string(), TreeOptions::WORDS.to_string());
+            self.inner.name_path(Error::TreeMismatch { name: name.to_owned(), found, wanted })
+        })?;
+        Ok(WordTree::new(tree, words))
     }
 
     /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].
@@ -201,9 +205,7 @@ impl Store {
                 }
                 OpenTree::open(backend.as_ref(), root, *recovery_threads)?
             }
-            (None, Some(kind)) => {
-                OpenTree { index: backend.create_tree(name, kind, *recovery_threads)?, kind }
-            }
+            (None, Some(kind)) => OpenTree { any: backend.create_tree(name, kind, *recovery_threads)?, kind },
             (None, None) => return Err(Error::NoSuchTree { name: name.to_owned() }),
         };
         let handle = self.handle(name, &tree);
@@ -212,7 +214,7 @@ impl Store {
     }
 
     fn handle(&self, name: &str, tree: &OpenTree) -> Tree {
-        Tree::new(Arc::clone(&tree.index), name, tree.kind, Arc::clone(&self.inner))
+        Tree::new(tree.any.clone(), name, tree.kind, Arc::clone(&self.inner))
     }
 
     /// All named trees, in order of their names. O(208).
@@ -250,13 +252,12 @@ impl Store {
             None => OpenTree::open(backend.as_ref(), root, *recovery_threads)?,
         };
         // New handles are made under the lock of `trees` only.
-        let removed =
-            if Arc::strong_count(&tree.index) > 1 { Err(Error::InUse) } else { backend.remove_tree(root) };
+        let removed = if tree.any.is_unshared() { backend.remove_tree(root) } else { Err(Error::InUse) };
         if let Err(error) = removed {
             trees.insert(name.to_owned(), tree);
             return Err(error);
         }
-        tree.index.destroy()
+        tree.any.index.destroy()
     }
 
     /// Returns when everything that this thread has written is durable. Trees whose operations are durable when they
@@ -381,7 +382,7 @@ impl Inner {
 
 impl OpenTree {
     fn open(backend: &dyn Backend, root: &TreeRoot, threads: Option<usize>) -> Result<Self> {
-        Ok(Self { kind: TreeOptions::of(root)?, index: backend.open_tree(root, threads)? })
+        Ok(Self { kind: TreeOptions::of(root)?, any: backend.open_tree(root, threads)? })
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use engines::index::{Bounds, Index, IndexStat, Value, Violation};
+use engines::index::{Bounds, Index, IndexStat, Value, Violation, WordIndex};
 use pool::{Error, Result};
 
+use crate::backend::AnyTree;
 use crate::store::Inner;
 use crate::{KeyRange, Range, TreeOptions};
 
@@ -22,7 +23,7 @@ use crate::{KeyRange, Range, TreeOptions};
 #[derive(Clone)]
 pub struct Tree {
     // Dropped before the store.
-    index: Arc<dyn Index>,
+    any: AnyTree,
     context: Arc<Context>,
 }
 
@@ -33,8 +34,8 @@ struct Context {
 }
 
 impl Tree {
-    pub(crate) fn new(index: Arc<dyn Index>, name: &str, kind: TreeOptions, store: Arc<Inner>) -> Self {
-        Self { index, context: Arc::new(Context { name: name.to_owned(), kind, store }) }
+    pub(crate) fn new(any: AnyTree, name: &str, kind: TreeOptions, store: Arc<Inner>) -> Self {
+        Self { any, context: Arc::new(Context { name: name.to_owned(), kind, store }) }
     }
 
     /// Its name.
@@ -49,7 +50,11 @@ impl Tree {
 
     #[inline(always)]
     pub(crate) fn index(&self) -> &dyn Index {
-        &*self.index
+        &*self.any.index
+    }
+
+    pub(crate) fn words(&self) -> Option<&Arc<dyn WordIndex>> {
+        self.any.words.as_ref()
     }
 
     #[cold]
@@ -77,14 +82,14 @@ impl Tree {
     /// The value of `key`: a copy, which derefs to `[u8]`; up to 24 bytes cost no allocation. O(log n).
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.at(self.index.get(key.as_ref()))
+        self.at(self.any.index.get(key.as_ref()))
     }
 
     /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is absent. For reading
     /// many values without allocations. O(log n).
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        self.at(self.index.get_into(key.as_ref(), value))
+        self.at(self.any.index.get_into(key.as_ref(), value))
     }
 
     /// Whether `key` is present. O(log n).
@@ -95,25 +100,25 @@ impl Tree {
     /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.written(|| self.index.insert(key.as_ref(), value.as_ref()))
+        self.written(|| self.any.index.insert(key.as_ref(), value.as_ref()))
     }
 
     /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
     #[inline]
     pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.written(|| self.index.update(key.as_ref(), value.as_ref()))
+        self.written(|| self.any.index.update(key.as_ref(), value.as_ref()))
     }
 
     /// Sets the value of a key, whether it is present or not. O(log n).
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.written(|| self.index.put(key.as_ref(), value.as_ref()))
+        self.written(|| self.any.index.put(key.as_ref(), value.as_ref()))
     }
 
     /// Removes a key; `false` if it is absent. O(log n).
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.written(|| self.index.remove(key.as_ref()))
+        self.written(|| self.any.index.remove(key.as_ref()))
     }
 
     /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether the key had
@@ -133,14 +138,14 @@ impl Tree {
         current: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        self.written(|| self.index.compare_exchange(key.as_ref(), current, new))
+        self.written(|| self.any.index.compare_exchange(key.as_ref(), current, new))
     }
 
     /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after the other, because
     /// the waits for memory overlap. O(keys * log n). Not a snapshot: each value is as of some moment of the call.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.at(self.index.get_many(&keys))
+        self.at(self.any.index.get_many(&keys))
     }
 
     /// The entries within a range of keys, in order; `rev()` reads them from the end. O(log n), then O(1) an entry.
@@ -160,12 +165,12 @@ impl Tree {
 
     /// The number of keys; exact when nobody writes. O(leaves).
     pub fn len(&self) -> Result<u64> {
-        self.at(self.index.len())
+        self.at(self.any.index.len())
     }
 
     /// Whether there is no key.
     pub fn is_empty(&self) -> Result<bool> {
-        self.at(self.index.is_empty())
+        self.at(self.any.index.is_empty())
     }
 
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their capacity (0.5
@@ -190,7 +195,7 @@ impl Tree {
     ) -> std::result::Result<u64, E> {
         let mut entries = entries.into_iter();
         let mut failure = None;
-        let loaded = self.index.bulk_load(
+        let loaded = self.any.index.bulk_load(
             &mut |key, value| match entries.next() {
                 None => Ok(false),
                 Some(Ok((new_key, new_value))) => {
@@ -216,12 +221,12 @@ impl Tree {
 
     /// Verifies the whole structure and returns every violation. O(n); locks each leaf for a moment.
     pub fn check(&self) -> Result<Vec<Violation>> {
-        self.at(self.index.check())
+        self.at(self.any.index.check())
     }
 
     /// Figures. O(leaves).
     pub fn stat(&self) -> Result<IndexStat> {
-        self.at(self.index.stat())
+        self.at(self.any.index.stat())
     }
 }
 

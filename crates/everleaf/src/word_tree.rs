@@ -1,9 +1,10 @@
 //! A tree of words.
 
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 use engines::index::{Bounds, Condition, WordIndex};
-use pool::{Error, Result};
+use pool::Result;
 
 use crate::{Range, Tree};
 
@@ -20,14 +21,16 @@ use crate::{Range, Tree};
 /// assert_eq!(pairs, [(7, 42)]);
 /// # Ok::<(), everleaf::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WordTree {
+    // Both are the same; dropped before the store, which `tree` keeps.
+    words: Arc<dyn WordIndex>,
     tree: Tree,
 }
 
 impl WordTree {
-    pub(crate) fn new(tree: Tree) -> Self {
-        Self { tree }
+    pub(crate) fn new(tree: Tree, words: Arc<dyn WordIndex>) -> Self {
+        Self { words, tree }
     }
 
     /// The same tree over byte strings: keys and values as 8 bytes, big-endian.
@@ -36,26 +39,14 @@ impl WordTree {
     }
 
     #[inline(always)]
-    fn words(&self) -> Result<&dyn WordIndex> {
-        self.tree.index().words().ok_or_else(|| self.not_words())
-    }
-
-    #[cold]
-    fn not_words(&self) -> Error {
-        let found = self.tree.kind().to_string();
-        Error::TreeMismatch { name: self.tree.name().to_owned(), found, wanted: "words".to_owned() }
-    }
-
-    #[inline(always)]
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        let words = self.words()?;
-        self.tree.written(|| words.write(key, value, condition))
+        self.tree.written(|| self.words.write(key, value, condition))
     }
 
     /// The value of `key`. O(log n).
     #[inline]
     pub fn get(&self, key: u64) -> Result<Option<u64>> {
-        self.tree.at(self.words()?.get(key))
+        self.tree.at(self.words.get(key))
     }
 
     /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
@@ -105,13 +96,13 @@ impl WordTree {
     /// If `values` is not as long as `keys`.
     pub fn get_many_into(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
         assert_eq!(keys.len(), values.len(), "one place for each key");
-        self.tree.at(self.words()?.get_many(keys, values))
+        self.tree.at(self.words.get_many(keys, values))
     }
 
     /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`: the fastest way to read a
     /// range. O(log n + entries).
     pub fn scan(&self, from: u64, mut visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
-        self.tree.at(self.words()?.scan(from, &mut visit))
+        self.tree.at(self.words.scan(from, &mut visit))
     }
 
     /// The entries within a range of keys, in order; `rev()` reads them from the end. As [`Tree::range`].
@@ -135,6 +126,12 @@ impl WordTree {
     pub fn bulk_load(&self, entries: impl IntoIterator<Item = (u64, u64)>, fill: f64) -> Result<u64> {
         let bytes = |(key, value): (u64, u64)| (key.to_be_bytes(), value.to_be_bytes());
         self.tree.bulk_load(entries.into_iter().map(bytes), fill)
+    }
+}
+
+impl std::fmt::Debug for WordTree {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("WordTree").field(&self.tree).finish()
     }
 }
 

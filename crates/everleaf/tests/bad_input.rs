@@ -17,7 +17,9 @@ fn pool() -> (TempDir, PathBuf) {
 }
 
 fn pool_with(line_store: LineStore) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
+    // In memory, if that can be: the pool is overwritten thousands of times.
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let path = folder.path().join("a.pool");
     let store = Options::new().line_store(line_store).open(&path).unwrap();
     let (records, words) = (store.tree("records").unwrap(), store.word_tree("words").unwrap());

@@ -37,10 +37,16 @@ pub struct Dax {
 }
 
 impl Dax {
-    /// Maps all of `file`.
+    /// Maps all of `file`. Fails if the processor lacks an instruction that the options name.
     pub fn new(file: File, options: DaxOptions) -> Result<Self, MapError> {
+        let DaxOptions { flush, line_store, .. } = options;
+        if !flush.is_supported() || !line_store.is_supported() {
+            let what = format!("this processor lacks flush {flush} or line store {line_store}");
+            let source = std::io::Error::new(std::io::ErrorKind::Unsupported, what);
+            return Err(MapError { action: "map a file of", bytes: 0, source });
+        }
         let mapping = Mapping::shared(file, options.limit_bytes)?;
-        Ok(Self { mapping, flush: options.flush, line_store: options.line_store })
+        Ok(Self { mapping, flush, line_store })
     }
 
     /// How lines are stored failure-atomically.
