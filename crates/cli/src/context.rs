@@ -1,6 +1,6 @@
 //! What all commands share: how to speak, how to open a pool.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -42,6 +42,16 @@ impl Context {
         Ok(output.flush()?)
     }
 
+    /// Says, if so, that a store is on emulated persistent memory.
+    pub(crate) fn note_medium(self, store: &Store) {
+        if store.survives() == Survives::ProcessCrash {
+            self.note(format!(
+                "note: {} is emulated persistent memory: it survives the end of a process, not loss of power",
+                store.path().display()
+            ));
+        }
+    }
+
     /// Says something on standard error, unless that is not wanted.
     pub(crate) fn note(self, words: impl AsRef<str>) {
         if !self.quiet {
@@ -63,8 +73,8 @@ pub(crate) struct PoolArgs {
     /// The pool's file
     pub(crate) pool: PathBuf,
     /// The largest length of the file: bytes, or with K, M, G, T
-    #[arg(long = "limit-bytes", value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
-    pub(crate) limit: Option<u64>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) limit_bytes: Option<u64>,
     /// How 64-byte lines are stored: movdir64b, avx512, rtm, twin [default: detected]
     #[arg(long, value_name = "NAME", value_parser = LineStore::from_str, help_heading = "Opening the pool")]
     pub(crate) line_store: Option<LineStore>,
@@ -74,14 +84,25 @@ pub(crate) struct PoolArgs {
 }
 
 impl PoolArgs {
-    /// A pool with nothing said about it.
-    pub(crate) fn at(pool: PathBuf) -> Self {
-        Self { pool, limit: None, line_store: None, flush: None }
+    /// The command-line arguments that stand for this.
+    pub(crate) fn to_arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        if let Some(limit) = self.limit_bytes {
+            arguments.push(format!("--limit-bytes={limit}").into());
+        }
+        if let Some(line_store) = self.line_store {
+            arguments.push(format!("--line-store={line_store}").into());
+        }
+        if let Some(flush) = self.flush {
+            arguments.push(format!("--flush={flush}").into());
+        }
+        arguments.extend([OsString::from("--"), self.pool.clone().into_os_string()]);
+        arguments
     }
 
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::new();
-        if let Some(limit) = self.limit {
+        if let Some(limit) = self.limit_bytes {
             options = options.limit_bytes(limit);
         }
         if let Some(line_store) = self.line_store {
@@ -96,12 +117,7 @@ impl PoolArgs {
     /// Opens the pool; says what was amiss, and once that it is emulated.
     pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
         let store = self.options().create(create).open(&self.pool)?;
-        if store.survives() == Survives::ProcessCrash {
-            context.note(format!(
-                "note: {} is emulated persistent memory: it survives the end of a process, not loss of power",
-                self.pool.display()
-            ));
-        }
+        context.note_medium(&store);
         for (tree, why) in &store.recovery().damaged {
             context.note(format!("warning: tree {tree:?} could not be recovered: {why}"));
         }

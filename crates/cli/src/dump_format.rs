@@ -45,9 +45,10 @@ impl<W: Write> DumpWriter<W> {
 
     /// Begins a tree.
     pub(crate) fn tree(&mut self, name: &str, kind: TreeOptions) -> Result<(), Failure> {
-        let name = text::escape(name.as_bytes());
-        writeln!(self.output, "{TREE}engine={} codec={} name={name}", kind.engine.name(), kind.codec.name())?;
-        (self.codec, self.crc, self.entries) = (kind.codec, 0, 0);
+        let (engine, codec, name) = (kind.engine.name(), kind.codec.name(), text::escape(name.as_bytes()));
+        let line = format!("{TREE}engine={engine} codec={codec} name={name}\n");
+        self.output.write_all(line.as_bytes())?;
+        (self.codec, self.crc, self.entries) = (kind.codec, crc32c::crc32c(line.as_bytes()), 0);
         Ok(())
     }
 
@@ -120,7 +121,7 @@ impl<R: BufRead> DumpReader<R> {
             trees_total: 0,
             entries_total: 0,
         };
-        if !reader.read_line()? || reader.line != FIRST.as_bytes() {
+        if !reader.read_line()? || reader.line.strip_suffix(b"\n") != Some(FIRST.as_bytes()) {
             return Err(reader.bad(format!("a dump begins with the line {FIRST:?}")));
         }
         Ok(reader)
@@ -201,7 +202,8 @@ impl<R: BufRead> DumpReader<R> {
         };
         let name = text::unescape(name.as_bytes()).map_err(|bad| self.bad(bad.to_string()))?;
         let name = String::from_utf8(name.into_owned()).map_err(|_| self.bad("the name is not UTF-8"))?;
-        (self.codec, self.crc, self.entries) = (Some(codec), 0, 0);
+        (self.codec, self.entries) = (Some(codec), 0);
+        self.crc = crc32c::crc32c_append(crc32c::crc32c(&self.line), b"\n");
         Ok(Event::Tree(name, TreeOptions { engine, codec }))
     }
 
@@ -214,7 +216,9 @@ impl<R: BufRead> DumpReader<R> {
         }
         if fields != Some((self.entries, self.crc)) {
             let (entries, crc) = (self.entries, self.crc);
-            let found = format!("{entries} entries with checksum {crc:08x} precede it; the dump was changed");
+            let found = format!(
+                "{entries} entries with checksum {crc:08x} precede it and its tree's line; the dump was changed"
+            );
             return Err(self.bad(found));
         }
         self.trees_total += 1;
@@ -279,12 +283,10 @@ mod tests {
         for length in 0..dump.len() {
             read(&dump[..length]).unwrap_err();
         }
-        let name = 14 + FIRST.len()..FIRST.len() + 60;
         for byte in 0..dump.len() {
             let mut damaged = dump.clone();
             damaged[byte] ^= 1;
-            // Names have no checksum.
-            assert!(name.contains(&byte) || read(&damaged).is_err(), "byte {byte}");
+            assert!(read(&damaged).is_err(), "byte {byte}");
         }
     }
 }

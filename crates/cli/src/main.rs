@@ -3,6 +3,8 @@
 //! Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error was met; 2 = wrong use.
 #![forbid(unsafe_code)]
 
+mod bench;
+mod child;
 mod commands;
 mod context;
 mod dump_format;
@@ -54,4 +56,14 @@ fn report(context: Context, failure: &Failure) -> ExitCode {
     }
     let _ = writeln!(std::io::stderr(), "everleaf: {message}");
     ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_fit_together() {
+        super::Cli::command().debug_assert();
+    }
 }

@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(at("ab\\q"), 2);
         assert_eq!(at("ab\\"), 2);
         assert_eq!(at("\\x"), 0);
-        assert_eq!(at("a\\x4"), 4);
+        assert_eq!(at("a\\x4"), 1);
         assert_eq!(at("\\xzz"), 2);
         assert_eq!(from_hex(b"123").unwrap_err().at, 3);
         assert_eq!(from_hex(b"1g").unwrap_err().at, 1);

@@ -164,6 +164,10 @@
 //! writes to the file), no encryption, no compression.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod backend;
 mod kind;
 mod options;

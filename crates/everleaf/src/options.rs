@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Instant;
 
 use medium::{Dax, DaxOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives};
 use pool::{Error, Identity, Pool, PoolOptions, Result};
@@ -146,9 +147,9 @@ impl Options {
     /// # Errors
     /// [`Error::NotDurable`] if anything is to be survived; [`Error::Medium`] if the system gives no memory.
     pub fn open_in_memory(&self) -> Result<Store> {
-        let path = Path::new("(memory)");
+        let (path, start) = (Path::new("(memory)"), Instant::now());
         let ram = Ram::new(self.limit_bytes).map_err(medium::MediumError::from)?;
-        self.finish(path, ram).map_err(|error| error.at(path))
+        self.finish(path, ram, start).map_err(|error| error.at(path))
     }
 
     fn open_path(&self, path: &Path) -> Result<Store> {
@@ -197,6 +198,7 @@ impl Options {
     }
 
     fn open_locked(&self, path: &Path, file: File) -> Result<Store> {
+        let start = Instant::now();
         let identity = Identity::of_file(&file)?;
         if identity.is_none() && !self.create {
             return Err(Error::NotAPool { why: "nothing was ever written to it".to_owned() });
@@ -208,7 +210,7 @@ impl Options {
         }
         let options = DaxOptions { flush, line_store, limit_bytes: self.limit_bytes };
         let dax = Dax::new(file, options).map_err(medium::MediumError::from)?;
-        let store = self.finish(path, dax)?;
+        let store = self.finish(path, dax, start)?;
         if identity.is_none() {
             // The pool exists durably only when its folder says so.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -235,7 +237,7 @@ impl Options {
         }
     }
 
-    fn finish<M: Medium>(&self, path: &Path, medium: M) -> Result<Store> {
+    fn finish<M: Medium>(&self, path: &Path, medium: M, start: Instant) -> Result<Store> {
         // What a new file survives is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
         if medium.survives() < self.require {
@@ -243,7 +245,7 @@ impl Options {
         }
         let pool_options = PoolOptions { close_on_drop: self.close_cleanly, ..PoolOptions::default() };
         let pool: Box<dyn Backend> = Box::new(Pool::open(medium, pool_options)?);
-        Store::recover(path, pool, self.recovery_threads)
+        Store::recover(path, pool, self.recovery_threads, start)
     }
 }
 

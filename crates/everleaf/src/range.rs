@@ -88,6 +88,12 @@ impl<'t> Range<'t> {
         Ok(found.then_some((self.back.key.as_slice(), self.back.value.as_slice())))
     }
 
+    /// Takes the range up again that ended with an error: the next entry is the one behind the damage, or the same error
+    /// comes again if the range cannot get past it. For saving what is left of a damaged tree.
+    pub fn skip_damage(&mut self) {
+        self.done = false;
+    }
+
     /// Replaces the entry of one end by the next; `false` if the two ends have met.
     fn advance(&mut self, direction: Direction) -> Result<bool> {
         if self.done {

@@ -41,7 +41,7 @@ struct OpenTree {
 pub struct Recovery {
     /// Whether the pool was not closed cleanly, so that all trees were recovered before the open returned.
     pub after_crash: bool,
-    /// From the first look at the pool to the end of recovery.
+    /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
     /// Trees that could not be recovered, and why. While there are any, no space that was in use before the crash is
     /// reused, so that nothing of them is lost.
@@ -129,9 +129,13 @@ impl Store {
         Options::new()
     }
 
-    /// Takes a pool; recovers all trees if it was not closed cleanly.
-    pub(crate) fn recover(path: &Path, backend: Box<dyn Backend>, threads: Option<usize>) -> Result<Self> {
-        let start = Instant::now();
+    /// Takes a pool; recovers all trees if it was not closed cleanly. Its opening began at `start`.
+    pub(crate) fn recover(
+        path: &Path,
+        backend: Box<dyn Backend>,
+        threads: Option<usize>,
+        start: Instant,
+    ) -> Result<Self> {
         let after_crash = backend.needs_mark();
         let (mut trees, mut damaged) = (BTreeMap::new(), Vec::new());
         if after_crash {

@@ -43,7 +43,9 @@ fn expect_whole(store: &Store) -> Result<()> {
 
 fn flipped(bytes: &[u8], offsets: &[usize], mask: u8) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    offsets.iter().for_each(|offset| bytes[*offset] ^= mask);
+    for offset in offsets {
+        bytes[*offset] ^= mask;
+    }
     bytes
 }
 
@@ -272,7 +274,7 @@ fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
 fn a_tree_of_an_unknown_engine_is_named_and_the_others_are_usable() -> Result<()> {
     let (_folder, path) = pool();
     let mut bytes = fs::read(&path).unwrap();
-    let state = 1_u64 << 32 | 2 << 16 | 77;
+    let state = 0x0001_0002_004d_u64; // in use, codec 2, engine 77
     let check = u64::from(crc32c::crc32c(&state.to_le_bytes()) & 0xffff) << 48;
     bytes[ROOT_TABLE..][..8].copy_from_slice(&(state | check).to_le_bytes());
     fs::write(&path, &bytes).unwrap();

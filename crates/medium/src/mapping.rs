@@ -1,9 +1,10 @@
 //! One reserved address range, into which a file or plain memory grows in place.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
@@ -43,15 +44,88 @@ enum Backing {
     Shared { file: File, synchronous: AtomicBool },
 }
 
+/// A reserved address range.
+#[derive(Debug)]
+struct Range {
+    start: NonNull<u8>,
+    bytes: u64,
+    /// Bytes from the first huge page on that are accessible memory already, all of them zero.
+    accessible_bytes: u64,
+}
+
+impl Range {
+    /// Reserves an address range of `bytes` bytes or, if the system has none left, a smaller one.
+    fn reserve(mut bytes: u64) -> Result<Self, MapError> {
+        loop {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a fresh range at an address of the system's choice.
+            match unsafe { mmap_anonymous(std::ptr::null_mut(), bytes as usize, ProtFlags::empty(), flags) } {
+                Ok(address) => {
+                    let start = NonNull::new(address.cast::<u8>()).expect("mmap gives no null");
+                    return Ok(Self { start, bytes, accessible_bytes: 0 });
+                }
+                Err(_) if bytes > (1 << 30) => bytes = bytes / 2 + HUGE_PAGE_BYTES / 2,
+                Err(errno) => return Err(refused("reserve an address range of", bytes)(errno)),
+            }
+        }
+    }
+
+    /// The first huge page.
+    fn base(&self) -> NonNull<u8> {
+        let padding = self.start.as_ptr().align_offset(HUGE_PAGE_BYTES as usize);
+        NonNull::new(self.start.as_ptr().wrapping_add(padding)).expect("inside the range")
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `reserve`, and nobody holds references into it any more.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes as usize) };
+    }
+}
+
+/// The most ranges that one thread keeps: retired memory holds on to its mapping for a while, so dozens are in use.
+const KEPT_RANGES_MAX: usize = 128;
+/// The most accessible bytes of a range that is kept.
+const KEPT_BYTES_MAX: u64 = 1 << 20;
+
+thread_local! {
+    /// Ranges of plain memory for this thread's next mappings; `None` if it keeps none.
+    static KEPT: RefCell<Option<Vec<Range>>> = const { RefCell::new(None) };
+}
+
+/// Whether mappings of plain memory that this thread drops leave it their address ranges, for those that it makes
+/// next: neither then costs a system call.
+pub(crate) fn keep_ranges(keep: bool) {
+    KEPT.with_borrow_mut(|kept| {
+        if !keep {
+            *kept = None;
+        } else if kept.is_none() {
+            *kept = Some(Vec::new());
+        }
+    });
+}
+
+fn kept_range(bytes: u64) -> Option<Range> {
+    KEPT.with_borrow_mut(|kept| {
+        let kept = kept.as_mut()?;
+        kept.iter().rposition(|range| range.bytes == bytes).map(|index| kept.swap_remove(index))
+    })
+}
+
 /// A reserved address range whose beginning is mapped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     extent: Extent,
     backing: Backing,
-    range: NonNull<u8>,
-    range_bytes: u64,
+    /// There until dropped.
+    range: Option<Range>,
     reserved_bytes: u64,
     limit_bytes: u64,
+    /// The greatest length that it ever had.
+    length_max: AtomicU64,
+    /// Bytes that may be other than zero; `u64::MAX` for all.
+    written_bytes: u64,
     growing: Mutex<()>,
 }
 
@@ -82,26 +156,29 @@ impl Mapping {
     }
 
     fn reserve(backing: Backing, limit_bytes: u64, wanted: u64) -> Result<Self, MapError> {
-        let mut reserved_bytes =
+        let reserved_bytes =
             wanted.next_multiple_of(HUGE_PAGE_BYTES).clamp(HUGE_PAGE_BYTES, RESERVE_BYTES_MAX);
-        let (range, range_bytes) = loop {
-            let bytes = reserved_bytes + HUGE_PAGE_BYTES;
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            // SAFETY: a fresh range at an address of the system's choice.
-            match unsafe { mmap_anonymous(std::ptr::null_mut(), bytes as usize, ProtFlags::empty(), flags) } {
-                Ok(address) => {
-                    break (NonNull::new(address.cast::<u8>()).expect("mmap gives no null"), bytes);
-                }
-                Err(_) if reserved_bytes > (1 << 30) => reserved_bytes /= 2,
-                Err(errno) => return Err(refused("reserve an address range of", bytes)(errno)),
-            }
-        };
-        let padding = range.as_ptr().align_offset(HUGE_PAGE_BYTES as usize);
-        let base = NonNull::new(range.as_ptr().wrapping_add(padding)).expect("inside the range");
+        let range_bytes = reserved_bytes + HUGE_PAGE_BYTES;
+        let kept = if matches!(backing, Backing::Memory) { kept_range(range_bytes) } else { None };
+        let range = kept.map_or_else(|| Range::reserve(range_bytes), Ok)?;
+        let reserved_bytes = range.bytes - HUGE_PAGE_BYTES;
         // SAFETY: nothing is accessible yet; what `grow` adds stays mapped until `drop`.
-        let extent = unsafe { Extent::new(base, 0) };
-        let growing = Mutex::new(());
-        Ok(Self { extent, backing, range, range_bytes, reserved_bytes, limit_bytes, growing })
+        let extent = unsafe { Extent::new(range.base(), 0) };
+        Ok(Self {
+            extent,
+            backing,
+            range: Some(range),
+            reserved_bytes,
+            limit_bytes,
+            length_max: AtomicU64::new(0),
+            written_bytes: u64::MAX,
+            growing: Mutex::new(()),
+        })
+    }
+
+    /// Says that only the first `bytes` bytes may be other than zero.
+    pub(crate) fn set_written(&mut self, bytes: u64) {
+        self.written_bytes = bytes;
     }
 
     pub(crate) fn extent(&self) -> &Extent {
@@ -131,6 +208,7 @@ impl Mapping {
                 self.map_file(old, length)?;
             }
         }
+        self.length_max.fetch_max(length, Ordering::Relaxed);
         // SAFETY: just mapped up to `length`.
         unsafe { self.extent.set_length(length) };
         Ok(())
@@ -155,6 +233,9 @@ impl Mapping {
     }
 
     fn map_memory(&self, old: u64, length: u64) -> Result<(), MapError> {
+        if self.range.as_ref().is_some_and(|range| length <= range.accessible_bytes) {
+            return Ok(());
+        }
         let bytes = (length - old) as usize;
         // SAFETY: inside the reserved range, which belongs to this mapping and is private anonymous memory.
         unsafe { mprotect(self.address(old), bytes, MprotectFlags::READ | MprotectFlags::WRITE) }
@@ -194,8 +275,22 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `reserve`, and nobody holds references into it any more.
-        let _ = unsafe { munmap(self.range.as_ptr().cast(), self.range_bytes as usize) };
+        let Some(mut range) = self.range.take() else { return };
+        let length_max = *self.length_max.get_mut();
+        let accessible_bytes = range.accessible_bytes.max(length_max);
+        if !matches!(self.backing, Backing::Memory) || accessible_bytes > KEPT_BYTES_MAX {
+            return;
+        }
+        // A thread that ends has no kept ranges any more; then the range is unmapped here.
+        let _ = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            let Some(kept) = kept.as_mut().filter(|kept| kept.len() < KEPT_RANGES_MAX) else { return };
+            let written = self.written_bytes.min(length_max) as usize;
+            // SAFETY: exclusive access to memory that was made accessible up to `length_max`.
+            unsafe { self.extent.base().write_bytes(0, written) };
+            range.accessible_bytes = accessible_bytes;
+            kept.push(range);
+        });
     }
 }
 

@@ -117,6 +117,8 @@ pub struct Explorer<S: Subject> {
 impl<S: Subject> Explorer<S> {
     /// An explorer of a subject on empty memory.
     pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
+        // Opening a pool then costs no system call; of thousands of recoveries a second, those would be most.
+        medium::arena::reuse_on_this_thread(true);
         let sim = Sim::new(SimOptions { line_form: options.line_form, limit_bytes: options.limit_bytes })?;
         let plan =
             Plan { strategy: Strategy::Path, path: Vec::new(), decided: Vec::new(), random: options.seed };
@@ -398,7 +400,9 @@ impl<S: Subject> Explorer<S> {
         self.plan.lock().path.clear();
         let mut result = Ok(());
         for image in images(&open).take(self.options.recoveries_per_point_max as usize) {
-            image.iter().for_each(|(line, content)| self.sim.poke(*line, content));
+            for (line, content) in &image {
+                self.sim.poke(*line, content);
+            }
             result = self.try_image(level, model, context, Strategy::Path);
             if let Err(failure) = &mut result {
                 let contents: Vec<_> = image.iter().map(|(line, content)| (*line, vec![*content])).collect();

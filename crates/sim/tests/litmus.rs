@@ -217,7 +217,9 @@ fn a_compare_exchange_is_no_fence() {
 #[test]
 fn a_flush_of_a_range_covers_each_line_that_it_touches() {
     let found = at_end(&[A, B, 192], |guard| {
-        [A, B, 192].into_iter().for_each(|offset| set(guard, offset, 1));
+        for offset in [A, B, 192] {
+            set(guard, offset, 1);
+        }
         guard.flush_words(guard.words(120, 2).unwrap());
         guard.fence();
     });

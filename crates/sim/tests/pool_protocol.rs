@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
-use medium::sim::{Mutation, Sim, SiteKind};
+use medium::sim::Sim;
 use medium::{LineForm, Word};
 use pool::{Pool, PoolOptions, ROOT_WORDS, TreeRoot};
 
@@ -38,6 +38,7 @@ struct Opened {
 
 type Blocks = BTreeMap<usize, (usize, u64)>;
 
+#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
 fn text(error: impl ToString) -> Complaint {
     error.to_string()
 }
@@ -56,11 +57,7 @@ impl Opened {
     }
 
     /// The blocks in a directory, by slot: offset and length.
-    fn blocks(
-        &self,
-        guard: &pool::Guard<'_, Sim>,
-        tree: &TreeRoot,
-    ) -> Result<Vec<(usize, u64, usize)>, Complaint> {
+    fn blocks(guard: &pool::Guard<'_, Sim>, tree: &TreeRoot) -> Result<Vec<(usize, u64, usize)>, Complaint> {
         let directory = guard.words(tree.words[0], SLOTS).map_err(text)?;
         let entries = directory.iter().map(|cell| cell.load(guard)).enumerate();
         let entries = entries.filter(|(_, entry)| *entry != 0);
@@ -76,7 +73,7 @@ impl Opened {
             let guard = pool.pin();
             for tree in self.trees.values() {
                 pool.mark(tree.words[0]).map_err(text)?;
-                for (_, offset, _) in self.blocks(&guard, tree)? {
+                for (_, offset, _) in Self::blocks(&guard, tree)? {
                     pool.mark(offset).map_err(text)?;
                 }
             }
@@ -92,7 +89,9 @@ impl Opened {
         let guard = pool.pin();
         let offset = guard.allocate(SLOTS * 8).map_err(text)?;
         let directory = guard.words(offset, SLOTS).map_err(text)?;
-        directory.iter().for_each(|cell| cell.store(&guard, 0));
+        for cell in directory {
+            cell.store(&guard, 0);
+        }
         guard.flush_words(directory);
         // PERSIST: the directory before the root that leads to it.
         guard.fence();
@@ -146,10 +145,12 @@ impl Opened {
         let pool = self.pool();
         let guard = pool.pin();
         let Some(root) = self.trees.remove(&tree) else { return Ok(()) };
-        let blocks = self.blocks(&guard, &root)?;
+        let blocks = Self::blocks(&guard, &root)?;
         pool.remove_tree(&root).map_err(text)?;
         guard.free(root.words[0]);
-        blocks.iter().for_each(|(_, offset, _)| guard.free(*offset));
+        for (_, offset, _) in &blocks {
+            guard.free(*offset);
+        }
         Ok(())
     }
 }
@@ -202,7 +203,7 @@ impl Subject for PoolProtocol {
         let mut state = BTreeMap::new();
         for (name, tree) in &opened.trees {
             let mut found = Blocks::new();
-            for (slot, offset, bytes) in opened.blocks(&guard, tree)? {
+            for (slot, offset, bytes) in Opened::blocks(&guard, tree)? {
                 let words = guard.words(offset, bytes / 8).map_err(text)?;
                 let value = words[0].load(&guard);
                 let whole = |(index, word): (usize, &Word)| word.load(&guard) == content(value, index);
@@ -279,9 +280,9 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
             second_crash: SecondCrash::InRecovery,
             ..Options::default()
         };
-        let start = std::time::Instant::now();
         let stats = explore(options, &script()).unwrap_or_else(|report| panic!("{report}"));
-        println!("{line_form:?}: {stats}; {:?}", start.elapsed());
+        println!("{line_form:?}: {stats}");
+        assert!(stats.points > 100 && stats.cut_short == 0);
     }
 }
 
@@ -289,28 +290,7 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
 fn creation_survives_every_pair_of_crashes() {
     let options =
         Options { images: Images::All, second_crash: SecondCrash::InRecovery, ..Options::default() };
-    let start = std::time::Instant::now();
     let stats = explore(options, &script()[..2]).unwrap_or_else(|report| panic!("{report}"));
-    println!("{stats}; {:?}", start.elapsed());
-}
-
-#[test]
-fn flushes_and_fences_of_the_pool_are_needed() {
-    let options = || Options { images: Images::All, second_crash: SecondCrash::Never, ..Options::default() };
-    let mut explorer = Explorer::new(PoolProtocol, options()).unwrap();
-    explorer.sim().start_census();
-    explorer.explore(&script()).unwrap();
-    let mut survivors = Vec::new();
-    for (kind, site) in explorer.sim().census().into_keys().filter(|(_, site)| site.file.contains("pool/src"))
-    {
-        let mutation = match kind {
-            SiteKind::Flush => Mutation::DropFlush(site),
-            SiteKind::Fence => Mutation::DropFence(site),
-            SiteKind::Store | SiteKind::StoreLine => continue,
-        };
-        if explore(Options { mutations: vec![mutation], ..options() }, &script()).is_ok() {
-            survivors.push(mutation.to_string());
-        }
-    }
-    println!("survivors: {survivors:#?}");
+    println!("{stats}");
+    assert!(stats.second_points > 20 && stats.cut_short == 0);
 }

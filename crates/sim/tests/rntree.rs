@@ -6,31 +6,30 @@ use engines::index::{Codec, RecordCodec, WordCodec};
 use engines::rntree::{MaybeWords, RnTree};
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
 use everleaf_sim::index::{FollowUp, IndexSubject, RnTreeEngine};
-use everleaf_sim::{Explorer, Images, Options, SecondCrash, Stats};
+use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Stats};
 use medium::LineForm;
 use medium::sim::Sim;
 
+fn options(line_form: LineForm, images: Images, second_crash: SecondCrash) -> Options {
+    let command = "cargo test --release -p everleaf-sim --test rntree".to_owned();
+    Options { line_form, images, second_crash, command, limit_bytes: 16 << 20, ..Options::default() }
+}
+
 fn explore<C: Codec, const N: usize>(
-    setup: &[IndexOperation],
     operations: &[IndexOperation],
+    follow_up: FollowUp,
     options: Options,
 ) -> Stats
 where
     RnTree<Sim, C, N>: MaybeWords,
 {
-    let subject = IndexSubject::new(RnTreeEngine::<C, N>::default(), FollowUp::SplitAndMerge);
+    let subject = IndexSubject::new(RnTreeEngine::<C, N>::default(), follow_up);
     let mut explorer = Explorer::new(subject, options).unwrap();
     let start = Instant::now();
-    if !setup.is_empty() {
-        explorer.set_up(setup).unwrap_or_else(|failure| panic!("{failure}"));
-    }
     explorer.explore(operations).unwrap_or_else(|failure| panic!("{failure}"));
     let stats = explorer.stats();
-    println!(
-        "{stats}; {:?}, {:.0} recoveries/s",
-        start.elapsed(),
-        stats.recoveries as f64 / start.elapsed().as_secs_f64()
-    );
+    println!("{}, {N} entries: {stats}; {:?}", C::NAME, start.elapsed());
+    assert_eq!(stats.cut_short, 0);
     stats
 }
 
@@ -58,27 +57,93 @@ fn script() -> Vec<IndexOperation> {
 #[test]
 fn a_script_with_words_and_single_lines() {
     for second_crash in [SecondCrash::Never, SecondCrash::InRecovery, SecondCrash::Anywhere] {
-        explore::<WordCodec, 4>(&[], &script(), Options { second_crash, ..Options::default() });
+        let options = options(LineForm::Single, Images::All, second_crash);
+        explore::<WordCodec, 4>(&script(), FollowUp::SplitAndMerge, options);
     }
 }
 
 #[test]
 fn a_script_with_words_and_twin_lines() {
-    let options =
-        Options { line_form: LineForm::Twin, second_crash: SecondCrash::InRecovery, ..Options::default() };
-    explore::<WordCodec, 4>(&[], &script(), options);
+    let options = options(LineForm::Twin, Images::All, SecondCrash::InRecovery);
+    explore::<WordCodec, 4>(&script(), FollowUp::SplitAndMerge, options);
 }
 
 #[test]
 fn a_script_with_records() {
     for line_form in [LineForm::Single, LineForm::Twin] {
-        let options = Options {
-            line_form,
-            images: Images::Some { random: 4 },
-            second_crash: SecondCrash::InRecovery,
-            ..Options::default()
-        };
-        explore::<RecordCodec, 4>(&[], &script(), options.clone());
-        explore::<RecordCodec, 4>(&[], &script(), Options { images: Images::All, ..options });
+        for images in [Images::Some { random: 4 }, Images::All] {
+            let options = options(line_form, images, SecondCrash::InRecovery);
+            explore::<RecordCodec, 4>(&script(), FollowUp::SplitAndMerge, options);
+        }
     }
+}
+
+#[test]
+fn a_script_with_persistent_caches() {
+    for line_form in [LineForm::Single, LineForm::Twin] {
+        let options = options(line_form, Images::All, SecondCrash::InRecovery);
+        let options = Options { rules: Rules::PersistentCaches, ..options };
+        explore::<WordCodec, 4>(&script(), FollowUp::SplitAndMerge, options.clone());
+        explore::<RecordCodec, 4>(&script(), FollowUp::SplitAndMerge, options);
+    }
+}
+
+/// Writes to keys that come and go: splits, merges, recycled entries, now and then a clean close.
+fn random_operations(seed: u64, count: usize, keys: u64) -> Vec<IndexOperation> {
+    let mut state = seed;
+    let mut below = |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    let operation = |position: usize| {
+        // The tree grows in the first half and shrinks in the second.
+        let growing = position < count / 2;
+        let (key, value) = (below(keys), position as u64);
+        match (below(100), growing) {
+            (0, _) => Reopen,
+            (1..10, _) => Update(key, value),
+            (10..20, _) => Put(key, value),
+            (20..70, true) | (20..40, false) => Insert(key, value),
+            _ => Remove(key),
+        }
+    };
+    (0..count).map(operation).collect()
+}
+
+/// A number from the environment, to run with other seeds or longer.
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+#[test]
+fn random_scripts() {
+    let first = setting("EVERLEAF_SEED", 1);
+    for seed in first..first + setting("EVERLEAF_SEEDS", 8) {
+        println!("seed {seed}");
+        let operations = random_operations(seed, 60, 14);
+        let single = options(LineForm::Single, Images::All, SecondCrash::InRecovery);
+        let twin = options(LineForm::Twin, Images::Some { random: 2 }, SecondCrash::InRecovery);
+        explore::<WordCodec, 4>(&operations, FollowUp::SplitAndMerge, single.clone());
+        explore::<RecordCodec, 4>(&operations, FollowUp::SplitAndMerge, single);
+        explore::<WordCodec, 5>(&operations, FollowUp::SplitAndMerge, twin.clone());
+        explore::<RecordCodec, 4>(&operations, FollowUp::SplitAndMerge, twin);
+    }
+}
+
+#[test]
+fn long_runs_at_full_leaf_size() {
+    let seed = setting("EVERLEAF_SEED", 1);
+    let operations = random_operations(seed, 1000, 600);
+    for images in [Images::Some { random: 2 }, Images::All] {
+        let options = Options { seed, ..options(LineForm::Single, images, SecondCrash::Never) };
+        explore::<WordCodec, 56>(&operations, FollowUp::Keys, options);
+    }
+}
+
+#[test]
+fn long_runs_with_records_and_twin_lines() {
+    let seed = setting("EVERLEAF_SEED", 1);
+    let operations = random_operations(seed, 500, 60);
+    let options = Options { seed, ..options(LineForm::Twin, Images::Some { random: 1 }, SecondCrash::Never) };
+    explore::<RecordCodec, 4>(&operations, FollowUp::SplitAndMerge, options);
 }

@@ -2,11 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Error, Store, Tree};
+use everleaf::Store;
 
 use crate::context::{Context, PoolArgs};
 use crate::dump_format::DumpWriter;
@@ -27,6 +26,12 @@ pub(crate) struct Args {
     #[arg(long)]
     salvage: bool,
 }
+
+/// After so many entries in a row that cannot be read, the rest of a tree is given up: a range that cannot get past
+/// damage meets it again and again.
+const DAMAGES_IN_A_ROW_MAX: u64 = 10_000;
+/// So many damages of a tree are told one by one.
+const DAMAGES_TOLD: u64 = 20;
 
 type Output = BufWriter<Box<dyn Write>>;
 
@@ -62,57 +67,32 @@ impl Args {
             Err(error) => return Err(error.into()),
         };
         writer.tree(name, tree.kind())?;
-        let damage = dump_entries(&tree, writer)?;
-        if let Some((error, last)) = damage {
-            if !self.salvage {
-                return Err(error.into());
+        let mut range = tree.iter();
+        let (mut damages, mut in_a_row) = (0, 0);
+        loop {
+            match range.next_entry() {
+                Ok(None) => break,
+                Ok(Some((key, value))) => {
+                    writer.entry(key, value)?;
+                    in_a_row = 0;
+                }
+                Err(error) if self.salvage => {
+                    if damages < DAMAGES_TOLD {
+                        context.note(format!("left out: an entry of tree {name:?}: {}", error.root()));
+                    }
+                    (damages, in_a_row) = (damages + 1, in_a_row + 1);
+                    if in_a_row > DAMAGES_IN_A_ROW_MAX {
+                        context.note(format!("left out: all behind that in tree {name:?}"));
+                        break;
+                    }
+                    range.skip_damage();
+                }
+                Err(error) => return Err(error.into()),
             }
-            context.note(format!("left out: part of tree {name:?}: {error}"));
-            dump_behind(&tree, last, writer)?;
-            writer.end_tree()?;
-            return Ok(1);
         }
         writer.end_tree()?;
-        Ok(0)
+        Ok(damages)
     }
-}
-
-/// Writes entries up to the end, or up to damage: then returns it and the last key before it.
-#[allow(clippy::type_complexity, reason = "an optional pair")]
-fn dump_entries(
-    tree: &Tree,
-    writer: &mut DumpWriter<Output>,
-) -> Result<Option<(Error, Option<Vec<u8>>)>, Failure> {
-    let mut last: Option<Vec<u8>> = None;
-    let mut range = tree.iter();
-    loop {
-        match range.next_entry() {
-            Ok(None) => return Ok(None),
-            Ok(Some((key, value))) => {
-                writer.entry(key, value)?;
-                last.get_or_insert_default().clear();
-                last.get_or_insert_default().extend_from_slice(key);
-            }
-            Err(error) => return Ok(Some((error, last))),
-        }
-    }
-}
-
-/// Writes the entries behind the last damage: found from the end, written in order.
-fn dump_behind(tree: &Tree, last: Option<Vec<u8>>, writer: &mut DumpWriter<Output>) -> Result<(), Failure> {
-    let lower = last.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut first: Option<Vec<u8>> = None;
-    let mut range = tree.range((lower, Bound::Unbounded));
-    while let Ok(Some((key, _))) = range.next_entry_back() {
-        first.get_or_insert_default().clear();
-        first.get_or_insert_default().extend_from_slice(key);
-    }
-    let Some(first) = first else { return Ok(()) };
-    let mut range = tree.range(first..);
-    while let Ok(Some((key, value))) = range.next_entry() {
-        writer.entry(key, value)?;
-    }
-    Ok(())
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {

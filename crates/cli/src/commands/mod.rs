@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod demo;
 mod dump;
 mod get;
 mod insert;
@@ -11,6 +12,7 @@ mod restore;
 mod rm;
 mod scan;
 mod stat;
+mod torture;
 mod trees;
 
 use clap::Subcommand;
@@ -21,6 +23,10 @@ use crate::failure::Outcome;
 /// What the command can do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Store this machine's own paths, kill the writer in mid-write, prove that nothing acknowledged is lost
+    Demo(demo::Args),
+    #[command(hide = true)]
+    DemoWriter(demo::writer::Args),
     /// Store lines of `key TAB value`
     Load(load::Args),
     /// Print the value of a key; exit code 1 if it is absent
@@ -43,6 +49,12 @@ pub(crate) enum Command {
     Dump(dump::Args),
     /// Make trees from a dump
     Restore(restore::Args),
+    /// Kill writers at random and verify that nothing acknowledged is lost; exit code 1 if anything is
+    Torture(torture::Args),
+    #[command(hide = true)]
+    TortureWriter(torture::writer::Args),
+    /// Measure throughput, latency, persists and memory, beside the standard library's map
+    Bench(crate::bench::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -50,6 +62,8 @@ pub(crate) enum Command {
 /// Runs a subcommand.
 pub(crate) fn run(command: Command, context: Context) -> Outcome {
     match command {
+        Command::Demo(args) => demo::run(&args, context),
+        Command::DemoWriter(args) => demo::writer::run(&args),
         Command::Load(args) => load::run(&args, context),
         Command::Get(args) => get::run(&args, context),
         Command::Put(args) => put::run(&args, context),
@@ -61,6 +75,9 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Check(args) => check::run(&args, context),
         Command::Dump(args) => dump::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
+        Command::Torture(args) => torture::run(&args, context),
+        Command::TortureWriter(args) => torture::writer::run(&args),
+        Command::Bench(args) => crate::bench::run(&args, context),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -28,8 +28,8 @@ pub(crate) struct Args {
     #[arg(long)]
     reverse: bool,
     /// At most so many entries
-    #[arg(long, value_name = "COUNT", default_value_t = u64::MAX, hide_default_value = true)]
-    limit: u64,
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<u64>,
     /// Keys without values
     #[arg(long)]
     keys: bool,
@@ -53,7 +53,7 @@ impl Args {
 
     fn print(&self, context: Context, mut range: Range<'_>, codec: Codec) -> Result<(), Failure> {
         let mut output = Context::output();
-        for _ in 0..self.limit {
+        for _ in 0..self.limit.unwrap_or(u64::MAX) {
             let entry = if self.reverse { range.next_entry_back()? } else { range.next_entry()? };
             let Some((key, value)) = entry else { break };
             if context.json {

@@ -1,5 +1,7 @@
 //! Drives Everleaf's engines, through [`Index`].
 
+pub mod suite;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -146,6 +148,7 @@ pub struct OpenedIndex<T> {
     pool: Option<Pool<Sim>>,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
 fn text(error: impl ToString) -> Complaint {
     error.to_string()
 }

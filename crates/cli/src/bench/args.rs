@@ -1,0 +1,172 @@
+//! The arguments of `bench`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use medium::LineStore;
+
+use crate::failure::Failure;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Workload {
+    /// Inserts into an empty tree
+    Load,
+    /// Inserts into a tree of --keys keys
+    Insert,
+    /// Point reads of keys that are there
+    Find,
+    /// Point reads, 16 at a time
+    #[value(name = "get_many")]
+    GetMany,
+    /// Updates of keys that are there
+    Update,
+    /// Removes of keys that are there
+    Remove,
+    /// Ranges of 100 entries
+    Scan,
+    /// A quarter each of find, insert, update, remove
+    Mixed,
+    /// YCSB-A: half reads, half updates
+    A,
+    /// YCSB-B: 95% reads, 5% updates
+    B,
+    /// YCSB-C: reads
+    C,
+    /// YCSB-D: 95% reads of what came last, 5% inserts
+    D,
+    /// YCSB-E: 95% ranges of up to 100, 5% inserts
+    E,
+    /// YCSB-F: half reads, half read-modify-writes
+    F,
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Distribution {
+    /// All equally
+    Uniform,
+    /// Some much more often (scrambled, as in YCSB)
+    Zipfian,
+    /// Those inserted last more often
+    Latest,
+    /// One after the other
+    Sequential,
+}
+
+/// Where the pool lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum MediumChoice {
+    /// Memory of this process
+    Ram,
+    /// A mapped file with cache-line flushes
+    Dax,
+}
+
+/// Measure throughput, latency, persists and memory
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Args {
+    /// The engine
+    #[arg(long, default_value = "rntree", value_parser = ["rntree"])]
+    pub(crate) engine: String,
+    /// The medium
+    #[arg(long, value_enum, default_value = "dax")]
+    pub(crate) medium: MediumChoice,
+    /// Keys in the tree
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) keys: u64,
+    /// Operations of a run, over all threads [default: a tenth of the keys, but 100,000 to 2,000,000]
+    #[arg(long)]
+    pub(crate) ops: Option<u64>,
+    /// Threads
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// What is measured
+    #[arg(long, value_enum, default_value = "find")]
+    pub(crate) workload: Workload,
+    /// Which keys are asked for
+    #[arg(long, value_enum, default_value = "uniform")]
+    pub(crate) distribution: Distribution,
+    /// Skew of the zipfian distribution, 0 to 1 exclusive
+    #[arg(long, default_value_t = 0.99)]
+    pub(crate) theta: f64,
+    /// Bytes of a key; 8 with values of 8 selects the codec for words
+    #[arg(long, default_value_t = 8)]
+    pub(crate) key_size: usize,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 8)]
+    pub(crate) value_size: usize,
+    /// Nanoseconds added after each fence
+    #[arg(long, default_value_t = 0)]
+    pub(crate) persist_delay_ns: u64,
+    /// Count persists and flushes; costs speed
+    #[arg(long)]
+    pub(crate) count: bool,
+    /// The pool file, which must not exist [default: a temporary one, in memory if the system has such a folder]
+    #[arg(long)]
+    pub(crate) pool: Option<PathBuf>,
+    /// How lines are stored failure-atomically [default: the best that this processor keeps whole]
+    #[arg(long)]
+    pub(crate) line_store: Option<LineStore>,
+    /// Runs, of which the median counts
+    #[arg(long, default_value_t = 5)]
+    pub(crate) runs: usize,
+    /// Also measure recovery, after a clean close and after a crash
+    #[arg(long)]
+    pub(crate) recover: bool,
+    /// Seed of keys and choices
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Instead compare the four line stores, as a table
+    #[arg(long)]
+    pub(crate) line_stores: bool,
+}
+
+impl Args {
+    /// Refuses arguments that make no sense together.
+    pub(crate) fn validate(&self) -> Result<(), Failure> {
+        let refuse = |what: &str| Err(Failure::Usage(what.to_owned()));
+        if self.keys < 1000 || self.threads == 0 || self.runs == 0 || self.ops == Some(0) {
+            return refuse("a benchmark needs at least 1,000 keys, one thread, one run and one operation");
+        }
+        if self.withheld() > self.keys / 2 {
+            return refuse(
+                "these workloads need at least twice as many keys as operations: raise --keys or lower --ops",
+            );
+        }
+        if self.key_size < 8 || self.value_size < 8 {
+            return refuse("keys and values of a benchmark have at least 8 bytes");
+        }
+        if !(self.theta > 0.0 && self.theta < 1.0) {
+            return refuse("--theta lies between 0 and 1");
+        }
+        if self.persist_delay_ns > 0 && (self.count || self.medium == MediumChoice::Ram) {
+            return refuse("--persist-delay-ns goes with --medium dax and without --count");
+        }
+        Ok(())
+    }
+
+    /// Operations of a run.
+    pub(crate) fn operations(&self) -> u64 {
+        match self.workload {
+            Workload::Load => self.keys,
+            Workload::Scan | Workload::E => self.ops.unwrap_or((self.keys / 50).clamp(20_000, 200_000)),
+            _ => self.ops.unwrap_or((self.keys / 10).clamp(100_000, 2_000_000)),
+        }
+    }
+
+    /// Keys that are left out of the load, to be inserted by a run.
+    pub(crate) fn withheld(&self) -> u64 {
+        match self.workload {
+            Workload::Load => 0,
+            Workload::Insert | Workload::Mixed => self.operations(),
+            Workload::D | Workload::E => self.operations() / 10,
+            _ => 0,
+        }
+    }
+
+    /// Whether keys and values are words.
+    pub(crate) fn words(&self) -> bool {
+        self.key_size == 8 && self.value_size == 8
+    }
+}

@@ -1,0 +1,76 @@
+//! The yardstick: the standard library's `BTreeMap<u64, u64>` with the same keys, on one thread, in the same process.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::args::{Args, Workload};
+use super::keys::Keys;
+use super::report::Report;
+use super::workload::{Script, Step};
+
+/// The map, if it is needed.
+pub(crate) struct Baseline {
+    map: BTreeMap<u64, u64>,
+}
+
+impl Baseline {
+    pub(crate) fn load(args: &Args, keys: &Keys, count: u64) -> Self {
+        let count = if args.workload == Workload::Load { 0 } else { count };
+        let map = (0..count).map(|index| keys.key(index)).map(|key| (key, key)).fold(
+            // One by one, as the tree was loaded: `collect` would sort first.
+            BTreeMap::new(),
+            |mut map, (key, value)| {
+                map.insert(key, value);
+                map
+            },
+        );
+        Self { map }
+    }
+
+    /// Runs the same operations, then finds.
+    pub(crate) fn measure(&mut self, args: &Args, script: &Script, report: &mut Report) {
+        let steps: Vec<Step> = script.steps().collect();
+        let ns = self.run(&steps);
+        report.baseline(ns);
+        for step in &steps {
+            match step {
+                Step::Insert(key) => drop(self.map.remove(key)),
+                Step::Remove(key) => drop(self.map.insert(*key, *key)),
+                _ => {}
+            }
+        }
+        let first = self.map.keys().next().copied().unwrap_or_default();
+        let keys = Keys::new(args.keys, args.seed);
+        let finds = Script::finds(args, &keys, 1000 + args.runs);
+        let finds: Vec<Step> = finds.steps().collect();
+        std::hint::black_box(first);
+        if args.workload != Workload::Load {
+            report.baseline_find(self.run(&finds));
+        }
+    }
+
+    /// Nanoseconds of one operation.
+    fn run(&mut self, steps: &[Step]) -> f64 {
+        let map = &mut self.map;
+        let mut sum = 0_u64;
+        let start = Instant::now();
+        for step in steps {
+            sum = sum.wrapping_add(match *step {
+                Step::Find(key) => map.get(&key).copied().unwrap_or_default(),
+                Step::Insert(key) => map.insert(key, key).unwrap_or_default(),
+                Step::Update(key) => map.get_mut(&key).map_or(0, |value| std::mem::replace(value, key)),
+                Step::Remove(key) => map.remove(&key).unwrap_or_default(),
+                Step::Scan(key, entries) => {
+                    map.range(key..).take(entries as usize).fold(0, |sum, (key, value)| sum ^ key ^ value)
+                }
+                Step::ReadModifyWrite(key) => map.get_mut(&key).map_or(0, |value| {
+                    *value = value.wrapping_add(1);
+                    *value
+                }),
+            });
+        }
+        let ns = start.elapsed().as_nanos() as f64 / steps.len() as f64;
+        std::hint::black_box(sum);
+        ns
+    }
+}

@@ -1,0 +1,126 @@
+//! Keys, and which of them are asked for.
+
+/// `count` distinct keys in random order, without a table: a bijection of 64-bit words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    count: u64,
+    salt: u64,
+}
+
+impl Keys {
+    pub(crate) fn new(count: u64, seed: u64) -> Self {
+        Self { count, salt: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The key of number `index`: each step of the mix can be undone, so different numbers have different keys.
+    pub(crate) fn key(&self, index: u64) -> u64 {
+        let mut word = index.wrapping_add(self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word ^= word >> 32;
+        word = word.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        word ^ word >> 32
+    }
+}
+
+/// A small generator (xorshift64*), one for each thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (u128::from(self.next()) * u128::from(end) >> 64) as u64
+    }
+
+    /// A number from 0 to 1.
+    pub(crate) fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Zipfian ranks as YCSB draws them (Gray et al., SIGMOD 1994), with the zeta sum's tail as an integral, so that it
+/// starts at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Zipfian {
+    count: u64,
+    theta: f64,
+    zeta: f64,
+    eta: f64,
+}
+
+/// Terms of the zeta sum that are added one by one.
+const ZETA_TERMS: u64 = 10_000;
+
+impl Zipfian {
+    pub(crate) fn new(count: u64, theta: f64) -> Self {
+        let exact = count.min(ZETA_TERMS);
+        let mut zeta: f64 = (1..=exact).map(|rank| (rank as f64).powf(-theta)).sum();
+        let power = |x: f64| x.powf(1.0 - theta) / (1.0 - theta);
+        zeta += power(count as f64 + 0.5) - power(exact as f64 + 0.5);
+        let zeta_of_two = 1.0 + 0.5_f64.powf(theta);
+        let eta = (1.0 - (2.0 / count as f64).powf(1.0 - theta)) / (1.0 - zeta_of_two / zeta);
+        Self { count, theta, zeta, eta }
+    }
+
+    /// A rank from 0, the most frequent, to `count - 1`.
+    pub(crate) fn rank(&self, random: &mut Random) -> u64 {
+        let fraction = random.fraction();
+        let scaled = fraction * self.zeta;
+        if scaled < 1.0 {
+            return 0;
+        }
+        if scaled < 1.0 + 0.5_f64.powf(self.theta) {
+            return 1;
+        }
+        let spread = (self.eta * fraction - self.eta + 1.0).powf(1.0 / (1.0 - self.theta));
+        ((self.count as f64 * spread) as u64).min(self.count - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_distinct() {
+        let keys = Keys::new(100_000, 7);
+        let all: std::collections::HashSet<u64> = (0..keys.count()).map(|index| keys.key(index)).collect();
+        assert_eq!(all.len(), 100_000);
+    }
+
+    #[test]
+    fn zipfian_ranks_have_their_frequencies() {
+        let (zipfian, mut random) = (Zipfian::new(1_000_000, 0.99), Random::new(3));
+        let draws = 200_000;
+        let mut counts = [0_u32; 3];
+        for _ in 0..draws {
+            let rank = zipfian.rank(&mut random);
+            assert!(rank < 1_000_000);
+            if let Some(count) = counts.get_mut(rank as usize) {
+                *count += 1;
+            }
+        }
+        // The sum of 1 / i^0.99 over a million is 15.39.
+        for (rank, count) in counts.iter().enumerate() {
+            let expected = f64::from(draws) / 15.39 / (rank as f64 + 1.0).powf(0.99);
+            assert!(
+                (f64::from(*count) / expected - 1.0).abs() < 0.15,
+                "rank {rank}: {count} draws, not {expected}"
+            );
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The four failure-atomic line stores side by side.
+
+use std::fs::OpenOptions;
+use std::time::Instant;
+
+use medium::{Dax, DaxOptions, LineStore, LineValue, Medium, node};
+use serde_json::json;
+
+use super::args::Args;
+use super::keys::Random;
+use crate::context::Context;
+use crate::failure::{Answer, Failure, Outcome};
+
+/// The region of lines, in bytes.
+const REGION_BYTES: u64 = 512 << 20;
+/// Stores of a run; of five runs the median counts.
+const STORES: usize = 200_000;
+
+node! {
+    /// A line, with a line before it for its twin.
+    struct Twins {
+        line: medium::Line,
+    }
+}
+
+pub(super) fn run(args: &Args, context: Context) -> Outcome {
+    let detected = LineStore::detect();
+    let mut rows = Vec::new();
+    let mut text = String::from(
+        "| line store | publish + fence (ns), a random line in 512 MiB | failure-atomic on this processor |\n| --- | --- | --- |",
+    );
+    for store in LineStore::all() {
+        let ns = if store.is_supported() { Some(measure(args, store)?) } else { None };
+        let whole = match (ns, store == detected || store == LineStore::Twin) {
+            (None, _) => "no such instruction",
+            (_, true) => "yes",
+            (_, false) => "not known to be: chosen only if asked for",
+        };
+        let shown = ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}"));
+        text.push_str(&format!("\n| {} | {shown} | {whole} |", store.name()));
+        rows.push(
+            json!({ "line_store": store.name(), "ns": ns, "chosen": store == detected, "atomic": whole }),
+        );
+    }
+    context.say(&json!({ "region_bytes": REGION_BYTES, "line_stores": rows }), &text)?;
+    Ok(Answer::Yes)
+}
+
+/// The median time of a publish and a fence.
+fn measure(args: &Args, line_store: LineStore) -> Result<f64, Failure> {
+    let folder = args.pool.clone().unwrap_or_else(|| "/dev/shm".into());
+    let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
+    let path = folder.join(format!("everleaf-lines-{}.region", std::process::id()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+    let file = file.map_err(Failure::io(format!("create {}", path.display())))?;
+    let timed = time_stores(args, Dax::new(file, DaxOptions { line_store, ..DaxOptions::default() }));
+    let _ = std::fs::remove_file(&path);
+    timed
+}
+
+fn time_stores(args: &Args, dax: Result<Dax, medium::MapError>) -> Result<f64, Failure> {
+    let dax = dax.map_err(medium::MediumError::from).map_err(everleaf::Error::from)?;
+    dax.grow(REGION_BYTES).map_err(everleaf::Error::from)?;
+    let guard = medium::Guard::new(&dax);
+    let mut random = Random::new(args.seed);
+    let lines = REGION_BYTES / 128;
+    let mut values = vec![LineValue([0; 8]); lines as usize];
+    for (index, value) in values.iter_mut().enumerate() {
+        let twins = guard.node::<Twins>(index as u64 * 128 + 64).map_err(everleaf::Error::from)?;
+        *value = twins.line.init(&guard, value);
+    }
+    guard.fence();
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let start = Instant::now();
+        for _ in 0..STORES {
+            let index = random.below(lines);
+            let twins = guard.node::<Twins>(index * 128 + 64).map_err(everleaf::Error::from)?;
+            let value = &mut values[index as usize];
+            *value =
+                twins.line.publish(&guard, value, &LineValue([index; 8])).map_err(everleaf::Error::from)?;
+            guard.fence();
+        }
+        times.push(start.elapsed().as_nanos() as f64 / STORES as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[2])
+}

@@ -1,0 +1,68 @@
+//! `everleaf bench`: throughput, latency, persists and memory of an engine, beside the standard library's map and beside
+//! the floor that the machine sets, all measured in one process.
+
+mod args;
+mod compare;
+mod keys;
+mod line_stores;
+mod report;
+mod subject;
+mod workload;
+
+use std::time::Instant;
+
+pub(crate) use args::Args;
+
+use crate::context::Context;
+use crate::failure::{Answer, Failure, Outcome};
+use compare::Baseline;
+use keys::Keys;
+use report::Report;
+use subject::Bench;
+use workload::{Script, Step};
+
+/// Runs the benchmark.
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    if args.line_stores {
+        return line_stores::run(args, context);
+    }
+    args.validate()?;
+    let keys = Keys::new(args.keys, args.seed);
+    let mut bench = Bench::create(args)?;
+    context.note(&format!("loading {} keys", args.keys));
+    let load_started = Instant::now();
+    let prefill = args.keys - args.withheld();
+    bench.load(args, &keys, prefill)?;
+    let load_seconds = load_started.elapsed().as_secs_f64();
+    context.note("loading the standard library's map with the same keys");
+    let mut baseline = Baseline::load(args, &keys, prefill);
+    let mut report = Report::new(args);
+    report.load(prefill, load_seconds);
+    for number in 0..args.runs {
+        context.note(&format!("run {} of {}", number + 1, args.runs));
+        let script = Script::new(args, &keys, number);
+        report.run(&bench.measure(args, &script)?);
+        undo(&bench, &script)?;
+        baseline.measure(args, &script, &mut report);
+        report.find(&bench.measure(args, &Script::finds(args, &keys, number))?);
+    }
+    report.persist(bench.persist_ns(args)?);
+    report.sizes(&bench.sizes()?, args.keys);
+    if args.recover {
+        report.recoveries(bench.recover()?);
+    }
+    context.say(&report.json(), &report.text())?;
+    Ok(Answer::Yes)
+}
+
+/// Takes back what a run of inserts or removes did, so that each run meets the same tree.
+fn undo(bench: &Bench, script: &Script) -> Result<(), Failure> {
+    for step in script.steps() {
+        match step {
+            Step::Insert(key) => drop(bench.subject().remove(key)?),
+            Step::Remove(key) => drop(bench.subject().put(key, key)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Figures: medians over the runs, ratios within this process.
+
+use hdrhistogram::Histogram;
+use medium::Counts;
+use serde_json::{Value, json};
+
+use super::args::{Args, Workload};
+use super::subject::{Measured, Recoveries, Sizes};
+
+/// What was measured so far.
+pub(crate) struct Report {
+    args: Args,
+    load_mops: f64,
+    ns: Vec<f64>,
+    find_ns: Vec<f64>,
+    baseline_ns: Vec<f64>,
+    baseline_find_ns: Vec<f64>,
+    latency_ns: Histogram<u64>,
+    counts: Option<(Counts, u64)>,
+    persist_ns: f64,
+    sizes: Option<(Sizes, u64)>,
+    recoveries: Option<Recoveries>,
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn rounded(value: f64) -> Value {
+    if value.is_finite() { json!((value * 1000.0).round() / 1000.0) } else { Value::Null }
+}
+
+impl Report {
+    pub(crate) fn new(args: &Args) -> Self {
+        Self {
+            args: args.clone(),
+            load_mops: f64::NAN,
+            ns: Vec::new(),
+            find_ns: Vec::new(),
+            baseline_ns: Vec::new(),
+            baseline_find_ns: Vec::new(),
+            latency_ns: Histogram::new(3).expect("three digits are fine"),
+            counts: None,
+            persist_ns: 0.0,
+            sizes: None,
+            recoveries: None,
+        }
+    }
+
+    pub(crate) fn load(&mut self, keys: u64, seconds: f64) {
+        self.load_mops = keys as f64 / seconds / 1e6;
+    }
+
+    pub(crate) fn run(&mut self, measured: &Measured) {
+        self.ns.push(measured.elapsed.as_nanos() as f64 / measured.operations as f64);
+        self.latency_ns.add(&measured.latency_ns).expect("histograms of one shape");
+        self.counts = measured.counts.map(|counts| (counts, measured.operations));
+    }
+
+    pub(crate) fn find(&mut self, measured: &Measured) {
+        self.find_ns.push(measured.elapsed.as_nanos() as f64 / measured.operations as f64);
+    }
+
+    pub(crate) fn baseline(&mut self, ns: f64) {
+        self.baseline_ns.push(ns);
+    }
+
+    pub(crate) fn baseline_find(&mut self, ns: f64) {
+        self.baseline_find_ns.push(ns);
+    }
+
+    pub(crate) fn persist(&mut self, ns: f64) {
+        self.persist_ns = ns;
+    }
+
+    pub(crate) fn sizes(&mut self, sizes: &Sizes, keys: u64) {
+        let Sizes { used_bytes, volatile_bytes, medium } = sizes;
+        let sizes =
+            Sizes { used_bytes: *used_bytes, volatile_bytes: *volatile_bytes, medium: medium.clone() };
+        self.sizes = Some((sizes, keys));
+    }
+
+    pub(crate) fn recoveries(&mut self, recoveries: Recoveries) {
+        self.recoveries = Some(recoveries);
+    }
+
+    /// Ordered persists of one operation of this workload, by the engine's budget; not a number for mixes.
+    fn budget(&self) -> f64 {
+        match self.args.workload {
+            Workload::Load | Workload::Insert | Workload::Update => 2.0,
+            Workload::Remove => 1.0,
+            Workload::Find | Workload::GetMany | Workload::Scan | Workload::C => 0.0,
+            Workload::A | Workload::F => 1.0,
+            Workload::B => 0.1,
+            Workload::D | Workload::E => 0.1,
+            Workload::Mixed => 1.25,
+        }
+    }
+
+    /// The least that an operation can take here: a find by the better of this engine and half of the standard
+    /// library's map, and the budget of persists.
+    fn floor_ns(&self) -> f64 {
+        let find = median(&self.find_ns).min(median(&self.baseline_find_ns) / 2.0);
+        find + self.budget() * self.persist_ns
+    }
+
+    /// All figures, as one object.
+    pub(crate) fn json(&self) -> Value {
+        let args = &self.args;
+        let ns = median(&self.ns);
+        let latency = |quantile: f64| self.latency_ns.value_at_quantile(quantile);
+        let counted = |count: fn(&Counts) -> u64| match &self.counts {
+            Some((counts, operations)) => rounded(count(counts) as f64 / *operations as f64),
+            None => Value::Null,
+        };
+        let per_key = |bytes: fn(&Sizes) -> u64| match &self.sizes {
+            Some((sizes, keys)) => rounded(bytes(sizes) as f64 / *keys as f64),
+            None => Value::Null,
+        };
+        let ms = |time: fn(&Recoveries) -> std::time::Duration| match &self.recoveries {
+            Some(recoveries) => rounded(time(recoveries).as_secs_f64() * 1e3),
+            None => Value::Null,
+        };
+        let name = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+        let workload =
+            if args.workload == Workload::GetMany { "get_many".to_owned() } else { name(&args.workload) };
+        // One thread here, one thread there; of several threads the throughput is compared.
+        json!({
+            "engine": args.engine,
+            "medium": name(&args.medium),
+            "medium_description": self.sizes.as_ref().map(|(sizes, _)| sizes.medium.clone()),
+            "workload": workload,
+            "distribution": name(&args.distribution),
+            "theta": args.theta,
+            "threads": args.threads,
+            "keys": args.keys,
+            "ops": args.operations(),
+            "runs": args.runs,
+            "seed": args.seed,
+            "key_size": args.key_size,
+            "value_size": args.value_size,
+            "persist_delay_ns": args.persist_delay_ns,
+            "mops": rounded(1e3 / ns),
+            "ns_per_op": rounded(ns),
+            "ratio_to_btreemap": rounded(median(&self.baseline_ns) / ns),
+            "ratio_to_floor": rounded(ns / self.floor_ns()),
+            "floor_ns": rounded(self.floor_ns()),
+            "find_ns": rounded(median(&self.find_ns)),
+            "btreemap_ns": rounded(median(&self.baseline_ns)),
+            "btreemap_find_ns": rounded(median(&self.baseline_find_ns)),
+            "persist_ns": rounded(self.persist_ns),
+            "persists_per_op": counted(|counts| counts.fences),
+            "flushes_per_op": counted(|counts| counts.lines_flushed),
+            "words_per_op": counted(|counts| counts.words_stored),
+            "p50_ns": latency(0.5),
+            "p99_ns": latency(0.99),
+            "p999_ns": latency(0.999),
+            "max_ns": self.latency_ns.max(),
+            "load_mops": rounded(self.load_mops),
+            "bytes_per_key": per_key(|sizes| sizes.used_bytes),
+            "volatile_bytes_per_key": per_key(|sizes| sizes.volatile_bytes),
+            "recover_clean_ms": ms(|recoveries| recoveries.clean),
+            "recover_crash_ms": ms(|recoveries| recoveries.crash),
+        })
+    }
+
+    /// All figures, as an aligned table.
+    pub(crate) fn text(&self) -> String {
+        let Value::Object(figures) = self.json() else { return String::new() };
+        let shown = figures.iter().filter(|(_, value)| !value.is_null());
+        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let lines: Vec<String> = shown.map(|(name, value)| format!("{name:<24}{}", plain(value))).collect();
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,84 @@
+//! Writer processes: this program, run again by itself, to be killed.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use everleaf::{Error, Options, Store};
+
+use crate::context::PoolArgs;
+use crate::failure::Failure;
+
+/// How long a killed process may take to let go of its lock.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Bytes that a pipe to the parent holds, if the system allows so many.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Runs this program again with a hidden subcommand; its standard output is a pipe.
+pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio) -> Result<Child, Failure> {
+    let program = std::env::current_exe().map_err(Failure::io("find this program"))?;
+    let child = Command::new(program).args(arguments).stdin(input).stdout(Stdio::piped()).spawn();
+    let child = child.map_err(Failure::io("start the writer process"))?;
+    if let Some(output) = &child.stdout {
+        // A smaller pipe works as well, only with more waiting.
+        let _ = rustix::pipe::fcntl_setpipe_size(output, PIPE_BYTES);
+    }
+    Ok(child)
+}
+
+/// Sends SIGKILL and waits. The error is that of a process that had ended by itself before.
+pub(crate) fn kill(child: &mut Child) -> Result<ExitStatus, Failure> {
+    child.kill().map_err(Failure::io("kill the writer process"))?;
+    child.wait().map_err(Failure::io("wait for the writer process"))
+}
+
+/// Whether a process was ended by SIGKILL, and not by itself.
+pub(crate) fn was_killed(status: ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    status.signal() == Some(9)
+}
+
+/// Standard output without a buffer: what was written is with the parent, whatever happens next.
+pub(crate) fn raw_output() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+/// Opens a pool whose holder was killed a moment ago.
+pub(crate) fn open_after_kill(options: &Options, path: &Path) -> Result<Store, Failure> {
+    let start = Instant::now();
+    loop {
+        match options.open(path) {
+            Err(error) if matches!(error.root(), Error::Locked { .. }) && start.elapsed() < LOCK_WAIT_MAX => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// Makes way for a new pool at `pool`: removes an old one if all its trees have one of these names. Anything else there
+/// is refused.
+pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result<(), Failure> {
+    let path = &pool.pool;
+    if !path.exists() {
+        return Ok(());
+    }
+    let way_out = format!("it is no {what} and stays as it is; remove it, or choose another path");
+    let refused = |why: String| Failure::Refused(format!("{} exists: {why}{way_out}", path.display()));
+    let store = match pool.options().create(false).open(path) {
+        Ok(store) => store,
+        Err(error) => match error.root() {
+            Error::Locked { .. } | Error::ReadOnly { .. } => return Err(error.into()),
+            _ => return Err(refused(format!("{}; ", error.root()))),
+        },
+    };
+    if let Some(foreign) = store.trees()?.iter().find(|tree| !names.contains(&tree.name.as_str())) {
+        return Err(refused(format!("it has a tree {:?}; ", foreign.name)));
+    }
+    // Removed under the lock, so nobody else has it.
+    std::fs::remove_file(path).map_err(Failure::io(format!("remove {}", path.display())))
+}

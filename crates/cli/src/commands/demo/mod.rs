@@ -1,0 +1,200 @@
+//! `everleaf demo`: this machine's own files in a durable map, with a kill in mid-write.
+
+mod listing;
+mod prove;
+mod report;
+mod show;
+pub(crate) mod writer;
+
+use std::io::{BufWriter, Read};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use everleaf::{Store, Tree};
+
+use crate::context::{Context, PoolArgs};
+use crate::failure::{Answer, Failure, Outcome};
+use crate::{child, progress};
+use listing::Listing;
+use prove::Acknowledged;
+use report::Report;
+use show::Show;
+use writer::THREADS;
+
+/// The tree of the demo's pool, by which it knows a pool of its own.
+const TREE: &str = "everleaf demo";
+/// The part of all paths after which the writer is killed.
+const KILLED_AFTER: f64 = 0.6;
+const BAR: &str = "     {bar:40.cyan} {percent:>3}%  {msg}";
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The folder whose files are stored
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// At most so many paths
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    paths: u32,
+    /// The pool to make; an earlier demo's is replaced, anything else is not touched
+    #[arg(long, value_name = "FILE", default_value = "everleaf-demo.pool")]
+    pool: PathBuf,
+}
+
+/// What the writer did until it was killed.
+struct Killed {
+    acknowledged: Acknowledged,
+    process: u32,
+    /// From the first acknowledgement to the kill.
+    duration: Duration,
+}
+
+/// Runs the writer on all paths and kills it after some of them.
+fn write_and_kill(pool: &PoolArgs, listing: &Listing, context: Context) -> Result<Killed, Failure> {
+    let mut arguments = vec!["demo-writer".into()];
+    arguments.extend(pool.to_arguments());
+    let mut child = child::spawn(arguments, Stdio::piped())?;
+    let process = child.id();
+    let (Some(input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Failure::Refused("the writer has no pipes".to_owned()));
+    };
+    // Closes the pipe when it is through, which tells the writer that this is all.
+    let sent = writer::send(listing, BufWriter::with_capacity(1 << 20, input));
+    let bar = progress::bar(context, Some(listing.len() as u64), BAR);
+    let kill_at = ((listing.len() as f64 * KILLED_AFTER) as usize).max(1);
+    let mut acknowledged = Acknowledged::none(listing.len());
+    let (mut start, mut duration, mut status) = (None, Duration::ZERO, None);
+    let (mut part, mut rest) = (vec![0; 64 << 10], Vec::new());
+    loop {
+        let length = output.read(&mut part).map_err(Failure::io("read from the writer process"))?;
+        if length == 0 {
+            break;
+        }
+        let start: Instant = *start.get_or_insert_with(Instant::now);
+        rest.extend_from_slice(&part[..length]);
+        let (numbers, cut_off) = rest.as_chunks::<4>();
+        for number in numbers {
+            acknowledged.note(u32::from_le_bytes(*number))?;
+        }
+        rest = cut_off.to_vec();
+        bar.set_position(acknowledged.count as u64);
+        let count = acknowledged.count as u64;
+        bar.set_message(format!(
+            "{} acknowledged, {}",
+            progress::count(count),
+            progress::rate(count, start.elapsed())
+        ));
+        if status.is_none() && acknowledged.count >= kill_at {
+            duration = start.elapsed();
+            status = Some(child::kill(&mut child)?);
+        }
+    }
+    bar.finish_and_clear();
+    match status {
+        Some(status) if child::was_killed(status) => {}
+        // It ended by itself: why, it said on standard error.
+        _ => {
+            sent.map_err(Failure::io("hand the paths to the writer process"))?;
+            return Err(Failure::Refused("the writer process failed, as it says above".to_owned()));
+        }
+    }
+    Ok(Killed { acknowledged, process, duration })
+}
+
+/// Stores the paths that are not there yet, from two threads; returns how many.
+fn finish(tree: &Tree, listing: &Listing) -> Result<usize, Failure> {
+    let added = AtomicUsize::new(0);
+    let add = |thread: usize| -> everleaf::Result<()> {
+        for index in writer::part(thread, listing.len()) {
+            if tree.insert(listing.path(index), listing.value(index))? {
+                added.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..THREADS).map(|thread| scope.spawn(move || add(thread))).collect();
+        let mine = add(0);
+        let theirs = others
+            .into_iter()
+            .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        theirs.fold(mine, everleaf::Result::and)
+    })?;
+    Ok(added.into_inner())
+}
+
+/// A folder with some entries, to be shown: that of a path in the middle.
+fn prefix_to_show(listing: &Listing, root: &Path) -> Vec<u8> {
+    for candidate in ["/etc/ssl/", "/etc/apt/", "/etc/"] {
+        let count =
+            (0..listing.len()).filter(|index| listing.path(*index).starts_with(candidate.as_bytes())).take(3);
+        if root == Path::new("/") && count.count() == 3 {
+            return candidate.as_bytes().to_vec();
+        }
+    }
+    let middle = listing.path(listing.len() / 2);
+    let slash = middle.iter().rposition(|byte| *byte == b'/');
+    middle[..slash.map_or(0, |slash| slash + 1)].to_vec()
+}
+
+fn walk(args: &Args, show: &Show, report: &mut Report) -> Result<Listing, Failure> {
+    let start = Instant::now();
+    let root = args.root.canonicalize();
+    let root = root.map_err(Failure::io(format!("walk {}", args.root.display())))?;
+    let own_pool = std::path::absolute(&args.pool).unwrap_or_else(|_| args.pool.clone());
+    let spinner = show.spinner("     {spinner:.cyan} {msg}");
+    let listing = Listing::walk(&root, args.paths as usize, &own_pool, |count| {
+        spinner.set_message(format!("{} paths", progress::count(count)));
+    });
+    spinner.finish_and_clear();
+    report.walked(&root, &listing, start.elapsed());
+    if listing.len() == 0 {
+        return Err(Failure::Refused(format!("there is nothing to read in {}", root.display())));
+    }
+    Ok(listing)
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let pool = PoolArgs { pool: args.pool.clone(), limit_bytes: None, line_store: None, flush: None };
+    child::replace_own(&pool, &[TREE], "pool of an earlier demo")?;
+    let (show, mut report) = (Show::new(context), Report::new(&args.pool));
+    show.title("everleaf demo: a durable ordered map of this machine's own files");
+    let listing = walk(args, &show, &mut report)?;
+    show.step("walk", &report.walk_words());
+
+    show.step("write", &report.write_words());
+    let killed = write_and_kill(&pool, &listing, context)?;
+    report.killed(&killed, writer::is_paced(listing.len()));
+    show.step("kill", &report.kill_words());
+
+    let start = Instant::now();
+    let store = child::open_after_kill(&pool.options().create(false), &args.pool)?;
+    let tree = store.open_tree(TREE)?;
+    report.recovered(&store, &tree, start.elapsed())?;
+    show.step("recover", &report.recovery_words());
+    context.note_medium(&store);
+
+    let bar = progress::bar(context, Some(killed.acknowledged.count as u64), BAR);
+    let start = Instant::now();
+    let proof = prove::prove(&tree, &listing, &killed.acknowledged, |count| bar.inc(count))?;
+    bar.finish_and_clear();
+    report.proved(&proof, &store, start.elapsed())?;
+    show.step("prove", &report.proof_words());
+
+    let start = Instant::now();
+    report.finished(finish(&tree, &listing)?, start.elapsed());
+    show.step("finish", &report.finish_words());
+    let prefix = prefix_to_show(&listing, &args.root);
+    show.step("scan", &report.scanned(&tree, &prefix)?);
+    end(report, store, tree, &listing, &show)
+}
+
+/// Sums up.
+fn end(mut report: Report, store: Store, tree: Tree, listing: &Listing, show: &Show) -> Outcome {
+    report.summed_up(&store, &tree, listing)?;
+    drop(tree);
+    store.close()?;
+    show.end(&report)?;
+    Ok(Answer::from_bool(report.is_proved()))
+}

@@ -1,0 +1,240 @@
+//! What the demo found, in words and as JSON.
+
+use std::path::Path;
+use std::time::Duration;
+
+use everleaf::{Store, Survives, Tree};
+use serde::Serialize;
+
+use super::Killed;
+use super::listing::Listing;
+use super::prove::Proof;
+use crate::commands::stat::survives_name;
+use crate::failure::Failure;
+use crate::{progress, text};
+
+/// Entries of the prefix scan that are shown.
+const SHOWN: usize = 6;
+
+/// Everything the demo says; serialised, the one line of `--json`.
+#[derive(Serialize, Default)]
+pub(super) struct Report {
+    pool: String,
+    root: String,
+    paths: u64,
+    unreadable: u64,
+    walk_seconds: f64,
+    writer_process: u32,
+    acknowledged: u64,
+    /// `None` if the load was slowed down.
+    write_per_second: Option<f64>,
+    recovery_seconds: f64,
+    /// With the start of the process's view of it: from asking for the pool to the first tree.
+    reopen_seconds: f64,
+    leaves: u64,
+    in_flight_done: u64,
+    in_flight_max: u64,
+    violations: Vec<String>,
+    proof_seconds: f64,
+    finished: u64,
+    finish_per_second: f64,
+    keys: u64,
+    content_bytes_per_key: f64,
+    pool_bytes_per_key: f64,
+    volatile_bytes_per_key: f64,
+    file_bytes: u64,
+    medium: String,
+    survives: &'static str,
+    next: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(pool: &Path) -> Self {
+        Self { pool: pool.display().to_string(), ..Self::default() }
+    }
+
+    pub(super) fn walked(&mut self, root: &Path, listing: &Listing, duration: Duration) {
+        self.root = root.display().to_string();
+        (self.paths, self.unreadable) = (listing.len() as u64, listing.unreadable);
+        self.walk_seconds = duration.as_secs_f64();
+    }
+
+    pub(super) fn walk_words(&self) -> String {
+        let unreadable = match self.unreadable {
+            0 => String::new(),
+            count => format!(", {} could not be read", progress::count(count)),
+        };
+        let duration = progress::duration(Duration::from_secs_f64(self.walk_seconds));
+        format!("{} paths in {} in {duration}{unreadable}", progress::count(self.paths), self.root)
+    }
+
+    pub(super) fn write_words(&self) -> String {
+        format!(
+            "a process with two threads inserts path -> size, time of change into the new pool {}",
+            self.pool
+        )
+    }
+
+    pub(super) fn killed(&mut self, killed: &Killed, is_paced: bool) {
+        self.writer_process = killed.process;
+        self.acknowledged = killed.acknowledged.count as u64;
+        self.write_per_second = (!is_paced).then(|| progress::per_second(self.acknowledged, killed.duration));
+    }
+
+    pub(super) fn kill_words(&self) -> String {
+        let rate = self
+            .write_per_second
+            .map_or(" (slowed down, for so few)".to_owned(), |rate| format!(", {:.0} k/s", rate / 1e3));
+        format!(
+            "SIGKILL to process {} in mid-write: {} of {} paths acknowledged{rate}",
+            self.writer_process,
+            progress::count(self.acknowledged),
+            progress::count(self.paths),
+        )
+    }
+
+    pub(super) fn recovered(
+        &mut self,
+        store: &Store,
+        tree: &Tree,
+        duration: Duration,
+    ) -> Result<(), Failure> {
+        self.recovery_seconds = store.recovery().duration.as_secs_f64();
+        self.reopen_seconds = duration.as_secs_f64();
+        self.leaves = tree.stat()?.leaves;
+        Ok(())
+    }
+
+    pub(super) fn recovery_words(&self) -> String {
+        format!(
+            "reopened and recovered in {}: {} leaves read, inner nodes rebuilt, free space found anew",
+            progress::duration(Duration::from_secs_f64(self.recovery_seconds)),
+            progress::count(self.leaves),
+        )
+    }
+
+    pub(super) fn proved(&mut self, proof: &Proof, store: &Store, duration: Duration) -> Result<(), Failure> {
+        self.proof_seconds = duration.as_secs_f64();
+        (self.in_flight_done, self.in_flight_max) = (proof.in_flight_done as u64, proof.in_flight_max as u64);
+        self.violations.clone_from(&proof.violations);
+        self.violations.extend(store.check()?.iter().map(ToString::to_string));
+        Ok(())
+    }
+
+    pub(super) fn is_proved(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    pub(super) fn proof_words(&self) -> String {
+        if !self.is_proved() {
+            return format!("VIOLATIONS:\n{}", self.violations.join("\n"));
+        }
+        let (done, max) = (progress::count(self.in_flight_done), progress::count(self.in_flight_max));
+        let others = match self.in_flight_done {
+            0 => format!("nothing else is (up to {max} could be: stored, but not acknowledged yet)"),
+            _ => {
+                format!("nothing else is, but {done} stored and not acknowledged yet (up to {max} could be)")
+            }
+        };
+        format!(
+            "every one of the {} acknowledged paths is there, with its value\n{others}\n\
+             structure verified; all of it read twice in {}",
+            progress::count(self.acknowledged),
+            progress::duration(Duration::from_secs_f64(self.proof_seconds)),
+        )
+    }
+
+    pub(super) fn finished(&mut self, added: usize, duration: Duration) {
+        self.finished = added as u64;
+        self.finish_per_second = progress::per_second(self.finished, duration);
+    }
+
+    pub(super) fn finish_words(&self) -> String {
+        format!(
+            "{} more paths from two threads, {:.0} k/s, each durable before the next",
+            progress::count(self.finished),
+            self.finish_per_second / 1e3
+        )
+    }
+
+    /// Scans a prefix and tells some of it.
+    pub(super) fn scanned(&mut self, tree: &Tree, prefix: &[u8]) -> Result<String, Failure> {
+        let start = std::time::Instant::now();
+        let count = tree.prefix(prefix).count();
+        let duration = progress::duration(start.elapsed());
+        let shown = text::escape(prefix).into_owned();
+        let mut lines =
+            vec![format!("prefix {shown}: {} entries in {duration}", progress::count(count as u64))];
+        for entry in tree.prefix(prefix).take(SHOWN) {
+            let (path, value) = entry?;
+            let size =
+                std::str::from_utf8(&value).ok().and_then(|value| value.split(' ').next()?.parse().ok());
+            lines.push(format!("  {:<52} {:>11}", text::escape(&path), progress::bytes(size.unwrap_or(0))));
+        }
+        if count > SHOWN {
+            lines.push("  ...".to_owned());
+        }
+        self.next = self.commands(&shown);
+        Ok(lines.join("\n"))
+    }
+
+    fn commands(&self, prefix: &str) -> Vec<String> {
+        let program = std::env::args().next().unwrap_or_else(|| "everleaf".to_owned());
+        let torture = Path::new(&self.pool).with_file_name("torture.pool");
+        vec![
+            format!("{program} scan {} --prefix {prefix} --reverse --limit 5", self.pool),
+            format!("{program} stat {}", self.pool),
+            format!("{program} torture {} --rounds 50", torture.display()),
+        ]
+    }
+
+    pub(super) fn summed_up(&mut self, store: &Store, tree: &Tree, listing: &Listing) -> Result<(), Failure> {
+        let (stat, tree) = (store.stat()?, tree.stat()?);
+        let per_key = |bytes: u64| bytes as f64 / tree.keys.max(1) as f64;
+        self.keys = tree.keys;
+        self.content_bytes_per_key = per_key(listing.content_bytes());
+        self.pool_bytes_per_key = per_key(stat.used_bytes);
+        self.volatile_bytes_per_key = per_key(tree.volatile_bytes);
+        self.file_bytes = stat.file_bytes;
+        self.medium = stat.medium;
+        self.survives = survives_name(stat.survives);
+        Ok(())
+    }
+
+    /// The figures at the end.
+    pub(super) fn summary(&self) -> Vec<(&'static str, String)> {
+        let (survives, not) = match self.survives {
+            name if name == survives_name(Survives::PowerLoss) => {
+                ("the end of the process, a crash of the system, loss of power", "loss of the medium itself")
+            }
+            name if name == survives_name(Survives::ProcessCrash) => (
+                "the end of the process, however it comes",
+                "loss of power or a crash of the kernel: for that \
+                 put the pool on a file system with MAP_SYNC",
+            ),
+            _ => ("nothing", "the end of the process"),
+        };
+        let write = self.write_per_second.unwrap_or(self.finish_per_second);
+        let recovery = Duration::from_secs_f64(self.recovery_seconds);
+        vec![
+            ("keys", progress::count(self.keys)),
+            ("inserts per second", progress::count(write as u64)),
+            ("time to recover", progress::duration(recovery)),
+            (
+                "bytes per key",
+                format!(
+                    "{:.1} in the pool, {:.1} of them path and value; {:.1} of memory",
+                    self.pool_bytes_per_key, self.content_bytes_per_key, self.volatile_bytes_per_key
+                ),
+            ),
+            ("medium", self.medium.clone()),
+            ("survives", survives.to_owned()),
+            ("does not survive", not.to_owned()),
+            ("pool", format!("{}, {}", self.pool, progress::bytes(self.file_bytes))),
+        ]
+    }
+
+    pub(super) fn next_commands(&self) -> &[String] {
+        &self.next
+    }
+}

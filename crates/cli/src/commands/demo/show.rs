@@ -1,0 +1,64 @@
+//! How the demo looks in a terminal.
+
+use std::io::{IsTerminal, Write};
+
+use indicatif::ProgressBar;
+
+use super::report::Report;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::progress;
+
+/// Steps with names, on standard output; nothing of it with `--json`.
+pub(super) struct Show {
+    context: Context,
+    colours: bool,
+}
+
+impl Show {
+    pub(super) fn new(context: Context) -> Self {
+        let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { context, colours }
+    }
+
+    fn painted(&self, code: &str, text: &str) -> String {
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn print(&self, text: &str) {
+        if !self.context.json {
+            // Whoever stopped reading wants no more.
+            let _ = writeln!(std::io::stdout(), "{text}");
+        }
+    }
+
+    pub(super) fn title(&self, text: &str) {
+        self.print(&format!("\n{}\n", self.painted("1", text)));
+    }
+
+    /// A step: its name, and one or more lines.
+    pub(super) fn step(&self, name: &str, lines: &str) {
+        let name = self.painted("1;36", &format!("{name:>8}"));
+        let lines = lines.replace('\n', "\n          ");
+        self.print(&format!("{name}  {lines}"));
+    }
+
+    /// A spinner for a step that takes a while.
+    pub(super) fn spinner(&self, template: &str) -> ProgressBar {
+        progress::bar(self.context, None, template)
+    }
+
+    /// The summary.
+    pub(super) fn end(&self, report: &Report) -> Result<(), Failure> {
+        let mut words = String::from("\n");
+        for (name, text) in report.summary() {
+            words += &self.painted("1", &format!("{name:>18}"));
+            words = format!("{words}  {text}\n");
+        }
+        words += "\n  Next:\n";
+        for command in report.next_commands() {
+            words = format!("{words}    {}\n", self.painted("32", command));
+        }
+        self.context.say(report, words)
+    }
+}

@@ -1,0 +1,141 @@
+//! The writer process of the demo, and what it says.
+//!
+//! It reads its paths from standard input: length of the path (4 bytes), the path, size and time (8 bytes each), and so
+//! on to the end, all little-endian. Its threads take one part each, in order, and acknowledge what is durable by the
+//! path's number (4 bytes), some at a time.
+
+use std::io::{BufReader, Read, Write};
+use std::ops::Range;
+use std::time::Duration;
+
+use everleaf::Tree;
+
+use super::TREE;
+use super::listing::Listing;
+use crate::child;
+use crate::context::PoolArgs;
+use crate::failure::{Answer, Failure, Outcome};
+
+/// Threads that write.
+pub(super) const THREADS: usize = 2;
+/// Acknowledgements that are sent together. Less than a pipe takes in one piece.
+pub(super) const ACKNOWLEDGED_TOGETHER: usize = 64;
+/// A load of fewer paths is slowed down, so that there is something left to interrupt.
+const PACED_BELOW: usize = 50_000;
+/// How long a slowed load takes, about.
+const PACED_DURATION: Duration = Duration::from_secs(1);
+
+/// For the demo itself: writes the paths on standard input.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
+/// The part of `count` paths that a thread writes, in order.
+pub(super) fn part(thread: usize, count: usize) -> Range<usize> {
+    count * thread / THREADS..count * (thread + 1) / THREADS
+}
+
+/// Whether a load of so many paths is slowed down.
+pub(super) fn is_paced(count: usize) -> bool {
+    count < PACED_BELOW
+}
+
+/// Hands the paths to a writer.
+pub(super) fn send(listing: &Listing, mut input: impl Write) -> std::io::Result<()> {
+    for index in 0..listing.len() {
+        let (size, changed) = listing.figures(index);
+        input.write_all(&(listing.path(index).len() as u32).to_le_bytes())?;
+        input.write_all(listing.path(index))?;
+        input.write_all(&size.to_le_bytes())?;
+        input.write_all(&changed.to_le_bytes())?;
+    }
+    input.flush()
+}
+
+fn receive(mut input: impl Read) -> std::io::Result<Listing> {
+    let mut listing = Listing::default();
+    let (mut length, mut path, mut figures) = ([0; 4], Vec::new(), [0; 16]);
+    loop {
+        match input.read_exact(&mut length) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(listing),
+            read => read?,
+        }
+        path.resize(u32::from_le_bytes(length) as usize, 0);
+        input.read_exact(&mut path)?;
+        input.read_exact(&mut figures)?;
+        let figures = u128::from_le_bytes(figures);
+        listing.push(&path, figures as u64, (figures >> 64) as i64);
+    }
+}
+
+fn write_part(tree: &Tree, listing: &Listing, thread: usize) -> Result<(), Failure> {
+    let mut pipe = child::raw_output()?;
+    let part = part(thread, listing.len());
+    let rest = if is_paced(listing.len()) {
+        PACED_DURATION.mul_f64(1.0 / part.len().max(1) as f64)
+    } else {
+        Duration::ZERO
+    };
+    let together = if rest.is_zero() { ACKNOWLEDGED_TOGETHER } else { 1 };
+    let mut acknowledgements = Vec::with_capacity(4 * together);
+    let last = part.end.saturating_sub(1);
+    for index in part {
+        tree.insert(listing.path(index), listing.value(index))?;
+        acknowledgements.extend_from_slice(&(index as u32).to_le_bytes());
+        if acknowledgements.len() == 4 * together || index == last {
+            pipe.write_all(&acknowledgements)?;
+            acknowledgements.clear();
+        }
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let listing = receive(BufReader::with_capacity(1 << 20, std::io::stdin().lock()))?;
+    let store = args.pool.options().open(&args.pool.pool)?;
+    let tree = store.tree(TREE)?;
+    let written = std::thread::scope(|scope| {
+        let (tree, listing) = (&tree, &listing);
+        let threads: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || write_part(tree, listing, thread))).collect();
+        threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+    });
+    for result in written {
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    }
+    // It is killed, and does not end by itself: not even if it was faster than its parent.
+    std::thread::sleep(Duration::from_secs(60));
+    Ok(Answer::No)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_arrive_as_they_were_sent() {
+        let mut listing = Listing::default();
+        listing.push(b"/a b\n", 5, -7);
+        listing.push(b"", u64::MAX, i64::MIN);
+        let mut pipe = Vec::new();
+        send(&listing, &mut pipe).unwrap();
+        let received = receive(pipe.as_slice()).unwrap();
+        assert_eq!(received.len(), 2);
+        assert_eq!((received.path(0), received.figures(0)), (b"/a b\n".as_slice(), (5, -7)));
+        assert_eq!((received.path(1), received.figures(1)), (b"".as_slice(), (u64::MAX, i64::MIN)));
+        assert!(receive(&pipe[..3]).unwrap().len() == 0 && receive(&pipe[..9]).is_err());
+    }
+
+    #[test]
+    fn the_parts_are_all_and_do_not_overlap() {
+        for count in [0, 1, 2, 7, 1000] {
+            let all: Vec<usize> = (0..THREADS).flat_map(|thread| part(thread, count)).collect();
+            assert_eq!(all, (0..count).collect::<Vec<_>>());
+        }
+    }
+}

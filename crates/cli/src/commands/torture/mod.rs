@@ -1,0 +1,156 @@
+//! `everleaf torture`: kills its own writers at random and verifies what is left.
+
+mod model;
+mod op;
+mod round;
+mod verify;
+pub(crate) mod writer;
+
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde::Serialize;
+
+use crate::context::{Context, PoolArgs};
+use crate::failure::{Answer, Failure, Outcome};
+use crate::{child, progress};
+use model::Model;
+use op::TREES;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// How many times a writer is started and killed
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..1 << 23))]
+    rounds: u32,
+    /// The longest life of a writer, in seconds; it is killed at a random moment before
+    #[arg(long, default_value_t = 0.2, value_parser = parse_seconds)]
+    seconds_per_round: f64,
+    /// Threads of a writer
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: u8,
+    /// Keys that are used in each tree
+    #[arg(long, default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(100..))]
+    keys: u32,
+    /// Repeats the choices of an earlier run (moments of death differ all the same) [default: random]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give seconds from 0.001 to 3600".to_owned()),
+    }
+}
+
+/// The one line of `--json`.
+#[derive(Serialize, Default)]
+struct Report {
+    rounds: u32,
+    operations: u64,
+    acknowledged: u64,
+    violations: u64,
+    /// Operations under way when their writer died: found done, and found not done.
+    pending_done: u64,
+    pending_undone: u64,
+    /// Writers killed before their first operation, most of them in recovery.
+    killed_while_opening: u32,
+    recovery_ns_median: u64,
+    recovery_ns_max: u64,
+    keys: u64,
+    used_bytes: u64,
+    seconds: f64,
+    seed: u64,
+    replay: String,
+    first_violations: Vec<String>,
+}
+
+/// How many violations are told in full.
+const VIOLATIONS_TOLD: usize = 20;
+
+impl Report {
+    fn words(&self) -> String {
+        let count = progress::count;
+        let nanoseconds = |ns| progress::duration(Duration::from_nanos(ns));
+        let words = format!(
+            "{} rounds in {}: {} operations, {} of them acknowledged; of those under way at a kill {} were done, {} \
+             were not\nopening after a kill took {} (median), {} (longest); {} writers died before they could write\n\
+             {} keys and {} in the end\n",
+            count(self.rounds.into()),
+            progress::duration(Duration::from_secs_f64(self.seconds)),
+            count(self.operations),
+            count(self.acknowledged),
+            count(self.pending_done),
+            count(self.pending_undone),
+            nanoseconds(self.recovery_ns_median),
+            nanoseconds(self.recovery_ns_max),
+            self.killed_while_opening,
+            count(self.keys),
+            progress::bytes(self.used_bytes),
+        );
+        match self.violations {
+            0 => words + "no violation",
+            violations => format!("{words}{} VIOLATIONS; replay: {}", count(violations), self.replay),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    child::replace_own(&args.pool, &TREES, "torture pool")?;
+    let seed = args.seed.unwrap_or_else(rand::random);
+    let start = std::time::Instant::now();
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut model = Model::new(args.keys, args.threads);
+    let replay = format!(
+        "everleaf torture {} --rounds {} --seconds-per-round {} --threads {} --keys {} --seed {seed}",
+        args.pool.pool.display(),
+        args.rounds,
+        args.seconds_per_round,
+        args.threads,
+        args.keys,
+    );
+    let mut report = Report { seed, replay, ..Report::default() };
+    make_pool(args, context)?;
+    let bar = progress::bar(context, Some(args.rounds.into()), "{bar:40} round {pos} of {len}, {msg}");
+    let mut recoveries = Vec::new();
+    for round in 1..=args.rounds {
+        let (recovery, violations) = round::run(args, seed, round, random.random(), &mut model, &mut report)?;
+        recoveries.push(recovery.as_nanos() as u64);
+        report.rounds = round;
+        report.violations += violations.len() as u64;
+        let room = VIOLATIONS_TOLD - report.first_violations.len();
+        report.first_violations.extend(violations.into_iter().take(room));
+        bar.inc(1);
+        bar.set_message(format!(
+            "{} operations, {} violations",
+            progress::count(report.operations),
+            progress::count(report.violations)
+        ));
+        if report.violations > 0 {
+            // The model is no guide any more; the pool is left as evidence.
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    report.seconds = start.elapsed().as_secs_f64();
+    recoveries.sort_unstable();
+    report.recovery_ns_median = recoveries[recoveries.len() / 2];
+    report.recovery_ns_max = recoveries[recoveries.len() - 1];
+    for violation in &report.first_violations {
+        // Also when quiet: this is what torture is for.
+        eprintln!("violation: {violation}");
+    }
+    context.say(&report, report.words())?;
+    Ok(Answer::from_bool(report.violations == 0))
+}
+
+/// Makes the pool and its trees, so that every round finds them.
+fn make_pool(args: &Args, context: Context) -> Result<(), Failure> {
+    let store = args.pool.options().open(&args.pool.pool)?;
+    context.note_medium(&store);
+    drop(writer::open_trees(&store)?);
+    Ok(store.close()?)
+}

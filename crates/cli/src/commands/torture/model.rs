@@ -1,0 +1,291 @@
+//! What must be in the pool after a writer was killed: the model, and the verdict on each key.
+
+use std::collections::HashMap;
+
+use super::op::{Kind, RECORD_BYTES, Record, TREES, Version, owner};
+
+/// The positions of records in the pipe order operations in time. What was there before the round is before them all.
+const BEFORE: u64 = 0;
+/// An operation that was never acknowledged.
+const NEVER: u64 = u64::MAX;
+
+/// An operation on a key, as the pipe told it.
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    kind: Kind,
+    version: Version,
+    expected: Version,
+    /// Where it was announced.
+    begin: u64,
+    /// Where it was acknowledged, or a reader's view of it was; [`NEVER`] if neither was.
+    end: u64,
+    /// Whether it changed something; `None` if nobody knows.
+    effective: Option<bool>,
+    /// What a read saw.
+    seen: Version,
+}
+
+/// What a round told.
+#[derive(Default)]
+pub(super) struct History {
+    ops: HashMap<(u8, u32), Vec<Op>>,
+    /// Operations announced.
+    pub(super) announced: u64,
+    /// Operations acknowledged.
+    pub(super) acknowledged: u64,
+}
+
+/// How the pending operations of a round ended.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Pending {
+    /// Done, wholly.
+    pub(super) done: u64,
+    /// Not done.
+    pub(super) undone: u64,
+}
+
+impl History {
+    /// Reads the records of a round. A record that was cut off is none: its operation had not begun.
+    pub(super) fn read(pipe: &[u8], keys: u32) -> Result<Self, String> {
+        let mut history = Self::default();
+        let mut last: HashMap<u8, (u8, u32, usize)> = HashMap::new();
+        for (place, bytes) in pipe.as_chunks::<RECORD_BYTES>().0.iter().enumerate() {
+            let record = Record::decode(bytes).filter(|record| record.key < keys);
+            let record = record.ok_or_else(|| format!("record {place} of the writer makes no sense"))?;
+            let position = place as u64 + 1;
+            match (last.get(&record.thread), record.answer) {
+                (Some(&(tree, key, index)), Some(answer)) => {
+                    if let Some(op) = history.ops.get_mut(&(tree, key)).and_then(|ops| ops.get_mut(index)) {
+                        (op.end, op.effective, op.seen) = (position, Some(answer), record.seen);
+                    }
+                    history.acknowledged += 1;
+                }
+                (None, None) => {}
+                _ => return Err(format!("record {place} of the writer does not follow")),
+            }
+            let ops = history.ops.entry((record.tree, record.key)).or_default();
+            last.insert(record.thread, (record.tree, record.key, ops.len()));
+            ops.push(Op {
+                kind: record.kind,
+                version: record.version,
+                expected: record.expected,
+                begin: position,
+                end: NEVER,
+                effective: None,
+                seen: 0,
+            });
+            history.announced += 1;
+        }
+        Ok(history)
+    }
+}
+
+/// The versions that are in the trees: 0 for an absent key.
+pub(super) struct Model {
+    versions: [Vec<Version>; TREES.len()],
+    threads: u8,
+}
+
+impl Model {
+    /// Empty trees.
+    pub(super) fn new(keys: u32, threads: u8) -> Self {
+        Self { versions: std::array::from_fn(|_| vec![0; keys as usize]), threads }
+    }
+
+    /// The version of a key; 0 if it is absent.
+    pub(super) fn version(&self, tree: u8, key: u32) -> Version {
+        self.versions[usize::from(tree)][key as usize]
+    }
+
+    /// How many keys a tree has.
+    pub(super) fn count(&self, tree: u8) -> u64 {
+        self.versions[usize::from(tree)].iter().filter(|version| **version != 0).count() as u64
+    }
+
+    /// Judges what was found after a round, and takes it over: `found(tree, key)` is the version of a key.
+    pub(super) fn judge(
+        &mut self,
+        mut history: History,
+        found: impl Fn(u8, u32) -> Version,
+        violations: &mut Vec<String>,
+    ) -> Pending {
+        let mut pending = Pending::default();
+        for tree in 0..TREES.len() as u8 {
+            for key in 0..self.versions[usize::from(tree)].len() as u32 {
+                let now = found(tree, key);
+                let before = self.version(tree, key);
+                let mut ops = history.ops.remove(&(tree, key)).unwrap_or_default();
+                let owned = owner(key, self.threads).is_some();
+                if let Err(what) = judge_key(before, &mut ops, now, owned) {
+                    violations.push(format!(
+                        "tree {:?}, key {key}: {what}; before the round {before:#x}, now {now:#x}, told: {}",
+                        TREES[usize::from(tree)],
+                        tell(&ops)
+                    ));
+                }
+                for op in ops.iter().filter(|op| op.end == NEVER && op.kind.writes()) {
+                    if op.version == now { pending.done += 1 } else { pending.undone += 1 }
+                }
+                self.versions[usize::from(tree)][key as usize] = now;
+            }
+        }
+        pending
+    }
+}
+
+/// The last operations on a key, for people.
+fn tell(ops: &[Op]) -> String {
+    let last = ops.iter().rev().take(8).rev();
+    let words: Vec<String> = last
+        .map(|op| {
+            let answer = op.effective.map_or("pending".to_owned(), |answer| answer.to_string());
+            format!("{:?} {:#x} ({:#x}) at {}: {answer}", op.kind, op.version, op.expected, op.begin)
+        })
+        .collect();
+    words.join(", ")
+}
+
+/// Whether what is `now` there can follow from what was there `before` and the operations told.
+fn judge_key(before: Version, ops: &mut [Op], now: Version, owned: bool) -> Result<(), String> {
+    note_reads(before, ops)?;
+    if owned {
+        judge_answers(before, ops)?;
+    }
+    // The change that made what is there, by the end of it: nothing that surely came later may have changed the key.
+    let made = if now == 0 { end_of_last_removal(before, ops) } else { end_of_write(before, ops, now) };
+    let Some(made) = made else {
+        let what = if now == 0 { "the key is lost: nobody removed it" } else { "nobody wrote this value" };
+        return Err(what.to_owned());
+    };
+    let later = ops.iter().find(|op| {
+        let changes = op.kind.writes() || op.kind.removes();
+        changes && op.effective == Some(true) && op.begin > made && (now == 0 || op.version != now)
+    });
+    match later {
+        Some(op) => Err(format!("an acknowledged {:?} of {:#x} is lost", op.kind, op.version)),
+        None => Ok(()),
+    }
+}
+
+/// A version that was read is durable: its write counts as acknowledged when the read was. It must be one that was
+/// written to this key before the read ended.
+fn note_reads(before: Version, ops: &mut [Op]) -> Result<(), String> {
+    for index in 0..ops.len() {
+        let Op { kind: Kind::Get, seen, end, .. } = ops[index] else { continue };
+        if seen == 0 || end == NEVER || seen == before {
+            continue;
+        }
+        let write = ops.iter_mut().find(|op| op.kind.writes() && op.version == seen);
+        let Some(write) = write.filter(|write| write.begin < end && write.effective != Some(false)) else {
+            return Err(format!("a read saw {seen:#x}, which nobody had written"));
+        };
+        (write.end, write.effective) = (write.end.min(end), Some(true));
+    }
+    Ok(())
+}
+
+/// The answers on a key that one thread alone uses are those of a map.
+fn judge_answers(before: Version, ops: &[Op]) -> Result<(), String> {
+    let mut state = before;
+    for op in ops {
+        let Some(answer) = op.effective.filter(|_| op.end != NEVER) else { continue };
+        let (holds, new) = match op.kind {
+            Kind::Insert => (state == 0, op.version),
+            Kind::Update => (state != 0, op.version),
+            Kind::Put => (true, op.version),
+            Kind::Remove => (state != 0, 0),
+            Kind::Exchange => (state == op.expected, op.version),
+            Kind::ExchangeOut => (state == op.expected, 0),
+            Kind::Get => (state != 0, state),
+        };
+        if answer != holds || op.kind == Kind::Get && op.seen != state {
+            return Err(format!(
+                "{:?} of {:#x} answered {answer} while {state:#x} was there",
+                op.kind, op.version
+            ));
+        }
+        if holds {
+            state = new;
+        }
+    }
+    Ok(())
+}
+
+/// Where the write of the version that is there was acknowledged; `None` if there is none.
+fn end_of_write(before: Version, ops: &[Op], now: Version) -> Option<u64> {
+    if now == before {
+        return Some(BEFORE);
+    }
+    let write = ops.iter().find(|op| op.kind.writes() && op.version == now && op.effective != Some(false));
+    write.map(|op| op.end)
+}
+
+/// Where the removal that was acknowledged last was; `None` if the key cannot be absent.
+fn end_of_last_removal(before: Version, ops: &[Op]) -> Option<u64> {
+    let removals = ops.iter().filter(|op| op.kind.removes() && op.effective != Some(false)).map(|op| op.end);
+    removals.chain((before == 0).then_some(BEFORE)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(kind: Kind, version: Version, begin: u64, end: u64) -> Op {
+        let effective = (end != NEVER).then_some(true);
+        Op { kind, version, expected: 0, begin, end, effective, seen: 0 }
+    }
+
+    fn judged(before: Version, ops: &[Op], now: Version) -> bool {
+        judge_key(before, &mut ops.to_vec(), now, false).is_ok()
+    }
+
+    #[test]
+    fn an_acknowledged_write_stays_and_a_pending_one_may() {
+        let acknowledged = [op(Kind::Put, 7, 1, 2)];
+        assert!(judged(5, &acknowledged, 7));
+        assert!(!judged(5, &acknowledged, 5));
+        assert!(!judged(5, &acknowledged, 0));
+        assert!(!judged(5, &acknowledged, 6));
+        let pending = [op(Kind::Put, 7, 1, NEVER)];
+        assert!(judged(5, &pending, 7) && judged(5, &pending, 5));
+        assert!(!judged(5, &pending, 0) && !judged(5, &pending, 8));
+    }
+
+    #[test]
+    fn an_acknowledged_removal_stays_and_a_pending_one_may() {
+        let acknowledged = [op(Kind::Remove, 7, 1, 2)];
+        assert!(judged(5, &acknowledged, 0));
+        assert!(!judged(5, &acknowledged, 5));
+        let pending = [op(Kind::Remove, 7, 1, NEVER)];
+        assert!(judged(5, &pending, 0) && judged(5, &pending, 5));
+        assert!(judged(0, &[], 0) && !judged(5, &[], 0) && !judged(0, &[], 5));
+    }
+
+    #[test]
+    fn of_overlapping_changes_any_may_be_the_last() {
+        let overlapping = [op(Kind::Put, 7, 1, 4), op(Kind::Put, 8, 2, 3)];
+        assert!(judged(0, &overlapping, 7) && judged(0, &overlapping, 8));
+        let in_turn = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 4)];
+        assert!(!judged(0, &in_turn, 7) && judged(0, &in_turn, 8));
+        let removed = [op(Kind::Put, 7, 1, 2), op(Kind::Remove, 0, 3, 4)];
+        assert!(judged(0, &removed, 0) && !judged(0, &removed, 7));
+        let put_after = [op(Kind::Remove, 0, 1, 2), op(Kind::Put, 7, 3, 4)];
+        assert!(judged(5, &put_after, 7) && !judged(5, &put_after, 0));
+    }
+
+    #[test]
+    fn what_was_read_is_durable() {
+        let mut read = op(Kind::Get, 0, 2, 3);
+        read.seen = 7;
+        let ops = [op(Kind::Put, 7, 1, NEVER), read];
+        assert!(judged(5, &ops, 7) && !judged(5, &ops, 5));
+        assert!(!judged(5, &[read], 5), "read from nowhere");
+    }
+
+    #[test]
+    fn answers_on_a_key_of_one_thread_are_those_of_a_map() {
+        let inserted_twice = [op(Kind::Insert, 7, 1, 2), op(Kind::Insert, 8, 3, 4)];
+        assert!(judge_key(0, &mut inserted_twice.to_vec(), 8, true).is_err());
+        assert!(judge_key(0, &mut inserted_twice[..1].to_vec(), 7, true).is_ok());
+    }
+}

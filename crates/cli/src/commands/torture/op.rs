@@ -1,0 +1,196 @@
+//! What torture does to a pool: operations, the keys and values they use, and how they are announced.
+
+/// The trees of a torture pool, by their place in records.
+pub(super) const TREES: [&str; 2] = ["torture records", "torture words"];
+/// The tree of words among them.
+pub(super) const WORDS: u8 = 1;
+
+/// One key in this many is used by all threads; each other one belongs to one thread, so that its history is known
+/// exactly.
+const SHARED_EVERY: u32 = 8;
+
+/// A version of a key's value: which write made it. Never 0.
+pub(super) type Version = u64;
+
+/// The version that an operation writes.
+pub(super) fn version(round: u32, thread: u8, sequence: u32) -> Version {
+    u64::from(round) << 40 | u64::from(thread) << 32 | u64::from(sequence)
+}
+
+/// Spreads a number over all 64 bits, one to one.
+pub(super) fn spread(number: u64) -> u64 {
+    let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// The thread that a key belongs to; `None` if it is everybody's.
+pub(super) fn owner(key: u32, threads: u8) -> Option<u8> {
+    (!key.is_multiple_of(SHARED_EVERY)).then(|| (spread(u64::from(key)) % u64::from(threads)) as u8)
+}
+
+/// The bytes of a key: numbers in the tree of words; elsewhere short ones, long ones, and many that tie in their first
+/// 8 bytes.
+pub(super) fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
+    if tree == WORDS {
+        return spread(u64::from(key)).to_be_bytes().to_vec();
+    }
+    let number = key.to_be_bytes();
+    match key % 4 {
+        0 => number.to_vec(),
+        1 => [b"shared prefix ".as_slice(), &number].concat(),
+        2 => {
+            [b"shared prefix, longer than a word ".as_slice(), &spread(u64::from(key)).to_be_bytes(), &number]
+                .concat()
+        }
+        _ => [&spread(u64::from(key)).to_be_bytes()[..6], &number, &[b'.'; 90]].concat(),
+    }
+}
+
+/// The bytes of a version: itself, and in the tree of records a tail that it determines, mostly short, sometimes of
+/// several slabs.
+pub(super) fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
+    if tree == WORDS {
+        return version.to_be_bytes().to_vec();
+    }
+    let random = spread(version);
+    let tail = match random % 4096 {
+        0 => 70_000 + (random >> 32) % 100_000,
+        1..16 => 4000 + (random >> 32) % 8000,
+        16..256 => (random >> 32) % 1000,
+        _ => (random >> 32) % 48,
+    };
+    let length = 8 + tail as usize;
+    let mut bytes = Vec::with_capacity(length + 8);
+    bytes.extend_from_slice(&version.to_be_bytes());
+    let mut word = random;
+    while bytes.len() < length {
+        word = word.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// The version that these bytes are, wholly.
+pub(super) fn version_of(tree: u8, bytes: &[u8]) -> Option<Version> {
+    let version = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
+    (version != 0 && value_bytes(tree, version) == bytes).then_some(version)
+}
+
+/// What an operation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Insert,
+    Update,
+    Put,
+    Remove,
+    /// From the expected version to the new one.
+    Exchange,
+    /// From the expected version to nothing.
+    ExchangeOut,
+    /// A read; its answer is the next record's `seen`.
+    Get,
+}
+
+impl Kind {
+    const ALL: [Self; 7] =
+        [Self::Insert, Self::Update, Self::Put, Self::Remove, Self::Exchange, Self::ExchangeOut, Self::Get];
+
+    /// Whether it writes its version.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::Insert | Self::Update | Self::Put | Self::Exchange)
+    }
+
+    /// Whether it takes the key away.
+    pub(super) fn removes(self) -> bool {
+        matches!(self, Self::Remove | Self::ExchangeOut)
+    }
+}
+
+/// Bytes of a record.
+pub(super) const RECORD_BYTES: usize = 32;
+
+/// What a writer thread says before each operation: how its last one ended, and what comes. One `write` to a pipe, so it
+/// is there wholly or not at all, and the order in the pipe is the order in time: an operation that is acknowledged
+/// before another is announced ended before that began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Record {
+    pub(super) thread: u8,
+    /// The answer of the thread's last operation; `None` in its first record.
+    pub(super) answer: Option<bool>,
+    /// What the last operation read, if it was a read; 0 for nothing.
+    pub(super) seen: Version,
+    pub(super) kind: Kind,
+    pub(super) tree: u8,
+    pub(super) key: u32,
+    /// What is written.
+    pub(super) version: Version,
+    /// What an exchange expects.
+    pub(super) expected: Version,
+}
+
+impl Record {
+    pub(super) fn encode(&self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        let kind = Kind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default();
+        let answer = self.answer.map_or(2, u8::from);
+        bytes[..4].copy_from_slice(&[self.thread, answer, kind as u8, self.tree]);
+        bytes[4..8].copy_from_slice(&self.key.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.version.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.expected.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.seen.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for what no thread writes.
+    pub(super) fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
+        let word = |at: usize| bytes[at..].first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+        Some(Self {
+            thread: bytes[0],
+            answer: [Some(false), Some(true), None].get(usize::from(bytes[1])).copied()?,
+            kind: *Kind::ALL.get(usize::from(bytes[2]))?,
+            tree: Some(bytes[3]).filter(|tree| usize::from(*tree) < TREES.len())?,
+            key: u32::from_le_bytes(*bytes[4..].first_chunk()?),
+            version: word(8)?,
+            expected: word(16)?,
+            seen: word(24)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_and_values_are_read_as_written() {
+        let record = Record {
+            thread: 3,
+            answer: Some(true),
+            seen: 7,
+            kind: Kind::ExchangeOut,
+            tree: 1,
+            key: 99,
+            version: version(5, 3, 17),
+            expected: 4,
+        };
+        assert_eq!(Record::decode(&record.encode()), Some(record));
+        for sequence in 1..9000 {
+            let version = version(1, 2, sequence);
+            for tree in [0, WORDS] {
+                let bytes = value_bytes(tree, version);
+                assert_eq!(version_of(tree, &bytes), Some(version));
+                assert_eq!(version_of(tree, &bytes[..bytes.len() - 1]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_differ() {
+        for tree in [0, WORDS] {
+            let keys: std::collections::HashSet<_> = (0..50_000).map(|key| key_bytes(tree, key)).collect();
+            assert_eq!(keys.len(), 50_000);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One round of torture: start a writer, kill it, see what is left.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::process::{ChildStdout, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::model::{History, Model};
+use super::writer::FOUND_WRONG;
+use super::{Args, Report, verify};
+use crate::child;
+use crate::failure::Failure;
+
+/// How long a writer may take to open the pool.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long the reader of the pipe rests between looks, so that it does not wake up for every record.
+const READER_REST: Duration = Duration::from_millis(1);
+
+/// Reads a pipe to its end; says once that something came.
+fn read_all(mut pipe: ChildStdout, began: &Sender<()>) -> std::io::Result<Vec<u8>> {
+    let (mut all, mut part) = (Vec::new(), vec![0; 1 << 20]);
+    loop {
+        let length = pipe.read(&mut part)?;
+        if length == 0 {
+            return Ok(all);
+        }
+        if all.is_empty() {
+            // Nobody listens if the writer is to die before it begins.
+            let _ = began.send(());
+        }
+        all.extend_from_slice(&part[..length]);
+        std::thread::sleep(READER_REST);
+    }
+}
+
+/// Runs a writer and kills it at a random moment; returns what it said, and why it is to blame if it ended by itself.
+fn run_writer(
+    args: &Args,
+    seed: u64,
+    round: u32,
+    random: &mut SmallRng,
+) -> Result<(Vec<u8>, Option<String>), Failure> {
+    let mut arguments: Vec<OsString> = vec!["torture-writer".into()];
+    let numbers = [("seed", seed), ("round", round.into()), ("threads", args.threads.into())];
+    arguments.extend(numbers.map(|(name, number)| format!("--{name}={number}").into()));
+    arguments.push(format!("--keys={}", args.keys).into());
+    arguments.extend(args.pool.to_arguments());
+    let mut writer = child::spawn(arguments, Stdio::null())?;
+    let (sender, began) = channel();
+    let Some(pipe) = writer.stdout.take() else {
+        return Err(Failure::Refused("the writer has no output".to_owned()));
+    };
+    let reader = std::thread::spawn(move || read_all(pipe, &sender));
+    // One writer in eight dies early: while it starts, opens or recovers.
+    if random.random_ratio(1, 8) {
+        std::thread::sleep(Duration::from_secs_f64(random.random_range(0.0..0.005)));
+    } else {
+        match began.recv_timeout(OPEN_WAIT_MAX) {
+            Ok(()) => {
+                let life = random.random_range(0.0..1.0) * args.seconds_per_round;
+                std::thread::sleep(Duration::from_secs_f64(life));
+            }
+            // It ended by itself; what it said is on standard error.
+            Err(RecvTimeoutError::Disconnected) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                child::kill(&mut writer)?;
+                let what = format!("a writer did not begin within {} s", OPEN_WAIT_MAX.as_secs());
+                return Ok((Vec::new(), Some(what)));
+            }
+        }
+    }
+    let status = child::kill(&mut writer)?;
+    let said = match reader.join() {
+        Ok(said) => said.map_err(Failure::io("read from the writer process"))?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    if child::was_killed(status) {
+        return Ok((said, None));
+    }
+    if status.code() == Some(1) {
+        return Err(Failure::Refused("the writer failed by itself, as it says above".to_owned()));
+    }
+    let why = if status.code() == Some(FOUND_WRONG) { "saw something wrong" } else { "crashed by itself" };
+    Ok((said, Some(format!("the writer {why} ({status}), as it says above"))))
+}
+
+/// Runs a round; returns how long the pool took to open after it, and all violations.
+pub(super) fn run(
+    args: &Args,
+    seed: u64,
+    round: u32,
+    round_seed: u64,
+    model: &mut Model,
+    report: &mut Report,
+) -> Result<(Duration, Vec<String>), Failure> {
+    let mut random = SmallRng::seed_from_u64(round_seed);
+    let (said, blame) = run_writer(args, seed, round, &mut random)?;
+    let mut violations: Vec<String> = blame.into_iter().collect();
+    let history = match History::read(&said, args.keys) {
+        Ok(history) => history,
+        Err(what) => {
+            violations.push(what);
+            History::default()
+        }
+    };
+    report.operations += history.announced;
+    report.acknowledged += history.acknowledged;
+    report.killed_while_opening += u32::from(history.announced == 0);
+    // Half of the time the next writer has to recover, too.
+    let options = args.pool.options().create(false).close_cleanly(random.random());
+    let store = child::open_after_kill(&options, &args.pool.pool)?;
+    let recovery = store.recovery().duration;
+    let contents = verify::read_all(&store, args.keys, round, &mut violations)?;
+    let pending = model.judge(history, |tree, key| contents.version(tree, key), &mut violations);
+    report.pending_done += pending.done;
+    report.pending_undone += pending.undone;
+    verify::verify_figures(&store, model, &mut violations)?;
+    (report.keys, report.used_bytes) = (model.count(0) + model.count(1), store.stat()?.used_bytes);
+    for violation in &mut violations {
+        *violation = format!("round {round}: {violation}");
+    }
+    Ok((recovery, violations))
+}

@@ -1,0 +1,143 @@
+//! Reading a pool back after a kill, in every way there is to read it.
+
+use std::collections::HashMap;
+
+use everleaf::{Store, Tree};
+
+use super::model::Model;
+use super::op::{TREES, Version, key_bytes, version_of};
+use super::writer::open_trees;
+use crate::failure::Failure;
+
+/// Keys that are read at once.
+const GROUP: usize = 16;
+
+/// What the trees hold: versions by key number, 0 for absent.
+pub(super) struct Contents {
+    versions: [Vec<Version>; TREES.len()],
+}
+
+impl Contents {
+    /// The version of a key.
+    pub(super) fn version(&self, tree: u8, key: u32) -> Version {
+        self.versions[usize::from(tree)][key as usize]
+    }
+}
+
+/// Reads both trees forward, backward and key by key, and verifies that all agree and that the structure is sound.
+pub(super) fn read_all(
+    store: &Store,
+    keys: u32,
+    round: u32,
+    violations: &mut Vec<String>,
+) -> Result<Contents, Failure> {
+    for (tree, why) in &store.recovery().damaged {
+        violations.push(format!("tree {tree:?} could not be recovered: {why}"));
+    }
+    let mut contents = Contents { versions: std::array::from_fn(|_| vec![0; keys as usize]) };
+    if !store.recovery().damaged.is_empty() {
+        return Ok(contents);
+    }
+    violations.extend(store.check()?.iter().map(|violation| format!("check: {violation}")));
+    for (number, tree) in open_trees(store)?.iter().enumerate() {
+        let all_keys: Vec<Vec<u8>> = (0..keys).map(|key| key_bytes(number as u8, key)).collect();
+        let versions = &mut contents.versions[number];
+        read_forward(tree, number as u8, &all_keys, versions, violations)?;
+        compare_backward(tree, violations)?;
+        compare_reads(tree, number as u8, round, &all_keys, versions, violations)?;
+        let (counted, found) = (tree.len()?, versions.iter().filter(|version| **version != 0).count() as u64);
+        if counted != found {
+            violations.push(format!("{}: len() says {counted}, a scan found {found}", tree.name()));
+        }
+    }
+    Ok(contents)
+}
+
+fn read_forward(
+    tree: &Tree,
+    number: u8,
+    all_keys: &[Vec<u8>],
+    versions: &mut [Version],
+    violations: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let known: HashMap<&[u8], usize> = all_keys.iter().map(Vec::as_slice).zip(0..).collect();
+    let mut last: Option<Vec<u8>> = None;
+    let mut range = tree.iter();
+    while let Some((key, value)) = range.next_entry()? {
+        if last.as_deref().is_some_and(|last| last >= key) {
+            violations.push(format!("{}: {key:02x?} comes after {last:02x?}", tree.name()));
+        }
+        last = Some(key.to_vec());
+        match (known.get(key), version_of(number, value)) {
+            (Some(&key), Some(version)) => versions[key] = version,
+            (None, _) => violations.push(format!("{}: a key that nobody wrote: {key:02x?}", tree.name())),
+            (_, None) => violations.push(format!(
+                "{}: key {key:02x?} has a value of {} bytes that nobody wrote: {:02x?}",
+                tree.name(),
+                value.len(),
+                &value[..value.len().min(16)]
+            )),
+        }
+    }
+    Ok(())
+}
+
+/// A reverse scan is the forward scan, reversed.
+fn compare_backward(tree: &Tree, violations: &mut Vec<String>) -> Result<(), Failure> {
+    let forward = tree.iter().collect::<everleaf::Result<Vec<_>>>()?;
+    let mut backward = tree.iter().rev().collect::<everleaf::Result<Vec<_>>>()?;
+    backward.reverse();
+    if forward != backward {
+        let (one, other) = (forward.len(), backward.len());
+        violations.push(format!("{}: forward {one} entries, reverse {other} or others", tree.name()));
+    }
+    Ok(())
+}
+
+/// A read of each key gives what the scan gave; one by one and in groups, in turn.
+fn compare_reads(
+    tree: &Tree,
+    number: u8,
+    round: u32,
+    all_keys: &[Vec<u8>],
+    versions: &[Version],
+    violations: &mut Vec<String>,
+) -> Result<(), Failure> {
+    for (keys, versions) in all_keys.chunks(GROUP).zip(versions.chunks(GROUP)) {
+        let values = if round.is_multiple_of(2) {
+            tree.get_many(keys)?
+        } else {
+            keys.iter().map(|key| tree.get(key)).collect::<everleaf::Result<_>>()?
+        };
+        for ((key, expected), value) in keys.iter().zip(versions).zip(values) {
+            let found = value.map_or(Some(0), |value| version_of(number, &value));
+            if found != Some(*expected) {
+                violations.push(format!(
+                    "{}: a read of {key:02x?} gave {found:#x?}, a scan {expected:#x}",
+                    tree.name()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing leaks: after recovery from a crash, leaves and records are all that is allocated.
+pub(super) fn verify_figures(
+    store: &Store,
+    model: &Model,
+    violations: &mut Vec<String>,
+) -> Result<(), Failure> {
+    if !store.recovery().after_crash || !store.recovery().damaged.is_empty() {
+        return Ok(());
+    }
+    let mut expected = model.count(0);
+    for tree in open_trees(store)? {
+        expected += tree.stat()?.leaves;
+    }
+    let allocations = store.stat()?.allocations;
+    if allocations != expected {
+        violations.push(format!("{allocations} allocations, but leaves and records are {expected}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! The writer process of `torture`: threads that announce each operation, do it, and are killed.
+
+use std::fs::File;
+use std::io::Write;
+
+use everleaf::{Codec, Store, Tree, TreeOptions};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::op::{
+    Kind, Record, TREES, Version, WORDS, key_bytes, owner, spread, value_bytes, version, version_of,
+};
+use crate::child;
+use crate::context::PoolArgs;
+use crate::failure::{Answer, Failure, Outcome};
+
+/// The exit code of a writer that found something wrong while it ran.
+pub(super) const FOUND_WRONG: i32 = 3;
+/// One operation in this many is followed by a short scan.
+const SCAN_EVERY: u32 = 2000;
+
+/// For `torture` itself: writes until it is killed.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long)]
+    round: u32,
+    #[arg(long)]
+    threads: u8,
+    #[arg(long)]
+    keys: u32,
+}
+
+/// How often each kind of operation is chosen.
+const MIXES: [[u32; 7]; 3] = [
+    // insert, update, put, remove, exchange, exchange out, get
+    [40, 15, 15, 10, 8, 2, 10],
+    [10, 10, 5, 50, 5, 10, 10],
+    [20, 20, 15, 20, 8, 7, 10],
+];
+const KINDS: [Kind; 7] =
+    [Kind::Insert, Kind::Update, Kind::Put, Kind::Remove, Kind::Exchange, Kind::ExchangeOut, Kind::Get];
+
+/// One writer thread.
+struct Writer<'a> {
+    args: &'a Args,
+    trees: &'a [Tree; 2],
+    pipe: &'a File,
+    thread: u8,
+    random: SmallRng,
+    mix: [u32; 7],
+    sequence: u32,
+    answer: Option<bool>,
+    seen: Version,
+    value: Vec<u8>,
+}
+
+/// Opens (or makes) the trees of a torture pool.
+pub(super) fn open_trees(store: &Store) -> everleaf::Result<[Tree; 2]> {
+    let words = TreeOptions { codec: Codec::Word, ..TreeOptions::default() };
+    Ok([store.tree(TREES[0])?, store.tree_with(TREES[usize::from(WORDS)], words)?])
+}
+
+/// Ends the process at once, as something is wrong; the parent reads why on standard error.
+fn found_wrong(what: &str) -> ! {
+    let _ = writeln!(std::io::stderr(), "everleaf torture writer: {what}");
+    std::process::exit(FOUND_WRONG);
+}
+
+impl Writer<'_> {
+    fn choose_key(&mut self) -> u32 {
+        let keys = self.args.keys;
+        // A hot spot, in which threads meet and leaves fill and empty often.
+        let hot = self.random.random_ratio(1, 5);
+        loop {
+            let key = if hot {
+                (self.args.round.wrapping_mul(97) + self.random.random_range(0..200)) % keys
+            } else {
+                self.random.random_range(0..keys)
+            };
+            if owner(key, self.args.threads).is_none_or(|owner| owner == self.thread) {
+                return key;
+            }
+        }
+    }
+
+    fn choose_kind(&mut self) -> Kind {
+        let mut ticket = self.random.random_range(0..self.mix.iter().sum());
+        for (kind, weight) in KINDS.into_iter().zip(self.mix) {
+            if ticket < weight {
+                return kind;
+            }
+            ticket -= weight;
+        }
+        Kind::Get
+    }
+
+    /// Reads a key's version; what is there must be a version, wholly.
+    fn read(&mut self, tree: u8, key: &[u8]) -> everleaf::Result<Version> {
+        if !self.trees[usize::from(tree)].get_into(key, &mut self.value)? {
+            return Ok(0);
+        }
+        let version = version_of(tree, &self.value);
+        Ok(version.unwrap_or_else(|| found_wrong(&format!("a read of {key:02x?} gave {:02x?}", self.value))))
+    }
+
+    /// Announces an operation and does it.
+    fn step(&mut self) -> Result<(), Failure> {
+        let (kind, number) = (self.choose_kind(), self.choose_key());
+        let tree = u8::from(self.random.random_bool(0.5));
+        let key = key_bytes(tree, number);
+        self.sequence += 1;
+        let version = version(self.args.round, self.thread, self.sequence);
+        let expected = match kind {
+            Kind::Exchange | Kind::ExchangeOut => self.read(tree, &key)?,
+            _ => 0,
+        };
+        let record = Record {
+            thread: self.thread,
+            answer: self.answer,
+            seen: self.seen,
+            kind,
+            tree,
+            key: number,
+            version,
+            expected,
+        };
+        self.pipe.write_all(&record.encode())?;
+        let new = value_bytes(tree, version);
+        let old = (expected != 0).then(|| value_bytes(tree, expected));
+        let current = old.as_deref();
+        let handle = &self.trees[usize::from(tree)];
+        let answer = match kind {
+            Kind::Insert => handle.insert(&key, &new)?,
+            Kind::Update => handle.update(&key, &new)?,
+            Kind::Put => handle.put(&key, &new).map(|()| true)?,
+            Kind::Remove => handle.remove(&key)?,
+            Kind::Exchange => handle.compare_exchange(&key, current, Some(&new))?,
+            Kind::ExchangeOut => handle.compare_exchange(&key, current, None)?,
+            Kind::Get => {
+                self.seen = self.read(tree, &key)?;
+                self.seen != 0
+            }
+        };
+        self.answer = Some(answer);
+        if self.sequence.is_multiple_of(SCAN_EVERY) {
+            self.scan(tree, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Reads some entries from a key on, either way: keys in order, values whole.
+    fn scan(&mut self, tree: u8, from: &[u8]) -> everleaf::Result<()> {
+        let handle = &self.trees[usize::from(tree)];
+        let reverse = self.random.random_bool(0.5);
+        let mut range = if reverse { handle.range(..=from) } else { handle.range(from..) };
+        let mut last: Option<Vec<u8>> = None;
+        for _ in 0..100 {
+            let entry = if reverse { range.next_entry_back()? } else { range.next_entry()? };
+            let Some((key, value)) = entry else { break };
+            let in_order = last.as_deref().is_none_or(|last| if reverse { key < last } else { key > last });
+            if !in_order || version_of(tree, value).is_none() {
+                found_wrong(&format!("a scan from {from:02x?} gave {key:02x?} after {last:02x?}"));
+            }
+            last = Some(key.to_vec());
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let pipe = child::raw_output()?;
+    let store = args.pool.options().open(&args.pool.pool)?;
+    let trees = open_trees(&store)?;
+    let mix = MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..args.threads)
+            .map(|thread| {
+                let seed = spread(args.seed ^ u64::from(args.round) << 8 ^ u64::from(thread) << 56);
+                let mut writer = Writer {
+                    args,
+                    trees: &trees,
+                    pipe: &pipe,
+                    thread,
+                    random: SmallRng::seed_from_u64(seed),
+                    mix,
+                    sequence: 0,
+                    answer: None,
+                    seen: 0,
+                    value: Vec::new(),
+                };
+                scope.spawn(move || {
+                    loop {
+                        if let Err(failure) = writer.step() {
+                            // At once, so that the other threads write nothing more.
+                            let _ = writeln!(std::io::stderr(), "everleaf torture writer: {failure}");
+                            std::process::exit(1);
+                        }
+                    }
+                })
+            })
+            .collect();
+        drop::<Vec<std::thread::ScopedJoinHandle<'_, ()>>>(threads);
+    });
+    Ok(Answer::Yes)
+}

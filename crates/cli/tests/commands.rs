@@ -1,0 +1,244 @@
+//! Every command that reads or writes entries, its exit codes, and its JSON.
+
+mod common;
+
+use std::process::Stdio;
+
+use common::{everleaf, lines, on, pool, run, run_with};
+use serde_json::json;
+
+#[test]
+fn put_get_insert_rm_answer_by_exit_code() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["apple", "12"])).expect(0);
+    assert_eq!(run(&on("get", &pool, &["apple"])).expect(0).text(), "12\n");
+    assert_eq!(run(&on("get", &pool, &["apple", "--raw"])).expect(0).text(), "12");
+    assert_eq!(run(&on("get", &pool, &["pear"])).expect(1).text(), "");
+    run(&on("insert", &pool, &["apple", "13"])).expect(1);
+    assert_eq!(run(&on("get", &pool, &["apple"])).expect(0).text(), "12\n");
+    run(&on("insert", &pool, &["pear", ""])).expect(0);
+    assert_eq!(run(&on("get", &pool, &["pear"])).expect(0).text(), "\n");
+    run(&on("rm", &pool, &["apple"])).expect(0);
+    run(&on("rm", &pool, &["apple"])).expect(1);
+    run(&on("check", &pool, &[])).expect(0);
+}
+
+#[test]
+fn every_command_speaks_json() {
+    let (_folder, pool) = pool();
+    let json = |arguments: &[&str], code| {
+        let (subcommand, more) = arguments.split_first().unwrap();
+        run(&[on(subcommand, &pool, more), vec!["--json".into()]].concat()).expect(code).json()
+    };
+    assert_eq!(json(&["put", "k", "v"], 0), json!({ "done": true }));
+    assert_eq!(json(&["insert", "k", "w"], 1), json!({ "inserted": false }));
+    assert_eq!(json(&["get", "k"], 0), json!({ "key": "k", "found": true, "value": "v" }));
+    assert_eq!(json(&["get", "l"], 1), json!({ "key": "l", "found": false }));
+    assert_eq!(json(&["scan"], 0), json!({ "key": "k", "value": "v" }));
+    assert_eq!(json(&["check"], 0), json!({ "sound": true, "violations": [] }));
+    let trees = json!({ "trees": [{ "name": "main", "engine": "rntree", "codec": "record", "keys": 1 }] });
+    assert_eq!(json(&["trees"], 0), trees);
+    let stat = json(&["stat"], 0);
+    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(1)));
+    assert!(stat["medium"].as_str().unwrap().starts_with("dax"));
+    assert_eq!(json(&["rm", "k"], 0), json!({ "removed": true }));
+    let error = run(&["--json", "get", "/no/such.pool", "k"]).expect(1);
+    assert!(error.json()["error"].as_str().unwrap().contains("/no/such.pool: no such pool"), "{error:?}");
+    assert!(error.errors.contains("no such pool"));
+}
+
+#[test]
+fn an_emulated_medium_is_told_once_on_standard_error() {
+    let (_folder, pool) = pool();
+    let said = run(&on("put", &pool, &["k", "v", "--json"])).expect(0);
+    let emulated = run(&on("stat", &pool, &["--json", "--quiet"])).expect(0);
+    if emulated.json()["emulated"] == json!(true) {
+        assert_eq!(said.errors.matches("emulated persistent memory").count(), 1, "{said:?}");
+    }
+    assert_eq!(emulated.errors, "");
+}
+
+#[test]
+fn wrong_use_has_exit_code_2() {
+    let (_folder, pool) = pool();
+    run::<&str>(&[]).expect(2);
+    run(&["no-such-command"]).expect(2);
+    run(&["get"]).expect(2);
+    run(&on("get", &pool, &["k", "--codec", "word"])).expect(2);
+    run(&on("put", &pool, &["k", "v", "--line-store", "magic"])).expect(2);
+    run(&on("torture", &pool, &["--rounds", "0"])).expect(2);
+    run(&on("scan", &pool, &["--prefix", "a", "--from", "b"])).expect(2);
+    assert!(!pool.exists());
+    run(&on("put", &pool, &["zz", "00", "--hex"])).expect(2);
+    run(&on("put", &pool, &["a\\q", "", "--escaped"])).expect(2);
+    run(&["--help"]).expect(0);
+    run(&["--version"]).expect(0);
+}
+
+#[test]
+fn scan_takes_ranges_prefixes_directions_and_limits() {
+    let (_folder, pool) = pool();
+    let lines = lines(0..30, |number| format!("k{number:02}\t{number}\n"));
+    run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
+    let keys = |more: &[&str]| {
+        let said = run(&on("scan", &pool, &[more, &["--keys"]].concat())).expect(0);
+        said.text().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&[]).len(), 30);
+    assert_eq!(keys(&["--from", "k27"]), ["k27", "k28", "k29"]);
+    assert_eq!(keys(&["--to", "k02"]), ["k00", "k01"]);
+    assert_eq!(keys(&["--from", "k05", "--to", "k07"]), ["k05", "k06"]);
+    assert_eq!(keys(&["--prefix", "k1", "--limit", "2"]), ["k10", "k11"]);
+    assert_eq!(keys(&["--prefix", "k1", "--reverse", "--limit", "2"]), ["k19", "k18"]);
+    assert_eq!(keys(&["--limit", "0"]), [""; 0]);
+    let said = run(&on("scan", &pool, &["--from", "k29"])).expect(0);
+    assert_eq!(said.text(), "k29\t29\n");
+}
+
+#[test]
+fn binary_keys_are_given_and_shown_in_hex_or_escaped() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["00ff", "0a09", "--hex"])).expect(0);
+    run(&on("put", &pool, &["back\\\\slash\\x01", "\\tä", "--escaped"])).expect(0);
+    assert_eq!(run(&on("scan", &pool, &[])).text(), "\\x00\\xff\t\\n\\t\nback\\\\slash\\x01\t\\tä\n");
+    assert_eq!(run(&on("scan", &pool, &["--hex", "--limit", "1"])).text(), "00ff\t0a09\n");
+    assert_eq!(run(&on("get", &pool, &["00ff", "--hex"])).expect(0).text(), "0a09\n");
+    let json = run(&on("scan", &pool, &["--limit", "1", "--json"])).json();
+    assert_eq!(json, json!({ "key_hex": "00ff", "value": "\n\t" }));
+    // Without a notation bytes are taken as they are.
+    run(&on("put", &pool, &["a\\tb", "v"])).expect(0);
+    assert_eq!(run(&on("get", &pool, &["a\\\\tb", "--escaped"])).expect(0).text(), "v\n");
+}
+
+#[test]
+fn trees_are_chosen_and_words_are_numbers() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["7", "42", "--tree", "ages", "--codec", "word"])).expect(0);
+    assert_eq!(run(&on("get", &pool, &["7"])).expect(0).text(), "42\n");
+    let said = run(&on("get", &pool, &["seven"])).expect(2);
+    assert!(said.errors.contains("seven"), "{said:?}");
+    assert_eq!(run(&on("scan", &pool, &["--json"])).json(), json!({ "key": 7, "value": 42 }));
+    run(&on("put", &pool, &["k", "v", "--tree", "names"])).expect(0);
+    let said = run(&on("get", &pool, &["k"])).expect(2);
+    assert!(said.errors.contains("ages") && said.errors.contains("names"), "{said:?}");
+    assert_eq!(run(&on("get", &pool, &["k", "--tree", "names"])).expect(0).text(), "v\n");
+    let said = run(&on("put", &pool, &["k", "v", "--tree", "names", "--codec", "word"])).expect(1);
+    assert!(said.errors.contains("names") && said.errors.contains("record"), "{said:?}");
+    let said = run(&on("get", &pool, &["k", "--tree", "none"])).expect(1);
+    assert!(said.errors.contains("no tree \"none\""), "{said:?}");
+    assert_eq!(
+        run(&on("trees", &pool, &[])).text(),
+        "ages\trntree\tword\t1 keys\nnames\trntree\trecord\t1 keys\n"
+    );
+}
+
+#[test]
+fn load_names_malformed_lines_and_skips_them_if_asked() {
+    let (folder, pool) = pool();
+    let long_key = "k".repeat(70_000);
+    let lines = format!("a\t1\nno tab here\nb\t2\tmore\n\n{long_key}\tv\nc\t3");
+    let said = run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(1);
+    assert!(said.errors.contains("standard input, line 2: no tab"), "{said:?}");
+    assert_eq!(run(&on("scan", &pool, &[])).text(), "a\t1\n");
+
+    let file = folder.path().join("lines.txt");
+    std::fs::write(&file, &lines).unwrap();
+    let said = run(&on("load", &pool, &[file.to_str().unwrap(), "--skip-bad", "--json"])).expect(0);
+    assert_eq!((&said.json()["loaded"], &said.json()["skipped"]), (&json!(3), &json!(3)));
+    assert!(said.json()["first_skipped"].as_str().unwrap().contains("lines.txt, line 2"));
+    assert_eq!(run(&on("scan", &pool, &[])).text(), "a\t1\nb\t2\\tmore\nc\t3\n");
+
+    let words = b"1\t2\nx\t3\n4\t99999999999999999999\n";
+    let said =
+        run_with(&on("load", &pool, &["--tree", "w", "--codec", "word", "--skip-bad"]), words).expect(0);
+    assert!(said.text().contains("2 lines skipped") && said.text().contains("line 2"), "{said:?}");
+    let said = run(&on("load", &pool, &["/no/such/file"])).expect(1);
+    assert!(said.errors.contains("/no/such/file"), "{said:?}");
+}
+
+#[test]
+fn a_limit_is_told_and_nothing_is_lost() {
+    let (_folder, pool) = pool();
+    let lines = lines(0..20_000, |number| format!("{number:05}\t{}\n", "v".repeat(100)));
+    let limited = ["--limit-bytes", "1M"];
+    let said = run_with(&on("load", &pool, &limited), lines.as_bytes()).expect(1);
+    assert!(said.errors.contains("a.pool: the pool is full"), "{said:?}");
+    assert!(said.errors.contains("1048576 bytes are the limit"), "{said:?}");
+    let stored = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
+    assert!(said.errors.contains(&format!("{},{:03} entries were stored", stored / 1000, stored % 1000)));
+    run(&on("rm", &pool, &["00000", "--limit-bytes=1M"])).expect(0);
+    run(&on("check", &pool, &[])).expect(0);
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_pool() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    let mut holder = everleaf()
+        .args(on("load", &pool, &["-"]))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let wanted = format!("the pool is open in process {}", holder.id());
+    let refused = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let said = run(&on("get", &pool, &["k"]));
+        said.code == 1 && said.errors.contains(&wanted)
+    });
+    assert!(refused, "the holder is named");
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    run(&on("get", &pool, &["k"])).expect(0);
+}
+
+#[test]
+fn what_is_no_pool_is_refused_by_every_command() {
+    let (folder, _) = pool();
+    let text = folder.path().join("notes.txt");
+    std::fs::write(&text, "dear diary").unwrap();
+    for subcommand in ["load", "scan", "trees", "stat", "check", "dump", "torture"] {
+        let said = run(&on(subcommand, &text, &[])).expect(1);
+        assert!(
+            said.errors.contains("notes.txt") && said.errors.contains("not an Everleaf pool"),
+            "{said:?}"
+        );
+    }
+    run(&on("put", &text, &["k", "v"])).expect(1);
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), "dear diary");
+}
+
+#[test]
+fn damage_is_found_by_check() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["a key to be found", "a value to be damaged"])).expect(0);
+    let mut bytes = std::fs::read(&pool).unwrap();
+    let place = bytes.windows(7).position(|window| window == b"damaged").unwrap();
+    bytes[place] ^= 1;
+    std::fs::write(&pool, bytes).unwrap();
+    let said = run(&on("check", &pool, &["--json"])).expect(1);
+    assert_eq!(said.json()["sound"], json!(false));
+    assert_eq!(said.json()["violations"][0]["tree"], json!("main"));
+    let said = run(&on("check", &pool, &[])).expect(1);
+    assert!(said.text().contains("offset"), "{said:?}");
+}
+
+#[test]
+fn completions_are_made_for_shells() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = run(&["completions", shell]).expect(0);
+        assert!(said.text().contains("torture") && said.text().len() > 1000);
+    }
+    run(&["completions", "no-such-shell"]).expect(2);
+}
+
+#[test]
+fn a_closed_output_is_no_error() {
+    let (_folder, pool) = pool();
+    let lines = lines(0..50_000, |number| format!("{number}\tv\n"));
+    run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
+    let mut scan = everleaf().args(on("scan", &pool, &[])).stdout(Stdio::piped()).spawn().unwrap();
+    drop(scan.stdout.take());
+    assert!(scan.wait().unwrap().success());
+}

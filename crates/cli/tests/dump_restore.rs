@@ -1,0 +1,102 @@
+//! A pool as text, and back.
+
+mod common;
+
+use std::fs;
+
+use common::{lines, on, pool, run, run_with};
+
+/// A pool with binary keys, an empty tree, a tree of words, and an odd name; and its dump.
+fn sample() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
+    let (folder, pool) = pool();
+    let mut records = String::new();
+    for number in 0..600_u32 {
+        let hex = |number: u32| format!("{:08x}", number.wrapping_mul(0x9e37_79b9));
+        records +=
+            &format!("{}{}\t{}\n", hex(number), "00".repeat(number as usize % 7), hex(number).repeat(3));
+    }
+    records += "\t\n"; // an empty key with an empty value
+    run_with(&on("load", &pool, &["--hex", "--tree", "odd name=\t\u{e4}"]), records.as_bytes()).expect(0);
+    let words = lines(0..500, |number| format!("{}\t{number}\n", u64::from(number).pow(5)));
+    run_with(&on("load", &pool, &["--tree", "words", "--codec", "word"]), words.as_bytes()).expect(0);
+    run(&on("put", &pool, &["k", "v", "--tree", "empty"])).expect(0);
+    run(&on("rm", &pool, &["k", "--tree", "empty"])).expect(0);
+    let dump = run(&on("dump", &pool, &[])).expect(0).output;
+    (folder, pool, dump)
+}
+
+#[test]
+fn any_bytes_survive_a_dump_and_a_restore() {
+    let (folder, pool, dump) = sample();
+    let text = std::str::from_utf8(&dump).unwrap();
+    assert!(text.lines().all(|line| !line.contains(|c: char| c.is_control() && c != '\t')));
+    let (file, other) = (folder.path().join("pool.dump"), folder.path().join("other.pool"));
+    let said = run(&on("dump", &pool, &[file.to_str().unwrap(), "--json"])).expect(0);
+    assert_eq!(said.json()["entries"], serde_json::json!(1101));
+    assert!(fs::read(&file).unwrap() == dump);
+    let said = run(&on("restore", &other, &[file.to_str().unwrap(), "--json"])).expect(0);
+    assert_eq!(said.json()["entries"], serde_json::json!(1101));
+    assert!(run(&on("dump", &other, &[])).expect(0).output == dump);
+    run(&on("check", &other, &[])).expect(0);
+    // Into trees with entries only if asked; the result is the same.
+    let said = run_with(&on("restore", &other, &["-"]), &dump).expect(1);
+    assert!(said.errors.contains("--merge"), "{said:?}");
+    run_with(&on("restore", &other, &["--merge"]), &dump).expect(0);
+    assert!(run(&on("dump", &other, &[])).expect(0).output == dump);
+    let one = run(&on("dump", &pool, &["--tree", "words"])).expect(0);
+    assert!(
+        one.text().starts_with("# everleaf dump 1\n# tree engine=rntree codec=word name=words\n0\t0\n1\t1\n")
+    );
+    assert!(one.text().ends_with("# end of dump trees=1 entries=500\n"));
+}
+
+#[test]
+fn a_damaged_dump_is_noticed_and_loads_no_part_of_a_tree() {
+    let (folder, _, dump) = sample();
+    let other = folder.path().join("other.pool");
+    let trees = || match other.exists() {
+        true => run(&on("trees", &other, &[])).expect(0).text().to_owned(),
+        false => String::new(),
+    };
+    for length in [0, 10, 100, dump.len() / 2, dump.len() - 60] {
+        let said = run_with(&on("restore", &other, &[]), &dump[..length]).expect(1);
+        assert!(said.errors.contains("standard input, line "), "{said:?}");
+        assert!(!trees().contains("words"), "the truncated tree is not there");
+        let _ = fs::remove_file(&other);
+    }
+    let mut changed = dump.clone();
+    let value = changed.windows(5).rposition(|window| window == b"\t499\n").unwrap();
+    changed[value + 1] = b'3';
+    let said = run_with(&on("restore", &other, &[]), &changed).expect(1);
+    assert!(said.errors.contains("the dump was changed"), "{said:?}");
+    assert!(!trees().contains("words"), "{}", trees());
+    let said = run_with(&on("restore", &other, &["--merge"]), b"no dump\n").expect(1);
+    assert!(said.errors.contains("line 1: a dump begins with"), "{said:?}");
+}
+
+#[test]
+fn the_pool_is_not_overwritten_by_its_own_dump() {
+    let (_folder, pool, dump) = sample();
+    let said = run(&on("dump", &pool, &[pool.to_str().unwrap()])).expect(2);
+    assert!(said.errors.contains("the pool itself"), "{said:?}");
+    assert!(run(&on("dump", &pool, &[])).expect(0).output == dump);
+}
+
+#[test]
+fn what_is_whole_is_salvaged_from_a_damaged_pool() {
+    let (_folder, pool) = pool();
+    let lines = lines(0..3000, |number| format!("key {number:04}\tvalue {number:04}\n"));
+    run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
+    let mut bytes = fs::read(&pool).unwrap();
+    // The lengths of one record become impossible.
+    let key = bytes.windows(8).position(|window| window == b"key 1500").unwrap();
+    bytes[key - 8..key - 3].fill(0xff);
+    fs::write(&pool, &bytes).unwrap();
+    let said = run(&on("dump", &pool, &[])).expect(1);
+    assert!(said.errors.contains("damaged at offset"), "{said:?}");
+    let said = run(&on("dump", &pool, &["--salvage"])).expect(1);
+    let saved = said.text().lines().filter(|line| line.starts_with("key ")).count();
+    assert!(saved == 2999, "{saved} of 3000: {}", said.errors);
+    let other = pool.with_file_name("saved.pool");
+    run_with(&on("restore", &other, &[]), &said.output).expect(0);
+}

@@ -1,0 +1,74 @@
+//! The commands that kill their own writers.
+
+mod common;
+
+use common::{everleaf, on, pool, run};
+use serde_json::json;
+
+#[test]
+fn torture_finds_no_violation_and_takes_its_own_pools_again() {
+    let (_folder, pool) = pool();
+    let short = ["--rounds", "3", "--seconds-per-round", "0.1", "--keys", "2000", "--json"];
+    for _ in 0..2 {
+        let said = run(&on("torture", &pool, &short)).expect(0);
+        let report = said.json();
+        assert_eq!((&report["rounds"], &report["violations"]), (&json!(3), &json!(0)), "{said:?}");
+        assert!(report["replay"].as_str().unwrap().contains("--seed"));
+    }
+    run(&on("check", &pool, &[])).expect(0);
+    let words = run(&on("torture", &pool, &["--rounds", "1", "--threads", "1"])).expect(0);
+    assert!(words.text().contains("no violation"), "{words:?}");
+}
+
+#[test]
+fn torture_leaves_other_pools_alone() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    let said = run(&on("torture", &pool, &[])).expect(1);
+    assert!(said.errors.contains("a tree \"main\"") && said.errors.contains("no torture pool"), "{said:?}");
+    run(&on("get", &pool, &["k"])).expect(0);
+}
+
+#[test]
+fn the_demo_proves_itself_on_a_small_folder() {
+    let (folder, pool) = pool();
+    let root = folder.path().join("files");
+    for number in 0..300 {
+        let sub = root.join(format!("folder {}", number % 7));
+        std::fs::create_dir_all(&sub).unwrap();
+        std::fs::write(sub.join(format!("file {number}")), vec![b'x'; number]).unwrap();
+    }
+    let demo = |more: &[&str]| {
+        let arguments = ["demo", "--root", root.to_str().unwrap(), "--pool", pool.to_str().unwrap()];
+        run(&[&arguments, more].concat())
+    };
+    let said = demo(&[]).expect(0);
+    for part in ["SIGKILL", "308 paths", "time to recover", "bytes per key", "does not survive", "Next:"] {
+        assert!(said.text().contains(part), "{part}: {said:?}");
+    }
+    let report = demo(&["--json"]).expect(0).json();
+    assert_eq!(report["keys"], json!(308));
+    assert_eq!(report["violations"], json!([]));
+    assert_eq!(report["next"].as_array().unwrap().len(), 3);
+    // What it says next works.
+    let count = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
+    assert_eq!(count, 308);
+    // Something else of the same name is not touched.
+    run(&on("put", &pool, &["k", "v", "--tree", "mine"])).expect(0);
+    let said = demo(&[]).expect(1);
+    assert!(said.errors.contains("a tree \"mine\""), "{said:?}");
+    std::fs::write(&pool, "notes").unwrap();
+    demo(&[]).expect(1);
+    assert_eq!(std::fs::read_to_string(&pool).unwrap(), "notes");
+}
+
+#[test]
+fn the_demo_makes_its_pool_in_the_current_folder() {
+    let (folder, _) = pool();
+    let root = folder.path().join("few");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("one"), "1").unwrap();
+    let run = everleaf().args(["demo", "--root", "few"]).current_dir(folder.path()).output().unwrap();
+    assert!(run.status.success(), "{run:?}");
+    assert!(folder.path().join("everleaf-demo.pool").exists());
+}
