@@ -64,6 +64,8 @@ macro_rules! tests {
                     kind: harness::Kind::$kind,
                     capacity: $capacity,
                     fences: $fences,
+                    flips: <harness::$place as harness::Place>::FLIPS,
+                    slowness: <harness::$place as harness::Place>::SLOWNESS,
                     make: harness::Site::<$engine, harness::$place, engines::index::$codec, $capacity>::make,
                 }
             }
