@@ -17,7 +17,7 @@ macro_rules! conformance {
             on_medium!(ram, InRam, $fences);
             on_medium!(dax_twin, DaxTwin, $fences);
             on_medium!(dax_avx512, DaxAvx512, $fences);
-            on_medium!(dax_movdir64b, DaxMovdir64b, $fences);
+            on_medium!(dax_direct_store, DaxMovdir64b, $fences);
             on_medium!(dax_rtm, DaxRtm, $fences);
             on_medium!(late_single, LateSingle, $fences);
             on_medium!(late_twin, LateTwin, $fences);
