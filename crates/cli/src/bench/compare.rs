@@ -30,7 +30,10 @@ impl Baseline {
     /// Runs the same operations, then finds.
     pub(crate) fn measure(&mut self, args: &Args, script: &Script, report: &mut Report) {
         let steps: Vec<Step> = script.steps().collect();
-        let ns = self.run(&steps);
+        let ns = match &script.finds {
+            Some(finds) => self.run_finds(finds),
+            None => self.run(&steps),
+        };
         report.baseline(ns);
         for step in &steps {
             match step {
@@ -39,14 +42,23 @@ impl Baseline {
                 _ => {}
             }
         }
-        let first = self.map.keys().next().copied().unwrap_or_default();
         let keys = Keys::new(args.keys, args.seed);
         let finds = Script::finds(args, &keys, 1000 + args.runs);
-        let finds: Vec<Step> = finds.steps().collect();
-        std::hint::black_box(first);
-        if args.workload != Workload::Load {
-            report.baseline_find(self.run(&finds));
+        if let (Some(finds), true) = (&finds.finds, args.workload != Workload::Load) {
+            report.baseline_find(self.run_finds(finds));
         }
+    }
+
+    /// Nanoseconds of one find.
+    fn run_finds(&self, finds: &[Vec<u64>]) -> f64 {
+        let mut sum = 0_u64;
+        let start = Instant::now();
+        for key in finds.iter().flatten() {
+            sum = sum.wrapping_add(self.map.get(key).copied().unwrap_or_default());
+        }
+        let ns = start.elapsed().as_nanos() as f64 / finds.iter().map(Vec::len).sum::<usize>() as f64;
+        std::hint::black_box(sum);
+        ns
     }
 
     /// Nanoseconds of one operation.

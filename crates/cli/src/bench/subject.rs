@@ -23,7 +23,7 @@ const PERSIST_REGION_BYTES: u64 = 512 << 20;
 /// Single persists measured.
 const PERSISTS: u64 = 200_000;
 /// One operation in this many is timed alone.
-const SAMPLED: usize = 16;
+const SAMPLED: usize = 128;
 /// Finds of one batch.
 const BATCH: usize = 16;
 
@@ -230,11 +230,16 @@ impl Bench {
             let workers: Vec<_> = script
                 .threads
                 .iter()
-                .map(|steps| {
+                .enumerate()
+                .map(|(thread, steps)| {
                     let subject = self.subject();
                     scope.spawn(move || {
                         barrier.wait();
-                        if script.batched { subject.run_batched(steps) } else { subject.run(steps) }
+                        match &script.finds {
+                            Some(finds) if script.batched => subject.run_batched(&finds[thread]),
+                            Some(finds) => subject.run_finds(&finds[thread]),
+                            None => subject.run(steps),
+                        }
                     })
                 })
                 .collect();
@@ -417,19 +422,34 @@ impl Operations<'_> {
         })
     }
 
-    fn run_batched(&self, steps: &[Step]) -> Result<Histogram<u64>, Failure> {
+    fn run_finds(&self, keys: &[u64]) -> Result<Histogram<u64>, Failure> {
+        let mut latency_ns = histogram();
+        let (mut sum, mut buffer) = (0_u64, Vec::new());
+        for chunk in keys.chunks(SAMPLED) {
+            let start = Instant::now();
+            sum = sum.wrapping_add(self.find(chunk[0], &mut buffer)?);
+            latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
+            if let Some(words) = self.words {
+                for key in &chunk[1..] {
+                    sum = sum.wrapping_add(words.get(*key)?.unwrap_or_default());
+                }
+            } else {
+                for key in &chunk[1..] {
+                    sum = sum.wrapping_add(self.find(*key, &mut buffer)?);
+                }
+            }
+        }
+        std::hint::black_box(sum);
+        Ok(latency_ns)
+    }
+
+    fn run_batched(&self, keys: &[u64]) -> Result<Histogram<u64>, Failure> {
         let mut latency_ns = histogram();
         let mut values = [None; BATCH];
-        let mut keys = Vec::with_capacity(BATCH);
-        for chunk in steps.chunks(BATCH) {
-            keys.clear();
-            keys.extend(chunk.iter().map(|step| match step {
-                Step::Find(key) => *key,
-                other => unreachable_step(*other),
-            }));
+        for keys in keys.chunks(BATCH) {
             let start = Instant::now();
             if let Some(words) = self.words {
-                words.get_many(&keys, &mut values[..keys.len()])?;
+                words.get_many(keys, &mut values[..keys.len()])?;
             } else {
                 let padded: Vec<_> = keys.iter().map(|key| padded(*key, self.sizes.0)).collect();
                 let slices: Vec<&[u8]> = padded.iter().map(Vec::as_slice).collect();
@@ -440,10 +460,4 @@ impl Operations<'_> {
         }
         Ok(latency_ns)
     }
-}
-
-/// The batched workload consists of finds.
-fn unreachable_step(step: Step) -> u64 {
-    debug_assert!(false, "{step:?} in a batch");
-    0
 }

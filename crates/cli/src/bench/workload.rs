@@ -19,6 +19,8 @@ pub(crate) struct Script {
     pub(crate) threads: Vec<Vec<Step>>,
     /// Whether consecutive finds go together.
     pub(crate) batched: bool,
+    /// The keys, where all operations are finds: reading them costs less than reading steps.
+    pub(crate) finds: Option<Vec<Vec<u64>>>,
 }
 
 /// Draws the numbers of keys that are in the tree.
@@ -77,7 +79,16 @@ impl Script {
                 })
                 .collect()
         };
-        Self { threads: (0..threads).map(script).collect(), batched: args.workload == Workload::GetMany }
+        Self::of((0..threads).map(script).collect(), args.workload == Workload::GetMany)
+    }
+
+    fn of(threads: Vec<Vec<Step>>, batched: bool) -> Self {
+        let key = |step: &Step| match step {
+            Step::Find(key) => Some(*key),
+            _ => None,
+        };
+        let finds = threads.iter().map(|steps| steps.iter().map(key).collect()).collect();
+        Self { threads, batched, finds }
     }
 
     /// Uniform point reads on one thread, for the floor.
@@ -87,7 +98,7 @@ impl Script {
         let present = keys.count() - args.withheld();
         let mut random = Random::new(args.seed + 77 + number as u64);
         let find = |_| Step::Find(keys.key(random.below(present)));
-        Self { threads: vec![(0..plain.operations().min(1_000_000)).map(find).collect()], batched: false }
+        Self::of(vec![(0..plain.operations().min(1_000_000)).map(find).collect()], false)
     }
 
     /// All operations.

@@ -1,7 +1,7 @@
 //! From the root to a leaf.
 
 use std::cmp::Ordering as Compare;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use medium::kernels;
 use pool::Result;
@@ -41,9 +41,14 @@ impl<C: Codec> InnerTree<C> {
     }
 
     /// As [`InnerTree::descend`]. `touch` looks at the leaf while it is certain that the inner nodes lead there: for
-    /// readers that are not pinned, who must take the leaf's version then.
+    /// readers that are not pinned, who must take the leaf's version then. It is also given the leaves that follow
+    /// under the same parent, as far as they can be seen: worth a prefetch, and no more.
     #[inline(always)]
-    pub fn descend_touching<T>(&self, key: C::Key<'_>, touch: impl Fn(u32) -> T) -> Result<(u32, T)> {
+    pub fn descend_touching<T>(
+        &self,
+        key: C::Key<'_>,
+        touch: impl Fn(u32, &[AtomicU32]) -> T,
+    ) -> Result<(u32, T)> {
         let heap = self.heap();
         loop {
             if let Some((place, touched)) = self.try_locate(&heap, Target::At(key), &touch)? {
@@ -58,7 +63,7 @@ impl<C: Codec> InnerTree<C> {
     pub fn locate(&self, target: Target<C::Key<'_>>) -> Result<Place> {
         let heap = self.heap();
         loop {
-            if let Some((place, ())) = self.try_locate(&heap, target, &|_| ())? {
+            if let Some((place, ())) = self.try_locate(&heap, target, &|_, _| ())? {
                 return Ok(place);
             }
             std::hint::spin_loop();
@@ -71,13 +76,13 @@ impl<C: Codec> InnerTree<C> {
         &self,
         heap: &HeapGuard<'_>,
         target: Target<C::Key<'_>>,
-        touch: &impl Fn(u32) -> T,
+        touch: &impl Fn(u32, &[AtomicU32]) -> T,
     ) -> Result<Option<(Place, T)>> {
         let root = self.root.load(Ordering::Acquire);
         let (mut index, mut level) = unpack(root);
         let mut place = Place { leaf: index, low: None };
         if level == 0 {
-            let touched = touch(index);
+            let touched = touch(index, &[]);
             return Ok((self.root.load(Ordering::Acquire) == root).then_some((place, touched)));
         }
         let mut node = self.nodes.get(index);
@@ -99,7 +104,8 @@ impl<C: Codec> InnerTree<C> {
             level -= 1;
             if level == 0 {
                 place.leaf = index;
-                let touched = touch(index);
+                let following = node.children.get(position + 1..=node.separators()).unwrap_or_default();
+                let touched = touch(index, following);
                 return Ok(if node.is_still(version) { Some((place, touched)) } else { None });
             }
             let child = self.nodes.get(index);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
-use medium::{Medium, kernels};
+use medium::{Lsn, Medium, kernels};
 use pool::{Guard, Result};
 
 use super::RnTree;
@@ -21,6 +21,15 @@ pub(super) enum Seen {
     Beyond(u32),
     /// The leaf was merged away: descend again.
     Dead,
+}
+
+/// What an unpinned look found: the entry of the key if it is there, in a leaf that covered it at this version.
+pub(super) struct Peeked {
+    pub(super) index: u32,
+    pub(super) version: u64,
+    pub(super) words: Option<EntryWords>,
+    /// When what was seen is durable.
+    pub(super) lsn: Lsn,
 }
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
@@ -157,7 +166,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<Option<R>> {
         if !C::TIES {
             let guard = self.pool.peek();
-            return self.peek(&guard, key)?.map(|words| use_entry(&guard, words)).transpose();
+            let peeked =
+                self.peek(&guard, key, C::hash(key), |_, leaf| kernels::prefetch_read(&leaf.slots))?;
+            guard.wait_for(peeked.lsn)?;
+            return peeked.words.map(|words| use_entry(&guard, words)).transpose();
         }
         let guard = self.pool.pin();
         let heap = self.inner.heap();
@@ -168,16 +180,25 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         seen.map(|(_, words)| use_entry(&guard, words)).transpose()
     }
 
-    /// The entry of `key`, once it is durable, for codecs whose entries hold all there is. Needs no pin: a leaf's
-    /// version is taken while it is certain that the leaf is the right one, and whatever is reused after that has
-    /// another version. Without the fence of a pin the processor overlaps one read with the next.
+    /// Looks for `key`, for codecs whose entries hold all there is. Needs no pin: a leaf's version is taken while it is
+    /// certain that the leaf is the right one, and whatever is reused after that has another version. Without the
+    /// fence of a pin the processor overlaps one operation with the next.
     #[inline(always)]
-    fn peek(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<Option<EntryWords>> {
-        let hash = C::hash(key);
+    pub(super) fn peek(
+        &self,
+        guard: &Guard<'_, M>,
+        key: C::Key<'_>,
+        hash: u16,
+        prefetch: impl Fn(&LeafRecord, &Leaf<N>),
+    ) -> Result<Peeked> {
         'descend: loop {
-            let (mut index, mut version) = self.inner.descend_touching(key, |leaf| {
-                self.prefetch_leaf(guard, leaf);
-                self.leaves.get(leaf).version()
+            let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
+                let record = self.leaves.get(leaf);
+                record.prefetch();
+                if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.get(leaf).load(Ordering::Relaxed)) {
+                    prefetch(record, leaf);
+                }
+                record.version()
             })?;
             while !LeafRecord::is_dead(version) {
                 let record = self.leaves.get(index);
@@ -200,8 +221,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                         (index, version) = (next, next_version);
                     }
                     (None, _) => {
-                        guard.wait_for(lsn)?;
-                        return Ok(seen?.map(|(_, words)| words));
+                        let words = seen?.map(|(_, words)| words);
+                        return Ok(Peeked { index, version, words, lsn });
                     }
                     _ => continue 'descend,
                 }

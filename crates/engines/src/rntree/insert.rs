@@ -65,20 +65,41 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         value: C::Value<'_>,
         condition: Condition<C::Value<'_>>,
     ) -> Result<bool> {
+        let hash = C::hash(key);
+        let ranks = !matches!(condition, Condition::Present | Condition::Equals(_));
+        let mut foreseen = None;
+        if !C::TIES {
+            // The misses of this look overlap with the persist of the operation before; a pin would wait for that.
+            let guard = self.pool.peek();
+            let peeked = self.peek(&guard, key, hash, |record, leaf| {
+                Self::prefetch_for_write(&guard, record, leaf, ranks);
+            })?;
+            if !Self::holds(&guard, condition, peeked.words)? {
+                return guard.wait_for(peeked.lsn).map(|()| false);
+            }
+            foreseen = Some(peeked);
+        }
         let guard = self.pool.pin();
         let heap = self.inner.heap();
-        let hash = C::hash(key);
         let mut encoded: Option<Encoded<'_, '_, M, C>> = None;
-        let mut index = self.inner.descend(key)?;
+        // A leaf that is now what it was then cannot be retired any more before this thread is done.
+        foreseen = foreseen.filter(|peeked| self.leaves.get(peeked.index).is_still(peeked.version));
+        let mut index = match &foreseen {
+            Some(peeked) => peeked.index,
+            None => self.inner.descend(key)?,
+        };
         loop {
             let record = self.leaves.get(index);
-            Self::leaf(&guard, record)?.slots.prefetch(&guard);
-            if let Some(attempt) = self.foresee(&guard, &heap, record, key, hash, condition)? {
-                match attempt {
-                    Attempt::Done(held, lsn) => return guard.wait_for(lsn).map(|()| held),
-                    Attempt::At(next) => index = next,
+            if foreseen.take().is_none() {
+                Self::prefetch_for_write(&guard, record, Self::leaf(&guard, record)?, ranks);
+                match self.foresee(&guard, &heap, record, key, hash, condition)? {
+                    Some(Attempt::Done(held, lsn)) => return guard.wait_for(lsn).map(|()| held),
+                    Some(Attempt::At(next)) => {
+                        index = next;
+                        continue;
+                    }
+                    None => {}
                 }
-                continue;
             }
             let Some(entry) = record.claim(N) else {
                 index = self.make_room(&guard, index, key)?;
@@ -86,11 +107,6 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             };
             let claim = Claim { record, entry };
             let leaf = Self::leaf(&guard, record)?;
-            kernels::prefetch_write(&leaf.entries[entry]);
-            if !matches!(condition, Condition::Present | Condition::Equals(_)) {
-                // The ranking under the lock looks at all entries; they arrive during the flush.
-                kernels::prefetch_lines(&leaf.entries);
-            }
             if encoded.is_none() {
                 let words = C::encode(&guard, key, value)?;
                 let codec = std::marker::PhantomData;
@@ -104,6 +120,18 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 Attempt::Done(held, lsn) => return guard.wait_for(lsn).map(|()| held),
                 Attempt::At(next) => index = next,
             }
+        }
+    }
+
+    /// Prefetches what a write will touch: the slot line, the entry that it will probably claim, and, if it has to rank
+    /// the key, all entries.
+    #[inline(always)]
+    fn prefetch_for_write(guard: &Guard<'_, M>, record: &LeafRecord, leaf: &Leaf<N>, ranks: bool) {
+        leaf.slots.prefetch(guard);
+        let free = (!record.claimed.load(Ordering::Relaxed)).trailing_zeros() as usize;
+        kernels::prefetch_write(&leaf.entries[free.min(N - 1)]);
+        if ranks {
+            kernels::prefetch_lines(&leaf.entries);
         }
     }
 

@@ -115,6 +115,16 @@ impl Slots {
         (self.0.0[1 + position / 8] >> (8 * (position % 8)) & COUNT_MASK) as usize
     }
 
+    /// The entries in the order of their keys, as bytes; those from `count` on mean nothing.
+    #[inline(always)]
+    pub(super) fn listed(&self) -> [u8; ENTRIES_MAX] {
+        let mut listed = [0; ENTRIES_MAX];
+        for (bytes, word) in listed.as_chunks_mut::<8>().0.iter_mut().zip(&self.0.0[1..]) {
+            *bytes = (word & !medium::TAG_MASK).to_le_bytes();
+        }
+        listed
+    }
+
     /// Lists `entry` at `position`.
     pub(super) fn inserted(self, position: usize, entry: u8) -> Self {
         Self(kernels::insert_slot(&self.0, position, entry)).with(self.count() + 1, self.next())

@@ -12,10 +12,24 @@ use crate::index::{Codec, Condition};
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Removes `key` if `condition` holds; an absent key stays absent. One persist, none if there is nothing to do.
     pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+        let hash = C::hash(key);
+        let mut peeked = None;
+        if !C::TIES {
+            // As in `store`.
+            let guard = self.pool.peek();
+            let seen = self.peek(&guard, key, hash, |_, leaf| leaf.slots.prefetch(&guard))?;
+            let held = Self::holds(&guard, condition, seen.words)?;
+            if !held || seen.words.is_none() {
+                return guard.wait_for(seen.lsn).map(|()| held);
+            }
+            peeked = Some(seen);
+        }
         let guard = self.pool.pin();
         let heap = self.inner.heap();
-        let hash = C::hash(key);
-        let mut index = self.inner.descend(key)?;
+        let mut index = match peeked {
+            Some(seen) if self.leaves.get(seen.index).is_still(seen.version) => seen.index,
+            _ => self.inner.descend(key)?,
+        };
         loop {
             let (found, seen) = self.seek(&guard, &heap, index, key, hash)?;
             let record = self.leaves.get(found);

@@ -18,6 +18,12 @@ use crate::inner::{HeapGuard, InnerTree, Separator, Target};
 /// How often a snapshot is tried beside writers before it takes the leaf's lock.
 const ATTEMPTS: u32 = 32;
 
+/// Entries that a visit copies before it validates them: a scan may want no more.
+const VISITED_TOGETHER: usize = 16;
+
+/// Leaves behind the first that a scan prefetches together with it.
+const LEAVES_AHEAD: usize = 2;
+
 /// A leaf at one moment.
 pub(super) struct Snapshot {
     pub(super) entries: [EntryWords; ENTRIES_MAX],
@@ -29,10 +35,6 @@ pub(super) struct Snapshot {
 impl Snapshot {
     pub(super) fn new() -> Self {
         Self { entries: [[0; 2]; ENTRIES_MAX], count: 0, next: 0, high: 0 }
-    }
-
-    pub(super) fn entries(&self) -> &[EntryWords] {
-        &self.entries[..self.count]
     }
 }
 
@@ -73,13 +75,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let slots: Slots = record.slots();
         snapshot.high = record.high.load(Ordering::Acquire);
         snapshot.next = record.next();
-        if snapshot.next != 0 {
-            // The next leaf arrives while this one is copied and visited.
-            kernels::prefetch_lines(self.leaves.get(snapshot.next));
-            if let Ok(next) = guard.node::<Leaf<N>>(slots.next()) {
-                kernels::prefetch_lines(&next.entries);
-            }
-        }
+        self.prefetch_next(guard, &slots, snapshot.next);
         // What a change in between garbled fails to validate; it must only stay in bounds.
         snapshot.count = slots.count().min(N);
         for (position, words) in snapshot.entries[..snapshot.count].iter_mut().enumerate() {
@@ -89,40 +85,130 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(())
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`.
+    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. Not pinned, as point reads are
+    /// not: however long the visits take, they keep no memory from being reused.
     pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
-        let guard = self.pool.pin();
-        let mut snapshot = Snapshot::new();
-        let mut index = self.inner.descend(from)?;
-        let mut resume = Some(from);
-        let mut last = None;
+        let guard = self.pool.peek();
+        let mut resume = from;
+        let mut attempts = 0;
         loop {
-            if !self.snapshot(&guard, index, &mut snapshot)? {
-                let Some(key) = last.map_or(Some(from), |last: u64| last.checked_add(1)) else {
-                    return Ok(());
-                };
-                index = self.inner.descend(key)?;
-                resume = Some(key);
-                continue;
-            }
-            let skipped = resume.map_or(0, |key| snapshot.entries().partition_point(|words| words[0] < key));
-            for words in &snapshot.entries()[skipped..] {
-                if !visit(words[0], words[1]) {
-                    return Ok(());
+            let (mut index, mut version) = self.inner.descend_touching(resume, |leaf, following| {
+                self.prefetch_whole_leaf(&guard, leaf);
+                for next in following.iter().take(LEAVES_AHEAD) {
+                    self.prefetch_whole_leaf(&guard, next.load(Ordering::Relaxed));
                 }
-                last = Some(words[0]);
+                self.leaves.get(leaf).version()
+            })?;
+            loop {
+                match self.visit_leaf(&guard, (index, version), &mut resume, attempts >= ATTEMPTS, visit)? {
+                    Visited::All(next, next_version) => (index, version) = (next, next_version),
+                    Visited::Enough => return Ok(()),
+                    Visited::Changed => break,
+                }
             }
-            // A leaf that was split since the descent may lie wholly below `from`: skip on in the next one.
-            resume = resume.filter(|_| snapshot.count == skipped);
-            if snapshot.next == 0 {
-                return Ok(());
-            }
-            index = snapshot.next;
+            attempts += 1;
         }
     }
+
+    /// Visits the entries of one leaf from `resume` on, which goes with them. `index` was the right leaf when it had
+    /// `version`.
+    #[inline(always)]
+    fn visit_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        (index, version): (u32, u64),
+        resume: &mut u64,
+        locked: bool,
+        visit: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Visited> {
+        let record = self.leaves.get(index);
+        let mut lock = locked.then(|| record.lock());
+        let Some(sequence) = record.sequence() else {
+            pause(&mut 0);
+            return Ok(Visited::Changed);
+        };
+        let is_still = || record.is_still_in(sequence) && record.is_still(version);
+        let (slots, next) = (record.slots(), record.next());
+        let leaf = match Self::leaf(guard, record) {
+            Ok(leaf) if !LeafRecord::is_dead(version) => leaf,
+            Err(error) if is_still() => return Err(error),
+            _ => return Ok(Visited::Changed),
+        };
+        self.prefetch_next(guard, &slots, next);
+        let count = slots.count().min(N);
+        let listed = slots.listed();
+        let cells_at = |position: usize| &leaf.entries[usize::from(listed[position]).min(N - 1)];
+        let key_at = |position: usize| cells_at(position)[0].load(guard);
+        let mut start = 0;
+        if count > 0 && key_at(0) < *resume {
+            let mut end = count;
+            while start < end {
+                let middle = usize::midpoint(start, end);
+                if key_at(middle) < *resume { start = middle + 1 } else { end = middle }
+            }
+        }
+        let mut copied = [[0; 2]; VISITED_TOGETHER];
+        loop {
+            let end = count.min(start + VISITED_TOGETHER);
+            let entries = &mut copied[..end - start];
+            for (position, words) in (start..end).zip(entries.iter_mut()) {
+                let cells = cells_at(position);
+                *words = [cells[0].load(guard), cells[1].load(guard)];
+            }
+            // Taken while it is certain that it is the next leaf.
+            let next_version = if end == count { self.leaves.get(next).version() } else { 0 };
+            let lsn = record.lsn();
+            if !is_still() {
+                return Ok(Visited::Changed);
+            }
+            // Visits happen without the lock; what they take so long to see may have changed.
+            drop(lock.take());
+            guard.wait_for(lsn)?;
+            for words in entries.iter() {
+                if !visit(words[0], words[1]) || words[0] == u64::MAX {
+                    return Ok(Visited::Enough);
+                }
+                *resume = words[0] + 1;
+            }
+            if end == count {
+                return Ok(if next == 0 { Visited::Enough } else { Visited::All(next, next_version) });
+            }
+            start = end;
+        }
+    }
+
+    /// Prefetches the next leaf, which arrives while this one is copied and visited.
+    #[inline(always)]
+    fn prefetch_next(&self, guard: &Guard<'_, M>, slots: &Slots, next: u32) {
+        if next != 0 {
+            kernels::prefetch_lines(self.leaves.get(next));
+            if let Ok(next) = guard.node::<Leaf<N>>(slots.next()) {
+                kernels::prefetch_lines(&next.entries);
+            }
+        }
+    }
+
+    /// Prefetches all of a leaf and of its record.
+    #[inline(always)]
+    fn prefetch_whole_leaf(&self, guard: &Guard<'_, M>, index: u32) {
+        kernels::prefetch_lines(self.leaves.get(index));
+        if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.get(index).load(Ordering::Relaxed)) {
+            kernels::prefetch_lines(&leaf.entries);
+        }
+    }
+}
+
+/// How a visit to a leaf ended.
+enum Visited {
+    /// All of it was visited; what follows, and its version.
+    All(u32, u64),
+    /// No more is wanted, or there is no more.
+    Enough,
+    /// The leaf changed meanwhile: descend again.
+    Changed,
 }
 
 /// A range being read.

@@ -7,7 +7,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, World, cases, collect};
+use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, World, collect, factor};
 use crate::model::{Model, expect_equal};
 use crate::threads::{key_of, value_of};
 
@@ -93,7 +93,7 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
         let (image, mut rng) = (world.image(), seed.rng(1));
         let mut places = places(&image, &mut rng);
         places.shuffle(&mut rng);
-        places.truncate(cases(FLIPS) as usize);
+        places.truncate((cell.flips as usize).saturating_mul(factor() as usize));
         for place in places {
             let mut damaged = image.clone();
             let mask = if rng.random() { 0xff } else { 1 << rng.random_range(0..8) };
@@ -111,6 +111,3 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
     }
     Ok(())
 }
-
-/// How many bytes to flip in each cell: the cells of the matrix choose different ones.
-const FLIPS: u32 = 250;

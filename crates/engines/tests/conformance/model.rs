@@ -6,9 +6,7 @@ use engines::index::{Bounds, Condition, Direction, Index, WordIndex};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use crate::generate::{Case, ConditionOf, Expected, Op, case, value};
-use crate::harness::{
-    Cell, Check, Failure, Kind, Seed, World, brief, cases, collect, expect_no_leak, expect_sound,
-};
+use crate::harness::{Cell, Check, Failure, Kind, Seed, World, brief, collect, expect_no_leak, expect_sound};
 
 /// What the tree should hold.
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -19,7 +17,7 @@ const CASES: u32 = 200;
 /// Any operations, with reopening in between, do what they do to a `BTreeMap`, and leak nothing.
 pub fn random_operations(cell: &Cell, seed: Seed) -> Check {
     let config = Config {
-        cases: cases(CASES),
+        cases: cell.cases(CASES),
         failure_persistence: None,
         max_shrink_iters: 3000,
         ..Config::default()

@@ -7,7 +7,7 @@ use engines::index::{Bounds, Direction, Index};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use crate::harness::{Cell, Check, Failure, Kind, Seed, cases, expect_no_leak, expect_sound};
+use crate::harness::{Cell, Check, Failure, Kind, Seed, expect_no_leak, expect_sound};
 use crate::threads::{id_of, in_threads, key_of, value_of, version_of};
 
 /// Keys whose number is a multiple of this are never changed.
@@ -121,7 +121,9 @@ pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
         }
         let (mut scans, mut outcome) = (0, Ok(()));
         // Scans without writes meanwhile say nothing.
-        while outcome.is_ok() && (scans < cases(60) || writes.load(Ordering::Relaxed) < cases(10_000)) {
+        while outcome.is_ok()
+            && (scans < cell.cases(60) || writes.load(Ordering::Relaxed) < cell.cases(10_000))
+        {
             outcome = scan_once(tree, kind, ids, &mut rng);
             scans += 1;
         }
@@ -139,7 +141,7 @@ pub fn a_range_holds_no_lock(cell: &Cell, seed: Seed) -> Check {
     let (tree, kind) = (world.tree(), cell.kind);
     fill(tree, kind, ids)?;
     let mut rng = seed.rng(1);
-    for _ in 0..cases(20) {
+    for _ in 0..cell.cases(20) {
         let (from, to, direction) = random_range(ids, &mut rng);
         let mut seen = Seen::new(kind, direction);
         let mut scan = tree.range(bounds(kind, from, to), direction)?;

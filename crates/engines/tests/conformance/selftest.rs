@@ -15,7 +15,7 @@ fn cell<const FLAW: usize>(kind: Kind) -> Cell {
         Kind::Word => Site::<StandinEngine<FLAW>, Counted, WordCodec, 4>::make,
         Kind::Record => Site::<StandinEngine<FLAW>, Counted, RecordCodec, 4>::make,
     };
-    Cell { kind, capacity: 4, fences: FENCES, make }
+    Cell { kind, capacity: 4, fences: FENCES, flips: 1000, slowness: 1, make }
 }
 
 /// Whether `test` fails for the stand-in with this flaw: with either codec, for not every flaw shows with both.

@@ -5,7 +5,7 @@ use pool::Error;
 use rand::Rng;
 use rand::seq::SliceRandom;
 
-use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, World, cases, expect_no_leak, expect_sound};
+use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, World, expect_no_leak, expect_sound};
 use crate::model::{Model, expect_equal};
 use crate::threads::{in_threads, key_of, value_of};
 
@@ -59,10 +59,11 @@ fn insist(world: &dyn World, what: &str, mut write: impl FnMut() -> pool::Result
 
 /// A pool at its limit says so, loses nothing, reads and removes; what was removed makes room again.
 pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
-    let Some(mut world) = cell.limited(LIMIT_BYTES)? else { return Ok(()) };
+    let limit_bytes = LIMIT_BYTES / u64::from(cell.slowness.min(3));
+    let Some(mut world) = cell.limited(limit_bytes)? else { return Ok(()) };
     let mut model = Model::new();
     fill_up(world.tree(), cell.kind, &mut model, seed)?;
-    ensure!(model.len() > 5000, "full after {} keys", model.len());
+    ensure!(model.len() as u64 > limit_bytes / 400, "full after {} keys", model.len());
     expect_equal(world.tree(), &model)?;
     if cell.kind == Kind::Record {
         let error = world.tree().insert(b"long", &vec![1; 3 << 20]).err();
@@ -101,7 +102,7 @@ pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
     let Some(mut world) = cell.world()? else { return Ok(()) };
     world.reopen(Closing::Clean)?;
     let (start, mut high_water) = (world.stat(), 0);
-    for round in 0..5 {
+    for round in 0..cell.cases(5).max(2).into() {
         let (tree, mut rng) = (world.tree(), seed.rng(round));
         let mut ids: Vec<u32> = (0..count).collect();
         if round % 2 == 0 {
@@ -197,7 +198,7 @@ pub fn nothing_leaks(cell: &Cell, seed: Seed) -> Check {
     let after = world.stat().allocations;
     ensure!(after == before, "conditions that failed changed the allocations from {before} to {after}");
     in_threads(seed, |thread, mut rng| {
-        for _ in 0..cases(4000) {
+        for _ in 0..cell.cases(4000) {
             let id = rng.random_range(0..ids);
             let (key, value) = (key_of(kind, id), value_of(kind, id, rng.random_range(0..200)));
             match rng.random_range(0..6) {

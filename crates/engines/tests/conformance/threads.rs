@@ -8,7 +8,7 @@ use engines::index::Index;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use crate::harness::{Cell, Check, Failure, Kind, Seed, cases, expect_no_leak, expect_sound};
+use crate::harness::{Cell, Check, Failure, Kind, Seed, expect_no_leak, expect_sound};
 
 /// Threads in these tests: more than the processors of a small machine.
 const THREADS: u32 = 4;
@@ -152,7 +152,7 @@ pub fn each_thread_reads_what_it_wrote(cell: &Cell, seed: Seed) -> Check {
             // Versions only grow, and their high byte names the thread.
             version: thread << 24,
         };
-        for _ in 0..cases(6000) {
+        for _ in 0..cell.cases(6000) {
             let id = rng.random_range(0..ids);
             match rng.random_range(0..8) {
                 0..4 => history.write(id / THREADS * THREADS + thread, &mut rng)?,
@@ -183,7 +183,7 @@ pub fn contended_counters_sum_up(cell: &Cell, seed: Seed) -> Check {
     const COUNTERS: u32 = 4;
     const SPREAD: u32 = 100;
     let Some(mut world) = cell.world()? else { return Ok(()) };
-    let (tree, kind, raises) = (world.tree(), cell.kind, cases(1500));
+    let (tree, kind, raises) = (world.tree(), cell.kind, cell.cases(1500));
     let number = |count: u64| count.to_be_bytes();
     for counter in 0..COUNTERS {
         tree.insert(&key_of(kind, counter * SPREAD), &number(0))?;
@@ -226,7 +226,7 @@ pub fn inserts_and_removes_balance(cell: &Cell, seed: Seed) -> Check {
     let (tree, kind) = (world.tree(), cell.kind);
     let balances: Vec<AtomicI64> = (0..ids).map(|_| AtomicI64::new(0)).collect();
     in_threads(seed, |thread, mut rng| {
-        for round in 0..cases(5000) {
+        for round in 0..cell.cases(5000) {
             // In waves, so that the tree grows and shrinks.
             let filling = round / 500 % 2 == 0;
             let id = rng.random_range(0..ids);

@@ -3,7 +3,7 @@
 use pool::Error;
 use rand::Rng;
 
-use crate::harness::{Cell, Check, Closing, MAIN, Seed, cases, expect_no_leak};
+use crate::harness::{Cell, Check, Closing, MAIN, Seed, expect_no_leak};
 use crate::model::{Model, expect_equal};
 use crate::threads::{key_of, value_of};
 
@@ -21,7 +21,7 @@ pub fn trees_do_not_mix(cell: &Cell, seed: Seed) -> Check {
     let mut models = [Model::new(), Model::new(), Model::new()];
     let mut rng = seed.rng(1);
     for how in [Closing::Clean, Closing::Crash, Closing::Crash, Closing::Clean] {
-        for _ in 0..cases(1000) {
+        for _ in 0..cell.cases(1000) {
             let (which, id) = (rng.random_range(0..3), rng.random_range(0..300));
             let (key, value) = (key_of(cell.kind, id), value_of(cell.kind, id, which as u32));
             let tree = world.named(names[which]);

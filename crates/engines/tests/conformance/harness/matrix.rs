@@ -17,7 +17,7 @@ macro_rules! conformance {
             on_medium!(ram, InRam, $fences);
             on_medium!(dax_twin, DaxTwin, $fences);
             on_medium!(dax_avx512, DaxAvx512, $fences);
-            on_medium!(dax_movdir64b, DaxMovdir64b, $fences);
+            on_medium!(dax_direct_store, DaxMovdir64b, $fences);
             on_medium!(dax_rtm, DaxRtm, $fences);
             on_medium!(late_single, LateSingle, $fences);
             on_medium!(late_twin, LateTwin, $fences);
@@ -64,6 +64,8 @@ macro_rules! tests {
                     kind: harness::Kind::$kind,
                     capacity: $capacity,
                     fences: $fences,
+                    flips: <harness::$place as harness::Place>::FLIPS,
+                    slowness: <harness::$place as harness::Place>::SLOWNESS,
                     make: harness::Site::<$engine, harness::$place, engines::index::$codec, $capacity>::make,
                 }
             }

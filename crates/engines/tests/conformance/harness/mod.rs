@@ -10,7 +10,7 @@ mod site;
 
 pub use failure::{Check, Failure, brief};
 pub use place::{Counted, DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, Place};
-pub use seed::{Seed, cases, run};
+pub use seed::{Seed, factor, run};
 pub use site::{Closing, Engine, Site};
 
 use engines::index::Index;
@@ -49,6 +49,10 @@ pub struct Cell {
     pub capacity: usize,
     /// The engine's budget.
     pub fences: Fences,
+    /// How many bytes to flip, at most.
+    pub flips: u32,
+    /// What divides the number of cases.
+    pub slowness: u32,
     /// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
     pub make: fn(u64) -> Result<Option<Box<dyn World>>>,
 }
@@ -59,7 +63,12 @@ impl Cell {
         self.limited(1 << 30)
     }
 
-    /// The same, with a limit.
+    /// How many cases to run where `usual` are enough every day on a fast medium.
+    pub fn cases(&self, usual: u32) -> u32 {
+        (usual / self.slowness).max(1) * factor()
+    }
+
+    /// A pool of at most so many bytes with an empty tree.
     pub fn limited(&self, bytes: u64) -> Result<Option<Box<dyn World>>> {
         (self.make)(bytes)
     }

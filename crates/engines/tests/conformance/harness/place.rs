@@ -12,6 +12,12 @@ pub trait Place: Sized + 'static {
     /// The medium.
     type Medium: Medium;
 
+    /// How many bytes to flip in search of a panic, at most.
+    const FLIPS: u32 = 200;
+
+    /// What divides the number of cases, where everything takes longer.
+    const SLOWNESS: u32 = 1;
+
     /// A new place for at most `limit_bytes`; `None` where this machine lacks what it takes.
     fn new(limit_bytes: u64) -> Option<Self>;
 
@@ -32,6 +38,8 @@ pub struct InRam(Arc<Ram>);
 
 impl Place for InRam {
     type Medium = Arc<Ram>;
+
+    const FLIPS: u32 = u32::MAX;
 
     fn new(limit_bytes: u64) -> Option<Self> {
         Some(Self(Arc::new(Ram::new(limit_bytes).expect("address space"))))
@@ -64,12 +72,14 @@ impl OnDax {
 }
 
 macro_rules! on_dax {
-    ($($(#[$meta:meta])* $name:ident: $line_store:expr;)*) => { $(
+    ($($(#[$meta:meta])* $name:ident: $line_store:expr, $flips:expr;)*) => { $(
         $(#[$meta])*
         pub struct $name(OnDax);
 
         impl Place for $name {
             type Medium = Dax;
+
+            const FLIPS: u32 = $flips;
 
             fn new(limit_bytes: u64) -> Option<Self> {
                 OnDax::new($line_store, limit_bytes).map(Self)
@@ -84,13 +94,13 @@ macro_rules! on_dax {
 
 on_dax! {
     /// A mapped file whose lines are twins.
-    DaxTwin: LineStore::Twin;
+    DaxTwin: LineStore::Twin, 1500;
     /// A mapped file whose lines are stored by AVX-512.
-    DaxAvx512: LineStore::Avx512;
+    DaxAvx512: LineStore::Avx512, 200;
     /// A mapped file whose lines are stored by MOVDIR64B.
-    DaxMovdir64b: LineStore::Movdir64b;
+    DaxMovdir64b: LineStore::Movdir64b, 200;
     /// A mapped file whose lines are stored in transactions.
-    DaxRtm: LineStore::Rtm;
+    DaxRtm: LineStore::Rtm, 200;
 }
 
 /// Memory that counts what reaches it.
@@ -143,6 +153,9 @@ macro_rules! on_late {
 
         impl Place for $name {
             type Medium = Arc<Late>;
+
+            const FLIPS: u32 = 20;
+            const SLOWNESS: u32 = 10;
 
             fn new(limit_bytes: u64) -> Option<Self> {
                 Some(Self(OnLate::new(limit_bytes, $line_form)))
