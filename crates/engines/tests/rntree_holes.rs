@@ -326,7 +326,7 @@ fn racing_inserts_land_in_the_leaf_that_covers_them() {
                 let tree = &tree;
                 scope.spawn(move || {
                     (0..200).for_each(|key| {
-                        assert!(insert(tree, (4 * key + thread).wrapping_mul(7919 + round) % 1009))
+                        assert!(insert(tree, (4 * key + thread).wrapping_mul(7919 + round) % 1009));
                     });
                 });
             }

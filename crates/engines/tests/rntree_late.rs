@@ -59,7 +59,7 @@ fn no_lock_is_held_across_a_wait() {
             for key in 0..10 {
                 let tree = &tree;
                 scope.spawn(move || {
-                    assert!(WordIndex::write(tree, 10 * key + 1, Some(7), Condition::Absent).unwrap())
+                    assert!(WordIndex::write(tree, 10 * key + 1, Some(7), Condition::Absent).unwrap());
                 });
             }
             assert!(

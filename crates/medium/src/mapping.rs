@@ -259,10 +259,8 @@ impl Mapping {
             // same pages of the same file.
             unsafe { mmap(self.address(start), bytes, access, kind | MapFlags::FIXED, file, start) }
         };
-        if synchronous.load(Ordering::Relaxed) {
-            if map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC).is_err() {
-                synchronous.store(false, Ordering::Relaxed);
-            }
+        if synchronous.load(Ordering::Relaxed) && map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC).is_err() {
+            synchronous.store(false, Ordering::Relaxed);
         }
         if !synchronous.load(Ordering::Relaxed) {
             map(MapFlags::SHARED).map_err(refused("map a file of", length))?;

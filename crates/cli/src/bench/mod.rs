@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     args.validate()?;
     let keys = Keys::new(args.keys, args.seed);
     let mut bench = Bench::create(args)?;
-    context.note(&format!("loading {} keys", args.keys));
+    context.note(format!("loading {} keys", args.keys));
     let load_started = Instant::now();
     let prefill = args.keys - args.withheld();
     bench.load(args, &keys, prefill)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut report = Report::new(args);
     report.load(prefill, load_seconds);
     for number in 0..args.runs {
-        context.note(&format!("run {} of {}", number + 1, args.runs));
+        context.note(format!("run {} of {}", number + 1, args.runs));
         let script = Script::new(args, &keys, number);
         report.run(&bench.measure(args, &script)?);
         undo(&bench, &script)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.recover {
         report.recoveries(bench.recover()?);
     }
-    context.say(&report.json(), &report.text())?;
+    context.say(&report.json(), report.text())?;
     Ok(Answer::Yes)
 }
 

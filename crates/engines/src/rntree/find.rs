@@ -248,10 +248,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             for (key, index) in keys.iter().zip(indices.iter()) {
                 let record = self.leaves.get(*index);
                 let matches = record.matches(C::hash(*key) as u8) & record.live.load(Ordering::Relaxed);
-                if let (Ok(leaf), true) = (Self::leaf(&guard, record), matches != 0) {
-                    if let Some(cells) = leaf.entries.get(matches.trailing_zeros() as usize) {
-                        kernels::prefetch_read(cells);
-                    }
+                if let (Ok(leaf), true) = (Self::leaf(&guard, record), matches != 0)
+                    && let Some(cells) = leaf.entries.get(matches.trailing_zeros() as usize)
+                {
+                    kernels::prefetch_read(cells);
                 }
             }
             for (position, (key, index)) in keys.iter().zip(indices.iter()).enumerate() {

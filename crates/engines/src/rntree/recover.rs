@@ -138,10 +138,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let position = start + index;
             let link = &chain[position];
             let leaf = guard.node::<Leaf<N>>(link.offset)?;
-            if let Some(ahead) = chain.get(position + 2) {
-                if let Ok(leaf) = guard.node::<Leaf<N>>(ahead.offset) {
-                    medium::kernels::prefetch_lines(leaf);
-                }
+            if let Some(ahead) = chain.get(position + 2)
+                && let Ok(leaf) = guard.node::<Leaf<N>>(ahead.offset)
+            {
+                medium::kernels::prefetch_lines(leaf);
             }
             let number = first + position as u32;
             *separator = (self.rebuild_record(&guard, leaf, link, number, &mut last)?, number);

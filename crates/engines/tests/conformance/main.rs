@@ -13,6 +13,9 @@
 //! A suite that cannot fail is no suite: `selftest` runs it on a stand-in that is right, and on stand-ins with one flaw
 //! each, all of which must be caught.
 
+// A test crate is its own whole world: `pub` says what a module offers to the others.
+#![allow(unreachable_pub)]
+
 extern crate everleaf_engines as engines;
 
 #[macro_use]

@@ -40,6 +40,9 @@ impl Kind {
     }
 }
 
+/// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
+pub type MakeWorld = fn(u64) -> Result<Option<Box<dyn World>>>;
+
 /// A cell of the matrix: engine, medium, codec and capacity.
 #[derive(Clone, Copy)]
 pub struct Cell {
@@ -54,7 +57,7 @@ pub struct Cell {
     /// What divides the number of cases.
     pub slowness: u32,
     /// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
-    pub make: fn(u64) -> Result<Option<Box<dyn World>>>,
+    pub make: MakeWorld,
 }
 
 impl Cell {
