@@ -2,7 +2,7 @@
 //!
 //! A pool is a header kept twice, a state line, a root table and slabs of 64 KiB (see `docs/FORMAT.md`). It knows
 //! nothing of engines: it hands out space, remembers roots, and says which offsets hold what. Allocation costs no
-//! persist of its own: what the trees reach defines what is allocated ([`space`]).
+//! persist of its own: what the trees reach defines what is allocated (`space.rs`).
 //!
 //! Nothing that is read from a pool is trusted to be in bounds: a damaged pool gives [`Error::Corrupt`].
 #![forbid(unsafe_code)]

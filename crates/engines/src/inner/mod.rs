@@ -2,7 +2,7 @@
 //!
 //! ## Layout
 //!
-//! Nodes of 31 separators and 32 children lie in an arena and are named by 32-bit indices ([`node`]). Level 1 leads to
+//! Nodes of 31 separators and 32 children lie in an arena and are named by 32-bit indices (`node`). Level 1 leads to
 //! leaves, by the index that the leaves' owner gave them. The separator before child `i` is a lower bound of its keys
 //! and above all keys of child `i - 1`. For codecs whose first words tie, a separator also has a *tail*: its whole
 //! key, as a record in a volatile heap.

@@ -4,7 +4,7 @@
 //!
 //! ## Layout
 //!
-//! In the pool there are only leaves ([`layout`]) in a chain, and the records that entries lead to. Whatever is
+//! In the pool there are only leaves (`layout`) in a chain, and the records that entries lead to. Whatever is
 //! volatile (inner nodes, locks, transient slots, fingerprints) lies in memory and is rebuilt by recovery.
 //!
 //! ## Invariants
@@ -30,7 +30,7 @@
 //!
 //! ## Recovery
 //!
-//! Follow the chain, rebuild the volatile records on all cores, build the inner nodes ([`recover`]).
+//! Follow the chain, rebuild the volatile records on all cores, build the inner nodes (`recover`).
 //!
 //! ## What a crash may leave behind
 //!
