@@ -25,6 +25,7 @@
 //! | insert, update, put | 2 | the slot line lists the entry (entry and record are fenced before) |
 //! | remove | 1 | the slot line lists it no more |
 //! | split | 2 | the left slot line drops the upper half and links the new leaf, in one store |
+//! | share | 2 | the same store, which also links the new leaves past the old right neighbour |
 //! | merge | 2 | the left slot line takes the right one's entries and its next leaf, in one store |
 //! | recycling | 0 | dead entries are free once the version is raised |
 //!
@@ -50,6 +51,11 @@
 //! - *Algorithm 3, lines 15 and 16*: the leaf stays locked until the parent knows the new one; a reader with a stale
 //!   parent compares the high key and moves right.
 //! - *Algorithm 4*: returns; and finds by fingerprint, not by binary search.
+//! - A full leaf whose right neighbour is there shares with it, or the two become three, as in a B*-tree: leaves are four
+//!   fifths full after random inserts. Only without a neighbour under the same parent is a leaf split alone.
+//! - Point reads and scans of words are not pinned: a leaf's version is taken while its parent still leads to it, and
+//!   goes on from life to life, so that whatever was reused fails to validate. A pin is a full fence, and would keep the
+//!   processor from beginning one operation before the persist of the last is over.
 //! - Empty and small leaves are merged, also with locks held only if free; the paper never frees one.
 
 mod check;
