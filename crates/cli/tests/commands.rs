@@ -242,3 +242,13 @@ fn a_closed_output_is_no_error() {
     drop(scan.stdout.take());
     assert!(scan.wait().unwrap().success());
 }
+
+/// The README's first command is `cargo run` without a name, in a workspace with two programs.
+#[test]
+fn cargo_run_means_this_command() {
+    let manifest = include_str!("../Cargo.toml");
+    assert!(
+        manifest.lines().any(|line| line == "default-run = \"everleaf\""),
+        "`cargo run -- demo` would not know what to run"
+    );
+}
