@@ -2,11 +2,11 @@
 
 use medium::sim::Mark;
 
-use crate::subject::Subject;
+use crate::subject::{Durability, Subject};
 
 /// Follows a trace's marks: which states are acceptable after a crash now.
 pub(crate) struct Context<S: Subject> {
-    /// The states that a crash may leave: with every acknowledged operation, and with the pending one or without it.
+    /// The states that a crash may leave, by the contract of each operation ([`Durability`]).
     pub(crate) acceptable: Vec<S::State>,
     /// The state after all acknowledged operations; unknown until somebody has looked.
     current: Option<S::State>,
@@ -59,17 +59,23 @@ impl<S: Subject> Context<S> {
             Mark::Invoke(number) => {
                 let Some(current) = &self.current else { return };
                 let mut next = current.clone();
-                subject.step(&mut next, &self.operations[number as usize]);
-                self.acceptable = vec![current.clone()];
-                if next != *current {
-                    self.acceptable.push(next.clone());
+                let operation = &self.operations[number as usize];
+                subject.step(&mut next, operation);
+                if subject.durability(operation) != Durability::WithEpoch {
+                    for state in [current, &next] {
+                        if !self.acceptable.contains(state) {
+                            self.acceptable.push(state.clone());
+                        }
+                    }
                 }
                 self.pending = Some((number, next));
                 self.invoked = number as usize + 1;
             }
             Mark::Response(_) => {
-                let Some((_, next)) = self.pending.take() else { return };
-                self.acceptable = vec![next.clone()];
+                let Some((number, next)) = self.pending.take() else { return };
+                if subject.durability(&self.operations[number as usize]) == Durability::OnReturn {
+                    self.acceptable = vec![next.clone()];
+                }
                 self.current = Some(next);
             }
         }

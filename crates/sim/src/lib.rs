@@ -5,7 +5,8 @@
 //! every content that the memory may then have, and again during what follows. After each crash it lets the structure
 //! recover and judges the result:
 //!
-//! - the state is that after all acknowledged operations, with the pending one wholly or not at all;
+//! - the state is that after all acknowledged operations, with the pending one wholly or not at all; or, where durability
+//!   is buffered ([`Durability`]), exactly that at the end of the last epoch;
 //! - the structure's own check finds nothing;
 //! - further operations return what they should, and leave what they should.
 //!
@@ -89,7 +90,6 @@
 //!   linearisations; the events carry thread numbers already.
 //! - The file model (images are prefixes of a log) needs a third kind of [`Rules`]: one choice for all lines. `Sim` would
 //!   have to record waits, and to be late: fences order, waits make durable.
-//! - Epoch durability needs acceptable states from the last completed epoch instead of the last response.
 //! - Mutations leave operations out ([`medium::sim::Mutation`]); publishing early and swapping persists are to be done on
 //!   the trace.
 //! - A loop without operations on the medium is not noticed; that needs a watchdog in another process.
@@ -110,4 +110,4 @@ pub mod index;
 pub use explore::{Explorer, Images, Options, SecondCrash, Verdict};
 pub use model::{Behind, Model, Rules, images};
 pub use report::{Crash, Failure, Point, Replay, Stats};
-pub use subject::{Complaint, Subject};
+pub use subject::{Complaint, Durability, Subject};

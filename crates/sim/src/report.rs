@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::AddAssign;
 
 use medium::sim::Site;
+use serde::Serialize;
 
 use crate::model::Behind;
 use crate::subject::Complaint;
@@ -154,7 +155,7 @@ impl<O: fmt::Debug> fmt::Display for Failure<O> {
 }
 
 /// How much was explored.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Stats {
     /// Sequences of operations that were recorded.
     pub traces: u64,
@@ -172,6 +173,28 @@ pub struct Stats {
     pub cut_short: u64,
     /// The most decisions that one run made.
     pub decisions_max: u64,
+}
+
+impl Stats {
+    /// Images that were not made, because nobody would have seen what is different in them.
+    pub fn images_avoided(&self) -> f64 {
+        (self.images - self.recoveries as f64).max(0.0)
+    }
+
+    /// What was done since `earlier`; maxima stay.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            traces: self.traces - earlier.traces,
+            points: self.points - earlier.points,
+            known: self.known - earlier.known,
+            recoveries: self.recoveries - earlier.recoveries,
+            second_points: self.second_points - earlier.second_points,
+            images: self.images - earlier.images,
+            cut_short: self.cut_short - earlier.cut_short,
+            decisions_max: self.decisions_max,
+        }
+    }
 }
 
 impl AddAssign for Stats {

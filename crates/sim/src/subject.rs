@@ -8,6 +8,20 @@ use medium::sim::Sim;
 /// Why something is wrong, for people.
 pub type Complaint = String;
 
+/// When what an operation did is durable: the contract that a structure keeps for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// When it returns, with everything before it; while it is pending, it happened wholly or not at all. The contract
+    /// of immediate durability, and of whatever ends an epoch.
+    #[default]
+    OnReturn,
+    /// When a later operation ends the epoch, and not before: a crash until then leaves exactly what the last epoch
+    /// that ended had left. The contract of buffered durability.
+    WithEpoch,
+    /// At some time: the structure may end an epoch by itself, during this operation, before it or with it.
+    AtAnyTime,
+}
+
 /// A durable structure under exploration, with its sequential specification.
 ///
 /// All of it must be *deterministic*: what it does may depend on the medium's content and on the operations, not on
@@ -27,6 +41,12 @@ pub trait Subject {
 
     /// The specification: changes the state as `operation` does, and returns what it returns.
     fn step(&self, state: &mut Self::State, operation: &Self::Operation) -> Self::Outcome;
+
+    /// When what this operation does is durable.
+    fn durability(&self, operation: &Self::Operation) -> Durability {
+        let _ = operation;
+        Durability::OnReturn
+    }
 
     /// Opens the structure: makes it if the medium is empty, recovers it after a crash.
     fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint>;

@@ -1,12 +1,12 @@
 //! RNTree in small scopes: every short sequence, every crash, every image.
 
-use std::time::Instant;
-
-use engines::index::{RecordCodec, WordCodec};
+use engines::index::{Codec, RecordCodec, WordCodec};
+use engines::rntree::{MaybeWords, RnTree};
 use everleaf_sim::index::RnTreeEngine;
-use everleaf_sim::index::suite::exhaust;
+use everleaf_sim::index::suite::{self, Suite};
 use everleaf_sim::{Options, SecondCrash};
 use medium::LineForm;
+use medium::sim::Sim;
 
 /// The length of sequences; `EVERLEAF_LENGTH` sets another one.
 fn length(usual: usize) -> usize {
@@ -19,46 +19,42 @@ fn options(line_form: LineForm, second_crash: SecondCrash) -> Options {
     Options { line_form, second_crash, command, ..Options::default() }
 }
 
-fn words(length: usize, line_form: LineForm, second_crash: SecondCrash) {
-    let start = Instant::now();
-    let engine = RnTreeEngine::<WordCodec, 4>::default;
-    let stats = exhaust(engine, length, 2, &options(line_form, second_crash));
-    let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
-    println!("words, {length}, {line_form:?}, {second_crash:?}: {stats}; {:?}", start.elapsed());
-    assert_eq!((stats.traces, stats.cut_short), (4 * 12u64.pow(length as u32), 0));
-}
-
-fn records(length: usize, line_form: LineForm, second_crash: SecondCrash) {
-    let start = Instant::now();
-    let engine = RnTreeEngine::<RecordCodec, 4>::default;
-    let stats = exhaust(engine, length, 2, &options(line_form, second_crash));
-    let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
-    println!("records, {length}, {line_form:?}, {second_crash:?}: {stats}; {:?}", start.elapsed());
+fn exhaust<C: Codec>(length: usize, line_form: LineForm, second_crash: SecondCrash)
+where
+    RnTree<Sim, C, 4>: MaybeWords,
+{
+    let suite = Suite { length, threads: 2, progress: None };
+    let report = suite::exhaust(RnTreeEngine::<C, 4>::default, suite, &options(line_form, second_crash));
+    if let Some(failure) = &report.failure {
+        panic!("{failure}");
+    }
+    let (stats, seconds) = (report.stats, report.seconds);
+    println!("{}, {length}, {line_form:?}, {second_crash:?}: {stats}; {seconds:.1} s", C::NAME);
     assert_eq!((stats.traces, stats.cut_short), (4 * 12u64.pow(length as u32), 0));
 }
 
 #[test]
 fn words_in_single_lines() {
-    words(length(3), LineForm::Single, SecondCrash::InRecovery);
+    exhaust::<WordCodec>(length(3), LineForm::Single, SecondCrash::InRecovery);
 }
 
 #[test]
 fn words_in_twin_lines() {
-    words(length(3), LineForm::Twin, SecondCrash::InRecovery);
+    exhaust::<WordCodec>(length(3), LineForm::Twin, SecondCrash::InRecovery);
 }
 
 #[test]
 fn records_in_single_lines() {
-    records(length(3), LineForm::Single, SecondCrash::InRecovery);
+    exhaust::<RecordCodec>(length(3), LineForm::Single, SecondCrash::InRecovery);
 }
 
 #[test]
 fn records_in_twin_lines() {
-    records(length(2), LineForm::Twin, SecondCrash::InRecovery);
+    exhaust::<RecordCodec>(length(2), LineForm::Twin, SecondCrash::InRecovery);
 }
 
 #[test]
 fn second_crashes_anywhere() {
-    words(length(2), LineForm::Single, SecondCrash::Anywhere);
-    records(length(1), LineForm::Twin, SecondCrash::Anywhere);
+    exhaust::<WordCodec>(length(2), LineForm::Single, SecondCrash::Anywhere);
+    exhaust::<RecordCodec>(length(1), LineForm::Twin, SecondCrash::Anywhere);
 }

@@ -11,12 +11,18 @@ use engines::rntree::{MaybeWords, RnTree, RnTreeOptions};
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions, TreeRoot};
 
-use crate::subject::{Complaint, Subject};
+use crate::subject::{Complaint, Durability, Subject};
 
 /// An engine under exploration.
 pub trait Engine {
     /// Its tree.
     type Tree: Index;
+
+    /// Its name, for reports.
+    const NAME: &'static str;
+
+    /// The name of its codec, for reports.
+    const CODEC: &'static str;
 
     /// Makes a tree.
     fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree>;
@@ -26,6 +32,22 @@ pub trait Engine {
 
     /// Entries of a leaf: so many inserts side by side force a split.
     fn leaf_entries(&self) -> usize;
+
+    /// The most children of an inner node: so many leaves and one more force it to split.
+    fn children_max(&self) -> usize {
+        32
+    }
+
+    /// The contract of a write. [`Durability::WithEpoch`] asks for [`Engine::sync`].
+    fn durability(&self) -> Durability {
+        Durability::OnReturn
+    }
+
+    /// Ends an epoch; what was written before is durable when this returns.
+    fn sync(&self, tree: &Self::Tree) -> pool::Result<()> {
+        let _ = tree;
+        Ok(())
+    }
 
     /// How many allocations a tree with so many keys has; `None` if that is not known.
     fn allocations(&self, tree: &Self::Tree, keys: u64) -> pool::Result<Option<u64>>;
@@ -47,6 +69,9 @@ where
     RnTree<Sim, C, N>: MaybeWords,
 {
     type Tree = RnTree<Sim, C, N>;
+
+    const NAME: &'static str = "rntree";
+    const CODEC: &'static str = C::NAME;
 
     fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree> {
         RnTree::create(pool, name, ONE_THREAD)
@@ -80,11 +105,13 @@ pub enum IndexOperation {
     Exchange(u64, u64, u64),
     /// Looks a key up.
     Get(u64),
+    /// Ends an epoch: whatever was written before is durable when this returns.
+    Sync,
     /// Closes the pool cleanly and opens it again.
     Reopen,
 }
 
-use IndexOperation::{Exchange, Get, Insert, Put, Remove, Reopen, Update};
+use IndexOperation::{Exchange, Get, Insert, Put, Remove, Reopen, Sync, Update};
 
 impl fmt::Debug for IndexOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,6 +122,7 @@ impl fmt::Debug for IndexOperation {
             Remove(key) => write!(formatter, "remove {key}"),
             Exchange(key, old, new) => write!(formatter, "exchange {key}={old}->{new}"),
             Get(key) => write!(formatter, "get {key}"),
+            Sync => write!(formatter, "sync"),
             Reopen => write!(formatter, "reopen"),
         }
     }
@@ -106,7 +134,7 @@ impl IndexOperation {
             Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
                 Some(key)
             }
-            Reopen => None,
+            Sync | Reopen => None,
         }
     }
 }
@@ -257,7 +285,7 @@ impl<E: Engine> Subject for IndexSubject<E> {
             Remove(key) => (current.is_some(), Some((key, None))),
             Exchange(key, old, new) => (current == Some(old), Some((key, Some(new)))),
             Get(_) => return Value(current),
-            Reopen => (true, None),
+            Sync | Reopen => (true, None),
         };
         match write.filter(|_| held) {
             Some((key, Some(value))) => drop(state.insert(key, value)),
@@ -265,6 +293,13 @@ impl<E: Engine> Subject for IndexSubject<E> {
             None => {}
         }
         Held(held)
+    }
+
+    fn durability(&self, operation: &IndexOperation) -> Durability {
+        match operation {
+            Sync | Reopen => Durability::OnReturn,
+            _ => self.engine.durability(),
+        }
     }
 
     fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint> {
@@ -292,6 +327,7 @@ impl<E: Engine> Subject for IndexSubject<E> {
             Put(key, value) => Self::write(tree, key, Some(value), Condition::Always),
             Remove(key) => Self::write(tree, key, None, Condition::Present),
             Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
+            Sync => self.engine.sync(tree).map(|()| Held(true)),
             Reopen => Ok(Held(true)),
             Get(key) => {
                 let codec = tree.codec();
@@ -358,6 +394,9 @@ impl<E: Engine> Subject for IndexSubject<E> {
             operations.extend(fresh.iter().map(|key| Insert(*key, 502)));
             operations.extend(fresh.iter().map(|key| Remove(*key)));
             operations.extend(state.keys().filter(|key| **key <= beside + 8).map(|key| Remove(*key)));
+        }
+        if self.engine.durability() != Durability::OnReturn {
+            operations.push(Sync);
         }
         operations
     }

@@ -2,15 +2,21 @@
 //!
 //! Twelve choices: insert, update, put and remove on three keys, from four seed trees. A sequence of length L is explored
 //! from the call of its last operation on; crashes before that belong to shorter sequences.
+//!
+//! Where durability is buffered, each sequence ends with a sync, which is explored too, and is run once for each place
+//! before its last operation at which another sync may stand, and once without.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
+use serde::Serialize;
 
-use super::IndexOperation::{self, Insert, Put, Remove, Update};
+use super::IndexOperation::{self, Insert, Put, Remove, Sync as EndEpoch, Update};
 use super::{Engine, FollowUp, IndexSubject};
 use crate::explore::{Explorer, Options};
 use crate::report::{Failure, Stats};
+use crate::subject::Durability;
 
 /// A seed tree and the keys that are worked on.
 #[derive(Clone, Debug)]
@@ -23,15 +29,12 @@ pub struct Scope {
     pub keys: [u64; 3],
 }
 
-/// The most children of an inner node.
-const CHILDREN_MAX: u64 = 32;
-
-/// The four seed trees, for leaves of `entries` entries (at least 4).
-pub fn scopes(entries: usize) -> Vec<Scope> {
-    let entries = entries as u64;
+/// The four seed trees, for leaves of `entries` entries (at least 4) and inner nodes of `children` children.
+pub fn scopes(entries: usize, children: usize) -> Vec<Scope> {
+    let (entries, children) = (entries as u64, children as u64);
     let inserts = |keys: &mut dyn Iterator<Item = u64>| keys.map(|key| Insert(key, key)).collect::<Vec<_>>();
     // Ascending inserts leave each leaf but the last one short of full; two more make the first two full.
-    let last = 10 * ((entries - 1) * (CHILDREN_MAX - 1) + entries);
+    let last = 10 * ((entries - 1) * (children - 1) + entries);
     let mut parent_full = inserts(&mut (10..=last).step_by(10));
     parent_full.extend([25, 10 * entries + 5].map(|key| Insert(key, key)));
     let mut near_merge = inserts(&mut (1..=2 * entries).map(|key| 10 * key));
@@ -68,63 +71,185 @@ pub fn sequences(keys: [u64; 3], length: usize) -> impl Iterator<Item = Vec<Inde
     })
 }
 
-/// A failure, boxed for its size.
-pub type SuiteResult = Result<Stats, Box<Failure<IndexOperation>>>;
-
-/// Explores all sequences of `length` from all seed trees on `threads` threads. `options.from_operation` is set here.
-pub fn exhaust<E: Engine>(
-    engine: impl Fn() -> E + Sync,
-    length: usize,
-    threads: usize,
-    options: &Options,
-) -> SuiteResult {
-    let options = Options { from_operation: length - 1, ..options.clone() };
-    let mut total = Stats::default();
-    for scope in scopes(engine().leaf_entries()) {
-        let all: Vec<_> = sequences(scope.keys, length).collect();
-        // Neighbours share their first operations: what one worker knows is of use to it again.
-        let chunks: Vec<_> = all.chunks(all.len().div_ceil(threads * 8)).collect();
-        let next = AtomicUsize::new(0);
-        let outcome = Mutex::new(Ok(Stats::default()));
-        let work = || {
-            let result =
-                work(&engine, &scope, &options, || chunks.get(next.fetch_add(1, Ordering::Relaxed)).copied());
-            if result.is_err() {
-                next.store(chunks.len(), Ordering::Relaxed);
-            }
-            let mut outcome = outcome.lock();
-            match (&mut *outcome, result) {
-                (Ok(total), Ok(stats)) => *total += stats,
-                (Ok(_), Err(failure)) => *outcome = Err(failure),
-                (Err(_), _) => {}
-            }
-        };
-        std::thread::scope(|threads_scope| {
-            for _ in 1..threads {
-                threads_scope.spawn(work);
-            }
-            work();
-        });
-        total += outcome.into_inner()?;
-    }
-    Ok(total)
+/// Which suite is run.
+#[derive(Clone, Copy)]
+pub struct Suite<'p> {
+    /// The number of operations of each sequence, at least 1. The time grows twelvefold with each.
+    pub length: usize,
+    /// The number of threads.
+    pub threads: usize,
+    /// Called now and then, by one thread at a time.
+    pub progress: Option<&'p (dyn Fn(&Progress) + Sync)>,
 }
 
-fn work<'s, E: Engine>(
-    engine: &(impl Fn() -> E + Sync),
-    scope: &Scope,
-    options: &Options,
-    mut next: impl FnMut() -> Option<&'s [Vec<IndexOperation>]>,
-) -> SuiteResult {
-    let subject = IndexSubject::new(engine(), FollowUp::SplitAndMerge);
-    let mut explorer = Explorer::new(subject, options.clone()).expect("memory for the explorer");
-    explorer.set_up(&scope.setup)?;
-    while let Some(sequences) = next() {
-        for sequence in sequences {
-            explorer.explore(sequence)?;
+/// How far a suite is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// The seed tree that is being explored.
+    pub scope: &'static str,
+    /// Sequences that were explored, of all seed trees.
+    pub sequences_done: u64,
+    /// Sequences that there are.
+    pub sequences: u64,
+    /// What was done so far.
+    pub stats: Stats,
+}
+
+/// What a suite found, for machines and people.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuiteReport {
+    /// The engine.
+    pub engine: String,
+    /// Its codec.
+    pub codec: String,
+    /// Entries of a leaf.
+    pub leaf_entries: usize,
+    /// Operations of each sequence.
+    pub length: usize,
+    /// The form of lines.
+    pub line_form: String,
+    /// The memory model.
+    pub rules: String,
+    /// Counts, of all seed trees.
+    #[serde(flatten)]
+    pub stats: Stats,
+    /// Images that were not made, because nobody would have seen what is different in them.
+    pub images_avoided: f64,
+    /// Crashes from which the engine did not recover. The suite ends at the first one.
+    pub violations: u64,
+    /// What went wrong, with the command that repeats it.
+    pub report: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// What went wrong, for programs.
+    #[serde(skip)]
+    pub failure: Option<Box<Failure<IndexOperation>>>,
+}
+
+/// The sequences of one seed tree.
+fn scripts(scope: &Scope, length: usize, durability: Durability) -> Vec<Vec<IndexOperation>> {
+    let sequences = sequences(scope.keys, length);
+    if durability == Durability::OnReturn {
+        return sequences.collect();
+    }
+    let with_syncs = |sequence: Vec<IndexOperation>| {
+        (0..length).map(move |place| {
+            let (before, after) = sequence.split_at(place);
+            let inner = (place > 0).then_some(EndEpoch);
+            before.iter().copied().chain(inner).chain(after.iter().copied()).chain([EndEpoch]).collect()
+        })
+    };
+    sequences.flat_map(with_syncs).collect()
+}
+
+/// What the workers share.
+struct Shared<'s> {
+    scope: &'s Scope,
+    chunks: Vec<&'s [Vec<IndexOperation>]>,
+    next: AtomicUsize,
+    outcome: Mutex<Outcome>,
+    suite: Suite<'s>,
+}
+
+/// What the workers found so far.
+struct Outcome {
+    progress: Progress,
+    failure: Option<Box<Failure<IndexOperation>>>,
+}
+
+/// Explores all sequences of `suite.length` operations from all seed trees. `options.from_operation` is set here.
+pub fn exhaust<E: Engine>(engine: impl Fn() -> E + Sync, suite: Suite<'_>, options: &Options) -> SuiteReport {
+    let start = Instant::now();
+    let (entries, children, durability) = {
+        let engine = engine();
+        (engine.leaf_entries(), engine.children_max(), engine.durability())
+    };
+    let scopes = scopes(entries, children);
+    let scripts: Vec<_> = scopes.iter().map(|scope| scripts(scope, suite.length, durability)).collect();
+    let sequences = scripts.iter().map(|scripts| scripts.len() as u64).sum();
+    let progress = Progress { scope: scopes[0].name, sequences_done: 0, sequences, stats: Stats::default() };
+    let mut outcome = Outcome { progress, failure: None };
+    for (scope, scripts) in scopes.iter().zip(&scripts) {
+        outcome.progress.scope = scope.name;
+        // Neighbours share their first operations: what one worker knows is of use to it again.
+        let chunks = scripts.chunks(scripts.len().div_ceil(suite.threads * 32)).collect();
+        let shared = Shared { scope, chunks, next: AtomicUsize::new(0), outcome: Mutex::new(outcome), suite };
+        std::thread::scope(|threads| {
+            for _ in 1..suite.threads {
+                threads.spawn(|| work(&engine, &shared, options));
+            }
+            work(&engine, &shared, options);
+        });
+        outcome = shared.outcome.into_inner();
+        if outcome.failure.is_some() {
+            break;
         }
     }
-    Ok(explorer.stats())
+    report(&engine(), suite.length, options, outcome, start)
+}
+
+fn report<E: Engine>(
+    engine: &E,
+    length: usize,
+    options: &Options,
+    outcome: Outcome,
+    start: Instant,
+) -> SuiteReport {
+    let stats = outcome.progress.stats;
+    SuiteReport {
+        engine: E::NAME.to_owned(),
+        codec: E::CODEC.to_owned(),
+        leaf_entries: engine.leaf_entries(),
+        length,
+        line_form: format!("{:?}", options.line_form),
+        rules: format!("{:?}", options.rules),
+        stats,
+        images_avoided: stats.images_avoided(),
+        violations: u64::from(outcome.failure.is_some()),
+        report: outcome.failure.as_ref().map(ToString::to_string),
+        seconds: start.elapsed().as_secs_f64(),
+        failure: outcome.failure,
+    }
+}
+
+fn work<E: Engine>(engine: &(impl Fn() -> E + Sync), shared: &Shared<'_>, options: &Options) {
+    let mut reported = Stats::default();
+    let result = (|| {
+        let engine = engine();
+        // A sync at the end of a sequence belongs to its last operation.
+        let mut setup = shared.scope.setup.clone();
+        let buffered = engine.durability() != Durability::OnReturn;
+        setup.extend(buffered.then_some(EndEpoch));
+        let subject = IndexSubject::new(engine, FollowUp::SplitAndMerge);
+        let mut explorer = Explorer::new(subject, options.clone()).expect("memory for the explorer");
+        explorer.set_up(&setup)?;
+        while let Some(scripts) = shared.chunks.get(shared.next.fetch_add(1, Ordering::Relaxed)) {
+            for script in *scripts {
+                explorer.options_mut().from_operation = script.len() - 1 - usize::from(buffered);
+                explorer.explore(script)?;
+            }
+            let stats = explorer.stats();
+            shared.tell(stats.since(&reported), scripts.len());
+            reported = stats;
+        }
+        Ok(())
+    })();
+    if let Err(failure) = result {
+        shared.next.store(shared.chunks.len(), Ordering::Relaxed);
+        shared.outcome.lock().failure.get_or_insert(failure);
+    }
+}
+
+impl Shared<'_> {
+    /// One more chunk is done.
+    fn tell(&self, stats: Stats, sequences: usize) {
+        let mut outcome = self.outcome.lock();
+        outcome.progress.stats += stats;
+        outcome.progress.sequences_done += sequences as u64;
+        if let Some(progress) = self.suite.progress {
+            progress(&outcome.progress);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -150,11 +275,11 @@ mod tests {
     #[test]
     fn seeds_are_what_they_are_called() {
         let after = |scope: usize, operation: IndexOperation| {
-            let mut operations = scopes(4)[scope].setup.clone();
+            let mut operations = scopes(4, 32)[scope].setup.clone();
             operations.push(operation);
             figures(&operations)
         };
-        let seeds: Vec<_> = scopes(4).iter().map(|scope| figures(&scope.setup)).collect();
+        let seeds: Vec<_> = scopes(4, 32).iter().map(|scope| figures(&scope.setup)).collect();
         assert_eq!(seeds, [(1, 0, 0), (1, 0, 3), (32, 1, 99), (3, 1, 4)]);
         // Each of the keys that are absent splits a leaf, and the parent with it.
         assert_eq!([15, 975].map(|key| after(2, Insert(key, 1))), [(33, 2, 100); 2]);
