@@ -5,11 +5,9 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use parking_lot::Mutex;
 
 use crate::mapping::{Mapping, keep_ranges};
+use crate::sync::{Atomic, AtomicU32, AtomicU64, Mutex, Ordering, Pin};
 use crate::{LINE_BYTES, MediumError};
 
 /// A type that may lie in an [`Arena`]. Implemented by [`volatile!`](crate::volatile!) only.
@@ -23,23 +21,27 @@ pub unsafe trait Volatile: Send + Sync + 'static {}
 unsafe impl Volatile for AtomicU64 {}
 // SAFETY: zero is a valid value.
 unsafe impl Volatile for AtomicU32 {}
+// SAFETY: a transparent wrapper of an atomic word.
+unsafe impl<M: 'static> Volatile for Atomic<M> {}
 // SAFETY: an array is valid where its elements are.
 unsafe impl<T: Volatile, const N: usize> Volatile for [T; N] {}
 
-/// Declares a type for an [`Arena`](crate::arena::Arena): a struct of atomic words, aligned to a line.
+/// Declares a type for an [`Arena`](crate::arena::Arena): a struct of atomic words, aligned to a line. It may have one
+/// parameter, the medium of its [`Atomic`](crate::sync::Atomic)s.
 #[macro_export]
 macro_rules! volatile {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident $(<$medium:ident>)? {
         $($(#[$field_meta:meta])* $field_vis:vis $field:ident : $type:ty),* $(,)?
     }) => {
         $(#[$meta])*
         #[derive(Debug)]
         #[repr(C, align(64))]
-        $vis struct $name {
+        $vis struct $name $(<$medium: 'static>)? {
             $($(#[$field_meta])* $field_vis $field: $type),*
         }
         // SAFETY: `repr(C)`, and the where clauses hold every field to `Volatile`.
-        unsafe impl $crate::private::Volatile for $name where $($type: $crate::private::Volatile),* {}
+        unsafe impl $(<$medium: 'static>)? $crate::private::Volatile for $name $(<$medium>)?
+        where $($type: $crate::private::Volatile),* {}
     };
 }
 
@@ -144,7 +146,7 @@ impl<T: Volatile> Arena<T> {
     }
 
     /// Gives an element back once no thread that is pinned now is pinned any more.
-    pub fn retire(self: &Arc<Self>, pin: &crossbeam_epoch::Guard, index: u32) {
+    pub fn retire(self: &Arc<Self>, pin: &Pin, index: u32) {
         let arena = Arc::clone(self);
         pin.defer(move || arena.free(index));
     }

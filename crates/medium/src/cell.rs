@@ -1,8 +1,10 @@
 //! Cells: the only way to pool memory.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::line_store::{LineValue, twin};
+use crate::sync::is_scheduled;
+use crate::sync::schedule::{Access, AccessKind, reach};
 use crate::{Guard, LINE_BYTES, LineForm, Medium, MediumError, Node};
 
 /// 8 bytes, aligned: stored atomically, also across a crash.
@@ -87,10 +89,45 @@ unsafe impl Node for VolatileWord {
 }
 
 impl VolatileWord {
-    /// The atomic itself: its stores bypass the medium.
+    /// The atomic itself: its stores bypass the medium, and no scheduler learns of them. For memory that nobody else
+    /// reaches yet, and for hints.
     #[inline(always)]
     pub fn get(&self) -> &AtomicU64 {
         &self.0
+    }
+
+    #[inline(always)]
+    fn reach<M: Medium>(&self, kind: AccessKind) {
+        if is_scheduled::<M>() {
+            reach(Access::whole(self, kind));
+        }
+    }
+
+    /// As the atomic's; a yield point under a scheduler.
+    #[inline(always)]
+    pub fn load<M: Medium>(&self, _guard: &Guard<'_, M>, order: Ordering) -> u64 {
+        self.reach::<M>(AccessKind::Load);
+        self.0.load(order)
+    }
+
+    /// As the atomic's; a yield point under a scheduler.
+    #[inline(always)]
+    pub fn store<M: Medium>(&self, _guard: &Guard<'_, M>, value: u64, order: Ordering) {
+        self.reach::<M>(AccessKind::Store);
+        self.0.store(value, order);
+    }
+
+    /// As the atomic's, with `Relaxed` on failure; a yield point under a scheduler.
+    #[inline(always)]
+    pub fn compare_exchange<M: Medium>(
+        &self,
+        _guard: &Guard<'_, M>,
+        current: u64,
+        new: u64,
+        success: Ordering,
+    ) -> Result<u64, u64> {
+        self.reach::<M>(AccessKind::Store);
+        self.0.compare_exchange(current, new, success, Ordering::Relaxed)
     }
 }
 

@@ -48,6 +48,7 @@ unsafe impl<M: Medium> Medium for Delay<M> {
     type Notes = M::Notes;
     const LATE: bool = M::LATE;
     const DIRECT: bool = M::DIRECT;
+    const SCHEDULED: bool = M::SCHEDULED;
 
     #[inline(always)]
     fn extent(&self) -> &Extent {

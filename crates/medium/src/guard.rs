@@ -1,6 +1,8 @@
 //! The guard: what every access to a pool names.
 
 use crate::line_store::LineValue;
+use crate::sync::schedule::{Access, AccessKind, reach};
+use crate::sync::{Pin, is_scheduled, pin_on};
 use crate::{LINE_BYTES, Line, Lsn, Medium, MediumError, Node, Word};
 
 /// An offset that does not hold what it should: out of bounds or misaligned.
@@ -22,14 +24,14 @@ pub struct BadOffset {
 pub struct Guard<'m, M: Medium> {
     medium: &'m M,
     notes: M::Notes,
-    pin: Option<crossbeam_epoch::Guard>,
+    pin: Option<Pin>,
 }
 
 impl<'m, M: Medium> Guard<'m, M> {
     /// Pins the current thread and opens access to `medium`.
     #[inline]
     pub fn new(medium: &'m M) -> Self {
-        Self { medium, notes: M::Notes::default(), pin: Some(crossbeam_epoch::pin()) }
+        Self { medium, notes: M::Notes::default(), pin: Some(pin_on::<M>()) }
     }
 
     /// Opens access without pinning: what is read may have been retired, and its memory reused, so the reader validates
@@ -51,8 +53,17 @@ impl<'m, M: Medium> Guard<'m, M> {
     /// # Panics
     /// If the guard was made by [`Guard::unpinned`], which is for reading.
     #[inline(always)]
-    pub fn pin(&self) -> &crossbeam_epoch::Guard {
+    pub fn pin(&self) -> &Pin {
         self.pin.as_ref().expect("a guard that is pinned")
+    }
+
+    /// Another thread may come between here: for volatile state that is neither a cell nor an
+    /// [`Atomic`](crate::sync::Atomic) of this medium, before `what` is locked or changed. No code but under a scheduler.
+    #[inline(always)]
+    pub fn interleave<T>(&self, what: &T) {
+        if is_scheduled::<M>() {
+            reach(Access::whole(what, AccessKind::Store));
+        }
     }
 
     /// Lets the epoch advance if nobody else is pinned; references into the pool cannot be held across this.

@@ -28,9 +28,7 @@ mod node;
 mod ram;
 mod shared;
 pub mod sim;
-
-/// Keeps memory that is retired meanwhile from being reused.
-pub use crossbeam_epoch::{Guard as Pin, pin};
+pub mod sync;
 
 pub use cell::{Line, Torn, VolatileWord, Word};
 pub use count::{Count, Counts};
@@ -46,6 +44,7 @@ pub use medium::{LineForm, Lsn, Medium, MediumError, Survives};
 pub use node::Node;
 pub use ram::Ram;
 pub use sim::Sim;
+pub use sync::{Pin, pin};
 
 #[doc(hidden)]
 pub mod private {

@@ -109,7 +109,10 @@ pub(crate) fn keep_ranges(keep: bool) {
 fn kept_range(bytes: u64) -> Option<Range> {
     KEPT.with_borrow_mut(|kept| {
         let kept = kept.as_mut()?;
-        kept.iter().rposition(|range| range.bytes == bytes).map(|index| kept.swap_remove(index))
+        // The lowest, so that whoever maps the same things in the same order finds them where they were.
+        let fits = kept.iter().enumerate().filter(|(_, range)| range.bytes == bytes);
+        let index = fits.min_by_key(|(_, range)| range.start).map(|(index, _)| index)?;
+        Some(kept.swap_remove(index))
     })
 }
 

@@ -80,6 +80,10 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// Whether loads may bypass the medium (kernels then read memory directly).
     const DIRECT: bool;
 
+    /// Whether a scheduler may decide in which order threads go on: accesses to [`Atomic`](crate::sync::Atomic)s of this
+    /// medium ask for one.
+    const SCHEDULED: bool = false;
+
     /// The memory.
     fn extent(&self) -> &Extent;
 

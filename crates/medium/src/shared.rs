@@ -15,6 +15,7 @@ unsafe impl<M: Medium> Medium for Arc<M> {
     type Notes = M::Notes;
     const LATE: bool = M::LATE;
     const DIRECT: bool = M::DIRECT;
+    const SCHEDULED: bool = M::SCHEDULED;
 
     #[inline(always)]
     fn extent(&self) -> &Extent {

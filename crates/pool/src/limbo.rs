@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use medium::sync::Mutex;
 
 /// Offsets retired together; freed once, by the epoch collector or by the close of the pool.
 pub(crate) type Batch = Arc<Mutex<Vec<u64>>>;

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};
-use parking_lot::Mutex;
 
 use crate::header::{self, Identity, PREFIX_BYTES, State};
 use crate::limbo::{Batch, Limbo};
@@ -241,7 +241,7 @@ impl<M: Medium> Pool<M> {
         // The epoch advances by one step for each look, if every thread that is pinned has seen the last: some may only
         // be waiting for a processor, others may be in the middle of a long scan.
         for look in 0..RECLAIM_LOOKS {
-            crossbeam_epoch::pin().flush();
+            medium::pin().flush();
             if !self.shared.limbo.is_waiting() {
                 break;
             }
@@ -335,6 +335,11 @@ impl<M: Medium> Guard<'_, M> {
     /// Gives an allocation back once no thread that is pinned now can still read it. Whatever made it unreachable
     /// was fenced before.
     pub fn retire(&self, offset: u64) {
+        if sync::is_scheduled::<M>() {
+            // Each by itself, as early as may be: whoever reads what is free finds out.
+            let space = Arc::clone(&self.shared.space);
+            return self.inner.pin().defer(move || space.free(offset));
+        }
         if !self.shared.options.reclaim_by_epoch {
             return self.shared.space.free(offset);
         }

@@ -11,12 +11,11 @@
 //! slabs above the old high-water mark, so nothing that a tree still reaches is overwritten.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use medium::arena::Arena;
+use medium::sync::{AtomicU32, AtomicU64, Mutex, Ordering, schedule};
 use medium::{Medium, volatile};
-use parking_lot::Mutex;
 
 use crate::class::{BITMAP_WORD, BITMAP_WORDS_MAX, CLASSES, Class};
 use crate::header::{State, checked, unchecked};
@@ -95,7 +94,10 @@ type MediumGuard<'m, M> = medium::Guard<'m, M>;
 fn shard_of_thread() -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local!(static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) as usize % SHARDS);
-    SHARD.with(|shard| *shard)
+    match schedule::thread() {
+        Some(thread) => usize::from(thread) % SHARDS,
+        None => SHARD.with(|shard| *shard),
+    }
 }
 
 fn slab_of(offset: u64) -> u32 {
@@ -327,7 +329,9 @@ impl Space {
         let Some(class) = Class::of(bytes, line_aligned) else {
             return self.allocate_span(guard, bytes);
         };
-        let mut open = self.shards[shard_of_thread()].lock();
+        let shard = &self.shards[shard_of_thread()];
+        guard.interleave(shard);
+        let mut open = shard.lock();
         loop {
             let slab = open[class.index()];
             if slab != 0 {
@@ -361,6 +365,7 @@ impl Space {
     }
 
     fn open_slab<M: Medium>(&self, guard: &MediumGuard<'_, M>, class: Class) -> Result<u32> {
+        guard.interleave(&self.unowned);
         let mut unowned = self.unowned.lock();
         while let Some(slab) = unowned.partial[class.index()].pop() {
             let known = self.slabs.get(slab);
@@ -461,6 +466,7 @@ impl Space {
         if count > SPAN_SLABS_MAX {
             return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX });
         }
+        guard.interleave(&self.unowned);
         let mut unowned = self.unowned.lock();
         let first = self.take_slabs(guard, &mut unowned, count as u32)?;
         self.claim_span(first, count as u32);

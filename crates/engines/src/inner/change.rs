@@ -1,8 +1,6 @@
 //! Changes of structure: a leaf more, a leaf less, a tree anew.
 
-use std::sync::atomic::Ordering;
-
-use parking_lot::MutexGuard;
+use medium::sync::{MutexGuard, Ordering};
 use pool::Result;
 
 use super::node::{Image, InnerNode, Tails};

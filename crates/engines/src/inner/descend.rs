@@ -1,9 +1,9 @@
 //! From the root to a leaf.
 
 use std::cmp::Ordering as Compare;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use medium::kernels;
+use medium::sync::{AtomicU32, Ordering, spin_loop};
 use pool::Result;
 
 use super::node::InnerNode;
@@ -54,7 +54,7 @@ impl<C: Codec> InnerTree<C> {
             if let Some((place, touched)) = self.try_locate(&heap, Target::At(key), &touch)? {
                 return Ok((place.leaf, touched));
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
     }
 
@@ -66,7 +66,7 @@ impl<C: Codec> InnerTree<C> {
             if let Some((place, ())) = self.try_locate(&heap, target, &|_, _| ())? {
                 return Ok(place);
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
     }
 

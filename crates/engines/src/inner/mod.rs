@@ -26,11 +26,10 @@ mod node;
 use std::cmp::Ordering as Compare;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use medium::Ram;
 use medium::arena::Arena;
-use parking_lot::Mutex;
+use medium::sync::{AtomicU64, Mutex, Ordering};
 use pool::{Guard, Pool, PoolOptions, Result};
 
 use crate::index::Codec;

@@ -7,8 +7,7 @@
 //! 392  count     separators; children are one more
 //! ```
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
+use medium::sync::{AtomicU32, AtomicU64, Ordering, fence, spin_loop};
 use medium::volatile;
 
 use super::Separator;
@@ -52,7 +51,7 @@ impl InnerNode {
             if version & CHANGING == 0 {
                 return version;
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
     }
 

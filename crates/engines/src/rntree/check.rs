@@ -1,8 +1,7 @@
 //! Verification of everything that can be verified.
 
-use std::sync::atomic::Ordering;
-
 use medium::Medium;
+use medium::sync::Ordering;
 use pool::{Guard, Result};
 
 use super::RnTree;
@@ -34,7 +33,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         while index != 0 {
             let record = self.leaves.get(index);
             let lock = record.lock();
-            if LeafRecord::is_dead(record.version()) {
+            if LeafRecord::<M>::is_dead(record.version()) {
                 // Merged away since its left neighbour was looked at: its entries were taken over there.
                 drop(lock);
                 index = self.inner.descend(C::bound(&low))?;
@@ -63,7 +62,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn verify_leaf(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord,
+        record: &LeafRecord<M>,
         low: &mut Vec<u8>,
         report: &mut Report<'_>,
     ) -> Result<()> {

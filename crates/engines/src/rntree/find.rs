@@ -1,10 +1,9 @@
 //! Point reads: fingerprints, then the one entry that they point at.
 
-use std::cmp::Ordering as Compare;
-use std::sync::atomic::Ordering;
-
+use medium::sync::Ordering;
 use medium::{Lsn, Medium, kernels};
 use pool::{Guard, Result};
+use std::cmp::Ordering as Compare;
 
 use super::RnTree;
 use super::layout::{Leaf, LeafRecord};
@@ -35,7 +34,7 @@ pub(super) struct Peeked {
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// The leaf in the pool that a record stands for.
     #[inline(always)]
-    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, record: &LeafRecord) -> Result<&'g Leaf<N>> {
+    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, record: &LeafRecord<M>) -> Result<&'g Leaf<N>> {
         Ok(guard.node::<Leaf<N>>(record.offset())?)
     }
 
@@ -53,7 +52,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
 
     /// Whether `key` belongs to the next leaf, and which that is.
     #[inline(always)]
-    pub(super) fn beyond(heap: &HeapGuard<'_>, record: &LeafRecord, key: C::Key<'_>) -> Result<Option<u32>> {
+    pub(super) fn beyond(
+        heap: &HeapGuard<'_>,
+        record: &LeafRecord<M>,
+        key: C::Key<'_>,
+    ) -> Result<Option<u32>> {
         // The high key first: a split stores it after the next leaf, so whoever is sent on finds where to.
         // ORDER: pairs with the release in `split`.
         let high = record.high.load(Ordering::Acquire);
@@ -78,13 +81,13 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         &self,
         guard: &Guard<'_, M>,
         heap: &HeapGuard<'_>,
-        record: &LeafRecord,
+        record: &LeafRecord<M>,
         key: C::Key<'_>,
         hash: u16,
     ) -> Result<Seen> {
         loop {
             let version = record.version();
-            if LeafRecord::is_dead(version) {
+            if LeafRecord::<M>::is_dead(version) {
                 return Ok(Seen::Dead);
             }
             // ORDER: pairs with the release store of `live`: the entries in it, and their fingerprints, are visible.
@@ -112,7 +115,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     pub(super) fn look_among(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord,
+        record: &LeafRecord<M>,
         candidates: u64,
         key: C::Key<'_>,
         hash: u16,
@@ -189,7 +192,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         guard: &Guard<'_, M>,
         key: C::Key<'_>,
         hash: u16,
-        prefetch: impl Fn(&LeafRecord, &Leaf<N>),
+        prefetch: impl Fn(&LeafRecord<M>, &Leaf<N>),
     ) -> Result<Peeked> {
         'descend: loop {
             let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
@@ -200,7 +203,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 }
                 record.version()
             })?;
-            while !LeafRecord::is_dead(version) {
+            while !LeafRecord::<M>::is_dead(version) {
                 let record = self.leaves.get(index);
                 // ORDER: as in `look`.
                 let live = record.live.load(Ordering::Acquire);

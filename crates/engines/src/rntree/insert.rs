@@ -3,11 +3,10 @@
 //! Record and entry are written and flushed outside of the leaf's lock, into an entry that was claimed by
 //! compare-and-swap; under the lock only the slot line changes.
 
-use std::cmp::Ordering as Compare;
-use std::sync::atomic::Ordering;
-
+use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word, kernels};
 use pool::{Guard, Result};
+use std::cmp::Ordering as Compare;
 
 use super::RnTree;
 use super::find::Seen;
@@ -16,18 +15,18 @@ use crate::index::{Codec, Condition, EntryWords};
 use crate::inner::HeapGuard;
 
 /// A claimed entry, given back unless it is published.
-struct Claim<'l> {
-    record: &'l LeafRecord,
+struct Claim<'l, M: Medium> {
+    record: &'l LeafRecord<M>,
     entry: usize,
 }
 
-impl Drop for Claim<'_> {
+impl<M: Medium> Drop for Claim<'_, M> {
     fn drop(&mut self) {
         self.record.release(1 << self.entry);
     }
 }
 
-impl Claim<'_> {
+impl<M: Medium> Claim<'_, M> {
     fn publish(self) {
         std::mem::forget(self);
     }
@@ -126,7 +125,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Prefetches what a write will touch: the slot line, the entry that it will probably claim, and, if it has to rank
     /// the key, all entries.
     #[inline(always)]
-    fn prefetch_for_write(guard: &Guard<'_, M>, record: &LeafRecord, leaf: &Leaf<N>, ranks: bool) {
+    fn prefetch_for_write(guard: &Guard<'_, M>, record: &LeafRecord<M>, leaf: &Leaf<N>, ranks: bool) {
         leaf.slots.prefetch(guard);
         let free = (!record.claimed.load(Ordering::Relaxed)).trailing_zeros() as usize;
         kernels::prefetch_write(&leaf.entries[free.min(N - 1)]);
@@ -141,7 +140,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         &self,
         guard: &Guard<'_, M>,
         heap: &HeapGuard<'_>,
-        record: &LeafRecord,
+        record: &LeafRecord<M>,
         key: C::Key<'_>,
         hash: u16,
         condition: Condition<C::Value<'_>>,
@@ -182,7 +181,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         guard: &Guard<'_, M>,
         heap: &HeapGuard<'_>,
         index: u32,
-        claim: Claim<'_>,
+        claim: Claim<'_, M>,
         (key, hash): (C::Key<'_>, u16),
         encoded: &mut Encoded<'_, '_, M, C>,
         condition: Condition<C::Value<'_>>,
@@ -190,7 +189,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let record = claim.record;
         let lock = record.lock();
         // Between claim and lock the leaf may have been split or merged away: then the entry is in the wrong leaf.
-        if LeafRecord::is_dead(record.version()) {
+        if LeafRecord::<M>::is_dead(record.version()) {
             drop(lock);
             return Ok(Attempt::At(self.inner.descend(key)?));
         }

@@ -18,9 +18,8 @@
 //! 128  slots       the transient slot array: the slot line as last made durable
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
-use medium::{Line, LineValue, Lsn, Word, kernels, node, volatile};
+use medium::sync::{Atomic, Ordering, fence, load_all, pause};
+use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
 use pool::{Error, Result};
 
 /// The most entries of a leaf: a slot line has 56 slots.
@@ -43,24 +42,24 @@ const _: () = {
 
 volatile! {
     /// What is known of a leaf outside of the pool.
-    pub(super) struct LeafRecord {
-        version: AtomicU64,
-        pub(super) live: AtomicU64,
-        pub(super) claimed: AtomicU64,
-        pub(super) dead: AtomicU64,
-        pub(super) high: AtomicU64,
-        offset: AtomicU64,
-        lsn: AtomicU64,
-        next: AtomicU64,
-        fingerprints: [AtomicU64; 8],
-        slots: [AtomicU64; 8],
+    pub(super) struct LeafRecord<M> {
+        version: Atomic<M>,
+        pub(super) live: Atomic<M>,
+        pub(super) claimed: Atomic<M>,
+        pub(super) dead: Atomic<M>,
+        pub(super) high: Atomic<M>,
+        offset: Atomic<M>,
+        lsn: Atomic<M>,
+        next: Atomic<M>,
+        fingerprints: [Atomic<M>; 8],
+        slots: [Atomic<M>; 8],
     }
 }
 
 const _: () = {
-    assert!(std::mem::offset_of!(LeafRecord, fingerprints) == 64);
-    assert!(std::mem::offset_of!(LeafRecord, slots) == 128);
-    assert!(size_of::<LeafRecord>() == 192);
+    assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, fingerprints) == 64);
+    assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, slots) == 128);
+    assert!(size_of::<LeafRecord<medium::Ram>>() == 192);
 };
 
 const LOCKED: u64 = 1;
@@ -68,8 +67,6 @@ const DEAD: u64 = 2;
 const RECYCLING: u64 = 4;
 /// The word of the fingerprint line that counts changes of the transient slots.
 const SEQUENCE: usize = 7;
-/// How often a waiting thread spins before it lets others run.
-const SPINS: u32 = 64;
 
 const NEXT_MASK: u64 = (1 << 48) - 1;
 const COUNT_SHIFT: u32 = 48;
@@ -167,11 +164,11 @@ impl Slots {
 }
 
 /// A lock on a leaf, held until dropped. Never held across a wait for durability.
-pub(super) struct LeafLock<'l> {
-    record: &'l LeafRecord,
+pub(super) struct LeafLock<'l, M: Medium> {
+    record: &'l LeafRecord<M>,
 }
 
-impl Drop for LeafLock<'_> {
+impl<M: Medium> Drop for LeafLock<'_, M> {
     fn drop(&mut self) {
         let version = self.record.version.load(Ordering::Relaxed);
         // ORDER: pairs with the acquire in `try_lock`: the next holder sees all that this one did.
@@ -179,7 +176,7 @@ impl Drop for LeafLock<'_> {
     }
 }
 
-impl LeafRecord {
+impl<M: Medium> LeafRecord<M> {
     /// Gives a record that nobody else can reach its first content.
     pub(super) fn reset(&self, offset: u64, slots: &Slots, (next, high): (u32, u64), lsn: Lsn) {
         // The version goes on from the record's former life, so that whoever still knows that cannot validate.
@@ -203,7 +200,7 @@ impl LeafRecord {
     }
 
     /// Waits for the leaf's lock.
-    pub(super) fn lock(&self) -> LeafLock<'_> {
+    pub(super) fn lock(&self) -> LeafLock<'_, M> {
         let mut spins = 0;
         loop {
             if let Some(lock) = self.try_lock() {
@@ -213,7 +210,7 @@ impl LeafRecord {
         }
     }
 
-    pub(super) fn try_lock(&self) -> Option<LeafLock<'_>> {
+    pub(super) fn try_lock(&self) -> Option<LeafLock<'_, M>> {
         let version = self.version.load(Ordering::Relaxed);
         let free = version & LOCKED == 0;
         let locked = || {
@@ -294,7 +291,7 @@ impl LeafRecord {
     /// Which entries have this fingerprint, live or not.
     #[inline(always)]
     pub(super) fn matches(&self, fingerprint: u8) -> u64 {
-        kernels::match_byte(&self.fingerprints, fingerprint)
+        kernels::match_byte(Atomic::read_together(&self.fingerprints), fingerprint)
     }
 
     /// The fingerprint of an entry.
@@ -319,13 +316,11 @@ impl LeafRecord {
 
     /// The transient slots, for the holder of the lock.
     pub(super) fn slots(&self) -> Slots {
-        Slots(LineValue(std::array::from_fn(|index| self.slots[index].load(Ordering::Relaxed))))
+        Slots(LineValue(load_all(Atomic::read_together(&self.slots))))
     }
 
     fn store_slots(&self, slots: &Slots) {
-        for (cell, word) in self.slots.iter().zip(slots.0.0) {
-            cell.store(word, Ordering::Relaxed);
-        }
+        Atomic::store_together(&self.slots, &slots.0.0);
     }
 
     /// Changes the transient slots and what belongs to them, as one for scans. Under the lock.
@@ -370,12 +365,6 @@ impl LeafRecord {
     pub(super) fn stamp(&self, lsn: Lsn) {
         self.lsn.store(lsn.0, Ordering::Release);
     }
-}
-
-/// Spins, then yields.
-pub(super) fn pause(spins: &mut u32) {
-    *spins += 1;
-    if *spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Bulk load: leaves filled from sorted input, all published by one line store.
 
-use std::sync::atomic::Ordering;
-
+use medium::sync::Ordering;
 use medium::{Lsn, Medium};
 use pool::{Error, Guard, Result};
 

@@ -70,10 +70,10 @@ mod scan;
 mod split;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use medium::Medium;
 use medium::arena::Arena;
+use medium::sync::{AtomicU64, Ordering};
 use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
 
 use crate::index::{
@@ -110,7 +110,7 @@ impl Default for RnTreeOptions {
 /// seen it before.
 pub struct RnTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     pool: Pool<M>,
-    leaves: Arc<Arena<LeafRecord>>,
+    leaves: Arc<Arena<LeafRecord<M>>>,
     /// The leaves' offsets once more, so densely that they stay in the cache: a point read prefetches the leaf beside its
     /// record, not after it.
     offsets: Arena<AtomicU64>,

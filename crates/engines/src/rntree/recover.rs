@@ -9,9 +9,9 @@
 //! Nothing but step 1 writes to the pool, and each of its writes leaves a tree with the same content, so recovery may
 //! itself be cut off anywhere.
 
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use medium::sync::{Mutex, Ordering};
 use medium::{Lsn, Medium};
 use pool::{Error, Guard, Result};
 
@@ -64,7 +64,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         separators: &mut [(Separator, u32)],
         threads: usize,
     ) -> Result<()> {
-        let jobs = parking_lot::Mutex::new(separators.chunks_mut(CHUNK).enumerate());
+        let jobs = Mutex::new(separators.chunks_mut(CHUNK).enumerate());
         let work = || -> Result<()> {
             loop {
                 let job = jobs.lock().next();
@@ -176,7 +176,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         number: u32,
         last: &mut Option<EntryWords>,
     ) -> Result<Separator> {
-        let record: &LeafRecord = self.leaves.get(number);
+        let record: &LeafRecord<M> = self.leaves.get(number);
         self.place(number, link.offset)?;
         record.reset(link.offset, &link.slots, (0, 0), Lsn::DURABLE);
         let mut separator = Separator::default();

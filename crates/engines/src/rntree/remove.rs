@@ -1,8 +1,7 @@
 //! Removal: the slot line lists an entry less.
 
-use std::sync::atomic::Ordering;
-
 use medium::Medium;
+use medium::sync::Ordering;
 use pool::Result;
 
 use super::RnTree;
@@ -38,7 +37,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 return guard.wait_for(record.lsn()).map(|()| held);
             }
             let lock = record.lock();
-            if LeafRecord::is_dead(record.version()) {
+            if LeafRecord::<M>::is_dead(record.version()) {
                 drop(lock);
                 index = self.inner.descend(key)?;
                 continue;

@@ -4,14 +4,14 @@
 //! that covers it whenever that is read; a split moves keys to the right, where the scan has not been, and a merge
 //! leaves the right leaf dead: who meets that descends again from where it was. So each key comes at most once.
 
-use std::ops::Bound;
-use std::sync::atomic::Ordering;
-
+use medium::sync::Ordering;
+use medium::sync::pause;
 use medium::{Medium, kernels};
 use pool::{Guard, Result};
+use std::ops::Bound;
 
 use super::RnTree;
-use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots, pause};
+use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots};
 use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
 use crate::inner::{HeapGuard, InnerTree, Separator, Target};
 
@@ -47,7 +47,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let mut lock = None;
         loop {
             let version = record.version();
-            if LeafRecord::is_dead(version) {
+            if LeafRecord::<M>::is_dead(version) {
                 return Ok(false);
             }
             let Some(sequence) = record.sequence() else {
@@ -69,7 +69,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     #[inline(always)]
-    fn copy_leaf(&self, guard: &Guard<'_, M>, record: &LeafRecord, snapshot: &mut Snapshot) -> Result<()> {
+    fn copy_leaf(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>, snapshot: &mut Snapshot) -> Result<()> {
         let leaf = Self::leaf(guard, record)?;
         kernels::prefetch_lines(&leaf.entries);
         let slots: Slots = record.slots();
@@ -133,7 +133,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let is_still = || record.is_still_in(sequence) && record.is_still(version);
         let (slots, next) = (record.slots(), record.next());
         let leaf = match Self::leaf(guard, record) {
-            Ok(leaf) if !LeafRecord::is_dead(version) => leaf,
+            Ok(leaf) if !LeafRecord::<M>::is_dead(version) => leaf,
             Err(error) if is_still() => return Err(error),
             _ => return Ok(Visited::Changed),
         };

@@ -1,7 +1,6 @@
 //! Room for entries: recycling, split and merge, each with one line store.
 
-use std::sync::atomic::Ordering;
-
+use medium::sync::{self, Ordering};
 use medium::{Lsn, Medium};
 use pool::{Guard, Result};
 
@@ -36,7 +35,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let heap = self.inner.heap();
         let record = self.leaves.get(index);
         let lock = record.lock();
-        if LeafRecord::is_dead(record.version()) {
+        if LeafRecord::<M>::is_dead(record.version()) {
             drop(lock);
             return self.inner.descend(key);
         }
@@ -55,18 +54,19 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         } else {
             // Most entries are claimed by writers on their way: they will publish or give them back.
             drop(lock);
-            std::thread::yield_now();
+            sync::yield_now();
         }
         Ok(index)
     }
 
     /// Moves the upper half of a full leaf into a new one. Under the leaf's lock, which is kept until the parent knows
     /// the new leaf.
-    fn split(&self, guard: &Guard<'_, M>, record: &LeafRecord, key: C::Key<'_>) -> Result<()> {
+    fn split(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>, key: C::Key<'_>) -> Result<()> {
         let slots = record.slots();
         let keep = self.split_position(guard, Self::leaf(guard, record)?, record, &slots, key)?;
         let new = self.build(guard, record, keep, None, 1)?;
         self.publish_built(guard, record, keep, &new, None)?;
+        guard.interleave(&self.inner);
         self.enter(&mut self.inner.structure(), &new)
     }
 
@@ -76,7 +76,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ///
     /// One line store as well: it drops the upper entries, and links the new leaves past the old neighbour. `false` if
     /// nothing was done.
-    fn share(&self, guard: &Guard<'_, M>, record: &LeafRecord) -> Result<bool> {
+    fn share(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<bool> {
         let old = record.next();
         if old == 0 {
             return Ok(false);
@@ -84,12 +84,13 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let neighbour = self.leaves.get(old);
         // Not by waiting: left to right is the order of locks, but a merge may want both.
         let Some(lock) = neighbour.try_lock() else { return Ok(false) };
-        if LeafRecord::is_dead(neighbour.version()) {
+        if LeafRecord::<M>::is_dead(neighbour.version()) {
             return Ok(false);
         }
         let (mut bound, high) = (Vec::new(), record.high.load(Ordering::Relaxed));
         let separator = Separator { word: high, tail: high };
         InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
+        guard.interleave(&self.inner);
         let mut structure = self.inner.structure();
         let Some(parent) = structure.parent_of(C::key(&bound)?, old)? else { return Ok(false) };
         let (count, count_right) = (record.slots().count(), neighbour.slots().count());
@@ -132,9 +133,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn build(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord,
+        record: &LeafRecord<M>,
         keep: usize,
-        absorbed: Option<&LeafRecord>,
+        absorbed: Option<&LeafRecord<M>>,
         parts: usize,
     ) -> Result<Vec<NewLeaf>> {
         let mut moved = Vec::with_capacity(2 * N);
@@ -169,10 +170,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn collect<'l>(
         &self,
         guard: &Guard<'_, M>,
-        record: &'l LeafRecord,
+        record: &'l LeafRecord<M>,
         start: usize,
         moved: &mut Vec<Moved>,
-    ) -> Result<&'l LeafRecord> {
+    ) -> Result<&'l LeafRecord<M>> {
         let (leaf, slots) = (Self::leaf(guard, record)?, record.slots());
         moved.extend((start..slots.count()).map(|position| Moved {
             words: self.entry_words(guard, leaf, &slots, position),
@@ -225,10 +226,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn publish_built(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord,
+        record: &LeafRecord<M>,
         keep: usize,
         built: &[NewLeaf],
-        absorbed: Option<&LeafRecord>,
+        absorbed: Option<&LeafRecord<M>>,
     ) -> Result<()> {
         let (slots, first) = (record.slots(), built[0]);
         // PERSIST: the new leaves are ordered before; lost, the old leaves still have all entries.
@@ -259,7 +260,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         &self,
         guard: &Guard<'_, M>,
         leaf: &Leaf<N>,
-        record: &LeafRecord,
+        record: &LeafRecord<M>,
         slots: &Slots,
         key: C::Key<'_>,
     ) -> Result<usize> {
@@ -315,13 +316,14 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Merges the leaf that covers `key` with a neighbour, if one of them is empty or both are small. Gives up where
     /// anybody is in the way: the next removal tries again.
     pub(super) fn merge(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
+        guard.interleave(&self.inner);
         let Some(mut structure) = self.inner.try_structure() else { return Ok(()) };
         let Some((left_index, right_index)) = structure.neighbours(key)? else { return Ok(()) };
         let (left, right) = (self.leaves.get(left_index), self.leaves.get(right_index));
         // Left to right, and only if free: a split waits for the structure with its leaf locked.
         let Some(left_lock) = left.try_lock() else { return Ok(()) };
         let Some(right_lock) = right.try_lock() else { return Ok(()) };
-        if left.next() != right_index || LeafRecord::is_dead(left.version() | right.version()) {
+        if left.next() != right_index || LeafRecord::<M>::is_dead(left.version() | right.version()) {
             return Ok(());
         }
         let counts = (left.slots().count(), right.slots().count());
@@ -340,7 +342,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     /// Moves all entries of `right` into `left` and leaves `right` dead. Both are locked. `false` if there is no room.
-    fn absorb(&self, guard: &Guard<'_, M>, left: &LeafRecord, right: &LeafRecord) -> Result<bool> {
+    fn absorb(&self, guard: &Guard<'_, M>, left: &LeafRecord<M>, right: &LeafRecord<M>) -> Result<bool> {
         left.recycle();
         let (left_leaf, right_leaf) = (Self::leaf(guard, left)?, Self::leaf(guard, right)?);
         let (old, from) = (left.slots(), right.slots());

@@ -15,6 +15,8 @@
 //! A `Sim` is a handle: clones are the same memory, so a pool that takes its medium by value leaves the harness one.
 //! Stores are serialised by a lock. Loads are not, unless the line is open.
 //!
+//! Each of its operations is a yield point of a [scheduler](crate::sync::schedule), if one runs.
+//!
 //! [`VolatileWord`](crate::VolatileWord)s bypass it: they are not recorded, and after a rollback they hold whatever was
 //! there.
 
@@ -32,6 +34,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::mapping::Mapping;
+use crate::sync::schedule::{self, Access, AccessKind};
 use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives, WORD_BYTES};
 
 use self::open::{Answer, OpenLines};
@@ -113,15 +116,20 @@ impl Default for SimNotes {
         thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
         NEXT.with(|next| {
             next.set(next.get() + 1);
-            Self(u64::from(thread_number()) << 48 | next.get())
+            Self(u64::from(system_thread_number()) << 48 | next.get())
         })
     }
 }
 
-fn thread_number() -> u16 {
+/// The number of the thread of the system.
+fn system_thread_number() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local!(static NUMBER: u16 = NEXT.fetch_add(1, Ordering::Relaxed) as u16);
     NUMBER.with(|number| *number)
+}
+
+fn thread_number() -> u16 {
+    schedule::thread().unwrap_or_else(system_thread_number)
 }
 
 impl Sim {
@@ -265,6 +273,14 @@ impl Shared {
         number
     }
 
+    /// A yield point before an access to the line of a word.
+    #[inline]
+    fn reach(&self, word: &AtomicU64, kind: AccessKind) {
+        if schedule::is_running() {
+            schedule::reach(Access::lines(self.number_of(word) / LINE_WORDS, 1, kind));
+        }
+    }
+
     #[inline]
     fn step(&self) {
         // No atomic decrement: two threads at once may count one step for two, which does not matter.
@@ -402,6 +418,7 @@ unsafe impl Medium for Sim {
     type Notes = SimNotes;
     const LATE: bool = false;
     const DIRECT: bool = false;
+    const SCHEDULED: bool = true;
 
     #[inline]
     fn extent(&self) -> &Extent {
@@ -409,6 +426,7 @@ unsafe impl Medium for Sim {
     }
 
     fn grow(&self, length: u64) -> Result<(), MediumError> {
+        schedule::reach(Access::whole(self.extent(), AccessKind::Store));
         if length > self.extent().length() {
             self.shared.mapping.grow(length)?;
             self.shared.record(&mut self.shared.lock(), Event::Grow { length });
@@ -428,6 +446,7 @@ unsafe impl Medium for Sim {
 
     #[inline]
     fn load(&self, word: &AtomicU64) -> u64 {
+        self.shared.reach(word, AccessKind::Load);
         self.shared.step();
         let line = self.shared.number_of(word) / LINE_WORDS;
         if self.shared.flags[line].load(Ordering::Relaxed) & OPEN == 0 {
@@ -438,11 +457,13 @@ unsafe impl Medium for Sim {
 
     fn store(&self, word: &AtomicU64, value: u64) {
         let site = Location::caller();
+        self.shared.reach(word, AccessKind::Store);
         self.shared.store_locked(&mut self.shared.lock(), word, value, site);
     }
 
     fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
         let site = Location::caller();
+        self.shared.reach(word, AccessKind::Store);
         let mut inner = self.shared.lock();
         let found = self.shared.load_locked(&mut inner, word);
         if found != current {
@@ -459,6 +480,7 @@ unsafe impl Medium for Sim {
         value: &LineValue,
     ) -> Result<(), MediumError> {
         let site = Location::caller();
+        self.shared.reach(&line[0], AccessKind::Store);
         let mut inner = self.shared.lock();
         if Shared::is_dropped(&inner, Mutation::DropStore, site) {
             return Ok(());
@@ -479,11 +501,20 @@ unsafe impl Medium for Sim {
     }
 
     fn flush(&self, notes: &SimNotes, memory: &[AtomicU64]) {
+        if let ([first, ..], [.., last]) = (memory, memory)
+            && schedule::is_running()
+        {
+            // What it covers is what the lines hold now, so others' stores to them come before or after it.
+            let (first, last) = (self.shared.number_of(first), self.shared.number_of(last));
+            let (line, lines) = (first / LINE_WORDS, last / LINE_WORDS - first / LINE_WORDS + 1);
+            schedule::reach(Access::lines(line, lines, AccessKind::Load));
+        }
         self.shared.record_flush(&mut self.shared.lock(), notes, memory);
     }
 
     fn fence(&self, notes: &SimNotes) -> Lsn {
         let site = Location::caller();
+        schedule::reach(Access::whole(notes, AccessKind::Fence));
         let mut inner = self.shared.lock();
         if !Shared::is_dropped(&inner, Mutation::DropFence, site) {
             self.shared.record(&mut inner, Event::Fence { notes: notes.0, thread: thread_number(), site });

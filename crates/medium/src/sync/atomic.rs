@@ -1,0 +1,137 @@
+//! Atomic words outside of pools.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+
+use super::schedule::{Access, AccessKind, reach};
+use super::{Ordering, is_scheduled};
+use crate::Medium;
+
+/// A volatile word that goes with the nodes of a medium: an atomic whose accesses are yield points where the medium is
+/// [scheduled](Medium::SCHEDULED), and nothing but an atomic everywhere else. For fields of [`volatile!`](crate::volatile!)
+/// types.
+#[repr(transparent)]
+pub struct Atomic<M> {
+    word: AtomicU64,
+    medium: PhantomData<fn() -> M>,
+}
+
+impl<M> fmt::Debug for Atomic<M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.word.fmt(formatter)
+    }
+}
+
+impl<M: Medium> Atomic<M> {
+    /// A word with this value.
+    pub fn new(value: u64) -> Self {
+        Self { word: AtomicU64::new(value), medium: PhantomData }
+    }
+
+    #[inline(always)]
+    fn reach(&self, kind: AccessKind) {
+        if is_scheduled::<M>() {
+            reach(Access::whole(self, kind));
+        }
+    }
+
+    /// As the atomic's.
+    #[inline(always)]
+    pub fn load(&self, order: Ordering) -> u64 {
+        self.reach(AccessKind::Load);
+        self.word.load(order)
+    }
+
+    /// As the atomic's.
+    #[inline(always)]
+    pub fn store(&self, value: u64, order: Ordering) {
+        self.reach(AccessKind::Store);
+        self.word.store(value, order);
+    }
+
+    /// As the atomic's.
+    #[inline(always)]
+    pub fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.reach(AccessKind::Store);
+        self.word.compare_exchange(current, new, success, failure)
+    }
+
+    /// As the atomic's.
+    #[inline(always)]
+    pub fn compare_exchange_weak(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.reach(AccessKind::Store);
+        self.word.compare_exchange_weak(current, new, success, failure)
+    }
+
+    /// As the atomic's.
+    #[inline(always)]
+    pub fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+        self.reach(AccessKind::Store);
+        self.word.fetch_and(bits, order)
+    }
+
+    /// As the atomic's.
+    #[inline(always)]
+    pub fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        self.reach(AccessKind::Store);
+        self.word.fetch_or(bits, order)
+    }
+
+    /// As the atomic's.
+    #[inline(always)]
+    pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.reach(AccessKind::Store);
+        self.word.fetch_add(value, order)
+    }
+
+    /// The words themselves, about to be read by a kernel: one yield point for all of them.
+    #[inline(always)]
+    pub fn read_together<const N: usize>(words: &[Self; N]) -> &[AtomicU64; N] {
+        if is_scheduled::<M>() {
+            reach(Access::words(words, AccessKind::Load));
+        }
+        Self::plain(words)
+    }
+
+    /// Stores all words, relaxed: one yield point for all of them. What others see of a store that is half done, the
+    /// scheduler does not show; `loom` does.
+    #[inline(always)]
+    pub fn store_together<const N: usize>(words: &[Self; N], values: &[u64; N]) {
+        if is_scheduled::<M>() {
+            reach(Access::words(words, AccessKind::Store));
+        }
+        for (word, value) in Self::plain(words).iter().zip(values) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+
+    /// The atomic itself, for hints that read nothing.
+    #[inline(always)]
+    pub fn plain<const N: usize>(words: &[Self; N]) -> &[AtomicU64; N] {
+        // SAFETY: `Self` is a transparent wrapper.
+        unsafe { &*std::ptr::from_ref(words).cast::<[AtomicU64; N]>() }
+    }
+}
+
+/// Loads all words, relaxed.
+#[inline(always)]
+pub fn load_all<const N: usize>(words: &[AtomicU64; N]) -> [u64; N] {
+    std::array::from_fn(|index| words[index].load(Ordering::Relaxed))
+}

@@ -1,0 +1,174 @@
+//! Epochs: when what was retired is used again.
+//!
+//! Without a scheduler this is `crossbeam-epoch`. Under one, epochs are counted per thread of the system, not of the
+//! process, and *exactly*: what is retired is freed at the very moment when the last pin ends that was there when it was
+//! retired. That is as early as any collector may do it, so whoever relies on later finds out; and it happens at the
+//! same place in each run of a schedule, whatever other tests of the process do.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use super::{is_scheduled, schedule};
+use crate::Medium;
+
+/// Keeps memory that is retired meanwhile from being reused, until it is dropped.
+pub struct Pin(Inner);
+
+enum Inner {
+    Epoch(crossbeam_epoch::Guard),
+    Counted { _until_dropped: Counted },
+}
+
+/// A pin under a scheduler.
+struct Counted {
+    serial: u64,
+    /// It belongs to this thread of the system.
+    not_send: PhantomData<*const ()>,
+}
+
+type Deferred = Box<dyn FnOnce()>;
+
+#[derive(Default)]
+struct Collector {
+    /// The serial numbers of pins and of retirements, ascending.
+    next_serial: u64,
+    /// Pins that have not ended, ascending.
+    pinned: Vec<u64>,
+    /// What waits, with the serial number when it was retired, ascending.
+    deferred: Vec<(u64, Deferred)>,
+}
+
+thread_local! {
+    static COLLECTOR: RefCell<Collector> = RefCell::default();
+}
+
+impl Inner {
+    fn counted() -> Self {
+        Self::Counted { _until_dropped: Counted::new() }
+    }
+}
+
+impl Collector {
+    fn serial(&mut self) -> u64 {
+        self.next_serial += 1;
+        self.next_serial
+    }
+
+    /// What nobody can reach any more.
+    fn take_free(&mut self) -> Vec<(u64, Deferred)> {
+        let oldest = self.pinned.first().copied().unwrap_or(u64::MAX);
+        let free = self.deferred.partition_point(|(serial, _)| *serial < oldest);
+        self.deferred.drain(..free).collect()
+    }
+}
+
+impl Counted {
+    fn new() -> Self {
+        let serial = COLLECTOR.with_borrow_mut(|collector| {
+            let serial = collector.serial();
+            collector.pinned.push(serial);
+            serial
+        });
+        Self { serial, not_send: PhantomData }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let free = COLLECTOR.with_borrow_mut(|collector| {
+            collector.pinned.retain(|serial| *serial != self.serial);
+            collector.take_free()
+        });
+        // With the collector let go: what is called may pin and retire.
+        free.into_iter().for_each(|(_, call)| call());
+    }
+}
+
+/// Pins the calling thread. Asks whether a scheduler runs, so it is for what happens rarely; guards know by their medium.
+pub fn pin() -> Pin {
+    if schedule::is_running() { Pin(Inner::counted()) } else { epoch_pin() }
+}
+
+/// Pins the calling thread, for access to a medium `M`.
+#[inline(always)]
+pub(crate) fn pin_on<M: Medium>() -> Pin {
+    if is_scheduled::<M>() { Pin(Inner::counted()) } else { epoch_pin() }
+}
+
+#[inline(always)]
+fn epoch_pin() -> Pin {
+    Pin(Inner::Epoch(crossbeam_epoch::pin()))
+}
+
+impl Pin {
+    /// Calls `call` once no thread that is pinned now is so any more. It may be called on any thread.
+    pub fn defer(&self, call: impl FnOnce() + Send + 'static) {
+        match &self.0 {
+            Inner::Epoch(pin) => pin.defer(call),
+            Inner::Counted { .. } => COLLECTOR.with_borrow_mut(|collector| {
+                let serial = collector.serial();
+                collector.deferred.push((serial, Box::new(call)));
+            }),
+        }
+    }
+
+    /// Hands over what this thread has deferred, for any thread to call.
+    pub fn flush(&self) {
+        if let Inner::Epoch(pin) = &self.0 {
+            pin.flush();
+        }
+    }
+
+    /// Ends the pin and begins it anew.
+    pub fn repin(&mut self) {
+        match &mut self.0 {
+            Inner::Epoch(pin) => pin.repin(),
+            Inner::Counted { .. } => self.0 = Inner::counted(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::sync::schedule::{Access, Scheduler};
+
+    struct Nobody;
+
+    impl Scheduler for Nobody {
+        fn reach(&self, _access: Access) {}
+        fn contend(&self) {}
+    }
+
+    #[test]
+    fn what_is_retired_is_freed_with_the_last_pin_that_was_there() {
+        let freed = Arc::new(AtomicU32::new(0));
+        let retire = |pin: &Pin| {
+            let freed = Arc::clone(&freed);
+            pin.defer(move || {
+                freed.fetch_add(1, Ordering::Relaxed);
+            });
+        };
+        let count = || freed.load(Ordering::Relaxed);
+        let scheduler: Rc<dyn Scheduler> = Rc::new(Nobody);
+        schedule::enter(&scheduler, 0, || {
+            let (first, second) = (pin(), pin());
+            retire(&first);
+            let mut third = pin();
+            retire(&third);
+            drop(first);
+            assert_eq!(count(), 0);
+            drop(second);
+            assert_eq!(count(), 1);
+            third.repin();
+            assert_eq!(count(), 2);
+            retire(&third);
+            drop(third);
+            assert_eq!(count(), 3);
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! Volatile state that threads share: atomics, locks, waiting, epochs. One door, so that a test may decide who runs when.
+//!
+//! Whatever several threads share outside of a pool goes through here and not through `std`, `parking_lot` or
+//! `crossbeam` directly: atomics ([`AtomicU64`], [`Atomic`]), [`Mutex`], waiting ([`pause`], [`spin_loop`], [`yield_now`]), and the
+//! epochs after which retired memory is reused ([`Pin`]). Behind the door are three back ends:
+//!
+//! | back end | when | what it does |
+//! | --- | --- | --- |
+//! | std | always, unless one of the others is asked for | the real thing |
+//! | scheduler | on a thread that runs inside of [`schedule::enter`] | one thread at a time, the scheduler says which |
+//! | `loom` | built with `--cfg loom` | every interleaving *and* every weak ordering, of a few lines of code |
+//!
+//! # Why the scheduler costs nothing where none runs
+//!
+//! A point read of an engine takes some two hundred nanoseconds and twenty accesses to volatile memory. Asking at each
+//! of them whether a scheduler runs would be felt, and a second build for tests would test another program. So the
+//! question is asked only where it is free:
+//!
+//! - **Operations on the medium** are yield points on [`Sim`](crate::Sim), which asks for itself.
+//! - **Volatile words that belong to a medium's nodes** (versions, bitmaps, locks beside a leaf) are [`Atomic<M>`]: the
+//!   type names the medium, and only where [`Medium::SCHEDULED`](crate::Medium::SCHEDULED) says so, that is on `Sim`,
+//!   the compiler leaves the question in. Engines are compiled for each medium, so the same source and the same
+//!   release build have both.
+//! - **Contended paths** ask a thread-local variable: a lock that was not free, the second look of a spin loop. Whoever
+//!   waits has the time.
+//! - **Epochs** are asked for once per guard, by its medium; [`pin`], which knows no medium, is for rare changes.
+//!
+//! What is left out is left out on purpose: plain atomics ([`AtomicU64`], as in the inner nodes) are no yield points.
+//! What happens between two yield points is one step for the scheduler; whether it may be one is `loom`'s part.
+//!
+//! # What follows for those who use it
+//!
+//! - A thread that waits must wait by [`pause`], [`spin_loop`] or [`Mutex::lock`]: any other loop never ends under the
+//!   scheduler, where the thread that it waits for does not run by itself.
+//! - A lock may be held at a yield point only if it comes from here: who wants it then lets the others run.
+//! - The scheduler runs one thread at a time, in an order of its own: it is sequentially consistent. A missing
+//!   `Release` is found by `loom`, not by the scheduler.
+
+mod atomic;
+mod epoch;
+mod mutex;
+pub mod schedule;
+
+pub use atomic::{Atomic, AtomicU32, AtomicU64, fence, load_all};
+pub(crate) use epoch::pin_on;
+pub use epoch::{Pin, pin};
+pub use mutex::{Mutex, MutexGuard};
+
+pub use std::sync::atomic::Ordering;
+
+use crate::Medium;
+
+/// How often a waiting thread spins before it lets others run.
+const SPINS_MAX: u32 = 64;
+
+/// Whether the calling thread runs under a scheduler, as far as that matters on medium `M`: no code where it does not.
+#[inline(always)]
+pub fn is_scheduled<M: Medium>() -> bool {
+    M::SCHEDULED && schedule::is_running()
+}
+
+/// Waits a moment for another thread: spins at first, then lets others run. Under a scheduler others run at once.
+#[inline]
+pub fn pause(spins: &mut u32) {
+    if schedule::is_running() {
+        return schedule::contend();
+    }
+    *spins += 1;
+    if *spins < SPINS_MAX { spin_loop_hint() } else { yield_thread() }
+}
+
+/// Says that the calling thread waits for another one that will soon be done.
+#[inline]
+pub fn spin_loop() {
+    if schedule::is_running() {
+        return schedule::contend();
+    }
+    spin_loop_hint();
+}
+
+#[cfg(not(loom))]
+fn spin_loop_hint() {
+    std::hint::spin_loop();
+}
+
+/// Lets others run, where there is no hurry.
+#[inline]
+pub fn yield_now() {
+    if schedule::is_running() {
+        return schedule::contend();
+    }
+    yield_thread();
+}
+
+#[cfg(not(loom))]
+fn yield_thread() {
+    std::thread::yield_now();
+}
+
+/// To loom a thread that spins is one that yields: it must let the others run, or the model never ends.
+#[cfg(loom)]
+fn spin_loop_hint() {
+    loom::thread::yield_now();
+}
+
+#[cfg(loom)]
+fn yield_thread() {
+    loom::thread::yield_now();
+}

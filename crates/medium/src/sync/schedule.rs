@@ -1,0 +1,129 @@
+//! The scheduler's side of the door: how it learns what a thread is about to do.
+//!
+//! A harness runs the threads of a test one at a time, as coroutines of one thread of the system. Before each access
+//! that others could notice, the running one calls the [`Scheduler`], which returns when that thread is to go on. The
+//! scheduler itself is the harness's business; `everleaf-sim` has one.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::WORD_BYTES;
+
+/// What an access does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AccessKind {
+    /// It reads.
+    Load,
+    /// It changes, or may change: stores, compare-exchanges, locks that are taken.
+    Store,
+    /// It makes durable what this thread flushed; other threads do not see it, but a crash does.
+    Fence,
+}
+
+/// What a thread is about to do. What it does after that, up to its next access, nobody else can tell from the same
+/// moment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Access {
+    /// The first of the places that it concerns, as a number: a volatile word, or a line of a [`Sim`](crate::Sim).
+    pub place: usize,
+    /// How many places: they are numbered one after the other.
+    pub places: usize,
+    /// What.
+    pub kind: AccessKind,
+}
+
+/// Lines are numbered from here, far above volatile words.
+const FIRST_LINE: usize = 1 << 61;
+
+impl Access {
+    /// An access to something volatile: a word, or a lock.
+    pub fn whole<T>(what: &T, kind: AccessKind) -> Self {
+        Self { place: std::ptr::from_ref(what).addr() / WORD_BYTES, places: 1, kind }
+    }
+
+    /// An access to adjacent volatile words.
+    pub fn words<T, const N: usize>(words: &[T; N], kind: AccessKind) -> Self {
+        const { assert!(size_of::<T>() == WORD_BYTES) };
+        Self { place: words.as_ptr().addr() / WORD_BYTES, places: N, kind }
+    }
+
+    /// An access to lines of a medium, numbered from its start.
+    pub fn lines(first: usize, lines: usize, kind: AccessKind) -> Self {
+        Self { place: FIRST_LINE + first, places: lines, kind }
+    }
+}
+
+/// Decides who runs. Called on the thread that is running; returns when it is to go on.
+pub trait Scheduler {
+    /// The running thread is about to do this.
+    fn reach(&self, access: Access);
+
+    /// The running thread cannot go on before another one has changed something.
+    fn contend(&self);
+}
+
+thread_local! {
+    /// The number of the thread that runs; `NOBODY` where no scheduler does.
+    static THREAD: Cell<u16> = const { Cell::new(NOBODY) };
+    static SCHEDULER: RefCell<Option<Rc<dyn Scheduler>>> = const { RefCell::new(None) };
+}
+
+const NOBODY: u16 = u16::MAX;
+
+/// Whether a scheduler decides about the calling thread.
+#[inline]
+pub fn is_running() -> bool {
+    THREAD.get() != NOBODY
+}
+
+/// The number that the scheduler gave the running thread.
+#[inline]
+pub fn thread() -> Option<u16> {
+    let thread = THREAD.get();
+    (thread != NOBODY).then_some(thread)
+}
+
+/// Goes on with thread `thread` of a scheduler: `resume` runs it until it stops, and then the caller goes on, without
+/// a scheduler.
+pub fn enter<R>(scheduler: &Rc<dyn Scheduler>, thread: u16, resume: impl FnOnce() -> R) -> R {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            THREAD.set(NOBODY);
+            SCHEDULER.with_borrow_mut(|current| *current = None);
+        }
+    }
+    assert!(thread != NOBODY && !is_running(), "one scheduler at a time");
+    SCHEDULER.with_borrow_mut(|current| *current = Some(Rc::clone(scheduler)));
+    THREAD.set(thread);
+    let _leave = Leave;
+    resume()
+}
+
+fn call(tell: impl FnOnce(&dyn Scheduler)) {
+    let scheduler = SCHEDULER.with_borrow(Clone::clone);
+    if let Some(scheduler) = scheduler {
+        tell(&*scheduler);
+    }
+}
+
+/// A yield point: the running thread is about to do this. Nothing where no scheduler runs.
+#[inline]
+pub fn reach(access: Access) {
+    if is_running() {
+        reach_scheduler(access);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn reach_scheduler(access: Access) {
+    call(|scheduler| scheduler.reach(access));
+}
+
+/// The running thread cannot go on before another one has changed something.
+#[cold]
+#[inline(never)]
+pub fn contend() {
+    call(|scheduler| scheduler.contend());
+}
