@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::guarded::guarded;
-use crate::model::{Model, Rules, images};
+use crate::model::{Model, Rules, image_count, images};
 use crate::report::{Crash, Failure, Point, Replay, Stats};
 use crate::strategy::{Decided, Follower, Plan, Strategy};
 use crate::subject::{Complaint, Subject};
@@ -119,7 +119,8 @@ impl<S: Subject> Explorer<S> {
     pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
         // Opening a pool then costs no system call; of thousands of recoveries a second, those would be most.
         medium::arena::reuse_on_this_thread(true);
-        let sim = Sim::new(SimOptions { line_form: options.line_form, limit_bytes: options.limit_bytes })?;
+        let Options { line_form, limit_bytes, rules, .. } = options;
+        let sim = Sim::new(SimOptions { line_form, limit_bytes, late: rules == Rules::Log })?;
         let plan =
             Plan { strategy: Strategy::Path, path: Vec::new(), decided: Vec::new(), random: options.seed };
         let plan = Arc::new(Mutex::new(plan));
@@ -279,23 +280,20 @@ impl<S: Subject> Explorer<S> {
                 expected.clone_from(&context.acceptable);
                 changed = false;
             }
+            if model.adds(event) {
+                (stored, changed) = (true, true);
+            }
             model.apply(&self.sim, trace, event);
-            match event {
-                Event::Store { .. } | Event::StoreLine { .. } | Event::Grow { .. } => {
-                    (stored, changed) = (true, true);
-                }
-                Event::Mark(mark) => {
-                    context.mark(&self.subject, *mark);
-                    let stricter = stored && context.acceptable != expected;
-                    if let Some(point) = point_after(*mark).filter(|_| changed || stricter) {
-                        if index >= from {
-                            self.visit(level, model, (index, point), &context)?;
-                        }
-                        expected.clone_from(&context.acceptable);
-                        changed = false;
+            if let Event::Mark(mark) = event {
+                context.mark(&self.subject, *mark);
+                let stricter = stored && context.acceptable != expected;
+                if let Some(point) = point_after(*mark).filter(|_| changed || stricter) {
+                    if index >= from {
+                        self.visit(level, model, (index, point), &context)?;
                     }
+                    expected.clone_from(&context.acceptable);
+                    changed = false;
                 }
-                _ => {}
             }
         }
         if changed {
@@ -331,7 +329,7 @@ impl<S: Subject> Explorer<S> {
         }
         self.stats.points += 1;
         self.stats.second_points += u64::from(level > 1);
-        self.stats.images += open.iter().map(|open| open.candidates.len() as f64).product::<f64>();
+        self.stats.images += image_count(&open);
         self.sim.install(open);
         self.sim.push_level();
         let result = match path {
@@ -553,6 +551,7 @@ fn point_before(model: &Model, event: &Event) -> Option<Point> {
         (Event::Mark(Mark::Invoke(number)), _) => Some(Point::BeforeOperation(*number)),
         (Event::Grow { .. }, _) => Some(Point::BeforeGrowth),
         (Event::Fence { .. }, Some(site)) if model.raises(event) => Some(Point::BeforeFence(site)),
+        (Event::Wait { .. }, Some(site)) if model.raises(event) => Some(Point::BeforeWait(site)),
         (_, Some(site)) if model.raises(event) => Some(Point::BeforeStore(site)),
         _ => None,
     }

@@ -73,11 +73,12 @@
 //!
 //! - **Model** ([`Model`]): for each line, what it may hold. Walks along the trace; what is settled it writes to the `Sim`,
 //!   so that an image is a difference from the one before. Its rules have a litmus test each (`tests/litmus.rs`).
-//! - **Crash points**: before each fence that makes something durable, and before growth: what a crash earlier could
+//! - **Crash points**: before each fence (in a log, each wait) that makes something durable, and before growth: what a crash earlier could
 //!   leave, a crash there can leave, too. And where expectations get stricter: after each operation, after recovery.
 //! - **Lazy recovery** ([`Images::All`]): lines whose content is open stay open. When recovery loads a word about which the
 //!   contents that are left disagree, it branches over the distinct values; all paths are run depth first, each by a new
-//!   recovery that repeats its choices. What nobody reads costs nothing. [`Images::Eager`] enumerates plainly, and must
+//!   recovery that repeats its choices. What nobody reads costs nothing. In a log, what one line is found to hold narrows
+//!   down where the log was cut, and so what other lines may hold. [`Images::Eager`] enumerates plainly, and must
 //!   agree (`tests/agreement.rs`).
 //! - **Second crashes** ([`SecondCrash`]): what a recovery stored is recorded as well; the lines that the first crash left
 //!   open stay so, but for what recovery has read.
@@ -88,8 +89,6 @@
 //! - Operations run one after the other. Threads need a scheduler for which each operation on the medium is a yield
 //!   point (a hook in `Sim::load`, `store`, `flush`, `fence`), sets of pending operations in `Context`, and a search for
 //!   linearisations; the events carry thread numbers already.
-//! - The file model (images are prefixes of a log) needs a third kind of [`Rules`]: one choice for all lines. `Sim` would
-//!   have to record waits, and to be late: fences order, waits make durable.
 //! - Mutations leave operations out ([`medium::sim::Mutation`]); publishing early and swapping persists are to be done on
 //!   the trace.
 //! - A loop without operations on the medium is not noticed; that needs a watchdog in another process.

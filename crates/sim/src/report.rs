@@ -14,6 +14,8 @@ use crate::subject::Complaint;
 pub enum Point {
     /// Before a fence that makes something durable.
     BeforeFence(Site),
+    /// Before a wait that makes something durable.
+    BeforeWait(Site),
     /// Before a store, where stores are durable at once.
     BeforeStore(Site),
     /// Before the memory grew.
@@ -32,6 +34,7 @@ impl fmt::Display for Point {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BeforeFence(site) => write!(formatter, "before the fence at {site}"),
+            Self::BeforeWait(site) => write!(formatter, "before the wait at {site}"),
             Self::BeforeStore(site) => write!(formatter, "before the store at {site}"),
             Self::BeforeGrowth => formatter.write_str("before the memory grew"),
             Self::BeforeOperation(number) => write!(formatter, "before operation {number}"),

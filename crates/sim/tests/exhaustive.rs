@@ -4,7 +4,7 @@ use engines::index::{Codec, RecordCodec, WordCodec};
 use engines::rntree::{MaybeWords, RnTree};
 use everleaf_sim::index::RnTreeEngine;
 use everleaf_sim::index::suite::{self, Suite};
-use everleaf_sim::{Options, SecondCrash};
+use everleaf_sim::{Options, Rules, SecondCrash};
 use medium::LineForm;
 use medium::sim::Sim;
 
@@ -14,47 +14,55 @@ fn length(usual: usize) -> usize {
         .map_or(usual, |length| length.parse().expect("EVERLEAF_LENGTH is a number"))
 }
 
-fn options(line_form: LineForm, second_crash: SecondCrash) -> Options {
+fn options(rules: Rules, line_form: LineForm, second_crash: SecondCrash) -> Options {
     let command = "cargo test --release -p everleaf-sim --test exhaustive".to_owned();
-    Options { line_form, second_crash, command, ..Options::default() }
+    Options { rules, line_form, second_crash, command, ..Options::default() }
 }
 
-fn exhaust<C: Codec>(length: usize, line_form: LineForm, second_crash: SecondCrash)
+fn exhaust<C: Codec>(length: usize, rules: Rules, line_form: LineForm, second_crash: SecondCrash)
 where
     RnTree<Sim, C, 4>: MaybeWords,
 {
     let suite = Suite { length, threads: 2, progress: None };
-    let report = suite::exhaust(RnTreeEngine::<C, 4>::default, suite, &options(line_form, second_crash));
+    let report =
+        suite::exhaust(RnTreeEngine::<C, 4>::default, suite, &options(rules, line_form, second_crash));
     if let Some(failure) = &report.failure {
         panic!("{failure}");
     }
     let (stats, seconds) = (report.stats, report.seconds);
-    println!("{}, {length}, {line_form:?}, {second_crash:?}: {stats}; {seconds:.1} s", C::NAME);
+    println!("{}, {length}, {rules:?}, {line_form:?}, {second_crash:?}: {stats}; {seconds:.1} s", C::NAME);
     assert_eq!((stats.traces, stats.cut_short), (4 * 12u64.pow(length as u32), 0));
 }
 
 #[test]
 fn words_in_single_lines() {
-    exhaust::<WordCodec>(length(3), LineForm::Single, SecondCrash::InRecovery);
+    exhaust::<WordCodec>(length(3), Rules::Lines, LineForm::Single, SecondCrash::InRecovery);
 }
 
 #[test]
 fn words_in_twin_lines() {
-    exhaust::<WordCodec>(length(3), LineForm::Twin, SecondCrash::InRecovery);
+    exhaust::<WordCodec>(length(3), Rules::Lines, LineForm::Twin, SecondCrash::InRecovery);
 }
 
 #[test]
 fn records_in_single_lines() {
-    exhaust::<RecordCodec>(length(3), LineForm::Single, SecondCrash::InRecovery);
+    exhaust::<RecordCodec>(length(3), Rules::Lines, LineForm::Single, SecondCrash::InRecovery);
 }
 
 #[test]
 fn records_in_twin_lines() {
-    exhaust::<RecordCodec>(length(2), LineForm::Twin, SecondCrash::InRecovery);
+    exhaust::<RecordCodec>(length(2), Rules::Lines, LineForm::Twin, SecondCrash::InRecovery);
 }
 
 #[test]
 fn second_crashes_anywhere() {
-    exhaust::<WordCodec>(length(2), LineForm::Single, SecondCrash::Anywhere);
-    exhaust::<RecordCodec>(length(1), LineForm::Twin, SecondCrash::Anywhere);
+    exhaust::<WordCodec>(length(2), Rules::Lines, LineForm::Single, SecondCrash::Anywhere);
+    exhaust::<RecordCodec>(length(1), Rules::Lines, LineForm::Twin, SecondCrash::Anywhere);
+}
+
+#[test]
+fn on_a_log() {
+    exhaust::<WordCodec>(length(3), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
+    exhaust::<RecordCodec>(length(3), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
+    exhaust::<RecordCodec>(length(2), Rules::Log, LineForm::Twin, SecondCrash::InRecovery);
 }

@@ -210,7 +210,7 @@ fn every_flush_and_fence_is_needed() {
         let mutation = match kind {
             SiteKind::Flush => medium::sim::Mutation::DropFlush(site),
             SiteKind::Fence => medium::sim::Mutation::DropFence(site),
-            SiteKind::Store | SiteKind::StoreLine => continue,
+            SiteKind::Store | SiteKind::StoreLine | SiteKind::Wait => continue,
         };
         let options = Options { mutations: vec![mutation], ..options(Images::All) };
         let mut mutant = Explorer::new(List { fault: Fault::Nothing }, options).unwrap();

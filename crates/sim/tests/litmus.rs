@@ -12,8 +12,8 @@ const A: u64 = 64;
 const A2: u64 = 72;
 const B: u64 = 128;
 
-fn memory(line_form: LineForm) -> Sim {
-    let sim = Sim::new(SimOptions { line_form, limit_bytes: 1 << 16 }).unwrap();
+fn memory(line_form: LineForm, late: bool) -> Sim {
+    let sim = Sim::new(SimOptions { line_form, limit_bytes: 1 << 16, late }).unwrap();
     sim.grow(4096).unwrap();
     sim
 }
@@ -52,9 +52,13 @@ fn contents(sim: &Sim, model: &mut Model, words: &[u64]) -> BTreeSet<Vec<u64>> {
 
 /// What words may hold after a crash at the end of a program.
 fn at_end(words: &[u64], program: impl FnOnce(&Guard<'_, Sim>)) -> BTreeSet<Vec<u64>> {
-    let sim = memory(LineForm::Single);
+    at_end_by(Rules::Lines, words, program)
+}
+
+fn at_end_by(rules: Rules, words: &[u64], program: impl FnOnce(&Guard<'_, Sim>)) -> BTreeSet<Vec<u64>> {
+    let sim = memory(LineForm::Single, rules == Rules::Log);
     let trace = record(&sim, program);
-    let mut model = Model::new(Rules::Lines, &[], 0);
+    let mut model = Model::new(rules, &[], 0);
     trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
     contents(&sim, &mut model, words)
 }
@@ -66,7 +70,7 @@ fn at_any_time(
     words: &[u64],
     program: impl FnOnce(&Guard<'_, Sim>),
 ) -> BTreeSet<Vec<u64>> {
-    let sim = memory(line_form);
+    let sim = memory(line_form, rules == Rules::Log);
     let trace = record(&sim, program);
     let mut model = Model::new(rules, &[], 0);
     let mut outcomes = contents(&sim, &mut model, words);
@@ -142,7 +146,7 @@ fn a_flush_and_a_fence_do() {
 
 #[test]
 fn a_fence_makes_durable_what_its_own_guard_flushed() {
-    let sim = memory(LineForm::Single);
+    let sim = memory(LineForm::Single, false);
     let trace = record(&sim, |guard| {
         let other = Guard::new(&sim);
         set(guard, A, 1);
@@ -281,7 +285,7 @@ fn without_them_they_do_not() {
 
 #[test]
 fn only_what_raises_a_bound_is_worth_a_crash_before_it() {
-    let sim = memory(LineForm::Single);
+    let sim = memory(LineForm::Single, false);
     let trace = record(&sim, |guard| {
         guard.fence();
         set(guard, A, 1);
@@ -305,7 +309,7 @@ fn only_what_raises_a_bound_is_worth_a_crash_before_it() {
 #[test]
 fn what_recovery_read_stays_as_it_was() {
     // After a first crash A is 0 or 1; recovery has read 1, and stored 7 to the same line.
-    let sim = memory(LineForm::Single);
+    let sim = memory(LineForm::Single, false);
     let mut model = Model::new(Rules::Lines, &[], 0);
     let trace = record(&sim, |guard| set(guard, A, 1));
     trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
@@ -317,4 +321,172 @@ fn what_recovery_read_stays_as_it_was() {
         trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
         assert_eq!(contents(&sim, &mut second, &[A, A2]), outcomes([[decided, 0], [decided, 7]]));
     }
+}
+
+#[test]
+fn in_a_log_what_is_not_fenced_is_lost() {
+    let found = at_end_by(Rules::Log, &[A, B], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        set(guard, B, 1);
+    });
+    assert_eq!(found, outcomes([[0, 0]]));
+}
+
+#[test]
+fn in_a_log_a_fence_makes_nothing_durable() {
+    let found = at_end_by(Rules::Log, &[A], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        guard.fence();
+    });
+    assert_eq!(found, outcomes([[0], [1]]));
+}
+
+#[test]
+fn in_a_log_a_wait_makes_durable_what_was_fenced_up_to_then() {
+    let found = at_end_by(Rules::Log, &[A, B, 192], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        guard.fence();
+        set(guard, B, 1);
+        flush(guard, B);
+        let lsn = guard.fence();
+        set(guard, 192, 1);
+        flush(guard, 192);
+        guard.fence();
+        guard.wait(lsn).unwrap();
+    });
+    assert_eq!(found, outcomes([[1, 1, 0], [1, 1, 1]]));
+}
+
+#[test]
+fn in_a_log_a_wait_concerns_all_guards() {
+    let found = at_end_by(Rules::Log, &[A, B], |guard| {
+        let other = Guard::new(guard.medium());
+        set(&other, A, 1);
+        flush(&other, A);
+        other.fence();
+        set(guard, B, 1);
+        flush(guard, B);
+        guard.drain().unwrap();
+    });
+    assert_eq!(found, outcomes([[1, 1]]));
+}
+
+#[test]
+fn in_a_log_groups_arrive_in_order() {
+    let found = at_end_by(Rules::Log, &[A, B], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        guard.fence();
+        set(guard, B, 1);
+        flush(guard, B);
+        guard.fence();
+    });
+    assert_eq!(found, outcomes([[0, 0], [1, 0], [1, 1]]));
+}
+
+#[test]
+fn in_a_log_the_last_group_tears_between_lines_and_no_other_does() {
+    let found = at_end_by(Rules::Log, &[A, A2, B, 192], |guard| {
+        set(guard, A, 1);
+        set(guard, A2, 1);
+        set(guard, B, 1);
+        flush(guard, A);
+        flush(guard, B);
+        guard.fence();
+        set(guard, 192, 1);
+        flush(guard, 192);
+        guard.fence();
+    });
+    let torn = [[0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]];
+    assert_eq!(found, outcomes(torn));
+}
+
+#[test]
+fn in_a_log_a_group_has_what_its_lines_held_at_the_fence() {
+    let found = at_end_by(Rules::Log, &[A], |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        set(guard, A, 2);
+        guard.fence();
+        set(guard, A, 3);
+    });
+    assert_eq!(found, outcomes([[0], [2]]));
+}
+
+#[test]
+fn in_a_log_a_value_may_come_back() {
+    let found = at_end_by(Rules::Log, &[A, B], |guard| {
+        for (a, b) in [(1, 1), (0, 2)] {
+            set(guard, A, a);
+            flush(guard, A);
+            guard.fence();
+            set(guard, B, b);
+            flush(guard, B);
+            guard.fence();
+        }
+    });
+    assert_eq!(found, outcomes([[0, 0], [1, 0], [1, 1], [0, 1], [0, 2]]));
+}
+
+#[test]
+fn in_a_log_only_a_wait_that_makes_something_durable_is_worth_a_crash_before_it() {
+    let sim = memory(LineForm::Single, true);
+    let trace = record(&sim, |guard| {
+        guard.drain().unwrap();
+        set(guard, A, 1);
+        flush(guard, A);
+        let lsn = guard.fence();
+        guard.wait(lsn).unwrap();
+    });
+    let mut model = Model::new(Rules::Log, &[], 0);
+    let mut raising = Vec::new();
+    for event in &trace.events {
+        raising.push(model.raises(event));
+        model.apply(&sim, &trace, event);
+    }
+    assert_eq!(raising, [false, false, false, false, false, true]);
+    assert_eq!(contents(&sim, &mut model, &[A]), outcomes([[1]]));
+}
+
+#[test]
+fn in_a_log_a_second_crash_cuts_a_second_time() {
+    // The first crash left two groups, of A and of B, wholly or in part; what recovery does then is two groups more.
+    let sim = memory(LineForm::Single, true);
+    let mut model = Model::new(Rules::Log, &[], 0);
+    let trace = record(&sim, |guard| {
+        for offset in [A, B] {
+            set(guard, offset, 1);
+            flush(guard, offset);
+            guard.fence();
+        }
+    });
+    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    let (open, _) = model.open_lines(&sim);
+    let second = |narrowed: Option<(u32, u64)>| {
+        let mut second = Model::new(Rules::Log, &open, 0);
+        let mut trace = record(&sim, |guard| {
+            for offset in [A2, 192] {
+                set(guard, offset, 7);
+                flush(guard, offset);
+                guard.fence();
+            }
+        });
+        if let Some((line, value)) = narrowed {
+            trace.events.insert(0, Event::Narrow { line, word: 0, value });
+        }
+        trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
+        contents(&sim, &mut second, &[A, B, A2, 192])
+    };
+    let all = |firsts: &[[u64; 2]]| -> BTreeSet<Vec<u64>> {
+        let pair = |first: &[u64; 2]| [[0, 0], [7, 0], [7, 7]].map(|last| [*first, last].concat());
+        firsts.iter().flat_map(pair).collect()
+    };
+    assert_eq!(second(None), all(&[[0, 0], [1, 0], [1, 1]]));
+    assert_eq!(second(Some((1, 0))), all(&[[0, 0]]));
+    assert_eq!(second(Some((1, 1))), all(&[[1, 0], [1, 1]]));
+    assert_eq!(second(Some((2, 1))), all(&[[1, 1]]));
+    assert_eq!(second(Some((2, 0))), all(&[[0, 0], [1, 0]]));
 }

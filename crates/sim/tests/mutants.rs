@@ -106,6 +106,7 @@ fn every_mutant_is_caught_or_known_to_be_harmless() {
         let mutation = match kind {
             SiteKind::Flush => Mutation::DropFlush(site),
             SiteKind::Fence => Mutation::DropFence(site),
+            SiteKind::Wait => Mutation::DropWait(site),
             SiteKind::Store | SiteKind::StoreLine => Mutation::DropStore(site),
         };
         planted += 1;

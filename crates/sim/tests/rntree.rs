@@ -88,6 +88,18 @@ fn a_script_with_persistent_caches() {
     }
 }
 
+#[test]
+fn a_script_on_a_log() {
+    for line_form in [LineForm::Single, LineForm::Twin] {
+        for second_crash in [SecondCrash::Never, SecondCrash::InRecovery, SecondCrash::Anywhere] {
+            let options = options(line_form, Images::All, second_crash);
+            let options = Options { rules: Rules::Log, ..options };
+            explore::<WordCodec, 4>(&script(), FollowUp::SplitAndMerge, options.clone());
+            explore::<RecordCodec, 4>(&script(), FollowUp::SplitAndMerge, options);
+        }
+    }
+}
+
 /// Writes to keys that come and go: splits, merges, recycled entries, now and then a clean close.
 fn random_operations(seed: u64, count: usize, keys: u64) -> Vec<IndexOperation> {
     let mut state = seed;

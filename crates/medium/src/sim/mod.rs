@@ -1,6 +1,6 @@
 //! A medium that records, takes back, and forgets on purpose: what crash exploration runs on.
 //!
-//! A [`Sim`] is memory of this process with four abilities; the memory model that gives them a meaning (which images
+//! A [`Sim`] is memory of this process with five abilities; the memory model that gives them a meaning (which images
 //! a crash may leave) is not here but in the explorer.
 //!
 //! - It **records** a [`Trace`]: every store (of a word, or of a line in [`LineForm::Single`]: each one *atom*), flush and
@@ -10,6 +10,7 @@
 //!   [`Sim::rollback`] restores it. An image is therefore a difference from the one before, never a copy.
 //! - Its lines may be **open** ([`Sim::install`]): of each, several contents are possible, and a load decides, through a
 //!   [`Chooser`], which of the values that are still possible it finds. A recovery then branches only on what it reads.
+//! - It may be **late** ([`SimOptions::late`]), as a file is: fences order, and only a wait makes durable.
 //! - It plants **faults** ([`Mutation`]): flushes, fences and stores called from one place in the source are not done.
 //!
 //! A `Sim` is a handle: clones are the same memory, so a pool that takes its medium by value leaves the harness one.
@@ -38,7 +39,7 @@ use crate::sync::schedule::{self, Access, AccessKind};
 use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives, WORD_BYTES};
 
 use self::open::{Answer, OpenLines};
-pub use self::open::{Chooser, Decision, OpenLine, OpenState};
+pub use self::open::{Chooser, Decision, OpenLine, OpenState, Worlds};
 pub use self::trace::{Event, Mark, Mutation, Site, SiteKind, Trace};
 
 /// Words in a line.
@@ -55,11 +56,13 @@ pub struct SimOptions {
     pub line_form: LineForm,
     /// The most bytes that it grows to. Creating a `Sim` costs a byte of flags for each 64.
     pub limit_bytes: u64,
+    /// Whether what is fenced is durable only when somebody waits for it, as on a file.
+    pub late: bool,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { line_form: LineForm::Single, limit_bytes: 4 << 20 }
+        Self { line_form: LineForm::Single, limit_bytes: 4 << 20, late: false }
     }
 }
 
@@ -96,6 +99,10 @@ struct Inner {
 struct Shared {
     mapping: Mapping,
     line_form: LineForm,
+    late: bool,
+    /// The LSN of the last fence, and the last one that was waited for.
+    fenced: AtomicU64,
+    durable: AtomicU64,
     flags: Vec<AtomicU8>,
     steps_left: AtomicU64,
     inner: Mutex<Inner>,
@@ -139,6 +146,9 @@ impl Sim {
         let shared = Shared {
             mapping: Mapping::memory(options.limit_bytes)?,
             line_form: options.line_form,
+            late: options.late,
+            fenced: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
             flags: (0..lines).map(|_| AtomicU8::new(0)).collect(),
             steps_left: AtomicU64::new(u64::MAX),
             inner: Mutex::new(Inner::default()),
@@ -416,7 +426,7 @@ impl Shared {
 // SAFETY: the mapping owns its extent, never moves it, and unmaps it only when the last handle is dropped.
 unsafe impl Medium for Sim {
     type Notes = SimNotes;
-    const LATE: bool = false;
+    const LATE: bool = true;
     const DIRECT: bool = false;
     const SCHEDULED: bool = true;
 
@@ -516,10 +526,39 @@ unsafe impl Medium for Sim {
         let site = Location::caller();
         schedule::reach(Access::whole(notes, AccessKind::Fence));
         let mut inner = self.shared.lock();
-        if !Shared::is_dropped(&inner, Mutation::DropFence, site) {
-            self.shared.record(&mut inner, Event::Fence { notes: notes.0, thread: thread_number(), site });
+        let before = self.shared.fenced.load(Ordering::Relaxed);
+        if Shared::is_dropped(&inner, Mutation::DropFence, site) {
+            return Lsn(before);
         }
-        Lsn::DURABLE
+        let lsn = before + u64::from(self.shared.late);
+        self.shared.fenced.store(lsn, Ordering::Relaxed);
+        let event = Event::Fence { notes: notes.0, lsn, thread: thread_number(), site };
+        self.shared.record(&mut inner, event);
+        Lsn(lsn)
+    }
+
+    #[inline]
+    fn durable(&self) -> Lsn {
+        Lsn(self.shared.durable.load(Ordering::Relaxed))
+    }
+
+    fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
+        if lsn <= self.durable() {
+            return Ok(());
+        }
+        let site = Location::caller();
+        let mut inner = self.shared.lock();
+        let fenced = Lsn(self.shared.fenced.load(Ordering::Relaxed));
+        if lsn > fenced {
+            return Err(MediumError::Failed(format!(
+                "a wait for {lsn:?}, but the last fence was {fenced:?}"
+            )));
+        }
+        if !Shared::is_dropped(&inner, Mutation::DropWait, site) {
+            self.shared.durable.store(lsn.0, Ordering::Relaxed);
+            self.shared.record(&mut inner, Event::Wait { lsn: lsn.0, thread: thread_number(), site });
+        }
+        Ok(())
     }
 
     fn survives(&self) -> Survives {

@@ -2,6 +2,59 @@
 
 use crate::LineValue;
 
+/// A set of worlds. Where lines are not independent of each other, each thing that a crash may have done to all of them
+/// is a world: a log that was cut at some place.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Worlds(Vec<u64>);
+
+impl Worlds {
+    /// The worlds from `first` up to, but not with, `end`.
+    pub fn range(first: usize, end: usize) -> Self {
+        let mut worlds = Self::default();
+        (first..end).for_each(|world| worlds.insert(world));
+        worlds
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, world: usize) {
+        if self.0.len() <= world / 64 {
+            self.0.resize(world / 64 + 1, 0);
+        }
+        self.0[world / 64] |= 1 << (world % 64);
+    }
+
+    /// Whether it is there.
+    pub fn contains(&self, world: usize) -> bool {
+        self.0.get(world / 64).is_some_and(|bits| bits & 1 << (world % 64) != 0)
+    }
+
+    /// All of them, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        (0..64 * self.0.len()).filter(|world| self.contains(*world))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|bits| *bits == 0)
+    }
+
+    /// Whether they have one in common.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).any(|(mine, other)| mine & other != 0)
+    }
+
+    /// Adds all of `other`.
+    pub fn add(&mut self, other: &Self) {
+        other.iter().for_each(|world| self.insert(world));
+    }
+
+    /// Keeps what is in `other` as well.
+    pub fn keep(&mut self, other: &Self) {
+        self.0.truncate(other.0.len());
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, other)| *mine &= other);
+    }
+}
+
 /// A line that a crash left with one of several contents.
 #[derive(Clone, Debug)]
 pub struct OpenLine {
@@ -9,6 +62,9 @@ pub struct OpenLine {
     pub line: u32,
     /// What it may hold: at least one content, oldest first.
     pub candidates: Vec<LineValue>,
+    /// For each candidate the worlds in which the line may hold it; of any line, each world has at least one. Empty if
+    /// lines are independent of each other.
+    pub worlds: Vec<Worlds>,
 }
 
 /// A word of an open line is about to be loaded, and the candidates that are left disagree about it.
@@ -65,6 +121,20 @@ impl Slot {
         self.alive.extend(0..self.content.candidates.len() as u16);
     }
 
+    /// Whether nothing that was decided, of this line or another, excludes the candidate.
+    fn is_possible(&self, candidate: u16, worlds: Option<&Worlds>) -> bool {
+        let mine = self.content.worlds.get(usize::from(candidate));
+        mine.zip(worlds).is_none_or(|(mine, left)| mine.meets(left))
+    }
+
+    /// The worlds in which the line may hold what was decided of it.
+    fn worlds(&self) -> Worlds {
+        let mut worlds = Worlds::default();
+        let sets = self.alive.iter().filter_map(|candidate| self.content.worlds.get(usize::from(*candidate)));
+        sets.for_each(|set| worlds.add(set));
+        worlds
+    }
+
     fn value(&self, candidate: u16, word: usize) -> u64 {
         self.content.candidates[usize::from(candidate)].0[word]
     }
@@ -87,6 +157,8 @@ pub(super) struct OpenLines {
     slots: Vec<Slot>,
     /// Slots to reset.
     touched: Vec<u32>,
+    /// The worlds that no decision has excluded; `None` as long as that is all.
+    worlds: Option<Worlds>,
     values: Vec<u64>,
 }
 
@@ -96,30 +168,37 @@ impl OpenLines {
         assert!(lines.is_sorted_by(|one, other| one.line < other.line), "open lines are sorted");
         assert!(lines.iter().all(|line| (1..1 << 16).contains(&line.candidates.len())));
         self.touched.clear();
+        self.worlds = None;
         self.slots = lines.into_iter().map(Slot::new).collect();
     }
 
     /// Takes the open lines out, as they were installed.
     pub(super) fn uninstall(&mut self) -> Vec<OpenLine> {
         self.touched.clear();
+        self.worlds = None;
         self.slots.drain(..).map(|slot| slot.content).collect()
     }
 
     /// Forgets what was decided.
     pub(super) fn reset(&mut self) {
+        self.worlds = None;
         for index in self.touched.drain(..) {
             self.slots[index as usize].reset();
         }
     }
 
     fn slot(&mut self, line: u32) -> &mut Slot {
+        let index = self.touch(line);
+        &mut self.slots[index]
+    }
+
+    fn touch(&mut self, line: u32) -> usize {
         let index = self.slots.binary_search_by_key(&line, |slot| slot.content.line);
         let index = index.expect("the line is marked as open");
-        let slot = &mut self.slots[index];
-        if slot.known == 0 {
+        if self.slots[index].known == 0 {
             self.touched.push(index as u32);
         }
-        slot
+        index
     }
 
     /// Memory now holds words of the line, whatever the candidates say.
@@ -136,7 +215,8 @@ impl OpenLines {
     ) -> Answer {
         let mut values = std::mem::take(&mut self.values);
         values.clear();
-        let slot = self.slot(line);
+        let index = self.touch(line);
+        let slot = &mut self.slots[index];
         if slot.known & 1 << word != 0 {
             self.values = values;
             return Answer::InMemory;
@@ -144,6 +224,9 @@ impl OpenLines {
         slot.known |= 1 << word;
         let mut newest = 0;
         for &candidate in &slot.alive {
+            if !slot.is_possible(candidate, self.worlds.as_ref()) {
+                continue;
+            }
             let value = slot.value(candidate, word);
             newest = values.iter().position(|known| *known == value).unwrap_or_else(|| {
                 values.push(value);
@@ -158,6 +241,11 @@ impl OpenLines {
             let value = values[chosen];
             let content = &slot.content;
             slot.alive.retain(|candidate| content.candidates[usize::from(*candidate)].0[word] == value);
+            if !content.worlds.is_empty() {
+                let mut left = slot.worlds();
+                self.worlds.iter().for_each(|worlds| left.keep(worlds));
+                self.worlds = Some(left);
+            }
             Answer::Decided(value)
         };
         self.values = values;

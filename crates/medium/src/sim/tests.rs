@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{
     Chooser, Decision, Event, Mark, Mutation, OpenLine, OpenState, Sim, SimOptions, SiteKind,
-    StepLimitExceeded, Trace,
+    StepLimitExceeded, Trace, Worlds,
 };
 use crate::{Guard, Line, LineForm, LineValue, Medium};
 
@@ -118,7 +118,7 @@ fn levels_are_taken_back_one_by_one() {
 fn install(sim: &Sim, choices: Vec<usize>) -> Asked {
     let content = |first, second| LineValue([first, second, 9, 9, 9, 9, 9, 9]);
     let candidates = vec![content(0, 0), content(1, 0), content(1, 1), content(0, 2)];
-    sim.install(vec![OpenLine { line: 2, candidates }]);
+    sim.install(vec![OpenLine { line: 2, candidates, worlds: Vec::new() }]);
     let asked = Arc::new(Mutex::new(Vec::new()));
     sim.set_chooser(Some(Box::new(Script { choices, asked: Arc::clone(&asked) })));
     asked
@@ -214,4 +214,60 @@ fn twin_lines_are_stored_as_words() {
     let mut trace = Trace::default();
     sim.swap_trace(&mut trace);
     assert_eq!(trace.events.iter().filter(|event| matches!(event, Event::Store { .. })).count(), 8);
+}
+
+#[test]
+fn a_late_one_is_durable_when_somebody_has_waited() {
+    let sim = Sim::new(SimOptions { late: true, ..SimOptions::default() }).unwrap();
+    sim.grow(4096).unwrap();
+    sim.set_recording(true);
+    let guard = Guard::new(&sim);
+    guard.words(64, 1).unwrap()[0].publish(&guard, 1);
+    let first = guard.fence();
+    let second = guard.fence();
+    assert!(first < second && sim.durable() < first);
+    guard.wait(first).unwrap();
+    guard.wait(first).unwrap();
+    assert_eq!(sim.durable(), first);
+    let waits = |sim: &Sim| {
+        let mut trace = Trace::default();
+        sim.swap_trace(&mut trace);
+        trace.events.iter().filter(|event| matches!(event, Event::Wait { .. })).count()
+    };
+    assert_eq!(waits(&sim), 1);
+    assert!(guard.wait(crate::Lsn(second.0 + 1)).is_err());
+    // One that is not late is durable at the fence, and waits for nothing.
+    let sim = self::sim();
+    sim.set_recording(true);
+    Guard::new(&sim).drain().unwrap();
+    assert_eq!((waits(&sim), sim.durable()), (0, crate::Lsn::DURABLE));
+}
+
+#[test]
+fn what_one_line_holds_excludes_worlds_of_another() {
+    let sim = sim();
+    sim.push_level();
+    let content = |value: u64| LineValue([value; 8]);
+    // Worlds 0, 1, 2: a log of two groups that was cut before the first, between them, or not at all.
+    let line = |line: u32, cut: usize| OpenLine {
+        line,
+        candidates: vec![content(0), content(1)],
+        worlds: vec![Worlds::range(0, cut), Worlds::range(cut, 3)],
+    };
+    for (choices, found) in [(vec![0], [0, 0]), (vec![1], [1, 1]), (vec![1, 0], [1, 0])] {
+        // The later line first: that it is new leaves nothing to ask of the earlier one.
+        let later_first = choices.len() == 1;
+        sim.install(vec![line(2, 1), line(3, 2)]);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        sim.set_chooser(Some(Box::new(Script { choices: choices.clone(), asked: Arc::clone(&asked) })));
+        if later_first && choices[0] == 1 {
+            assert_eq!([word(&sim, 192), word(&sim, 128)], found);
+        } else {
+            assert_eq!([word(&sim, 128), word(&sim, 192)], found);
+        }
+        assert_eq!(asked.lock().unwrap().len(), choices.len());
+        sim.rollback();
+    }
+    sim.uninstall();
+    sim.pop_level();
 }

@@ -39,6 +39,8 @@ pub enum SiteKind {
     Flush,
     /// A fence.
     Fence,
+    /// A wait.
+    Wait,
 }
 
 /// What a harness says about the operations around the recorded ones.
@@ -94,7 +96,18 @@ pub enum Event {
     Fence {
         /// Which guard's flushes.
         notes: u64,
+        /// Its LSN, if the `Sim` is late.
+        lsn: u64,
         /// Who fenced.
+        thread: u16,
+        /// Where.
+        site: &'static Location<'static>,
+    },
+    /// Somebody waited for something that was not durable, and it became so. Only where the `Sim` is late.
+    Wait {
+        /// Up to which LSN.
+        lsn: u64,
+        /// Who waited.
         thread: u16,
         /// Where.
         site: &'static Location<'static>,
@@ -125,6 +138,7 @@ impl Event {
             Self::StoreLine { site, .. } => Some((SiteKind::StoreLine, Site::from(*site))),
             Self::Flush { site, .. } => Some((SiteKind::Flush, Site::from(*site))),
             Self::Fence { site, .. } => Some((SiteKind::Fence, Site::from(*site))),
+            Self::Wait { site, .. } => Some((SiteKind::Wait, Site::from(*site))),
             Self::Grow { .. } | Self::Narrow { .. } | Self::Mark(_) => None,
         }
     }
@@ -154,6 +168,8 @@ pub enum Mutation {
     DropFlush(Site),
     /// Fences called there are not done.
     DropFence(Site),
+    /// Waits called there are not done.
+    DropWait(Site),
     /// Stores of words and lines called there are not done.
     DropStore(Site),
 }
@@ -163,6 +179,7 @@ impl fmt::Display for Mutation {
         match self {
             Self::DropFlush(site) => write!(formatter, "without the flush at {site}"),
             Self::DropFence(site) => write!(formatter, "without the fence at {site}"),
+            Self::DropWait(site) => write!(formatter, "without the wait at {site}"),
             Self::DropStore(site) => write!(formatter, "without the store at {site}"),
         }
     }

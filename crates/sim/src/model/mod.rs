@@ -1,0 +1,267 @@
+//! The memory model: which contents a crash may leave.
+//!
+//! With [`Rules::Lines`], the model keeps for each line its *history*: the contents that it may have had before, and the
+//! atoms stored since. An atom is a word, or a line stored whole. The rules, each with a litmus test in
+//! `tests/litmus.rs`:
+//!
+//! 1. A line's content after a crash is any prefix of its history: stores to one line arrive in program order.
+//! 2. Lines are independent: each has a prefix of its own.
+//! 3. A flush makes nothing durable. It notes, for the guard through which it was made, how long the history is.
+//! 4. A fence through that guard makes what was noted durable: the prefix is no shorter from then on. *Only* a fence
+//!    does; a compare-exchange does not, nor does a fence of another guard.
+//! 5. What is stored after the flush is not covered by it.
+//! 6. A line that is stored whole is there wholly or not at all.
+//! 7. Growth is durable when it returns.
+//!
+//! With persistent caches ([`Rules::PersistentCaches`], eADR) every store is durable at once, in the order of all
+//! stores.
+//!
+//! With a log ([`Rules::Log`], an ordinary file) lines are not independent:
+//!
+//! 1. A fence appends the lines that its guard flushed to the log, as one group, with the content that they have then.
+//! 2. A crash leaves what the groups before some place hold, and of the group after it any part: whole lines of it.
+//! 3. A wait makes the groups up to its LSN durable. *Only* a wait does.
+//! 4. What is in no group is lost.
+//! 5. Growth is durable when it returns.
+//!
+//! What a log can leave, lines can leave as well, but for waits: with lines the fence is enough.
+//!
+//! Not covered: weak orderings between threads (events have the order in which they took effect), caches of real
+//! processors.
+
+mod lines;
+mod log;
+
+use medium::sim::{Event, OpenLine, Sim, Site, Trace, Worlds};
+use medium::{LineValue, Medium};
+
+use self::lines::Lines;
+use self::log::Log;
+
+/// Which model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Rules {
+    /// Lines reach the medium at any time, in any order; a flush and a fence set a lower bound. The weakest model:
+    /// what survives it survives on other processors as well, and, if it waits for its fences, on a file.
+    #[default]
+    Lines,
+    /// Caches are persistent (eADR): a store is durable at once.
+    PersistentCaches,
+    /// What was flushed reaches a log at the fence, group by group; a wait makes it durable. Needs a late `Sim`.
+    Log,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Word { within: u8, value: u64 },
+    Line(LineValue),
+}
+
+impl Change {
+    fn apply(&self, content: &mut LineValue) {
+        match self {
+            Self::Word { within, value } => content.0[usize::from(*within)] = *value,
+            Self::Line(value) => *content = *value,
+        }
+    }
+}
+
+/// A line that a crash left behind what was stored to it.
+#[derive(Clone, Debug)]
+pub struct Behind {
+    /// The line's offset, in bytes.
+    pub offset: u64,
+    /// How many of its stores arrived, of those that were not durable for sure; in a log, how many of its groups.
+    pub arrived: usize,
+    /// How many there were.
+    pub stores: usize,
+    /// The first store that is missing; in a log, the fence of the first group that is missing.
+    pub missing: Site,
+}
+
+fn mix(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ word ^ 0xf39c_c060_5ced_c835) * 0x9e37_79b9_7f4a_7c15;
+    (product as u64) ^ (product >> 64) as u64
+}
+
+fn hash_line(line: u32, content: &LineValue) -> u64 {
+    content.0.iter().fold(u64::from(line) | 1 << 40, |state, word| mix(state.rotate_left(5), *word))
+}
+
+fn hash_candidates(line: u32, candidates: &[LineValue]) -> u64 {
+    candidates.iter().fold(3, |state, content| mix(state, hash_line(line, content)))
+}
+
+/// The memory of a `Sim`, which holds what is settled, and the digest of its content.
+#[derive(Clone, Debug)]
+struct Memory {
+    digest: u64,
+}
+
+impl Memory {
+    fn content(sim: &Sim, line: u32) -> LineValue {
+        sim.peek(line).expect("a recorded line lies in the memory")
+    }
+
+    /// From now on the line has one content.
+    fn settle(&mut self, sim: &Sim, line: u32, content: &LineValue) {
+        let old = Self::content(sim, line);
+        if old != *content {
+            self.digest ^= hash_line(line, &old) ^ hash_line(line, content);
+            sim.poke(line, content);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Lines(Lines),
+    Log(Log),
+}
+
+/// The state of the memory at one moment of a trace.
+///
+/// The model walks along a [`Trace`] ([`Model::apply`]). What is settled (has one possible content) it writes into the
+/// `Sim`, so that its memory together with [`Model::open_lines`] is all that a crash may leave.
+#[derive(Clone, Debug)]
+pub struct Model {
+    memory: Memory,
+    kind: Kind,
+}
+
+impl Model {
+    /// The model of memory in which everything is settled, but for `open` lines. `digest` stands for the memory's
+    /// content.
+    pub fn new(rules: Rules, open: &[OpenLine], digest: u64) -> Self {
+        let kind = match rules {
+            Rules::Lines | Rules::PersistentCaches => Kind::Lines(Lines::new(rules, open)),
+            Rules::Log => Kind::Log(Log::new(open)),
+        };
+        Self { memory: Memory { digest }, kind }
+    }
+
+    /// A number that two memories share only if they have the same content (but for chance), both counted from the
+    /// same start. Excludes lines that are open.
+    pub fn digest(&self) -> u64 {
+        self.memory.digest
+    }
+
+    /// Whether the event makes something durable, so that a crash just before it can leave what a crash after it cannot.
+    pub fn raises(&self, event: &Event) -> bool {
+        match (event, &self.kind) {
+            (Event::Grow { .. }, _) => true,
+            (_, Kind::Lines(lines)) => lines.raises(event),
+            (_, Kind::Log(log)) => log.raises(event),
+        }
+    }
+
+    /// Whether a crash after the event may leave something that a crash before it cannot.
+    pub(crate) fn adds(&self, event: &Event) -> bool {
+        match event {
+            Event::Grow { .. } => true,
+            Event::Store { .. } | Event::StoreLine { .. } => matches!(self.kind, Kind::Lines(_)),
+            Event::Fence { .. } => matches!(self.kind, Kind::Log(_)),
+            _ => false,
+        }
+    }
+
+    /// Goes one event on. Events come from `trace`.
+    pub fn apply(&mut self, sim: &Sim, trace: &Trace, event: &Event) {
+        if let Event::Grow { length } = *event {
+            return sim.set_length(length).expect("it grew when it was recorded");
+        }
+        let stored = match *event {
+            Event::Store { word, value, site, .. } => {
+                Some((word / 8, Change::Word { within: (word % 8) as u8, value }, site))
+            }
+            Event::StoreLine { line, value, site, .. } => {
+                Some((line, Change::Line(trace.line_values[value as usize]), site))
+            }
+            _ => None,
+        };
+        match (&mut self.kind, stored) {
+            (Kind::Lines(lines), Some((line, change, site))) => {
+                lines.store(&mut self.memory, sim, line, change, site);
+            }
+            (Kind::Log(log), Some((line, change, _))) => log.store(sim, line, change),
+            (Kind::Lines(lines), None) => lines.apply(&mut self.memory, sim, event),
+            (Kind::Log(log), None) => log.apply(&mut self.memory, sim, event),
+        }
+    }
+
+    /// The lines whose content a crash now leaves open, and a number for all that it may leave: as [`Model::digest`],
+    /// open lines included.
+    pub fn open_lines(&mut self, sim: &Sim) -> (Vec<OpenLine>, u64) {
+        let open = match &mut self.kind {
+            Kind::Lines(lines) => lines.open_lines(&mut self.memory, sim),
+            Kind::Log(log) => log.open_lines(&mut self.memory, sim),
+        };
+        let digest = open.iter().fold(sim.extent().length(), |digest, open| {
+            let worlds = open.worlds.iter().flat_map(Worlds::iter);
+            let worlds = worlds.fold(0, |state, world| mix(state, world as u64));
+            let candidates = hash_candidates(open.line, &open.candidates);
+            digest ^ hash_line(open.line, &Memory::content(sim, open.line)) ^ mix(candidates, worlds)
+        });
+        (open, digest ^ self.memory.digest)
+    }
+
+    /// Which of the open lines a crash left behind, if it left of each one of the contents given.
+    pub fn behind(&self, left: &[(u32, Vec<LineValue>)]) -> Vec<Behind> {
+        let behind = |(line, contents): &(u32, Vec<LineValue>)| {
+            let (arrived, stores, missing) = match &self.kind {
+                Kind::Lines(lines) => lines.behind(*line, contents)?,
+                Kind::Log(log) => log.behind(*line, contents)?,
+            };
+            Some(Behind { offset: u64::from(*line) * 64, arrived, stores, missing: Site::from(missing) })
+        };
+        left.iter().filter_map(behind).collect()
+    }
+}
+
+/// Every combination of contents of open lines: the images that a crash may leave, in full.
+pub fn images(open: &[OpenLine]) -> impl Iterator<Item = Vec<(u32, LineValue)>> {
+    combinations(open).filter(|choices| is_possible(open, choices)).map(|choices| {
+        open.iter().zip(choices).map(|(open, choice)| (open.line, open.candidates[choice])).collect()
+    })
+}
+
+/// Whether there is a world in which all lines hold what was chosen.
+fn is_possible(open: &[OpenLine], choices: &[usize]) -> bool {
+    let mut sets = open.iter().zip(choices).filter_map(|(open, choice)| open.worlds.get(*choice));
+    let Some(first) = sets.next() else { return true };
+    let mut left = first.clone();
+    sets.for_each(|set| left.keep(set));
+    !left.is_empty()
+}
+
+fn combinations(open: &[OpenLine]) -> impl Iterator<Item = Vec<usize>> {
+    let mut next = Some(vec![0; open.len()]);
+    std::iter::from_fn(move || {
+        let choices = next.take()?;
+        let mut following = choices.clone();
+        for (choice, open) in following.iter_mut().zip(open) {
+            *choice += 1;
+            if *choice < open.candidates.len() {
+                next = Some(following);
+                break;
+            }
+            *choice = 0;
+        }
+        Some(choices)
+    })
+}
+
+/// How many images there are; in a log, contents that recur are counted again.
+pub(crate) fn image_count(open: &[OpenLine]) -> f64 {
+    if open.iter().all(|open| open.worlds.is_empty()) {
+        return open.iter().map(|open| open.candidates.len() as f64).product();
+    }
+    let mut worlds = Worlds::default();
+    open.iter().flat_map(|open| &open.worlds).for_each(|set| worlds.add(set));
+    let in_world = |world: usize| {
+        let count = |open: &OpenLine| open.worlds.iter().filter(|set| set.contains(world)).count() as f64;
+        open.iter().map(count).product::<f64>()
+    };
+    // A world in which all of the next group is there is the next world with nothing of the group after it.
+    worlds.iter().map(in_world).sum::<f64>() - (worlds.iter().count() as f64 - 1.0)
+}
