@@ -118,6 +118,23 @@ unsafe impl<M: Medium> Medium for Delay<M> {
         self.inner.wait(lsn)
     }
 
+    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.inner.settle(lsn)
+    }
+
+    #[inline(always)]
+    fn admit(&self) -> Result<(), MediumError> {
+        self.inner.admit()
+    }
+
+    fn finish(&self) -> Result<(), MediumError> {
+        self.inner.finish()
+    }
+
+    fn file(&self) -> Option<&crate::File> {
+        self.inner.file()
+    }
+
     fn survives(&self) -> Survives {
         self.inner.survives()
     }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
+use crate::file::Io;
 use crate::{Extent, MediumError};
 
 /// The alignment of every mapping: one huge page.
@@ -41,7 +43,14 @@ fn refused(action: &'static str, bytes: u64) -> impl FnOnce(rustix::io::Errno) -
 #[derive(Debug)]
 enum Backing {
     Memory,
-    Shared { file: File, synchronous: AtomicBool },
+    Shared {
+        file: File,
+        synchronous: AtomicBool,
+    },
+    /// What is stored stays in memory; the file is written past the mapping.
+    Private {
+        io: Arc<dyn Io>,
+    },
 }
 
 /// A reserved address range.
@@ -158,6 +167,20 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// A private mapping of all of the file behind `io`, which grows with it up to `limit_bytes`.
+    pub(crate) fn private(io: Arc<dyn Io>, limit_bytes: u64) -> Result<Self, MapError> {
+        let action = "measure a file of";
+        let length = io.length().map_err(|source| MapError { action, bytes: 0, source })?;
+        let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
+        let mapping = Self::reserve(Backing::Private { io }, limit_bytes, wanted)?;
+        if length > 0 {
+            mapping.map_file(0, length)?;
+            // SAFETY: just mapped up to `length`.
+            unsafe { mapping.extent.set_length(length) };
+        }
+        Ok(mapping)
+    }
+
     fn reserve(backing: Backing, limit_bytes: u64, wanted: u64) -> Result<Self, MapError> {
         let reserved_bytes =
             wanted.next_multiple_of(HUGE_PAGE_BYTES).clamp(HUGE_PAGE_BYTES, RESERVE_BYTES_MAX);
@@ -210,6 +233,10 @@ impl Mapping {
                 allocate(file, old, length)?;
                 self.map_file(old, length)?;
             }
+            Backing::Private { io } => {
+                allocate_by(&**io, old, length)?;
+                self.map_file(old, length)?;
+            }
         }
         self.length_max.fetch_max(length, Ordering::Relaxed);
         // SAFETY: just mapped up to `length`.
@@ -217,7 +244,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives back what lies beyond `length`. The range stays reserved.
+    /// Gives back what lies beyond `length`. The range stays reserved; a file that is mapped privately stays as it is.
     pub(crate) fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         let old = self.extent.length();
         if length >= old {
@@ -252,24 +279,48 @@ impl Mapping {
     }
 
     fn map_file(&self, old: u64, length: u64) -> Result<(), MapError> {
-        let Backing::Shared { file, synchronous } = &self.backing else { return Ok(()) };
+        match &self.backing {
+            Backing::Memory => Ok(()),
+            Backing::Shared { file, synchronous } => self.map_shared(file, synchronous, old, length),
+            Backing::Private { io } => {
+                // The page in which the old length ends is mapped to its end, and what was stored there is private: to
+                // map it again would lose it.
+                let start = old.next_multiple_of(page_bytes());
+                if start >= length {
+                    return Ok(());
+                }
+                self.map_part(io.file(), start, length, MapFlags::PRIVATE | MapFlags::NORESERVE)
+                    .map_err(refused("map a file of", length))
+            }
+        }
+    }
+
+    fn map_part(&self, file: &File, start: u64, length: u64, kind: MapFlags) -> rustix::io::Result<()> {
+        let (access, bytes) = (ProtFlags::READ | ProtFlags::WRITE, (length - start) as usize);
+        // SAFETY: inside the reserved range, where only this mapping's own earlier pages can be replaced, by the same
+        // pages of the same file.
+        unsafe { mmap(self.address(start), bytes, access, kind | MapFlags::FIXED, file, start) }.map(|_| ())
+    }
+
+    fn map_shared(
+        &self,
+        file: &File,
+        synchronous: &AtomicBool,
+        old: u64,
+        length: u64,
+    ) -> Result<(), MapError> {
         // Mappings begin at pages; mapping the same page of the same file again changes nothing for its users.
         let start = old - old % page_bytes();
-        let bytes = (length - start) as usize;
-        let map = |kind: MapFlags| {
-            let access = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: inside the reserved range, where only this mapping's own earlier pages can be replaced, by the
-            // same pages of the same file.
-            unsafe { mmap(self.address(start), bytes, access, kind | MapFlags::FIXED, file, start) }
-        };
-        if synchronous.load(Ordering::Relaxed) && map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC).is_err() {
+        if synchronous.load(Ordering::Relaxed)
+            && self.map_part(file, start, length, MapFlags::SHARED_VALIDATE | MapFlags::SYNC).is_err()
+        {
             synchronous.store(false, Ordering::Relaxed);
         }
         if !synchronous.load(Ordering::Relaxed) {
-            map(MapFlags::SHARED).map_err(refused("map a file of", length))?;
+            self.map_part(file, start, length, MapFlags::SHARED).map_err(refused("map a file of", length))?;
         }
         // SAFETY: the range just mapped; advice changes no content, and is only a hint.
-        let _ = unsafe { madvise(self.address(start), bytes, Advice::LinuxHugepage) };
+        let _ = unsafe { madvise(self.address(start), (length - start) as usize, Advice::LinuxHugepage) };
         Ok(())
     }
 }
@@ -297,6 +348,19 @@ impl Drop for Mapping {
 
 fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
+}
+
+/// As [`allocate`], through the seam of the file medium.
+fn allocate_by(io: &dyn Io, old: u64, length: u64) -> Result<(), MediumError> {
+    match io.allocate(old, length) {
+        Ok(()) => Ok(()),
+        Err(error) if crate::file::is_full(&error) => {
+            // What the failed call may have left is taken back.
+            let _ = io.truncate(old);
+            Err(MediumError::Full { wanted: length, limit: old })
+        }
+        Err(source) => Err(MapError { action: "allocate", bytes: length - old, source }.into()),
+    }
 }
 
 /// Gives the file real blocks: writing to a hole of a full disk would be a signal, not an error.

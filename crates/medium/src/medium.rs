@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::file::{File, LogError};
 use crate::line_store::{LineNotStored, LineValue};
 use crate::mapping::MapError;
 use crate::{Extent, kernels};
@@ -50,6 +51,19 @@ pub enum MediumError {
         /// Bytes that it may have.
         limit: u64,
     },
+    /// The memory for pages that were written is used up.
+    #[error(
+        "no memory for more written pages: they take {bytes} bytes, and {limit} bytes are the limit; raise the limit, or close the pool and open it again, which frees them"
+    )]
+    PrivatePages {
+        /// What they take.
+        bytes: u64,
+        /// What they may take.
+        limit: u64,
+    },
+    /// Log and pool do not fit together, or one of them is damaged.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// Mapping or growing failed.
     #[error(transparent)]
     Map(#[from] MapError),
@@ -146,6 +160,27 @@ pub unsafe trait Medium: Send + Sync + 'static {
     fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
         let _ = lsn;
         Ok(())
+    }
+
+    /// Waits until `durable() >= lsn`, also where the medium was told that operations need not.
+    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.wait(lsn)
+    }
+
+    /// Whether a write may begin: not after a failure, not beyond a limit of memory.
+    #[inline(always)]
+    fn admit(&self) -> Result<(), MediumError> {
+        Ok(())
+    }
+
+    /// Called last, when a pool was closed in an orderly way, and all of it is flushed and fenced.
+    fn finish(&self) -> Result<(), MediumError> {
+        Ok(())
+    }
+
+    /// The file medium, if this is one: for its figures, checkpoints and backups.
+    fn file(&self) -> Option<&File> {
+        None
     }
 
     /// What its promises survive.

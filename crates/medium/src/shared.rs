@@ -87,6 +87,23 @@ unsafe impl<M: Medium> Medium for Arc<M> {
         (**self).wait(lsn)
     }
 
+    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        (**self).settle(lsn)
+    }
+
+    #[inline(always)]
+    fn admit(&self) -> Result<(), MediumError> {
+        (**self).admit()
+    }
+
+    fn finish(&self) -> Result<(), MediumError> {
+        (**self).finish()
+    }
+
+    fn file(&self) -> Option<&crate::File> {
+        (**self).file()
+    }
+
     fn survives(&self) -> Survives {
         (**self).survives()
     }

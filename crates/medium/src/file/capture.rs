@@ -1,0 +1,187 @@
+//! Storing to lines, and capturing them beside those who store.
+//!
+//! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a line whole
+//! ([`WholeLoad`]) nothing more is needed. Elsewhere each store, and each capture, takes the lock of the line's stripe
+//! for its few instructions: an exchange and a store, with nothing in between that could wait.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::line_store::store_single;
+use crate::{LINE_BYTES, LineStore, LineValue, MediumError, WholeLoad};
+
+/// Lines that share a lock are this many lines apart.
+const STRIPES: usize = 4096;
+/// How often a thread looks for a stripe before it lets another one run.
+const SPINS: u32 = 64;
+
+/// How lines are stored and captured.
+#[derive(Debug)]
+pub(super) struct Lines {
+    whole: Option<WholeLoad>,
+    stripes: Box<[AtomicBool]>,
+}
+
+struct Locked<'l>(&'l AtomicBool);
+
+impl Drop for Locked<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // ORDER: pairs with the acquire in `lock`.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Lines {
+    /// Loads lines whole if the processor can and it is `wanted`.
+    pub(super) fn new(wanted: bool) -> Self {
+        let whole = if wanted { WholeLoad::detect() } else { None };
+        let stripes = (0..STRIPES).map(|_| AtomicBool::new(false)).collect();
+        Self { whole, stripes }
+    }
+
+    /// For people: which of the two it is.
+    pub(super) fn describe(&self) -> &'static str {
+        if self.whole.is_some() {
+            "lines captured by one load"
+        } else {
+            "lines captured under a striped lock"
+        }
+    }
+
+    #[inline(always)]
+    fn lock(&self, word: *const AtomicU64) -> Option<Locked<'_>> {
+        if self.whole.is_some() {
+            return None;
+        }
+        let stripe = &self.stripes[word.addr() / LINE_BYTES % STRIPES];
+        // ORDER: pairs with the release in `drop`.
+        if stripe.swap(true, Ordering::Acquire) {
+            Self::wait(stripe);
+        }
+        Some(Locked(stripe))
+    }
+
+    #[cold]
+    fn wait(stripe: &AtomicBool) {
+        let mut spins = 0;
+        while stripe.load(Ordering::Relaxed) || stripe.swap(true, Ordering::Acquire) {
+            spins += 1;
+            if spins < SPINS {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn store(&self, word: &AtomicU64, value: u64) {
+        let _locked = self.lock(word);
+        word.store(value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    pub(super) fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
+        let _locked = self.lock(word);
+        word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    /// Stores a line so that no capture sees a part of it.
+    #[inline(always)]
+    pub(super) fn store_line(&self, line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
+        if self.whole.is_some() {
+            // SAFETY: a processor that loads lines whole has AVX-512, and a `Line` is aligned and writable.
+            return Ok(unsafe { store_single(LineStore::Avx512, line, value) }?);
+        }
+        let _locked = self.lock(&raw const line[0]);
+        for (word, value) in line.iter().zip(value.0) {
+            word.store(value, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The line at one instant.
+    #[inline(always)]
+    pub(super) fn capture(&self, line: &[AtomicU64; 8]) -> LineValue {
+        if let Some(whole) = self.whole {
+            return whole.load(line);
+        }
+        let _locked = self.lock(&raw const line[0]);
+        LineValue(std::array::from_fn(|index| line[index].load(Ordering::Acquire)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line that starts where lines start.
+    #[repr(align(64))]
+    struct Aligned([AtomicU64; 8]);
+
+    struct StopOnDrop<'s>(&'s AtomicBool);
+
+    impl Drop for StopOnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs `write` with 1, 2, 3, ... in a thread, until `look` has seen many different states beside it.
+    fn beside(write: impl Fn(u64) + Sync, mut look: impl FnMut() -> u64) {
+        const STATES: u32 = 2_000;
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    round += 1;
+                    write(round);
+                }
+            });
+            // Also when `look` panics.
+            let _stop = StopOnDrop(&stop);
+            let (mut before, mut states) = (0, 0);
+            while states < STATES {
+                let seen = look();
+                states += u32::from(seen != before);
+                if seen == before {
+                    std::thread::yield_now();
+                }
+                before = seen;
+            }
+        });
+    }
+
+    #[test]
+    fn a_capture_is_a_prefix_of_the_stores() {
+        for wanted in [false, true] {
+            let lines = Lines::new(wanted);
+            let line = Aligned(std::array::from_fn(|_| AtomicU64::new(0)));
+            beside(
+                // From the last word to the first, against the order in which a loop would capture.
+                |round| (0..8).rev().for_each(|index| lines.store(&line.0[index], round)),
+                || {
+                    let value = lines.capture(&line.0).0;
+                    assert!(value[7] - value[0] <= 1, "no instant had {value:?}");
+                    assert!(value.is_sorted(), "no prefix of the stores: {value:?}");
+                    value[7]
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_store_is_captured_whole() {
+        let lines = Lines::new(true);
+        let line = Aligned(std::array::from_fn(|_| AtomicU64::new(0)));
+        beside(
+            |round| lines.store_line(&line.0, &LineValue([round; 8])).unwrap(),
+            || {
+                let value = lines.capture(&line.0).0;
+                assert!(value.iter().all(|word| *word == value[0]), "torn: {value:?}");
+                value[0]
+            },
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Checkpoints: what the log holds goes home to the pool's file, and the log's space is free again.
+//!
+//! The order: the log is durable up to L; its lines are written home *from the log*, up to L only; the pool's file is
+//! synced; the header that names L as the new start is synced; then the space before L may be overwritten. A crash in
+//! between leaves a pool's file with some lines newer than the start that the header names, all of which the log still
+//! holds and replays. Writers go on all the while, for nothing here looks at the memory.
+
+use std::io;
+
+use super::Core;
+use super::io::{Io, write_all};
+use super::layout::{Header, LENGTH, lines_of};
+use super::log::{Found, Log, Reader};
+use crate::{LINE_BYTES, MediumError};
+
+/// Lines of so many bytes of log are sorted and written together.
+const BATCH_BYTES: u64 = 8 << 20;
+
+/// Lines on their way home.
+#[derive(Default)]
+struct Batch {
+    /// Number of the line, and its place in `contents`.
+    lines: Vec<(u64, u32)>,
+    contents: Vec<[u8; LINE_BYTES]>,
+    run: Vec<u8>,
+}
+
+impl Batch {
+    fn add(&mut self, number: u64, line: &[u8; LINE_BYTES]) {
+        if number != LENGTH {
+            self.lines.push((number, self.contents.len() as u32));
+            self.contents.push(*line);
+        }
+    }
+
+    /// Writes the newest content of each line, neighbours together. Returns the bytes written.
+    fn write(&mut self, target: &dyn Io) -> io::Result<u64> {
+        self.lines.sort_unstable();
+        let mut bytes = 0;
+        let mut index = 0;
+        while index < self.lines.len() {
+            let first = self.lines[index].0;
+            let mut expected = first;
+            self.run.clear();
+            while let Some((number, place)) = self.lines.get(index) {
+                if *number != expected {
+                    break;
+                }
+                index += 1;
+                // The last of equal ones is the newest.
+                if self.lines.get(index).is_none_or(|(next, _)| next != number) {
+                    self.run.extend_from_slice(&self.contents[*place as usize]);
+                    expected += 1;
+                }
+            }
+            write_all(target, &self.run, first * LINE_BYTES as u64)?;
+            bytes += self.run.len() as u64;
+        }
+        self.lines.clear();
+        self.contents.clear();
+        Ok(bytes)
+    }
+}
+
+/// Writes the lines that the log holds from `from` to `to` into `target`. Returns the bytes written.
+pub(super) fn write_home(log: &Log, target: &dyn Io, from: u64, to: u64) -> io::Result<u64> {
+    let header = log.header();
+    let mut reader = Reader::new(log, to);
+    let mut batch = Batch::default();
+    let (mut position, mut batch_begin, mut written) = (from, from, 0);
+    while position < to {
+        let Found::Frame(frame, bytes) = reader.look(position, incarnation_at(&header, position))? else {
+            let what = format!("the log cannot be read any more at byte {:#x}", log.physical(position));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        };
+        lines_of(bytes).for_each(|(number, line)| batch.add(number, line));
+        position += frame.bytes() as u64;
+        if position - batch_begin >= BATCH_BYTES {
+            written += batch.write(target)?;
+            batch_begin = position;
+        }
+    }
+    Ok(written + batch.write(target)?)
+}
+
+fn incarnation_at(header: &Header, position: u64) -> u32 {
+    let range = header.ranges.iter().rev().find(|range| range.begin <= position);
+    range.map_or(0, |range| range.incarnation)
+}
+
+/// Everything before `start` is home.
+pub(super) fn forget(header: &mut Header, start: u64) {
+    header.start = start;
+    let last = header.ranges.iter().rposition(|range| range.begin <= start).unwrap_or(0);
+    header.ranges.drain(..last);
+}
+
+impl Core {
+    /// Brings home what is durable, and frees its space in the log.
+    pub(super) fn checkpoint(&self) -> Result<(), MediumError> {
+        self.commit.failure()?;
+        let result = self.try_checkpoint();
+        result.map_err(|error| {
+            self.commit.fail(format!("a checkpoint failed: {error}"));
+            self.commit.failure().expect_err("just failed")
+        })
+    }
+
+    pub(super) fn try_checkpoint(&self) -> io::Result<()> {
+        let mut last = self.checkpointing.lock();
+        let (from, to) = (self.log.start(), self.commit.durable());
+        if from == to {
+            return Ok(());
+        }
+        let start = std::time::Instant::now();
+        let bytes = write_home(&self.log, &*self.pool, from, to)?;
+        self.pool.sync()?;
+        let pool_bytes = self.pool.length()?;
+        self.log.update(|header| {
+            forget(header, to);
+            header.pool_bytes = pool_bytes;
+        })?;
+        last.checkpoints += 1;
+        last.log_bytes += to - from;
+        last.home_bytes += bytes;
+        last.last = Some(start);
+        last.last_duration = start.elapsed();
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Group commit: many threads wait, one of them syncs for all.
+//!
+//! Whoever waits for a position that is not durable yet, while nobody syncs, becomes the leader: it writes what was
+//! appended so far, syncs once, and wakes whom that served. Whoever comes meanwhile waits, and one of them leads next;
+//! the next leader is woken before the others, so that the disk is never idle while there is work.
+//!
+//! **Gathering.** Threads that were served together come back together, a moment after one another. A leader that did
+//! not wait for them would sync for itself alone, and they would have to wait for two syncs each. So it waits, for no
+//! longer than a small part of a sync, until as many are there as were active around the last sync.
+//!
+//! **Failure.** After a failed write or sync nobody knows what the disk holds: a second sync may succeed without having
+//! written anything. So a failure is final; what was durable before stays acknowledged, and nothing else ever is.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+
+use crate::MediumError;
+
+/// How long a thread looks for the end of a sync before it sleeps, if no other thread waits.
+const SPIN: Duration = Duration::from_micros(10);
+/// A leader gathers others for at most this part of what a sync takes.
+const GATHER_FRACTION: u64 = 4;
+/// And at most this long.
+const GATHER_NS_MAX: u64 = 200_000;
+
+#[derive(Debug, Default)]
+struct Waiting {
+    leading: bool,
+    threads: Vec<(u64, Thread)>,
+}
+
+/// Sizes of groups in powers of two: entry i counts syncs of 2^i to 2^(i+1) - 1 groups.
+pub(super) const SIZES: usize = 24;
+
+/// What was synced so far.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    pub(super) syncs: AtomicU64,
+    pub(super) groups: AtomicU64,
+    pub(super) groups_max: AtomicU64,
+    pub(super) sizes: [AtomicU64; SIZES],
+    pub(super) bytes: AtomicU64,
+}
+
+/// How far the log is durable, and who waits for more.
+#[derive(Debug, Default)]
+pub(super) struct Commit {
+    durable: CachePadded<AtomicU64>,
+    /// How many threads came to wait since the last sync began.
+    arrived: CachePadded<AtomicU64>,
+    /// How many threads the last sync served, and those who came meanwhile.
+    active: AtomicU64,
+    /// What a sync takes, about.
+    sync_ns: AtomicU64,
+    failure: OnceLock<String>,
+    waiting: Mutex<Waiting>,
+    pub(super) figures: Figures,
+}
+
+impl Commit {
+    pub(super) fn new(durable: u64) -> Self {
+        Self { durable: CachePadded::new(AtomicU64::new(durable)), ..Self::default() }
+    }
+
+    #[inline(always)]
+    pub(super) fn durable(&self) -> u64 {
+        // ORDER: pairs with the release in `advance`: who sees it acts on what is durable.
+        self.durable.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.get().is_some()
+    }
+
+    /// Whether a thread is syncing now.
+    pub(super) fn is_led(&self) -> bool {
+        self.waiting.lock().leading
+    }
+
+    /// Nothing is acknowledged any more.
+    pub(super) fn fail(&self, why: String) {
+        // The first failure is the cause of the others.
+        let _ = self.failure.set(why);
+        let waiting = std::mem::take(&mut self.waiting.lock().threads);
+        waiting.into_iter().for_each(|(_, thread)| thread.unpark());
+    }
+
+    pub(super) fn failure(&self) -> Result<(), MediumError> {
+        match self.failure.get() {
+            Some(why) => Err(MediumError::Failed(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Everything up to `position` is durable.
+    pub(super) fn advance(&self, position: u64) {
+        self.durable.fetch_max(position, Ordering::Release);
+    }
+
+    /// Counts a sync of so many groups and bytes.
+    pub(super) fn count(&self, groups: u64, bytes: u64) {
+        let figures = &self.figures;
+        figures.syncs.fetch_add(1, Ordering::Relaxed);
+        figures.groups.fetch_add(groups, Ordering::Relaxed);
+        figures.groups_max.fetch_max(groups, Ordering::Relaxed);
+        figures.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let size = (groups.max(1).ilog2() as usize).min(SIZES - 1);
+        figures.sizes[size].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until everything up to `position` is durable, or leads: then `sync` writes and syncs all that is appended,
+    /// and calls [`Commit::advance`] or [`Commit::fail`].
+    pub(super) fn settle(&self, position: u64, sync: &dyn Fn()) -> Result<(), MediumError> {
+        if self.durable() >= position {
+            return Ok(());
+        }
+        self.arrived.fetch_add(1, Ordering::Relaxed);
+        let mut waiting = self.waiting.lock();
+        if waiting.leading && waiting.threads.is_empty() {
+            drop(waiting);
+            self.spin(position);
+            waiting = self.waiting.lock();
+        }
+        loop {
+            if self.durable() >= position {
+                return Ok(());
+            }
+            self.failure()?;
+            if waiting.leading {
+                let me = std::thread::current();
+                let id = me.id();
+                waiting.threads.push((position, me));
+                drop(waiting);
+                std::thread::park();
+                waiting = self.waiting.lock();
+                // Woken by somebody else, it is still there.
+                waiting.threads.retain(|(_, thread)| thread.id() != id);
+            } else {
+                waiting.leading = true;
+                drop(waiting);
+                self.lead(sync);
+                waiting = self.waiting.lock();
+            }
+        }
+    }
+
+    fn spin(&self, position: u64) {
+        let start = Instant::now();
+        while self.durable() < position && !self.has_failed() && start.elapsed() < SPIN {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn lead(&self, sync: &dyn Fn()) {
+        self.gather();
+        let joined = self.arrived.swap(0, Ordering::Relaxed);
+        let start = Instant::now();
+        sync();
+        let ns = start.elapsed().as_nanos() as u64;
+        let about = self.sync_ns.load(Ordering::Relaxed);
+        self.sync_ns.store(if about == 0 { ns } else { about - about / 8 + ns / 8 }, Ordering::Relaxed);
+        let durable = if self.has_failed() { u64::MAX } else { self.durable() };
+        let mut waiting = self.waiting.lock();
+        waiting.leading = false;
+        let (served, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut waiting.threads).into_iter().partition(|(position, _)| *position <= durable);
+        waiting.threads = rest;
+        let next = waiting.threads.pop();
+        drop(waiting);
+        // Those who came during the sync are others than those it served.
+        self.active.store(joined + self.arrived.load(Ordering::Relaxed), Ordering::Relaxed);
+        next.into_iter().chain(served).for_each(|(_, thread)| thread.unpark());
+    }
+
+    /// Waits a moment for those who are about to come.
+    fn gather(&self) {
+        let expected = self.active.load(Ordering::Relaxed);
+        let patience = (self.sync_ns.load(Ordering::Relaxed) / GATHER_FRACTION).min(GATHER_NS_MAX);
+        let start = Instant::now();
+        while self.arrived.load(Ordering::Relaxed) < expected
+            && (start.elapsed().as_nanos() as u64) < patience
+        {
+            // Those who are to come may need the processor.
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What can be wrong with a log.
+
+use std::io;
+
+/// A log cannot be used with its pool.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The system refused.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The pool needs the log beside it, and there is none.
+    #[error(
+        "the log of the pool (uuid {uuid:032x}) is missing, and with it what was written last; bring it back beside the pool, or restore a backup"
+    )]
+    Missing {
+        /// The log that the pool names.
+        uuid: u128,
+    },
+    /// The log belongs to another pool, or to another copy of this one.
+    #[error(
+        "the log beside the pool has uuid {found:032x}, but the pool needs {expected:032x}; put the right log beside it"
+    )]
+    Foreign {
+        /// The log that the pool names.
+        expected: u128,
+        /// The log that was found.
+        found: u128,
+    },
+    /// The pool needs no log, but the one beside it holds something.
+    #[error(
+        "the pool needs no log, but the one beside it (uuid {found:032x}) holds data: of a newer copy of this pool, or of another; move it away to open the pool as it is"
+    )]
+    Unasked {
+        /// The log that was found.
+        found: u128,
+    },
+    /// The file where the log should be is something else.
+    #[error("the file where the log belongs is no log of Everleaf; move it away, it was not touched")]
+    NotALog,
+    /// Another version of the format.
+    #[error(
+        "the log has format version {found}, this program reads {supported}; open it with the release that made it and close it cleanly"
+    )]
+    Version {
+        /// The log's version.
+        found: u64,
+        /// This program's version.
+        supported: u64,
+    },
+    /// The log is damaged where it was durable already.
+    #[error(
+        "the log is damaged at byte {position:#x}: {what}; what was written from there on is lost, restore a backup"
+    )]
+    Damaged {
+        /// Where in the log's file.
+        position: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The pool's file is damaged in the line that names its log.
+    #[error(
+        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; restore a backup"
+    )]
+    Mark {
+        /// Where in the pool's file.
+        offset: u64,
+    },
+    /// The pool's file is shorter than it was.
+    #[error("the pool was truncated: it has {length} bytes and had {expected}; restore a backup")]
+    PoolTruncated {
+        /// Its length.
+        length: u64,
+        /// What it was at the last checkpoint.
+        expected: u64,
+    },
+}
+
+/// A closure for `map_err`.
+pub(super) fn refused(action: &'static str) -> impl FnOnce(io::Error) -> LogError {
+    move |source| LogError::Io { action, source }
+}

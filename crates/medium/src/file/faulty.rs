@@ -1,0 +1,386 @@
+//! A machine for tests, with two files on a disk that fails, tears and forgets.
+//!
+//! It records what the file medium does to its files, and says what a loss of power may leave at any moment: what was
+//! synced is there; of what was written since then each *piece* (a sector, or less) is as it was after any of the
+//! writes to it, independently of all others; and a length that was not synced may be an older one. Writes and syncs can
+//! be made to fail, and writes to be short.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::Io;
+
+/// The two files of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// The base image.
+    Pool = 0,
+    /// The line log.
+    Log = 1,
+}
+
+/// What is to go wrong. Counts are of what comes from now on, over both files; 0 is the next one.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Faults {
+    /// The write that finds the disk full, and with it all that follow.
+    pub full_from: Option<u64>,
+    /// The write that fails, once.
+    pub write: Option<u64>,
+    /// The sync that fails, once: what it would have made durable is forgotten, as if it were clean.
+    pub sync: Option<u64>,
+    /// The most bytes that one write takes.
+    pub short: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Write {
+        file: usize,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    Length {
+        file: usize,
+        length: u64,
+    },
+    Sync {
+        file: usize,
+    },
+    /// A sync that failed: what was written is neither durable nor going to be.
+    Forget {
+        file: usize,
+    },
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: Vec<Event>,
+    faults: Faults,
+    writes: u64,
+    syncs: u64,
+}
+
+/// The content of the two files.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Image {
+    /// Pool and log.
+    pub files: [Vec<u8>; 2],
+}
+
+/// The machine. See the [module](self).
+#[derive(Debug)]
+pub struct Machine {
+    before: Image,
+    files: [File; 2],
+    state: Mutex<State>,
+}
+
+/// One of its files.
+#[derive(Debug)]
+struct Faulty {
+    machine: Arc<Machine>,
+    which: usize,
+}
+
+/// A place of a file that a crash leaves in one of several versions, oldest first.
+#[derive(Debug)]
+struct Piece {
+    file: usize,
+    offset: u64,
+    versions: Vec<Vec<u8>>,
+}
+
+/// What a crash at some moment may leave.
+#[derive(Debug)]
+pub struct Crash {
+    durable: Image,
+    pieces: Vec<Piece>,
+    lengths: [Vec<u64>; 2],
+}
+
+impl Machine {
+    /// A machine whose files hold `image`, durably.
+    ///
+    /// # Panics
+    /// If the system gives no memory.
+    pub fn new(image: &Image) -> Arc<Self> {
+        let file = |bytes: &Vec<u8>| {
+            let file = File::from(memfd_create("everleaf", MemfdFlags::CLOEXEC).expect("a file in memory"));
+            file.write_all_at(bytes, 0).expect("memory");
+            file
+        };
+        Arc::new(Self {
+            before: image.clone(),
+            files: image.files.each_ref().map(file),
+            state: Mutex::default(),
+        })
+    }
+
+    /// One of its files.
+    pub fn io(self: &Arc<Self>, which: Which) -> Arc<dyn Io> {
+        Arc::new(Faulty { machine: Arc::clone(self), which: which as usize })
+    }
+
+    /// What is to go wrong from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        let mut state = self.state.lock();
+        (state.faults, state.writes, state.syncs) = (faults, 0, 0);
+    }
+
+    /// How much happened so far: a moment, for [`Machine::crash`].
+    pub fn now(&self) -> usize {
+        self.state.lock().events.len()
+    }
+
+    /// What the files show, whether or not it is durable: what the end of the process alone would leave.
+    ///
+    /// # Panics
+    /// If the system takes its memory back.
+    pub fn shown(&self) -> Image {
+        let read = |file: &File| {
+            let mut bytes = vec![0; file.metadata().expect("a file").len() as usize];
+            file.read_exact_at(&mut bytes, 0).expect("a file in memory");
+            bytes
+        };
+        Image { files: self.files.each_ref().map(read) }
+    }
+
+    /// What a loss of power at `moment` may leave, on a disk that writes pieces of `piece_bytes` whole.
+    pub fn crash(&self, moment: usize, piece_bytes: usize) -> Crash {
+        let mut durable = self.before.clone();
+        let mut pending: [Vec<Event>; 2] = [Vec::new(), Vec::new()];
+        for event in &self.state.lock().events[..moment] {
+            match event {
+                Event::Write { file, .. } | Event::Length { file, .. } => pending[*file].push(event.clone()),
+                Event::Sync { file } => {
+                    pending[*file].drain(..).for_each(|event| apply(&mut durable.files[*file], &event));
+                }
+                Event::Forget { file } => pending[*file].clear(),
+            }
+        }
+        let lengths = [0, 1].map(|file: usize| {
+            let mut lengths = vec![durable.files[file].len() as u64];
+            let mut content = durable.files[file].clone();
+            for event in &pending[file] {
+                apply(&mut content, event);
+                lengths.push(content.len() as u64);
+            }
+            lengths.dedup();
+            lengths
+        });
+        let mut pieces = Vec::new();
+        for (file, events) in pending.iter().enumerate() {
+            add_pieces(&mut pieces, file, &durable.files[file], events, piece_bytes);
+        }
+        Crash { durable, pieces, lengths }
+    }
+}
+
+fn apply(content: &mut Vec<u8>, event: &Event) {
+    match event {
+        Event::Write { offset, bytes, .. } => {
+            let end = *offset as usize + bytes.len();
+            if content.len() < end {
+                content.resize(end, 0);
+            }
+            content[*offset as usize..end].copy_from_slice(bytes);
+        }
+        Event::Length { length, .. } => content.resize(*length as usize, 0),
+        Event::Sync { .. } | Event::Forget { .. } => {}
+    }
+}
+
+fn add_pieces(pieces: &mut Vec<Piece>, file: usize, durable: &[u8], events: &[Event], piece_bytes: usize) {
+    let mut content = durable.to_vec();
+    let first = pieces.len();
+    for event in events {
+        let Event::Write { offset, bytes, .. } = event else {
+            apply(&mut content, event);
+            continue;
+        };
+        let (begin, end) = (*offset as usize, *offset as usize + bytes.len());
+        for number in begin / piece_bytes..end.div_ceil(piece_bytes) {
+            let place = number * piece_bytes;
+            let piece = |content: &[u8]| {
+                let mut piece = vec![0; piece_bytes];
+                let there = content.get(place..).unwrap_or_default();
+                let there = &there[..there.len().min(piece_bytes)];
+                piece[..there.len()].copy_from_slice(there);
+                piece
+            };
+            let before = piece(&content);
+            // What is written piece by piece is there piece by piece.
+            let mut after = before.clone();
+            let (from, to) = (begin.max(place), end.min(place + piece_bytes));
+            after[from - place..to - place].copy_from_slice(&bytes[from - begin..to - begin]);
+            let known = pieces[first..].iter().position(|piece| piece.offset == place as u64);
+            match known {
+                Some(index) => {
+                    let versions = &mut pieces[first + index].versions;
+                    if versions.last() != Some(&after) {
+                        versions.push(after);
+                    }
+                }
+                None if before != after => {
+                    pieces.push(Piece { file, offset: place as u64, versions: vec![before, after] });
+                }
+                None => {}
+            }
+        }
+        apply(&mut content, event);
+    }
+}
+
+impl Crash {
+    /// For each choice that the crash has, from how many it chooses: pieces first, then the lengths of both files.
+    pub fn choices(&self) -> Vec<usize> {
+        let pieces = self.pieces.iter().map(|piece| piece.versions.len());
+        pieces.chain(self.lengths.iter().map(Vec::len)).collect()
+    }
+
+    /// What is left when each choice falls as given; `choice` has as many entries as [`Crash::choices`].
+    pub fn image(&self, choice: &[usize]) -> Image {
+        let mut image = self.durable.clone();
+        let (pieces, lengths) = choice.split_at(self.pieces.len());
+        for (file, (lengths, chosen)) in self.lengths.iter().zip(lengths).enumerate() {
+            image.files[file].resize(lengths[*chosen] as usize, 0);
+        }
+        for (piece, chosen) in self.pieces.iter().zip(pieces) {
+            let content = &mut image.files[piece.file];
+            let begin = (piece.offset as usize).min(content.len());
+            let end = (begin + piece.versions[*chosen].len()).min(content.len());
+            content[begin..end].copy_from_slice(&piece.versions[*chosen][..end - begin]);
+        }
+        image
+    }
+
+    /// Calls `visit` with images: all of them if there are at most `limit`; else everything old, everything new, each
+    /// piece alone new, each alone old, and as many at `random` (numbers below the one given) as remain.
+    pub fn images(
+        &self,
+        limit: usize,
+        mut random: impl FnMut(usize) -> usize,
+        mut visit: impl FnMut(&[usize], Image),
+    ) {
+        let choices = self.choices();
+        let all = choices.iter().try_fold(1_usize, |all, count| all.checked_mul(*count));
+        if let Some(all) = all.filter(|all| *all <= limit) {
+            for mut number in 0..all {
+                let choice: Vec<usize> = choices
+                    .iter()
+                    .map(|count| {
+                        let chosen = number % count;
+                        number /= count;
+                        chosen
+                    })
+                    .collect();
+                visit(&choice, self.image(&choice));
+            }
+            return;
+        }
+        let old = vec![0; choices.len()];
+        let new: Vec<usize> = choices.iter().map(|count| count - 1).collect();
+        let mut chosen = vec![old.clone(), new.clone()];
+        for index in (0..choices.len()).filter(|index| choices[*index] > 1) {
+            for (base, other) in [(&old, &new), (&new, &old)] {
+                let mut choice = base.clone();
+                choice[index] = other[index];
+                chosen.push(choice);
+            }
+        }
+        // If even these are too many, some of them at random.
+        while chosen.len() > limit {
+            let index = 2 + random(chosen.len() - 2);
+            chosen.swap_remove(index);
+        }
+        while chosen.len() < limit {
+            chosen.push(choices.iter().map(|count| random(*count)).collect());
+        }
+        for choice in chosen {
+            let image = self.image(&choice);
+            visit(&choice, image);
+        }
+    }
+}
+
+impl Faulty {
+    fn file_of(&self) -> &File {
+        &self.machine.files[self.which]
+    }
+}
+
+fn disk_full() -> io::Error {
+    rustix::io::Errno::NOSPC.into()
+}
+
+fn broken() -> io::Error {
+    rustix::io::Errno::IO.into()
+}
+
+impl Io for Faulty {
+    fn file(&self) -> &File {
+        self.file_of()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.file_of().metadata()?.len())
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file_of().read_at(buffer, offset)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.machine.state.lock();
+        let number = state.writes;
+        state.writes += 1;
+        if state.faults.full_from.is_some_and(|from| number >= from) {
+            return Err(disk_full());
+        }
+        if state.faults.write == Some(number) {
+            return Err(broken());
+        }
+        let bytes = &bytes[..bytes.len().min(state.faults.short.unwrap_or(usize::MAX))];
+        let written = self.file_of().write_at(bytes, offset)?;
+        state.events.push(Event::Write { file: self.which, offset, bytes: bytes[..written].to_vec() });
+        Ok(written)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.machine.state.lock();
+        let number = state.syncs;
+        state.syncs += 1;
+        let file = self.which;
+        if state.faults.sync == Some(number) {
+            state.events.push(Event::Forget { file });
+            return Err(broken());
+        }
+        state.events.push(Event::Sync { file });
+        Ok(())
+    }
+
+    fn allocate(&self, _start: u64, end: u64) -> io::Result<()> {
+        let mut state = self.machine.state.lock();
+        let number = state.writes;
+        state.writes += 1;
+        if state.faults.full_from.is_some_and(|from| number >= from) {
+            return Err(disk_full());
+        }
+        let length = self.length()?.max(end);
+        self.file_of().set_len(length)?;
+        state.events.push(Event::Length { file: self.which, length });
+        Ok(())
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        let mut state = self.machine.state.lock();
+        self.file_of().set_len(length)?;
+        state.events.push(Event::Length { file: self.which, length });
+        Ok(())
+    }
+}

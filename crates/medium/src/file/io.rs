@@ -1,0 +1,137 @@
+//! The seam between the file medium and the operating system: all that it does to its two files.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+
+/// Access to one file. The real one is [`Disk`]; tests have one that fails, tears and forgets ([`super::faulty`]).
+pub trait Io: Send + Sync + std::fmt::Debug + 'static {
+    /// The file, for mapping: shows at once what was written.
+    fn file(&self) -> &File;
+    /// Its length in bytes.
+    fn length(&self) -> io::Result<u64>;
+    /// Reads some bytes at `offset`; 0 at the end.
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes some bytes at `offset`.
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Makes what was written durable, the length included.
+    fn sync(&self) -> io::Result<()>;
+    /// Gives the bytes from `start` to `end` room on the disk, and the file at least this length.
+    fn allocate(&self, start: u64, end: u64) -> io::Result<()>;
+    /// Cuts the file off.
+    fn truncate(&self, length: u64) -> io::Result<()>;
+}
+
+/// A file of the operating system.
+#[derive(Debug)]
+pub struct Disk(pub File);
+
+impl Io for Disk {
+    fn file(&self) -> &File {
+        &self.0
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(fdatasync(&self.0)?)
+    }
+
+    fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
+        Ok(fallocate(&self.0, FallocateFlags::empty(), start, end - start)?)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+}
+
+/// A disk whose promises are broken on purpose: it says that it synced, and did not. For the test that a test of power
+/// cuts would notice.
+#[derive(Debug)]
+pub(super) struct Unsynced<I>(pub(super) I);
+
+impl<I: Io> Io for Unsynced<I> {
+    fn file(&self) -> &File {
+        self.0.file()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read(buffer, offset)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
+        self.0.allocate(start, end)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.0.truncate(length)
+    }
+}
+
+/// Writes all of `bytes`, however many calls it takes.
+pub(super) fn write_all(io: &dyn Io, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match io.write(bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `buffer`; what lies beyond the end of the file reads as zero.
+pub(super) fn read_all(io: &dyn Io, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match io.read(buffer, offset) {
+            Ok(0) => {
+                buffer.fill(0);
+                break;
+            }
+            Ok(read) => {
+                buffer = &mut buffer[read..];
+                offset += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the error says that no space is left.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}

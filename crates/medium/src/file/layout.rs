@@ -1,0 +1,303 @@
+//! The log's file, byte by byte.
+//!
+//! ```text
+//! 0x0000  header, first copy     512 bytes of its block
+//! 0x1000  header, second copy    the same; the newer whole copy counts
+//! 0x2000  ring                   `capacity` bytes of frames
+//! ```
+//!
+//! A *position* counts the bytes ever appended; position `p` lies at `0x2000 + p % capacity`. An LSN is the position at
+//! which a group of lines ends.
+//!
+//! A frame is the smallest thing that is there or not:
+//!
+//! ```text
+//! word 0   CRC32C of all that follows (bits 0 to 31), lines (32 to 63)
+//! word 1   the position of the frame
+//! word 2   the log incarnation (0 to 31), eighths of the bytes before the frame that were not durable yet (32 to 63)
+//! then     for each line its number in the pool and its 64 bytes; the number !0 stands for a new length of the pool
+//! ```
+//!
+//! A frame names its position, so what an earlier lap of the ring left is never taken for new; and its incarnation, which
+//! is new at each open, so neither is what an earlier crash left behind a tear. Word 2 says how far the log was durable
+//! when the frame was appended: an unreadable frame *before* that place is damage, after it a torn tail.
+
+use crate::LINE_BYTES;
+
+/// Bytes of a block: the unit of writing.
+pub(super) const BLOCK_BYTES: u64 = 4096;
+/// Where the ring begins.
+pub(super) const RING: u64 = 2 * BLOCK_BYTES;
+/// Where the header's copies lie.
+pub(super) const HEADERS: [u64; 2] = [0, BLOCK_BYTES];
+/// A header fits in one sector.
+pub(super) const HEADER_BYTES: usize = 512;
+const MAGIC: u64 = u64::from_le_bytes(*b"EVERLLOG");
+/// The version of the format that this crate writes.
+pub(super) const VERSION: u64 = 1;
+
+pub(super) const FRAME_HEADER_BYTES: usize = 24;
+pub(super) const FRAME_LINE_BYTES: usize = 8 + LINE_BYTES;
+/// The most lines of a frame; a larger group is several frames, for only lines must be whole.
+pub(super) const FRAME_LINES_MAX: usize = 512;
+/// The number of a line that stands for the pool's length, in its first word.
+pub(super) const LENGTH: u64 = u64::MAX;
+
+/// The most incarnations that a log holds before it has to be checkpointed.
+pub(super) const RANGES_MAX: usize = 16;
+
+/// Where an incarnation begins. It ends where the next one begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LogRange {
+    pub(super) incarnation: u32,
+    pub(super) begin: u64,
+}
+
+/// What is known of a log without reading it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) uuid: u128,
+    /// Grows with every header written; the greater of two counts.
+    pub(super) sequence: u64,
+    pub(super) capacity: u64,
+    /// The pool's length at the last checkpoint.
+    pub(super) pool_bytes: u64,
+    /// Where replay starts: what is before is home.
+    pub(super) start: u64,
+    /// What the next open takes for its incarnation.
+    pub(super) incarnation_next: u32,
+    /// Oldest first; none in a log whose pool was closed cleanly.
+    pub(super) ranges: Vec<LogRange>,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NoHeader {
+    /// Zeros: nothing was ever written.
+    Blank,
+    /// Something else.
+    Foreign,
+    /// A header once, by its magic.
+    Damaged,
+    Version(u64),
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    u64::from_le_bytes(bytes[8 * index..8 * index + 8].try_into().expect("eight bytes"))
+}
+
+const CHECK: usize = HEADER_BYTES / 8 - 1;
+const FIXED: usize = 8;
+
+/// The words that a header's content takes: all but the check and the first of each line, which is the magic, so that a
+/// header that was written in part is known for one.
+fn payload() -> impl Iterator<Item = usize> {
+    (0..CHECK).filter(|index| !index.is_multiple_of(8))
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut words = [0_u64; HEADER_BYTES / 8];
+        words.iter_mut().step_by(8).for_each(|word| *word = MAGIC);
+        let fixed = [
+            VERSION,
+            self.uuid as u64,
+            (self.uuid >> 64) as u64,
+            self.sequence,
+            self.capacity,
+            self.pool_bytes,
+            self.start,
+            u64::from(self.incarnation_next) | (self.ranges.len() as u64) << 32,
+        ];
+        let ranges = self.ranges.iter().flat_map(|range| [u64::from(range.incarnation), range.begin]);
+        for (index, word) in payload().zip(fixed.into_iter().chain(ranges)) {
+            words[index] = word;
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let check = u64::from(crc32c::crc32c(&bytes[..8 * CHECK]));
+        bytes[8 * CHECK..].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, NoHeader> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Err(NoHeader::Blank);
+        }
+        if (0..CHECK).step_by(8).all(|index| word(bytes, index) != MAGIC) {
+            return Err(NoHeader::Foreign);
+        }
+        if word(bytes, CHECK) != u64::from(crc32c::crc32c(&bytes[..8 * CHECK])) {
+            return Err(NoHeader::Damaged);
+        }
+        let words: Vec<u64> = payload().map(|index| word(bytes, index)).collect();
+        if words[0] != VERSION {
+            return Err(NoHeader::Version(words[0]));
+        }
+        let ranges = (words[7] >> 32) as usize;
+        let capacity = words[4];
+        if ranges > RANGES_MAX || capacity < CAPACITY_MIN || !capacity.is_multiple_of(BLOCK_BYTES) {
+            return Err(NoHeader::Damaged);
+        }
+        let pairs = words[FIXED..].chunks_exact(2).take(ranges);
+        Ok(Self {
+            uuid: u128::from(words[1]) | u128::from(words[2]) << 64,
+            sequence: words[3],
+            capacity,
+            pool_bytes: words[5],
+            start: words[6],
+            incarnation_next: words[7] as u32,
+            ranges: pairs.map(|pair| LogRange { incarnation: pair[0] as u32, begin: pair[1] }).collect(),
+        })
+    }
+}
+
+const _: () = assert!(FIXED + 2 * RANGES_MAX <= CHECK - HEADER_BYTES / 64);
+
+/// The smallest ring: some frames of the largest size fit.
+pub(super) const CAPACITY_MIN: u64 = 64 << 10;
+
+/// The first three words of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FrameHeader {
+    pub(super) check: u32,
+    pub(super) lines: u32,
+    pub(super) position: u64,
+    pub(super) incarnation: u32,
+    /// How far the log was durable when the frame was appended.
+    pub(super) durable: u64,
+}
+
+impl FrameHeader {
+    /// Bytes of the whole frame.
+    pub(super) fn bytes(&self) -> usize {
+        FRAME_HEADER_BYTES + self.lines as usize * FRAME_LINE_BYTES
+    }
+
+    pub(super) fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
+        let behind = u32::try_from((self.position - self.durable) / 8).unwrap_or(u32::MAX);
+        let words = [
+            u64::from(self.check) | u64::from(self.lines) << 32,
+            self.position,
+            u64::from(self.incarnation) | u64::from(behind) << 32,
+        ];
+        let mut bytes = [0; FRAME_HEADER_BYTES];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The header in the first bytes of `bytes`, if it is one for this position.
+    pub(super) fn decode(bytes: &[u8], position: u64) -> Option<Self> {
+        let (first, last) = (word(bytes, 0), word(bytes, 2));
+        let behind = (last >> 32) * 8;
+        let lines = (first >> 32) as u32;
+        let right = word(bytes, 1) == position && lines as usize <= FRAME_LINES_MAX && behind <= position;
+        right.then(|| Self {
+            check: first as u32,
+            lines,
+            position,
+            incarnation: last as u32,
+            durable: position - behind,
+        })
+    }
+
+    /// The checksum of a frame: of all but the checksum itself.
+    pub(super) fn checksum(frame: &[u8]) -> u32 {
+        crc32c::crc32c(&frame[4..])
+    }
+}
+
+/// The lines of a frame: their numbers and their bytes.
+pub(super) fn lines_of(frame: &[u8]) -> impl Iterator<Item = (u64, &[u8; LINE_BYTES])> {
+    frame[FRAME_HEADER_BYTES..]
+        .chunks_exact(FRAME_LINE_BYTES)
+        .map(|line| (word(line, 0), line[8..].first_chunk().expect("64 bytes")))
+}
+
+/// A number in the place of a line's first word: what [`LENGTH`] stands for.
+pub(super) fn first_word(line: &[u8; LINE_BYTES]) -> u64 {
+    word(line, 0)
+}
+
+/// Which log a pool needs: a line of the pool's file that belongs to the medium. Zeros: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mark(pub(super) Option<u128>);
+
+impl Mark {
+    pub(super) fn encode(self) -> [u8; LINE_BYTES] {
+        let mut bytes = [0; LINE_BYTES];
+        if let Some(uuid) = self.0 {
+            bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+            bytes[8..24].copy_from_slice(&uuid.to_le_bytes());
+            let check = u64::from(crc32c::crc32c(&bytes[..24]));
+            bytes[24..32].copy_from_slice(&check.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None` if the line is damaged.
+    pub(super) fn decode(bytes: &[u8; LINE_BYTES]) -> Option<Self> {
+        let uuid = u128::from_le_bytes(bytes[8..24].try_into().expect("16 bytes"));
+        [Self(None), Self(Some(uuid))].into_iter().find(|mark| mark.encode() == *bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_read_as_they_were_written() {
+        let header = Header {
+            uuid: 7 << 100 | 9,
+            sequence: 3,
+            capacity: CAPACITY_MIN,
+            pool_bytes: 1 << 20,
+            start: 96,
+            incarnation_next: 12,
+            ranges: (0..RANGES_MAX as u32)
+                .map(|index| LogRange { incarnation: index, begin: 96 * u64::from(index) })
+                .collect(),
+        };
+        let bytes = header.encode();
+        assert_eq!(Header::decode(&bytes), Ok(header));
+        for index in 0..HEADER_BYTES {
+            let mut flipped = bytes;
+            flipped[index] ^= 4;
+            assert_eq!(Header::decode(&flipped), Err(NoHeader::Damaged), "byte {index}");
+        }
+        // Any of its lines alone tells that it was one.
+        for line in 0..8 {
+            let mut torn = [0; HEADER_BYTES];
+            torn[64 * line..64 * line + 64].copy_from_slice(&bytes[64 * line..64 * line + 64]);
+            assert_eq!(Header::decode(&torn), Err(NoHeader::Damaged), "line {line}");
+        }
+        assert_eq!(Header::decode(&[7; HEADER_BYTES]), Err(NoHeader::Foreign));
+        assert_eq!(Header::decode(&[0; HEADER_BYTES]), Err(NoHeader::Blank));
+    }
+
+    #[test]
+    fn a_mark_is_whole_or_damaged() {
+        assert_eq!(Mark::decode(&[0; 64]), Some(Mark(None)));
+        let bytes = Mark(Some(77)).encode();
+        assert_eq!(Mark::decode(&bytes), Some(Mark(Some(77))));
+        for index in 0..64 {
+            let mut flipped = bytes;
+            flipped[index] ^= 1;
+            assert_eq!(Mark::decode(&flipped), None, "byte {index}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_for_one_position() {
+        let frame = FrameHeader { check: 5, lines: 2, position: 800, incarnation: 3, durable: 640 };
+        let bytes = frame.encode();
+        assert_eq!(FrameHeader::decode(&bytes, 800), Some(frame));
+        assert_eq!(FrameHeader::decode(&bytes, 808), None);
+        assert_eq!(frame.bytes(), 24 + 2 * 72);
+    }
+}

@@ -1,0 +1,225 @@
+//! The log's file: its header, its ring, and reading frames back.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::append::Buffer;
+use super::error::{LogError, refused};
+use super::io::{Io, read_all, write_all};
+use super::layout::{
+    BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader, RING, VERSION,
+};
+
+/// A log.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) io: Arc<dyn Io>,
+    pub(super) uuid: u128,
+    pub(super) capacity: u64,
+    header: Mutex<Header>,
+    /// What is before is home, and may be overwritten.
+    start: AtomicU64,
+    /// Up to where the ring was filled with zeros, or written, as a position of its first lap. Only grows.
+    filled: AtomicU64,
+    filling: Mutex<()>,
+}
+
+impl Log {
+    /// The log that `header` describes.
+    pub(super) fn new(io: Arc<dyn Io>, header: Header) -> Self {
+        Self {
+            io,
+            uuid: header.uuid,
+            capacity: header.capacity,
+            start: AtomicU64::new(header.start),
+            filled: AtomicU64::new(0),
+            filling: Mutex::new(()),
+            header: Mutex::new(header),
+        }
+    }
+
+    /// The newer whole header of a log's file.
+    pub(super) fn read_header(io: &dyn Io) -> Result<Result<Header, NoHeader>, LogError> {
+        let mut copies = Vec::new();
+        for offset in HEADERS {
+            let mut bytes = [0; HEADER_BYTES];
+            read_all(io, &mut bytes, offset).map_err(refused("read the log's header"))?;
+            copies.push(Header::decode(&bytes));
+        }
+        let newest = copies.iter().filter_map(|copy| copy.as_ref().ok()).max_by_key(|header| header.sequence);
+        if let Some(header) = newest {
+            return Ok(Ok(header.clone()));
+        }
+        for copy in &copies {
+            if let Err(NoHeader::Version(found)) = copy {
+                return Err(LogError::Version { found: *found, supported: VERSION });
+            }
+        }
+        // One that was a header once says more than one that never was.
+        let damaged = copies.contains(&Err(NoHeader::Damaged));
+        let blank = copies.iter().all(|copy| *copy == Err(NoHeader::Blank));
+        Ok(Err(match (damaged, blank) {
+            (true, _) => NoHeader::Damaged,
+            (false, true) => NoHeader::Blank,
+            (false, false) => NoHeader::Foreign,
+        }))
+    }
+
+    /// Changes the header and makes it durable, together with all of the log that was written.
+    pub(super) fn update(&self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+        let mut header = self.header.lock();
+        let mut new = header.clone();
+        change(&mut new);
+        new.sequence += 1;
+        write_all(&*self.io, &new.encode(), HEADERS[(new.sequence % 2) as usize])?;
+        self.io.sync()?;
+        *header = new;
+        // ORDER: pairs with the acquire in `start`: the header says so durably.
+        self.start.store(header.start, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn header(&self) -> Header {
+        self.header.lock().clone()
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        self.start.load(Ordering::Acquire)
+    }
+
+    /// Where a position lies in the file.
+    pub(super) fn physical(&self, position: u64) -> u64 {
+        RING + position % self.capacity
+    }
+
+    /// Whether the ring has room up to `end`, its last block included.
+    pub(super) fn has_room(&self, end: u64) -> bool {
+        let start = self.start();
+        end.next_multiple_of(BLOCK_BYTES) - (start - start % BLOCK_BYTES) <= self.capacity
+    }
+
+    /// Writes a buffer, padded with zeros to whole blocks. There is room for it.
+    pub(super) fn write(&self, buffer: &mut Buffer) -> io::Result<()> {
+        let bytes = buffer.bytes.len();
+        buffer.bytes.resize(bytes.next_multiple_of(BLOCK_BYTES as usize), 0);
+        self.pass(buffer.end());
+        let result = self.write_ring(buffer.first, &buffer.bytes);
+        buffer.bytes.truncate(bytes);
+        result
+    }
+
+    pub(super) fn write_ring(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        let to_end = (self.capacity - position % self.capacity) as usize;
+        let (first, rest) = bytes.split_at(bytes.len().min(to_end));
+        write_all(&*self.io, first, self.physical(position))?;
+        if rest.is_empty() { Ok(()) } else { write_all(&*self.io, rest, RING) }
+    }
+
+    pub(super) fn read_ring(&self, position: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let to_end = (self.capacity - position % self.capacity) as usize;
+        let length = bytes.len().min(to_end);
+        let (first, rest) = bytes.split_at_mut(length);
+        read_all(&*self.io, first, self.physical(position))?;
+        if rest.is_empty() { Ok(()) } else { read_all(&*self.io, rest, RING) }
+    }
+
+    /// Fills the next part of the ring, before it is used first, with zeros: overwriting blocks that were written is
+    /// cheaper to make durable than writing blocks that were only allocated. Whether there is more to fill soon.
+    pub(super) fn fill_ahead(&self, end: u64, ahead: u64) -> io::Result<bool> {
+        const PART: u64 = 1 << 20;
+        let wanted = (end + ahead).min(self.capacity);
+        let _filling = self.filling.lock();
+        let from = self.filled.load(Ordering::Relaxed);
+        if from >= wanted {
+            return Ok(false);
+        }
+        let to = (from + PART).min(self.capacity);
+        self.write_ring(from, &vec![0; (to - from) as usize])?;
+        self.io.sync()?;
+        self.filled.store(to, Ordering::Relaxed);
+        Ok(to < wanted)
+    }
+
+    /// A writer is about to write up to `end`: from now on zeros come behind that.
+    fn pass(&self, end: u64) {
+        if end > self.filled.load(Ordering::Relaxed) {
+            // Not while zeros are on their way to the same blocks.
+            let _filling = self.filling.lock();
+            self.filled.fetch_max(end, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing of the ring needs to be filled any more.
+    pub(super) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Relaxed) >= self.capacity
+    }
+
+    /// Nothing of the ring needs to be filled any more: it was used before.
+    pub(super) fn set_filled(&self) {
+        self.filled.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
+/// How much of the log is read at a time.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// What lies at a position of the log.
+#[derive(Debug)]
+pub(super) enum Found<'w> {
+    Frame(FrameHeader, &'w [u8]),
+    /// No frame of this position and incarnation begins there; the position of what does, if it is a stale one.
+    Nothing,
+    /// One begins there, and its checksum is wrong.
+    Broken,
+}
+
+/// Reads frames one after the other.
+pub(super) struct Reader<'l> {
+    log: &'l Log,
+    /// Nothing is looked for at or behind this position.
+    limit: u64,
+    window: Vec<u8>,
+    window_first: u64,
+}
+
+impl<'l> Reader<'l> {
+    pub(super) fn new(log: &'l Log, limit: u64) -> Self {
+        Self { log, limit, window: Vec::new(), window_first: 0 }
+    }
+
+    /// `bytes` bytes from `position`; `None` behind the limit.
+    fn bytes(&mut self, position: u64, bytes: usize) -> io::Result<Option<&[u8]>> {
+        if position + bytes as u64 > self.limit {
+            return Ok(None);
+        }
+        let window_end = self.window_first + self.window.len() as u64;
+        if position < self.window_first || position + bytes as u64 > window_end {
+            let first = position - position % BLOCK_BYTES;
+            let wanted = WINDOW_BYTES.max(bytes + BLOCK_BYTES as usize) as u64;
+            let length = wanted.min(self.limit - first);
+            self.window.resize(length as usize, 0);
+            self.window_first = first;
+            self.log.read_ring(first, &mut self.window)?;
+        }
+        let begin = (position - self.window_first) as usize;
+        Ok(Some(&self.window[begin..begin + bytes]))
+    }
+
+    /// What lies at `position`, if it is of this incarnation.
+    pub(super) fn look(&mut self, position: u64, incarnation: u32) -> io::Result<Found<'_>> {
+        let header = match self.bytes(position, FRAME_HEADER_BYTES)? {
+            Some(bytes) => FrameHeader::decode(bytes, position),
+            None => None,
+        };
+        let Some(header) = header.filter(|header| header.incarnation == incarnation) else {
+            return Ok(Found::Nothing);
+        };
+        Ok(match self.bytes(position, header.bytes())? {
+            Some(frame) if FrameHeader::checksum(frame) == header.check => Found::Frame(header, frame),
+            _ => Found::Broken,
+        })
+    }
+}

@@ -1,0 +1,393 @@
+//! An ordinary file, honestly durable: any disk, any file system.
+//!
+//! The pool's file is the *base image*. It is mapped privately, so the kernel writes nothing of it back by itself: what
+//! a program stores stays in private pages of memory until it is written home. What makes it durable is the *line log*
+//! beside it ([`layout`]): a fence appends the lines that its thread flushed, as one group with a checksum, and a wait
+//! syncs the log, once for all who wait ([`commit`]). From time to time a checkpoint brings home what the log holds
+//! ([`checkpoint`]); an open replays what was not home yet ([`replay`]).
+//!
+//! # Invariants
+//!
+//! 1. Groups are in the log in the order of their fences, and a line in a group is what the line held at that moment
+//!    ([`capture`]). So every prefix of the log is a legal content of persistent memory after a crash.
+//! 2. What is acknowledged is in a prefix of the log that was synced.
+//! 3. The base image holds no line newer than what is durable in the log.
+//! 4. The log's space before its start is home, durably, before it is written again.
+//! 5. After a failed write or sync nothing is acknowledged any more.
+//!
+//! No fence waits for the disk (but see [`Durability`] on backlogs), so no lock that is held across a fence is held
+//! across a sync.
+
+mod append;
+mod backup;
+mod capture;
+mod checkpoint;
+mod commit;
+mod error;
+pub mod faulty;
+mod io;
+mod layout;
+mod log;
+mod notes;
+mod open;
+mod pages;
+mod replay;
+mod stat;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex};
+
+pub use error::LogError;
+pub(crate) use io::is_full;
+pub use io::{Disk, Io};
+pub use notes::Notes;
+pub use open::UNSAFE_NO_SYNC;
+pub use replay::{LogEnd, Replay};
+pub use stat::FileStat;
+
+use crate::mapping::Mapping;
+use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
+use append::Appender;
+use capture::Lines;
+use commit::Commit;
+use layout::{FRAME_LINES_MAX, LENGTH};
+use log::Log;
+use pages::Pages;
+use replay::BACKLOG_BYTES_MAX;
+use stat::Checkpoints;
+
+/// When an operation is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// When it returns, and no reader sees it before.
+    #[default]
+    Immediate,
+    /// A sync begins at most this long after it returned. A crash may take back what was written last, also what was
+    /// read; what it leaves is the state after a prefix of the operations.
+    Buffered(Duration),
+    /// When a later sync was asked for, and returned; otherwise as [`Durability::Buffered`].
+    OnSync,
+}
+
+/// How a [`File`] is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct FileOptions {
+    /// When a wait ends.
+    pub durability: Durability,
+    /// Bytes of the log's ring, at least 64 KiB; less if the disk has no room. A log that exists keeps its size.
+    pub log_bytes: u64,
+    /// The largest length of the pool's file, in bytes.
+    pub limit_bytes: u64,
+    /// The most memory for pages that were written, in bytes; beyond it writes fail with
+    /// [`MediumError::PrivatePages`].
+    pub private_bytes_max: u64,
+    /// The form of lines; a new pool takes [`LineForm::Single`], for the log keeps lines whole.
+    pub line_form: LineForm,
+    /// The offset of a line of the pool's file that belongs to the medium: it names the log. Nobody else writes there.
+    pub mark_offset: u64,
+    /// Whether threads sync, checkpoint and fill the log with zeros in the background. Without, whoever writes does the
+    /// first two when it must: for tests.
+    pub background: bool,
+    /// Whether to load lines whole where the processor can.
+    pub whole_load: bool,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Immediate,
+            log_bytes: 128 << 20,
+            limit_bytes: u64::MAX,
+            private_bytes_max: u64::MAX,
+            line_form: LineForm::Single,
+            mark_offset: 0,
+            background: true,
+            whole_load: true,
+        }
+    }
+}
+
+/// The end of the log and what changes with it.
+#[derive(Debug)]
+struct Tail {
+    appender: Appender,
+    pages: Pages,
+    /// Whether the syncing thread sleeps until something is appended.
+    dozing: bool,
+}
+
+/// All but the memory: shared with the threads in the background.
+#[derive(Debug)]
+struct Core {
+    pool: Arc<dyn Io>,
+    log: Log,
+    tail: CachePadded<Mutex<Tail>>,
+    /// Where the log ends, for those who only ask.
+    end: CachePadded<AtomicU64>,
+    commit: Commit,
+    checkpointing: Mutex<Checkpoints>,
+    signal: Mutex<worker::Signal>,
+    signalled: Condvar,
+    private_pages: AtomicU64,
+    durability: Durability,
+}
+
+/// An ordinary file with a log of lines beside it. See the [module](self).
+#[derive(Debug)]
+pub struct File {
+    core: Arc<Core>,
+    mapping: Mapping,
+    lines: Lines,
+    options: FileOptions,
+    replay: Replay,
+    survives: Survives,
+    /// Removed when the pool is closed cleanly.
+    log_path: Option<PathBuf>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Core {
+    /// Appends one frame of lines that `line` captures. Never waits for the disk unless far too much is not durable.
+    #[inline]
+    fn append(&self, count: usize, line: impl FnMut(usize) -> (u64, LineValue)) -> u64 {
+        let mut tail = self.tail.lock();
+        while tail.appender.end() - self.commit.durable() > BACKLOG_BYTES_MAX {
+            let half = tail.appender.end() - BACKLOG_BYTES_MAX / 2;
+            drop(tail);
+            if self.settle(half).is_err() {
+                return u64::MAX;
+            }
+            tail = self.tail.lock();
+        }
+        let mut line = line;
+        let Tail { appender, pages, dozing } = &mut *tail;
+        let end = appender.append(self.commit.durable(), count, |index| {
+            let (number, value) = line(index);
+            if number != LENGTH && pages.add(number) {
+                self.private_pages.fetch_add(1, Ordering::Relaxed);
+            }
+            (number, value)
+        });
+        // ORDER: pairs with the acquire in `end`.
+        self.end.store(end, Ordering::Release);
+        if std::mem::take(dozing) {
+            self.wake();
+        }
+        end
+    }
+
+    /// The position behind everything appended.
+    fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Returns when everything up to `position` is durable.
+    fn settle(&self, position: u64) -> Result<(), MediumError> {
+        self.commit.settle(position, &|| {
+            if let Err(error) = self.try_sync() {
+                self.commit.fail(format!("writing or syncing the log failed: {error}"));
+            }
+        })
+    }
+
+    /// Writes all that is appended, and syncs. Only the leader calls this.
+    fn try_sync(&self) -> std::io::Result<()> {
+        let target = self.end();
+        let begin = self.commit.durable();
+        let (mut end, mut groups) = (begin, 0);
+        while end < target {
+            let Some(mut buffer) = self.tail.lock().appender.take() else { break };
+            if !self.log.has_room(buffer.end()) {
+                // What is written must be durable before it can go home, and make room so.
+                self.log.io.sync()?;
+                self.commit.advance(end);
+                self.try_checkpoint()?;
+            }
+            if !self.log.has_room(buffer.end()) {
+                return Err(std::io::Error::other("no room in the log after a checkpoint"));
+            }
+            self.log.write(&mut buffer)?;
+            end = buffer.end();
+            groups += buffer.frames;
+            self.tail.lock().appender.give_back(buffer);
+        }
+        self.log.io.sync()?;
+        self.commit.advance(end);
+        self.commit.count(groups, end - begin);
+        if end - self.log.start() > self.log.capacity / 2 {
+            self.wake_checkpointer();
+        }
+        Ok(())
+    }
+}
+
+impl File {
+    /// Where everything appended so far ends.
+    pub fn end(&self) -> Lsn {
+        Lsn(self.core.end())
+    }
+
+    /// Brings home what is durable, now. Writers go on.
+    ///
+    /// # Errors
+    /// [`MediumError::Failed`] if a disk failed, now or before.
+    pub fn checkpoint(&self) -> Result<(), MediumError> {
+        self.core.checkpoint()
+    }
+
+    /// Makes all that was appended durable, and records that it is: from then on damage to it is told from a torn tail.
+    ///
+    /// # Errors
+    /// As [`File::checkpoint`].
+    pub fn seal(&self) -> Result<(), MediumError> {
+        self.core.settle(self.core.end())?;
+        let end = self.core.append(0, |_| unreachable!("a seal has no lines"));
+        self.core.settle(end)
+    }
+
+    fn line(&self, number: u64) -> Option<&[AtomicU64; 8]> {
+        self.mapping.extent().words(number * LINE_BYTES as u64, 8)?.first_chunk()
+    }
+
+    /// Logs the length of the pool.
+    fn log_length(&self, length: u64) {
+        let mut value = LineValue::ZERO;
+        value.0[0] = length;
+        self.core.append(1, |_| (LENGTH, value));
+    }
+}
+
+// SAFETY: the mapping owns its extent, never moves it, and unmaps it only when dropped.
+unsafe impl Medium for File {
+    type Notes = Notes;
+    const LATE: bool = true;
+    const DIRECT: bool = true;
+
+    #[inline(always)]
+    fn extent(&self) -> &Extent {
+        self.mapping.extent()
+    }
+
+    fn grow(&self, length: u64) -> Result<(), MediumError> {
+        self.admit()?;
+        if length > self.mapping.extent().length() {
+            self.mapping.grow(length)?;
+            // Of two lengths the greater one counts, whatever their order.
+            self.log_length(length);
+        }
+        Ok(())
+    }
+
+    fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
+        // The file itself is cut when the pool is finished: the log may still hold lines beyond.
+        self.mapping.shrink(length)
+    }
+
+    #[inline(always)]
+    fn line_form(&self) -> LineForm {
+        self.options.line_form
+    }
+
+    #[inline(always)]
+    fn store(&self, word: &AtomicU64, value: u64) {
+        self.lines.store(word, value);
+    }
+
+    #[inline(always)]
+    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
+        self.lines.compare_exchange(word, current, new)
+    }
+
+    #[inline(always)]
+    fn store_line(&self, notes: &Notes, line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
+        self.admit()?;
+        self.lines.store_line(line, value)?;
+        self.flush(notes, line);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn flush(&self, notes: &Notes, memory: &[AtomicU64]) {
+        if let Some(offset) = self.mapping.extent().offset_of(memory) {
+            notes.add(offset, size_of_val(memory) as u64);
+        }
+    }
+
+    #[inline]
+    fn fence(&self, notes: &Notes) -> Lsn {
+        if self.core.commit.has_failed() {
+            notes.clear();
+            return Lsn(u64::MAX);
+        }
+        notes.take(|numbers| {
+            let mut end = self.core.end();
+            for numbers in numbers.chunks(FRAME_LINES_MAX) {
+                end = self.core.append(numbers.len(), |index| {
+                    let line = self.line(numbers[index]).expect("a line that was flushed");
+                    (numbers[index], self.lines.capture(line))
+                });
+            }
+            Lsn(end)
+        })
+    }
+
+    #[inline(always)]
+    fn durable(&self) -> Lsn {
+        Lsn(self.core.commit.durable())
+    }
+
+    #[inline]
+    fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
+        match self.core.durability {
+            Durability::Immediate => self.core.settle(lsn.0),
+            _ => self.core.defer(lsn.0),
+        }
+    }
+
+    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.settle(lsn.0)
+    }
+
+    #[inline(always)]
+    fn admit(&self) -> Result<(), MediumError> {
+        let pages = self.core.private_pages.load(Ordering::Relaxed);
+        if pages >= self.options.private_bytes_max / pages::PAGE_BYTES || self.core.commit.has_failed() {
+            return self.refuse(pages);
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<(), MediumError> {
+        self.close()
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(self)
+    }
+
+    fn survives(&self) -> Survives {
+        self.survives
+    }
+
+    fn describe(&self) -> String {
+        let lines = self.lines.describe();
+        match self.survives {
+            Survives::PowerLoss => {
+                format!("file: log of lines with fdatasync, {lines}; survives loss of power")
+            }
+            _ => format!(
+                "file (volatile: its file system is in memory, or it must not sync), log of lines, {lines}; survives the \
+                 process, NOT loss of power or a kernel crash"
+            ),
+        }
+    }
+}

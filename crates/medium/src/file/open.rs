@@ -1,0 +1,378 @@
+//! Opening: finding the log that belongs to the pool, replaying it, or making a new one; and the orderly end.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex};
+
+use super::append::Appender;
+use super::capture::Lines;
+use super::commit::Commit;
+use super::error::{LogError, refused};
+use super::io::{Disk, Io, Unsynced, is_full, read_all, write_all};
+use super::layout::{
+    BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, Header, LogRange, Mark, NoHeader, RANGES_MAX,
+    RING,
+};
+use super::log::Log;
+use super::pages::{PAGE_BYTES, Pages};
+use super::replay::{LogEnd, Replay, Replayed, replay};
+use super::{Core, File, FileOptions, Tail, checkpoint, worker};
+use crate::mapping::Mapping;
+use crate::{LINE_BYTES, MediumError, Survives};
+
+/// An environment variable that takes the syncs out, and the only value with which it does: data written by such a
+/// process is lost with the power. It is for the test that a test of power cuts notices.
+pub const UNSAFE_NO_SYNC: (&str, &str) = ("EVERLEAF_UNSAFE_NO_SYNC", "lose-my-data-when-the-power-fails");
+
+/// A pool's file has at least this length.
+const POOL_BYTES_MIN: u64 = 64 << 10;
+/// So much of a new log is filled with zeros before it is used.
+const FILLED_AT_FIRST: u64 = 1 << 20;
+
+/// What the file where the log belongs holds.
+enum There {
+    /// Nothing that matters.
+    Nothing,
+    Log(Header),
+}
+
+impl File {
+    /// Opens the pool in `pool` with the log at `log_path`, which is made if the pool has none. The caller holds the
+    /// pool's lock, and knows that the file is a pool or empty.
+    ///
+    /// # Errors
+    /// [`MediumError::Log`] if log and pool do not fit together or one is damaged; [`MediumError::Full`] if the disk
+    /// has no room for a log.
+    pub fn beside(pool: fs::File, log_path: &Path, options: FileOptions) -> Result<Self, MediumError> {
+        let no_sync = std::env::var_os(UNSAFE_NO_SYNC.0).is_some_and(|value| value == UNSAFE_NO_SYNC.1);
+        let mark =
+            read_mark(&Disk(pool.try_clone().map_err(refused("open the pool"))?), options.mark_offset)?;
+        let mut open = fs::OpenOptions::new();
+        open.read(true).write(true).mode(0o666);
+        let log = match (open.open(log_path), mark) {
+            (Ok(log), _) => log,
+            (Err(error), Mark(None)) if error.kind() == std::io::ErrorKind::NotFound => {
+                open.create(true).open(log_path).map_err(refused("make the log"))?
+            }
+            (Err(error), Mark(Some(uuid))) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(LogError::Missing { uuid }.into());
+            }
+            (Err(error), _) => return Err(refused("open the log")(error).into()),
+        };
+        sync_folder(log_path).map_err(refused("make the log durable in its folder"))?;
+        let (pool, log): (Arc<dyn Io>, Arc<dyn Io>) = if no_sync {
+            eprintln!(
+                "everleaf: {} is set: nothing is synced, and a loss of power loses data",
+                UNSAFE_NO_SYNC.0
+            );
+            (Arc::new(Unsynced(Disk(pool))), Arc::new(Unsynced(Disk(log))))
+        } else {
+            (Arc::new(Disk(pool)), Arc::new(Disk(log)))
+        };
+        let mut file = Self::open(pool, log, options)?;
+        file.log_path = Some(log_path.to_owned());
+        if no_sync {
+            file.survives = Survives::ProcessCrash;
+        }
+        Ok(file)
+    }
+
+    /// As [`File::beside`], on two files that are open already.
+    ///
+    /// # Errors
+    /// As [`File::beside`].
+    pub fn open(pool: Arc<dyn Io>, log: Arc<dyn Io>, options: FileOptions) -> Result<Self, MediumError> {
+        let mark = read_mark(&*pool, options.mark_offset)?;
+        let there = find(&*log, mark)?;
+        let survives = if is_volatile(&*pool) || is_volatile(&*log) {
+            Survives::ProcessCrash
+        } else {
+            Survives::PowerLoss
+        };
+        let length = pool.length().map_err(refused("measure the pool"))?;
+        let (log, mapping, tail, replayed) = match there {
+            There::Log(header) => {
+                if length < header.pool_bytes {
+                    return Err(LogError::PoolTruncated { length, expected: header.pool_bytes }.into());
+                }
+                let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
+                let (log, tail, replayed) = reopen(log, &header, &*pool, &mapping)?;
+                (log, mapping, tail, replayed)
+            }
+            There::Nothing => {
+                let wanted = (options.mark_offset + LINE_BYTES as u64).next_multiple_of(POOL_BYTES_MIN);
+                if length < wanted {
+                    pool.allocate(length, wanted).map_err(|error| no_room(error, wanted, length))?;
+                }
+                let (log, tail) = create(log, length.max(wanted), options.log_bytes)?;
+                // From here on the pool needs its log.
+                write_mark(&*pool, options.mark_offset, Mark(Some(log.uuid)))?;
+                let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
+                (log, mapping, tail, None)
+            }
+        };
+        let end = tail.appender.end();
+        let private_pages = AtomicU64::new(tail.pages.count());
+        let core = Arc::new(Core {
+            pool,
+            log,
+            tail: CachePadded::new(Mutex::new(tail)),
+            end: CachePadded::new(AtomicU64::new(end)),
+            commit: Commit::new(end),
+            checkpointing: Mutex::default(),
+            signal: Mutex::default(),
+            signalled: Condvar::new(),
+            private_pages,
+            durability: options.durability,
+        });
+        let workers = if options.background {
+            worker::start(&core).map_err(refused("start a thread"))?
+        } else {
+            Vec::new()
+        };
+        let nothing = Replay { bytes: 0, groups: 0, lines: 0, end: LogEnd::Empty };
+        Ok(Self {
+            core,
+            mapping,
+            lines: Lines::new(options.whole_load),
+            options,
+            replay: replayed.map_or(nothing, |replayed| replayed.replay),
+            survives,
+            log_path: None,
+            workers: Mutex::new(workers),
+        })
+    }
+
+    /// Takes the form of the pool's lines, which is known only once the log is replayed.
+    pub fn set_line_form(&mut self, line_form: crate::LineForm) {
+        self.options.line_form = line_form;
+    }
+
+    /// Why nothing more is written.
+    #[cold]
+    pub(super) fn refuse(&self, pages: u64) -> Result<(), MediumError> {
+        self.core.commit.failure()?;
+        Err(MediumError::PrivatePages { bytes: pages * PAGE_BYTES, limit: self.options.private_bytes_max })
+    }
+
+    /// The end of a pool that is closed cleanly: all of it is home, and it needs no log any more.
+    pub(super) fn close(&self) -> Result<(), MediumError> {
+        self.stop_workers();
+        let core = &*self.core;
+        core.settle(core.end())?;
+        core.checkpoint()?;
+        let length = self.mapping.extent().length();
+        // Each step is durable before the next one, or the log would be missed, or a pool be taken for truncated.
+        let finished = core.log.update(|header| {
+            header.ranges.clear();
+            header.pool_bytes = length;
+        });
+        finished.map_err(refused("finish the log"))?;
+        if core.pool.length().map_err(refused("measure the pool"))? > length {
+            core.pool.truncate(length).map_err(refused("cut the pool's free tail off"))?;
+        }
+        write_mark(&*core.pool, self.options.mark_offset, Mark(None))?;
+        if let Some(path) = &self.log_path {
+            fs::remove_file(path).and_then(|()| sync_folder(path)).map_err(refused("remove the log"))?;
+        }
+        core.commit.fail("the pool is closed".to_owned());
+        Ok(())
+    }
+
+    fn stop_workers(&self) {
+        self.core.stop();
+        for worker in self.workers.lock().drain(..) {
+            // A thread that panicked has said so already.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.stop_workers();
+    }
+}
+
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn no_room(error: std::io::Error, wanted: u64, limit: u64) -> MediumError {
+    if is_full(&error) {
+        return MediumError::Full { wanted, limit };
+    }
+    refused("make room on the disk")(error).into()
+}
+
+/// Whether what the file holds is gone with the power, however often it is synced.
+fn is_volatile(io: &dyn Io) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    let kind = rustix::fs::fstatfs(io.file()).map(|system| system.f_type & 0xffff_ffff);
+    matches!(kind, Ok(TMPFS | RAMFS))
+}
+
+pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {
+    let mut line = [0; LINE_BYTES];
+    read_all(pool, &mut line, offset).map_err(refused("read the pool"))?;
+    Mark::decode(&line).ok_or(LogError::Mark { offset })
+}
+
+pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: Mark) -> Result<(), LogError> {
+    write_all(pool, &mark.encode(), offset)
+        .and_then(|()| pool.sync())
+        .map_err(refused("say in the pool which log it needs"))
+}
+
+/// What the file where the log belongs holds, for a pool with this mark.
+fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
+    let damaged =
+        || LogError::Damaged { position: 0, what: "both copies of its header fail their check".to_owned() };
+    let header = match (Log::read_header(io)?, mark) {
+        (Ok(header), _) => header,
+        // Making a new log was cut off.
+        (Err(NoHeader::Blank | NoHeader::Damaged), None) => return Ok(There::Nothing),
+        (Err(NoHeader::Blank), Some(uuid)) => return Err(LogError::Missing { uuid }),
+        (Err(NoHeader::Foreign), _) => return Err(LogError::NotALog),
+        (Err(NoHeader::Damaged | NoHeader::Version(_)), _) => return Err(damaged()),
+    };
+    let found = header.uuid;
+    if let Some(expected) = mark {
+        if found != expected {
+            return Err(LogError::Foreign { expected, found });
+        }
+        let length = io.length().map_err(refused("measure the log"))?;
+        if length < RING + header.capacity {
+            let what = format!("it ends here, and should have {} bytes", RING + header.capacity);
+            return Err(LogError::Damaged { position: length, what });
+        }
+        return Ok(There::Log(header));
+    }
+    // The pool was closed cleanly, or never opened with this log: it may hold nothing.
+    let Some(range) = header.ranges.last().copied() else { return Ok(There::Nothing) };
+    // A log that was just made is empty, and a pool names it only after that.
+    let is_new = header.ranges.len() == 1 && header.start == 0;
+    let mut bytes = [0; FRAME_HEADER_BYTES];
+    read_all(io, &mut bytes, RING).map_err(refused("read the log"))?;
+    let frame = FrameHeader::decode(&bytes, 0).filter(|frame| frame.incarnation == range.incarnation);
+    if is_new && frame.is_none() { Ok(There::Nothing) } else { Err(LogError::Unasked { found }) }
+}
+
+/// A new log on an empty file, or one whose content does not matter.
+fn create(io: Arc<dyn Io>, pool_bytes: u64, log_bytes: u64) -> Result<(Log, Tail), MediumError> {
+    io.truncate(0).map_err(refused("empty the log"))?;
+    let mut capacity = log_bytes.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES);
+    while let Err(error) = io.allocate(0, RING + capacity) {
+        let smaller = (capacity / 2).next_multiple_of(BLOCK_BYTES);
+        if !is_full(&error) || smaller < CAPACITY_MIN {
+            let _ = io.truncate(0);
+            return Err(no_room(error, RING + capacity, 0));
+        }
+        io.truncate(0).map_err(refused("empty the log"))?;
+        capacity = smaller;
+    }
+    let incarnation = rand::random::<u32>() / 2 + 1;
+    let header = Header {
+        uuid: rand::random(),
+        sequence: 0,
+        capacity,
+        pool_bytes,
+        start: 0,
+        incarnation_next: incarnation + 1,
+        ranges: vec![LogRange { incarnation, begin: 0 }],
+    };
+    let log = Log::new(io, header);
+    log.fill_ahead(0, FILLED_AT_FIRST).map_err(refused("fill the log with zeros"))?;
+    log.update(|_| {}).map_err(refused("write the log's header"))?;
+    let appender = Appender::new(incarnation, 0, &[], capacity);
+    Ok((log, Tail { appender, pages: Pages::default(), dozing: false }))
+}
+
+/// Replays a log into the mapping, and begins a new incarnation behind what was found.
+fn reopen(
+    io: Arc<dyn Io>,
+    header: &Header,
+    pool: &dyn Io,
+    mapping: &Mapping,
+) -> Result<(Log, Tail, Option<Replayed>), MediumError> {
+    let log = Log::new(io, header.clone());
+    log.set_filled();
+    let mut pages = Pages::default();
+    let mut grown = Ok(());
+    let replayed = replay(
+        &log,
+        header,
+        |number, line| {
+            let words = number
+                .checked_mul(LINE_BYTES as u64)
+                .and_then(|offset| mapping.extent().words(offset, LINE_BYTES / 8));
+            let words = words.ok_or_else(|| LogError::Damaged {
+                position: RING,
+                what: format!("a line of number {number} lies outside of the pool"),
+            })?;
+            for (word, bytes) in words.iter().zip(line.chunks_exact(8)) {
+                let value = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+                word.store(value, Ordering::Relaxed);
+            }
+            pages.add(number);
+            Ok(())
+        },
+        |length| {
+            grown = mapping.grow(length);
+            match &grown {
+                Ok(()) => Ok(()),
+                Err(error) => Err(LogError::Io {
+                    action: "give the pool the length that its log says",
+                    source: std::io::Error::other(error.to_string()),
+                }),
+            }
+        },
+    );
+    grown?;
+    let replayed = replayed?;
+    begin(&log, pool, &replayed).map_err(refused("begin a new incarnation of the log"))?;
+    let end = replayed.end;
+    let mut block = vec![0; (end % BLOCK_BYTES) as usize];
+    log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
+    let incarnation = log.header().ranges.last().map_or(0, |range| range.incarnation);
+    let appender = Appender::new(incarnation, end, &block, log.capacity);
+    Ok((log, Tail { appender, pages, dozing: false }, Some(replayed)))
+}
+
+/// Makes durable what was found, and says in the header that a new incarnation begins behind it.
+fn begin(log: &Log, pool: &dyn Io, replayed: &Replayed) -> std::io::Result<()> {
+    let (durable, end) = (replayed.durable, replayed.end);
+    if durable < end {
+        // After a failed sync the system may hold for clean what never reached the disk: so it is written again.
+        let first = durable - durable % BLOCK_BYTES;
+        let mut bytes = vec![0; (end - first) as usize];
+        log.read_ring(first, &mut bytes)?;
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+        log.write_ring(first, &bytes)?;
+        log.io.sync()?;
+    }
+    let full = log.header().ranges.len() == RANGES_MAX;
+    if full {
+        checkpoint::write_home(log, pool, log.start(), end)?;
+        pool.sync()?;
+    }
+    let pool_bytes = pool.length()?;
+    log.update(|header| {
+        if full {
+            checkpoint::forget(header, end);
+            header.pool_bytes = pool_bytes;
+        }
+        if header.ranges.last().is_some_and(|range| range.begin >= end) {
+            header.ranges.pop();
+        }
+        header.ranges.push(LogRange { incarnation: header.incarnation_next, begin: end });
+        header.incarnation_next = header.incarnation_next.wrapping_add(1).max(1);
+    })
+}

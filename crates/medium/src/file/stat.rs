@@ -1,0 +1,92 @@
+//! Figures about the log and its pool.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::commit::SIZES;
+use super::pages::PAGE_BYTES;
+use super::{File, Replay};
+
+/// What checkpoints did so far.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    pub(super) checkpoints: u64,
+    pub(super) log_bytes: u64,
+    pub(super) home_bytes: u64,
+    pub(super) last: Option<Instant>,
+    pub(super) last_duration: Duration,
+}
+
+/// Figures about a [`File`], since it was opened.
+#[derive(Clone, Debug)]
+pub struct FileStat {
+    /// Bytes that the log can hold.
+    pub log_capacity_bytes: u64,
+    /// Bytes in the log that are not home yet.
+    pub log_used_bytes: u64,
+    /// Bytes appended.
+    pub log_bytes: u64,
+    /// Of these, not durable yet.
+    pub backlog_bytes: u64,
+    /// Groups of lines (fences) appended, and lines in them.
+    pub groups: u64,
+    /// Lines in the groups.
+    pub lines: u64,
+    /// Syncs of the log.
+    pub syncs: u64,
+    /// Groups that one sync made durable, on average.
+    pub sync_groups_mean: f64,
+    /// The most groups that one sync made durable.
+    pub sync_groups_max: u64,
+    /// Syncs by size: entry i counts those of 2^i to 2^(i+1) - 1 groups.
+    pub sync_sizes: Vec<u64>,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Bytes that checkpoints wrote to the pool's file.
+    pub home_bytes: u64,
+    /// How long ago the last one began, and what it took.
+    pub last_checkpoint: Option<(Duration, Duration)>,
+    /// Memory in pages that were written, in bytes.
+    pub private_bytes: u64,
+    /// The most of it.
+    pub private_bytes_max: u64,
+    /// What the open replayed.
+    pub replay: Replay,
+}
+
+impl File {
+    /// Figures. O(1), but waits for a checkpoint that is under way.
+    pub fn stat(&self) -> FileStat {
+        let core = &*self.core;
+        let (groups, lines) = {
+            let tail = core.tail.lock();
+            (tail.appender.frames, tail.appender.lines)
+        };
+        let figures = &core.commit.figures;
+        let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
+        let syncs = load(&figures.syncs);
+        let (end, durable) = (core.end(), core.commit.durable());
+        let last = core.checkpointing.lock();
+        let mut sync_sizes: Vec<u64> = figures.sizes.iter().map(load).collect();
+        let used = SIZES - sync_sizes.iter().rev().take_while(|count| **count == 0).count();
+        sync_sizes.truncate(used);
+        FileStat {
+            log_capacity_bytes: core.log.capacity,
+            log_used_bytes: end - core.log.start(),
+            log_bytes: load(&figures.bytes) + (end - durable),
+            backlog_bytes: end.saturating_sub(durable),
+            groups,
+            lines,
+            syncs,
+            sync_groups_mean: load(&figures.groups) as f64 / syncs.max(1) as f64,
+            sync_groups_max: load(&figures.groups_max),
+            sync_sizes,
+            checkpoints: last.checkpoints,
+            home_bytes: last.home_bytes,
+            last_checkpoint: last.last.map(|start| (start.elapsed(), last.last_duration)),
+            private_bytes: load(&core.private_pages) * PAGE_BYTES,
+            private_bytes_max: self.options.private_bytes_max,
+            replay: self.replay,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The threads in the background: one syncs, one checkpoints and fills the log with zeros.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::replay::BACKLOG_BYTES_MAX;
+use super::{Core, Durability};
+use crate::MediumError;
+
+/// How long nothing may be appended before what is there is sealed.
+const IDLE: Duration = Duration::from_millis(100);
+/// The log is filled with zeros so far ahead of its end.
+const FILL_AHEAD_BYTES: u64 = 8 << 20;
+/// With deferred durability, a sync begins early when so much is not durable.
+const BACKLOG_BYTES_EARLY: u64 = BACKLOG_BYTES_MAX / 8;
+
+/// What the threads are told.
+#[derive(Debug, Default)]
+pub(super) struct Signal {
+    stop: bool,
+    sync: bool,
+    checkpoint: bool,
+}
+
+impl Core {
+    /// Wakes the syncing thread.
+    pub(super) fn wake(&self) {
+        self.signal.lock().sync = true;
+        self.signalled.notify_all();
+    }
+
+    pub(super) fn wake_checkpointer(&self) {
+        self.signal.lock().checkpoint = true;
+        self.signalled.notify_all();
+    }
+
+    /// Tells the threads to end.
+    pub(super) fn stop(&self) {
+        self.signal.lock().stop = true;
+        self.signalled.notify_all();
+    }
+
+    /// A wait where durability is deferred: nothing is waited for, unless the disk is far behind.
+    pub(super) fn defer(&self, position: u64) -> Result<(), MediumError> {
+        self.commit.failure()?;
+        let behind = position.saturating_sub(self.commit.durable());
+        if behind > BACKLOG_BYTES_MAX / 2 {
+            return self.settle(position - BACKLOG_BYTES_MAX / 2);
+        }
+        if behind > BACKLOG_BYTES_EARLY && !self.commit.is_led() {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Waits for the signal that `take` takes, at most `timeout` if there is one. Whether to go on.
+    fn wait_for(&self, timeout: Option<Duration>, take: impl Fn(&mut Signal) -> bool) -> bool {
+        let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
+        let mut signal = self.signal.lock();
+        while !signal.stop && !take(&mut signal) {
+            match deadline {
+                Some(deadline) => {
+                    if self.signalled.wait_until(&mut signal, deadline).timed_out() {
+                        break;
+                    }
+                }
+                None => self.signalled.wait(&mut signal),
+            }
+        }
+        !signal.stop
+    }
+
+    /// Sleeps until something is appended, if nothing is to be done. Whether it may sleep so.
+    fn doze(&self) -> bool {
+        let mut tail = self.tail.lock();
+        let idle = tail.appender.end() <= self.commit.durable();
+        tail.dozing = idle;
+        idle
+    }
+
+    /// Syncs what nobody waits for.
+    fn run_syncer(&self) {
+        let tick = match self.durability {
+            Durability::Buffered(within) => within,
+            Durability::Immediate | Durability::OnSync => IDLE,
+        };
+        let take = |signal: &mut Signal| std::mem::take(&mut signal.sync);
+        let (mut seen, mut sealed) = (self.end(), self.end());
+        loop {
+            let timeout = if seen == sealed && self.doze() { None } else { Some(tick) };
+            if !self.wait_for(timeout, take) || self.commit.has_failed() {
+                return;
+            }
+            if timeout.is_none() && !matches!(self.durability, Durability::OnSync) {
+                // Something was just appended; it has its time.
+                if !self.wait_for(Some(tick), |_| false) {
+                    return;
+                }
+            }
+            let end = self.end();
+            let idle = end == seen;
+            seen = end;
+            let lazy =
+                self.durability == Durability::OnSync && end - self.commit.durable() < BACKLOG_BYTES_EARLY;
+            // A failure is kept where all will find it.
+            if !lazy {
+                let _ = self.settle(end);
+            }
+            if idle && sealed != end && self.commit.durable() == end {
+                let end = self.append(0, |_| unreachable!("a seal has no lines"));
+                let _ = self.settle(end);
+                (seen, sealed) = (end, end);
+            }
+        }
+    }
+
+    /// Brings home what the log holds when it is half full, and fills it with zeros ahead of its end.
+    fn run_checkpointer(&self) {
+        let take = |signal: &mut Signal| std::mem::take(&mut signal.checkpoint);
+        loop {
+            // Zeros only make syncs cheaper: if they cannot be written, writing the log will say so.
+            while self.log.fill_ahead(self.end(), FILL_AHEAD_BYTES).unwrap_or(false) {
+                if self.signal.lock().stop {
+                    return;
+                }
+            }
+            let timeout = if self.log.is_filled() { None } else { Some(IDLE / 4) };
+            if !self.wait_for(timeout, take) {
+                return;
+            }
+            if self.end() - self.log.start() > self.log.capacity / 2 {
+                // A failure is kept where all will find it.
+                let _ = self.checkpoint();
+            }
+        }
+    }
+}
+
+/// Starts the threads.
+pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
+    let run = |name: &str, run: fn(&Core)| {
+        let core = Arc::clone(core);
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&core))
+    };
+    Ok(vec![run("everleaf-sync", Core::run_syncer)?, run("everleaf-home", Core::run_checkpointer)?])
+}
