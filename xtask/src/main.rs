@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod report;
 mod tidy;
 
 use std::process::ExitCode;
@@ -22,11 +23,14 @@ struct Cli {
 enum Chore {
     /// Check the rules of the house that the compiler does not know.
     Tidy(tidy::Args),
+    /// Run the suites and write their figures into docs/TESTING.md.
+    Report(report::Args),
 }
 
 fn main() -> ExitCode {
     // A command line that does not parse leaves here, with exit code 2.
     match Cli::parse().chore {
         Chore::Tidy(args) => tidy::run(&args),
+        Chore::Report(args) => report::run(&args),
     }
 }

@@ -112,7 +112,11 @@ pub struct Explorer<S: Subject> {
     start: S::State,
     known: HashSet<u64>,
     stats: Stats,
+    progress: Option<Box<Progress>>,
 }
+
+/// Told how much was explored, and which part of the trace, from 0 to 1.
+type Progress = dyn FnMut(&Stats, f64);
 
 impl<S: Subject> Explorer<S> {
     /// An explorer of a subject on empty memory.
@@ -126,7 +130,7 @@ impl<S: Subject> Explorer<S> {
         let plan = Arc::new(Mutex::new(plan));
         sim.set_chooser(Some(Box::new(Follower(Arc::clone(&plan)))));
         let (start, known, stats) = (subject.initial(), HashSet::new(), Stats::default());
-        Ok(Self { subject, sim, options, plan, setup: Vec::new(), start, known, stats })
+        Ok(Self { subject, sim, options, plan, setup: Vec::new(), start, known, stats, progress: None })
     }
 
     /// How much was explored so far.
@@ -137,6 +141,12 @@ impl<S: Subject> Explorer<S> {
     /// The options, to be changed between explorations.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
+    }
+
+    /// Who is told from now on, after each crash point of a sequence, how much was explored, and which part of the
+    /// sequence, from 0 to 1. Looking for a shorter sequence begins anew.
+    pub fn on_progress(&mut self, call: impl FnMut(&Stats, f64) + 'static) {
+        self.progress = Some(Box::new(call));
     }
 
     /// The medium, for harnesses that look closer.
@@ -276,6 +286,9 @@ impl<S: Subject> Explorer<S> {
             if changed && let Some(point) = point_before(model, event) {
                 if index >= from {
                     self.visit(level, model, (index, point), &context)?;
+                }
+                if let Some(progress) = self.progress.as_mut().filter(|_| level == 1) {
+                    progress(&self.stats, index as f64 / trace.events.len() as f64);
                 }
                 expected.clone_from(&context.acceptable);
                 changed = false;

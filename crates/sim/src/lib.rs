@@ -69,6 +69,9 @@
 //! A failure names the shortest sequence of operations found, the moment of the crash, the lines that were behind with
 //! the first store that each one lacks, and an [`Replay`] that repeats exactly that crash ([`Options::replay`]).
 //!
+//! A longer example is `examples/linked_list.rs`: somebody's own list, wrong and mended. `docs/TESTING.md` goes through it
+//! and its report step by step. `everleaf crash` does this to Everleaf's engines.
+//!
 //! # How it works
 //!
 //! - **Model** ([`Model`]): for each line, what it may hold. Walks along the trace; what is settled it writes to the `Sim`,

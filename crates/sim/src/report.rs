@@ -120,19 +120,36 @@ impl<O> Failure<O> {
     }
 }
 
+impl<O: fmt::Debug> Failure<O> {
+    /// The report, with the command that repeats the crash.
+    pub fn narrate(&self, command: &str) -> String {
+        format!("{}  seed {:#x}; replay: {command}", Story(self), self.seed)
+    }
+}
+
+/// What went wrong, without a way to repeat it.
+struct Story<'f, O>(&'f Failure<O>);
+
 impl<O: fmt::Debug> fmt::Display for Failure<O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "{}", self.what)?;
-        for fault in &self.planted {
+        formatter.write_str(&self.narrate(&format!("EVERLEAF_CRASH={} {}", self.replay(), self.command)))
+    }
+}
+
+impl<O: fmt::Debug> fmt::Display for Story<'_, O> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(failure) = self;
+        writeln!(formatter, "{}", failure.what)?;
+        for fault in &failure.planted {
             writeln!(formatter, "  planted: {fault}")?;
         }
-        if !self.setup.is_empty() {
-            writeln!(formatter, "  after setup {:?}", self.setup)?;
+        if !failure.setup.is_empty() {
+            writeln!(formatter, "  after setup {:?}", failure.setup)?;
         }
-        for (number, operation) in self.operations.iter().enumerate() {
+        for (number, operation) in failure.operations.iter().enumerate() {
             writeln!(formatter, "  operation {number}: {operation:?}")?;
         }
-        for (index, crash) in self.crashes.iter().enumerate() {
+        for (index, crash) in failure.crashes.iter().enumerate() {
             let which = if index == 0 { "crash" } else { "then, in what followed, a crash" };
             write!(formatter, "  {which} {}", crash.point)?;
             match &crash.during {
@@ -147,13 +164,7 @@ impl<O: fmt::Debug> fmt::Display for Failure<O> {
                 )?;
             }
         }
-        write!(
-            formatter,
-            "  seed {:#x}; replay: EVERLEAF_CRASH={} {}",
-            self.seed,
-            self.replay(),
-            self.command
-        )
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 use engines::index::{Codec, RecordCodec, WordCodec};
 use engines::rntree::{MaybeWords, RnTree};
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
+use everleaf_sim::index::script::random_operations;
 use everleaf_sim::index::{FollowUp, IndexSubject, RnTreeEngine};
 use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Stats};
 use medium::LineForm;
@@ -98,28 +99,6 @@ fn a_script_on_a_log() {
             explore::<RecordCodec, 4>(&script(), FollowUp::SplitAndMerge, options);
         }
     }
-}
-
-/// Writes to keys that come and go: splits, merges, recycled entries, now and then a clean close.
-fn random_operations(seed: u64, count: usize, keys: u64) -> Vec<IndexOperation> {
-    let mut state = seed;
-    let mut below = |bound: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
-    let operation = |position: usize| {
-        // The tree grows in the first half and shrinks in the second.
-        let growing = position < count / 2;
-        let (key, value) = (below(keys), position as u64);
-        match (below(100), growing) {
-            (0, _) => Reopen,
-            (1..10, _) => Update(key, value),
-            (10..20, _) => Put(key, value),
-            (20..70, true) | (20..40, false) => Insert(key, value),
-            _ => Remove(key),
-        }
-    };
-    (0..count).map(operation).collect()
 }
 
 /// A number from the environment, to run with other seeds or longer.

@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod crash;
 mod demo;
 mod dump;
 mod get;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Torture(torture::Args),
     #[command(hide = true)]
     TortureWriter(torture::writer::Args),
+    /// Crash an engine at every moment that matters, and judge every recovery; exit code 1 if one is wrong
+    Crash(crash::Args),
     /// Measure throughput, latency, persists and memory, beside the standard library's map
     Bench(crate::bench::Args),
     /// Print a completion script for a shell
@@ -77,6 +80,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Restore(args) => restore::run(&args, context),
         Command::Torture(args) => torture::run(&args, context),
         Command::TortureWriter(args) => torture::writer::run(&args),
+        Command::Crash(args) => crash::run(&args, context),
         Command::Bench(args) => crate::bench::run(&args, context),
         Command::Completions(args) => completions::run(&args),
     }

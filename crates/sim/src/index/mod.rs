@@ -1,5 +1,6 @@
 //! Drives Everleaf's engines, through [`Index`].
 
+pub mod script;
 pub mod suite;
 
 use std::collections::BTreeMap;
