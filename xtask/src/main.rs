@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod mutants;
 mod report;
 mod tidy;
 
@@ -25,6 +26,8 @@ enum Chore {
     Tidy(tidy::Args),
     /// Run the suites and write their figures into docs/TESTING.md.
     Report(report::Args),
+    /// Plant faults in an engine, one at a time, and say which of them nobody noticed.
+    Mutants(mutants::Args),
 }
 
 fn main() -> ExitCode {
@@ -32,5 +35,6 @@ fn main() -> ExitCode {
     match Cli::parse().chore {
         Chore::Tidy(args) => tidy::run(&args),
         Chore::Report(args) => report::run(&args),
+        Chore::Mutants(args) => mutants::run(&args),
     }
 }

@@ -93,8 +93,8 @@ impl Drop for Range {
     }
 }
 
-/// The most ranges that one thread keeps: retired memory holds on to its mapping for a while, so dozens are in use.
-const KEPT_RANGES_MAX: usize = 128;
+/// The most ranges that one thread keeps: retired memory holds on to its mapping for a while, so hundreds are in use.
+const KEPT_RANGES_MAX: usize = 1024;
 /// The most accessible bytes of a range that is kept.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 

@@ -174,6 +174,7 @@ impl State {
     }
 
     /// Stores and flushes; the caller fences.
+    #[track_caller]
     pub(crate) fn publish<M: Medium>(self, guard: &MediumGuard<'_, M>, value: u64) -> Result<()> {
         self.word(guard)?.publish(guard, checked(value));
         Ok(())

@@ -198,7 +198,8 @@ impl<M: Medium> Pool<M> {
         roots::list(&self.pin())
     }
 
-    /// Adds a named tree, whose first nodes are flushed. Durable when this returns.
+    /// Adds a named tree, whose first nodes are flushed and fenced: the table is written through a guard of its own.
+    /// Durable when this returns.
     pub fn create_tree(
         &self,
         name: &str,
@@ -370,6 +371,7 @@ impl<M: Medium> Guard<'_, M> {
 
     /// Waits until everything up to `lsn` is durable.
     #[inline(always)]
+    #[track_caller]
     pub fn wait_for(&self, lsn: Lsn) -> Result<()> {
         if M::LATE {
             self.inner.wait(lsn)?;

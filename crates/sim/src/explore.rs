@@ -1,19 +1,21 @@
 //! The explorer: records a run, crashes it wherever that matters, and judges every recovery.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use medium::sim::{Event, Mark, Mutation, OpenLine, Sim, SimOptions, Trace};
+use medium::sim::{Event, Mark, Mutation, OpenLine, Sim, SimOptions, SiteKind, Trace};
 use medium::{LineForm, LineValue, MediumError};
 use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::guarded::guarded;
 use crate::model::{Model, Rules, image_count, images};
+use crate::mutation;
 use crate::report::{Crash, Failure, Point, Replay, Stats};
 use crate::strategy::{Decided, Follower, Plan, Strategy};
 use crate::subject::{Complaint, Subject};
+use crate::watchdog::Beacon;
 
 /// Which of the images that a crash may leave are tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,9 @@ pub struct Options {
     pub line_form: LineForm,
     /// The most bytes of memory.
     pub limit_bytes: u64,
+    /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros: more than a medium does, and what a
+    /// structure sees that takes space which was used before.
+    pub rubbish_from: Option<u64>,
     /// Which images.
     pub images: Images,
     /// Whether crashes come in pairs.
@@ -64,6 +69,8 @@ pub struct Options {
     pub seed: u64,
     /// Faults to plant.
     pub mutations: Vec<Mutation>,
+    /// Whether a shorter sequence of operations is looked for when one fails.
+    pub shrink: bool,
     /// Whether a crash point is skipped that leaves what another one left, with the same expectations.
     pub skip_known: bool,
     /// Repeats these crashes only.
@@ -78,6 +85,7 @@ impl Default for Options {
             rules: Rules::Lines,
             line_form: LineForm::Single,
             limit_bytes: 4 << 20,
+            rubbish_from: None,
             images: Images::All,
             second_crash: SecondCrash::InRecovery,
             from_operation: 0,
@@ -85,6 +93,7 @@ impl Default for Options {
             steps_max: 1_000_000,
             seed: 1,
             mutations: Vec::new(),
+            shrink: true,
             skip_known: true,
             replay: None,
             command: "cargo test -p everleaf-sim".to_owned(),
@@ -111,6 +120,11 @@ pub struct Explorer<S: Subject> {
     setup: Vec<S::Operation>,
     start: S::State,
     known: HashSet<u64>,
+    /// What could be planted in the traces, if somebody wants to know.
+    moves: Option<BTreeSet<Mutation>>,
+    /// Where to write what is tried, if somebody watches; and the crashes that lead there.
+    beacon: Option<Beacon>,
+    trail: Replay,
     stats: Stats,
     progress: Option<Box<Progress>>,
 }
@@ -123,14 +137,17 @@ impl<S: Subject> Explorer<S> {
     pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
         // Opening a pool then costs no system call; of thousands of recoveries a second, those would be most.
         medium::arena::reuse_on_this_thread(true);
-        let Options { line_form, limit_bytes, rules, .. } = options;
-        let sim = Sim::new(SimOptions { line_form, limit_bytes, late: rules == Rules::Log })?;
+        let Options { line_form, limit_bytes, rubbish_from, rules, .. } = options;
+        let late = rules == Rules::Log;
+        let sim = Sim::new(SimOptions { line_form, limit_bytes, late, rubbish_from })?;
         let plan =
             Plan { strategy: Strategy::Path, path: Vec::new(), decided: Vec::new(), random: options.seed };
         let plan = Arc::new(Mutex::new(plan));
         sim.set_chooser(Some(Box::new(Follower(Arc::clone(&plan)))));
-        let (start, known, stats) = (subject.initial(), HashSet::new(), Stats::default());
-        Ok(Self { subject, sim, options, plan, setup: Vec::new(), start, known, stats, progress: None })
+        let (start, setup) = (subject.initial(), Vec::new());
+        let (known, moves, stats) = (HashSet::new(), None, Stats::default());
+        let (beacon, trail, progress) = (Beacon::new(), Replay::default(), None);
+        Ok(Self { subject, sim, options, plan, setup, start, known, moves, beacon, trail, stats, progress })
     }
 
     /// How much was explored so far.
@@ -170,8 +187,16 @@ impl<S: Subject> Explorer<S> {
 
     /// Explores every crash of these operations. On a failure, looks for a shorter sequence that fails as well.
     pub fn explore(&mut self, operations: &[S::Operation]) -> Verdict<S> {
+        let verdict = self.explore_and_shrink(operations);
+        if let Some(beacon) = &mut self.beacon {
+            beacon.rest();
+        }
+        verdict
+    }
+
+    fn explore_and_shrink(&mut self, operations: &[S::Operation]) -> Verdict<S> {
         let Err(failure) = self.explore_once(operations) else { return Ok(()) };
-        if self.options.replay.is_some() {
+        if self.options.replay.is_some() || !self.options.shrink {
             return Err(failure);
         }
         let stats = self.stats;
@@ -179,6 +204,46 @@ impl<S: Subject> Explorer<S> {
         let shortest = self.shrink(failure);
         (self.stats, self.known) = (stats, known);
         Err(shortest)
+    }
+
+    /// Explores every crash of these operations, and returns each fault that could be planted in what was run: every
+    /// flush, fence, wait and store left out, every publish done first, every two adjacent persists swapped. The same
+    /// call in a loop counts once.
+    pub fn survey(
+        &mut self,
+        operations: &[S::Operation],
+    ) -> Result<BTreeSet<Mutation>, Box<Failure<S::Operation>>> {
+        self.moves = Some(BTreeSet::new());
+        self.sim.start_census();
+        let verdict = self.explore(operations);
+        let mut mutations = self.moves.take().unwrap_or_default();
+        verdict?;
+        let drop = |(kind, site)| match kind {
+            SiteKind::Flush => Mutation::DropFlush(site),
+            SiteKind::Fence => Mutation::DropFence(site),
+            SiteKind::Wait => Mutation::DropWait(site),
+            SiteKind::Store | SiteKind::StoreLine => Mutation::DropStore(site),
+        };
+        mutations.extend(self.sim.census().into_keys().map(drop));
+        Ok(mutations)
+    }
+
+    /// Tells who watches what is tried next.
+    fn tell(&mut self) {
+        if let Some(beacon) = &mut self.beacon {
+            match self.trail.crashes.is_empty() {
+                true => beacon.attempt("without a crash"),
+                false => beacon.attempt(&format!("EVERLEAF_CRASH={} {}", self.trail, self.options.command)),
+            }
+        }
+    }
+
+    /// Plants in a trace what is not planted while it is recorded.
+    fn rearrange(&mut self, trace: &mut Trace) {
+        if let Some(moves) = &mut self.moves {
+            moves.extend(mutation::moves(trace));
+        }
+        self.options.mutations.iter().for_each(|mutation| mutation::rearrange(trace, mutation));
     }
 
     /// Leaves out the second crash, then one operation after the other, as long as something still fails.
@@ -207,9 +272,18 @@ impl<S: Subject> Explorer<S> {
     fn explore_once(&mut self, operations: &[S::Operation]) -> Verdict<S> {
         self.sim.set_mutations(self.options.mutations.clone());
         self.stats.traces += 1;
+        if self.beacon.is_some() {
+            let line = |(number, operation)| format!("  operation {number}: {operation:?}\n");
+            let lines: String = operations.iter().enumerate().map(line).collect();
+            let program = format!("  after setup {:?}\n{lines}", self.setup);
+            self.trail.crashes.clear();
+            self.beacon.iter_mut().for_each(|beacon| beacon.program(&program));
+            self.tell();
+        }
         let recorded = self.record(operations);
         self.sim.set_mutations(Vec::new());
-        let trace = recorded.map_err(|what| self.failure(what, operations))?;
+        let mut trace = recorded.map_err(|what| self.failure(what, operations))?;
+        self.rearrange(&mut trace);
         let from = match self.options.from_operation {
             0 => 0,
             first => invocation(&trace, first),
@@ -345,10 +419,12 @@ impl<S: Subject> Explorer<S> {
         self.stats.images += image_count(&open);
         self.sim.install(open);
         self.sim.push_level();
+        self.trail.crashes.push((event, Vec::new()));
         let result = match path {
             Some(path) => self.repeat(level, model, context, path),
             None => self.try_images(level, model, context),
         };
+        self.trail.crashes.pop();
         self.sim.pop_level();
         let open = self.sim.uninstall();
         result.map_err(|mut failure| {
@@ -437,8 +513,12 @@ impl<S: Subject> Explorer<S> {
             let mut plan = self.plan.lock();
             plan.strategy = strategy;
             plan.decided.clear();
+            if let Some((_, choices)) = self.trail.crashes.last_mut() {
+                choices.clone_from(&plan.path);
+            }
             if strategy == Strategy::Path { plan.path.len() } else { 0 }
         };
+        self.tell();
         let again = level == 1
             && self.options.images != Images::Eager
             && match &self.options.replay {
@@ -449,6 +529,7 @@ impl<S: Subject> Explorer<S> {
         let mut trace = Trace::default();
         if again {
             self.sim.swap_trace(&mut trace);
+            self.rearrange(&mut trace);
         }
         self.sim.rollback();
         self.stats.recoveries += 1;
@@ -472,6 +553,9 @@ impl<S: Subject> Explorer<S> {
                 None => after_narrowing(&trace, path_length),
             };
             let context = context.second(run.seen, run.followed);
+            if let Some((_, choices)) = self.trail.crashes.last_mut() {
+                *choices = decided.iter().map(|decided| decided.choice).collect();
+            }
             let result = self.crash_again(level + 1, model, &trace, from, context);
             self.plan.lock().decided = decided;
             result.map_err(|mut failure| {

@@ -87,24 +87,28 @@
 //!   open stay so, but for what recovery has read.
 //! - **Known crash points** are skipped: the same memory and the same expectations were explored before.
 //!
+//! - **Watchdog** ([`watchdog`]): a recovery that loops without operations on the medium, overflows its stack or aborts is
+//!   a report, if the exploration runs in a child process.
+//! - **Mutation** ([`Explorer::survey`], [`Options::mutations`]): a flush, fence, wait or store is left out, a publish is
+//!   done before what it depends on, two persists are swapped; what is explored should then fail, or one of them is
+//!   not needed.
+//!
 //! # What it does not do yet
 //!
 //! - Operations run one after the other. Threads need a scheduler for which each operation on the medium is a yield
 //!   point (a hook in `Sim::load`, `store`, `flush`, `fence`), sets of pending operations in `Context`, and a search for
 //!   linearisations; the events carry thread numbers already.
-//! - Mutations leave operations out ([`medium::sim::Mutation`]); publishing early and swapping persists are to be done on
-//!   the trace.
-//! - A loop without operations on the medium is not noticed; that needs a watchdog in another process.
-//! - Fresh memory is zero. Filling it with rubbish would notice structures that rely on that.
 #![forbid(unsafe_code)]
 
 mod context;
 mod explore;
 mod guarded;
 mod model;
+mod mutation;
 mod report;
 mod strategy;
 mod subject;
+pub mod watchdog;
 
 #[cfg(feature = "engines")]
 pub mod index;

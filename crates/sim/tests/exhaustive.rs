@@ -2,8 +2,8 @@
 
 use engines::index::{Codec, RecordCodec, WordCodec};
 use engines::rntree::{MaybeWords, RnTree};
-use everleaf_sim::index::RnTreeEngine;
 use everleaf_sim::index::suite::{self, Suite};
+use everleaf_sim::index::{RUBBISH_FROM, RnTreeEngine};
 use everleaf_sim::{Options, Rules, SecondCrash};
 use medium::LineForm;
 use medium::sim::Sim;
@@ -16,7 +16,8 @@ fn length(usual: usize) -> usize {
 
 fn options(rules: Rules, line_form: LineForm, second_crash: SecondCrash) -> Options {
     let command = "cargo test --release -p everleaf-sim --test exhaustive".to_owned();
-    Options { rules, line_form, second_crash, command, ..Options::default() }
+    let rubbish_from = Some(RUBBISH_FROM);
+    Options { rules, line_form, rubbish_from, second_crash, command, ..Options::default() }
 }
 
 fn exhaust<C: Codec>(length: usize, rules: Rules, line_form: LineForm, second_crash: SecondCrash)

@@ -13,7 +13,7 @@ const A2: u64 = 72;
 const B: u64 = 128;
 
 fn memory(line_form: LineForm, late: bool) -> Sim {
-    let sim = Sim::new(SimOptions { line_form, limit_bytes: 1 << 16, late }).unwrap();
+    let sim = Sim::new(SimOptions { line_form, limit_bytes: 1 << 16, late, rubbish_from: None }).unwrap();
     sim.grow(4096).unwrap();
     sim
 }

@@ -79,7 +79,8 @@ fn unpack(root: u64) -> (u32, u32) {
 impl<C: Codec> InnerTree<C> {
     /// A tree of one leaf.
     pub fn new(leaf: u32) -> Result<Self> {
-        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        // Small steps: most heaps stay small, and in memory a step costs next to nothing.
+        let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
         let heap = match C::TIES {
             true => Some(Pool::open(Ram::new(HEAP_BYTES_MAX).map_err(medium::MediumError::from)?, options)?),
             false => None,

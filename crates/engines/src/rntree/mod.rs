@@ -137,8 +137,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let guard = pool.pin();
         let offset = guard.allocate_node(size_of::<Leaf<N>>())?;
         let enter = || -> Result<TreeRoot> {
-            // PERSIST: the first leaf is ordered before the root that leads to it; `create_tree` fences in between.
+            // PERSIST: the first leaf is ordered before the root that leads to it. The root table is written through a
+            // guard of its own, whose fences do not cover what was flushed through this one.
             guard.node::<Leaf<N>>(offset)?.slots.init(&guard, &Slots::identity(0, 0).0);
+            guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, N as u64);
             pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)

@@ -58,11 +58,13 @@ pub struct SimOptions {
     pub limit_bytes: u64,
     /// Whether what is fenced is durable only when somebody waits for it, as on a file.
     pub late: bool,
+    /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros. Costs the whole memory at once.
+    pub rubbish_from: Option<u64>,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { line_form: LineForm::Single, limit_bytes: 4 << 20, late: false }
+        Self { line_form: LineForm::Single, limit_bytes: 4 << 20, late: false, rubbish_from: None }
     }
 }
 
@@ -153,7 +155,22 @@ impl Sim {
             steps_left: AtomicU64::new(u64::MAX),
             inner: Mutex::new(Inner::default()),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let sim = Self { shared: Arc::new(shared) };
+        options.rubbish_from.map_or(Ok(()), |from| sim.fill_with_rubbish(from, options.limit_bytes))?;
+        Ok(sim)
+    }
+
+    /// Growth finds what is in memory already: so it is filled once.
+    fn fill_with_rubbish(&self, from: u64, limit_bytes: u64) -> Result<(), MediumError> {
+        self.set_length(limit_bytes)?;
+        let first = from / WORD_BYTES as u64;
+        let words = self.extent().words(0, limit_bytes as usize / WORD_BYTES).unwrap_or_default();
+        for (number, word) in words.iter().enumerate().skip(first as usize) {
+            // Another value for each word, small and large ones.
+            let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            word.store(mixed >> (mixed % 3 * 28), Ordering::Relaxed);
+        }
+        self.set_length(0)
     }
 
     /// Records from now on, or stops.

@@ -271,3 +271,21 @@ fn what_one_line_holds_excludes_worlds_of_another() {
     sim.uninstall();
     sim.pop_level();
 }
+
+#[test]
+fn fresh_memory_may_hold_rubbish() {
+    let sim = Sim::new(SimOptions { rubbish_from: Some(128), ..SimOptions::default() }).unwrap();
+    assert_eq!(sim.extent().length(), 0);
+    for length in [4096, 8192] {
+        sim.push_level();
+        sim.grow(length).unwrap();
+        assert_eq!([word(&sim, 0), word(&sim, 120)], [0; 2]);
+        let last = length - 8;
+        assert!(word(&sim, 128) != 0 && word(&sim, last) != 0 && word(&sim, last) != word(&sim, last - 8));
+        let before = word(&sim, last);
+        store(&sim, last, 1);
+        sim.pop_level();
+        sim.grow(length).unwrap();
+        assert_eq!(word(&sim, last), before);
+    }
+}

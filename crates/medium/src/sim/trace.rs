@@ -161,8 +161,9 @@ impl Trace {
     }
 }
 
-/// A fault that a [`Sim`](super::Sim) plants, to see whether anybody notices. The source stays as it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A fault that is planted to see whether anybody notices. The source stays as it is: a [`Sim`](super::Sim) leaves out
+/// what is to be dropped; what is to be done in another order is moved on the recorded trace by whoever follows it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mutation {
     /// Flushes called there are not done.
     DropFlush(Site),
@@ -172,6 +173,10 @@ pub enum Mutation {
     DropWait(Site),
     /// Stores of words and lines called there are not done.
     DropStore(Site),
+    /// What is published there is stored and flushed before the persist that comes before it, not after.
+    PublishEarly(Site),
+    /// What the second of these fences persists is done before what the first one persists, where they are adjacent.
+    SwapPersists(Site, Site),
 }
 
 impl fmt::Display for Mutation {
@@ -181,6 +186,10 @@ impl fmt::Display for Mutation {
             Self::DropFence(site) => write!(formatter, "without the fence at {site}"),
             Self::DropWait(site) => write!(formatter, "without the wait at {site}"),
             Self::DropStore(site) => write!(formatter, "without the store at {site}"),
+            Self::PublishEarly(site) => write!(formatter, "with the publish at {site} done first"),
+            Self::SwapPersists(first, second) => {
+                write!(formatter, "with what the fences at {first} and {second} persist swapped")
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Drives Everleaf's engines, through [`Index`].
 
+pub mod mutants;
 pub mod script;
 pub mod suite;
 
@@ -153,6 +154,9 @@ use IndexOutcome::{Held, Value};
 
 /// Keys and values of a tree.
 pub type Entries = BTreeMap<u64, u64>;
+
+/// From here on a pool expects nothing of fresh memory: for [`Options::rubbish_from`](crate::Options::rubbish_from).
+pub const RUBBISH_FROM: u64 = pool::SLAB_BYTES;
 
 /// How much is done after a recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -388,9 +392,10 @@ impl<E: Engine> Subject for IndexSubject<E> {
         }
         let beside = keys.last().copied().unwrap_or(0);
         if self.follow_up == FollowUp::SplitAndMerge {
+            // One more than a leaf holds: even an empty one splits.
             let fresh: Vec<u64> = (beside + 1..)
                 .filter(|key| !state.contains_key(key))
-                .take(self.engine.leaf_entries())
+                .take(self.engine.leaf_entries() + 1)
                 .collect();
             operations.extend(fresh.iter().map(|key| Insert(*key, 502)));
             operations.extend(fresh.iter().map(|key| Remove(*key)));

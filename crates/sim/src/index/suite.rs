@@ -288,6 +288,42 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_recovery_splits_and_merges() {
+        for scope in scopes(4, 32) {
+            let subject = IndexSubject::new(RnTreeEngine::<WordCodec, 4>::default(), FollowUp::SplitAndMerge);
+            let sim = Sim::new(SimOptions::default()).unwrap();
+            let (mut opened, mut state) = (subject.open(&sim).unwrap(), subject.initial());
+            for operation in &scope.setup {
+                subject.step(&mut state, operation);
+                subject.apply(&mut opened, operation).unwrap();
+            }
+            for key in scope.keys {
+                let (mut opened, mut state) = (subject.open(&sim).unwrap(), state.clone());
+                let mut leaves = Vec::new();
+                for operation in subject.follow_up(&state, &[Put(key, 1)]) {
+                    subject.step(&mut state, &operation);
+                    subject.apply(&mut opened, &operation).unwrap();
+                    leaves.push(opened.tree.as_ref().unwrap().stat().unwrap().leaves);
+                }
+                let some = |happens: fn(&[u64]) -> bool| leaves.windows(2).any(happens);
+                assert!(some(|pair| pair[0] < pair[1]), "{}, {key}: no split: {leaves:?}", scope.name);
+                assert!(some(|pair| pair[0] > pair[1]), "{}, {key}: no merge: {leaves:?}", scope.name);
+            }
+        }
+    }
+
+    #[test]
+    fn with_buffered_durability_a_sync_stands_at_every_place() {
+        let scope = Scope { name: "", setup: Vec::new(), keys: [1, 2, 3] };
+        let scripts = scripts(&scope, 3, Durability::WithEpoch);
+        assert_eq!(scripts.len(), 3 * 12usize.pow(3));
+        let [a, b, c] = [Insert(1, 100), Insert(1, 101), Insert(1, 102)];
+        assert_eq!(scripts[0], [a, b, c, EndEpoch]);
+        assert_eq!(scripts[1], [a, EndEpoch, b, c, EndEpoch]);
+        assert_eq!(scripts[2], [a, b, EndEpoch, c, EndEpoch]);
+    }
+
+    #[test]
     fn sequences_are_all_there_once() {
         let mut all: Vec<_> = sequences([1, 2, 3], 2).map(|sequence| format!("{sequence:?}")).collect();
         assert_eq!(all[0], "[insert 1=100, insert 1=101]");

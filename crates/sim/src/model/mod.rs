@@ -22,7 +22,8 @@
 //! 2. A crash leaves what the groups before some place hold, and of the group after it any part: whole lines of it.
 //! 3. A wait makes the groups up to its LSN durable. *Only* a wait does.
 //! 4. What is in no group is lost.
-//! 5. Growth is durable when it returns.
+//! 5. Growth is durable when it returns. (Where growth is in the log as well, a crash may lose it with all that came
+//!    after it: that is a crash before the growth, which is explored.)
 //!
 //! What a log can leave, lines can leave as well, but for waits: with lines the fence is enough.
 //!

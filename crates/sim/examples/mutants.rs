@@ -1,0 +1,67 @@
+//! Plants faults in an engine, one at a time, and says which of them nobody noticed.
+//!
+//! ```text
+//! cargo xtask mutants --engine rntree --json
+//! ```
+//!
+//! Exit code: 0 = every mutant was caught or is justified; 1 = one survived; 2 = wrong use.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use everleaf_sim::index::mutants::{MutantProgress, MutantReport, rntree_trials, run};
+
+#[derive(Clone, Copy, ValueEnum)]
+enum EngineName {
+    Rntree,
+}
+
+/// Plant faults in an engine: flushes, fences, waits and stores left out, publishes done first, persists swapped.
+#[derive(Parser)]
+#[command(name = "cargo xtask mutants", bin_name = "cargo xtask mutants")]
+struct Args {
+    /// The engine.
+    #[arg(long)]
+    engine: EngineName,
+    /// Threads.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn print(report: &MutantReport) {
+    if let Some(failure) = &report.failure {
+        println!("without any fault: {failure}");
+    }
+    println!("{}: {} mutants {:?}", report.engine, report.mutants, report.kinds);
+    println!("  {} killed, {} justified, {} survived", report.killed, report.justified, report.survived);
+    for survivor in &report.survivors {
+        println!("  {}: {}", survivor.mutant, survivor.why.unwrap_or("SURVIVED"));
+    }
+    for unused in &report.unused {
+        println!("  this justifies nothing: {unused}");
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let (name, trials) = match args.engine {
+        EngineName::Rntree => ("rntree", rntree_trials()),
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let progress = |progress: &MutantProgress| {
+        if progress.done.is_multiple_of(10) || progress.done == progress.mutants {
+            eprintln!("{} of {} mutants", progress.done, progress.mutants);
+        }
+    };
+    let report = run(name, &trials, &root, args.threads.max(1), &progress);
+    if args.json {
+        println!("{}", serde_json::to_string(&report).expect("a report is JSON"));
+    } else {
+        print(&report);
+    }
+    ExitCode::from(u8::from(report.survived > 0 || report.failure.is_some()))
+}

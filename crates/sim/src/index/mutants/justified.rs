@@ -1,0 +1,175 @@
+//! What may be left out, done first or swapped unnoticed, and why.
+
+/// What is done to the place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// A flush is left out.
+    Flush,
+    /// A fence is left out.
+    Fence,
+    /// A wait is left out.
+    Wait,
+    /// A store is left out.
+    Store,
+    /// A publish is done before the persist that comes before it.
+    DoneFirst,
+    /// Two adjacent persists are swapped; the place is the second one's fence.
+    Swapped,
+}
+
+use Change::{DoneFirst, Fence, Flush, Store, Swapped, Wait};
+
+/// A change that nobody notices, with the argument why that is right.
+#[derive(Clone, Copy, Debug)]
+pub struct Justified {
+    /// What may be done.
+    pub changes: &'static [Change],
+    /// The end of the file's path.
+    pub file: &'static str,
+    /// A piece of the source that ends in the line of the place, its lines joined by spaces.
+    pub snippet: &'static str,
+    /// Why it does not matter.
+    pub why: &'static str,
+}
+
+const fn justified(
+    file: &'static str,
+    snippet: &'static str,
+    changes: &'static [Change],
+    why: &'static str,
+) -> Justified {
+    Justified { changes, file, snippet, why }
+}
+
+const NO_PUBLISH: &str = "no publish: it gives a node its first value, in one persist with the rest of the node, and \
+                          nothing leads there yet";
+const ORDER_IS_ENOUGH: &str =
+    "its order is enough: whoever is told that something is durable waits for an LSN after it";
+const TORN_TWIN: &str = "every store of a twin line goes through its words in the same order, so two torn ones cannot \
+                         complete each other (tests/twin_line.rs); needed where word stores may be reordered";
+const NO_CLASS: &str = "a slab without a class is looked at, found empty, and freed";
+const BITMAP: &str = "a bitmap that fails its check costs a mark, nothing else";
+const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the wait keeps the file from being cut \
+                     before, and a Sim is never cut";
+const STATE_LINE: &str = "the words of the state line are flushed together, once more, before the fence";
+const BEING_MADE: &str = "a pool that is being made: its state words do not depend on each other or on the second \
+                          header, and nothing was allocated yet";
+const FENCED_LATER: &str = "whoever publishes what was allocated fences through the same guard before";
+const BOTH_BEFORE: &str =
+    "both persists come before the publish that needs them, and neither needs the other";
+
+/// The list.
+pub const JUSTIFIED: &[Justified] = &[
+    justified("rntree/mod.rs", "slots.init(&guard, &Slots::identity(0, 0).0)", &[DoneFirst], NO_PUBLISH),
+    justified("rntree/mod.rs", "&Slots::identity(0, 0).0); guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified("rntree/split.rs", "Slots(leaf.slots.init(guard", &[DoneFirst], NO_PUBLISH),
+    justified("rntree/insert.rs", "nobody misses them. guard.fence();", &[Swapped], BOTH_BEFORE),
+    justified(
+        "rntree/find.rs",
+        "guard.wait_for(",
+        &[Wait],
+        "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a writer it is \
+         needed, and schedules show it",
+    ),
+    justified("medium/src/cell.rs", "other.store_words(guard, &twin::repair(tag))", &[Store], TORN_TWIN),
+    justified("medium/src/cell.rs", "&twin::repair(tag)); guard.flush(other)", &[Flush], TORN_TWIN),
+    justified("medium/src/cell.rs", "guard.flush(other); guard.fence()", &[Fence], TORN_TWIN),
+    justified("pool/src/space.rs", "publish(guard, checked(0))", &[Flush, Store], NO_CLASS),
+    justified("pool/src/space.rs", "publish(guard, checked(0))", &[DoneFirst], BOTH_BEFORE),
+    justified("pool/src/space.rs", "words[1].store(guard, bitmap_check(&bitmap))", &[Store], BITMAP),
+    justified("pool/src/space.rs", "word.store(guard, *bits)", &[Store], BITMAP),
+    justified(
+        "pool/src/space.rs",
+        "State::HighWater.publish(guard, u64::from(high_water))?; guard.fence()",
+        &[Fence],
+        FENCED_LATER,
+    ),
+    justified(
+        "pool/src/space.rs",
+        "publish(guard, checked(class.index() as u64 + 1)); guard.fence()",
+        &[Fence],
+        FENCED_LATER,
+    ),
+    justified(
+        "pool/src/space.rs",
+        "State::HighWater.publish(guard, u64::from(high_water))",
+        &[DoneFirst],
+        "slabs above the mark that was there have no class, or bitmaps that fail their check",
+    ),
+    justified(
+        "pool/src/space.rs",
+        "State::HighWater.publish(guard, u64::from(high_water))?; guard.fence()",
+        &[Swapped],
+        "slabs above the mark that was there have no class, or bitmaps that fail their check",
+    ),
+    justified(
+        "pool/src/space.rs",
+        "publish(guard, checked(class.index() as u64 + 1))",
+        &[DoneFirst],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "pool/src/space.rs",
+        "publish(guard, checked(class.index() as u64 + 1)); guard.fence()",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified("pool/src/roots.rs", "guard.flush_words(cells); guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified(
+        "pool/src/roots.rs",
+        "checked(IN_USE | u64::from(codec) << 16 | u64::from(engine))); guard.drain()",
+        &[Wait],
+        "a tree that is lost is made again by whoever explores, as empty as it was; needed by those who are told that \
+         there is one",
+    ),
+    justified("pool/src/header.rs", "guard.flush_words(cells); guard.drain()", &[Wait], ORDER_IS_ENOUGH),
+    justified(
+        "pool/src/pool.rs",
+        "State::Clean.publish(&guard, 0)?; guard.drain()",
+        &[Wait],
+        ORDER_IS_ENOUGH,
+    ),
+    justified("pool/src/pool.rs", "u64::from(std::process::id()))?; guard.drain()", &[Wait], ORDER_IS_ENOUGH),
+    justified("pool/src/pool.rs", "u64::from(std::process::id()))?; guard.drain()", &[Swapped], BEING_MADE),
+    justified(
+        "pool/src/pool.rs",
+        "nothing was allocated from it yet. State::Clean.publish(&guard, 0)",
+        &[Flush],
+        STATE_LINE,
+    ),
+    justified(
+        "pool/src/pool.rs",
+        "nothing was allocated from it yet. State::Clean.publish(&guard, 0)",
+        &[DoneFirst],
+        BEING_MADE,
+    ),
+    justified("pool/src/pool.rs", "State::Holder.publish(&guard", &[Flush], STATE_LINE),
+    justified(
+        "pool/src/pool.rs",
+        "State::Holder.publish(&guard",
+        &[Store, DoneFirst],
+        "who holds the pool is for people to read, while the process lives",
+    ),
+    justified("pool/src/pool.rs", "State::HighWater.publish(&guard, PREFIX_BYTES", &[Flush], STATE_LINE),
+    justified(
+        "pool/src/pool.rs",
+        "PREFIX_BYTES / SLAB_BYTES)?; State::Clean.publish(&guard, 0)",
+        &[Flush],
+        STATE_LINE,
+    ),
+    justified(
+        "pool/src/pool.rs",
+        "PREFIX_BYTES / SLAB_BYTES)?; State::Clean.publish(&guard, 0)",
+        &[Store, DoneFirst],
+        BEING_MADE,
+    ),
+    justified(
+        "pool/src/pool.rs",
+        "State::HighWater.publish(&guard, u64::from(end))",
+        &[Flush, Store, DoneFirst],
+        "the mark that was there is higher, and the new one is above all that is in use; needed where the file is cut, \
+         and a Sim never is",
+    ),
+    justified("pool/src/pool.rs", "State::Clean.publish(&guard, 1)", &[Flush, Store], CLEAN),
+    justified("pool/src/pool.rs", "State::Clean.publish(&guard, 1)?; guard.drain()", &[Fence, Wait], CLEAN),
+];

@@ -1,0 +1,224 @@
+//! Mutation: each flush, fence, wait and store of an engine is left out, each publish done first, each two adjacent
+//! persists swapped; one at a time. Each such mutant must be caught, or its place stands in a list of what is not needed,
+//! with the argument why.
+
+mod justified;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use engines::index::{Codec, RecordCodec, WordCodec};
+use engines::rntree::{MaybeWords, RnTree};
+use medium::LineForm;
+use medium::sim::{Mutation, Sim, Site};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+pub use self::justified::{Change, JUSTIFIED, Justified};
+use super::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
+use super::{Engine, FollowUp, IndexSubject, RUBBISH_FROM, RnTreeEngine};
+use crate::explore::{Explorer, Options, SecondCrash};
+use crate::model::Rules;
+use crate::report::Failure;
+
+/// What an exploration says: what could be planted; or what was noticed.
+pub type Survey = Result<BTreeSet<Mutation>, Box<Failure<IndexOperation>>>;
+
+/// One way to run an engine: on one codec, one form of lines, one memory model.
+pub struct Trial {
+    name: String,
+    survey: Box<dyn Fn(Vec<Mutation>) -> Survey + Sync>,
+}
+
+impl Trial {
+    /// Explores every crash of `script`. Set `options.mutations` is ignored.
+    pub fn new<E: Engine>(
+        engine: impl Fn() -> E + Sync + 'static,
+        script: Vec<IndexOperation>,
+        options: Options,
+    ) -> Self {
+        let name = format!("{} {}, {:?}, {:?}", E::NAME, E::CODEC, options.line_form, options.rules);
+        let survey = move |mutations| {
+            let options = Options { mutations, shrink: false, ..options.clone() };
+            let subject = IndexSubject::new(engine(), FollowUp::SplitAndMerge);
+            Explorer::new(subject, options).expect("memory for the explorer").survey(&script)
+        };
+        Self { name, survey: Box::new(survey) }
+    }
+}
+
+/// Operations that split, merge, reuse space, close and open: whatever an engine has, they call.
+pub fn script() -> Vec<IndexOperation> {
+    let mut script = vec![Insert(10, 1), Insert(20, 2), Update(20, 4), Put(30, 6), Put(40, 7), Remove(20)];
+    script.extend([Insert(25, 8), Exchange(25, 8, 9), Reopen]);
+    script.extend((41..53).map(|key| Insert(key, key)));
+    script.extend([10, 25, 30, 40, 41, 42, 43, 48, 49].map(Remove));
+    script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5), Reopen]);
+    script
+}
+
+/// The trials of `rntree`, at four entries a leaf.
+pub fn rntree_trials() -> Vec<Trial> {
+    fn trial<C: Codec>(line_form: LineForm, rules: Rules) -> Trial
+    where
+        RnTree<Sim, C, 4>: MaybeWords,
+    {
+        let second_crash = SecondCrash::InRecovery;
+        let rubbish_from = Some(RUBBISH_FROM);
+        let options = Options { rules, line_form, rubbish_from, second_crash, ..Options::default() };
+        Trial::new(RnTreeEngine::<C, 4>::default, script(), options)
+    }
+    vec![
+        trial::<WordCodec>(LineForm::Single, Rules::Lines),
+        trial::<RecordCodec>(LineForm::Single, Rules::Lines),
+        trial::<WordCodec>(LineForm::Twin, Rules::Lines),
+        trial::<RecordCodec>(LineForm::Twin, Rules::Lines),
+        trial::<WordCodec>(LineForm::Single, Rules::Log),
+        trial::<RecordCodec>(LineForm::Single, Rules::Log),
+    ]
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct MutantProgress {
+    /// Mutants that were judged.
+    pub done: usize,
+    /// Mutants that there are.
+    pub mutants: usize,
+}
+
+/// A mutant that nobody noticed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Survivor {
+    /// What was planted.
+    pub mutant: String,
+    /// Why it does not matter; none if nobody has said.
+    pub why: Option<&'static str>,
+}
+
+/// What became of all mutants.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MutantReport {
+    /// The engine.
+    pub engine: String,
+    /// Mutants that were planted.
+    pub mutants: usize,
+    /// By kind.
+    pub kinds: BTreeMap<&'static str, usize>,
+    /// Mutants that were caught.
+    pub killed: usize,
+    /// Mutants that were not, but need not be.
+    pub justified: usize,
+    /// Mutants that were not caught, and should have been.
+    pub survived: usize,
+    /// All that were not caught.
+    pub survivors: Vec<Survivor>,
+    /// Entries of the list that justify nothing: to be deleted.
+    pub unused: Vec<String>,
+    /// An exploration failed without a fault; nothing else is known then.
+    pub failure: Option<String>,
+}
+
+fn kind(mutation: &Mutation) -> &'static str {
+    match mutation {
+        Mutation::DropFlush(_) => "flush left out",
+        Mutation::DropFence(_) => "fence left out",
+        Mutation::DropWait(_) => "wait left out",
+        Mutation::DropStore(_) => "store left out",
+        Mutation::PublishEarly(_) => "publish done first",
+        Mutation::SwapPersists(..) => "persists swapped",
+    }
+}
+
+/// Plants every fault that the trials have a place for, one at a time, on `threads` threads. The source tree that was
+/// compiled lies at `root`; the lines of it say which faults are justified.
+pub fn run(
+    engine: &str,
+    trials: &[Trial],
+    root: &Path,
+    threads: usize,
+    progress: &(dyn Fn(&MutantProgress) + Sync),
+) -> MutantReport {
+    let mut report = MutantReport { engine: engine.to_owned(), ..MutantReport::default() };
+    let mut places: BTreeMap<Mutation, Vec<&Trial>> = BTreeMap::new();
+    for trial in trials {
+        match (trial.survey)(Vec::new()) {
+            Ok(found) => {
+                found.into_iter().for_each(|mutation| places.entry(mutation).or_default().push(trial));
+            }
+            Err(failure) => {
+                report.failure = Some(format!("{}: {failure}", trial.name));
+                return report;
+            }
+        }
+    }
+    let mutants: Vec<_> = places.into_iter().collect();
+    let (next, done, survivors) = (AtomicUsize::new(0), Mutex::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((mutation, trials)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if trials.iter().all(|trial| (trial.survey)(vec![*mutation]).is_ok()) {
+                survivors.lock().push(*mutation);
+            }
+            let mut done = done.lock();
+            *done += 1;
+            progress(&MutantProgress { done: *done, mutants: mutants.len() });
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    for (mutation, _) in &mutants {
+        *report.kinds.entry(kind(mutation)).or_default() += 1;
+    }
+    report.mutants = mutants.len();
+    judge(&mut report, survivors.into_inner(), root);
+    report
+}
+
+fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, root: &Path) {
+    survivors.sort_unstable();
+    report.killed = report.mutants - survivors.len();
+    let mut used = BTreeSet::new();
+    for mutation in survivors {
+        let found = JUSTIFIED.iter().position(|justified| justified.covers(&mutation, root));
+        used.extend(found);
+        let why = found.map(|index| JUSTIFIED[index].why);
+        report.survivors.push(Survivor { mutant: mutation.to_string(), why });
+    }
+    report.justified = report.survivors.iter().filter(|survivor| survivor.why.is_some()).count();
+    report.survived = report.survivors.len() - report.justified;
+    let unused = JUSTIFIED.iter().enumerate().filter(|(index, _)| !used.contains(index));
+    report.unused = unused.map(|(_, justified)| format!("{justified:?}")).collect();
+}
+
+impl Justified {
+    /// Whether this entry is about the mutant.
+    fn covers(&self, mutation: &Mutation, root: &Path) -> bool {
+        let (change, site) = match *mutation {
+            Mutation::DropFlush(site) => (Change::Flush, site),
+            Mutation::DropFence(site) => (Change::Fence, site),
+            Mutation::DropWait(site) => (Change::Wait, site),
+            Mutation::DropStore(site) => (Change::Store, site),
+            Mutation::PublishEarly(site) => (Change::DoneFirst, site),
+            Mutation::SwapPersists(_, second) => (Change::Swapped, second),
+        };
+        self.changes.contains(&change) && self.is_at(site, root)
+    }
+
+    /// Whether the snippet ends in the line of the place.
+    fn is_at(&self, site: Site, root: &Path) -> bool {
+        if !site.file.ends_with(self.file) {
+            return false;
+        }
+        let Ok(source) = std::fs::read_to_string(root.join(site.file)) else { return false };
+        let last = site.line as usize - 1;
+        let lines: Vec<&str> = source.lines().map(str::trim).collect();
+        let before = lines[last.saturating_sub(4)..last].join(" ");
+        let text = format!("{before} {}", lines[last]);
+        text.match_indices(self.snippet).any(|(start, _)| start + self.snippet.len() > before.len() + 1)
+    }
+}

@@ -1,0 +1,107 @@
+//! Recoveries that take their process with them: each is a report that says where.
+
+use std::process::Command;
+use std::time::Duration;
+
+use everleaf_sim::{Complaint, Explorer, Options, Subject, watchdog};
+use medium::sim::Sim;
+use medium::{Guard, Medium};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Nothing,
+    /// Recovery loops, if the counter is not what it was, and looks at nothing.
+    Loops,
+    /// It aborts the process.
+    Aborts,
+    /// It calls itself for ever.
+    Overflows,
+}
+
+/// The variable that tells the child its fault.
+const VARIABLE: &str = "EVERLEAF_TEST_FAULT";
+
+/// A counter.
+struct Counter(Fault);
+
+fn descend(depth: u64) -> u64 {
+    let here = std::hint::black_box([depth; 64]);
+    if depth == u64::MAX { here[0] } else { descend(depth + 1) + here[63] }
+}
+
+impl Subject for Counter {
+    /// Count up.
+    type Operation = ();
+    type Outcome = ();
+    type State = u64;
+    type Instance = Sim;
+
+    fn initial(&self) -> u64 {
+        0
+    }
+
+    fn step(&self, state: &mut u64, (): &()) {
+        *state += 1;
+    }
+
+    fn open(&self, sim: &Sim) -> Result<Sim, Complaint> {
+        sim.grow(4096).map_err(|error| error.to_string())?;
+        if self.observe(&mut sim.clone())? == 2 {
+            match self.0 {
+                Fault::Nothing => {}
+                Fault::Loops => loop {
+                    std::thread::yield_now();
+                },
+                Fault::Aborts => std::process::abort(),
+                Fault::Overflows => drop(std::hint::black_box(descend(0))),
+            }
+        }
+        Ok(sim.clone())
+    }
+
+    fn apply(&self, sim: &mut Sim, (): &()) -> Result<(), Complaint> {
+        let guard = Guard::new(&*sim);
+        let word = &guard.words(64, 1).map_err(|bad| bad.to_string())?[0];
+        word.publish(&guard, word.load(&guard) + 1);
+        guard.drain().map_err(|error| error.to_string())
+    }
+
+    fn observe(&self, sim: &mut Sim) -> Result<u64, Complaint> {
+        let guard = Guard::new(&*sim);
+        Ok(guard.words(64, 1).map_err(|bad| bad.to_string())?[0].load(&guard))
+    }
+}
+
+/// What runs in the child; by itself it does nothing.
+#[test]
+fn child() {
+    let Ok(fault) = std::env::var(VARIABLE) else { return };
+    let faults = [Fault::Nothing, Fault::Loops, Fault::Aborts, Fault::Overflows];
+    let fault = faults.into_iter().find(|known| format!("{known:?}") == fault).unwrap();
+    assert!(watchdog::is_watched());
+    let mut explorer = Explorer::new(Counter(fault), Options::default()).unwrap();
+    explorer.explore(&[(), (), ()]).unwrap();
+}
+
+fn watch(fault: Fault, limit: Duration) -> Result<bool, Complaint> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--test-threads", "1"]).env(VARIABLE, format!("{fault:?}"));
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    watchdog::watch(command, limit).unwrap().map(|status| status.success())
+}
+
+#[test]
+fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
+    let long = Duration::from_secs(300);
+    assert_eq!(watch(Fault::Nothing, long), Ok(true));
+    for (fault, limit) in
+        [(Fault::Loops, Duration::from_secs(2)), (Fault::Aborts, long), (Fault::Overflows, long)]
+    {
+        let report = watch(fault, limit).expect_err("a fault that nobody noticed");
+        println!("{fault:?}: {report}\n");
+        let what = if fault == Fault::Loops { "did not go on for 2s" } else { "died of signal" };
+        assert!(report.contains(what), "{report}");
+        // The first crash that leaves a 2 is the one in the second operation.
+        assert!(report.contains("operation 2: ()") && report.contains("EVERLEAF_CRASH="), "{report}");
+    }
+}
