@@ -99,7 +99,7 @@ impl VolatileWord {
     #[inline(always)]
     fn reach<M: Medium>(&self, kind: AccessKind) {
         if is_scheduled::<M>() {
-            reach(Access::whole(self, kind));
+            reach(Access::words(std::slice::from_ref(self), kind));
         }
     }
 

@@ -58,11 +58,20 @@ impl<'m, M: Medium> Guard<'m, M> {
     }
 
     /// Another thread may come between here: for volatile state that is neither a cell nor an
-    /// [`Atomic`](crate::sync::Atomic) of this medium, before `what` is locked or changed. No code but under a scheduler.
+    /// [`Atomic`](crate::sync::Atomic) of this medium, before it is locked or changed. No code but under a scheduler.
     #[inline(always)]
-    pub fn interleave<T>(&self, what: &T) {
+    pub fn interleave<T>(&self, _what: &T) {
         if is_scheduled::<M>() {
-            reach(Access::whole(what, AccessKind::Store));
+            reach(Access::something::<T>(AccessKind::Store));
+        }
+    }
+
+    /// Another thread may come between here, before memory is allocated or given back: whatever it gives back may be
+    /// what is allocated. No code but under a scheduler.
+    #[inline(always)]
+    pub fn interleave_memory(&self) {
+        if is_scheduled::<M>() {
+            reach(Access::free_memory());
         }
     }
 

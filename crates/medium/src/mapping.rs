@@ -17,7 +17,7 @@ use crate::file::Io;
 use crate::{Extent, MediumError};
 
 /// The alignment of every mapping: one huge page.
-const HUGE_PAGE_BYTES: u64 = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// The address space that a mapping asks for first; it is halved as long as the system refuses.
 const RESERVE_BYTES_WANTED: u64 = 1 << 40;
 /// Addresses have 47 bits, so no range may be larger than half of that.
@@ -118,10 +118,7 @@ pub(crate) fn keep_ranges(keep: bool) {
 fn kept_range(bytes: u64) -> Option<Range> {
     KEPT.with_borrow_mut(|kept| {
         let kept = kept.as_mut()?;
-        // The lowest, so that whoever maps the same things in the same order finds them where they were.
-        let fits = kept.iter().enumerate().filter(|(_, range)| range.bytes == bytes);
-        let index = fits.min_by_key(|(_, range)| range.start).map(|(index, _)| index)?;
-        Some(kept.swap_remove(index))
+        kept.iter().rposition(|range| range.bytes == bytes).map(|index| kept.swap_remove(index))
     })
 }
 

@@ -325,12 +325,13 @@ impl<M: Medium> Guard<'_, M> {
 
     /// Gives back an allocation that was never published.
     pub fn free(&self, offset: u64) {
+        self.interleave_memory();
         self.shared.space.free(offset);
     }
 
     /// Gives back a node that was never published.
     pub fn free_node(&self, offset: u64) {
-        self.shared.space.free(offset - self.node_lead());
+        self.free(offset - self.node_lead());
     }
 
     /// Gives an allocation back once no thread that is pinned now can still read it. Whatever made it unreachable

@@ -329,9 +329,8 @@ impl Space {
         let Some(class) = Class::of(bytes, line_aligned) else {
             return self.allocate_span(guard, bytes);
         };
-        let shard = &self.shards[shard_of_thread()];
-        guard.interleave(shard);
-        let mut open = shard.lock();
+        guard.interleave_memory();
+        let mut open = self.shards[shard_of_thread()].lock();
         loop {
             let slab = open[class.index()];
             if slab != 0 {
@@ -466,7 +465,7 @@ impl Space {
         if count > SPAN_SLABS_MAX {
             return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX });
         }
-        guard.interleave(&self.unowned);
+        guard.interleave_memory();
         let mut unowned = self.unowned.lock();
         let first = self.take_slabs(guard, &mut unowned, count as u32)?;
         self.claim_span(first, count as u32);

@@ -2,12 +2,13 @@
 
 use medium::sim::Mark;
 
+use crate::linearize::{Expected, History};
 use crate::subject::{Durability, Subject};
 
 /// Follows a trace's marks: which states are acceptable after a crash now.
 pub(crate) struct Context<S: Subject> {
     /// The states that a crash may leave, by the contract of each operation ([`Durability`]).
-    pub(crate) acceptable: Vec<S::State>,
+    pub(crate) acceptable: Expected<S::State>,
     /// The state after all acknowledged operations; unknown until somebody has looked.
     current: Option<S::State>,
     pending: Option<(u32, S::State)>,
@@ -18,13 +19,15 @@ pub(crate) struct Context<S: Subject> {
     earlier: Vec<S::Operation>,
     recent_from: usize,
     invoked: usize,
+    /// What several threads do, in place of `operations`.
+    history: Option<History<S>>,
 }
 
 impl<S: Subject> Context<S> {
     /// At the start of a recording.
     pub(crate) fn first(start: S::State, operations: Vec<S::Operation>, recent_from: usize) -> Self {
         Self {
-            acceptable: vec![start.clone()],
+            acceptable: Expected::one_of(vec![start.clone()]),
             current: Some(start),
             pending: None,
             seen: None,
@@ -32,7 +35,15 @@ impl<S: Subject> Context<S> {
             earlier: Vec::new(),
             recent_from,
             invoked: 0,
+            history: None,
         }
+    }
+
+    /// At the start of a recording in which several threads took part.
+    pub(crate) fn of_threads(subject: &S, history: History<S>) -> Self {
+        let acceptable = history.expected(subject);
+        let first = Self::first(acceptable.states[0].clone(), Vec::new(), 0);
+        Self { acceptable, history: Some(history), ..first }
     }
 
     /// At the start of the recovery after a crash in this context. It will see `seen` and then do `operations`.
@@ -46,15 +57,25 @@ impl<S: Subject> Context<S> {
             earlier: self.recent(),
             recent_from: 0,
             invoked: 0,
+            history: None,
         }
     }
 
     pub(crate) fn mark(&mut self, subject: &S, mark: Mark) {
+        if let Some(history) = &mut self.history {
+            match mark {
+                Mark::Invoke(number) => history.invoke(subject, number),
+                // The history was judged before.
+                Mark::Response(number) => drop(history.respond(subject, number)),
+                Mark::Observed => {}
+            }
+            self.acceptable = history.expected(subject);
+            return;
+        }
         match mark {
             Mark::Observed => {
                 self.current = self.seen.take();
-                self.acceptable.clear();
-                self.acceptable.extend(self.current.clone());
+                self.acceptable = Expected::one_of(self.current.iter().cloned().collect());
             }
             Mark::Invoke(number) => {
                 let Some(current) = &self.current else { return };
@@ -63,8 +84,8 @@ impl<S: Subject> Context<S> {
                 subject.step(&mut next, operation);
                 if subject.durability(operation) != Durability::WithEpoch {
                     for state in [current, &next] {
-                        if !self.acceptable.contains(state) {
-                            self.acceptable.push(state.clone());
+                        if !self.acceptable.states.contains(state) {
+                            self.acceptable.states.push(state.clone());
                         }
                     }
                 }
@@ -74,7 +95,7 @@ impl<S: Subject> Context<S> {
             Mark::Response(_) => {
                 let Some((number, next)) = self.pending.take() else { return };
                 if subject.durability(&self.operations[number as usize]) == Durability::OnReturn {
-                    self.acceptable = vec![next.clone()];
+                    self.acceptable = Expected::one_of(vec![next.clone()]);
                 }
                 self.current = Some(next);
             }
@@ -83,12 +104,18 @@ impl<S: Subject> Context<S> {
 
     /// The operations around the crash.
     pub(crate) fn recent(&self) -> Vec<S::Operation> {
+        if let Some(history) = &self.history {
+            return history.recent();
+        }
         let mine = self.operations.get(self.recent_from.min(self.invoked)..self.invoked);
         self.earlier.iter().chain(mine.unwrap_or_default()).cloned().collect()
     }
 
     /// What is going on.
     pub(crate) fn during(&self) -> Option<String> {
+        if let Some(history) = &self.history {
+            return history.during();
+        }
         match (&self.pending, &self.current) {
             (Some((number, _)), _) => {
                 Some(format!("operation {number}: {:?}", self.operations[*number as usize]))

@@ -113,19 +113,19 @@ pub(crate) struct Run<S: Subject> {
 
 /// Explores crashes of one subject. See the [crate](crate).
 pub struct Explorer<S: Subject> {
-    subject: S,
-    sim: Sim,
-    options: Options,
+    pub(crate) subject: Arc<S>,
+    pub(crate) sim: Sim,
+    pub(crate) options: Options,
     plan: Arc<Mutex<Plan>>,
-    setup: Vec<S::Operation>,
-    start: S::State,
+    pub(crate) setup: Vec<S::Operation>,
+    pub(crate) start: S::State,
     known: HashSet<u64>,
     /// What could be planted in the traces, if somebody wants to know.
     moves: Option<BTreeSet<Mutation>>,
     /// Where to write what is tried, if somebody watches; and the crashes that lead there.
     beacon: Option<Beacon>,
     trail: Replay,
-    stats: Stats,
+    pub(crate) stats: Stats,
     progress: Option<Box<Progress>>,
 }
 
@@ -147,6 +147,7 @@ impl<S: Subject> Explorer<S> {
         let (start, setup) = (subject.initial(), Vec::new());
         let (known, moves, stats) = (HashSet::new(), None, Stats::default());
         let (beacon, trail, progress) = (Beacon::new(), Replay::default(), None);
+        let subject = Arc::new(subject);
         Ok(Self { subject, sim, options, plan, setup, start, known, moves, beacon, trail, stats, progress })
     }
 
@@ -158,6 +159,11 @@ impl<S: Subject> Explorer<S> {
     /// The options, to be changed between explorations.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
+    }
+
+    /// Forgets which crash points were explored.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
     }
 
     /// Who is told from now on, after each crash point of a sequence, how much was explored, and which part of the
@@ -289,14 +295,19 @@ impl<S: Subject> Explorer<S> {
             first => invocation(&trace, first),
         };
         let context = Context::first(self.start.clone(), operations.to_vec(), self.options.from_operation);
-        let mut model = Model::new(self.options.rules, &[], 0);
-        self.sim.push_level();
-        let result = self.walk(1, &mut model, &trace, from, context);
-        self.sim.pop_level();
-        result.map_err(|mut failure| {
+        self.crash_trace(&trace, from, context).map_err(|mut failure| {
             failure.operations = operations.to_vec();
             failure
         })
+    }
+
+    /// Crashes wherever a recorded trace can leave something new, from event `from` on.
+    pub(crate) fn crash_trace(&mut self, trace: &Trace, from: usize, context: Context<S>) -> Verdict<S> {
+        let mut model = Model::new(self.options.rules, &[], 0);
+        self.sim.push_level();
+        let result = self.walk(1, &mut model, trace, from, context);
+        self.sim.pop_level();
+        result
     }
 
     /// Runs the operations without a crash, and takes everything back.
@@ -355,7 +366,7 @@ impl<S: Subject> Explorer<S> {
         // During what follows a crash, nothing new can be left before the first store.
         let mut stored = level == 1;
         let mut changed = stored;
-        let mut expected = Vec::new();
+        let mut expected = context.acceptable.clone();
         for (index, event) in trace.events.iter().enumerate() {
             if changed && let Some(point) = point_before(model, event) {
                 if index >= from {
@@ -596,10 +607,10 @@ impl<S: Subject> Explorer<S> {
             let mut instance =
                 self.subject.open(&self.sim).map_err(|what| format!("recovery failed: {what}"))?;
             let mut state = self.subject.observe(&mut instance)?;
-            if !context.acceptable.contains(&state) {
+            if !context.acceptable.accepts(&*self.subject, &state) {
                 return Err(format!(
-                    "after recovery {state:?} was found, but it should be one of {:?}",
-                    context.acceptable
+                    "after recovery {state:?} was found, but it should be {}",
+                    context.acceptable.describe()
                 ));
             }
             self.sim.mark(Mark::Observed);
@@ -628,7 +639,7 @@ impl<S: Subject> Explorer<S> {
         Run { verdict, seen, followed }
     }
 
-    fn failure(&self, what: Complaint, operations: &[S::Operation]) -> Box<Failure<S::Operation>> {
+    pub(crate) fn failure(&self, what: Complaint, operations: &[S::Operation]) -> Box<Failure<S::Operation>> {
         Box::new(Failure {
             what,
             setup: self.setup.clone(),

@@ -72,6 +72,73 @@
 //! A longer example is `examples/linked_list.rs`: somebody's own list, wrong and mended. `docs/TESTING.md` goes through it
 //! and its report step by step. `everleaf crash` does this to Everleaf's engines.
 //!
+//! # Several threads
+//!
+//! A subject that is [`Concurrent`] can be explored under threads: all their interleavings with a bounded number of
+//! preemptions, the crashes of each, and whether what the operations returned can be explained by some order of them
+//! (the module [`schedule`] says how). A counter that loses an increment when two threads come at once:
+//!
+//! ```
+//! use everleaf_sim::{Complaint, Concurrent, Explorer, Options, Program, Scheduling, Subject};
+//! use medium::{Guard, Medium, sim::Sim};
+//!
+//! struct Counter { atomic: bool }
+//!
+//! impl Subject for Counter {
+//!     type Operation = ();                  // increment
+//!     type Outcome = u64;                   // what it was before
+//!     type State = u64;
+//!     type Instance = Sim;
+//!
+//!     fn initial(&self) -> u64 { 0 }
+//!     fn step(&self, state: &mut u64, _: &()) -> u64 { *state += 1; *state - 1 }
+//!
+//!     fn open(&self, sim: &Sim) -> Result<Sim, Complaint> {
+//!         sim.grow(4096).map_err(|error| error.to_string())?;
+//!         Ok(sim.clone())
+//!     }
+//!
+//!     fn apply(&self, sim: &mut Sim, increment: &()) -> Result<u64, Complaint> { self.call(sim, increment) }
+//!
+//!     fn observe(&self, sim: &mut Sim) -> Result<u64, Complaint> {
+//!         let guard = Guard::new(&*sim);
+//!         Ok(guard.words(64, 1).map_err(|bad| bad.to_string())?[0].load(&guard))
+//!     }
+//! }
+//!
+//! impl Concurrent for Counter {
+//!     fn call(&self, sim: &Sim, _: &()) -> Result<u64, Complaint> {
+//!         let guard = Guard::new(sim);
+//!         let counter = &guard.words(64, 1).map_err(|bad| bad.to_string())?[0];
+//!         let mut count = counter.load(&guard);
+//!         if self.atomic {
+//!             while let Err(found) = counter.compare_exchange(&guard, count, count + 1) { count = found }
+//!         } else {
+//!             counter.store(&guard, count + 1);
+//!         }
+//!         guard.flush(counter);
+//!         guard.drain().map_err(|error| error.to_string())?;
+//!         Ok(count)
+//!     }
+//! }
+//!
+//! let two = Program::single(&[(), ()]);
+//! let mut explorer = Explorer::new(Counter { atomic: false }, Options::default()).unwrap();
+//! let wrong = explorer.explore_threads(&two, &Scheduling::default()).unwrap_err().to_string();
+//! assert!(wrong.starts_with("() returned 0 where () did, which no order of the operations explains"), "{wrong}");
+//!
+//! let mut explorer = Explorer::new(Counter { atomic: true }, Options::default()).unwrap();
+//! explorer.explore_threads(&two, &Scheduling::default()).unwrap();
+//! assert!(explorer.stats().schedules > 3);
+//! ```
+//!
+//! The report names the schedule, step by step, and `EVERLEAF_SCHEDULE` to repeat it ([`Search::Replay`]).
+//!
+//! Volatile state that threads share must be behind [`medium::sync`]; its docs say what that asks of an engine. For
+//! engines behind `Index` there is nothing else to do: `index::IndexSubject` is concurrent, so
+//! `explorer.explore_threads(&Program::single(&[Insert(1, 1), Remove(2)]), &Scheduling::default())` explores any of them,
+//! and `index::threads::exhaust` tries all pairs of operations on the seed trees.
+//!
 //! # How it works
 //!
 //! - **Model** ([`Model`]): for each line, what it may hold. Walks along the trace; what is settled it writes to the `Sim`,
@@ -95,17 +162,19 @@
 //!
 //! # What it does not do yet
 //!
-//! - Operations run one after the other. Threads need a scheduler for which each operation on the medium is a yield
-//!   point (a hook in `Sim::load`, `store`, `flush`, `fence`), sets of pending operations in `Context`, and a search for
-//!   linearisations; the events carry thread numbers already.
+//! - Threads are explored under the contract of immediate durability ([`Durability::OnReturn`]) only: under the others
+//!   histories are judged, and crashes must be switched off ([`Scheduling::crashes`]).
+//! - Threads are sequentially consistent. Weak orderings of volatile memory are the part of `loom`: see `medium::sync`.
 #![forbid(unsafe_code)]
 
 mod context;
 mod explore;
 mod guarded;
+mod linearize;
 mod model;
 mod mutation;
 mod report;
+pub mod schedule;
 mod strategy;
 mod subject;
 pub mod watchdog;
@@ -116,4 +185,5 @@ pub mod index;
 pub use explore::{Explorer, Images, Options, SecondCrash, Verdict};
 pub use model::{Behind, Model, Rules, images};
 pub use report::{Crash, Failure, Point, Replay, Stats};
+pub use schedule::{Concurrent, Program, Schedule, Scheduling, Search, ThreadsFailure};
 pub use subject::{Complaint, Durability, Subject};

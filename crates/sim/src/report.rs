@@ -120,6 +120,26 @@ impl<O> Failure<O> {
     }
 }
 
+/// The crashes of a failure, for people.
+pub(crate) fn write_crashes(formatter: &mut fmt::Formatter<'_>, crashes: &[Crash]) -> fmt::Result {
+    for (index, crash) in crashes.iter().enumerate() {
+        let which = if index == 0 { "crash" } else { "then, in what followed, a crash" };
+        write!(formatter, "  {which} {}", crash.point)?;
+        match &crash.during {
+            Some(during) => writeln!(formatter, ", during {during}")?,
+            None => writeln!(formatter)?,
+        }
+        for Behind { offset, arrived, stores, missing } in &crash.behind {
+            writeln!(
+                formatter,
+                "    line {offset:#x} is behind: {arrived} of {stores} stores arrived; the first missing one is \
+                 at {missing}"
+            )?;
+        }
+    }
+    Ok(())
+}
+
 impl<O: fmt::Debug> Failure<O> {
     /// The report, with the command that repeats the crash.
     pub fn narrate(&self, command: &str) -> String {
@@ -149,22 +169,7 @@ impl<O: fmt::Debug> fmt::Display for Story<'_, O> {
         for (number, operation) in failure.operations.iter().enumerate() {
             writeln!(formatter, "  operation {number}: {operation:?}")?;
         }
-        for (index, crash) in failure.crashes.iter().enumerate() {
-            let which = if index == 0 { "crash" } else { "then, in what followed, a crash" };
-            write!(formatter, "  {which} {}", crash.point)?;
-            match &crash.during {
-                Some(during) => writeln!(formatter, ", during {during}")?,
-                None => writeln!(formatter)?,
-            }
-            for Behind { offset, arrived, stores, missing } in &crash.behind {
-                writeln!(
-                    formatter,
-                    "    line {offset:#x} is behind: {arrived} of {stores} stores arrived; the first missing one is \
-                     at {missing}"
-                )?;
-            }
-        }
-        Ok(())
+        write_crashes(formatter, &failure.crashes)
     }
 }
 
@@ -187,6 +192,10 @@ pub struct Stats {
     pub cut_short: u64,
     /// The most decisions that one run made.
     pub decisions_max: u64,
+    /// Schedules of threads that were run.
+    pub schedules: u64,
+    /// Schedules that were run only up to a state from which everything had been tried.
+    pub schedules_cut: u64,
 }
 
 impl Stats {
@@ -207,6 +216,8 @@ impl Stats {
             images: self.images - earlier.images,
             cut_short: self.cut_short - earlier.cut_short,
             decisions_max: self.decisions_max,
+            schedules: self.schedules - earlier.schedules,
+            schedules_cut: self.schedules_cut - earlier.schedules_cut,
         }
     }
 }
@@ -221,6 +232,8 @@ impl AddAssign for Stats {
         self.images += other.images;
         self.cut_short += other.cut_short;
         self.decisions_max = self.decisions_max.max(other.decisions_max);
+        self.schedules += other.schedules;
+        self.schedules_cut += other.schedules_cut;
     }
 }
 

@@ -30,7 +30,7 @@ pub trait Subject {
     /// An operation.
     type Operation: Clone + Debug + Hash;
     /// What an operation returns.
-    type Outcome: PartialEq + Debug;
+    type Outcome: Clone + PartialEq + Debug;
     /// What the structure means: the state of its specification.
     type State: Clone + Eq + Debug + Hash;
     /// The structure, opened.
@@ -46,6 +46,19 @@ pub trait Subject {
     fn durability(&self, operation: &Self::Operation) -> Durability {
         let _ = operation;
         Durability::OnReturn
+    }
+
+    /// Whether two states agree about one part: a key, for a map. What parts there are, if more than the whole, says
+    /// [`Concurrent::steps`](crate::Concurrent::steps).
+    fn is_same_part(&self, part: u64, one: &Self::State, other: &Self::State) -> bool {
+        let _ = part;
+        one == other
+    }
+
+    /// Makes one part of `to` as it is in `from`.
+    fn copy_part(&self, part: u64, from: &Self::State, to: &mut Self::State) {
+        let _ = part;
+        to.clone_from(from);
     }
 
     /// Opens the structure: makes it if the medium is empty, recovers it after a crash.

@@ -88,6 +88,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         loop {
             let version = record.version();
             if LeafRecord::<M>::is_dead(version) {
+                LeafRecord::<M>::wait_for_successor();
                 return Ok(Seen::Dead);
             }
             // ORDER: pairs with the release store of `live`: the entries in it, and their fingerprints, are visible.
@@ -230,6 +231,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                     _ => continue 'descend,
                 }
             }
+            LeafRecord::<M>::wait_for_successor();
         }
     }
 

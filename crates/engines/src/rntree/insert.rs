@@ -191,6 +191,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         // Between claim and lock the leaf may have been split or merged away: then the entry is in the wrong leaf.
         if LeafRecord::<M>::is_dead(record.version()) {
             drop(lock);
+            LeafRecord::<M>::wait_for_successor();
             return Ok(Attempt::At(self.inner.descend(key)?));
         }
         if let Some(next) = Self::beyond(heap, record, key)? {

@@ -18,7 +18,7 @@
 //! 128  slots       the transient slot array: the slot line as last made durable
 //! ```
 
-use medium::sync::{Atomic, Ordering, fence, load_all, pause};
+use medium::sync::{Atomic, Ordering, fence, load_all, pause, spin_loop};
 use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
 use pool::{Error, Result};
 
@@ -238,6 +238,12 @@ impl<M: Medium> LeafRecord<M> {
     /// Whether a version is that of a leaf that was merged away.
     pub(super) fn is_dead(version: u64) -> bool {
         version & DEAD != 0
+    }
+
+    /// Waits a moment before another descent, for the inner nodes lead to a leaf that dies until its end is published.
+    #[cold]
+    pub(super) fn wait_for_successor() {
+        spin_loop();
     }
 
     /// Marks the leaf as merged away, or takes that back. Under the lock.

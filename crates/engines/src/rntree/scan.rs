@@ -48,6 +48,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         loop {
             let version = record.version();
             if LeafRecord::<M>::is_dead(version) {
+                LeafRecord::<M>::wait_for_successor();
                 return Ok(false);
             }
             let Some(sequence) = record.sequence() else {
@@ -135,7 +136,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let leaf = match Self::leaf(guard, record) {
             Ok(leaf) if !LeafRecord::<M>::is_dead(version) => leaf,
             Err(error) if is_still() => return Err(error),
-            _ => return Ok(Visited::Changed),
+            _ => {
+                LeafRecord::<M>::wait_for_successor();
+                return Ok(Visited::Changed);
+            }
         };
         self.prefetch_next(guard, &slots, next);
         let count = slots.count().min(N);

@@ -37,6 +37,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let lock = record.lock();
         if LeafRecord::<M>::is_dead(record.version()) {
             drop(lock);
+            LeafRecord::<M>::wait_for_successor();
             return self.inner.descend(key);
         }
         if let Some(next) = Self::beyond(&heap, record, key)? {

@@ -184,6 +184,11 @@ impl Sim {
         std::mem::swap(&mut self.shared.inner.lock().trace, trace);
     }
 
+    /// How many events were recorded so far.
+    pub fn recorded(&self) -> usize {
+        self.shared.inner.lock().trace.events.len()
+    }
+
     /// Records a mark.
     pub fn mark(&self, mark: Mark) {
         self.shared.record(&mut self.shared.inner.lock(), Event::Mark(mark));
@@ -453,7 +458,7 @@ unsafe impl Medium for Sim {
     }
 
     fn grow(&self, length: u64) -> Result<(), MediumError> {
-        schedule::reach(Access::whole(self.extent(), AccessKind::Store));
+        schedule::reach(Access::something::<Extent>(AccessKind::Store));
         if length > self.extent().length() {
             self.shared.mapping.grow(length)?;
             self.shared.record(&mut self.shared.lock(), Event::Grow { length });
@@ -541,7 +546,7 @@ unsafe impl Medium for Sim {
 
     fn fence(&self, notes: &SimNotes) -> Lsn {
         let site = Location::caller();
-        schedule::reach(Access::whole(notes, AccessKind::Fence));
+        schedule::reach(Access::something::<Self>(AccessKind::Fence));
         let mut inner = self.shared.lock();
         let before = self.shared.fenced.load(Ordering::Relaxed);
         if Shared::is_dropped(&inner, Mutation::DropFence, site) {
@@ -564,6 +569,7 @@ unsafe impl Medium for Sim {
             return Ok(());
         }
         let site = Location::caller();
+        schedule::reach(Access::something::<Self>(AccessKind::Fence));
         let mut inner = self.shared.lock();
         let fenced = Lsn(self.shared.fenced.load(Ordering::Relaxed));
         if lsn > fenced {

@@ -131,6 +131,18 @@ pub enum Event {
 }
 
 impl Event {
+    /// Who did it, if the event is an operation on the medium.
+    pub fn thread(&self) -> Option<u16> {
+        match self {
+            Self::Store { thread, .. }
+            | Self::StoreLine { thread, .. }
+            | Self::Flush { thread, .. }
+            | Self::Fence { thread, .. }
+            | Self::Wait { thread, .. } => Some(*thread),
+            Self::Grow { .. } | Self::Narrow { .. } | Self::Mark(_) => None,
+        }
+    }
+
     /// Where it happened, if the event is an operation on the medium, and of what kind it is.
     pub fn site(&self) -> Option<(SiteKind, Site)> {
         match self {

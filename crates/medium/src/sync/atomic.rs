@@ -36,7 +36,7 @@ impl<M: Medium> Atomic<M> {
     #[inline(always)]
     fn reach(&self, kind: AccessKind) {
         if is_scheduled::<M>() {
-            reach(Access::whole(self, kind));
+            reach(Access::words(std::slice::from_ref(self), kind));
         }
     }
 

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
+use super::schedule::Access;
 use super::{is_scheduled, schedule};
 use crate::Medium;
 
@@ -79,9 +80,20 @@ impl Drop for Counted {
             collector.pinned.retain(|serial| *serial != self.serial);
             collector.take_free()
         });
+        if !free.is_empty() {
+            schedule::reach(Access::free_memory());
+        }
         // With the collector let go: what is called may pin and retire.
         free.into_iter().for_each(|(_, call)| call());
     }
+}
+
+/// Forgets all pins and all that waits for them.
+pub(super) fn forget() {
+    COLLECTOR.with_borrow_mut(|collector| {
+        collector.pinned.clear();
+        std::mem::take(&mut collector.deferred).into_iter().for_each(std::mem::forget);
+    });
 }
 
 /// Pins the calling thread. Asks whether a scheduler runs, so it is for what happens rarely; guards know by their medium.

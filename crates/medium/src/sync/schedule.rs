@@ -5,9 +5,13 @@
 //! scheduler itself is the harness's business; `everleaf-sim` has one.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::WORD_BYTES;
+use crate::mapping::HUGE_PAGE_BYTES as HUGE_PAGE;
+
+const HUGE_PAGE_BYTES: usize = HUGE_PAGE as usize;
 
 /// What an access does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,17 +38,48 @@ pub struct Access {
 
 /// Lines are numbered from here, far above volatile words.
 const FIRST_LINE: usize = 1 << 61;
+/// What is free and what is not: one place for all memory that is allocated and used again.
+const FREE_MEMORY: usize = 1 << 62;
+
+/// Words of the object that the threads share are numbered from here.
+const FIRST_AT_HOME: usize = 1 << 59;
+/// Locks and the like are numbered from here, by a hash of their type.
+const FIRST_TYPE: usize = 1 << 60;
 
 impl Access {
-    /// An access to something volatile: a word, or a lock.
-    pub fn whole<T>(what: &T, kind: AccessKind) -> Self {
-        Self { place: std::ptr::from_ref(what).addr() / WORD_BYTES, places: 1, kind }
+    /// An access to adjacent volatile words. They go by their address.
+    pub fn words<T>(words: &[T], kind: AccessKind) -> Self {
+        const { assert!(size_of::<T>() == WORD_BYTES) };
+        Self { place: words.as_ptr().addr() / WORD_BYTES, places: words.len(), kind }
     }
 
-    /// An access to adjacent volatile words.
-    pub fn words<T, const N: usize>(words: &[T; N], kind: AccessKind) -> Self {
-        const { assert!(size_of::<T>() == WORD_BYTES) };
-        Self { place: words.as_ptr().addr() / WORD_BYTES, places: N, kind }
+    /// The access with numbers that are the same in each run of the same program, though what it accesses is made anew
+    /// for each. `home` are the addresses of the object that the threads share: its words go by their distance from its
+    /// start. All others go by their distance from a huge page, for that is where arenas begin. Two of them may so share
+    /// a number; they are then taken for one, which costs schedules and nothing else.
+    #[must_use]
+    pub fn named(self, home: &Range<usize>) -> Self {
+        if self.place >= FIRST_TYPE {
+            return self;
+        }
+        let address = self.place * WORD_BYTES;
+        let place = match home.contains(&address) {
+            true => FIRST_AT_HOME + (address - home.start) / WORD_BYTES,
+            false => address % HUGE_PAGE_BYTES / WORD_BYTES,
+        };
+        Self { place, ..self }
+    }
+
+    /// An access to something of this type that is no word: a lock, a list. All of one type count as one place.
+    pub fn something<T>(kind: AccessKind) -> Self {
+        let name = std::any::type_name::<T>().bytes();
+        let hash = name.fold(0_usize, |hash, byte| hash.wrapping_mul(0x0100_0193) ^ usize::from(byte));
+        Self { place: FIRST_TYPE + hash % FIRST_TYPE, places: 1, kind }
+    }
+
+    /// Memory is allocated, or given back.
+    pub fn free_memory() -> Self {
+        Self { place: FREE_MEMORY, places: 1, kind: AccessKind::Store }
     }
 
     /// An access to lines of a medium, numbered from its start.
@@ -98,6 +133,12 @@ pub fn enter<R>(scheduler: &Rc<dyn Scheduler>, thread: u16, resume: impl FnOnce(
     THREAD.set(thread);
     let _leave = Leave;
     resume()
+}
+
+/// The threads of a scheduler are left where they stand, for ever: what they have pinned is not pinned any more, what
+/// they retired is never freed.
+pub fn abandon() {
+    super::epoch::forget();
 }
 
 fn call(tell: impl FnOnce(&dyn Scheduler)) {

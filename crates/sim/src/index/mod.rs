@@ -1,8 +1,10 @@
 //! Drives Everleaf's engines, through [`Index`].
 
+mod concurrent;
 pub mod mutants;
 pub mod script;
 pub mod suite;
+pub mod threads;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +15,7 @@ use engines::rntree::{MaybeWords, RnTree, RnTreeOptions};
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions, TreeRoot};
 
+use crate::schedule::Concurrent;
 use crate::subject::{Complaint, Durability, Subject};
 
 /// An engine under exploration.
@@ -107,13 +110,19 @@ pub enum IndexOperation {
     Exchange(u64, u64, u64),
     /// Looks a key up.
     Get(u64),
+    /// Reads the entries from one key to another, both included, ascending.
+    Scan(u64, u64),
+    /// The same, descending.
+    ScanBack(u64, u64),
+    /// The same, ascending, by the fast path for trees of words where there is one.
+    Visit(u64, u64),
     /// Ends an epoch: whatever was written before is durable when this returns.
     Sync,
     /// Closes the pool cleanly and opens it again.
     Reopen,
 }
 
-use IndexOperation::{Exchange, Get, Insert, Put, Remove, Reopen, Sync, Update};
+use IndexOperation::{Exchange, Get, Insert, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit};
 
 impl fmt::Debug for IndexOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,6 +133,9 @@ impl fmt::Debug for IndexOperation {
             Remove(key) => write!(formatter, "remove {key}"),
             Exchange(key, old, new) => write!(formatter, "exchange {key}={old}->{new}"),
             Get(key) => write!(formatter, "get {key}"),
+            Scan(from, to) => write!(formatter, "scan {from} to {to}"),
+            ScanBack(from, to) => write!(formatter, "scan {to} back to {from}"),
+            Visit(from, to) => write!(formatter, "visit {from} to {to}"),
             Sync => write!(formatter, "sync"),
             Reopen => write!(formatter, "reopen"),
         }
@@ -131,23 +143,30 @@ impl fmt::Debug for IndexOperation {
 }
 
 impl IndexOperation {
+    /// Whether it may change the tree.
+    fn writes(self) -> bool {
+        !matches!(self, Get(_) | Scan(..) | ScanBack(..) | Visit(..))
+    }
+
     fn key(self) -> Option<u64> {
         match self {
             Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
                 Some(key)
             }
-            Sync | Reopen => None,
+            Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen => None,
         }
     }
 }
 
 /// What an operation returned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IndexOutcome {
     /// Whether a write's condition held.
     Held(bool),
     /// The value of a key.
     Value(Option<u64>),
+    /// Keys and values of a range, ascending.
+    Entries(Vec<(u64, u64)>),
 }
 
 use IndexOutcome::{Held, Value};
@@ -258,9 +277,9 @@ impl<E: Engine> IndexSubject<E> {
         Ok(Held(held))
     }
 
-    fn scan(tree: &E::Tree, direction: Direction) -> Result<Vec<(u64, u64)>, Complaint> {
+    fn scan(tree: &E::Tree, bounds: Bounds, direction: Direction) -> Result<Vec<(u64, u64)>, Complaint> {
         let codec = tree.codec();
-        let mut scan = tree.range(Bounds::all(), direction).map_err(text)?;
+        let mut scan = tree.range(bounds, direction).map_err(text)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut entries = Vec::new();
         while scan.next_into(&mut key, &mut value).map_err(text)? {
@@ -290,6 +309,10 @@ impl<E: Engine> Subject for IndexSubject<E> {
             Remove(key) => (current.is_some(), Some((key, None))),
             Exchange(key, old, new) => (current == Some(old), Some((key, Some(new)))),
             Get(_) => return Value(current),
+            Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {
+                let entries = state.range(from..=to).map(|(key, value)| (*key, *value));
+                return IndexOutcome::Entries(entries.collect());
+            }
             Sync | Reopen => (true, None),
         };
         match write.filter(|_| held) {
@@ -304,6 +327,17 @@ impl<E: Engine> Subject for IndexSubject<E> {
         match operation {
             Sync | Reopen => Durability::OnReturn,
             _ => self.engine.durability(),
+        }
+    }
+
+    fn is_same_part(&self, key: u64, one: &Entries, other: &Entries) -> bool {
+        one.get(&key) == other.get(&key)
+    }
+
+    fn copy_part(&self, key: u64, from: &Entries, to: &mut Entries) {
+        match from.get(&key) {
+            Some(value) => drop(to.insert(key, *value)),
+            None => drop(to.remove(&key)),
         }
     }
 
@@ -325,29 +359,13 @@ impl<E: Engine> Subject for IndexSubject<E> {
             *opened = self.open(&opened.sim.clone())?;
             return Ok(Held(true));
         }
-        let tree = opened.tree.as_ref().ok_or("not open")?;
-        let outcome = match *operation {
-            Insert(key, value) => Self::write(tree, key, Some(value), Condition::Absent),
-            Update(key, value) => Self::write(tree, key, Some(value), Condition::Present),
-            Put(key, value) => Self::write(tree, key, Some(value), Condition::Always),
-            Remove(key) => Self::write(tree, key, None, Condition::Present),
-            Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
-            Sync => self.engine.sync(tree).map(|()| Held(true)),
-            Reopen => Ok(Held(true)),
-            Get(key) => {
-                let codec = tree.codec();
-                let found = tree.get(&key_bytes(codec, key)).map_err(text)?;
-                let value = found.map(|found| value_number(codec, &found).ok_or("a value that nobody wrote"));
-                return Ok(Value(value.transpose()?));
-            }
-        };
-        outcome.map_err(text)
+        self.call(opened, operation)
     }
 
     fn observe(&self, opened: &mut Self::Instance) -> Result<Entries, Complaint> {
         let tree = opened.tree.as_ref().ok_or("not open")?;
-        let forward = Self::scan(tree, Direction::Forward)?;
-        let mut reverse = Self::scan(tree, Direction::Reverse)?;
+        let forward = Self::scan(tree, Bounds::all(), Direction::Forward)?;
+        let mut reverse = Self::scan(tree, Bounds::all(), Direction::Reverse)?;
         reverse.reverse();
         if forward != reverse {
             return Err(format!("a scan forward found {forward:?}, in reverse it found {reverse:?}"));

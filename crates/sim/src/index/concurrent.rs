@@ -1,0 +1,107 @@
+//! Engines under several threads.
+
+use std::collections::BTreeSet;
+
+use engines::index::{Bounds, Direction, Index};
+
+use super::IndexOperation::{
+    self, Exchange, Get, Insert, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+};
+use super::IndexOutcome::{self, Held, Value};
+use super::{Condition, Engine, Entries, IndexSubject, key_bytes, text, value_number};
+use crate::schedule::{Concurrent, PartOf};
+use crate::subject::Complaint;
+
+impl<E: Engine> IndexSubject<E> {
+    /// A range as a scan returns it; in order, and no key twice.
+    fn entries(
+        tree: &E::Tree,
+        (from, to): (u64, u64),
+        direction: Direction,
+    ) -> Result<IndexOutcome, Complaint> {
+        let codec = tree.codec();
+        let bounds = Bounds::of(&(key_bytes(codec, from)..=key_bytes(codec, to)));
+        let mut entries = Self::scan(tree, bounds, direction)?;
+        if direction == Direction::Reverse {
+            entries.reverse();
+        }
+        in_order(entries, (from, to))
+    }
+
+    /// A range as the fast path of words returns it, where there is one.
+    fn visit(tree: &E::Tree, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
+        let Some(words) = tree.words() else { return Self::entries(tree, (from, to), Direction::Forward) };
+        let mut entries = Vec::new();
+        words
+            .scan(from, &mut |key, value| {
+                let is_inside = key <= to;
+                entries.extend(is_inside.then_some((key, value)));
+                is_inside
+            })
+            .map_err(text)?;
+        in_order(entries, (from, to))
+    }
+}
+
+fn in_order(entries: Vec<(u64, u64)>, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
+    if let Some(entry) = entries.iter().find(|entry| !(from..=to).contains(&entry.0)) {
+        return Err(format!("a scan from {from} to {to} returned {entry:?}"));
+    }
+    if !entries.is_sorted_by(|one, other| one.0 < other.0) {
+        return Err(format!("a scan out of order, or with a key twice: {entries:?}"));
+    }
+    Ok(IndexOutcome::Entries(entries))
+}
+
+impl<E: Engine> Concurrent for IndexSubject<E> {
+    fn call(&self, opened: &Self::Instance, operation: &IndexOperation) -> Result<IndexOutcome, Complaint> {
+        let tree = opened.tree.as_ref().ok_or("not open")?;
+        let outcome = match *operation {
+            Insert(key, value) => Self::write(tree, key, Some(value), Condition::Absent),
+            Update(key, value) => Self::write(tree, key, Some(value), Condition::Present),
+            Put(key, value) => Self::write(tree, key, Some(value), Condition::Always),
+            Remove(key) => Self::write(tree, key, None, Condition::Present),
+            Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
+            Sync => self.engine.sync(tree).map(|()| Held(true)),
+            Scan(from, to) => return Self::entries(tree, (from, to), Direction::Forward),
+            ScanBack(from, to) => return Self::entries(tree, (from, to), Direction::Reverse),
+            Visit(from, to) => return Self::visit(tree, (from, to)),
+            Reopen => return Err("a tree is reopened by one thread alone".to_owned()),
+            Get(key) => {
+                let codec = tree.codec();
+                let found = tree.get(&key_bytes(codec, key)).map_err(text)?;
+                let value = found.map(|found| value_number(codec, &found).ok_or("a value that nobody wrote"));
+                return Ok(Value(value.transpose()?));
+            }
+        };
+        outcome.map_err(text)
+    }
+
+    /// Each key is a part of its own. A scan reads each key of its range, at any time between its call and its return:
+    /// so it returns what was there all the time, and nothing that never was.
+    fn parts(
+        &self,
+        start: &Entries,
+        calls: &[(IndexOperation, Option<IndexOutcome>)],
+    ) -> Vec<Vec<PartOf<Self>>> {
+        let mut keys: BTreeSet<u64> = start.keys().copied().collect();
+        for (operation, outcome) in calls {
+            keys.extend(operation.key());
+            if let Some(IndexOutcome::Entries(entries)) = outcome {
+                keys.extend(entries.iter().map(|entry| entry.0));
+            }
+        }
+        let parts_of = |(operation, outcome): &(IndexOperation, Option<IndexOutcome>)| {
+            let (Scan(from, to) | ScanBack(from, to) | Visit(from, to)) = *operation else {
+                return operation.key().map(|key| (key, *operation, outcome.clone())).into_iter().collect();
+            };
+            let found = |key: u64| {
+                let IndexOutcome::Entries(entries) = outcome.as_ref()? else { return None };
+                let entry = entries.iter().find(|entry| entry.0 == key);
+                Some(Value(entry.map(|entry| entry.1)))
+            };
+            keys.range(from..=to).map(|key| (*key, Get(*key), found(*key))).collect()
+        };
+        calls.iter().map(parts_of).collect()
+    }
+}

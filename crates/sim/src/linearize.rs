@@ -1,0 +1,236 @@
+//! Histories of several threads: is there an order of the operations that explains what they returned?
+//!
+//! The search is that of Wing and Gong (*Testing and verifying concurrent objects*, 1993), done as the history goes on
+//! (Lowe, *Testing for linearizability*, 2017): of each part of the state it keeps every *configuration* that can still
+//! be true, the state together with the calls that took effect and have not returned. When a call returns it must have
+//! taken effect; what else has to come before it is searched then. A crash may leave whatever state a configuration
+//! reaches by letting some of the pending calls take effect: *strict* linearizability (Aguilera, Frølund, 2003), in
+//! which nothing takes effect after the crash.
+//!
+//! The search is done part by part, for a map key by key: a history is linearizable if and only if each part's is
+//! (Herlihy, Wing, 1990). An operation on several parts, a scan, is an operation on each of them, over the same time.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::rc::Rc;
+
+use crate::subject::{Complaint, Subject};
+
+/// One call of a history.
+pub(crate) struct Call<S: Subject> {
+    pub(crate) operation: S::Operation,
+    /// What it is for each part of the state, and what it returned there, if it did.
+    pub(crate) steps: Vec<Step<S>>,
+}
+
+/// A call as one part of the state sees it.
+pub(crate) struct Step<S: Subject> {
+    pub(crate) part: u64,
+    pub(crate) operation: S::Operation,
+    pub(crate) outcome: Option<S::Outcome>,
+}
+
+/// The states that are right: one of `states`, in which each of `parts` may also be as in another of its states.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Expected<T> {
+    pub(crate) states: Vec<T>,
+    pub(crate) parts: Vec<(u64, Vec<T>)>,
+}
+
+impl<T: Clone + PartialEq + Debug> Expected<T> {
+    /// One of these.
+    pub(crate) fn one_of(states: Vec<T>) -> Self {
+        Self { states, parts: Vec::new() }
+    }
+
+    /// Whether a state is right.
+    pub(crate) fn accepts<S: Subject<State = T>>(&self, subject: &S, state: &T) -> bool {
+        if self.parts.is_empty() {
+            return self.states.contains(state);
+        }
+        let mut rest = state.clone();
+        for (part, choices) in &self.parts {
+            if !choices.iter().any(|choice| subject.is_same_part(*part, choice, state)) {
+                return false;
+            }
+            subject.copy_part(*part, &choices[0], &mut rest);
+        }
+        self.states.contains(&rest)
+    }
+
+    /// For people.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!("one of {:?}", self.states);
+        for (_, choices) in &self.parts {
+            text.push_str(&format!(", with any of {choices:?} instead"));
+        }
+        text
+    }
+}
+
+/// What can be true of one part.
+struct Configuration<S: Subject> {
+    state: S::State,
+    /// Pending calls that took effect, and what they will return.
+    done: Vec<(u32, S::Outcome)>,
+}
+
+impl<S: Subject> Configuration<S> {
+    fn has(&self, number: u32) -> bool {
+        self.done.iter().any(|(done, _)| *done == number)
+    }
+}
+
+/// One part of the state.
+struct Part<S: Subject> {
+    configurations: Vec<Configuration<S>>,
+    pending: Vec<(u32, S::Operation)>,
+}
+
+impl<S: Subject> Part<S> {
+    /// What a configuration becomes when a pending call takes effect.
+    fn apply(
+        subject: &S,
+        before: &Configuration<S>,
+        number: u32,
+        operation: &S::Operation,
+    ) -> Configuration<S> {
+        let mut state = before.state.clone();
+        let outcome = subject.step(&mut state, operation);
+        let mut done = before.done.clone();
+        let position = done.partition_point(|(other, _)| *other < number);
+        done.insert(position, (number, outcome));
+        Configuration { state, done }
+    }
+
+    fn push(configurations: &mut Vec<Configuration<S>>, new: Configuration<S>) {
+        let is_there = configurations.iter().any(|old| old.state == new.state && old.done == new.done);
+        if !is_there {
+            configurations.push(new);
+        }
+    }
+
+    /// Every configuration that can be reached by letting pending calls take effect; `is_last` ends a branch.
+    fn reach(&self, subject: &S, is_last: impl Fn(&Configuration<S>) -> bool) -> Vec<Configuration<S>> {
+        let mut reached = Vec::new();
+        for old in &self.configurations {
+            Self::push(&mut reached, Configuration { state: old.state.clone(), done: old.done.clone() });
+        }
+        let mut next = 0;
+        while next < reached.len() {
+            if !is_last(&reached[next]) {
+                for (number, operation) in &self.pending {
+                    if !reached[next].has(*number) {
+                        let new = Self::apply(subject, &reached[next], *number, operation);
+                        Self::push(&mut reached, new);
+                    }
+                }
+            }
+            next += 1;
+        }
+        reached
+    }
+
+    /// A call returns. `false` if nothing explains that.
+    fn respond(&mut self, subject: &S, number: u32, outcome: &S::Outcome) -> bool {
+        let reached = self.reach(subject, |configuration| configuration.has(number));
+        self.configurations.clear();
+        for mut configuration in reached {
+            let position = configuration.done.iter().position(|(done, _)| *done == number);
+            if position.is_some_and(|position| configuration.done.remove(position).1 == *outcome) {
+                Self::push(&mut self.configurations, configuration);
+            }
+        }
+        self.pending.retain(|(pending, _)| *pending != number);
+        !self.configurations.is_empty()
+    }
+
+    /// The states that a crash may leave.
+    fn states(&self, subject: &S) -> Vec<S::State> {
+        let mut states = Vec::new();
+        for configuration in self.reach(subject, |_| false) {
+            if !states.contains(&configuration.state) {
+                states.push(configuration.state);
+            }
+        }
+        states
+    }
+}
+
+/// A history as far as it has gone.
+pub(crate) struct History<S: Subject> {
+    calls: Rc<Vec<Call<S>>>,
+    invoked: Vec<bool>,
+    pending: Vec<u32>,
+    /// Parts that anybody has touched.
+    parts: BTreeMap<u64, Part<S>>,
+    start: S::State,
+}
+
+impl<S: Subject> History<S> {
+    /// No call was made yet.
+    pub(crate) fn new(start: S::State, calls: Rc<Vec<Call<S>>>) -> Self {
+        let invoked = vec![false; calls.len()];
+        Self { calls, invoked, pending: Vec::new(), parts: BTreeMap::new(), start }
+    }
+
+    /// A call is made.
+    pub(crate) fn invoke(&mut self, subject: &S, number: u32) {
+        self.invoked[number as usize] = true;
+        self.pending.push(number);
+        for step in &self.calls[number as usize].steps {
+            let part = self.parts.entry(step.part).or_insert_with(|| {
+                let mut state = subject.initial();
+                subject.copy_part(step.part, &self.start, &mut state);
+                Part { configurations: vec![Configuration { state, done: Vec::new() }], pending: Vec::new() }
+            });
+            part.pending.push((number, step.operation.clone()));
+        }
+    }
+
+    /// A call returns what it did.
+    pub(crate) fn respond(&mut self, subject: &S, number: u32) -> Result<(), Complaint> {
+        self.pending.retain(|pending| *pending != number);
+        let call = &self.calls[number as usize];
+        for step in &call.steps {
+            let Some(outcome) = &step.outcome else { continue };
+            let part = self.parts.get_mut(&step.part).expect("it was touched when the call was made");
+            if !part.respond(subject, number, outcome) {
+                return Err(format!(
+                    "{:?} returned {outcome:?} where {:?} did, which no order of the operations explains",
+                    step.operation, call.operation
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a crash may leave now.
+    pub(crate) fn expected(&self, subject: &S) -> Expected<S::State> {
+        let mut base = self.start.clone();
+        let mut parts = Vec::new();
+        for (number, part) in &self.parts {
+            let states = part.states(subject);
+            let Some(first) = states.first() else { continue };
+            subject.copy_part(*number, first, &mut base);
+            if states.iter().any(|state| !subject.is_same_part(*number, first, state)) {
+                parts.push((*number, states));
+            }
+        }
+        Expected { states: vec![base], parts }
+    }
+
+    /// The calls that were made, in the order of their numbers.
+    pub(crate) fn recent(&self) -> Vec<S::Operation> {
+        let made = self.calls.iter().zip(&self.invoked).filter(|(_, invoked)| **invoked);
+        made.map(|(call, _)| call.operation.clone()).collect()
+    }
+
+    /// The calls that have not returned.
+    pub(crate) fn during(&self) -> Option<String> {
+        let pending = self.pending.iter();
+        let names: Vec<_> =
+            pending.map(|number| format!("{:?}", self.calls[*number as usize].operation)).collect();
+        (!names.is_empty()).then(|| names.join(" beside "))
+    }
+}

@@ -1,0 +1,78 @@
+//! Coroutines for the threads of a run. They are used again from run to run: making one is dearer than most runs.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use generator::{Generator, Gn};
+use medium::sync::schedule::{self, Scheduler};
+
+use super::turn::Turn;
+
+/// What one thread does in one run.
+pub(super) type Job = Box<dyn FnOnce()>;
+
+/// The stack of a coroutine, in words: 512 KiB of address space.
+const STACK_WORDS: usize = 1 << 16;
+
+thread_local! {
+    /// What the coroutine that is resumed next begins with, if it has nothing to go on with. Coroutines stay on the
+    /// thread of the system that made them.
+    static JOB: Cell<Option<Job>> = const { Cell::new(None) };
+}
+
+/// Leaves the coroutine that runs, for whoever resumed it, until it is resumed.
+#[expect(
+    deprecated,
+    reason = "the scope that is to be used instead does not reach into what the threads call"
+)]
+pub(super) fn give_way() {
+    generator::yield_with(());
+}
+
+fn coroutine() -> Generator<'static, (), ()> {
+    Gn::<()>::new_opt(STACK_WORDS, || {
+        while let Some(job) = JOB.take() {
+            job();
+            give_way();
+        }
+    })
+}
+
+/// The coroutines of one explorer.
+#[derive(Default)]
+pub(super) struct Crew {
+    members: Vec<Generator<'static, (), ()>>,
+}
+
+impl Crew {
+    /// Does the jobs, each as a thread of its own, in the order that `turn` says. When this returns all are done, or the
+    /// run is stuck.
+    pub(super) fn run(&mut self, turn: &Rc<Turn>, jobs: Vec<Job>) {
+        while self.members.len() < jobs.len() {
+            self.members.push(coroutine());
+        }
+        let mut jobs: Vec<Option<Job>> = jobs.into_iter().map(Some).collect();
+        let scheduler: Rc<dyn Scheduler> = Rc::<Turn>::clone(turn);
+        while let Some(next) = turn.next() {
+            if let Some(job) = jobs[next].take() {
+                JOB.set(Some(job));
+            }
+            let member = &mut self.members[next];
+            schedule::enter(&scheduler, next as u16, || member.resume());
+        }
+        if turn.is_stuck() {
+            // They hold what they hold for ever: to unwind them would run code that waits for what nobody gives back.
+            self.members.drain(..).for_each(std::mem::forget);
+            schedule::abandon();
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        // Without a job a coroutine ends.
+        for member in &mut self.members {
+            member.resume();
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Threads under exploration: every interleaving that matters, and every crash of each.
+//!
+//! The threads of a [`Program`] are coroutines of one thread of the system, so that a switch costs nanoseconds. They run
+//! one at a time; before each access that others could notice ([`medium::sync`] says which those are) the scheduler may
+//! let another one go on. Each run is recorded, and then
+//!
+//! - its **history** is judged: some order of the operations must explain what they returned, part by part of the state
+//!   (key by key, for a map), and each operation takes effect between its call and its return;
+//! - it is **crashed** wherever that can leave something new, as the trace of a single thread is; what a crash leaves must
+//!   contain every operation that had returned, and each pending one wholly or not at all;
+//! - a **deadlock**, a run without an end, a panic and an error are violations as well.
+//!
+//! Which runs there are, says [`Search`]:
+//!
+//! - [`Search::Exhaustive`]: all schedules with so many *preemptions* (a thread is stopped though it could have gone on).
+//!   Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Two reductions keep that small. Threads are stopped only
+//!   before accesses to places that another one uses in conflict, and before fences, where what they stored is visible and
+//!   not yet durable. And a run ends where it comes to a state from which everything was tried: each thread has seen the
+//!   same as then, and each shared place was last written by the same thread with the same knowledge.
+//! - [`Search::Sweep`]: visible before durable. One thread is stopped at a fence, after each of its publishing stores that
+//!   is; the others run to their ends; then comes the crash.
+//! - [`Search::Random`]: probabilistic concurrency testing, for long runs.
+//!
+//! What the scheduler does not show: weak memory orderings, as it is sequentially consistent (they are `loom`'s part);
+//! and what happens within one step, between two yield points (`medium::sync` says why that is left out).
+
+mod crew;
+mod order;
+mod record;
+mod report;
+mod states;
+mod turn;
+
+use std::rc::Rc;
+
+use crate::context::Context;
+use crate::explore::Explorer;
+use crate::linearize::History;
+use crate::report::Crash;
+use crate::subject::{Complaint, Subject};
+
+use self::crew::Crew;
+use self::order::{Random, Tree};
+use self::states::mix;
+use self::turn::{End, Order, Turn};
+
+pub use self::order::Schedule;
+pub use self::report::ThreadsFailure;
+
+/// A part of the state that an operation concerns, the operation that it is there, and what that returned.
+pub type PartOf<S> = (u64, <S as Subject>::Operation, Option<<S as Subject>::Outcome>);
+
+/// A subject that several threads use at once.
+///
+/// It must be deterministic as a [`Subject`] is, given the order in which threads go on; and all that its threads share
+/// must be in the medium or behind [`medium::sync`].
+pub trait Concurrent: Subject {
+    /// As [`Subject::apply`], beside other threads.
+    fn call(
+        &self,
+        instance: &Self::Instance,
+        operation: &Self::Operation,
+    ) -> Result<Self::Outcome, Complaint>;
+
+    /// What each of these calls is to each independent part of the state. Histories are judged part by part, which is
+    /// much cheaper where there are many; and an operation that takes effect on each part at a time of its own, such as a
+    /// scan, is as many operations. By default there is one part, the whole.
+    fn parts(
+        &self,
+        start: &Self::State,
+        calls: &[(Self::Operation, Option<Self::Outcome>)],
+    ) -> Vec<Vec<PartOf<Self>>> {
+        let _ = start;
+        let whole = |(operation, outcome): &(Self::Operation, Option<Self::Outcome>)| {
+            vec![(0, operation.clone(), outcome.clone())]
+        };
+        calls.iter().map(whole).collect()
+    }
+}
+
+/// What threads do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Program<O> {
+    /// What is done by one thread before the others begin, on the structure that they use.
+    pub before: Vec<O>,
+    /// What each thread does. At most 64 threads.
+    pub threads: Vec<Vec<O>>,
+    /// Threads, by number, that are not stopped while they can go on: for programs too long for all schedules.
+    pub uninterrupted: Vec<usize>,
+}
+
+impl<O: Clone> Program<O> {
+    /// Threads with one operation each.
+    pub fn single(operations: &[O]) -> Self {
+        let threads = operations.iter().map(|operation| vec![operation.clone()]).collect();
+        Self { before: Vec::new(), threads, uninterrupted: Vec::new() }
+    }
+
+    /// The program without one of its operations; `None` if there are not so many.
+    fn without(&self, mut position: usize) -> Option<Self> {
+        let mut shorter = self.clone();
+        if position < self.before.len() {
+            shorter.before.remove(position);
+            return Some(shorter);
+        }
+        position -= self.before.len();
+        let thread = shorter.threads.iter().position(|thread| {
+            let is_here = position < thread.len();
+            position -= if is_here { 0 } else { thread.len() };
+            is_here
+        })?;
+        shorter.threads[thread].remove(position);
+        if shorter.threads[thread].is_empty() {
+            shorter.threads.remove(thread);
+            shorter.uninterrupted.retain(|other| *other != thread);
+            shorter.uninterrupted.iter_mut().for_each(|other| *other -= usize::from(*other > thread));
+        }
+        Some(shorter)
+    }
+}
+
+/// Which schedules are tried. See the [module](self).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Search {
+    /// All with at most so many preemptions.
+    Exhaustive {
+        /// How many.
+        preemptions_max: u32,
+    },
+    /// One preemption, at a fence.
+    Sweep,
+    /// By chance.
+    Random {
+        /// How many runs.
+        runs: u32,
+        /// How many orderings a bug may need to be found: 1 to about 5.
+        depth: u32,
+        /// Where chance begins.
+        seed: u64,
+    },
+    /// This one.
+    Replay(Schedule),
+}
+
+/// How threads are explored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scheduling {
+    /// Which schedules.
+    pub search: Search,
+    /// Whether each run is crashed as well.
+    pub crashes: bool,
+    /// The most steps of a run; more are a livelock.
+    pub steps_max: u32,
+}
+
+impl Default for Scheduling {
+    fn default() -> Self {
+        Self { search: Search::Exhaustive { preemptions_max: 2 }, crashes: true, steps_max: 100_000 }
+    }
+}
+
+/// The result of an exploration of threads.
+pub type ThreadsVerdict<S> = Result<(), Box<ThreadsFailure<<S as Subject>::Operation>>>;
+
+impl<S: Concurrent + 'static> Explorer<S> {
+    /// Explores what threads do, from what [`Explorer::set_up`] left. On a failure, looks for a simpler one.
+    pub fn explore_threads(
+        &mut self,
+        program: &Program<S::Operation>,
+        scheduling: &Scheduling,
+    ) -> ThreadsVerdict<S> {
+        let Err(failure) = self.search(program, scheduling) else { return Ok(()) };
+        let Search::Exhaustive { preemptions_max } = scheduling.search else { return Err(failure) };
+        let stats = self.stats;
+        let failure = self.simplify(failure, program, scheduling, preemptions_max);
+        self.stats = stats;
+        Err(failure)
+    }
+
+    /// Looks for a failure with fewer preemptions, then for one with fewer operations.
+    fn simplify(
+        &mut self,
+        mut failure: Box<ThreadsFailure<S::Operation>>,
+        program: &Program<S::Operation>,
+        scheduling: &Scheduling,
+        preemptions_max: u32,
+    ) -> Box<ThreadsFailure<S::Operation>> {
+        let mut scheduling = scheduling.clone();
+        for fewer in 0..preemptions_max {
+            self.forget();
+            scheduling.search = Search::Exhaustive { preemptions_max: fewer };
+            if let Err(simpler) = self.search(program, &scheduling) {
+                failure = simpler;
+                break;
+            }
+            scheduling.search = Search::Exhaustive { preemptions_max };
+        }
+        let mut position = 0;
+        while let Some(shorter) = failure.program.without(position) {
+            self.forget();
+            if shorter.threads.is_empty() {
+                break;
+            }
+            match self.search(&shorter, &scheduling) {
+                Err(simpler) => failure = simpler,
+                Ok(()) => position += 1,
+            }
+        }
+        self.forget();
+        failure
+    }
+
+    fn search(&mut self, program: &Program<S::Operation>, scheduling: &Scheduling) -> ThreadsVerdict<S> {
+        assert!((1..=64).contains(&program.threads.len()), "1 to 64 threads");
+        let order = match &scheduling.search {
+            Search::Exhaustive { preemptions_max } => Order::All(Tree::new(*preemptions_max, true)),
+            Search::Sweep => Order::All(Tree::new(1, false)),
+            Search::Random { depth, seed, .. } => {
+                Order::Random(Random::new(*seed, program.threads.len(), *depth, 0))
+            }
+            Search::Replay(schedule) => Order::Again(schedule.clone()),
+        };
+        let turn = Rc::new(Turn::new(self.sim.clone(), order));
+        let mut crew = Crew::default();
+        match &scheduling.search {
+            Search::Exhaustive { .. } => {
+                // As long as runs show places in conflict that were not known when they were made.
+                while turn.begin_round() {
+                    self.search_tree(&mut crew, &turn, program, scheduling)?;
+                }
+                Ok(())
+            }
+            Search::Sweep => self.search_tree(&mut crew, &turn, program, scheduling),
+            Search::Random { runs, depth, seed } => {
+                let mut steps = 0;
+                for run in 0..*runs {
+                    let seed = mix(*seed, u64::from(run));
+                    turn.set_order(Order::Random(Random::new(seed, program.threads.len(), *depth, steps)));
+                    self.try_run(&mut crew, &turn, program, scheduling)?;
+                    steps = steps.max(turn.steps());
+                }
+                Ok(())
+            }
+            Search::Replay(_) => self.try_run(&mut crew, &turn, program, scheduling),
+        }
+    }
+
+    fn search_tree(
+        &mut self,
+        crew: &mut Crew,
+        turn: &Rc<Turn>,
+        program: &Program<S::Operation>,
+        scheduling: &Scheduling,
+    ) -> ThreadsVerdict<S> {
+        loop {
+            self.try_run(crew, turn, program, scheduling)?;
+            if !turn.advance() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs the program once, judges the run and crashes it.
+    fn try_run(
+        &mut self,
+        crew: &mut Crew,
+        turn: &Rc<Turn>,
+        program: &Program<S::Operation>,
+        scheduling: &Scheduling,
+    ) -> ThreadsVerdict<S> {
+        self.sim.set_mutations(self.options.mutations.clone());
+        let recorded = self.record_threads(crew, turn, program, scheduling.steps_max);
+        self.sim.set_mutations(Vec::new());
+        self.stats.schedules += 1;
+        self.stats.schedules_cut += u64::from(turn.end() == Some(End::Known));
+        let failure = |explorer: &Self, what: Complaint, crashes: Vec<Crash>| {
+            let (schedule, events) = turn.schedule();
+            let places = report::places(&schedule, &events, &recorded.trace);
+            Box::new(ThreadsFailure {
+                what,
+                setup: explorer.setup.clone(),
+                program: program.clone(),
+                schedule,
+                places,
+                crashes,
+                planted: explorer.options.mutations.iter().map(ToString::to_string).collect(),
+                command: explorer.options.command.clone(),
+            })
+        };
+        if let Err(what) = &recorded.verdict {
+            return Err(failure(self, what.clone(), Vec::new()));
+        }
+        let history = History::new(recorded.start.clone(), Rc::clone(&recorded.calls));
+        if scheduling.crashes {
+            let from = recorded.begin.max(turn.known_events());
+            let context = Context::of_threads(&*self.subject, history);
+            if let Err(found) = self.crash_trace(&recorded.trace, from, context) {
+                return Err(failure(self, found.what.clone(), found.crashes.clone()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! Who goes on: all schedules, random ones, one again.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::subject::Complaint;
+
+/// At which steps another thread went on, and which. Reads and prints as `thread,step>thread,step>thread`: who began, and
+/// then the switches.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Schedule {
+    /// The thread that begins.
+    pub first: u16,
+    /// Steps, counted over all threads from 0, and who goes on then.
+    pub switches: Vec<(u32, u16)>,
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.first)?;
+        self.switches.iter().try_for_each(|(step, thread)| write!(formatter, ",{step}>{thread}"))
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = Complaint;
+
+    fn from_str(text: &str) -> Result<Self, Complaint> {
+        let bad = |part: &str| format!("no schedule: {part:?}; give thread,step>thread,step>thread");
+        let mut parts = text.split(',');
+        let first = parts.next().unwrap_or_default();
+        let first = first.parse().map_err(|_| bad(first))?;
+        let switch = |part: &str| {
+            let (step, thread) = part.split_once('>').ok_or_else(|| bad(part))?;
+            Ok((step.parse().map_err(|_| bad(part))?, thread.parse().map_err(|_| bad(part))?))
+        };
+        Ok(Self { first, switches: parts.map(switch).collect::<Result<_, Complaint>>()? })
+    }
+}
+
+/// One decision of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Decided {
+    /// How many threads one could choose; the first is who goes on by itself.
+    options: usize,
+    chosen: usize,
+    /// When, so that a run that goes another way than the last one is noticed.
+    step: u32,
+    /// Events recorded before.
+    event: usize,
+}
+
+/// All schedules with so many preemptions, depth first. A thread is preempted if it could have gone on.
+pub(super) struct Tree {
+    preemptions_max: u32,
+    /// Whether a run ends where everything that may follow was tried.
+    prunes: bool,
+    /// Whether a round has begun.
+    is_begun: bool,
+    /// Choices to repeat, and the steps at which they were made.
+    path: Vec<(usize, u32)>,
+    decided: Vec<Decided>,
+    preemptions: u32,
+    /// States from which everything was tried, and with how many preemptions left.
+    visited: HashMap<u64, u32>,
+}
+
+/// How a decision ended.
+pub(super) enum Choice {
+    /// This thread goes on.
+    Go(u16),
+    /// All that may follow was seen before.
+    Known,
+    /// The run went another way than the last one that decided the same.
+    Astray,
+}
+
+impl Tree {
+    pub(super) fn new(preemptions_max: u32, prunes: bool) -> Self {
+        Self {
+            preemptions_max,
+            prunes,
+            is_begun: false,
+            path: Vec::new(),
+            decided: Vec::new(),
+            preemptions: 0,
+            visited: HashMap::new(),
+        }
+    }
+
+    /// Forgets everything that was tried; `true` for the first time.
+    pub(super) fn begin_round(&mut self) -> bool {
+        self.visited.clear();
+        self.path.clear();
+        !std::mem::replace(&mut self.is_begun, true)
+    }
+
+    pub(super) fn begin_run(&mut self) {
+        self.decided.clear();
+        self.preemptions = 0;
+    }
+
+    /// Prepares the next run; `false` if that was the last one.
+    pub(super) fn advance(&mut self) -> bool {
+        let next = self.decided.iter().rposition(|decided| decided.chosen + 1 < decided.options);
+        self.path.clear();
+        let Some(last) = next else { return false };
+        self.path.extend(self.decided[..=last].iter().map(|decided| (decided.chosen, decided.step)));
+        self.path[last].0 += 1;
+        true
+    }
+
+    /// How many events the runs before have recorded in the same way: up to the first choice that is new.
+    pub(super) fn known_events(&self) -> usize {
+        self.path.len().checked_sub(1).and_then(|last| self.decided.get(last)).map_or(0, |last| last.event)
+    }
+
+    /// Who goes on, of `options`. The first of them costs nothing; the others are preemptions if `preempts`.
+    pub(super) fn choose(
+        &mut self,
+        options: &[u16],
+        preempts: bool,
+        (step, event): (u32, usize),
+        state: impl FnOnce() -> u64,
+    ) -> Choice {
+        let left = self.preemptions_max - self.preemptions;
+        let position = self.decided.len();
+        if self.prunes && position >= self.path.len() {
+            // One number for who would go on and for what the state is.
+            let state = super::states::mix(state(), u64::from(options[0]));
+            let tried = self.visited.entry(state).or_insert(0);
+            // Stored one higher, for 0 is "never".
+            if *tried > left {
+                return Choice::Known;
+            }
+            *tried = left + 1;
+        }
+        if options.len() == 1 || preempts && left == 0 {
+            return Choice::Go(options[0]);
+        }
+        let (chosen, step_before) = self.path.get(position).copied().unwrap_or((0, step));
+        let Some(thread) = options.get(chosen).copied().filter(|_| step == step_before) else {
+            return Choice::Astray;
+        };
+        self.preemptions += u32::from(preempts && chosen > 0);
+        self.decided.push(Decided { options: options.len(), chosen, step, event });
+        Choice::Go(thread)
+    }
+}
+
+/// Probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi, Nagarakatte, ASPLOS 2010): threads have random
+/// priorities, the highest goes on, and at `depth - 1` random steps it falls to the lowest. A bug that needs so many
+/// orderings is found with a probability of at least 1 in (threads * steps^(depth-1)) a run.
+pub(super) struct Random {
+    priorities: Vec<u32>,
+    /// Steps at which who runs becomes the lowest, ascending.
+    falls: Vec<u32>,
+    lowest: u32,
+    state: u64,
+}
+
+impl Random {
+    pub(super) fn new(seed: u64, threads: usize, depth: u32, steps: u32) -> Self {
+        let mut random = Self { priorities: Vec::new(), falls: Vec::new(), lowest: depth, state: seed };
+        random.priorities = (0..threads as u32).map(|thread| thread + depth + 1).collect();
+        for last in (1..threads).rev() {
+            let other = random.below(last as u64 + 1) as usize;
+            random.priorities.swap(last, other);
+        }
+        random.falls = (1..depth).map(|_| random.below(u64::from(steps.max(1))) as u32).collect();
+        random.falls.sort_unstable();
+        random
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        // SplitMix64.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % bound
+    }
+
+    /// Who goes on at this step, of those who can.
+    pub(super) fn choose(&mut self, current: u16, options: &[u16], step: u32) -> u16 {
+        while self.falls.first().is_some_and(|fall| *fall <= step) {
+            self.falls.remove(0);
+            self.lowest -= 1;
+            if let Some(priority) = self.priorities.get_mut(usize::from(current)) {
+                *priority = self.lowest;
+            }
+        }
+        let highest = options.iter().max_by_key(|thread| self.priorities[usize::from(**thread)]);
+        highest.copied().unwrap_or(current)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_read_back() {
+        for text in ["1", "0,12>1,40>0"] {
+            assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
+        }
+        assert!("0,12".parse::<Schedule>().is_err());
+    }
+
+    #[test]
+    fn a_tree_tries_every_choice_once() {
+        let mut tree = Tree::new(1, true);
+        let (mut runs, mut state) = (Vec::new(), 0);
+        loop {
+            tree.begin_run();
+            let mut run = Vec::new();
+            for step in 0..3 {
+                state += 1;
+                match tree.choose(&[0, 1], true, (step, 0), || state) {
+                    Choice::Go(thread) => run.push(thread),
+                    Choice::Known | Choice::Astray => panic!("no two states are the same"),
+                }
+            }
+            runs.push(run);
+            if !tree.advance() {
+                break;
+            }
+        }
+        runs.sort_unstable();
+        assert_eq!(runs, [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]]);
+    }
+}

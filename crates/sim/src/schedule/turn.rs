@@ -1,0 +1,406 @@
+//! Whose turn it is: the side of the scheduler that the running thread talks to.
+
+use std::cell::{Cell, RefCell};
+
+use medium::sim::Sim;
+use medium::sync::schedule::{Access, AccessKind, Scheduler};
+
+use super::crew::give_way;
+use super::order::{Choice, Random, Schedule, Tree};
+use super::states::{Conflicts, State, mix};
+
+/// How threads are chosen.
+pub(super) enum Order {
+    /// All schedules.
+    All(Tree),
+    /// A random one.
+    Random(Random),
+    /// One again.
+    Again(Schedule),
+}
+
+/// What ended a run before its threads were done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// What may follow was seen before. The threads run on to their ends, unrecorded.
+    Known,
+    /// A thread failed. The others run on to their ends, unrecorded.
+    Failure,
+    /// Every thread waits. They wait for ever: nobody resumes them.
+    Deadlock,
+    /// The threads go on and on, until nobody resumes them.
+    Livelock,
+    /// The run does not repeat itself.
+    Astray,
+}
+
+impl End {
+    fn is_final(self) -> bool {
+        !matches!(self, Self::Known | Self::Failure)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Status {
+    Ready,
+    /// Waits for another one; the number of changes when it began to.
+    Waiting(u64),
+    Done,
+}
+
+/// How often every waiting thread looks again, though nothing was seen to change, before it is a deadlock: a mutex is
+/// given back without anybody noticing.
+const LOOKS_MAX: u32 = 3;
+
+/// One run.
+struct Run {
+    order: Order,
+    conflicts: Conflicts,
+    state: State,
+    status: Vec<Status>,
+    current: usize,
+    steps: u32,
+    steps_max: u32,
+    /// Stores so far, and threads that are done.
+    changes: u64,
+    /// Threads whose last access was a store, or an exchange that failed: which, tells what they do next.
+    unsure: u64,
+    /// Threads that are not stopped as long as they can go on.
+    uninterrupted: u64,
+    looks: u32,
+    end: Option<End>,
+    /// Whether nobody resumes the threads any more, though they are not done.
+    is_stuck: bool,
+    schedule: Schedule,
+    /// Events recorded before each switch.
+    switch_events: Vec<usize>,
+    /// Operations that have returned.
+    returned: u64,
+}
+
+/// Decides whose turn it is; shared by the threads of a run, which run one at a time.
+pub(super) struct Turn {
+    run: RefCell<Run>,
+    /// The addresses of the object that the threads share.
+    home: Cell<(usize, usize)>,
+    sim: Sim,
+}
+
+impl Run {
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let can_go = |thread: &usize| match self.status[*thread] {
+            Status::Ready => true,
+            Status::Waiting(since) => since < self.changes,
+            Status::Done => false,
+        };
+        (0..self.status.len()).filter(move |thread| *thread != self.current && can_go(thread))
+    }
+
+    /// Chooses who goes on. `stays` if the current thread could.
+    fn choose(&mut self, stays: bool, event: usize) {
+        let current = stays.then_some(self.current as u16);
+        let options: Vec<u16> = current.into_iter().chain(self.others().map(|other| other as u16)).collect();
+        if options.is_empty() {
+            return self.choose_among_waiting(event);
+        }
+        if self.end.is_some() {
+            return self.switch_to(usize::from(options[0]), event);
+        }
+        let step = self.steps;
+        let next = match &mut self.order {
+            Order::All(tree) => {
+                let state = &self.state;
+                let waiting = self.status.iter().fold(0, |bits, status| {
+                    bits << 2 | u64::from(matches!(status, Status::Waiting(since) if *since >= self.changes))
+                });
+                match tree.choose(&options, stays, (step, event), || mix(state.number(), waiting)) {
+                    Choice::Go(next) => next,
+                    Choice::Known => {
+                        self.end = Some(End::Known);
+                        options[0]
+                    }
+                    Choice::Astray => return self.stop(End::Astray),
+                }
+            }
+            Order::Random(random) => random.choose(self.current as u16, &options, step),
+            Order::Again(schedule) => {
+                let switch = schedule.switches.iter().find(|switch| switch.0 == step);
+                switch.map(|switch| switch.1).filter(|next| options.contains(next)).unwrap_or(options[0])
+            }
+        };
+        self.switch_to(usize::from(next), event);
+    }
+
+    fn switch_to(&mut self, next: usize, event: usize) {
+        if next != self.current {
+            self.schedule.switches.push((self.steps, next as u16));
+            self.switch_events.push(event);
+            self.current = next;
+        }
+        self.status[next] = Status::Ready;
+    }
+
+    /// Nobody has seen a change: each may look once more, in turn.
+    fn choose_among_waiting(&mut self, event: usize) {
+        let count = self.status.len();
+        let turn = (1..=count).map(|distance| (self.current + distance) % count);
+        let mut waiting = turn.filter(|thread| matches!(self.status[*thread], Status::Waiting(_)));
+        let Some(next) = waiting.next() else { return };
+        self.looks += 1;
+        if self.looks > LOOKS_MAX * count as u32 {
+            return self.stop(End::Deadlock);
+        }
+        self.switch_to(next, event);
+    }
+
+    fn step(&mut self) {
+        self.steps += 1;
+        if self.steps > self.steps_max {
+            self.stop(End::Livelock);
+        }
+    }
+
+    /// Ends the run; what it ended by first stays.
+    fn stop(&mut self, end: End) {
+        self.end.get_or_insert(end);
+        self.is_stuck |= end.is_final();
+    }
+
+    fn change(&mut self) {
+        self.changes += 1;
+        self.looks = 0;
+    }
+}
+
+impl Turn {
+    pub(super) fn new(sim: Sim, order: Order) -> Self {
+        let run = Run {
+            order,
+            conflicts: Conflicts::default(),
+            state: State::default(),
+            status: Vec::new(),
+            current: 0,
+            steps: 0,
+            steps_max: 0,
+            changes: 0,
+            unsure: 0,
+            uninterrupted: 0,
+            looks: 0,
+            end: None,
+            is_stuck: false,
+            schedule: Schedule::default(),
+            switch_events: Vec::new(),
+            returned: 0,
+        };
+        Self { run: RefCell::new(run), home: Cell::default(), sim }
+    }
+
+    /// Where the object lies that the threads of the next run share.
+    pub(super) fn set_home<T>(&self, object: &T) {
+        let start = std::ptr::from_ref(object).addr();
+        self.home.set((start, start + size_of::<T>()));
+    }
+
+    /// Begins a run: chooses who begins.
+    pub(super) fn begin(&self, threads: usize, uninterrupted: &[usize], steps_max: u32) {
+        let event = self.sim.recorded();
+        let run = &mut *self.run.borrow_mut();
+        (run.steps, run.steps_max, run.changes, run.looks, run.returned) = (0, steps_max, 1, 0, 0);
+        (run.end, run.is_stuck, run.unsure) = (None, false, 0);
+        run.uninterrupted = uninterrupted.iter().fold(0, |bits, thread| bits | 1 << thread);
+        run.schedule = Schedule::default();
+        run.switch_events.clear();
+        run.status.clear();
+        run.status.resize(threads, Status::Ready);
+        run.state.reset(threads);
+        run.current = match &mut run.order {
+            Order::All(tree) => {
+                tree.begin_run();
+                0
+            }
+            Order::Random(_) => 0,
+            Order::Again(schedule) => usize::from(schedule.first).min(threads - 1),
+        };
+        if !matches!(run.order, Order::Again(_)) {
+            // Who begins is no preemption. Nobody is running, so all are others but the last, who stands for nobody.
+            run.status.push(Status::Done);
+            run.current = threads;
+            run.choose(false, event);
+            run.status.pop();
+            run.schedule.first = run.current as u16;
+            run.schedule.switches.clear();
+            run.switch_events.clear();
+        }
+    }
+
+    /// Whether nobody resumes the threads any more, though they are not done.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.run.borrow().is_stuck
+    }
+
+    /// What ended the run before its threads were done.
+    pub(super) fn end(&self) -> Option<End> {
+        self.run.borrow().end
+    }
+
+    /// Steps of the run.
+    pub(super) fn steps(&self) -> u32 {
+        self.run.borrow().steps
+    }
+
+    /// The schedule of the run, and how many events were recorded before each switch.
+    pub(super) fn schedule(&self) -> (Schedule, Vec<usize>) {
+        let run = self.run.borrow();
+        (run.schedule.clone(), run.switch_events.clone())
+    }
+
+    /// Goes by another order from the next run on.
+    pub(super) fn set_order(&self, order: Order) {
+        self.run.borrow_mut().order = order;
+    }
+
+    /// Begins all schedules anew, with the conflicts known by now; `false` if there are no new ones since the last time.
+    pub(super) fn begin_round(&self) -> bool {
+        let run = &mut *self.run.borrow_mut();
+        let found = run.conflicts.next_round();
+        match &mut run.order {
+            Order::All(tree) => tree.begin_round() || found,
+            Order::Random(_) | Order::Again(_) => false,
+        }
+    }
+
+    /// Prepares the next run of all; `false` if that was the last one.
+    pub(super) fn advance(&self) -> bool {
+        match &mut self.run.borrow_mut().order {
+            Order::All(tree) => tree.advance(),
+            Order::Random(_) | Order::Again(_) => false,
+        }
+    }
+
+    /// How many events the runs before have recorded in the same way as this one.
+    pub(super) fn known_events(&self) -> usize {
+        match &self.run.borrow().order {
+            Order::All(tree) => tree.known_events(),
+            Order::Random(_) | Order::Again(_) => 0,
+        }
+    }
+
+    /// Whose turn it is; `None` once the run is over.
+    pub(super) fn next(&self) -> Option<usize> {
+        let run = self.run.borrow();
+        let is_over = run.is_stuck || run.status.iter().all(|status| *status == Status::Done);
+        (!is_over).then_some(run.current)
+    }
+
+    /// The current thread has nothing left to do.
+    pub(super) fn finish(&self, thread: usize) {
+        let event = self.sim.recorded();
+        let run = &mut *self.run.borrow_mut();
+        run.status[thread] = Status::Done;
+        run.change();
+        run.choose(false, event);
+        self.stop_recording(run);
+    }
+
+    /// A thread failed.
+    pub(super) fn fail(&self) {
+        let run = &mut *self.run.borrow_mut();
+        run.stop(End::Failure);
+        self.stop_recording(run);
+    }
+
+    fn stop_recording(&self, run: &Run) {
+        if run.end.is_some() {
+            self.sim.set_recording(false);
+        }
+    }
+
+    /// The current thread begins an operation: what has returned by now came before it.
+    pub(super) fn invoke(&self, is_first: bool) {
+        if !is_first {
+            self.pass(None);
+        }
+        let run = &mut *self.run.borrow_mut();
+        let returned = run.returned;
+        run.state.see(run.current, returned);
+    }
+
+    /// An operation has returned.
+    pub(super) fn respond(&self, number: u32) {
+        let run = &mut *self.run.borrow_mut();
+        run.returned ^= mix(1, u64::from(number));
+        run.state.see(run.current, u64::from(number));
+    }
+
+    /// A yield point.
+    fn pass(&self, access: Option<Access>) {
+        if std::thread::panicking() {
+            return;
+        }
+        let event = self.sim.recorded();
+        let stays = {
+            let run = &mut *self.run.borrow_mut();
+            let current = run.current;
+            run.step();
+            if run.unsure & 1 << current != 0 {
+                run.unsure &= !(1 << current);
+                run.change();
+            }
+            if run.end.is_none()
+                && run.uninterrupted & 1 << current == 0
+                && access.is_none_or(|access| is_point(run, &access))
+            {
+                run.choose(true, event);
+                self.stop_recording(run);
+            }
+            run.current == current && !run.is_stuck
+        };
+        if !stays {
+            give_way();
+        }
+        if let Some(access) = access {
+            let run = &mut *self.run.borrow_mut();
+            run.state.note(&mut run.conflicts, run.current, &access);
+            if access.kind == AccessKind::Store {
+                run.unsure |= 1 << run.current;
+            }
+        }
+    }
+}
+
+/// Whether another thread may go on before this access.
+fn is_point(run: &Run, access: &Access) -> bool {
+    match &run.order {
+        Order::All(_) => run.conflicts.concerns(access),
+        Order::Random(_) | Order::Again(_) => true,
+    }
+}
+
+impl Scheduler for Turn {
+    fn reach(&self, access: Access) {
+        let (start, end) = self.home.get();
+        self.pass(Some(access.named(&(start..end))));
+    }
+
+    fn contend(&self) {
+        // Also in the middle of a panic: what the thread drops on its way out may wait for a lock.
+        let event = self.sim.recorded();
+        let stays = {
+            let run = &mut *self.run.borrow_mut();
+            let current = run.current;
+            run.step();
+            if !run.is_stuck {
+                // The exchange before failed, so it changed nothing.
+                run.unsure &= !(1 << current);
+                run.state.see(current, u64::MAX);
+                run.status[current] = Status::Waiting(run.changes);
+                run.choose(false, event);
+                self.stop_recording(run);
+            }
+            run.current == current && !run.is_stuck
+        };
+        if !stays {
+            give_way();
+        }
+    }
+}
