@@ -15,16 +15,35 @@ use crate::{LINE_BYTES, MediumError};
 /// # Safety
 /// The type is `repr(C)` and consists of `AtomicU64`s and arrays of them, so that zeroed memory is a valid value, and
 /// has no `Drop`.
-pub unsafe trait Volatile: Send + Sync + 'static {}
+pub unsafe trait Volatile: Send + Sync + 'static {
+    /// A value of zeros. Memory of an arena is zero anyway; `loom`'s atomics must be made.
+    fn zeros() -> Self;
+}
 
 // SAFETY: zero is a valid value.
-unsafe impl Volatile for AtomicU64 {}
+unsafe impl Volatile for AtomicU64 {
+    fn zeros() -> Self {
+        Self::new(0)
+    }
+}
 // SAFETY: zero is a valid value.
-unsafe impl Volatile for AtomicU32 {}
+unsafe impl Volatile for AtomicU32 {
+    fn zeros() -> Self {
+        Self::new(0)
+    }
+}
 // SAFETY: a transparent wrapper of an atomic word.
-unsafe impl<M: 'static> Volatile for Atomic<M> {}
+unsafe impl<M: 'static> Volatile for Atomic<M> {
+    fn zeros() -> Self {
+        Self::new(0)
+    }
+}
 // SAFETY: an array is valid where its elements are.
-unsafe impl<T: Volatile, const N: usize> Volatile for [T; N] {}
+unsafe impl<T: Volatile, const N: usize> Volatile for [T; N] {
+    fn zeros() -> Self {
+        std::array::from_fn(|_| T::zeros())
+    }
+}
 
 /// Declares a type for an [`Arena`](crate::arena::Arena): a struct of atomic words, aligned to a line. It may have one
 /// parameter, the medium of its [`Atomic`](crate::sync::Atomic)s.
@@ -41,7 +60,12 @@ macro_rules! volatile {
         }
         // SAFETY: `repr(C)`, and the where clauses hold every field to `Volatile`.
         unsafe impl $(<$medium: 'static>)? $crate::private::Volatile for $name $(<$medium>)?
-        where $($type: $crate::private::Volatile),* {}
+        where $($type: $crate::private::Volatile),*
+        {
+            fn zeros() -> Self {
+                Self { $($field: <$type as $crate::private::Volatile>::zeros()),* }
+            }
+        }
     };
 }
 
@@ -52,7 +76,10 @@ const STEP_BYTES_MAX: u64 = 4 << 20;
 /// Elements of one type, addressed by index. Index 0 is never allocated and may mean "none".
 #[derive(Debug)]
 pub struct Arena<T: Volatile> {
+    #[cfg(not(loom))]
     mapping: Mapping,
+    #[cfg(loom)]
+    modelled: Vec<T>,
     /// Elements below this were allocated at least once.
     used: AtomicU32,
     free: Mutex<Vec<u32>>,
@@ -67,12 +94,14 @@ pub fn reuse_on_this_thread(reuse: bool) {
     keep_ranges(reuse);
 }
 
+#[cfg(not(loom))]
 impl<T: Volatile> Drop for Arena<T> {
     fn drop(&mut self) {
         self.mapping.set_written(u64::from(*self.used.get_mut()) * size_of::<T>() as u64);
     }
 }
 
+#[cfg(not(loom))]
 impl<T: Volatile> Arena<T> {
     /// An empty arena for at most `capacity` elements; address space is reserved, memory is not.
     pub fn new(capacity: u32) -> Result<Self, MediumError> {
@@ -96,6 +125,42 @@ impl<T: Volatile> Arena<T> {
         unsafe { &*address.cast::<T>() }
     }
 
+    /// Makes the memory of `elements` elements accessible.
+    fn extend(&self, elements: u64) -> Result<(), MediumError> {
+        let end = elements * size_of::<T>() as u64;
+        let length = self.mapping.extent().length();
+        if end > length {
+            let step = (length / 4).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX).next_power_of_two();
+            self.mapping.grow(end.next_multiple_of(step))?;
+        }
+        Ok(())
+    }
+}
+
+/// Elements of an arena under `loom`, which cannot model mapped memory.
+#[cfg(loom)]
+const MODELLED_MAX: u32 = 6;
+
+#[cfg(loom)]
+impl<T: Volatile> Arena<T> {
+    /// An empty arena of few elements, whatever the capacity.
+    pub fn new(_capacity: u32) -> Result<Self, MediumError> {
+        let modelled = (0..MODELLED_MAX).map(|_| T::zeros()).collect();
+        Ok(Self { modelled, used: AtomicU32::new(1), free: Mutex::new(Vec::new()), elements: PhantomData })
+    }
+
+    /// The element at `index`.
+    pub fn get(&self, index: u32) -> &T {
+        &self.modelled[index as usize]
+    }
+
+    fn extend(&self, elements: u64) -> Result<(), MediumError> {
+        assert!(elements <= u64::from(MODELLED_MAX), "a model is small");
+        Ok(())
+    }
+}
+
+impl<T: Volatile> Arena<T> {
     /// An element for the caller alone. Its content is zero or what a freed element left.
     pub fn allocate(&self) -> Result<u32, MediumError> {
         let mut free = self.free.lock();
@@ -125,17 +190,6 @@ impl<T: Volatile> Arena<T> {
         let _free = self.free.lock();
         self.extend(u64::from(index) + 1)?;
         self.used.fetch_max(index + 1, Ordering::Release);
-        Ok(())
-    }
-
-    /// Makes the memory of `elements` elements accessible.
-    fn extend(&self, elements: u64) -> Result<(), MediumError> {
-        let end = elements * size_of::<T>() as u64;
-        let length = self.mapping.extent().length();
-        if end > length {
-            let step = (length / 4).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX).next_power_of_two();
-            self.mapping.grow(end.next_multiple_of(step))?;
-        }
         Ok(())
     }
 

@@ -11,6 +11,9 @@
 //!
 //! The model (what a flush, a fence and an [`Lsn`] promise) is in `docs/PERSISTENCY.md`.
 
+// With loom's atomics much of what maps memory is not used.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
 pub mod arena;
 mod cell;
 mod count;

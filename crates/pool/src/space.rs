@@ -92,7 +92,7 @@ pub(crate) struct Space {
 type MediumGuard<'m, M> = medium::Guard<'m, M>;
 
 fn shard_of_thread() -> usize {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     thread_local!(static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) as usize % SHARDS);
     match schedule::thread() {
         Some(thread) => usize::from(thread) % SHARDS,

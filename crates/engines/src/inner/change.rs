@@ -8,10 +8,10 @@ use super::{CHILDREN_MAX, InnerTree, Separator, pack, unpack};
 use crate::index::Codec;
 
 /// Children of a node that is built anew: some room for splits.
-const CHILDREN_BUILT: usize = 28;
+const CHILDREN_BUILT: usize = CHILDREN_MAX - CHILDREN_MAX / 8;
 /// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare.
-const CHILDREN_MIN: usize = 8;
-const CHILDREN_MERGED_MAX: usize = 24;
+const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
+const CHILDREN_MERGED_MAX: usize = CHILDREN_MAX - CHILDREN_MAX / 4;
 
 /// The right to change the structure.
 pub struct Structure<'t, C: Codec> {
@@ -53,14 +53,16 @@ impl<C: Codec> InnerTree<C> {
     }
 
     /// A new node, not reachable yet.
-    fn new_node(&self, image: &Image) -> Result<u32> {
+    pub(super) fn new_node(&self, image: &Image) -> Result<u32> {
         let index = self.nodes.allocate()?;
         if let Some(tails) = &self.tails {
             tails.reach(index)?;
         }
         let (node, tails) = self.node_and_tails(index);
+        // A reader that still knows the index from its former life must take neither the old content for valid nor a
+        // mixture of both.
+        node.lock();
         image.store(node, tails);
-        // A reader that still knows the index from its former life must not take the old content for valid.
         node.unlock();
         Ok(index)
     }

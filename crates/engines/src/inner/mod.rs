@@ -21,6 +21,8 @@
 
 mod change;
 mod descend;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod node;
 
 use std::cmp::Ordering as Compare;

@@ -56,6 +56,7 @@ volatile! {
     }
 }
 
+#[cfg(not(loom))]
 const _: () = {
     assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, fingerprints) == 64);
     assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, slots) == 128);
@@ -181,7 +182,9 @@ impl<M: Medium> LeafRecord<M> {
     pub(super) fn reset(&self, offset: u64, slots: &Slots, (next, high): (u32, u64), lsn: Lsn) {
         // The version goes on from the record's former life, so that whoever still knows that cannot validate.
         let version = self.version.load(Ordering::Relaxed);
-        self.version.store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Relaxed);
+        // ORDER: pairs with the acquire in `version`: whoever sees the new life sees that the inner nodes had ceased to
+        // lead to the former one.
+        self.version.store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Release);
         // ORDER: pairs with the fence in `is_still`, for readers that are not pinned.
         fence(Ordering::Release);
         let live = slots.bitmap();

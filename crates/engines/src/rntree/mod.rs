@@ -64,6 +64,8 @@ mod find;
 mod insert;
 mod layout;
 mod load;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod recover;
 mod remove;
 mod scan;

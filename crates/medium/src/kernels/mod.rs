@@ -20,12 +20,16 @@ use crate::line_store::LineValue;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(loom)]
+mod modelled;
 mod portable;
 mod prefetch;
 mod slots;
 #[cfg(test)]
 mod tests;
 
+#[cfg(loom)]
+pub use modelled::{match_byte, rank_le, rank_lt};
 pub use prefetch::{prefetch_first, prefetch_lines, prefetch_read, prefetch_write};
 pub use slots::{SLOTS, insert_slot, remove_slot};
 
@@ -129,6 +133,7 @@ macro_rules! dispatch {
 }
 
 /// Which of the line's 64 bytes equal `byte`: bit i stands for byte i. O(1).
+#[cfg(not(loom))]
 #[inline(always)]
 pub fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     dispatch!(match_byte(line, byte))
@@ -138,12 +143,14 @@ pub fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
 ///
 /// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32. Fastest if
 /// `keys` starts at a line.
+#[cfg(not(loom))]
 #[inline(always)]
 pub fn rank_le(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_le(keys, count.min(32), key))
 }
 
 /// How many of the first `count` keys are less than `key`, unsigned. O(1). Otherwise as [`rank_le`].
+#[cfg(not(loom))]
 #[inline(always)]
 pub fn rank_lt(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     dispatch!(rank_lt(keys, count.min(32), key))

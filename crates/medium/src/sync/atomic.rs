@@ -27,12 +27,14 @@ impl<M> fmt::Debug for Atomic<M> {
     }
 }
 
-impl<M: Medium> Atomic<M> {
+impl<M> Atomic<M> {
     /// A word with this value.
     pub fn new(value: u64) -> Self {
         Self { word: AtomicU64::new(value), medium: PhantomData }
     }
+}
 
+impl<M: Medium> Atomic<M> {
     #[inline(always)]
     fn reach(&self, kind: AccessKind) {
         if is_scheduled::<M>() {

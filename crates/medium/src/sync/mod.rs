@@ -25,6 +25,19 @@
 //!   waits has the time.
 //! - **Epochs** are asked for once per guard, by its medium; [`pin`], which knows no medium, is for rare changes.
 //!
+//! # Under `loom`
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p everleaf-engines --lib loom_tests
+//! ```
+//!
+//! runs the models of the volatile protocols: optimistic lock coupling of the inner nodes, and a leaf's version, claims,
+//! live entries and slots, each with the reuse of what was retired. They have at most two preemptions. Everything else is
+//! built for them, but does not run: an arena has six elements then, an inner node four children. Pool memory is not
+//! modelled; where a model needs an entry, it has atomics with the orderings of cells.
+//!
+//! # What is no yield point
+//!
 //! What is left out is left out on purpose: plain atomics ([`AtomicU64`], as in the inner nodes) are no yield points.
 //! What happens between two yield points is one step for the scheduler; whether it may be one is `loom`'s part.
 //!

@@ -1,0 +1,98 @@
+//! Optimistic lock coupling under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+
+use loom::thread;
+
+use super::node::Image;
+use super::{InnerTree, Separator};
+use crate::index::WordCodec;
+use std::sync::Arc;
+
+type Tree = InnerTree<WordCodec>;
+
+fn separator(word: u64) -> Separator {
+    Separator { word, tail: 0 }
+}
+
+/// A tree whose leaf `i` begins at key `10 * i`.
+fn tree(leaves: u32) -> Arc<Tree> {
+    let tree = Tree::new(0).unwrap();
+    let leaves: Vec<_> = (0..leaves).map(|leaf| (separator(10 * u64::from(leaf)), leaf)).collect();
+    tree.build(&leaves).unwrap();
+    Arc::new(tree)
+}
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
+    builder.check(check);
+}
+
+#[test]
+fn a_descent_beside_an_insert_ends_at_the_old_leaf_or_the_new_one() {
+    model(|| {
+        let tree = tree(3);
+        let writer = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || tree.structure().insert(30, separator(30), 3).unwrap())
+        };
+        let found = tree.descend(35).unwrap();
+        assert!(found == 2 || found == 3, "{found}");
+        writer.join().unwrap();
+        assert_eq!(tree.descend(35).unwrap(), 3);
+    });
+}
+
+#[test]
+fn a_descent_beside_a_split_of_the_root_is_never_lost() {
+    model(|| {
+        // Full: the fifth child splits it.
+        let tree = tree(4);
+        assert_eq!(tree.height(), 1);
+        let writer = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || tree.structure().insert(40, separator(40), 4).unwrap())
+        };
+        assert_eq!(tree.descend(35).unwrap(), 3);
+        writer.join().unwrap();
+        assert_eq!((tree.height(), tree.descend(45).unwrap()), (2, 4));
+    });
+}
+
+#[test]
+fn a_descent_beside_a_removal_ends_at_the_leaf_or_the_one_before() {
+    model(|| {
+        let tree = tree(3);
+        let writer = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || tree.structure().remove(20, 2).unwrap())
+        };
+        let found = tree.descend(25).unwrap();
+        assert!(found == 1 || found == 2, "{found}");
+        assert_eq!(tree.descend(5).unwrap(), 0);
+        writer.join().unwrap();
+        assert_eq!(tree.descend(25).unwrap(), 1);
+    });
+}
+
+/// A reader that is not pinned may stand in a node that is retired and becomes another one.
+#[test]
+fn a_reader_never_takes_a_node_for_what_it_was_in_another_life() {
+    model(|| {
+        let tree = tree(1);
+        let image = |first: u32| Image { separators: vec![separator(10)], children: vec![first, first + 1] };
+        let index = tree.new_node(&image(1)).unwrap();
+        let version = tree.nodes.get(index).stable_version();
+        let writer = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || {
+                tree.nodes.free(index);
+                assert_eq!(tree.new_node(&image(3)).unwrap(), index);
+            })
+        };
+        let node = tree.nodes.get(index);
+        let child = node.child(node.separators());
+        assert!(child == 2 || !node.is_still(version), "{child} is of another life");
+        writer.join().unwrap();
+    });
+}

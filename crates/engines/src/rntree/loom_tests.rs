@@ -1,0 +1,188 @@
+//! The leaf's protocol under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+
+use std::sync::Arc;
+
+use loom::thread;
+use medium::Ram;
+use medium::arena::Arena;
+use medium::sync::{AtomicU64, Ordering};
+
+use super::layout::{LeafRecord, Slots};
+
+type Record = LeafRecord<Ram>;
+
+const ENTRIES: usize = 2;
+
+/// A leaf of two entries, with the cells that a pool would have: acquire loads, release stores.
+struct Leaf {
+    records: Arena<Record>,
+    entries: [[AtomicU64; 2]; ENTRIES],
+}
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
+    builder.check(check);
+}
+
+fn fingerprint(key: u64) -> u8 {
+    key as u8 + 100
+}
+
+impl Leaf {
+    /// Key 1 with value 10, in entry 0.
+    fn new() -> Arc<Self> {
+        let cell = |value| AtomicU64::new(value);
+        let leaf =
+            Self { records: Arena::new(4).unwrap(), entries: [[cell(1), cell(10)], [cell(0), cell(0)]] };
+        leaf.records.allocate().unwrap();
+        leaf.record().reset(64, &Slots::identity(1, 0), (0, 0), medium::Lsn::DURABLE);
+        leaf.record().set_fingerprint(0, fingerprint(1));
+        Arc::new(leaf)
+    }
+
+    fn record(&self) -> &Record {
+        self.records.get(1)
+    }
+
+    /// Sets a key as the engine does: claims, writes, and publishes under the lock; `old` is the entry it replaces.
+    fn publish(&self, key: u64, value: u64, old: Option<usize>) {
+        let record = self.record();
+        let entry = match record.claim(ENTRIES) {
+            Some(entry) => entry,
+            None => {
+                let lock = record.lock();
+                record.recycle();
+                drop(lock);
+                record.claim(ENTRIES).expect("an entry was recycled")
+            }
+        };
+        self.entries[entry][0].store(key, Ordering::Release);
+        self.entries[entry][1].store(value, Ordering::Release);
+        let lock = record.lock();
+        let live = record.live.load(Ordering::Relaxed);
+        let removed = old.map_or(0, |old| 1 << old);
+        record.set_fingerprint(entry, fingerprint(key));
+        let slots = record.slots();
+        record.change(&slots, || record.live.store((live | 1 << entry) & !removed, Ordering::Release));
+        record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);
+        drop(lock);
+    }
+
+    /// A point read, as the engine does it.
+    fn get(&self, key: u64) -> Option<u64> {
+        let record = self.record();
+        loop {
+            let version = record.version();
+            let live = record.live.load(Ordering::Acquire);
+            let matches = record.matches(fingerprint(key)) & live;
+            let found = (0..ENTRIES).filter(|entry| matches & 1 << entry != 0).find_map(|entry| {
+                let cells = &self.entries[entry];
+                (cells[0].load(Ordering::Acquire) == key).then(|| cells[1].load(Ordering::Acquire))
+            });
+            if record.is_still(version) {
+                return found;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_reader_beside_an_update_and_a_recycled_entry_finds_its_key() {
+    model(|| {
+        let leaf = Leaf::new();
+        let writer = {
+            let leaf = Arc::clone(&leaf);
+            thread::spawn(move || {
+                leaf.publish(1, 11, Some(0));
+                // Entry 0 is free again, and goes to another key.
+                leaf.publish(2, 20, None);
+            })
+        };
+        let found = leaf.get(1);
+        assert!(found == Some(10) || found == Some(11), "{found:?}");
+        writer.join().unwrap();
+        assert_eq!((leaf.get(1), leaf.get(2)), (Some(11), Some(20)));
+    });
+}
+
+#[test]
+fn two_writers_never_claim_one_entry() {
+    model(|| {
+        let leaf = Leaf::new();
+        let claim = |leaf: &Arc<Leaf>| {
+            let leaf = Arc::clone(leaf);
+            thread::spawn(move || leaf.record().claim(ENTRIES))
+        };
+        let (one, other) = (claim(&leaf), claim(&leaf));
+        let claims = [one.join().unwrap(), other.join().unwrap()];
+        assert_eq!(claims.iter().flatten().count(), 1, "{claims:?}");
+    });
+}
+
+#[test]
+fn a_scan_sees_slots_and_next_leaf_of_one_moment() {
+    model(|| {
+        let leaf = Leaf::new();
+        let writer = {
+            let leaf = Arc::clone(&leaf);
+            thread::spawn(move || {
+                let lock = leaf.record().lock();
+                leaf.record().change(&Slots::identity(1, 7), || leaf.record().set_next(7));
+                drop(lock);
+            })
+        };
+        let record = leaf.record();
+        let (slots, next) = loop {
+            if let Some(sequence) = record.sequence() {
+                let seen = (record.slots(), record.next());
+                if record.is_still_in(sequence) {
+                    break seen;
+                }
+            }
+            thread::yield_now();
+        };
+        assert_eq!(slots.next(), u64::from(next));
+        writer.join().unwrap();
+    });
+}
+
+/// A reader that is not pinned may hold the index of a record that was retired and lives again as another leaf.
+#[test]
+fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
+    model(|| {
+        let leaf = Leaf::new();
+        // What stands for the inner nodes: the index of the leaf that covers the key, and where it lies.
+        let root = Arc::new(AtomicU64::new(1));
+        let writer = {
+            let (leaf, root) = (Arc::clone(&leaf), Arc::clone(&root));
+            thread::spawn(move || {
+                let other = leaf.records.allocate().unwrap();
+                leaf.records.get(other).reset(64, &Slots::identity(1, 0), (0, 0), medium::Lsn::DURABLE);
+                let lock = leaf.record().lock();
+                leaf.record().set_dead(true);
+                root.store(u64::from(other), Ordering::Release);
+                drop(lock);
+                leaf.records.free(1);
+                let again = leaf.records.allocate().unwrap();
+                assert_eq!(again, 1);
+                leaf.records.get(again).reset(128, &Slots::identity(2, 0), (0, 0), medium::Lsn::DURABLE);
+            })
+        };
+        let offset = loop {
+            let index = root.load(Ordering::Acquire);
+            let record = leaf.records.get(index as u32);
+            let version = record.version();
+            let leads_there = root.load(Ordering::Acquire) == index;
+            let offset = record.offset();
+            if leads_there && !Record::is_dead(version) && record.is_still(version) {
+                break offset;
+            }
+            thread::yield_now();
+        };
+        assert_eq!(offset, 64);
+        writer.join().unwrap();
+    });
+}
