@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use engines::index::{Codec, RecordCodec, WordCodec};
 use engines::rntree::{MaybeWords, RnTree};
-use everleaf_sim::index::IndexOperation::{self, Get, Insert, Put, Remove, Scan, ScanBack, Update, Visit};
-use everleaf_sim::index::threads::{exhaust, pairs, scopes, triples};
+use everleaf_sim::index::IndexOperation::{self, Get, Insert, Put, Remove};
+use everleaf_sim::index::threads::{exhaust, pairs, random, scopes, triples};
 use everleaf_sim::index::{FollowUp, IndexSubject, RnTreeEngine};
-use everleaf_sim::{Explorer, Images, Options, Program, Scheduling, Search, SecondCrash};
+use everleaf_sim::{Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 use medium::LineForm;
-use medium::sim::Sim;
+use medium::sim::{Mutation, Sim, SiteKind};
 
 fn options(images: Images) -> Options {
     let command = "cargo test --release -p everleaf-sim --test threads".to_owned();
@@ -80,6 +80,55 @@ fn pairs_with_every_image() {
     explore::<WordCodec>(pairs, 3, (&options(Images::All), &search));
 }
 
+/// On a file fences only order: who reads waits until what he saw is durable.
+#[test]
+fn pairs_on_a_file() {
+    let search = scheduling(Search::Exhaustive { preemptions_max: 1 });
+    let options = Options { rules: Rules::Log, ..options(Images::All) };
+    explore::<WordCodec>(pairs, 3, (&options, &search));
+    explore::<RecordCodec>(pairs, 6, (&options, &search));
+}
+
+/// Whether one thread alone can tell that no wait is done there.
+fn is_found(mutation: Mutation, threads: Vec<Vec<IndexOperation>>) -> bool {
+    let subject = IndexSubject::new(RnTreeEngine::<WordCodec, 4>::default(), FollowUp::Keys);
+    let options = Options { rules: Rules::Log, mutations: vec![mutation], ..options(Images::All) };
+    let mut explorer = Explorer::new(subject, options).unwrap();
+    let program = Program::of(threads);
+    explorer.explore_threads(&program, &scheduling(Search::Exhaustive { preemptions_max: 1 })).is_err()
+}
+
+/// Each place where an operation waits for what it saw is needed, and most are needed only beside other threads.
+#[test]
+fn waits_of_readers_are_found_missing_by_threads_alone() {
+    let subject = IndexSubject::new(RnTreeEngine::<WordCodec, 4>::default(), FollowUp::Keys);
+    let options = Options { rules: Rules::Log, ..options(LINEAR) };
+    let mut explorer = Explorer::new(subject, options).unwrap();
+    explorer.sim().start_census();
+    let operations = [Put(1, 1), Insert(1, 2), Get(1), Get(2), Remove(2)];
+    let pairs = operations.map(|operation| vec![vec![Put(1, 7)], vec![operation]]);
+    for threads in pairs {
+        let program = Program::of(threads);
+        let explored = explorer.explore_threads(&program, &Scheduling::default());
+        explored.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+    let sites = explorer.sim().census().into_keys();
+    let waits = sites.filter(|(kind, site)| *kind == SiteKind::Wait && site.file.contains("rntree"));
+    let waits: Vec<_> = waits.map(|(_, site)| site).collect();
+    println!("{waits:?}");
+    for (file, threads) in [
+        ("find.rs", vec![vec![Put(1, 7)], vec![Get(1)]]),
+        ("insert.rs", vec![vec![Put(1, 7)], vec![Insert(1, 2)]]),
+    ] {
+        let found = waits.iter().filter(|site| site.file.ends_with(file)).filter(|site| {
+            let mutation = Mutation::DropWait(**site);
+            let alone = threads.concat();
+            is_found(mutation, threads.clone()) && !is_found(mutation, vec![alone])
+        });
+        assert!(found.count() > 0, "no wait in {file} is missed");
+    }
+}
+
 #[test]
 fn triples_of_words() {
     let search = scheduling(Search::Exhaustive { preemptions_max: 1 });
@@ -92,32 +141,6 @@ fn what_is_visible_is_durable() {
     explore::<RecordCodec>(pairs, 1, (&options(Images::All), &scheduling(Search::Sweep)));
 }
 
-/// Threads that do so many operations each on a few keys: splits and merges all the time.
-fn random_program(seed: u64, threads: usize, length: usize) -> Program<IndexOperation> {
-    let mut state = seed;
-    let mut below = |bound: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
-    let mut operation = |number: usize| {
-        let (key, value) = (1 + below(14), number as u64);
-        match below(20) {
-            0..7 => Insert(key, value),
-            7..13 => Remove(key),
-            13 => Put(key, value),
-            14 => Update(key, value),
-            15 | 16 => Get(key),
-            17 => Scan(0, key + 4),
-            18 => ScanBack(key, 20),
-            _ => Visit(key, 20),
-        }
-    };
-    let mut numbers = 0..;
-    let mut thread = |length: usize| numbers.by_ref().take(length).map(&mut operation).collect();
-    let before = thread(8);
-    Program { before, threads: (0..threads).map(|_| thread(length)).collect(), uninterrupted: Vec::new() }
-}
-
 fn explore_randomly<C: Codec>(seed: u64, crashes: bool)
 where
     RnTree<Sim, C, 4>: MaybeWords,
@@ -125,7 +148,7 @@ where
     let subject = IndexSubject::new(RnTreeEngine::<C, 4>::default(), FollowUp::Keys);
     let options = Options { limit_bytes: 16 << 20, ..options(LINEAR) };
     let mut explorer = Explorer::new(subject, options).unwrap();
-    let program = random_program(seed, 3, 12);
+    let program = random(seed, 3, 12, 14);
     let search = Search::Random { runs: 12, depth: 4, seed };
     let search = Scheduling { search, crashes, ..Scheduling::default() };
     let explored = explorer.explore_threads(&program, &search);
@@ -174,7 +197,7 @@ fn readers_beside_a_merge_are_never_sent_past_their_leaf() {
     let mut moves: Vec<_> = [15, 12, 13, 14].map(|key| Insert(key, key)).to_vec();
     moves.extend([12, 13, 20, 14, 10].map(Remove));
     let threads = vec![vec![Get(30)], moves, vec![Remove(40)]];
-    let program = Program { before: Vec::new(), threads, uninterrupted: vec![1] };
+    let program = Program { uninterrupted: vec![1], ..Program::of(threads) };
     explore_program::<RecordCodec>(&setup, &program);
     explore_program::<WordCodec>(&setup, &program);
 }

@@ -72,6 +72,33 @@ pub fn triples(scope: &Scope) -> Vec<Program<IndexOperation>> {
     triples.iter().map(|triple| Program::single(triple)).collect()
 }
 
+/// Threads that do `length` operations each on a few keys, by chance: with small leaves they split and merge all the
+/// time. Half as many operations come before.
+pub fn random(seed: u64, threads: usize, length: usize, keys: u64) -> Program<IndexOperation> {
+    let mut state = seed;
+    let mut below = |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    let mut operation = |number: u64| {
+        let key = 1 + below(keys);
+        match below(20) {
+            0..7 => Insert(key, number),
+            7..13 => Remove(key),
+            13 => Put(key, number),
+            14 => Update(key, number),
+            15 | 16 => Get(key),
+            17 => Scan(0, key + 4),
+            18 => ScanBack(key, keys + 1),
+            _ => Visit(key, keys + 1),
+        }
+    };
+    let mut numbers = 0..;
+    let mut thread = |length: usize| numbers.by_ref().take(length).map(&mut operation).collect();
+    let before = thread(length / 2);
+    Program { before, threads: (0..threads).map(|_| thread(length)).collect(), uninterrupted: Vec::new() }
+}
+
 /// A failure, boxed for its size.
 pub type ThreadsResult = Result<Stats, Box<ThreadsFailure<IndexOperation>>>;
 

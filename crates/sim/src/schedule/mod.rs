@@ -79,7 +79,7 @@ pub trait Concurrent: Subject {
 }
 
 /// What threads do.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program<O> {
     /// What is done by one thread before the others begin, on the structure that they use.
     pub before: Vec<O>,
@@ -89,11 +89,17 @@ pub struct Program<O> {
     pub uninterrupted: Vec<usize>,
 }
 
+impl<O> Program<O> {
+    /// Threads, and nothing before them.
+    pub fn of(threads: Vec<Vec<O>>) -> Self {
+        Self { before: Vec::new(), threads, uninterrupted: Vec::new() }
+    }
+}
+
 impl<O: Clone> Program<O> {
     /// Threads with one operation each.
     pub fn single(operations: &[O]) -> Self {
-        let threads = operations.iter().map(|operation| vec![operation.clone()]).collect();
-        Self { before: Vec::new(), threads, uninterrupted: Vec::new() }
+        Self::of(operations.iter().map(|operation| vec![operation.clone()]).collect())
     }
 
     /// The program without one of its operations; `None` if there are not so many.
