@@ -21,6 +21,8 @@ pub(crate) struct Context<S: Subject> {
     invoked: usize,
     /// What several threads do, in place of `operations`.
     history: Option<History<S>>,
+    /// Whether the trace ends in the middle, where its rest was explored before.
+    pub(crate) is_cut: bool,
 }
 
 impl<S: Subject> Context<S> {
@@ -36,14 +38,15 @@ impl<S: Subject> Context<S> {
             recent_from,
             invoked: 0,
             history: None,
+            is_cut: false,
         }
     }
 
     /// At the start of a recording in which several threads took part.
-    pub(crate) fn of_threads(subject: &S, history: History<S>) -> Self {
+    pub(crate) fn of_threads(subject: &S, history: History<S>, is_cut: bool) -> Self {
         let acceptable = history.expected(subject);
         let first = Self::first(acceptable.states[0].clone(), Vec::new(), 0);
-        Self { acceptable, history: Some(history), ..first }
+        Self { acceptable, history: Some(history), is_cut, ..first }
     }
 
     /// At the start of the recovery after a crash in this context. It will see `seen` and then do `operations`.
@@ -58,6 +61,7 @@ impl<S: Subject> Context<S> {
             recent_from: 0,
             invoked: 0,
             history: None,
+            is_cut: false,
         }
     }
 

@@ -394,7 +394,7 @@ impl<S: Subject> Explorer<S> {
                 }
             }
         }
-        if changed {
+        if changed && !context.is_cut {
             self.visit(level, model, (trace.events.len(), Point::AtEnd), &context)?;
         }
         Ok(())

@@ -132,7 +132,8 @@
 //! assert!(explorer.stats().schedules > 3);
 //! ```
 //!
-//! The report names the schedule, step by step, and `EVERLEAF_SCHEDULE` to repeat it ([`Search::Replay`]).
+//! The report tells the schedule step by step, and gives it in a form that repeats it ([`Search::Replay`]); the crash as
+//! well ([`Options::replay`]).
 //!
 //! Volatile state that threads share must be behind [`medium::sync`]; its docs say what that asks of an engine. For
 //! engines behind `Index` there is nothing else to do: `index::IndexSubject` is concurrent, so

@@ -1,7 +1,8 @@
 //! The scheduler, proved by toys: each flaw is found, and what is right passes.
 
 use everleaf_sim::{
-    Complaint, Concurrent, Explorer, Images, Options, Program, Scheduling, Search, Subject, ThreadsFailure,
+    Complaint, Concurrent, Explorer, Images, Options, Program, Schedule, Scheduling, Search, Subject,
+    ThreadsFailure,
 };
 use medium::arena::Arena;
 use medium::sim::Sim;
@@ -255,7 +256,7 @@ fn a_lost_update_is_found_with_one_preemption() {
     assert!(failure.what.contains("no order of the operations explains"), "{failure}");
     assert_eq!(failure.program.threads.len(), 2, "{failure}");
     let report = failure.to_string();
-    assert!(report.contains("EVERLEAF_SCHEDULE=") && report.contains("tests/schedule.rs"), "{report}");
+    assert!(report.contains("Search::Replay") && report.contains("tests/schedule.rs"), "{report}");
 }
 
 #[test]
@@ -268,10 +269,18 @@ fn a_lost_update_is_found_by_chance() {
 #[test]
 fn a_failure_repeats_by_its_schedule() {
     let failure = found(Flaw::LostUpdate, &[Increment, Increment]);
-    let schedule = failure.schedule.to_string().parse().unwrap();
+    let schedule: Schedule = failure.schedule.to_string().parse().unwrap();
     let again = explore(Flaw::LostUpdate, &[Increment, Increment], Search::Replay(schedule)).unwrap_err();
     assert_eq!(again.what, failure.what);
     assert!(again.schedule.switches.starts_with(&failure.schedule.switches), "{again}");
+    // A crash of a schedule as well.
+    let failure = found(Flaw::ReadUncommitted, &[Increment, Get]);
+    let replay = Some(failure.replay().to_string().parse().unwrap());
+    let mut explorer =
+        Explorer::new(Toy(Flaw::ReadUncommitted), Options { replay, ..Options::default() }).unwrap();
+    let search = Search::Replay(failure.schedule.clone());
+    let again = explorer.explore_threads(&failure.program, &Scheduling { search, ..Scheduling::default() });
+    assert_eq!(again.unwrap_err().what, failure.what);
 }
 
 #[test]

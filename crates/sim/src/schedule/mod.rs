@@ -299,7 +299,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let history = History::new(recorded.start.clone(), Rc::clone(&recorded.calls));
         if scheduling.crashes {
             let from = recorded.begin.max(turn.known_events());
-            let context = Context::of_threads(&*self.subject, history);
+            let context = Context::of_threads(&*self.subject, history, turn.end() == Some(End::Known));
             if let Err(found) = self.crash_trace(&recorded.trace, from, context) {
                 return Err(failure(self, found.what.clone(), found.crashes.clone()));
             }

@@ -9,6 +9,9 @@ use super::order::Schedule;
 use crate::report::{Crash, Replay, write_crashes};
 use crate::subject::Complaint;
 
+/// How many switches are told, the last ones: a livelock has thousands.
+const SWITCHES_SAID: usize = 24;
+
 /// A schedule after which something was wrong, or a crash of one.
 #[derive(Clone, Debug)]
 pub struct ThreadsFailure<O> {
@@ -72,15 +75,21 @@ impl<O: fmt::Debug> fmt::Display for ThreadsFailure<O> {
         }
         writeln!(formatter, "  thread {} begins", self.schedule.first)?;
         let mut from = self.schedule.first;
-        for ((step, to), place) in self.schedule.switches.iter().zip(&self.places) {
-            writeln!(formatter, "  step {step}: thread {from} stops {place}; thread {to} goes on")?;
+        let unsaid = self.places.len().saturating_sub(SWITCHES_SAID);
+        for (index, ((step, to), place)) in self.schedule.switches.iter().zip(&self.places).enumerate() {
+            if index >= unsaid {
+                writeln!(formatter, "  step {step}: thread {from} stops {place}; thread {to} goes on")?;
+            } else if index == 0 {
+                writeln!(formatter, "  ... {unsaid} switches")?;
+            }
             from = *to;
         }
         write_crashes(formatter, &self.crashes)?;
-        write!(formatter, "  replay: EVERLEAF_SCHEDULE={}", self.schedule)?;
+        writeln!(formatter, "  found by {}", self.command)?;
+        write!(formatter, "  to repeat it: Search::Replay of schedule {}", self.schedule)?;
         if !self.crashes.is_empty() {
-            write!(formatter, " EVERLEAF_CRASH={}", self.replay())?;
+            write!(formatter, ", Options::replay of crash {}", self.replay())?;
         }
-        write!(formatter, " {}", self.command)
+        Ok(())
     }
 }

@@ -297,6 +297,8 @@ impl Turn {
         let event = self.sim.recorded();
         let run = &mut *self.run.borrow_mut();
         run.status[thread] = Status::Done;
+        // A step of its own: who goes on then is another question than at the last access.
+        run.step();
         run.change();
         run.choose(false, event);
         self.stop_recording(run);
