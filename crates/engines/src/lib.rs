@@ -6,4 +6,5 @@
 
 pub mod index;
 pub mod inner;
+pub mod pmwcas;
 pub mod rntree;

@@ -75,6 +75,13 @@ impl Word {
         // SAFETY: `Word` is a transparent wrapper.
         unsafe { &*(std::ptr::from_ref(entries) as *const [[AtomicU64; 2]]) }
     }
+
+    /// Words seen as bytes or keys to be searched, for [`Medium::match_byte`] and [`Medium::rank_le`].
+    #[inline(always)]
+    pub fn run<const N: usize>(words: &[Self; N]) -> &[AtomicU64; N] {
+        // SAFETY: `Word` is a transparent wrapper.
+        unsafe { &*std::ptr::from_ref(words).cast::<[AtomicU64; N]>() }
+    }
 }
 
 /// A word in the pool that means nothing across a restart (a lock, a version): it reads as arbitrary after a crash

@@ -205,6 +205,25 @@ pub unsafe trait Medium: Send + Sync + 'static {
         (below, equal)
     }
 
+    /// Which of 64 bytes equal `byte`: bit i stands for byte i.
+    #[inline(always)]
+    fn match_byte(&self, line: &[AtomicU64; 8], byte: u8) -> u64 {
+        if Self::DIRECT {
+            return kernels::match_byte(line, byte);
+        }
+        let bytes = line.iter().flat_map(|word| self.load(word).to_le_bytes());
+        bytes.enumerate().fold(0, |mask, (index, found)| mask | u64::from(found == byte) << index)
+    }
+
+    /// How many of the first `count` keys, at most 32, are less than or equal to `key`.
+    #[inline(always)]
+    fn rank_le(&self, keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
+        if Self::DIRECT {
+            return kernels::rank_le(keys, count, key);
+        }
+        keys.iter().take(count).filter(|word| self.load(word) <= key).count()
+    }
+
     /// The value of a line, as eight loads.
     #[inline(always)]
     fn load_line(&self, line: &[AtomicU64; 8]) -> LineValue {

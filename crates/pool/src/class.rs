@@ -3,10 +3,11 @@
 use crate::SLAB_BYTES;
 
 /// Sizes of slots, in bytes. Up to 128 in steps of 16, then four to six steps per doubling; 960 and 1,024 fit the
-/// leaves of RNTree (56 entries, one or two copies of the slot line); the last two cut a slab in three and in two.
-const SIZES: [u32; 39] = [
+/// leaves of RNTree (56 entries, one or two copies of the slot line), 1,408 those of BzTree; the last two cut a slab in
+/// three and in two.
+const SIZES: [u32; 40] = [
     32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 960, 1024, 1280,
-    1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 9344, 10880, 13056, 16320, 21824,
+    1408, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 9344, 10880, 13056, 16320, 21824,
     32704, 65472,
 ];
 

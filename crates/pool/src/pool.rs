@@ -317,6 +317,12 @@ impl<M: Medium> Guard<'_, M> {
         self.shared.space.allocate(&self.inner, bytes, false)
     }
 
+    /// Space for `bytes` bytes on line boundaries, for a node without a [`medium::Line`]. Otherwise as
+    /// [`Guard::allocate`].
+    pub fn allocate_lines(&self, bytes: usize) -> Result<u64> {
+        self.shared.space.allocate(&self.inner, bytes, true)
+    }
+
     /// Space for a node of `bytes` bytes that begins with a [`medium::Line`].
     pub fn allocate_node(&self, bytes: usize) -> Result<u64> {
         let lead = self.node_lead();

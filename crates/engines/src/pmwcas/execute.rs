@@ -1,0 +1,375 @@
+//! The two phases, helping, and giving descriptors back.
+
+use medium::sync::Ordering;
+use medium::{Lsn, Medium, Word};
+use pool::{Error, Guard, Result};
+
+use super::layout::{State, Status, Target};
+use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
+use super::word::{CONDITIONAL, DIRTY, Name, VALUE_MASK, conditional_word, is_name};
+use super::{DescriptorNode, Pmwcas};
+
+/// An operation that is being executed or helped.
+struct Operation<'o> {
+    name: Name,
+    targets: &'o [Target],
+    node: &'o DescriptorNode,
+}
+
+/// How far a thread got with an operation.
+enum Progress {
+    /// It succeeded; its commit has this LSN.
+    Succeeded(Lsn),
+    /// It failed.
+    Failed,
+    /// Its first word was not as expected, so nobody else knows of it.
+    Unseen,
+    /// Another operation is in the way, in this word by this name. Only when helping.
+    Blocked(u64, u64),
+}
+
+/// How the installation of a name ended.
+enum Installation {
+    Done,
+    Mismatch,
+    Blocked(u64),
+}
+
+fn word_at<'g, M: Medium>(guard: &'g Guard<'_, M>, offset: u64) -> Result<&'g Word> {
+    Ok(&guard.words(offset, 1)?[0])
+}
+
+/// What a word gets that is to have `value`: not yet durable for certain, where the medium is late.
+fn visible<M: Medium>(value: u64) -> u64 {
+    if M::LATE { value | DIRTY } else { value }
+}
+
+fn flush_targets<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<()> {
+    for target in targets {
+        guard.flush(word_at(guard, target.offset)?);
+    }
+    Ok(())
+}
+
+impl Pmwcas {
+    #[cold]
+    pub(super) fn read_helping<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
+        let held = self.slots.take(|_| true);
+        loop {
+            let raw = cell.load(guard);
+            if !is_name(raw) {
+                return Ok(raw);
+            }
+            self.help(guard, &held, guard.offset_of(cell), raw)?;
+        }
+    }
+
+    /// Executes an operation on words in ascending order; whether it succeeded.
+    pub(super) fn run<M: Medium>(&self, guard: &Guard<'_, M>, targets: &[Target]) -> Result<bool> {
+        let (held, turn) = self.take_descriptor(guard)?;
+        count(&held.counters.attempts);
+        let progress = self.run_in(guard, &held, turn, targets);
+        if !matches!(progress, Ok(Progress::Succeeded(_))) {
+            count(&held.counters.failures);
+        }
+        drop(held);
+        let Progress::Succeeded(lsn) = progress? else { return Ok(false) };
+        if M::LATE {
+            guard.wait_for(lsn)?;
+            for target in targets {
+                let (cell, dirty) = (word_at(guard, target.offset)?, target.new | DIRTY);
+                let _ = cell.compare_exchange(guard, dirty, target.new);
+            }
+        }
+        Ok(true)
+    }
+
+    fn run_in<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        held: &Held<'_>,
+        turn: usize,
+        targets: &[Target],
+    ) -> Result<Progress> {
+        let index = held.number * DESCRIPTORS_PER_SLOT + turn;
+        let node = self.node(guard, index)?;
+        let sequence = status_of(guard, node, index)?.sequence + 1;
+        let name = Name::of(Name { index, sequence }.installed());
+        node.fill(guard, name.sequence, targets)?;
+        held.set_phase(turn, Phase::Busy);
+        self.flush_ended(guard, held)?;
+        // Fence 1.
+        guard.fence();
+        self.give_back(guard, held)?;
+        let operation = Operation { name, targets, node };
+        let progress = self.complete(guard, held, &operation, true);
+        if progress.is_err() {
+            // Damage was in the way: what was installed of this operation must not stay.
+            self.decide(guard, &operation, State::Failed);
+            self.install_results(guard, &operation, false)?;
+        }
+        let unseen = matches!(progress, Ok(Progress::Unseen));
+        held.set_phase(turn, if unseen { Phase::Free } else { Phase::Ended });
+        progress
+    }
+
+    /// Takes a slot of which a descriptor is free.
+    fn take_descriptor<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<(Held<'_>, usize)> {
+        let free = |held: &Held<'_>| (0..DESCRIPTORS_PER_SLOT).find(|turn| held.phase(*turn) == Phase::Free);
+        let mut damage = Ok(());
+        let held = self.slots.take(|held| {
+            // After an operation that failed early a fence may be missing; where somebody still helps both, another
+            // slot will do.
+            for _ in 0..2 {
+                if free(held).is_some() {
+                    return true;
+                }
+                damage = self.flush_ended(guard, held).and_then(|()| {
+                    guard.fence();
+                    self.give_back(guard, held)
+                });
+                if damage.is_err() {
+                    return true;
+                }
+            }
+            free(held).is_some()
+        });
+        damage?;
+        let turn = free(&held).ok_or_else(|| Error::corrupt(self.place, "no free descriptor"))?;
+        Ok((held, turn))
+    }
+
+    /// Before a fence: flushes what must be durable before descriptors of this slot are given back.
+    fn flush_ended<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<()> {
+        for turn in 0..DESCRIPTORS_PER_SLOT {
+            let index = held.number * DESCRIPTORS_PER_SLOT + turn;
+            match held.phase(turn) {
+                // The hazards before the flush: who helped has put its words right by then.
+                Phase::Ended if !self.slots.is_helped(index) => {
+                    let node = self.node(guard, index)?;
+                    let count = status_of(guard, node, index)?.count;
+                    flush_targets(guard, &node.load_targets(guard, count))?;
+                    held.set_phase(turn, Phase::Flushed);
+                }
+                // Flushed before, but perhaps by a guard that never fenced.
+                Phase::Freed => guard.flush(&self.node(guard, index)?.status),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// After a fence: goes on with descriptors of this slot for which it was.
+    fn give_back<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<()> {
+        for turn in 0..DESCRIPTORS_PER_SLOT {
+            match held.phase(turn) {
+                Phase::Flushed => {
+                    let index = held.number * DESCRIPTORS_PER_SLOT + turn;
+                    let node = self.node(guard, index)?;
+                    let status = status_of(guard, node, index)?;
+                    // PERSIST: its words are durable; lost, recovery finds nothing to do for it. Not to be filled before
+                    // this is durable: recovery takes a status that is decided for the status of the words beside it.
+                    node.status.publish(guard, status.in_state(State::Free).encode());
+                    held.set_phase(turn, Phase::Freed);
+                }
+                Phase::Freed => held.set_phase(turn, Phase::Free),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Helps the operation whose name `raw` is in the word at `offset`, and those in its way.
+    fn help<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>, offset: u64, raw: u64) -> Result<()> {
+        let mut next = Some((offset, raw));
+        // Each step goes to a word with a higher offset, for an operation is blocked in ascending order.
+        while let Some((offset, raw)) = next {
+            next = match self.help_one(guard, held, offset, raw)? {
+                Progress::Blocked(offset, raw) => Some((offset, raw)),
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    fn help_one<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        held: &Held<'_>,
+        offset: u64,
+        raw: u64,
+    ) -> Result<Progress> {
+        let (cell, name) = (word_at(guard, offset)?, Name::of(raw));
+        let wrong = || Error::corrupt(offset, "a word that names a PMwCAS descriptor which does not name it");
+        if name.index >= self.descriptors() {
+            return Err(wrong());
+        }
+        let _hazard = self.slots.announce(held, name);
+        if cell.load(guard) != raw {
+            return Ok(Progress::Failed);
+        }
+        // From here on the descriptor stays what it is.
+        let node = self.node(guard, name.index)?;
+        let status = status_of(guard, node, name.index)?;
+        let targets = node.load_targets(guard, status.count);
+        let known = targets.iter().position(|target| target.offset == offset);
+        let right = raw & CONDITIONAL == 0 || known == Some(conditional_word(raw));
+        if status.sequence != name.sequence || status.state == State::Free || known.is_none() || !right {
+            return if cell.load(guard) == raw { Err(wrong()) } else { Ok(Progress::Failed) };
+        }
+        count(&held.counters.helps);
+        let operation = Operation { name, targets: &targets, node };
+        if raw & CONDITIONAL != 0
+            && let Some(position) = known
+        {
+            self.resolve(guard, cell, raw, &operation, targets[position].old)?;
+        }
+        self.complete(guard, held, &operation, false)
+    }
+
+    /// Both phases, from wherever the operation is.
+    fn complete<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        held: &Held<'_>,
+        operation: &Operation<'_>,
+        is_owner: bool,
+    ) -> Result<Progress> {
+        let Operation { name, targets, node } = *operation;
+        let mut status = status_of(guard, node, name.index)?;
+        if status.state == State::Undecided {
+            let mut state = State::Succeeded;
+            for (position, target) in targets.iter().enumerate() {
+                match self.install(guard, held, operation, position, is_owner)? {
+                    Installation::Done => {}
+                    Installation::Mismatch if is_owner && position == 0 => return Ok(Progress::Unseen),
+                    Installation::Mismatch => {
+                        state = State::Failed;
+                        break;
+                    }
+                    Installation::Blocked(raw) => {
+                        return Ok(Progress::Blocked(target.offset, raw));
+                    }
+                }
+            }
+            if state == State::Succeeded {
+                flush_targets(guard, targets)?;
+                // Fence 2.
+                guard.fence();
+                if is_owner {
+                    self.give_back(guard, held)?;
+                }
+            }
+            self.decide(guard, operation, state);
+            status = status_of(guard, node, name.index)?;
+        }
+        match status.state {
+            State::Succeeded => {
+                guard.flush(&node.status);
+                // Fence 3. PERSIST: all names are durable; lost, recovery rolls back what no reader has seen.
+                let lsn = guard.fence();
+                if M::LATE {
+                    // ORDER: pairs with the acquire in `settle`: who sees a final value finds its LSN.
+                    self.commit_lsn.fetch_max(lsn.0, Ordering::AcqRel);
+                }
+                self.install_results(guard, operation, true)?;
+                Ok(Progress::Succeeded(lsn))
+            }
+            State::Failed => {
+                self.install_results(guard, operation, false)?;
+                Ok(Progress::Failed)
+            }
+            // Over, since this thread began to help.
+            State::Free | State::Undecided => Ok(Progress::Failed),
+        }
+    }
+
+    /// Phase 1 for one word.
+    fn install<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        held: &Held<'_>,
+        operation: &Operation<'_>,
+        position: usize,
+        is_owner: bool,
+    ) -> Result<Installation> {
+        let (name, target) = (operation.name, operation.targets[position]);
+        let cell = word_at(guard, target.offset)?;
+        // Before the first name is in its word nobody else knows the operation, so nobody can have ended it.
+        let alone = is_owner && position == 0;
+        let mut expected = target.old;
+        loop {
+            let conditional = name.conditional(position, held.number, held.next_attempt());
+            let into = if alone { name.installed() } else { conditional };
+            match cell.compare_exchange(guard, expected, into) {
+                Ok(_) => {
+                    if !alone {
+                        self.resolve(guard, cell, conditional, operation, target.old)?;
+                    }
+                    return Ok(Installation::Done);
+                }
+                Err(found) if found == name.installed() => return Ok(Installation::Done),
+                Err(found) if name.is_conditional_in(found) => {
+                    self.resolve(guard, cell, found, operation, target.old)?;
+                }
+                Err(found) if is_name(found) && is_owner => {
+                    self.help(guard, held, target.offset, found)?;
+                }
+                Err(found) if is_name(found) => return Ok(Installation::Blocked(found)),
+                // The expected value, dirty or no more: this operation is ordered after it.
+                Err(found) if found & VALUE_MASK == target.old => expected = found,
+                Err(_) => return Ok(Installation::Mismatch),
+            }
+        }
+    }
+
+    /// The second half of an RDCSS: a conditional name becomes the name if the operation is undecided, or goes.
+    fn resolve<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        cell: &Word,
+        raw: u64,
+        operation: &Operation<'_>,
+        old: u64,
+    ) -> Result<()> {
+        let status = status_of(guard, operation.node, operation.name.index)?;
+        let undecided = status.state == State::Undecided && status.sequence == operation.name.sequence;
+        let into = if undecided { operation.name.installed() } else { visible::<M>(old) };
+        // If it is gone, somebody else has done the same.
+        let _ = cell.compare_exchange(guard, raw, into);
+        Ok(())
+    }
+
+    /// The decision, unless somebody was faster.
+    fn decide<M: Medium>(&self, guard: &Guard<'_, M>, operation: &Operation<'_>, state: State) {
+        let Operation { name, targets, node } = *operation;
+        let undecided = Status { state: State::Undecided, count: targets.len(), sequence: name.sequence };
+        let _ = node.status.compare_exchange(guard, undecided.encode(), undecided.in_state(state).encode());
+    }
+
+    /// Phase 2: the final values, where the name still is.
+    fn install_results<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        operation: &Operation<'_>,
+        succeeded: bool,
+    ) -> Result<()> {
+        for target in operation.targets {
+            let value = if succeeded { target.new } else { target.old };
+            // PERSIST: success is durable; lost, recovery does the same again, for the descriptor stays until this is
+            // durable.
+            let cell = word_at(guard, target.offset)?;
+            let _ = cell.compare_exchange(guard, operation.name.installed(), visible::<M>(value));
+        }
+        Ok(())
+    }
+}
+
+fn status_of<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode, index: usize) -> Result<Status> {
+    Status::decode(node.status.load(guard)).ok_or_else(|| {
+        Error::corrupt(
+            guard.offset_of(node),
+            format!("PMwCAS descriptor {index}: the status fails its check"),
+        )
+    })
+}

@@ -1,0 +1,384 @@
+//! Persistent multi-word compare-and-swap: up to eight words of a pool change together or not at all, for other threads
+//! and across a crash, without a lock.
+//!
+//! After Wang, Levandoski, Larson: *Easy Lock-Free Indexing in Non-Volatile Memory* (ICDE 2018), as section 2.3 of
+//! Arulraj, Levandoski, Minhas, Larson: *BzTree* (VLDB 2018) uses it; in its turn after Harris, Fraser, Pratt: *A
+//! Practical Multi-word Compare-and-Swap Operation* (DISC 2002).
+//!
+//! ```
+//! use everleaf_engines::pmwcas::{Pmwcas, VALUE_MASK};
+//! use pool::{Pool, PoolOptions};
+//!
+//! let pool = Pool::open(medium::Ram::new(1 << 20).unwrap(), PoolOptions::default())?;
+//! let guard = pool.pin();
+//!
+//! // Descriptors for four operations at a time, at a place that the next open knows again.
+//! let place = guard.allocate_lines(Pmwcas::bytes(4))?;
+//! Pmwcas::format(&guard, place, 4)?;
+//! let pmwcas = Pmwcas::open(&guard, place, 4)?;
+//!
+//! // Two words of the user's: 61 bits each.
+//! let accounts = guard.words(guard.allocate(16)?, 2)?;
+//! accounts[0].store(&guard, 100);
+//! accounts[1].store(&guard, 0);
+//! guard.flush_words(accounts);
+//!
+//! let mut transfer = pmwcas.allocate();
+//! transfer.add_word(&guard, &accounts[0], 100, 70)?;
+//! transfer.add_word(&guard, &accounts[1], 0, 30)?;
+//! assert!(transfer.execute(&guard)?);
+//! assert_eq!(pmwcas.read(&guard, &accounts[1])? & VALUE_MASK, 30);
+//!
+//! // One word is not as expected, so none changes.
+//! let mut again = pmwcas.allocate();
+//! again.add_word(&guard, &accounts[0], 70, 40)?;
+//! again.add_word(&guard, &accounts[1], 0, 60)?;
+//! assert!(!again.execute(&guard)?);
+//! assert_eq!(pmwcas.read(&guard, &accounts[0])? & VALUE_MASK, 70);
+//! # Ok::<(), pool::Error>(())
+//! ```
+//!
+//! ## The protocol
+//!
+//! 1. The descriptor is written (`layout`) and flushed: words, expected and desired values, *undecided*. **Fence 1.**
+//! 2. *Phase 1.* In the order of their offsets each word gets the descriptor's name in place of the expected value, by an
+//!    RDCSS: a conditional name first, then, if the operation is still undecided, the name. All words are flushed.
+//!    **Fence 2.**
+//! 3. The status becomes *succeeded*, or *failed* where a word was not as expected, by one compare-and-swap. Success is
+//!    flushed. **Fence 3**: the commit point.
+//! 4. *Phase 2.* Each word that holds the name gets the desired value, or the expected one back.
+//!
+//! Whoever meets a name goes through the same steps, with fences of its own, before it goes on. So a thread that stopped
+//! for ever delays nobody.
+//!
+//! ## Why three fences, whatever the number of words, and why no fewer
+//!
+//! | ordered before | what | otherwise |
+//! | --- | --- | --- |
+//! | fence 1 | the descriptor, before any word holds its name | a crash finds a name and not the value that it replaced |
+//! | fence 2 | all names together, before success | a crash finds success and a word with its old value: was the desired value never there, or is it long gone again? |
+//! | fence 3 | success, before any desired value | a crash finds one desired value and rolls the others back, or a reader has seen what is then taken back |
+//!
+//! The fences are shared: what the caller flushed before (a record, a new node) is ordered by fence 1, all names by fence 2.
+//! A failure needs no third fence, for undecided and failed both roll back. `tests/pmwcas.rs` counts them; the crash
+//! explorer finds a lost word for each one that is left out.
+//!
+//! *The final values need none.* A word whose final value is not durable holds, in the pool, the name of a descriptor that
+//! is durably decided, and recovery gives it that value. So the value may be read at once, and no dirty bit says otherwise
+//! (the paper sets one, and has the next reader flush the word; that is for descriptors which are reused before their words
+//! are durable). What must wait is the descriptor: its final words ride on fence 1 of the next operation but none of the
+//! same slot, its status *free* on fence 2 of it, and only then is it filled again. Hence two descriptors a slot.
+//!
+//! *The dirty bit* is for media whose fence orders and does not yet make durable ([`Medium::LATE`]): there a value is
+//! visible after fence 3 and a crash could still take it back. It is dirty until [`Descriptor::execute`] has waited. Who
+//! reads a dirty value and answers from it waits for [`Pmwcas::settle`] first; who only expects it in an operation of his
+//! own need not, for that is ordered after. On other media no word is ever made dirty; on `Ram` nothing is flushed at all.
+//! Values must not recur in a word while the operation that wrote them has not returned, or the bit is cleared too early;
+//! offsets that are retired by epoch and counters do not.
+//!
+//! ## Reusing descriptors
+//!
+//! By hazards instead of epochs (`slots`): whoever helps says so. A reader that stays pinned for long, of whatever tree,
+//! therefore keeps no descriptor from being reused.
+//!
+//! ## Recovery
+//!
+//! [`Pmwcas::open`] looks at every descriptor: it validates, then rolls forward what succeeded and back what did not,
+//! changing only words that still hold the descriptor's name, then frees the descriptors. It may itself be cut off
+//! anywhere. A descriptor that no crash leaves (its status or its words fail their check, a word is named twice, lies
+//! outside of the pool or holds more than 61 bits) is refused by name and never followed. A descriptor that is undecided
+//! and fails its check was being filled: no word can hold its name.
+//!
+//! O(descriptors): 126 of them, one line each unless in use, take microseconds.
+
+mod execute;
+mod layout;
+mod recover;
+mod slots;
+mod word;
+
+use medium::sync::{AtomicU64, Ordering};
+use medium::{Medium, Word};
+use pool::{Error, Guard, Result};
+use smallvec::SmallVec;
+
+use layout::{DESCRIPTOR_BYTES, DescriptorNode, Target};
+use slots::{DESCRIPTORS_PER_SLOT, Slots};
+use word::{DESCRIPTORS_MAX, SLOTS_MAX};
+
+pub use word::{CONDITIONAL, DESCRIPTOR, DIRTY, VALUE_MASK, is_name};
+
+/// The most words of one operation.
+pub const WORDS_MAX: usize = 8;
+
+const _: () = assert!(SLOTS_MAX * DESCRIPTORS_PER_SLOT <= DESCRIPTORS_MAX);
+
+/// A pool of descriptors at a known place, and what executes them.
+#[derive(Debug)]
+pub struct Pmwcas {
+    /// Where the descriptors lie.
+    place: u64,
+    slots: Slots,
+    /// On media that are late: the last commit whose values are visible.
+    commit_lsn: AtomicU64,
+}
+
+/// How often what happened since the descriptors were opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PmwcasStat {
+    /// Operations executed.
+    pub attempts: u64,
+    /// Of these, how many found a word that was not as expected.
+    pub failures: u64,
+    /// Operations of other threads that were helped.
+    pub helps: u64,
+}
+
+/// Why a word cannot be part of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTarget {
+    /// There is no room for another.
+    #[error("an operation has at most {WORDS_MAX} words")]
+    TooMany,
+    /// The word is part of the operation already.
+    #[error("the word at offset {0:#x} is named twice")]
+    Twice(u64),
+    /// The word is not part of the operation.
+    #[error("the word at offset {0:#x} is not part of the operation")]
+    Unknown(u64),
+    /// A value needs more than 61 bits.
+    #[error("{0:#x} has more than 61 bits; the other three belong to PMwCAS")]
+    TooWide(u64),
+}
+
+/// Whether a word could be named.
+pub type Named = std::result::Result<(), BadTarget>;
+
+impl From<BadTarget> for Error {
+    fn from(bad: BadTarget) -> Self {
+        let offset = match bad {
+            BadTarget::Twice(offset) | BadTarget::Unknown(offset) => offset,
+            BadTarget::TooMany | BadTarget::TooWide(_) => 0,
+        };
+        // Whoever names words rightly gets here by values from a damaged pool only.
+        Self::corrupt(offset, bad.to_string())
+    }
+}
+
+/// What becomes of the memory that a word's values lead to. Across a crash nothing needs to be done: what no tree reaches
+/// when it marks is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recycling {
+    /// The values lead to nothing.
+    None,
+    /// On success the expected value's memory is retired, on failure the desired value's is freed.
+    FreeOne,
+}
+
+/// Memory to be recycled after an operation, as a finalise callback gets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recycled {
+    /// The value was replaced: other threads may still read what it leads to.
+    Replaced(u64),
+    /// The value was never seen by another thread.
+    Unused(u64),
+}
+
+/// The default callback: values are offsets, of allocations that are aligned to 16, with tags in their low four bits.
+fn recycle_offset<M: Medium>(guard: &Guard<'_, M>, recycled: Recycled) {
+    match recycled {
+        Recycled::Replaced(value) => guard.retire(value & !15),
+        Recycled::Unused(value) => guard.free(value & !15),
+    }
+}
+
+impl Pmwcas {
+    /// Bytes that `slots` slots take in the pool: two descriptors of 256 bytes for each operation that may be under way at
+    /// the same time (more wait for a slot).
+    pub const fn bytes(slots: usize) -> usize {
+        slots * DESCRIPTORS_PER_SLOT * DESCRIPTOR_BYTES
+    }
+
+    /// The most slots.
+    pub const SLOTS_MAX: usize = SLOTS_MAX;
+
+    /// An operation without words yet. Costs nothing before it is executed.
+    pub fn allocate(&self) -> Descriptor<'_> {
+        Descriptor { pmwcas: self, targets: SmallVec::new() }
+    }
+
+    /// The content of a word that takes part in operations, with its [`DIRTY`] bit: helps what is under way there.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the word names a descriptor that does not name it.
+    #[inline(always)]
+    pub fn read<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
+        let raw = cell.load(guard);
+        if is_name(raw) {
+            return self.read_helping(guard, cell);
+        }
+        Ok(raw)
+    }
+
+    /// Waits until what was read so far is durable, dirty or not. Nothing on media whose fences make durable.
+    pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
+        if M::LATE {
+            guard.wait_for(medium::Lsn(self.commit_lsn.load(Ordering::Acquire)))?;
+        }
+        Ok(())
+    }
+
+    /// Figures. O(slots).
+    pub fn stat(&self) -> PmwcasStat {
+        let mut stat = PmwcasStat::default();
+        for slot in self.slots.all() {
+            stat.attempts += slot.counters.attempts.load(Ordering::Relaxed);
+            stat.failures += slot.counters.failures.load(Ordering::Relaxed);
+            stat.helps += slot.counters.helps.load(Ordering::Relaxed);
+        }
+        stat
+    }
+
+    fn descriptors(&self) -> usize {
+        self.slots.len() * DESCRIPTORS_PER_SLOT
+    }
+
+    fn node<'g, M: Medium>(&self, guard: &'g Guard<'_, M>, index: usize) -> Result<&'g DescriptorNode> {
+        Ok(guard.node::<DescriptorNode>(self.place + (index * DESCRIPTOR_BYTES) as u64)?)
+    }
+}
+
+/// An operation being put together. Nothing happens before it is executed; dropped, it never does.
+#[derive(Debug)]
+#[must_use = "an operation does nothing until it is executed"]
+pub struct Descriptor<'p> {
+    pmwcas: &'p Pmwcas,
+    /// In ascending order of offsets.
+    targets: SmallVec<[(Target, Recycling); WORDS_MAX]>,
+}
+
+/// The desired value of an entry that was reserved and not filled.
+const UNFILLED: u64 = u64::MAX;
+
+impl Descriptor<'_> {
+    /// Names a word to be changed from `expected` to `desired`, or, where these are equal, to be as expected.
+    ///
+    /// # Errors
+    /// [`BadTarget`]: the word is named already, there are eight, or a value has more than 61 bits.
+    pub fn add_word<M: Medium>(
+        &mut self,
+        guard: &Guard<'_, M>,
+        cell: &Word,
+        expected: u64,
+        desired: u64,
+    ) -> Named {
+        self.add_recycling(guard, cell, (expected, desired), Recycling::None)
+    }
+
+    /// As [`Descriptor::add_word`], for values that lead to memory, which the operation owns from now on.
+    pub fn add_recycling<M: Medium>(
+        &mut self,
+        guard: &Guard<'_, M>,
+        cell: &Word,
+        (expected, desired): (u64, u64),
+        recycling: Recycling,
+    ) -> Named {
+        if let Some(wide) = [expected, desired].into_iter().find(|value| value & !VALUE_MASK != 0) {
+            return Err(BadTarget::TooWide(wide));
+        }
+        self.insert(Target { offset: guard.offset_of(cell), old: expected, new: desired }, recycling)
+    }
+
+    /// Names a word whose desired value comes later, by [`Descriptor::fill_entry`].
+    pub fn reserve_entry<M: Medium>(
+        &mut self,
+        guard: &Guard<'_, M>,
+        cell: &Word,
+        expected: u64,
+        recycling: Recycling,
+    ) -> Named {
+        if expected & !VALUE_MASK != 0 {
+            return Err(BadTarget::TooWide(expected));
+        }
+        self.insert(Target { offset: guard.offset_of(cell), old: expected, new: UNFILLED }, recycling)
+    }
+
+    /// Gives a reserved entry its desired value.
+    pub fn fill_entry<M: Medium>(&mut self, guard: &Guard<'_, M>, cell: &Word, desired: u64) -> Named {
+        if desired & !VALUE_MASK != 0 {
+            return Err(BadTarget::TooWide(desired));
+        }
+        let offset = guard.offset_of(cell);
+        let position = self.position(offset).map_err(|_| BadTarget::Unknown(offset))?;
+        self.targets[position].0.new = desired;
+        Ok(())
+    }
+
+    /// Takes a word out again; the memory of its desired value is the caller's again.
+    pub fn remove_word<M: Medium>(&mut self, guard: &Guard<'_, M>, cell: &Word) -> Named {
+        let offset = guard.offset_of(cell);
+        let position = self.position(offset).map_err(|_| BadTarget::Unknown(offset))?;
+        self.targets.remove(position);
+        Ok(())
+    }
+
+    fn position(&self, offset: u64) -> std::result::Result<usize, usize> {
+        self.targets.binary_search_by_key(&offset, |(target, _)| target.offset)
+    }
+
+    fn insert(&mut self, target: Target, recycling: Recycling) -> Named {
+        let Err(position) = self.position(target.offset) else { return Err(BadTarget::Twice(target.offset)) };
+        if self.targets.len() == WORDS_MAX {
+            return Err(BadTarget::TooMany);
+        }
+        self.targets.insert(position, (target, recycling));
+        Ok(())
+    }
+
+    /// Executes: all words change, durably, and it returns `true`; or one of them was not as expected, none changes, and
+    /// it returns `false`. Recycles as the words' policies say, by their values as offsets.
+    ///
+    /// What this guard flushed before is durable before any word changes. On success it is durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a reserved entry was not filled, or a word was in the way that names a descriptor wrongly;
+    /// [`Error::Medium`] if the medium failed.
+    pub fn execute<M: Medium>(self, guard: &Guard<'_, M>) -> Result<bool> {
+        self.execute_with(guard, |recycled| recycle_offset(guard, recycled))
+    }
+
+    /// As [`Descriptor::execute`], with a callback in place of the default one: what to do with memory that the operation
+    /// has done with. Called once for each word of the policy [`Recycling::FreeOne`].
+    pub fn execute_with<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        mut finalise: impl FnMut(Recycled),
+    ) -> Result<bool> {
+        let targets: SmallVec<[Target; WORDS_MAX]> = self.targets.iter().map(|(target, _)| *target).collect();
+        let done = match targets.iter().find(|target| target.new == UNFILLED) {
+            Some(unfilled) => Err(Error::corrupt(unfilled.offset, "a reserved entry that was never filled")),
+            None => self.pmwcas.run(guard, &targets),
+        };
+        let succeeded = matches!(done, Ok(true));
+        for (target, recycling) in &self.targets {
+            match (recycling, succeeded) {
+                (Recycling::FreeOne, true) => finalise(Recycled::Replaced(target.old)),
+                (Recycling::FreeOne, false) if target.new != UNFILLED => {
+                    finalise(Recycled::Unused(target.new));
+                }
+                _ => {}
+            }
+        }
+        done
+    }
+
+    /// Gives the operation up: no word changes, and the memory of desired values is freed as after a failure.
+    pub fn discard<M: Medium>(self, guard: &Guard<'_, M>) {
+        for (target, recycling) in &self.targets {
+            if *recycling == Recycling::FreeOne && target.new != UNFILLED {
+                recycle_offset(guard, Recycled::Unused(target.new));
+            }
+        }
+    }
+}

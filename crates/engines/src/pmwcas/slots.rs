@@ -1,0 +1,191 @@
+//! The volatile half of a pool of descriptors: who uses which, and who helps whom.
+//!
+//! A thread that executes or helps holds a *slot* meanwhile. To each belong two descriptors, which take turns, so that
+//! the one before last can be given back at no cost (see the [module](super)).
+//!
+//! **Hazards.** Who helps names the descriptor in its slot first, and then looks whether the word still holds the name.
+//! The owner gives a descriptor back only when no word holds its name *and* no slot names it. So nobody reads a
+//! descriptor that stands for another operation already, and epochs need not be waited for: two descriptors a thread are
+//! enough, however long somebody else is pinned.
+
+use medium::sync::{AtomicU64, Ordering, fence, pause};
+
+use super::word::Name;
+
+/// Descriptors of a slot.
+pub(super) const DESCRIPTORS_PER_SLOT: usize = 2;
+
+/// Where a descriptor of a slot stands; known to the slot's holder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Its status is durably free: it may be filled.
+    Free = 0,
+    /// Its status was set to free, which may not be durable.
+    Freed = 1,
+    /// No word holds its name, which may not be durable.
+    Ended = 2,
+    /// The same, and its words were flushed since this operation began.
+    Flushed = 3,
+    /// It stands for what the slot's holder executes.
+    Busy = 4,
+}
+
+impl Phase {
+    fn of(number: u64) -> Self {
+        [Self::Free, Self::Freed, Self::Ended, Self::Flushed]
+            .get(number as usize)
+            .copied()
+            .unwrap_or(Self::Busy)
+    }
+}
+
+/// What is counted by the holders of a slot.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) attempts: AtomicU64,
+    pub(super) failures: AtomicU64,
+    pub(super) helps: AtomicU64,
+}
+
+/// Counts one more; only one thread at a time does.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// One thread's place, apart from those of others.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Slot {
+    /// 1 while a thread holds it.
+    taken: AtomicU64,
+    phases: [AtomicU64; DESCRIPTORS_PER_SLOT],
+    attempt: AtomicU64,
+    pub(super) counters: Counters,
+}
+
+impl Slot {
+    pub(super) fn phase(&self, turn: usize) -> Phase {
+        Phase::of(self.phases[turn].load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_phase(&self, turn: usize, phase: Phase) {
+        self.phases[turn].store(phase as u64, Ordering::Relaxed);
+    }
+
+    /// A number that this slot has not used for long.
+    pub(super) fn next_attempt(&self) -> u64 {
+        count(&self.attempt);
+        self.attempt.load(Ordering::Relaxed)
+    }
+}
+
+/// All slots.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Box<[Slot]>,
+    /// For each slot the index of the descriptor that its holder helps, plus 1; 0 for none.
+    hazards: Box<[AtomicU64]>,
+    /// How many hazards are not 0, or about to be so.
+    helpers: AtomicU64,
+}
+
+/// A slot that the calling thread holds.
+pub(super) struct Held<'s> {
+    slots: &'s Slots,
+    pub(super) number: usize,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // ORDER: pairs with the acquire in `try_take`.
+        self.slots.slots[self.number].taken.store(0, Ordering::Release);
+    }
+}
+
+impl std::ops::Deref for Held<'_> {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        &self.slots.slots[self.number]
+    }
+}
+
+/// A descriptor that the calling thread has named as being helped.
+pub(super) struct Hazard<'s> {
+    slots: &'s Slots,
+    number: usize,
+}
+
+impl Drop for Hazard<'_> {
+    fn drop(&mut self) {
+        // ORDER: pairs with the loads in `is_helped`: what this thread did to the words is visible before.
+        self.slots.hazards[self.number].store(0, Ordering::Release);
+        self.slots.helpers.fetch_sub(1, Ordering::Release);
+    }
+}
+
+fn number_of_thread() -> usize {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) as usize);
+    NUMBER.with(|number| *number)
+}
+
+impl Slots {
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            slots: (0..count).map(|_| Slot::default()).collect(),
+            hazards: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            helpers: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter()
+    }
+
+    fn try_take(&self, number: usize) -> Option<Held<'_>> {
+        let taken = &self.slots[number].taken;
+        // ORDER: pairs with the release of who held it before: phases are as that left them.
+        let free = taken.load(Ordering::Relaxed) == 0
+            && taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        free.then_some(Held { slots: self, number })
+    }
+
+    /// Takes a slot that `suits`: the thread's own if it is free. Waits only where all slots are taken.
+    pub(super) fn take(&self, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
+        let first = number_of_thread();
+        let mut spins = 0;
+        loop {
+            for step in 0..self.len() {
+                if let Some(held) = self.try_take((first + step) % self.len())
+                    && suits(&held)
+                {
+                    return held;
+                }
+            }
+            pause(&mut spins);
+        }
+    }
+
+    /// Says that the holder of a slot is about to help. Whether the word still holds the name is to be looked at after
+    /// this, and only then is the descriptor sure to stay what it is.
+    pub(super) fn announce(&self, held: &Held<'_>, name: Name) -> Hazard<'_> {
+        self.helpers.fetch_add(1, Ordering::Relaxed);
+        self.hazards[held.number].store(name.index as u64 + 1, Ordering::Relaxed);
+        // ORDER: pairs with the fence in `is_helped`: either that sees the hazard, or the look at the word that follows
+        // sees that the name is gone.
+        fence(Ordering::SeqCst);
+        Hazard { slots: self, number: held.number }
+    }
+
+    /// Whether anybody helps the operation of a descriptor whose name no word holds any more.
+    pub(super) fn is_helped(&self, index: usize) -> bool {
+        fence(Ordering::SeqCst);
+        self.helpers.load(Ordering::Acquire) != 0
+            && self.hazards.iter().any(|hazard| hazard.load(Ordering::Acquire) == index as u64 + 1)
+    }
+}

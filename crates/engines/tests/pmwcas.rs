@@ -1,0 +1,265 @@
+//! PMwCAS: what it costs, threads that meet, media that are durable late, damaged descriptors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everleaf_engines::pmwcas::{BadTarget, Pmwcas, Recycled, Recycling, VALUE_MASK, WORDS_MAX};
+use medium::late::Release;
+use medium::{Count, Late, LineForm, Medium, Ram, Word};
+use pool::{Error, Guard, Pool, PoolOptions};
+
+const SLOTS: usize = 4;
+/// Words under test, each in a line of its own.
+const WORDS: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Bank<M: Medium> {
+    pool: Pool<M>,
+    pmwcas: Pmwcas,
+    place: u64,
+    lines: u64,
+}
+
+impl<M: Medium> Bank<M> {
+    fn new(medium: M) -> Self {
+        let pool =
+            Pool::open(medium, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
+        let guard = pool.pin();
+        let place = guard.allocate_lines(Pmwcas::bytes(SLOTS)).unwrap();
+        Pmwcas::format(&guard, place, SLOTS).unwrap();
+        let lines = guard.allocate_lines(64 * WORDS).unwrap();
+        let words = guard.words(lines, 8 * WORDS).unwrap();
+        words.iter().for_each(|word| word.store(&guard, 0));
+        guard.flush_words(words);
+        guard.drain().unwrap();
+        let pmwcas = Pmwcas::open(&guard, place, SLOTS).unwrap();
+        drop(guard);
+        Self { pool, pmwcas, place, lines }
+    }
+
+    fn cell<'g>(&self, guard: &'g Guard<'_, M>, word: usize) -> &'g Word {
+        &guard.words(self.lines + 64 * word as u64, 1).unwrap()[0]
+    }
+
+    fn swap(&self, words: &[(usize, u64, u64)]) -> bool {
+        let guard = self.pool.pin();
+        let mut swap = self.pmwcas.allocate();
+        for (word, old, new) in words {
+            swap.add_word(&guard, self.cell(&guard, *word), *old, *new).unwrap();
+        }
+        swap.execute(&guard).unwrap()
+    }
+
+    fn value(&self, word: usize) -> u64 {
+        let guard = self.pool.pin();
+        self.pmwcas.read(&guard, self.cell(&guard, word)).unwrap() & VALUE_MASK
+    }
+}
+
+#[test]
+fn three_fences_whatever_the_number_of_words() {
+    let bank = Bank::new(Count::new(Ram::new(1 << 20).unwrap()));
+    let fences = |words: &[(usize, u64, u64)], succeeds: bool| {
+        let before = bank.pool.medium().counts();
+        assert_eq!(bank.swap(words), succeeds);
+        (bank.pool.medium().counts() - before).fences
+    };
+    for round in 0..20 {
+        for count in 1..=WORDS_MAX {
+            let up: Vec<_> = (0..count).map(|word| (word, 0, 1 + round)).collect();
+            let down: Vec<_> = up.iter().map(|(word, old, new)| (*word, *new, *old)).collect();
+            assert_eq!(fences(&up, true), 3, "{count} words");
+            assert_eq!(fences(&down, true), 3, "{count} words");
+        }
+    }
+    // What fails has its descriptor fenced, and no more; what fails at its first word leaves nothing to be given back.
+    for _ in 0..20 {
+        assert_eq!(fences(&[(0, 5, 6), (1, 0, 1)], false), 1);
+    }
+    assert_eq!(fences(&[(0, 0, 6), (1, 5, 1)], false), 1);
+    assert_eq!(bank.value(0), 0);
+    assert_eq!(bank.pmwcas.stat().attempts, 20 * 16 + 21);
+    assert_eq!(bank.pmwcas.stat().failures, 21);
+}
+
+#[test]
+fn words_are_named_once_and_in_any_order() {
+    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let guard = bank.pool.pin();
+    let cell = |word| bank.cell(&guard, word);
+    let mut swap = bank.pmwcas.allocate();
+    for word in (0..WORDS_MAX).rev() {
+        swap.add_word(&guard, cell(word), 0, 7).unwrap();
+    }
+    assert_eq!(swap.add_word(&guard, cell(9), 0, 1), Err(BadTarget::TooMany));
+    assert!(matches!(swap.add_word(&guard, cell(3), 0, 1), Err(BadTarget::Twice(_))));
+    swap.remove_word(&guard, cell(3)).unwrap();
+    assert!(matches!(swap.remove_word(&guard, cell(3)), Err(BadTarget::Unknown(_))));
+    assert_eq!(swap.add_word(&guard, cell(3), 0, 1 << 61), Err(BadTarget::TooWide(1 << 61)));
+    assert!(swap.execute(&guard).unwrap());
+    let values: Vec<u64> = (0..WORDS_MAX).map(|word| bank.value(word)).collect();
+    assert_eq!(values, [7, 7, 7, 0, 7, 7, 7, 7]);
+}
+
+#[test]
+fn memory_is_recycled_as_the_policy_says() {
+    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let guard = bank.pool.pin();
+    let (cell, other) = (bank.cell(&guard, 0), bank.cell(&guard, 1));
+    let before = bank.pool.stat().allocations;
+    let reserve = |expected, other_expected| {
+        let mut swap = bank.pmwcas.allocate();
+        swap.reserve_entry(&guard, cell, expected, Recycling::FreeOne).unwrap();
+        swap.add_word(&guard, other, other_expected, other_expected).unwrap();
+        let memory = guard.allocate(100).unwrap();
+        swap.fill_entry(&guard, cell, memory).unwrap();
+        (swap, memory)
+    };
+    // An empty word leads to nothing, so the callback must not take its value for an offset.
+    let ((swap, first), mut seen) = (reserve(0, 0), Vec::new());
+    assert!(swap.execute_with(&guard, |recycled| seen.push(recycled)).unwrap());
+    assert_eq!(seen, [Recycled::Replaced(0)]);
+    // A failure and a discard free the new memory, a success retires the old.
+    assert!(!reserve(first, 5).0.execute(&guard).unwrap());
+    reserve(first, 0).0.discard(&guard);
+    assert_eq!(bank.pool.stat().allocations, before + 1);
+    let (swap, second) = reserve(first, 0);
+    assert!(swap.execute(&guard).unwrap());
+    assert_eq!(bank.value(0), second);
+    drop(guard);
+    bank.pool.reclaim();
+    assert_eq!(bank.pool.stat().allocations, before + 1);
+    // An entry that was never filled is refused.
+    let guard = bank.pool.pin();
+    let mut swap = bank.pmwcas.allocate();
+    swap.reserve_entry(&guard, bank.cell(&guard, 0), second, Recycling::FreeOne).unwrap();
+    assert!(swap.execute(&guard).is_err());
+}
+
+/// Threads move money between accounts: the sum never changes, and readers never see a word that is no account.
+fn transfers<M: Medium>(bank: &Bank<M>, threads: u64, moves: u64) {
+    const ACCOUNTS: usize = 5;
+    const MONEY: u64 = 1_000;
+    assert!(bank.swap(&(0..ACCOUNTS).map(|word| (word, 0, MONEY)).collect::<Vec<_>>()));
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let mut state = thread + 1;
+                let mut below = |bound: u64| {
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 33) % bound
+                };
+                let mut done = 0;
+                while done < moves {
+                    let (from, count) = (below(ACCOUNTS as u64) as usize, 2 + below(3) as usize);
+                    let words: Vec<usize> = (0..count).map(|step| (from + step) % ACCOUNTS).collect();
+                    let values: Vec<u64> = words.iter().map(|word| bank.value(*word)).collect();
+                    assert!(values.iter().all(|value| *value <= MONEY * ACCOUNTS as u64));
+                    let given = below(20).min(values[0]);
+                    let mut new = values.clone();
+                    new[0] -= given;
+                    new[1] += given;
+                    let swap: Vec<_> = (0..count).map(|at| (words[at], values[at], new[at])).collect();
+                    done += u64::from(bank.swap(&swap));
+                }
+            });
+        }
+    });
+    let sum: u64 = (0..ACCOUNTS).map(|word| bank.value(word)).sum();
+    assert_eq!(sum, MONEY * ACCOUNTS as u64);
+}
+
+#[test]
+fn threads_that_meet_help_each_other() {
+    // More threads than slots, too.
+    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    transfers(&bank, 6, 30_000);
+    let stat = bank.pmwcas.stat();
+    println!("{stat:?}");
+    assert!(stat.attempts - stat.failures == 6 * 30_000 + 1);
+}
+
+#[test]
+fn sums_survive_a_crash_of_a_late_medium() {
+    let late = Arc::new(Late::new(1 << 20, LineForm::Single).unwrap());
+    let bank = Bank::new(Arc::clone(&late));
+    late.set_release(Release::After { fences: 7, delay: Duration::from_micros(5) });
+    transfers(&bank, 3, 500);
+    for word in 0..5 {
+        // Everything was acknowledged, so a crash now keeps it all.
+        let crashed = Late::from_image(&late.durable_image(), 1 << 20, LineForm::Single).unwrap();
+        let pool =
+            Pool::open(crashed, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
+        let pmwcas = Pmwcas::open(&pool.pin(), bank.place, SLOTS).unwrap();
+        let guard = pool.pin();
+        let found = pmwcas.read(&guard, bank.cell_in(&guard, word)).unwrap() & VALUE_MASK;
+        assert_eq!(found, bank.value(word));
+    }
+}
+
+impl<M: Medium> Bank<M> {
+    /// The same word in another pool with the same content.
+    fn cell_in<'g, O: Medium>(&self, guard: &'g Guard<'_, O>, word: usize) -> &'g Word {
+        &guard.words(self.lines + 64 * word as u64, 1).unwrap()[0]
+    }
+}
+
+#[test]
+fn a_reader_waits_for_what_a_crash_could_take_back() {
+    let bank = Bank::new(Late::new(1 << 20, LineForm::Single).unwrap());
+    bank.pool.medium().set_release(Release::Manual);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(bank.swap(&[(0, 0, 7), (1, 0, 8)])));
+        assert!(bank.pool.medium().until_waiting(1, PATIENCE));
+        // Visible, but dirty: who answers from it waits first.
+        let guard = bank.pool.pin();
+        let raw = bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap();
+        assert_eq!((raw & VALUE_MASK, raw == 7), (7, false));
+        let reader = scope.spawn(|| bank.pmwcas.settle(&bank.pool.pin()).unwrap());
+        assert!(bank.pool.medium().until_waiting(2, PATIENCE) && !reader.is_finished());
+        // An operation that only builds on it gets as far as its own wait.
+        scope.spawn(|| assert!(bank.swap(&[(0, 7, 9)])));
+        assert!(bank.pool.medium().until_waiting(3, PATIENCE));
+        bank.pool.medium().release_all();
+    });
+    let guard = bank.pool.pin();
+    assert_eq!(bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap(), 9, "clean, once it is durable");
+}
+
+#[test]
+fn damaged_descriptors_are_refused_by_name() {
+    let ram = Arc::new(Ram::new(1 << 20).unwrap());
+    let bank = Bank::new(Arc::clone(&ram));
+    assert!(bank.swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)]));
+    // The thread's descriptor is decided and not given back yet: one of them stands for three words.
+    let guard = bank.pool.pin();
+    let words = guard.words(bank.place, Pmwcas::bytes(SLOTS) / 8).unwrap();
+    let used = (0..2 * SLOTS).find(|index| words[32 * index + 2].load(&guard) != 0).unwrap();
+    let refusal = |word: usize, value: u64| {
+        let cell = &words[32 * used + word];
+        let before = cell.load(&guard);
+        cell.store(&guard, value);
+        let outcome = Pmwcas::open(&guard, bank.place, SLOTS);
+        cell.store(&guard, before);
+        outcome.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let name = format!("PMwCAS descriptor {used}: ");
+    for bit in 0..64 {
+        let status = words[32 * used].load(&guard) ^ 1 << bit;
+        assert!(refusal(0, status).contains(&(name.clone() + "the status fails its check")), "bit {bit}");
+        // An address out of the pool, one twice, a value too wide: the check notices before anybody looks.
+        for word in 1..11 {
+            let damaged = words[32 * used + word].load(&guard) ^ 1 << bit;
+            assert!(refusal(word, damaged).contains(&name), "word {word}, bit {bit}");
+        }
+    }
+    assert!(Pmwcas::open(&guard, bank.place, SLOTS).is_ok());
+    assert!(Pmwcas::open(&guard, bank.place, 0).is_err());
+    assert!(Pmwcas::open(&guard, bank.place, 1_000).is_err());
+    // A word that names a descriptor which does not name it is an error, not a loop.
+    for raw in [1 << 63, 1 << 62, 1 << 63 | 1 << 26, 1 << 63 | 0x3e8] {
+        bank.cell(&guard, 5).store(&guard, raw);
+        assert!(matches!(bank.pmwcas.read(&guard, bank.cell(&guard, 5)), Err(Error::Corrupt { .. })));
+    }
+}

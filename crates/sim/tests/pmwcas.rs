@@ -1,0 +1,256 @@
+//! PMwCAS under crashes: operations on one to four words of which some share lines, a crash anywhere, also in recovery.
+
+use engines::pmwcas::{Pmwcas, VALUE_MASK};
+use everleaf_sim::{Complaint, Explorer, Images, Options, Rules, SecondCrash, Subject};
+use medium::sim::{Mutation, Sim, Site, SiteKind};
+use medium::{LineForm, Word};
+use pool::{Pool, PoolOptions, ROOT_WORDS};
+
+/// The words: two in one line, two in lines of their own.
+const PLACES: [usize; WORDS] = [0, 1, 8, 16];
+const WORDS: usize = 4;
+const LINES_BYTES: usize = 192;
+
+type Values = [u64; WORDS];
+
+/// Changes words from one value to another, all or none.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Operation {
+    Swap(Vec<(usize, u64, u64)>),
+    Reopen,
+}
+
+use Operation::{Reopen, Swap};
+
+struct Words {
+    slots: usize,
+}
+
+struct Opened {
+    sim: Sim,
+    pool: Pool<Sim>,
+    pmwcas: Pmwcas,
+    lines: u64,
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
+fn text(error: impl ToString) -> Complaint {
+    error.to_string()
+}
+
+impl Opened {
+    fn cell<'g>(&self, guard: &'g pool::Guard<'_, Sim>, word: usize) -> Result<&'g Word, Complaint> {
+        Ok(&guard.words(self.lines + 8 * PLACES[word] as u64, 1).map_err(text)?[0])
+    }
+}
+
+impl Subject for Words {
+    type Operation = Operation;
+    type Outcome = bool;
+    type State = Values;
+    type Instance = Opened;
+
+    fn initial(&self) -> Values {
+        [0; WORDS]
+    }
+
+    fn step(&self, state: &mut Values, operation: &Operation) -> bool {
+        let Swap(words) = operation else { return true };
+        let holds = words.iter().all(|(word, old, _)| state[*word] == *old);
+        if holds {
+            words.iter().for_each(|(word, _, new)| state[*word] = *new);
+        }
+        holds
+    }
+
+    fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
+        let options = PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false };
+        let pool = Pool::open(sim.clone(), options).map_err(text)?;
+        let root = if let Some(root) = pool.trees().map_err(text)?.pop() {
+            if pool.needs_mark() {
+                root.words[..2].iter().try_for_each(|offset| pool.mark(*offset)).map_err(text)?;
+            }
+            root
+        } else {
+            let guard = pool.pin();
+            let place = guard.allocate_lines(Pmwcas::bytes(self.slots)).map_err(text)?;
+            Pmwcas::format(&guard, place, self.slots).map_err(text)?;
+            let lines = guard.allocate_lines(LINES_BYTES).map_err(text)?;
+            let words = guard.words(lines, LINES_BYTES / 8).map_err(text)?;
+            words.iter().for_each(|word| word.store(&guard, 0));
+            guard.flush_words(words);
+            guard.fence();
+            let mut roots = [0; ROOT_WORDS];
+            (roots[0], roots[1]) = (place, lines);
+            pool.create_tree("words", (9, 9), &roots).map_err(text)?
+        };
+        if pool.needs_mark() {
+            pool.finish_marking();
+        }
+        let pmwcas = Pmwcas::open(&pool.pin(), root.words[0], self.slots).map_err(text)?;
+        Ok(Opened { sim: sim.clone(), pool, pmwcas, lines: root.words[1] })
+    }
+
+    fn apply(&self, opened: &mut Opened, operation: &Operation) -> Result<bool, Complaint> {
+        let Swap(words) = operation else {
+            *opened = self.open(&opened.sim.clone())?;
+            return Ok(true);
+        };
+        let guard = opened.pool.pin();
+        let mut swap = opened.pmwcas.allocate();
+        for (word, old, new) in words {
+            swap.add_word(&guard, opened.cell(&guard, *word)?, *old, *new).map_err(text)?;
+        }
+        swap.execute(&guard).map_err(text)
+    }
+
+    fn observe(&self, opened: &mut Opened) -> Result<Values, Complaint> {
+        let guard = opened.pool.pin();
+        let mut values = [0; WORDS];
+        for (word, value) in values.iter_mut().enumerate() {
+            *value = opened.pmwcas.read(&guard, opened.cell(&guard, word)?).map_err(text)? & VALUE_MASK;
+        }
+        opened.pmwcas.settle(&guard).map_err(text)?;
+        Ok(values)
+    }
+
+    fn follow_up(&self, state: &Values, _recent: &[Operation]) -> Vec<Operation> {
+        let swap = |words: &[usize], from: u64, to: u64| {
+            let value = |word: usize, step: u64| state[word] + step;
+            Swap(words.iter().map(|word| (*word, value(*word, from), value(*word, to))).collect())
+        };
+        vec![
+            swap(&[0, 2], 0, 100),
+            swap(&[0, 1, 2], 0, 200),
+            swap(&[1, 3], 0, 100),
+            swap(&[0, 1, 2, 3], 100, 0),
+        ]
+    }
+}
+
+fn swap(words: &[(usize, u64, u64)]) -> Operation {
+    Swap(words.to_vec())
+}
+
+/// Operations that succeed and fail, compare without changing, and bring values back.
+fn script() -> Vec<Operation> {
+    vec![
+        swap(&[(0, 0, 1), (2, 0, 1)]),
+        swap(&[(2, 1, 2), (3, 0, 1)]),
+        swap(&[(0, 1, 1), (1, 0, 5), (2, 2, 0)]),
+        swap(&[(0, 1, 9), (3, 7, 9)]),
+        swap(&[(1, 4, 9), (2, 0, 9)]),
+        Reopen,
+        swap(&[(3, 1, 0)]),
+        swap(&[(0, 1, 0), (1, 5, 0), (2, 0, 3), (3, 0, 4)]),
+        swap(&[(0, 0, 1), (1, 0, 5), (2, 3, 2)]),
+        swap(&[(0, 1, 2), (1, 5, 6), (2, 2, 3), (3, 4, 5)]),
+        swap(&[(0, 2, 3), (1, 6, 7), (2, 3, 4)]),
+    ]
+}
+
+fn explorer(slots: usize, options: Options) -> Explorer<Words> {
+    let command = "cargo test --release -p everleaf-sim --test pmwcas".to_owned();
+    Explorer::new(Words { slots }, Options { command, ..options }).unwrap()
+}
+
+#[test]
+fn a_script_survives_every_pair_of_crashes() {
+    for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
+        for second_crash in [SecondCrash::InRecovery, SecondCrash::Anywhere] {
+            for slots in [1, 3] {
+                let options = Options { rules, second_crash, images: Images::All, ..Options::default() };
+                let mut explorer = explorer(slots, options);
+                explorer.explore(&script()).unwrap_or_else(|failure| panic!("{failure}"));
+                println!("{rules:?}, {second_crash:?}, {slots} slots: {}", explorer.stats());
+                assert_eq!(explorer.stats().cut_short, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn twin_lines_change_nothing() {
+    let options = Options { line_form: LineForm::Twin, ..Options::default() };
+    explorer(1, options).explore(&script()).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// All sequences of three operations on two and three words with values 0 and 1.
+#[test]
+fn short_sequences_exhausted() {
+    let mut choices = Vec::new();
+    for words in [&[0, 1][..], &[0, 2], &[1, 3], &[0, 2, 3], &[0, 1, 2]] {
+        for (from, to) in [(0, 1), (1, 0), (0, 0)] {
+            choices.push(Swap(words.iter().map(|word| (*word, from, to)).collect()));
+        }
+    }
+    let options = Options { from_operation: 2, ..Options::default() };
+    let mut explorer = explorer(1, options);
+    for first in &choices {
+        for second in &choices {
+            for third in &choices {
+                let sequence = [first.clone(), second.clone(), third.clone()];
+                explorer.explore(&sequence).unwrap_or_else(|failure| panic!("{failure}"));
+            }
+        }
+    }
+    println!("{}", explorer.stats());
+    assert_eq!((explorer.stats().traces, explorer.stats().cut_short), (15 * 15 * 15, 0));
+}
+
+/// What may be left out unnoticed, and why: a part of a line of `pmwcas` up to the operation.
+const REDUNDANT: [(&str, &str); 4] = [
+    (
+        "guard.flush(&self.check)",
+        "the check shares its line with the status; flushed where a node may lie elsewhere",
+    ),
+    (
+        "Phase::Freed => guard.flush",
+        "every guard here fences what it flushed; needed where a guard ends before a fence",
+    ),
+    ("guard.flush(cell);", "after a crash all that is left is durable; needed where only the process ended"),
+    ("cell.publish(guard, target.old);", "one thread never leaves the first half of an RDCSS durable behind"),
+];
+
+fn is_redundant(site: Site) -> bool {
+    let path = format!("{}/../../{}", env!("CARGO_MANIFEST_DIR"), site.file);
+    let source = std::fs::read_to_string(path).expect("the source of a site");
+    let line = source.lines().nth(site.line as usize - 1).unwrap_or_default();
+    REDUNDANT.iter().any(|(snippet, _)| line.contains(snippet))
+}
+
+#[test]
+fn every_flush_fence_and_store_is_needed() {
+    let run = |mutations: Vec<Mutation>| {
+        let scopes = [
+            (Rules::Lines, SecondCrash::InRecovery),
+            (Rules::Lines, SecondCrash::Anywhere),
+            (Rules::Log, SecondCrash::InRecovery),
+        ];
+        scopes.into_iter().try_for_each(|(rules, second_crash)| {
+            let options = Options { mutations: mutations.clone(), rules, second_crash, ..Options::default() };
+            explorer(1, options).explore(&script())
+        })
+    };
+    let mut census = explorer(1, Options::default());
+    census.sim().start_census();
+    census.explore(&script()).unwrap_or_else(|failure| panic!("{failure}"));
+    let (mut planted, mut survivors) = (0, Vec::new());
+    for (kind, site) in census.sim().census().into_keys() {
+        if !site.file.contains("pmwcas") || site.file.contains("tests") {
+            continue;
+        }
+        let mutation = match kind {
+            SiteKind::Flush => Mutation::DropFlush(site),
+            SiteKind::Fence => Mutation::DropFence(site),
+            SiteKind::Store | SiteKind::StoreLine => Mutation::DropStore(site),
+            SiteKind::Wait => Mutation::DropWait(site),
+        };
+        planted += 1;
+        if run(vec![mutation]).is_ok() && !is_redundant(site) {
+            survivors.push(mutation.to_string());
+        }
+    }
+    println!("{planted} mutants");
+    assert!(planted > 12 && survivors.is_empty(), "not noticed: {survivors:#?}");
+}
