@@ -4,6 +4,7 @@
 //! offset. An engine knows no other engine.
 #![forbid(unsafe_code)]
 
+pub mod bztree;
 pub mod index;
 pub mod inner;
 pub mod pmwcas;

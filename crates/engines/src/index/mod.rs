@@ -155,6 +155,12 @@ pub trait Index: Send + Sync {
     /// Figures. O(leaves).
     fn stat(&self) -> Result<IndexStat>;
 
+    /// What the engine counted since the tree was opened, by name: what it did beside the operations asked for. Nothing, for
+    /// engines that count nothing.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Gives back all space of a tree that was removed from the pool's root table and that nobody else uses; it is not
     /// used again. O(n).
     fn destroy(&self) -> Result<()>;

@@ -240,6 +240,11 @@ impl Pmwcas {
         stat
     }
 
+    /// Bytes of memory outside of the pool.
+    pub fn volatile_bytes(&self) -> u64 {
+        (size_of::<Self>() + self.slots.bytes()) as u64
+    }
+
     fn descriptors(&self) -> usize {
         self.slots.len() * DESCRIPTORS_PER_SLOT
     }

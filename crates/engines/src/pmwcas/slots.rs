@@ -143,6 +143,11 @@ impl Slots {
         self.slots.len()
     }
 
+    /// Bytes of all slots.
+    pub(super) fn bytes(&self) -> usize {
+        self.len() * (size_of::<Slot>() + size_of::<AtomicU64>())
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter()
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Bounds, Codec, Condition, Direction, Index};
 use engines::rntree::{MaybeWords, RnTree, RnTreeOptions};
 use medium::sim::Sim;
@@ -92,6 +93,47 @@ where
 
     fn allocations(&self, tree: &Self::Tree, keys: u64) -> pool::Result<Option<u64>> {
         Ok(Some(tree.stat()?.leaves + if C::TIES { keys } else { 0 }))
+    }
+}
+
+/// `bztree` with `N` entries a leaf, and descriptors for two operations at a time.
+pub struct BzTreeEngine<C, const N: usize>(PhantomData<fn() -> C>);
+
+impl<C, const N: usize> Default for BzTreeEngine<C, N> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+const TWO_SLOTS: BzTreeOptions = BzTreeOptions { operations_max: 2 };
+
+impl<C: Codec, const N: usize> Engine for BzTreeEngine<C, N>
+where
+    BzTree<Sim, C, N>: engines::bztree::MaybeWords,
+{
+    type Tree = BzTree<Sim, C, N>;
+
+    const NAME: &'static str = "bztree";
+    const CODEC: &'static str = C::NAME;
+
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree> {
+        BzTree::create(pool, name, TWO_SLOTS)
+    }
+
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> pool::Result<Self::Tree> {
+        BzTree::open(pool, root, TWO_SLOTS)
+    }
+
+    fn leaf_entries(&self) -> usize {
+        N
+    }
+
+    fn children_max(&self) -> usize {
+        if N < 16 { 5 } else { 63 }
+    }
+
+    fn allocations(&self, tree: &Self::Tree, _keys: u64) -> pool::Result<Option<u64>> {
+        tree.allocations().map(Some)
     }
 }
 

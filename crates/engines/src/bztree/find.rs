@@ -1,0 +1,440 @@
+//! Descents and point reads. Readers help whom they meet, and wait for nobody.
+
+use std::cmp::Ordering as Compare;
+
+use medium::{Medium, Word, kernels};
+use pool::record::Record;
+use pool::{Error, Guard, Result};
+use smallvec::SmallVec;
+
+use super::BzTree;
+use super::layout::{
+    Anchor, EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus,
+    META, Meta, PAYLOAD, Pointer,
+};
+use crate::index::{Codec, EntryWords};
+use crate::pmwcas::{DIRTY, VALUE_MASK, is_name};
+
+/// Keys that descend together.
+const GROUP: usize = 16;
+
+/// The most levels of inner nodes.
+pub(super) const LEVELS_MAX: usize = 24;
+
+/// An inner node on a path, and the child that the path goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Step {
+    pub(super) offset: u64,
+    pub(super) position: usize,
+}
+
+/// The inner nodes from the root to a leaf.
+pub(super) type Path = SmallVec<[Step; 8]>;
+
+/// Where a descent goes.
+pub(super) enum Goal<'k, K> {
+    /// To the leaf that covers a key.
+    Key(K),
+    /// To the first leaf.
+    First,
+    /// To the leaf that covers the keys next below these bytes.
+    Below(&'k [u8]),
+    /// To the last leaf.
+    Last,
+}
+
+/// What a thread has seen that a crash could take back.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen(u64);
+
+impl Seen {
+    /// Notes a word; returns its value.
+    #[inline(always)]
+    pub(super) fn value(&mut self, raw: u64) -> u64 {
+        self.0 |= raw & DIRTY;
+        raw & VALUE_MASK
+    }
+}
+
+/// A separator: the keys behind it are not below it. With tail 0 it is the smallest key that has this word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Separator {
+    pub(super) word: u64,
+    pub(super) tail: u64,
+}
+
+/// An entry that is visible.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) entry: usize,
+    pub(super) meta: Meta,
+    pub(super) payload: u64,
+    pub(super) words: EntryWords,
+}
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// The word that leads to the root.
+    #[inline(always)]
+    pub(super) fn root<'g>(&self, guard: &'g Guard<'_, M>) -> Result<&'g Word> {
+        Ok(&guard.node::<Anchor>(self.anchor)?.root)
+    }
+
+    #[inline(always)]
+    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, offset: u64) -> Result<&'g Leaf<N>> {
+        Ok(guard.node::<Leaf<N>>(offset)?)
+    }
+
+    #[inline(always)]
+    pub(super) fn inner<'g>(guard: &'g Guard<'_, M>, offset: u64) -> Result<&'g Inner> {
+        Ok(guard.node::<Inner>(offset)?)
+    }
+
+    /// The tails of an inner node, for codecs whose keys can tie.
+    pub(super) fn tails<'g>(guard: &'g Guard<'_, M>, inner: &Inner) -> Result<&'g [Word]> {
+        let offset = guard.offset_of(inner) + size_of::<Inner>() as u64;
+        Ok(guard.words(offset, if C::TIES { INNER_HEADER } else { 0 })?)
+    }
+
+    /// A leaf's status.
+    #[inline(always)]
+    pub(super) fn leaf_status(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
+        let raw = self.pmwcas.read(guard, &leaf.head[LEAF_STATUS])?;
+        LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))
+    }
+
+    /// An inner node's status.
+    pub(super) fn inner_status(&self, guard: &Guard<'_, M>, inner: &Inner) -> Result<u64> {
+        Ok(self.pmwcas.read(guard, &inner.keys[INNER_STATUS])? & VALUE_MASK)
+    }
+
+    #[inline(always)]
+    pub(super) fn header(guard: &Guard<'_, M>, inner: &Inner) -> InnerHeader {
+        InnerHeader(inner.keys[INNER_HEADER].load(guard))
+    }
+
+    pub(super) fn separator(guard: &Guard<'_, M>, inner: &Inner, position: usize) -> Result<Separator> {
+        let word = inner.keys[position].load(guard);
+        let tail = Self::tails(guard, inner)?.get(position).map_or(0, |tail| tail.load(guard));
+        Ok(Separator { word, tail })
+    }
+
+    /// Appends a separator as a key.
+    pub(super) fn copy_separator(
+        guard: &Guard<'_, M>,
+        separator: Separator,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        if separator.tail != 0 {
+            return C::copy_key(guard, [separator.word, separator.tail], buffer);
+        }
+        let bytes = separator.word.to_be_bytes();
+        let end =
+            if C::TIES { bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1) } else { 8 };
+        buffer.extend_from_slice(&bytes[..end]);
+        Ok(())
+    }
+
+    /// How many of the first `count` words are at most `word`.
+    #[inline(always)]
+    fn rank_words(guard: &Guard<'_, M>, inner: &Inner, count: usize, word: u64) -> usize {
+        let (Some(lower), Some(upper)) = (inner.keys.first_chunk(), inner.keys.last_chunk()) else {
+            return 0;
+        };
+        if count > 32 && inner.keys[31].load(guard) <= word {
+            return 32 + guard.medium().rank_le(Word::run(upper), count - 32, word);
+        }
+        guard.medium().rank_le(Word::run(lower), count.min(32), word)
+    }
+
+    /// The position of the child that covers `key`.
+    #[inline(always)]
+    fn rank(guard: &Guard<'_, M>, inner: &Inner, count: usize, key: C::Key<'_>) -> Result<usize> {
+        let word = C::word(key);
+        let mut high = Self::rank_words(guard, inner, count, word);
+        if !C::TIES {
+            return Ok(high);
+        }
+        let mut low = if word == 0 { 0 } else { Self::rank_words(guard, inner, count, word - 1) };
+        let tails = Self::tails(guard, inner)?;
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let tail = tails[middle].load(guard);
+            // Of keys with the separator's word none is below it if it is the smallest of them.
+            if tail == 0 || C::compare_tie(guard, key, [word, tail])? != Compare::Less {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The position of the child that covers the keys next below `key`.
+    fn rank_below(guard: &Guard<'_, M>, inner: &Inner, count: usize, key: &[u8]) -> Result<usize> {
+        let (mut low, mut high) = (0, count);
+        let mut bytes = Vec::new();
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            bytes.clear();
+            Self::copy_separator(guard, Self::separator(guard, inner, middle)?, &mut bytes)?;
+            if bytes.as_slice() < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The position of a child of an inner node.
+    #[inline(always)]
+    fn position(
+        guard: &Guard<'_, M>,
+        inner: &Inner,
+        count: usize,
+        goal: &Goal<'_, C::Key<'_>>,
+    ) -> Result<usize> {
+        match goal {
+            Goal::Key(key) => Self::rank(guard, inner, count, *key),
+            Goal::First => Ok(0),
+            Goal::Below(key) => Self::rank_below(guard, inner, count, key),
+            Goal::Last => Ok(count),
+        }
+    }
+
+    /// Goes down to a leaf; calls `note` with each inner node on the way.
+    #[inline(always)]
+    fn go_down(
+        &self,
+        guard: &Guard<'_, M>,
+        goal: &Goal<'_, C::Key<'_>>,
+        seen: &mut Seen,
+        mut note: impl FnMut(Step),
+    ) -> Result<u64> {
+        let mut pointer = Pointer(seen.value(self.pmwcas.read(guard, self.root(guard)?)?));
+        let mut level = if pointer.is_leaf() { 1 } else { LEVELS_MAX };
+        Self::expect_kind(pointer, level)?;
+        while !pointer.is_leaf() {
+            let inner = Self::inner(guard, pointer.offset())?;
+            let header = Self::header(guard, inner);
+            // Levels go down by one, so no damage makes a descent go round in circles.
+            level = Self::next_level(header, level, pointer)?;
+            let position = Self::position(guard, inner, header.separators(), goal)?;
+            note(Step { offset: pointer.offset(), position });
+            pointer = Pointer(seen.value(self.pmwcas.read(guard, &inner.children[position])?));
+            Self::expect_kind(pointer, level)?;
+            Self::prefetch(guard, pointer);
+        }
+        Ok(pointer.offset())
+    }
+
+    /// The level of a node below one of `level`, or the root's.
+    #[inline(always)]
+    pub(super) fn next_level(header: InnerHeader, level: usize, pointer: Pointer) -> Result<usize> {
+        let found = header.level();
+        if found == 0 || found > level || level != LEVELS_MAX && found != level - 1 {
+            return Err(Error::corrupt(pointer.offset(), "an inner node of a level that cannot be here"));
+        }
+        Ok(found)
+    }
+
+    #[inline(always)]
+    pub(super) fn expect_kind(pointer: Pointer, level: usize) -> Result<()> {
+        if pointer.is_leaf() != (level == 1) || !pointer.is_plain() {
+            return Err(Error::corrupt(pointer.offset(), "a node on a level where it cannot be"));
+        }
+        Ok(())
+    }
+
+    /// Prefetches what a search looks at first.
+    #[inline(always)]
+    fn prefetch(guard: &Guard<'_, M>, pointer: Pointer) {
+        if pointer.is_leaf() {
+            if let Ok(leaf) = Self::leaf(guard, pointer.offset()) {
+                kernels::prefetch_read(&leaf.head);
+            }
+        } else if let Ok(inner) = Self::inner(guard, pointer.offset()) {
+            kernels::prefetch_lines(&inner.keys);
+        }
+    }
+
+    /// The leaf that covers `key`. O(log n).
+    #[inline(always)]
+    pub(super) fn descend(&self, guard: &Guard<'_, M>, key: C::Key<'_>, seen: &mut Seen) -> Result<u64> {
+        self.go_down(guard, &Goal::Key(key), seen, |_| {})
+    }
+
+    /// The leaf of a goal, and the way there.
+    pub(super) fn descend_path(
+        &self,
+        guard: &Guard<'_, M>,
+        goal: &Goal<'_, C::Key<'_>>,
+        seen: &mut Seen,
+    ) -> Result<(Path, u64)> {
+        let mut path = Path::new();
+        let leaf = self.go_down(guard, goal, seen, |step| path.push(step))?;
+        Ok((path, leaf))
+    }
+
+    /// An entry's metadata and payload as they were at one moment; `None` unless it is visible.
+    #[inline(always)]
+    pub(super) fn read_entry(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Leaf<N>,
+        entry: usize,
+        seen: &mut Seen,
+    ) -> Result<Option<Found>> {
+        let cells = &leaf.entries[entry];
+        loop {
+            let meta = Meta(seen.value(self.pmwcas.read(guard, &cells[META])?));
+            if meta.state() != EntryState::Visible {
+                return Ok(None);
+            }
+            let payload = seen.value(self.pmwcas.read(guard, &cells[PAYLOAD])?);
+            // Each update raises the version in the metadata, so what is between two equal ones belongs to them.
+            let again = cells[META].load(guard);
+            if is_name(again) || again & VALUE_MASK != meta.0 {
+                continue;
+            }
+            let words = [cells[KEY].load(guard), Self::join(meta, payload)];
+            return Ok(Some(Found { entry, meta, payload, words }));
+        }
+    }
+
+    /// A value, from its two parts.
+    #[inline(always)]
+    fn join(meta: Meta, payload: u64) -> u64 {
+        if C::TIES { payload } else { payload | meta.high() << 61 }
+    }
+
+    /// The two parts of a value: the payload, and the bits for the metadata. A record's hash is left out: the fingerprint
+    /// stands for it.
+    #[inline(always)]
+    pub(super) fn part(value: u64) -> (u64, u64) {
+        if C::TIES { (value & ((1 << 48) - 1), 0) } else { (value & VALUE_MASK, value >> 61) }
+    }
+
+    /// Looks for `key` in a leaf.
+    ///
+    /// The linearisation point is the load of the entry's metadata, or, where there is none, of the fingerprints; in a
+    /// leaf that was replaced meanwhile it is the moment before that, when the leaf was as it has stayed since.
+    #[inline(always)]
+    pub(super) fn look(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Leaf<N>,
+        key: C::Key<'_>,
+        seen: &mut Seen,
+    ) -> Result<Option<Found>> {
+        let all = guard.medium().match_byte(Word::run(&leaf.head), C::hash(key) as u8);
+        let mut matches = all & ((1 << N) - 1);
+        while matches != 0 {
+            let entry = matches.trailing_zeros() as usize;
+            if let Some(found) = self.read_entry(guard, leaf, entry, seen)?
+                && found.words[0] == C::word(key)
+                && C::compare_tie(guard, key, found.words)? == Compare::Equal
+            {
+                return Ok(Some(found));
+            }
+            matches &= matches - 1;
+        }
+        Ok(None)
+    }
+
+    /// Returns when what was seen is durable.
+    #[inline(always)]
+    pub(super) fn settle(&self, guard: &Guard<'_, M>, seen: Seen) -> Result<()> {
+        if M::LATE && seen.0 != 0 {
+            self.pmwcas.settle(guard)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `use_entry` with the entry of `key`, once what was read is durable. O(log n).
+    #[inline(always)]
+    pub(super) fn find<R>(
+        &self,
+        key: C::Key<'_>,
+        use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let guard = self.pool.pin();
+        let mut seen = Seen::default();
+        let leaf = self.descend(&guard, key, &mut seen)?;
+        let found = self.look(&guard, Self::leaf(&guard, leaf)?, key, &mut seen)?;
+        self.settle(&guard, seen)?;
+        found.map(|found| use_entry(&guard, found.words)).transpose()
+    }
+
+    /// As [`BzTree::find`] for many keys, whose cache misses overlap: all descend together, level by level.
+    pub(super) fn find_many(
+        &self,
+        keys: &[C::Key<'_>],
+        mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
+    ) -> Result<()> {
+        for (group, keys) in keys.chunks(GROUP).enumerate() {
+            let guard = self.pool.pin();
+            let mut seen = Seen::default();
+            let mut pointers = [Pointer(seen.value(self.pmwcas.read(&guard, self.root(&guard)?)?)); GROUP];
+            let pointers = &mut pointers[..keys.len()];
+            let mut level = LEVELS_MAX;
+            while let Some(first) = pointers.first().filter(|pointer| !pointer.is_leaf()) {
+                let header = Self::header(&guard, Self::inner(&guard, first.offset())?);
+                level = Self::next_level(header, level, *first)?;
+                for (pointer, key) in pointers.iter_mut().zip(keys) {
+                    let inner = Self::inner(&guard, pointer.offset())?;
+                    let position = Self::rank(&guard, inner, Self::header(&guard, inner).separators(), *key)?;
+                    *pointer = Pointer(seen.value(self.pmwcas.read(&guard, &inner.children[position])?));
+                    Self::expect_kind(*pointer, level)?;
+                    Self::prefetch(&guard, *pointer);
+                }
+            }
+            for (pointer, key) in pointers.iter().zip(keys) {
+                let leaf = Self::leaf(&guard, pointer.offset())?;
+                let matches = guard.medium().match_byte(Word::run(&leaf.head), C::hash(*key) as u8);
+                if let Some(cells) = leaf.entries.get(matches.trailing_zeros() as usize) {
+                    kernels::prefetch_read(cells);
+                }
+            }
+            for (position, (pointer, key)) in pointers.iter().zip(keys).enumerate() {
+                let leaf = Self::leaf(&guard, pointer.offset())?;
+                let found = self.look(&guard, leaf, *key, &mut seen)?;
+                self.settle(&guard, seen)?;
+                use_entry(&guard, group * GROUP + position, found.map(|found| found.words))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The separator above a leaf, if there is one: the lowest on its path.
+    pub(super) fn upper_bound(guard: &Guard<'_, M>, path: &[Step]) -> Result<Option<Separator>> {
+        for step in path.iter().rev() {
+            let inner = Self::inner(guard, step.offset)?;
+            if step.position < Self::header(guard, inner).separators() {
+                return Self::separator(guard, inner, step.position).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The separator below a leaf, if there is one.
+    pub(super) fn lower_bound(guard: &Guard<'_, M>, path: &[Step]) -> Result<Option<Separator>> {
+        let Some(step) = path.iter().rev().find(|step| step.position > 0) else { return Ok(None) };
+        Self::separator(guard, Self::inner(guard, step.offset)?, step.position - 1).map(Some)
+    }
+
+    /// How the keys of two entries compare.
+    pub(super) fn compare_entries(
+        guard: &Guard<'_, M>,
+        one: EntryWords,
+        other: EntryWords,
+    ) -> Result<Compare> {
+        if !C::TIES || one[0] != other[0] {
+            return Ok(one[0].cmp(&other[0]));
+        }
+        let (mut one_key, mut other_key) = (Vec::new(), Vec::new());
+        Record::at(guard, one[1])?.copy_key(guard, &mut one_key)?;
+        Record::at(guard, other[1])?.copy_key(guard, &mut other_key)?;
+        Ok(one_key.cmp(&other_key))
+    }
+}

@@ -1,0 +1,278 @@
+//! Nodes being made: their content, their space, and how they come into the tree.
+
+use medium::Medium;
+use pool::{Error, Guard, Result};
+use smallvec::SmallVec;
+
+use super::BzTree;
+use super::find::{Separator, Step};
+use super::layout::{
+    EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META,
+    Meta, PAYLOAD, Pointer, children_max, inner_bytes, with_child_swapped,
+};
+use crate::index::{Codec, EntryWords};
+use crate::pmwcas::{Descriptor, Recycling, VALUE_MASK};
+
+/// An entry on its way from one leaf to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copied {
+    pub(super) words: EntryWords,
+    fingerprint: u8,
+}
+
+/// The entries of a frozen leaf, or of two.
+pub(super) type Copies = SmallVec<[Copied; 64]>;
+
+/// The content of an inner node.
+#[derive(Clone, Debug)]
+pub(super) struct InnerImage {
+    pub(super) level: usize,
+    pub(super) separators: Vec<Separator>,
+    pub(super) children: Vec<Pointer>,
+}
+
+impl InnerImage {
+    /// Splits off the upper half; returns the separator between the halves, which neither keeps.
+    pub(super) fn split(&mut self) -> Result<(Separator, Self)> {
+        let middle = self.separators.len() / 2;
+        let upper = Self {
+            level: self.level,
+            separators: self.separators.split_off(middle + 1),
+            children: self.children.split_off(middle + 1),
+        };
+        let between =
+            self.separators.pop().ok_or_else(|| Error::corrupt(0, "an inner node without children"))?;
+        Ok((between, upper))
+    }
+}
+
+/// Space that nobody reaches yet: given back unless it is kept.
+pub(super) struct NewNodes<'g, 'p, M: Medium> {
+    guard: &'g Guard<'p, M>,
+    offsets: SmallVec<[u64; 4]>,
+}
+
+impl<'g, 'p, M: Medium> NewNodes<'g, 'p, M> {
+    pub(super) fn new(guard: &'g Guard<'p, M>) -> Self {
+        Self { guard, offsets: SmallVec::new() }
+    }
+
+    /// Owns an allocation.
+    pub(super) fn own(&mut self, offset: u64) -> u64 {
+        self.offsets.push(offset);
+        offset
+    }
+
+    /// Space for a node.
+    pub(super) fn allocate(&mut self, bytes: usize) -> Result<u64> {
+        Ok(self.own(self.guard.allocate_lines(bytes)?))
+    }
+
+    /// Somebody else owns this one from now on.
+    pub(super) fn release(&mut self, offset: u64) {
+        self.offsets.retain(|mine| *mine != offset);
+    }
+
+    /// They are reachable.
+    pub(super) fn keep(mut self) {
+        self.offsets.clear();
+    }
+}
+
+impl<M: Medium> Drop for NewNodes<'_, '_, M> {
+    fn drop(&mut self) {
+        self.offsets.drain(..).for_each(|offset| self.guard.free(offset));
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// The most children of an inner node.
+    pub(super) const CHILDREN: usize = children_max(N);
+
+    /// Bytes of a leaf: whole lines, so that its space is on line boundaries.
+    pub(super) const LEAF_BYTES: usize = size_of::<Leaf<N>>().next_multiple_of(64);
+
+    /// Bytes of an inner node.
+    pub(super) const INNER_BYTES: usize = inner_bytes(C::TIES);
+
+    /// Freezes a leaf: from here on it stays as it is. Not flushed: thawed by a crash, it is a leaf like any other, for what
+    /// is built from it is not reachable before that is durable. Returns the status.
+    pub(super) fn freeze(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
+        let cell = &leaf.head[LEAF_STATUS];
+        loop {
+            let raw = self.pmwcas.read(guard, cell)?;
+            let status = LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))?;
+            if status.is_frozen() || cell.compare_exchange(guard, raw, status.frozen().0).is_ok() {
+                return Ok(status.frozen());
+            }
+        }
+    }
+
+    /// Appends the visible entries of a frozen leaf, in the order of their keys.
+    pub(super) fn gather(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>, copies: &mut Copies) -> Result<()> {
+        let (start, status) = (copies.len(), self.leaf_status(guard, leaf)?);
+        let mut sorted = 0;
+        for entry in 0..status.count() {
+            if let Some(found) = self.read_entry(guard, leaf, entry, &mut super::find::Seen::default())? {
+                copies.push(Copied { words: found.words, fingerprint: leaf.fingerprint(guard, entry) });
+            }
+            if entry + 1 == status.sorted() {
+                sorted = copies.len() - start;
+            }
+        }
+        // The few that were added since are inserted where they belong.
+        for position in start + sorted.max(1)..copies.len() {
+            let copied = copies[position];
+            let (mut low, mut high) = (start, position);
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if Self::compare_entries(guard, copies[middle].words, copied.words)?.is_lt() {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            copies[low..=position].rotate_right(1);
+        }
+        Ok(())
+    }
+
+    /// Writes and flushes a leaf that nobody reaches yet.
+    pub(super) fn write_leaf(guard: &Guard<'_, M>, offset: u64, copies: &[Copied]) -> Result<()> {
+        let leaf = Self::leaf(guard, offset)?;
+        let mut head = [0; 8];
+        for (entry, copied) in copies.iter().enumerate() {
+            head[entry / 8] |= u64::from(copied.fingerprint) << (8 * (entry % 8));
+        }
+        head[LEAF_STATUS] = LeafStatus::of_sorted(copies.len()).0;
+        for (cell, word) in leaf.head.iter().zip(head) {
+            cell.store(guard, word);
+        }
+        for (cells, copied) in leaf.entries.iter().zip(copies) {
+            let (payload, high) = Self::part(copied.words[1]);
+            cells[META].store(guard, Meta::visible(high, 0).0);
+            cells[KEY].store(guard, copied.words[0]);
+            cells[PAYLOAD].store(guard, payload);
+        }
+        for cells in &leaf.entries[copies.len()..] {
+            // Of free entries only the metadata means something.
+            cells[META].store(guard, 0);
+        }
+        guard.flush(leaf);
+        Ok(())
+    }
+
+    /// An entry that comes from elsewhere.
+    pub(super) fn copied(words: EntryWords, hash: u16) -> Copied {
+        Copied { words, fingerprint: hash as u8 }
+    }
+
+    /// The content of an inner node and the status it had before; `None` if it is frozen: it was replaced.
+    pub(super) fn image(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Option<(u64, InnerImage)>> {
+        let inner = Self::inner(guard, offset)?;
+        // The status first: a child that is swapped meanwhile changes it.
+        let status = self.inner_status(guard, inner)?;
+        if status & super::layout::FROZEN != 0 {
+            return Ok(None);
+        }
+        let header = Self::header(guard, inner);
+        let count = header.separators();
+        let separators = (0..count).map(|position| Self::separator(guard, inner, position));
+        let children = (0..=count)
+            .map(|position| Ok(Pointer(self.pmwcas.read(guard, &inner.children[position])? & VALUE_MASK)));
+        let image = InnerImage {
+            level: header.level(),
+            separators: separators.collect::<Result<_>>()?,
+            children: children.collect::<Result<_>>()?,
+        };
+        Ok(Some((status, image)))
+    }
+
+    /// Writes and flushes an inner node that nobody reaches yet.
+    pub(super) fn write_inner(guard: &Guard<'_, M>, offset: u64, image: &InnerImage) -> Result<()> {
+        let inner = Self::inner(guard, offset)?;
+        let count = image.separators.len();
+        if image.children.len() != count + 1 || count > INNER_HEADER {
+            return Err(Error::corrupt(offset, "an inner node that does not fit"));
+        }
+        for (cell, separator) in inner.keys.iter().zip(&image.separators) {
+            cell.store(guard, separator.word);
+        }
+        inner.keys[INNER_HEADER].store(guard, InnerHeader::new(image.level, count).0);
+        inner.keys[INNER_STATUS].store(guard, 0);
+        for (cell, child) in inner.children.iter().zip(&image.children) {
+            cell.store(guard, child.0);
+        }
+        guard.flush_words(&inner.keys[..count]);
+        guard.flush_words(&inner.keys[INNER_HEADER..]);
+        guard.flush_words(&inner.children[..=count]);
+        if C::TIES {
+            let tails = &Self::tails(guard, inner)?[..count];
+            for (cell, separator) in tails.iter().zip(&image.separators) {
+                cell.store(guard, separator.tail);
+            }
+            guard.flush_words(tails);
+        }
+        Ok(())
+    }
+
+    /// The shortest separator above `left` and not above `right`. What it leads to belongs to `new`.
+    pub(super) fn separate(
+        guard: &Guard<'_, M>,
+        new: &mut NewNodes<'_, '_, M>,
+        left: EntryWords,
+        right: EntryWords,
+    ) -> Result<Separator> {
+        if !C::TIES || left[0] != right[0] {
+            return Ok(Separator { word: right[0], tail: 0 });
+        }
+        let (mut below, mut above) = (Vec::new(), Vec::new());
+        C::copy_key(guard, left, &mut below)?;
+        C::copy_key(guard, right, &mut above)?;
+        let shared = below.iter().zip(&above).take_while(|(one, other)| one == other).count();
+        above.truncate(shared + 1);
+        let tail = new.own(pool::record::write(guard, &above, &[])?);
+        Ok(Separator { word: right[0], tail })
+    }
+
+    /// Adds the words by which the child at the end of a path is replaced: the parent's word and its status, or the root.
+    /// The descriptor owns both nodes from now on. `false` if the parent was replaced, or has another child there.
+    pub(super) fn swap_child(
+        &self,
+        guard: &Guard<'_, M>,
+        swap: &mut Descriptor<'_>,
+        path: &[Step],
+        (old, new): (Pointer, Pointer),
+    ) -> Result<bool> {
+        let Some(step) = path.last() else {
+            swap.add_recycling(guard, self.root(guard)?, (old.0, new.0), Recycling::FreeOne)?;
+            return Ok(true);
+        };
+        let parent = Self::inner(guard, step.offset)?;
+        let (cell, status) = (&parent.children[step.position], self.inner_status(guard, parent)?);
+        if status & super::layout::FROZEN != 0 || self.pmwcas.read(guard, cell)? & VALUE_MASK != old.0 {
+            return Ok(false);
+        }
+        swap.add_recycling(guard, cell, (old.0, new.0), Recycling::FreeOne)?;
+        // Changed, so that a copy of the parent which is being made without this swap is not installed.
+        swap.add_word(guard, &parent.keys[INNER_STATUS], status, with_child_swapped(status))?;
+        Ok(true)
+    }
+
+    /// Adds the word by which an inner node is frozen, if its status is still this.
+    pub(super) fn freeze_inner(
+        guard: &Guard<'_, M>,
+        swap: &mut Descriptor<'_>,
+        offset: u64,
+        status: u64,
+    ) -> Result<()> {
+        let inner: &Inner = Self::inner(guard, offset)?;
+        swap.add_word(guard, &inner.keys[INNER_STATUS], status, status | super::layout::FROZEN)?;
+        Ok(())
+    }
+
+    /// Whether an entry's state says that it is pending.
+    pub(super) fn is_pending(state: EntryState) -> bool {
+        matches!(state, EntryState::Empty | EntryState::Reserved)
+    }
+}

@@ -1,0 +1,315 @@
+//! Writing a value: insert, update, put, compare-exchange.
+//!
+//! **Insert.** A compare-and-swap of the status reserves an entry, another gives it the epoch as metadata; neither is
+//! flushed. Key, payload and fingerprint are written and flushed. PMwCAS on metadata and status makes the entry visible.
+//!
+//! *Why the reservation needs no persist.* Nothing depends on it before the entry is visible, and the operation that makes
+//! it so takes the status with the reservation for its expected value, which is durable with the descriptor. A crash before
+//! that leaves a status with or without the reservation. Without it the entry is free again, whatever lies in it. With it
+//! the entry is pending for ever: named by a past epoch, or still empty; who inserts next ends it.
+//!
+//! **Update.** PMwCAS on payload, metadata and status, in place. A value of 64 bits has its upper three in the metadata,
+//! whose version goes up, so a reader that finds the same metadata before and after the payload has both of one value.
+
+use std::marker::PhantomData;
+
+use medium::sync::pause;
+use medium::{Medium, Word};
+use pool::{Error, Guard, Result};
+
+use super::BzTree;
+use super::find::{Found, Goal, Seen};
+use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD};
+use crate::index::{Codec, Condition, EntryWords};
+use crate::pmwcas::VALUE_MASK;
+
+/// How often an insert looks at a reservation before its own, before it ends it.
+const PATIENCE: u32 = 1 << 10;
+
+/// Attempts after which an operation takes the tree for damaged.
+pub(super) const ATTEMPTS_MAX: u32 = 1 << 16;
+
+/// How one attempt of an operation ended.
+pub(super) enum Attempt {
+    /// Done: whether the condition held.
+    Done(bool),
+    /// Something changed meanwhile: again, from the root.
+    Again,
+}
+
+/// An entry to be written, encoded when it is first needed; what it leads to is given back unless it was published.
+pub(super) struct Encoded<'g, 'p, 'k, M: Medium, C: Codec> {
+    guard: &'g Guard<'p, M>,
+    key: C::Key<'k>,
+    value: C::Value<'k>,
+    words: Option<EntryWords>,
+    published: bool,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<'g, 'p, 'k, M: Medium, C: Codec> Encoded<'g, 'p, 'k, M, C> {
+    fn new(guard: &'g Guard<'p, M>, key: C::Key<'k>, value: C::Value<'k>) -> Self {
+        Self { guard, key, value, words: None, published: false, codec: PhantomData }
+    }
+
+    fn words(&mut self) -> Result<EntryWords> {
+        if let Some(words) = self.words {
+            return Ok(words);
+        }
+        let words = C::encode(self.guard, self.key, self.value)?;
+        self.words = Some(words);
+        Ok(words)
+    }
+}
+
+impl<M: Medium, C: Codec> Drop for Encoded<'_, '_, '_, M, C> {
+    fn drop(&mut self) {
+        if let Some(words) = self.words.filter(|_| !self.published) {
+            C::discard(self.guard, words);
+        }
+    }
+}
+
+/// What came of the reservations before one's own.
+#[derive(PartialEq, Eq)]
+enum Earlier {
+    /// None of them has the key.
+    Clear,
+    /// One of them has it.
+    Duplicate,
+    /// The leaf is frozen.
+    Frozen,
+}
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// Whether a condition holds for what was found.
+    pub(super) fn holds(
+        guard: &Guard<'_, M>,
+        condition: Condition<C::Value<'_>>,
+        found: Option<&Found>,
+    ) -> Result<bool> {
+        Ok(match (condition, found) {
+            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
+            (Condition::Equals(value), Some(found)) => C::has_value(guard, found.words, value)?,
+            (Condition::Absent, Some(_)) | (Condition::Present | Condition::Equals(_), None) => false,
+        })
+    }
+
+    /// Sets the value of a key if the condition holds. Durable when this returns, and so is what a condition failed on.
+    /// O(log n).
+    pub(super) fn store<'k>(
+        &self,
+        key: C::Key<'k>,
+        value: C::Value<'k>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
+        match self.store_once(key, value, condition) {
+            // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is pinned here.
+            Err(Error::PoolFull { .. }) => {
+                self.pool.reclaim();
+                self.store_once(key, value, condition)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn store_once<'k>(
+        &self,
+        key: C::Key<'k>,
+        value: C::Value<'k>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
+        let guard = self.pool.pin();
+        let mut encoded = Encoded::<M, C>::new(&guard, key, value);
+        for _ in 0..ATTEMPTS_MAX {
+            if let Attempt::Done(held) = self.try_store(&guard, key, &mut encoded, condition)? {
+                return Ok(held);
+            }
+        }
+        Err(self.no_progress())
+    }
+
+    /// What is wrong when so many attempts failed: not other threads, of which one succeeds each time.
+    pub(super) fn no_progress(&self) -> Error {
+        Error::corrupt(self.anchor, "a tree in which an operation gets nowhere")
+    }
+
+    fn try_store(
+        &self,
+        guard: &Guard<'_, M>,
+        key: C::Key<'_>,
+        encoded: &mut Encoded<'_, '_, '_, M, C>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<Attempt> {
+        let mut seen = Seen::default();
+        let offset = self.descend(guard, key, &mut seen)?;
+        let leaf = Self::leaf(guard, offset)?;
+        let status = self.leaf_status(guard, leaf)?;
+        if status.is_frozen() {
+            return self.make_way(guard, key, offset);
+        }
+        // After the status: what is completed from here on changes it.
+        let found = self.look(guard, leaf, key, &mut seen)?;
+        if !Self::holds(guard, condition, found.as_ref())? {
+            self.settle(guard, seen)?;
+            return Ok(Attempt::Done(false));
+        }
+        match found {
+            Some(found) => self.replace(guard, leaf, status, &found, encoded),
+            None if status.count() == N => self.make_way(guard, key, offset),
+            None => self.add(guard, leaf, status, key, encoded),
+        }
+    }
+
+    /// A leaf that is frozen or full: replaces it first, then everything again.
+    pub(super) fn make_way(&self, guard: &Guard<'_, M>, key: C::Key<'_>, offset: u64) -> Result<Attempt> {
+        let (path, leaf) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
+        if leaf == offset {
+            self.renew_leaf(guard, &path, leaf)?;
+        }
+        Ok(Attempt::Again)
+    }
+
+    /// Replaces the value of an entry.
+    fn replace(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Leaf<N>,
+        status: LeafStatus,
+        found: &Found,
+        encoded: &mut Encoded<'_, '_, '_, M, C>,
+    ) -> Result<Attempt> {
+        let cells = &leaf.entries[found.entry];
+        let (payload, high) = Self::part(encoded.words()?[1]);
+        let meta = Meta::visible(high, found.meta.number().wrapping_add(1));
+        let mut swap = self.pmwcas.allocate();
+        swap.add_word(guard, &cells[META], found.meta.0, meta.0)?;
+        swap.add_word(guard, &cells[PAYLOAD], found.payload, payload)?;
+        // Unchanged, to notice a freeze.
+        swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.0)?;
+        if !swap.execute(guard)? {
+            return Ok(Attempt::Again);
+        }
+        encoded.published = true;
+        C::retire(guard, found.words);
+        Ok(Attempt::Done(true))
+    }
+
+    /// Adds an entry to a leaf that does not have the key and has room.
+    fn add(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Leaf<N>,
+        status: LeafStatus,
+        key: C::Key<'_>,
+        encoded: &mut Encoded<'_, '_, '_, M, C>,
+    ) -> Result<Attempt> {
+        // First what may fail for want of space.
+        let words = encoded.words()?;
+        let Some(entry) = self.reserve(guard, leaf, status)? else { return Ok(Attempt::Again) };
+        let (cells, (payload, high)) = (&leaf.entries[entry], Self::part(words[1]));
+        cells[KEY].store(guard, words[0]);
+        cells[PAYLOAD].store(guard, payload);
+        leaf.set_fingerprint(guard, entry, C::hash(key) as u8);
+        guard.flush(cells);
+        guard.flush(&leaf.head);
+        if status.pending() > 0 {
+            // Reservations before this one may be for the same key, and come first.
+            match self.wait_for_earlier(guard, leaf, entry, key)? {
+                Earlier::Clear => {}
+                Earlier::Frozen => return Ok(Attempt::Again),
+                Earlier::Duplicate => {
+                    self.end_reservation(guard, leaf, entry)?;
+                    return Ok(Attempt::Again);
+                }
+            }
+        }
+        let (mine, visible) = (Meta::reserved(self.epoch), Meta::visible(high, 0));
+        loop {
+            let status = self.leaf_status(guard, leaf)?;
+            if status.is_frozen() || self.meta(guard, cells)? != mine {
+                // Whoever froze the leaf, or ended the reservation, counts on it that nothing comes of it any more.
+                return Ok(Attempt::Again);
+            }
+            let mut complete = self.pmwcas.allocate();
+            complete.add_word(guard, &cells[META], mine.0, visible.0)?;
+            complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
+            if complete.execute(guard)? {
+                encoded.published = true;
+                return Ok(Attempt::Done(true));
+            }
+        }
+    }
+
+    fn meta(&self, guard: &Guard<'_, M>, cells: &[Word; 3]) -> Result<Meta> {
+        Ok(Meta(self.pmwcas.read(guard, &cells[META])? & VALUE_MASK))
+    }
+
+    /// Reserves the next entry, if nothing has changed since `status` was read.
+    fn reserve(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>, status: LeafStatus) -> Result<Option<usize>> {
+        let cell = &leaf.head[LEAF_STATUS];
+        let raw = self.pmwcas.read(guard, cell)?;
+        let new = status.reserved().0 | raw & !VALUE_MASK;
+        if raw & VALUE_MASK != status.0 || cell.compare_exchange(guard, raw, new).is_err() {
+            return Ok(None);
+        }
+        let (entry, cells) = (status.count(), &leaf.entries[status.count()]);
+        // What a crash left of a reservation that the status does not know goes unread.
+        let raw = self.pmwcas.read(guard, &cells[META])?;
+        if Meta(raw & VALUE_MASK).state() == EntryState::Visible {
+            return Err(Error::corrupt(
+                guard.offset_of(leaf),
+                "an entry that is visible and was never reserved",
+            ));
+        }
+        let reserved = Meta::reserved(self.epoch).0;
+        Ok(cells[META].compare_exchange(guard, raw, reserved).is_ok().then_some(entry))
+    }
+
+    /// Waits for reservations before `entry`, a bounded time each; then ends them.
+    fn wait_for_earlier(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Leaf<N>,
+        entry: usize,
+        key: C::Key<'_>,
+    ) -> Result<Earlier> {
+        let mut seen = Seen::default();
+        for earlier in 0..entry {
+            let cells = &leaf.entries[earlier];
+            let (mut looks, mut spins) = (0, 0);
+            loop {
+                let meta = self.meta(guard, cells)?;
+                if matches!(meta.state(), EntryState::Visible | EntryState::Gone) {
+                    break;
+                }
+                if self.leaf_status(guard, leaf)?.is_frozen() {
+                    return Ok(Earlier::Frozen);
+                }
+                let is_past = meta.state() == EntryState::Reserved && meta != Meta::reserved(self.epoch);
+                if looks == PATIENCE || is_past {
+                    self.end_reservation(guard, leaf, earlier)?;
+                    continue;
+                }
+                looks += 1;
+                pause(&mut spins);
+            }
+        }
+        let found = self.look(guard, leaf, key, &mut seen)?;
+        Ok(if found.is_some() { Earlier::Duplicate } else { Earlier::Clear })
+    }
+
+    /// Ends a reservation, whoever has it, unless it was completed or the leaf frozen meanwhile.
+    fn end_reservation(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>, entry: usize) -> Result<()> {
+        let cells = &leaf.entries[entry];
+        let (meta, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
+        if matches!(meta.state(), EntryState::Visible | EntryState::Gone) || status.is_frozen() {
+            return Ok(());
+        }
+        let mut end = self.pmwcas.allocate();
+        end.add_word(guard, &cells[META], meta.0, meta.gone().0)?;
+        end.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().buried().0)?;
+        // Failed, somebody else was faster, or the caller looks again.
+        end.execute(guard).map(|_| ())
+    }
+}

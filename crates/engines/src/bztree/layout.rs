@@ -1,0 +1,352 @@
+//! What lies in the pool.
+//!
+//! ```text
+//! anchor, 64 bytes, then the descriptors of PMwCAS
+//!   0  root        the root: offset of a node, bit 0 = it is a leaf
+//!   8  epoch       the index epoch, raised by each open
+//!
+//! leaf of N entries, 64 + 24 N bytes (1,408 for 56)
+//!   0  fingerprints  one byte for each entry
+//!  56  status        frozen (bit 0), entries reserved (8 to 15), of these pending (16 to 23) and dead (24 to 31),
+//!                    sorted from the start (32 to 39)
+//!  64  entry 0       metadata, key word, payload
+//!  88  entry 1       ...
+//!
+//! metadata of an entry
+//!      0 and 1       empty, reserved, visible or gone
+//!      2 to 4        visible: the upper three bits of the value
+//!      8 to 47       visible: a version, raised by each update; reserved: the index epoch
+//!
+//! inner node, 1,024 bytes (1,536 where keys can tie)
+//!   0  keys        up to 62 separators' first words, ascending
+//! 496  header      level, 1 above leaves (bits 0 to 7), separators (8 to 15)
+//! 504  status      frozen (bit 0), changes of children (8 to 60)
+//! 512  children    up to 63: offsets, bit 0 = leaf
+//! 1024 tails       where keys can tie: offsets of records with the separators' keys, 0 where the word is enough
+//! ```
+//!
+//! Metadata, payloads, statuses, children and the root are words of PMwCAS: their bits 61 to 63 are its.
+
+use medium::{LINE_BYTES, Medium, Word, node};
+use pool::{Error, Result};
+
+use crate::pmwcas::VALUE_MASK;
+
+/// The most entries of a leaf: so many fingerprints share a line with the status.
+pub const ENTRIES_MAX: usize = 56;
+/// The most children of an inner node.
+pub(super) const CHILDREN_MAX: usize = 63;
+
+node! {
+    /// Where a tree begins.
+    pub(super) struct Anchor {
+        pub(super) root: Word,
+        pub(super) epoch: Word,
+        spare: [Word; 6],
+    }
+}
+
+node! {
+    /// A leaf.
+    pub(super) struct Leaf<const N: usize> {
+        pub(super) head: [Word; 8],
+        pub(super) entries: [[Word; 3]; N],
+    }
+}
+
+node! {
+    /// An inner node, without the tails.
+    pub(super) struct Inner {
+        /// Separators; the last two words are header and status.
+        pub(super) keys: [Word; 64],
+        pub(super) children: [Word; 64],
+    }
+}
+
+/// Words of an entry.
+pub(super) const META: usize = 0;
+pub(super) const KEY: usize = 1;
+pub(super) const PAYLOAD: usize = 2;
+
+/// The word of a leaf's head that is its status.
+pub(super) const LEAF_STATUS: usize = 7;
+/// Words of an inner node's keys that are none.
+pub(super) const INNER_HEADER: usize = 62;
+pub(super) const INNER_STATUS: usize = 63;
+
+const _: () = {
+    assert!(size_of::<Anchor>() == LINE_BYTES);
+    assert!(size_of::<Leaf<ENTRIES_MAX>>() == 1408 && size_of::<Leaf<4>>() == 160);
+    assert!(std::mem::offset_of!(Leaf<4>, entries) == LINE_BYTES);
+    assert!(std::mem::offset_of!(Inner, children) == 512 && size_of::<Inner>() == 1024);
+    assert!(LEAF_STATUS * 8 == ENTRIES_MAX && INNER_HEADER == CHILDREN_MAX - 1);
+};
+
+/// Bytes of an inner node.
+pub(super) const fn inner_bytes(ties: bool) -> usize {
+    size_of::<Inner>() + if ties { 512 } else { 0 }
+}
+
+/// The most children of inner nodes above leaves of `entries` entries: few where leaves are small, for tests of small
+/// scopes.
+pub(super) const fn children_max(entries: usize) -> usize {
+    if entries < 16 { 5 } else { CHILDREN_MAX }
+}
+
+/// The node is a leaf.
+const LEAF: u64 = 1;
+
+/// A word that leads to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Pointer(pub(super) u64);
+
+impl Pointer {
+    pub(super) fn leaf(offset: u64) -> Self {
+        Self(offset | LEAF)
+    }
+
+    pub(super) fn inner(offset: u64) -> Self {
+        Self(offset)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_leaf(self) -> bool {
+        self.0 & LEAF != 0
+    }
+
+    /// Whether it has no bits but those of a pointer.
+    #[inline(always)]
+    pub(super) fn is_plain(self) -> bool {
+        self.0 & 0xe == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn offset(self) -> u64 {
+        self.0 & !0xf
+    }
+}
+
+/// Whether a status, of a leaf or of an inner node, says that the node is frozen.
+pub(super) const FROZEN: u64 = 1;
+
+/// A leaf's status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LeafStatus(pub(super) u64);
+
+const ONE_RESERVED: u64 = 1 << 8;
+const ONE_PENDING: u64 = 1 << 16;
+const ONE_DEAD: u64 = 1 << 24;
+
+impl LeafStatus {
+    /// Of a new leaf with so many entries, all sorted.
+    pub(super) fn of_sorted(count: usize) -> Self {
+        Self((count as u64) << 8 | (count as u64) << 32)
+    }
+
+    fn byte(self, shift: u32) -> usize {
+        (self.0 >> shift) as usize & 0xff
+    }
+
+    pub(super) fn is_frozen(self) -> bool {
+        self.0 & FROZEN != 0
+    }
+
+    /// Entries that were reserved at any time.
+    pub(super) fn count(self) -> usize {
+        self.byte(8)
+    }
+
+    /// Of these, entries that are not visible yet.
+    pub(super) fn pending(self) -> usize {
+        self.byte(16)
+    }
+
+    /// Of these, entries that are gone.
+    pub(super) fn dead(self) -> usize {
+        self.byte(24)
+    }
+
+    /// Entries from the start that are in the order of their keys.
+    pub(super) fn sorted(self) -> usize {
+        self.byte(32)
+    }
+
+    /// Entries that are visible.
+    pub(super) fn live(self) -> usize {
+        self.count().saturating_sub(self.pending() + self.dead())
+    }
+
+    pub(super) fn frozen(self) -> Self {
+        Self(self.0 | FROZEN)
+    }
+
+    /// With one more entry, not visible yet.
+    pub(super) fn reserved(self) -> Self {
+        Self(self.0 + ONE_RESERVED + ONE_PENDING)
+    }
+
+    /// With one entry that was pending and is no more.
+    pub(super) fn completed(self) -> Self {
+        Self(self.0 - if self.pending() > 0 { ONE_PENDING } else { 0 })
+    }
+
+    /// With one entry more that is gone.
+    pub(super) fn buried(self) -> Self {
+        Self(self.0 + ONE_DEAD)
+    }
+
+    /// Refuses what no leaf of `entries` entries can have.
+    #[inline(always)]
+    pub(super) fn validated(self, entries: usize, offset: u64) -> Result<Self> {
+        if self.count() > entries
+            || self.sorted() > self.count()
+            || self.pending() + self.dead() > self.count()
+        {
+            return Err(Error::corrupt(offset, "a leaf's status that cannot be"));
+        }
+        Ok(self)
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum EntryState {
+    Empty,
+    Reserved,
+    Visible,
+    Gone,
+}
+
+/// An entry's metadata.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Meta(pub(super) u64);
+
+const NUMBER_SHIFT: u32 = 8;
+const NUMBER_MASK: u64 = (1 << 40) - 1;
+
+impl Meta {
+    fn new(state: u64, high: u64, number: u64) -> Self {
+        Self(state | high << 2 | (number & NUMBER_MASK) << NUMBER_SHIFT)
+    }
+
+    /// Reserved in an epoch.
+    pub(super) fn reserved(epoch: u64) -> Self {
+        Self::new(1, 0, epoch)
+    }
+
+    /// Visible, with the upper three bits of a value.
+    pub(super) fn visible(high: u64, version: u64) -> Self {
+        Self::new(2, high, version)
+    }
+
+    /// Gone.
+    pub(super) fn gone(self) -> Self {
+        Self(self.0 | 3)
+    }
+
+    #[inline(always)]
+    pub(super) fn state(self) -> EntryState {
+        match self.0 & 3 {
+            0 => EntryState::Empty,
+            1 => EntryState::Reserved,
+            2 => EntryState::Visible,
+            _ => EntryState::Gone,
+        }
+    }
+
+    /// The upper three bits of a value.
+    #[inline(always)]
+    pub(super) fn high(self) -> u64 {
+        self.0 >> 2 & 7
+    }
+
+    /// Version, or epoch.
+    pub(super) fn number(self) -> u64 {
+        self.0 >> NUMBER_SHIFT & NUMBER_MASK
+    }
+}
+
+/// The epoch that reservations name, as they hold it.
+pub(super) fn epoch_number(epoch: u64) -> u64 {
+    epoch & NUMBER_MASK
+}
+
+/// An inner node's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct InnerHeader(pub(super) u64);
+
+impl InnerHeader {
+    pub(super) fn new(level: usize, separators: usize) -> Self {
+        Self(level as u64 | (separators as u64) << 8)
+    }
+
+    #[inline(always)]
+    pub(super) fn level(self) -> usize {
+        self.0 as usize & 0xff
+    }
+
+    /// Separators; as many as there is room for at most.
+    #[inline(always)]
+    pub(super) fn separators(self) -> usize {
+        ((self.0 >> 8) as usize & 0xff).min(INNER_HEADER)
+    }
+}
+
+/// The status of an inner node of which another child was swapped.
+pub(super) fn with_child_swapped(status: u64) -> u64 {
+    (status + (1 << 8)) & VALUE_MASK
+}
+
+impl<const N: usize> Leaf<N> {
+    /// Notes the fingerprint of an entry that is not visible yet; the caller flushes.
+    pub(super) fn set_fingerprint<M: Medium>(
+        &self,
+        guard: &medium::Guard<'_, M>,
+        entry: usize,
+        fingerprint: u8,
+    ) {
+        let (cell, shift) = (&self.head[entry / 8], 8 * (entry % 8));
+        let mut word = cell.load(guard);
+        loop {
+            let new = word & !(0xff << shift) | u64::from(fingerprint) << shift;
+            match cell.compare_exchange(guard, word, new) {
+                Ok(_) => return,
+                // Another entry of the same word.
+                Err(found) => word = found,
+            }
+        }
+    }
+
+    /// The fingerprint of an entry.
+    pub(super) fn fingerprint<M: Medium>(&self, guard: &medium::Guard<'_, M>, entry: usize) -> u8 {
+        (self.head[entry / 8].load(guard) >> (8 * (entry % 8))) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_counts() {
+        let mut status = LeafStatus::of_sorted(5);
+        assert_eq!((status.count(), status.sorted(), status.live(), status.pending()), (5, 5, 5, 0));
+        status = status.reserved();
+        assert_eq!((status.count(), status.live(), status.pending()), (6, 5, 1));
+        status = status.completed().buried();
+        assert_eq!((status.count(), status.live(), status.pending(), status.dead()), (6, 5, 0, 1));
+        assert!(status.frozen().is_frozen() && !status.is_frozen());
+        assert!(status.validated(6, 0).is_ok() && status.validated(5, 0).is_err());
+        assert_eq!(status.completed(), status, "nothing was pending");
+    }
+
+    #[test]
+    fn metadata_holds_what_it_was_given() {
+        let meta = Meta::visible(5, 77);
+        assert_eq!((meta.state(), meta.high(), meta.number()), (EntryState::Visible, 5, 77));
+        assert_eq!(meta.gone().state(), EntryState::Gone);
+        assert_eq!(Meta::reserved(3).state(), EntryState::Reserved);
+        assert_eq!(Meta::reserved(3).number(), epoch_number(3));
+        assert_eq!(Meta(0).state(), EntryState::Empty);
+    }
+}

@@ -1,0 +1,151 @@
+//! Bulk load: a whole tree from sorted input, installed by one operation on the root.
+
+use medium::Medium;
+use pool::{Error, Guard, Result};
+
+use super::BzTree;
+use super::find::Separator;
+use super::image::{Copied, InnerImage, NewNodes};
+use super::layout::Pointer;
+use crate::index::{Codec, EntryWords, NextEntry};
+
+/// What is loaded and not reachable yet.
+struct Load<'g, 'p, M: Medium, C: Codec> {
+    guard: &'g Guard<'p, M>,
+    nodes: NewNodes<'g, 'p, M>,
+    /// Nodes of one level, each with the separator before it.
+    level: Vec<(Separator, Pointer)>,
+    /// All entries, where they lead to records.
+    written: Vec<EntryWords>,
+    published: bool,
+    entries: u64,
+    codec: std::marker::PhantomData<fn() -> C>,
+}
+
+impl<M: Medium, C: Codec> Drop for Load<'_, '_, M, C> {
+    fn drop(&mut self) {
+        if !self.published {
+            self.written.drain(..).for_each(|words| C::discard(self.guard, words));
+        }
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// Fills an empty tree, whose root must be a leaf: a tree that was emptied by others has one unless its leaves could
+    /// not be merged.
+    pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+        let guard = self.pool.pin();
+        let old = self.empty_root(&guard)?;
+        let mut load = Load::<M, C> {
+            guard: &guard,
+            nodes: NewNodes::new(&guard),
+            level: Vec::new(),
+            written: Vec::new(),
+            published: false,
+            entries: 0,
+            codec: std::marker::PhantomData,
+        };
+        self.write_leaves(&mut load, next, fill)?;
+        if load.entries == 0 {
+            return Ok(0);
+        }
+        while load.level.len() > 1 {
+            Self::write_level(&mut load, fill)?;
+        }
+        let Some((_, root)) = load.level.pop() else { return Ok(0) };
+        // Frozen, the old root takes no more entries; whoever meets it meanwhile renews it, and this fails.
+        let leaf = Self::leaf(&guard, old.offset())?;
+        if self.freeze(&guard, leaf)?.live() > 0 {
+            return Err(Error::NotEmpty);
+        }
+        let mut swap = self.pmwcas.allocate();
+        self.swap_child(&guard, &mut swap, &[], (old, root))?;
+        load.nodes.release(root.offset());
+        if !swap.execute(&guard)? {
+            return Err(Error::NotEmpty);
+        }
+        load.published = true;
+        std::mem::replace(&mut load.nodes, NewNodes::new(&guard)).keep();
+        Ok(load.entries)
+    }
+
+    /// The root, if it is a leaf without entries.
+    fn empty_root(&self, guard: &Guard<'_, M>) -> Result<Pointer> {
+        let root = self.root_pointer(guard)?;
+        if !root.is_leaf() {
+            return Err(Error::NotEmpty);
+        }
+        let status = self.leaf_status(guard, Self::leaf(guard, root.offset())?)?;
+        if status.live() > 0 { Err(Error::NotEmpty) } else { Ok(root) }
+    }
+
+    /// Writes and flushes entries, leaf by leaf.
+    fn write_leaves(&self, load: &mut Load<'_, '_, M, C>, next: &mut NextEntry<'_>, fill: f64) -> Result<()> {
+        let per_leaf = ((N as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, N);
+        let (mut key, mut value, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        let mut copies: Vec<Copied> = Vec::with_capacity(N);
+        let mut before = None;
+        while next(&mut key, &mut value)? {
+            if load.entries > 0 && key <= last {
+                return Err(Error::NotSorted { index: load.entries });
+            }
+            if copies.len() == per_leaf {
+                before = Self::close_leaf(load, before, &mut copies)?;
+            }
+            let coded = C::key(&key)?;
+            let words = C::encode(load.guard, coded, C::value(&value)?)?;
+            if C::TIES {
+                load.written.push(words);
+            }
+            copies.push(Self::copied(words, C::hash(coded)));
+            std::mem::swap(&mut key, &mut last);
+            load.entries += 1;
+        }
+        if !copies.is_empty() {
+            Self::close_leaf(load, before, &mut copies)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a leaf with `copies`, behind the entry `before`; returns its last entry.
+    fn close_leaf(
+        load: &mut Load<'_, '_, M, C>,
+        before: Option<EntryWords>,
+        copies: &mut Vec<Copied>,
+    ) -> Result<Option<EntryWords>> {
+        let offset = load.nodes.allocate(Self::LEAF_BYTES)?;
+        Self::write_leaf(load.guard, offset, copies)?;
+        let separator = match before {
+            Some(before) => Self::separate(load.guard, &mut load.nodes, before, copies[0].words)?,
+            None => Separator { word: 0, tail: 0 },
+        };
+        load.level.push((separator, Pointer::leaf(offset)));
+        let last = copies.last().map(|copied| copied.words);
+        copies.clear();
+        Ok(last)
+    }
+
+    /// Writes the inner nodes above the nodes of a level, which become the level.
+    fn write_level(load: &mut Load<'_, '_, M, C>, fill: f64) -> Result<()> {
+        let below = std::mem::take(&mut load.level);
+        let most = ((Self::CHILDREN as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(2, Self::CHILDREN);
+        let level = match below[0].1 {
+            pointer if pointer.is_leaf() => 1,
+            pointer => Self::header(load.guard, Self::inner(load.guard, pointer.offset())?).level() + 1,
+        };
+        // Spread evenly, so that none is left with one child.
+        let nodes = below.len().div_ceil(most);
+        for number in 0..nodes {
+            let (start, end) = (below.len() * number / nodes, below.len() * (number + 1) / nodes);
+            let image = InnerImage {
+                level,
+                separators: below[start + 1..end].iter().map(|(separator, _)| *separator).collect(),
+                children: below[start..end].iter().map(|(_, child)| *child).collect(),
+            };
+            let offset = load.nodes.allocate(Self::INNER_BYTES)?;
+            Self::write_inner(load.guard, offset, &image)?;
+            load.level.push((below[start].0, Pointer::inner(offset)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! Merging: a leaf that became small goes together with its left sibling, else with its right one, under the same parent;
+//! inner nodes likewise.
+//!
+//! Both leaves are frozen, then one operation freezes the parent and installs a parent without one of them in its own
+//! parent. If the parent is the root and would be left with one child, that becomes the root.
+
+use medium::Medium;
+use pool::{Guard, Result};
+
+use super::BzTree;
+use super::find::{Goal, Path, Seen, Step};
+use super::image::{Copies, InnerImage, NewNodes};
+use super::layout::Pointer;
+use crate::index::Codec;
+use crate::pmwcas::VALUE_MASK;
+
+/// Merges that one removal tries at most: each makes the tree smaller, but others may make it larger meanwhile.
+const MERGES_MAX: usize = 64;
+
+/// Two neighbours under one parent, to be replaced by one node.
+struct Pair<'p> {
+    /// The path to the parent, which is its last step.
+    path: &'p [Step],
+    /// The parent's status and content.
+    status: u64,
+    image: InnerImage,
+    /// The position of the left one.
+    left: usize,
+}
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// A leaf with at most so many live entries is to be merged.
+    pub(super) const LIVE_MIN: usize = N / 4;
+
+    /// An inner node with at most so many children is to be merged.
+    const CHILDREN_MIN: usize = if Self::CHILDREN / 4 < 2 { 2 } else { Self::CHILDREN / 4 };
+
+    /// Children that two inner nodes may have together to be merged.
+    const CHILDREN_MERGED: usize = Self::CHILDREN - Self::CHILDREN / 4;
+
+    /// Merges the leaf that covers `key` if it is small, and the nodes above as far as they become so.
+    pub(super) fn shrink(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
+        for _ in 0..MERGES_MAX {
+            let (path, offset) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
+            let status = self.leaf_status(guard, Self::leaf(guard, offset)?)?;
+            if path.is_empty() || status.is_frozen() || status.live() > Self::LIVE_MIN {
+                return Ok(());
+            }
+            let merged = self.merge_leaf(guard, &path, offset, status.live())?;
+            // A leaf without siblings can be merged once its parent has been.
+            if !self.shrink_inner(guard, key)? && !merged {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges the leaf at the end of a path with a sibling; whether it did.
+    fn merge_leaf(&self, guard: &Guard<'_, M>, path: &Path, offset: u64, live: usize) -> Result<bool> {
+        let Some(step) = path.last() else { return Ok(false) };
+        let Some((status, image)) = self.image(guard, step.offset)? else { return Ok(false) };
+        if image.children.get(step.position) != Some(&Pointer::leaf(offset)) {
+            return Ok(false);
+        }
+        let siblings = [step.position.checked_sub(1), Some(step.position + 1)];
+        for sibling in siblings.into_iter().flatten() {
+            let Some(pointer) = image.children.get(sibling).filter(|pointer| pointer.is_leaf()) else {
+                continue;
+            };
+            let other = self.leaf_status(guard, Self::leaf(guard, pointer.offset())?)?;
+            let together = live + other.live() + other.pending();
+            if !other.is_frozen() && (together <= Self::LIVE_MAX || live == 0 && together <= N) {
+                let left = sibling.min(step.position);
+                return self.merge_leaves(guard, Pair { path, status, image, left });
+            }
+        }
+        Ok(false)
+    }
+
+    fn merge_leaves(&self, guard: &Guard<'_, M>, pair: Pair<'_>) -> Result<bool> {
+        let mut new = NewNodes::new(guard);
+        let merged = new.allocate(Self::LEAF_BYTES)?;
+        let parent = new.allocate(Self::INNER_BYTES)?;
+        let mut copies = Copies::new();
+        for pointer in &pair.image.children[pair.left..=pair.left + 1] {
+            let leaf = Self::leaf(guard, pointer.offset())?;
+            self.freeze(guard, leaf)?;
+            self.gather(guard, leaf, &mut copies)?;
+        }
+        if copies.len() > N {
+            // Entries came in between. Both leaves are renewed by who meets them next.
+            return Ok(false);
+        }
+        Self::write_leaf(guard, merged, &copies)?;
+        self.install_merge(guard, new, pair, (Pointer::leaf(merged), parent), [None; 2])
+    }
+
+    /// Installs `merged` in place of a pair of nodes, by a new parent. If the pair are inner nodes they come with their
+    /// statuses, and are frozen. Whether it did.
+    fn install_merge(
+        &self,
+        guard: &Guard<'_, M>,
+        mut new: NewNodes<'_, '_, M>,
+        pair: Pair<'_>,
+        (merged, parent): (Pointer, u64),
+        statuses: [Option<u64>; 2],
+    ) -> Result<bool> {
+        let Pair { path, status, mut image, left } = pair;
+        let Some((step, above)) = path.split_last() else { return Ok(false) };
+        let mut swap = self.pmwcas.allocate();
+        Self::freeze_inner(guard, &mut swap, step.offset, status)?;
+        let old = [image.children[left], image.children[left + 1]];
+        for (pointer, status) in old.iter().zip(statuses) {
+            if let Some(status) = status {
+                Self::freeze_inner(guard, &mut swap, pointer.offset(), status)?;
+            }
+        }
+        let between = image.separators.remove(left);
+        image.children.remove(left + 1);
+        image.children[left] = merged;
+        let becomes_root = above.is_empty() && image.children.len() == 1;
+        let replacement = if becomes_root { merged } else { Pointer::inner(parent) };
+        if !becomes_root {
+            Self::write_inner(guard, parent, &image)?;
+        }
+        if !self.swap_child(guard, &mut swap, above, (Pointer::inner(step.offset), replacement))? {
+            return Ok(false);
+        }
+        new.release(replacement.offset());
+        if !swap.execute(guard)? {
+            return Ok(false);
+        }
+        if !becomes_root {
+            new.release(merged.offset());
+        }
+        old.iter().for_each(|pointer| guard.retire(pointer.offset()));
+        // The separator of merged inner nodes lives on between their children.
+        if between.tail != 0 && merged.is_leaf() {
+            guard.retire(between.tail);
+        }
+        self.counters.merges.add();
+        Ok(true)
+    }
+
+    /// Merges inner nodes on the way to `key` that have few children, from the lowest level up; whether it merged any.
+    fn shrink_inner(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<bool> {
+        let mut any = false;
+        for _ in 0..MERGES_MAX {
+            let (path, _) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
+            let mut merged = false;
+            for depth in (1..path.len()).rev() {
+                let children = Self::header(guard, Self::inner(guard, path[depth].offset)?).separators() + 1;
+                if children <= Self::CHILDREN_MIN && self.merge_inner(guard, &path[..depth], path[depth])? {
+                    merged = true;
+                    break;
+                }
+            }
+            if !merged {
+                break;
+            }
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Merges an inner node with a sibling; `path` leads to its parent. Whether it did.
+    fn merge_inner(&self, guard: &Guard<'_, M>, path: &[Step], child: Step) -> Result<bool> {
+        let Some(step) = path.last() else { return Ok(false) };
+        let Some((status, image)) = self.image(guard, step.offset)? else { return Ok(false) };
+        if image.children.get(step.position) != Some(&Pointer::inner(child.offset)) {
+            return Ok(false);
+        }
+        let count = |pointer: Pointer| -> Result<usize> {
+            Ok(Self::header(guard, Self::inner(guard, pointer.offset())?).separators() + 1)
+        };
+        let mine = count(Pointer::inner(child.offset))?;
+        let siblings = [step.position.checked_sub(1), Some(step.position + 1)];
+        for sibling in siblings.into_iter().flatten() {
+            let Some(pointer) = image.children.get(sibling).filter(|pointer| !pointer.is_leaf()) else {
+                continue;
+            };
+            let together = mine + count(*pointer)?;
+            let lonely = mine == 1 && together <= Self::CHILDREN;
+            if together <= Self::CHILDREN_MERGED || lonely {
+                let left = sibling.min(step.position);
+                return self.merge_inners(guard, Pair { path, status, image, left });
+            }
+        }
+        Ok(false)
+    }
+
+    fn merge_inners(&self, guard: &Guard<'_, M>, pair: Pair<'_>) -> Result<bool> {
+        let mut new = NewNodes::new(guard);
+        let merged = new.allocate(Self::INNER_BYTES)?;
+        let parent = new.allocate(Self::INNER_BYTES)?;
+        let (left, right) = (pair.image.children[pair.left], pair.image.children[pair.left + 1]);
+        let Some((left_status, mut image)) = self.image(guard, left.offset())? else { return Ok(false) };
+        let Some((right_status, upper)) = self.image(guard, right.offset())? else { return Ok(false) };
+        if image.children.len() + upper.children.len() > Self::CHILDREN || image.level != upper.level {
+            return Ok(false);
+        }
+        image.separators.push(pair.image.separators[pair.left]);
+        image.separators.extend(upper.separators);
+        image.children.extend(upper.children);
+        Self::write_inner(guard, merged, &image)?;
+        let statuses = [Some(left_status), Some(right_status)];
+        self.install_merge(guard, new, pair, (Pointer::inner(merged), parent), statuses)
+    }
+
+    /// The root, as others see it now.
+    pub(super) fn root_pointer(&self, guard: &Guard<'_, M>) -> Result<Pointer> {
+        Ok(Pointer(self.pmwcas.read(guard, self.root(guard)?)? & VALUE_MASK))
+    }
+}

@@ -1,0 +1,100 @@
+//! Making and opening a tree.
+//!
+//! 1. PMwCAS rolls forward or back what a crash cut off: the tree is then as after a prefix of its operations.
+//! 2. The index epoch goes up, so that reservations of the life before are known as such.
+//! 3. If the pool asks for it, what the tree reaches is marked: O(n). All the rest is independent of the size.
+
+use std::time::Instant;
+
+use medium::Medium;
+use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
+
+use super::layout::{Anchor, ENTRIES_MAX, Pointer};
+use super::{BzTree, BzTreeOptions, Counters};
+use crate::index::Codec;
+use crate::pmwcas::Pmwcas;
+
+/// Root word 0: the offset of the anchor.
+const ROOT_ANCHOR: usize = 0;
+/// Root word 1: entries of a leaf.
+const ROOT_ENTRIES: usize = 1;
+/// Root word 2: slots of PMwCAS.
+const ROOT_SLOTS: usize = 2;
+
+const ANCHOR_BYTES: u64 = size_of::<Anchor>() as u64;
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
+    pub fn create(pool: &Pool<M>, name: &str, options: BzTreeOptions) -> Result<Self> {
+        const { assert!(N >= 4 && N <= ENTRIES_MAX) };
+        let slots = options.operations_max.clamp(1, Pmwcas::SLOTS_MAX);
+        let guard = pool.pin();
+        let anchor = guard.allocate_lines(ANCHOR_BYTES as usize + Pmwcas::bytes(slots))?;
+        let leaf = guard.allocate_lines(Self::LEAF_BYTES).inspect_err(|_| guard.free(anchor))?;
+        let enter = || -> Result<TreeRoot> {
+            Self::write_leaf(&guard, leaf, &[])?;
+            let node = guard.node::<Anchor>(anchor)?;
+            node.root.publish(&guard, Pointer::leaf(leaf).0);
+            node.epoch.publish(&guard, 0);
+            Pmwcas::format(&guard, anchor + ANCHOR_BYTES, slots)?;
+            // PERSIST: leaf, anchor and descriptors before the root that leads to them; lost, there is no tree yet. The
+            // fences of `create_tree` are another guard's.
+            guard.fence();
+            let mut words = [0; ROOT_WORDS];
+            (words[ROOT_ANCHOR], words[ROOT_ENTRIES], words[ROOT_SLOTS]) = (anchor, N as u64, slots as u64);
+            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
+        };
+        let root = enter().inspect_err(|_| {
+            guard.free(leaf);
+            guard.free(anchor);
+        })?;
+        Self::start(pool, &root, false)
+    }
+
+    /// Opens a tree: finishes what a crash cut off, and marks what it reaches if the pool asks for that. O(1), or O(n) with
+    /// the mark.
+    ///
+    /// # Errors
+    /// [`Error::TreeMismatch`]: it is another engine's, or of another codec or size; [`Error::Corrupt`]: a damaged
+    /// descriptor, by name, or another damage.
+    pub fn open(pool: &Pool<M>, root: &TreeRoot, _options: BzTreeOptions) -> Result<Self> {
+        Self::start(pool, root, pool.needs_mark())
+    }
+
+    fn start(pool: &Pool<M>, root: &TreeRoot, crashed: bool) -> Result<Self> {
+        let start = Instant::now();
+        let made = (root.engine, root.codec, root.words[ROOT_ENTRIES]);
+        if made != (Self::ENGINE.0, C::ID, N as u64) {
+            return Err(Error::TreeMismatch {
+                name: root.name.clone(),
+                found: format!("engine {}, codec {}, {} entries a leaf", made.0, made.1, made.2),
+                wanted: format!("engine {}, codec {}, {N} entries a leaf", Self::ENGINE.0, C::ID),
+            });
+        }
+        let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
+        let guard = pool.pin();
+        let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
+        let cell = &guard.node::<Anchor>(anchor)?.epoch;
+        let epoch = super::layout::epoch_number(cell.load(&guard) + 1);
+        // PERSIST: nothing must precede; lost, nobody has reserved anything in this epoch.
+        cell.publish(&guard, epoch);
+        guard.drain()?;
+        let (pool, counters) = (pool.clone(), Counters::default());
+        let mut tree = Self {
+            pool,
+            pmwcas,
+            anchor,
+            epoch,
+            counters,
+            recovery_ns: 0,
+            recovered_from_crash: crashed,
+            codec: std::marker::PhantomData,
+        };
+        drop(guard);
+        if crashed {
+            tree.mark()?;
+        }
+        tree.recovery_ns = start.elapsed().as_nanos() as u64;
+        Ok(tree)
+    }
+}

@@ -1,0 +1,60 @@
+//! Removing a key: PMwCAS on the entry's metadata and the status.
+
+use medium::Medium;
+use pool::{Error, Guard, Result};
+
+use super::BzTree;
+use super::find::Seen;
+use super::insert::{ATTEMPTS_MAX, Attempt};
+use super::layout::{LEAF_STATUS, META};
+use crate::index::{Codec, Condition};
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// Removes a key if the condition holds. Durable when this returns. O(log n).
+    pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+        let guard = self.pool.pin();
+        for _ in 0..ATTEMPTS_MAX {
+            if let Attempt::Done(held) = self.try_erase(&guard, key, condition)? {
+                return Ok(held);
+            }
+        }
+        Err(self.no_progress())
+    }
+
+    fn try_erase(
+        &self,
+        guard: &Guard<'_, M>,
+        key: C::Key<'_>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<Attempt> {
+        let mut seen = Seen::default();
+        let offset = self.descend(guard, key, &mut seen)?;
+        let leaf = Self::leaf(guard, offset)?;
+        let status = self.leaf_status(guard, leaf)?;
+        let found = self.look(guard, leaf, key, &mut seen)?;
+        let held = Self::holds(guard, condition, found.as_ref())?;
+        let Some(found) = found.filter(|_| held) else {
+            // Nothing to change: what was seen is the answer, in a frozen leaf as well.
+            self.settle(guard, seen)?;
+            return Ok(Attempt::Done(held));
+        };
+        if status.is_frozen() {
+            return self.make_way(guard, key, offset);
+        }
+        let mut bury = self.pmwcas.allocate();
+        bury.add_word(guard, &leaf.entries[found.entry][META], found.meta.0, found.meta.gone().0)?;
+        bury.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.buried().0)?;
+        if !bury.execute(guard)? {
+            return Ok(Attempt::Again);
+        }
+        C::retire(guard, found.words);
+        if status.buried().live() <= Self::LIVE_MIN {
+            match self.shrink(guard, key) {
+                // The key is gone, durably; that there is no room to merge leaves is no failure of it.
+                Ok(()) | Err(Error::PoolFull { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Attempt::Done(true))
+    }
+}

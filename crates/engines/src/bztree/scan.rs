@@ -1,0 +1,213 @@
+//! Ranges: one leaf after the other, each copied at once, both ways.
+//!
+//! Between two leaves a range holds nothing: no pin, no node. It goes on from the separator where the last leaf ended, by a
+//! new descent. A leaf's bounds never change, so whatever was split or merged meanwhile, no key comes twice, and none that
+//! is there for the whole range is missed.
+
+use std::ops::Bound;
+
+use medium::Medium;
+use pool::{Error, Guard, Result};
+use smallvec::SmallVec;
+
+use super::BzTree;
+use super::find::{Goal, Path, Seen};
+use super::layout::Leaf;
+use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
+
+type Snapshot = SmallVec<[EntryWords; 64]>;
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// The visible entries of a leaf, in the order of their keys.
+    fn snapshot(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Leaf<N>,
+        seen: &mut Seen,
+        into: &mut Snapshot,
+    ) -> Result<()> {
+        into.clear();
+        let status = self.leaf_status(guard, leaf)?;
+        let mut sorted = 0;
+        for entry in 0..status.count() {
+            if let Some(found) = self.read_entry(guard, leaf, entry, seen)? {
+                into.push(found.words);
+            }
+            if entry + 1 == status.sorted() {
+                sorted = into.len();
+            }
+        }
+        for position in sorted.max(1)..into.len() {
+            let words = into[position];
+            let (mut low, mut high) = (0, position);
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if Self::compare_entries(guard, into[middle], words)?.is_lt() {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            into[low..=position].rotate_right(1);
+            // A key that was removed and inserted again while its leaf was read: the later entry, now at `low`, counts.
+            if low < position && Self::compare_entries(guard, words, into[low + 1])?.is_eq() {
+                into[low + 1] = words;
+            }
+        }
+        if into.len() > sorted {
+            let mut kept = 0;
+            for position in 0..into.len() {
+                if kept == 0 || Self::compare_entries(guard, into[kept - 1], into[position])?.is_ne() {
+                    into[kept] = into[position];
+                    kept += 1;
+                }
+            }
+            into.truncate(kept);
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`.
+    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()>
+    where
+        C: for<'k> Codec<Key<'k> = u64>,
+    {
+        let (mut resume, mut snapshot) = (from, Snapshot::new());
+        loop {
+            let next = {
+                let (guard, mut seen) = (self.pool.pin(), Seen::default());
+                let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
+                self.snapshot(&guard, Self::leaf(&guard, offset)?, &mut seen, &mut snapshot)?;
+                self.settle(&guard, seen)?;
+                Self::upper_bound(&guard, &path)?.map(|separator| separator.word)
+            };
+            for words in snapshot.iter().filter(|words| words[0] >= resume) {
+                if !visit(words[0], words[1]) {
+                    return Ok(());
+                }
+            }
+            match next {
+                None => return Ok(()),
+                Some(next) if next > resume => resume = next,
+                Some(_) => return Err(Error::corrupt(self.anchor, "separators out of order")),
+            }
+        }
+    }
+}
+
+/// A range being read.
+pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
+    tree: &'i BzTree<M, C, N>,
+    direction: Direction,
+    bounds: Bounds,
+    /// Where the range goes on.
+    from: Bound<Vec<u8>>,
+    /// Keys and values that are still to come, the next one last.
+    ahead: Vec<(Vec<u8>, Vec<u8>)>,
+    finished: bool,
+}
+
+impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
+    pub(super) fn new(tree: &'i BzTree<M, C, N>, bounds: Bounds, direction: Direction) -> Self {
+        let from = match direction {
+            Direction::Forward => bounds.lower.clone(),
+            Direction::Reverse => bounds.upper.clone(),
+        };
+        Self { tree, direction, bounds, from, ahead: Vec::new(), finished: false }
+    }
+
+    /// Copies the entries of a leaf that lie within both the bounds and what is still to come.
+    fn copy_leaf(&mut self, guard: &Guard<'_, M>, leaf: u64, seen: &mut Seen) -> Result<()> {
+        let mut snapshot = Snapshot::new();
+        self.tree.snapshot(guard, BzTree::<M, C, N>::leaf(guard, leaf)?, seen, &mut snapshot)?;
+        let rest = match self.direction {
+            Direction::Forward => Bounds { lower: self.from.clone(), upper: self.bounds.upper.clone() },
+            Direction::Reverse => Bounds { lower: self.bounds.lower.clone(), upper: self.from.clone() },
+        };
+        for words in snapshot {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            C::copy_key(guard, words, &mut key)?;
+            if !rest.is_above_lower(&key) {
+                continue;
+            }
+            if !rest.is_below_upper(&key) {
+                break;
+            }
+            C::copy_value(guard, words, &mut value)?;
+            self.ahead.push((key, value));
+        }
+        if self.direction == Direction::Forward {
+            self.ahead.reverse();
+        }
+        Ok(())
+    }
+
+    /// Reads the next leaf; `finished` is set with the last one.
+    fn refill(&mut self) -> Result<()> {
+        let (guard, mut seen) = (self.tree.pool.pin(), Seen::default());
+        let from = self.from.clone();
+        let (path, leaf) = self.descend(&guard, &from, &mut seen)?;
+        self.copy_leaf(&guard, leaf, &mut seen)?;
+        self.tree.settle(&guard, seen)?;
+        let end = match self.direction {
+            Direction::Forward => BzTree::<M, C, N>::upper_bound(&guard, &path)?,
+            Direction::Reverse => BzTree::<M, C, N>::lower_bound(&guard, &path)?,
+        };
+        let Some(end) = end else {
+            self.finished = true;
+            return Ok(());
+        };
+        let mut key = Vec::new();
+        BzTree::<M, C, N>::copy_separator(&guard, end, &mut key)?;
+        let start = match &from {
+            Bound::Included(start) | Bound::Excluded(start) => Some(start),
+            Bound::Unbounded => None,
+        };
+        let goes_on = start.is_none_or(|start| match self.direction {
+            Direction::Forward => key > *start,
+            Direction::Reverse => key <= *start,
+        });
+        if !goes_on || self.direction == Direction::Reverse && from == Bound::Excluded(key.clone()) {
+            return Err(Error::corrupt(self.tree.anchor, "separators out of order"));
+        }
+        match self.direction {
+            Direction::Forward => {
+                self.finished = !self.bounds.is_below_upper(&key);
+                self.from = Bound::Included(key);
+            }
+            Direction::Reverse => {
+                self.finished = match &self.bounds.lower {
+                    Bound::Included(lower) | Bound::Excluded(lower) => key <= *lower,
+                    Bound::Unbounded => false,
+                };
+                self.from = Bound::Excluded(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn descend(&self, guard: &Guard<'_, M>, from: &Bound<Vec<u8>>, seen: &mut Seen) -> Result<(Path, u64)> {
+        let goal = match (self.direction, from) {
+            (Direction::Forward, Bound::Unbounded) => Goal::First,
+            (Direction::Reverse, Bound::Unbounded) => Goal::Last,
+            (Direction::Reverse, Bound::Excluded(key)) => Goal::Below(key),
+            (_, Bound::Included(key) | Bound::Excluded(key)) => Goal::Key(C::bound(key)),
+        };
+        self.tree.descend_path(guard, &goal, seen)
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> Scan for RangeScan<'_, M, C, N> {
+    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            if let Some(entry) = self.ahead.pop() {
+                (*key, *value) = entry;
+                return Ok(true);
+            }
+            if self.finished {
+                return Ok(false);
+            }
+            self.refill()?;
+        }
+    }
+}

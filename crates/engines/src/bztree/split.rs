@@ -1,0 +1,195 @@
+//! Replacing a leaf that is frozen or full: by one that is consolidated, or by two.
+//!
+//! Every node that a change needs is allocated before anything is frozen, so that a full pool leaves no frozen leaf. What
+//! replaces the leaf is flushed, and ordered by fence 1 of the operation that installs it. Who finds the leaf frozen makes a
+//! replacement of his own; one of them is installed, the others are given back.
+//!
+//! An inner node is never frozen alone: the operation that installs its replacement freezes it, together with the
+//! parent's child. So nobody meets an inner node that is frozen and still in the tree.
+
+use medium::Medium;
+use pool::{Guard, Result};
+
+use super::BzTree;
+use super::find::{Separator, Step};
+use super::image::{Copied, Copies, InnerImage, NewNodes};
+use super::layout::Pointer;
+use crate::index::Codec;
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// A leaf with more live entries than this is split instead of consolidated.
+    pub(super) const LIVE_MAX: usize = N - N / 4;
+
+    /// Replaces the leaf at the end of a path, or does what must come first. The caller descends again, whatever came of it.
+    pub(super) fn renew_leaf(&self, guard: &Guard<'_, M>, path: &[Step], offset: u64) -> Result<()> {
+        let leaf = Self::leaf(guard, offset)?;
+        let status = self.leaf_status(guard, leaf)?;
+        // Entries that are pending may yet become visible, unless it is too late for them.
+        let pending = if status.is_frozen() { 0 } else { status.pending() };
+        if status.live() + pending > Self::LIVE_MAX {
+            return self.split_leaf(guard, path, offset);
+        }
+        let mut new = NewNodes::new(guard);
+        let replacement = new.allocate(Self::LEAF_BYTES)?;
+        self.freeze(guard, leaf)?;
+        let mut copies = Copies::new();
+        self.gather(guard, leaf, &mut copies)?;
+        self.consolidate(guard, path, offset, new, (replacement, &copies))
+    }
+
+    /// Replaces a frozen leaf by one with the same entries.
+    fn consolidate(
+        &self,
+        guard: &Guard<'_, M>,
+        path: &[Step],
+        offset: u64,
+        mut new: NewNodes<'_, '_, M>,
+        (replacement, copies): (u64, &[Copied]),
+    ) -> Result<()> {
+        Self::write_leaf(guard, replacement, copies)?;
+        let mut swap = self.pmwcas.allocate();
+        let pointers = (Pointer::leaf(offset), Pointer::leaf(replacement));
+        if self.swap_child(guard, &mut swap, path, pointers)? {
+            new.release(replacement);
+            if swap.execute(guard)? {
+                self.counters.consolidations.add();
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces a leaf by two, and its parent by one that knows both.
+    fn split_leaf(&self, guard: &Guard<'_, M>, path: &[Step], offset: u64) -> Result<()> {
+        if self.parent_is_full(guard, path)? {
+            return self.split_inner(guard, path);
+        }
+        let leaf = Self::leaf(guard, offset)?;
+        let mut new = NewNodes::new(guard);
+        let halves = [new.allocate(Self::LEAF_BYTES)?, new.allocate(Self::LEAF_BYTES)?];
+        let parent = new.allocate(Self::INNER_BYTES)?;
+        let known = self.parent_image(guard, path, Pointer::leaf(offset))?;
+        let Some(known) = known else { return Ok(()) };
+        self.freeze(guard, leaf)?;
+        let mut copies = Copies::new();
+        self.gather(guard, leaf, &mut copies)?;
+        if copies.len() < 2 {
+            return self.consolidate(guard, path, offset, new, (halves[0], &copies));
+        }
+        // The last leaf grows at its end where keys come in order: it is left nearly full.
+        let is_last = Self::upper_bound(guard, path)?.is_none();
+        let middle = if is_last { copies.len() - copies.len() / 8 - 1 } else { copies.len() / 2 };
+        let (lower, upper) = copies.split_at(middle.max(1));
+        let between = Self::separate(guard, &mut new, lower[lower.len() - 1].words, upper[0].words)?;
+        Self::write_leaf(guard, halves[0], lower)?;
+        Self::write_leaf(guard, halves[1], upper)?;
+        let halves = halves.map(Pointer::leaf);
+        if self.install_split(
+            guard,
+            path,
+            new,
+            (known, parent),
+            (Pointer::leaf(offset), None),
+            (halves, between),
+        )? {
+            self.counters.splits.add();
+        }
+        Ok(())
+    }
+
+    /// Whether the last node of a path has no room for another child.
+    fn parent_is_full(&self, guard: &Guard<'_, M>, path: &[Step]) -> Result<bool> {
+        let Some(step) = path.last() else { return Ok(false) };
+        let header = Self::header(guard, Self::inner(guard, step.offset)?);
+        Ok(header.separators() + 1 >= Self::CHILDREN)
+    }
+
+    /// The image of the last node of a path, whose child on the path is `child`: `Some(None)` where that is the root, `None` if
+    /// the tree has changed.
+    #[expect(
+        clippy::option_option,
+        reason = "two questions: whether there is a parent, and whether it is still so"
+    )]
+    pub(super) fn parent_image(
+        &self,
+        guard: &Guard<'_, M>,
+        path: &[Step],
+        child: Pointer,
+    ) -> Result<Option<Option<(u64, InnerImage)>>> {
+        let Some(step) = path.last() else { return Ok(Some(None)) };
+        let known = self.image(guard, step.offset)?;
+        Ok(known.filter(|(_, image)| image.children.get(step.position) == Some(&child)).map(Some))
+    }
+
+    /// Installs two nodes in place of `old`, the child at the end of `path`, by a new parent at `parent`, which has the
+    /// content `known` so far. If `old` is an inner node it comes with its status, and is frozen. On success the old
+    /// nodes are retired, otherwise the new ones given back.
+    fn install_split(
+        &self,
+        guard: &Guard<'_, M>,
+        path: &[Step],
+        mut new: NewNodes<'_, '_, M>,
+        (known, parent): (Option<(u64, InnerImage)>, u64),
+        (old, old_status): (Pointer, Option<u64>),
+        (halves, between): ([Pointer; 2], Separator),
+    ) -> Result<bool> {
+        let level = match &known {
+            Some((_, image)) => image.level,
+            None if old.is_leaf() => 1,
+            None => Self::header(guard, Self::inner(guard, old.offset())?).level() + 1,
+        };
+        let mut swap = self.pmwcas.allocate();
+        if let Some(status) = old_status {
+            Self::freeze_inner(guard, &mut swap, old.offset(), status)?;
+        }
+        let (above, replaced, image) = match (path.split_last(), known) {
+            (Some((step, above)), Some((status, mut image))) => {
+                image.separators.insert(step.position, between);
+                image.children[step.position] = halves[0];
+                image.children.insert(step.position + 1, halves[1]);
+                Self::freeze_inner(guard, &mut swap, step.offset, status)?;
+                (above, Pointer::inner(step.offset), image)
+            }
+            _ => (path, old, InnerImage { level, separators: vec![between], children: halves.to_vec() }),
+        };
+        Self::write_inner(guard, parent, &image)?;
+        if !self.swap_child(guard, &mut swap, above, (replaced, Pointer::inner(parent)))? {
+            return Ok(false);
+        }
+        new.release(parent);
+        if !swap.execute(guard)? {
+            return Ok(false);
+        }
+        new.keep();
+        if replaced != old {
+            guard.retire(old.offset());
+        }
+        Ok(true)
+    }
+
+    /// Splits the last node of a path, or one above it that has no room for that.
+    fn split_inner(&self, guard: &Guard<'_, M>, path: &[Step]) -> Result<()> {
+        let Some((step, above)) = path.split_last() else { return Ok(()) };
+        if self.parent_is_full(guard, above)? {
+            return self.split_inner(guard, above);
+        }
+        let mut new = NewNodes::new(guard);
+        let halves = [new.allocate(Self::INNER_BYTES)?, new.allocate(Self::INNER_BYTES)?];
+        let parent = new.allocate(Self::INNER_BYTES)?;
+        let old = Pointer::inner(step.offset);
+        let Some(known) = self.parent_image(guard, above, old)? else { return Ok(()) };
+        let Some((status, mut lower)) = self.image(guard, step.offset)? else { return Ok(()) };
+        if lower.separators.len() < 3 {
+            return Ok(());
+        }
+        let (between, upper) = lower.split()?;
+        Self::write_inner(guard, halves[0], &lower)?;
+        Self::write_inner(guard, halves[1], &upper)?;
+        let halves = halves.map(Pointer::inner);
+        let done =
+            self.install_split(guard, above, new, (known, parent), (old, Some(status)), (halves, between))?;
+        if done {
+            self.counters.splits.add();
+        }
+        Ok(())
+    }
+}
