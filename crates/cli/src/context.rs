@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use everleaf::{Codec, FlushKind, LineStore, Options, Store, Survives, Tree, TreeOptions};
+use everleaf::{Codec, Engine, FlushKind, LineStore, Options, Store, Survives, Tree, TreeOptions};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -155,6 +155,15 @@ pub(crate) struct NewTreeArgs {
     /// How a new tree codes its entries: record (byte strings) or word (u64) [default: record]
     #[arg(long, value_name = "NAME", value_parser = parse_codec)]
     pub(crate) codec: Option<Codec>,
+    /// The engine of a new tree: rntree or bztree [default: rntree]
+    #[arg(long, value_name = "NAME", value_parser = parse_engine)]
+    pub(crate) engine: Option<Engine>,
+}
+
+/// An engine by its name.
+pub(crate) fn parse_engine(name: &str) -> Result<Engine, String> {
+    let names = || Engine::ALL.map(Engine::name).join(" or ");
+    Engine::from_name(name).ok_or_else(|| format!("no such engine; give {}", names()))
 }
 
 fn parse_codec(name: &str) -> Result<Codec, String> {
@@ -184,16 +193,17 @@ impl TreeArgs {
 }
 
 impl NewTreeArgs {
-    /// The tree; made if it is missing. An existing one must have the codec that was asked for, if one was.
+    /// The tree; made if it is missing. An existing one must have the codec and the engine that were asked for, if any
+    /// were.
     pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {
         let name = self.tree.name(store)?;
-        if let Some(codec) = self.codec {
-            return Ok(store.tree_with(&name, TreeOptions { codec, ..TreeOptions::default() })?);
-        }
-        if store.trees()?.iter().any(|tree| tree.name == name) {
+        let found = store.trees()?.into_iter().find(|tree| tree.name == name);
+        if found.is_some() && self.codec.is_none() && self.engine.is_none() {
             return Ok(store.open_tree(&name)?);
         }
-        Ok(store.tree(&name)?)
+        let default = found.and_then(|tree| tree.kind).unwrap_or_default();
+        let (engine, codec) = (self.engine.unwrap_or(default.engine), self.codec.unwrap_or(default.codec));
+        Ok(store.tree_with(&name, TreeOptions { engine, codec })?)
     }
 }
 

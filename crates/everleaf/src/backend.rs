@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Index, RecordCodec, WordCodec, WordIndex};
 use engines::rntree::{RnTree, RnTreeOptions};
 use medium::{Medium, Survives};
@@ -71,6 +72,12 @@ impl<M: Medium> Backend for Pool<M> {
             (Engine::RnTree, Codec::Word) => {
                 AnyTree::words(RnTree::<M, WordCodec>::create(self, name, options)?)
             }
+            (Engine::BzTree, Codec::Record) => {
+                AnyTree::records(BzTree::<M, RecordCodec>::create(self, name, BzTreeOptions::default())?)
+            }
+            (Engine::BzTree, Codec::Word) => {
+                AnyTree::words(BzTree::<M, WordCodec>::create(self, name, BzTreeOptions::default())?)
+            }
         })
     }
 
@@ -83,6 +90,12 @@ impl<M: Medium> Backend for Pool<M> {
             }
             (Engine::RnTree, Codec::Word) => {
                 AnyTree::words(RnTree::<M, WordCodec>::open(self, root, options)?)
+            }
+            (Engine::BzTree, Codec::Record) => {
+                AnyTree::records(BzTree::<M, RecordCodec>::open(self, root, BzTreeOptions::default())?)
+            }
+            (Engine::BzTree, Codec::Word) => {
+                AnyTree::words(BzTree::<M, WordCodec>::open(self, root, BzTreeOptions::default())?)
             }
         })
     }

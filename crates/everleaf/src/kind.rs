@@ -11,6 +11,9 @@ pub enum Engine {
     /// or an update costs two ordered persists, a remove one, a read none.
     #[default]
     RnTree,
+    /// BzTree (VLDB 2018): all of it in the pool, latch-free. Durable when an operation returns; an insert, an update or a
+    /// remove costs three ordered persists, a read none.
+    BzTree,
 }
 
 /// How entries are coded.
@@ -26,12 +29,13 @@ pub enum Codec {
 
 impl Engine {
     /// Every engine.
-    pub const ALL: [Self; 1] = [Self::RnTree];
+    pub const ALL: [Self; 2] = [Self::RnTree, Self::BzTree];
 
     /// The name that [`Engine::from_name`] reads.
     pub fn name(self) -> &'static str {
         match self {
             Self::RnTree => "rntree",
+            Self::BzTree => "bztree",
         }
     }
 
@@ -44,6 +48,7 @@ impl Engine {
         match self {
             // The number does not depend on the medium.
             Self::RnTree => engines::rntree::RnTree::<medium::Ram, WordCodec>::ENGINE.0,
+            Self::BzTree => engines::bztree::BzTree::<medium::Ram, WordCodec>::ENGINE.0,
         }
     }
 }

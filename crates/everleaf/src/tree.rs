@@ -228,6 +228,11 @@ impl Tree {
     pub fn stat(&self) -> Result<IndexStat> {
         self.at(self.any.index.stat())
     }
+
+    /// What the engine counted since the tree was opened, by name; each engine counts what tells something about it.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.any.index.counters()
+    }
 }
 
 impl<'t> IntoIterator for &'t Tree {

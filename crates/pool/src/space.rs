@@ -375,7 +375,10 @@ impl Space {
                 return Ok(slab);
             }
         }
-        let slab = self.take_slabs(guard, &mut unowned, 1)?;
+        let slab = match self.take_slabs(guard, &mut unowned, 1) {
+            Ok(slab) => slab,
+            Err(full) => return self.reopen_full(unowned.next, class).ok_or(full),
+        };
         let known = self.slabs.get(slab);
         known.bitmap.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         known.used.store(0, Ordering::Relaxed);
@@ -385,6 +388,17 @@ impl Space {
         guard.words(slab_start(slab), 1)?[0].publish(guard, checked(class.index() as u64 + 1));
         guard.fence();
         Ok(slab)
+    }
+
+    /// Takes a full slab of a class that has a free slot all the same: too few to be offered while there was room, but in a
+    /// full pool every slot counts. O(slabs).
+    fn reopen_full(&self, end: u32, class: Class) -> Option<u32> {
+        (1..end).find(|slab| {
+            let known = self.slabs.get(*slab);
+            known.class.load(Ordering::SeqCst) == class.index() as u64 + 1
+                && known.used.load(Ordering::SeqCst) < u64::from(class.slots())
+                && known.state.compare_exchange(FULL, OPEN, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        })
     }
 
     /// `count` adjacent slabs without an owner.

@@ -67,7 +67,7 @@ pub(crate) enum MediumChoice {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
     /// The engine
-    #[arg(long, default_value = "rntree", value_parser = ["rntree"])]
+    #[arg(long, default_value = "rntree", value_parser = ["rntree", "bztree"])]
     pub(crate) engine: String,
     /// The medium
     #[arg(long, value_enum, default_value = "dax")]

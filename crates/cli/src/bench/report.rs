@@ -88,14 +88,14 @@ impl Report {
 
     /// Ordered persists of one operation of this workload, by the engine's budget; not a number for mixes.
     fn budget(&self) -> f64 {
+        let (write, remove) = if self.args.engine == "bztree" { (3.0, 3.0) } else { (2.0, 1.0) };
         match self.args.workload {
-            Workload::Load | Workload::Insert | Workload::Update => 2.0,
-            Workload::Remove => 1.0,
+            Workload::Load | Workload::Insert | Workload::Update => write,
+            Workload::Remove => remove,
             Workload::Find | Workload::GetMany | Workload::Scan | Workload::C => 0.0,
-            Workload::A | Workload::F => 1.0,
-            Workload::B => 0.1,
-            Workload::D | Workload::E => 0.1,
-            Workload::Mixed => 1.25,
+            Workload::A | Workload::F => write / 2.0,
+            Workload::B | Workload::D | Workload::E => write / 20.0,
+            Workload::Mixed => (2.0 * write + remove) / 4.0,
         }
     }
 

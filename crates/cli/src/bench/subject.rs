@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Bounds, Codec, Condition, Direction, Index, RecordCodec, WordCodec, WordIndex};
-use engines::rntree::{MaybeWords, RnTree, RnTreeOptions};
+use engines::rntree::{RnTree, RnTreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Count, Counts, Dax, DaxOptions, Delay, Medium, Ram};
-use pool::{Pool, PoolOptions};
+use pool::{Pool, PoolOptions, TreeRoot};
 
 use super::args::{Args, MediumChoice};
 use super::keys::{Keys, Random};
@@ -58,29 +59,58 @@ trait Subject: Send + Sync {
 
 type MakeMedium<M> = Box<dyn Fn() -> Result<M, Failure> + Send + Sync>;
 
-struct Tree<M: Medium, C: Codec> {
+/// A tree that can be measured.
+trait MeasuredIndex<M: Medium>: Index + Sized + 'static {
+    fn create(pool: &Pool<M>) -> pool::Result<Self>;
+    fn open(pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self>;
+}
+
+/// The name of the tree.
+const NAME: &str = "bench";
+
+impl<M: Medium, C: Codec> MeasuredIndex<M> for RnTree<M, C>
+where
+    Self: Index,
+{
+    fn create(pool: &Pool<M>) -> pool::Result<Self> {
+        Self::create(pool, NAME, RnTreeOptions::default())
+    }
+
+    fn open(pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self> {
+        Self::open(pool, root, RnTreeOptions::default())
+    }
+}
+
+impl<M: Medium, C: Codec> MeasuredIndex<M> for BzTree<M, C>
+where
+    Self: Index,
+{
+    fn create(pool: &Pool<M>) -> pool::Result<Self> {
+        Self::create(pool, NAME, BzTreeOptions::default())
+    }
+
+    fn open(pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self> {
+        Self::open(pool, root, BzTreeOptions::default())
+    }
+}
+
+struct Tree<M: Medium, T> {
     pool: Pool<M>,
-    tree: RnTree<M, C>,
+    tree: T,
     make: MakeMedium<M>,
     counts: fn(&M) -> Option<Counts>,
 }
 
-fn tree<M: Medium, C: Codec>(
+fn tree<M: Medium, T: MeasuredIndex<M>>(
     make: MakeMedium<M>,
     counts: fn(&M) -> Option<Counts>,
-) -> Result<Box<dyn Subject>, Failure>
-where
-    RnTree<M, C>: MaybeWords,
-{
+) -> Result<Box<dyn Subject>, Failure> {
     let pool = Pool::open(make()?, PoolOptions::default())?;
-    let tree = RnTree::create(&pool, "bench", RnTreeOptions::default())?;
-    Ok(Box::new(Tree::<M, C> { pool, tree, make, counts }))
+    let tree = T::create(&pool)?;
+    Ok(Box::new(Tree { pool, tree, make, counts }))
 }
 
-impl<M: Medium, C: Codec> Subject for Tree<M, C>
-where
-    RnTree<M, C>: MaybeWords,
-{
+impl<M: Medium, T: MeasuredIndex<M>> Subject for Tree<M, T> {
     fn index(&self) -> &dyn Index {
         &self.tree
     }
@@ -104,7 +134,7 @@ where
             let start = Instant::now();
             let pool = Pool::open(medium, PoolOptions { close_on_drop, ..PoolOptions::default() })?;
             let root = pool.trees()?.remove(0);
-            let tree = RnTree::<M, C>::open(&pool, &root, RnTreeOptions::default())?;
+            let tree = T::open(&pool, &root)?;
             if pool.needs_mark() {
                 pool.finish_marking();
             }
@@ -314,7 +344,12 @@ fn by_codec<M: Medium>(
     make: MakeMedium<M>,
     counts: fn(&M) -> Option<Counts>,
 ) -> Result<Box<dyn Subject>, Failure> {
-    if args.words() { tree::<M, WordCodec>(make, counts) } else { tree::<M, RecordCodec>(make, counts) }
+    match (args.engine.as_str(), args.words()) {
+        ("bztree", true) => tree::<M, BzTree<M, WordCodec>>(make, counts),
+        ("bztree", false) => tree::<M, BzTree<M, RecordCodec>>(make, counts),
+        (_, true) => tree::<M, RnTree<M, WordCodec>>(make, counts),
+        (_, false) => tree::<M, RnTree<M, RecordCodec>>(make, counts),
+    }
 }
 
 fn histogram() -> Histogram<u64> {

@@ -1,5 +1,6 @@
 //! `everleaf stat`: figures about a pool, its medium and its trees.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ struct TreeReport {
     volatile_bytes: u64,
     volatile_bytes_per_key: Option<f64>,
     recovery_ns: u64,
+    /// What the engine counted since the tree was opened.
+    counters: BTreeMap<&'static str, u64>,
     /// Why there are no figures.
     error: Option<String>,
 }
@@ -70,7 +73,8 @@ impl Report {
     fn of(store: &Store) -> Result<Self, Failure> {
         let mut trees = Vec::new();
         for info in store.trees()? {
-            let stat = store.open_tree(&info.name).and_then(|tree| tree.stat());
+            let opened = store.open_tree(&info.name);
+            let stat = opened.and_then(|tree| Ok((tree.stat()?, tree.counters())));
             let (engine, codec) =
                 info.kind.map_or(("unknown", "unknown"), |kind| (kind.engine.name(), kind.codec.name()));
             trees.push(TreeReport::of(info.name, engine, codec, stat));
@@ -131,10 +135,10 @@ impl TreeReport {
         name: String,
         engine: &'static str,
         codec: &'static str,
-        stat: everleaf::Result<IndexStat>,
+        stat: everleaf::Result<(IndexStat, Vec<(&'static str, u64)>)>,
     ) -> Self {
         let error = stat.as_ref().err().map(ToString::to_string);
-        let stat = stat.unwrap_or_default();
+        let (stat, counters) = stat.unwrap_or_default();
         Self {
             name,
             engine,
@@ -146,6 +150,7 @@ impl TreeReport {
             volatile_bytes: stat.volatile_bytes,
             volatile_bytes_per_key: per_key(stat.volatile_bytes, stat.keys),
             recovery_ns: stat.recovery_ns,
+            counters: counters.into_iter().collect(),
             error,
         }
     }
@@ -155,8 +160,12 @@ impl TreeReport {
         if let Some(error) = &self.error {
             return format!("{head}: {error}");
         }
+        let mut counters = String::new();
+        for (name, number) in self.counters.iter().filter(|(_, number)| **number > 0) {
+            let _ = write!(counters, ", {name} {}", progress::count(*number));
+        }
         format!(
-            "{head}: {} keys, {} leaves of {} bytes, {} levels above, {} of memory, recovered in {}",
+            "{head}: {} keys, {} leaves of {} bytes, {} levels above, {} of memory, recovered in {}{counters}",
             progress::count(self.keys),
             progress::count(self.leaves),
             self.leaf_bytes,

@@ -37,8 +37,8 @@ pub(super) enum Goal<'k, K> {
     Key(K),
     /// To the first leaf.
     First,
-    /// To the leaf that covers the keys next below these bytes.
-    Below(&'k [u8]),
+    /// To the leaf that covers the keys next below these bytes, and these bytes themselves if so.
+    Below(&'k [u8], bool),
     /// To the last leaf.
     Last,
 }
@@ -169,15 +169,20 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(low)
     }
 
-    /// The position of the child that covers the keys next below `key`.
-    fn rank_below(guard: &Guard<'_, M>, inner: &Inner, count: usize, key: &[u8]) -> Result<usize> {
+    /// The position of the child that covers the keys next below `key`, and `key` itself if it is `included`.
+    fn rank_below(
+        guard: &Guard<'_, M>,
+        inner: &Inner,
+        count: usize,
+        (key, included): (&[u8], bool),
+    ) -> Result<usize> {
         let (mut low, mut high) = (0, count);
         let mut bytes = Vec::new();
         while low < high {
             let middle = usize::midpoint(low, high);
             bytes.clear();
             Self::copy_separator(guard, Self::separator(guard, inner, middle)?, &mut bytes)?;
-            if bytes.as_slice() < key {
+            if bytes.as_slice() < key || included && bytes == key {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -197,7 +202,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         match goal {
             Goal::Key(key) => Self::rank(guard, inner, count, *key),
             Goal::First => Ok(0),
-            Goal::Below(key) => Self::rank_below(guard, inner, count, key),
+            Goal::Below(key, included) => Self::rank_below(guard, inner, count, (key, *included)),
             Goal::Last => Ok(count),
         }
     }

@@ -1,6 +1,7 @@
 //! Nodes being made: their content, their space, and how they come into the tree.
 
 use medium::Medium;
+use medium::sync::{AtomicU64, Ordering};
 use pool::{Error, Guard, Result};
 use smallvec::SmallVec;
 
@@ -46,6 +47,19 @@ impl InnerImage {
     }
 }
 
+/// Space kept for a pool that is full: so that what makes a tree smaller, and what reclaims dead entries, is done all the
+/// same. It pays back by what it retires. 0 where there is none.
+#[derive(Debug, Default)]
+pub(super) struct Spares {
+    leaf: AtomicU64,
+    inner: AtomicU64,
+}
+
+/// Takes a spare, if there is one.
+fn take(spare: &AtomicU64) -> Option<u64> {
+    Some(spare.swap(0, Ordering::AcqRel)).filter(|offset| *offset != 0)
+}
+
 /// Space that nobody reaches yet: given back unless it is kept.
 pub(super) struct NewNodes<'g, 'p, M: Medium> {
     guard: &'g Guard<'p, M>,
@@ -86,6 +100,43 @@ impl<M: Medium> Drop for NewNodes<'_, '_, M> {
 }
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// Space for a leaf that replaces one or two; a spare where the pool is full.
+    pub(super) fn allocate_leaf(&self, new: &mut NewNodes<'_, '_, M>) -> Result<u64> {
+        let allocated = new.allocate(Self::LEAF_BYTES);
+        allocated.or_else(|error| take(&self.spares.leaf).map(|spare| new.own(spare)).ok_or(error))
+    }
+
+    /// Space for an inner node with fewer children than the one it replaces; a spare where the pool is full.
+    pub(super) fn allocate_inner(&self, new: &mut NewNodes<'_, '_, M>) -> Result<u64> {
+        let allocated = new.allocate(Self::INNER_BYTES);
+        allocated.or_else(|error| take(&self.spares.inner).map(|spare| new.own(spare)).ok_or(error))
+    }
+
+    /// Sees to it that there are spares, as far as there is room.
+    pub(super) fn refill_spares(&self, guard: &Guard<'_, M>) {
+        let Spares { leaf, inner } = &self.spares;
+        for (spare, bytes) in [(leaf, Self::LEAF_BYTES), (inner, Self::INNER_BYTES)] {
+            if spare.load(Ordering::Relaxed) == 0
+                && let Ok(offset) = guard.allocate_lines(bytes)
+                && spare.compare_exchange(0, offset, Ordering::AcqRel, Ordering::Relaxed).is_err()
+            {
+                guard.free(offset);
+            }
+        }
+    }
+
+    /// Gives the spares back.
+    pub(super) fn free_spares(&self, guard: &Guard<'_, M>) {
+        let Spares { leaf, inner } = &self.spares;
+        [leaf, inner].into_iter().filter_map(take).for_each(|offset| guard.free(offset));
+    }
+
+    /// How many spares there are.
+    pub(super) fn count_spares(&self) -> u64 {
+        let Spares { leaf, inner } = &self.spares;
+        [leaf, inner].into_iter().filter(|spare| spare.load(Ordering::Acquire) != 0).count() as u64
+    }
+
     /// The most children of an inner node.
     pub(super) const CHILDREN: usize = children_max(N);
 

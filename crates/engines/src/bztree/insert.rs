@@ -236,6 +236,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
             if complete.execute(guard)? {
                 encoded.published = true;
+                self.refill_spares(guard);
                 return Ok(Attempt::Done(true));
             }
         }

@@ -79,8 +79,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
 
     fn merge_leaves(&self, guard: &Guard<'_, M>, pair: Pair<'_>) -> Result<bool> {
         let mut new = NewNodes::new(guard);
-        let merged = new.allocate(Self::LEAF_BYTES)?;
-        let parent = new.allocate(Self::INNER_BYTES)?;
+        let merged = self.allocate_leaf(&mut new)?;
+        let parent = self.allocate_inner(&mut new)?;
         let mut copies = Copies::new();
         for pointer in &pair.image.children[pair.left..=pair.left + 1] {
             let leaf = Self::leaf(guard, pointer.offset())?;
@@ -139,6 +139,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             guard.retire(between.tail);
         }
         self.counters.merges.add();
+        self.refill_spares(guard);
         Ok(true)
     }
 

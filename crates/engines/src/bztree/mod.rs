@@ -68,7 +68,8 @@
 //! - *4.3, consolidation*: the parent's status carries a counter that each swap of a child raises; otherwise a copy of the
 //!   parent could be installed that lacks the swap. Who meets a frozen leaf renews it at once, not at the second time.
 //!   Freezing is not flushed.
-//! - *5*: nodes are allocated before anything is frozen, so a full pool leaves nothing frozen. Inner nodes are split and
+//! - *5*: nodes are allocated before anything is frozen, so a full pool leaves nothing frozen, and a leaf and an inner node
+//!   are kept in reserve for consolidation and merging. Inner nodes are split and
 //!   merged like leaves, and are frozen by the operation that replaces them. The last leaf is split unevenly, for ascending
 //!   keys. A root with two children that merge is replaced by what they become.
 //! - *6.1, allocation*: nothing is handed to descriptors durably: what the tree does not reach is free after a crash.
@@ -150,6 +151,9 @@ pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     /// The index epoch.
     epoch: u64,
     counters: Counters,
+    spares: image::Spares,
+    /// 1 once its space was given back.
+    destroyed: AtomicU64,
     recovery_ns: u64,
     recovered_from_crash: bool,
     codec: PhantomData<fn() -> C>,
@@ -162,6 +166,19 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// What PMwCAS did since the tree was opened.
     pub fn pmwcas_stat(&self) -> PmwcasStat {
         self.pmwcas.stat()
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> Drop for BzTree<M, C, N> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let guard = self.pool.pin();
+            self.free_spares(&guard);
+            if self.destroyed.load(Ordering::Acquire) == 0 {
+                // A descriptor that is not given back is finished by the next open, as after a crash.
+                let _ = self.pmwcas.finish(&guard);
+            }
+        }
     }
 }
 

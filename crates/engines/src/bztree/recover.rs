@@ -7,8 +7,10 @@
 use std::time::Instant;
 
 use medium::Medium;
+use medium::sync::AtomicU64;
 use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
 
+use super::image::Spares;
 use super::layout::{Anchor, ENTRIES_MAX, Pointer};
 use super::{BzTree, BzTreeOptions, Counters};
 use crate::index::Codec;
@@ -86,6 +88,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             anchor,
             epoch,
             counters,
+            spares: Spares::default(),
+            destroyed: AtomicU64::new(0),
             recovery_ns: 0,
             recovered_from_crash: crashed,
             codec: std::marker::PhantomData,

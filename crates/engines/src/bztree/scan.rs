@@ -190,8 +190,9 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
         let goal = match (self.direction, from) {
             (Direction::Forward, Bound::Unbounded) => Goal::First,
             (Direction::Reverse, Bound::Unbounded) => Goal::Last,
-            (Direction::Reverse, Bound::Excluded(key)) => Goal::Below(key),
-            (_, Bound::Included(key) | Bound::Excluded(key)) => Goal::Key(C::bound(key)),
+            (Direction::Reverse, Bound::Excluded(key)) => Goal::Below(key, false),
+            (Direction::Reverse, Bound::Included(key)) => Goal::Below(key, true),
+            (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) => Goal::Key(C::bound(key)),
         };
         self.tree.descend_path(guard, &goal, seen)
     }

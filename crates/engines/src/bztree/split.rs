@@ -30,7 +30,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return self.split_leaf(guard, path, offset);
         }
         let mut new = NewNodes::new(guard);
-        let replacement = new.allocate(Self::LEAF_BYTES)?;
+        let replacement = self.allocate_leaf(&mut new)?;
         self.freeze(guard, leaf)?;
         let mut copies = Copies::new();
         self.gather(guard, leaf, &mut copies)?;
@@ -55,6 +55,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 self.counters.consolidations.add();
             }
         }
+        self.refill_spares(guard);
         Ok(())
     }
 

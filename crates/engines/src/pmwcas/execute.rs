@@ -179,6 +179,26 @@ impl Pmwcas {
         Ok(())
     }
 
+    /// Gives all descriptors back, for a pool that is to be closed: what they name may be cut off with the file's free tail.
+    pub fn finish<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
+        // The words, then the statuses.
+        for _ in 0..2 {
+            let held: Vec<Held<'_>> =
+                (0..self.slots.len()).filter_map(|number| self.slots.take_number(number)).collect();
+            let is_free = |held: &Held<'_>| {
+                (0..DESCRIPTORS_PER_SLOT).all(|turn| matches!(held.phase(turn), Phase::Free | Phase::Busy))
+            };
+            if held.iter().all(is_free) {
+                return Ok(());
+            }
+            held.iter().try_for_each(|held| self.flush_ended(guard, held))?;
+            guard.fence();
+            held.iter().try_for_each(|held| self.give_back(guard, held))?;
+        }
+        guard.fence();
+        Ok(())
+    }
+
     /// Helps the operation whose name `raw` is in the word at `offset`, and those in its way.
     fn help<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>, offset: u64, raw: u64) -> Result<()> {
         let mut next = Some((offset, raw));

@@ -160,6 +160,11 @@ impl Slots {
         free.then_some(Held { slots: self, number })
     }
 
+    /// Takes slot `number`, if nobody has it.
+    pub(super) fn take_number(&self, number: usize) -> Option<Held<'_>> {
+        self.try_take(number)
+    }
+
     /// Takes a slot that `suits`: the thread's own if it is free. Waits only where all slots are taken.
     pub(super) fn take(&self, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
         let first = number_of_thread();

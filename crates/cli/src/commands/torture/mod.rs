@@ -8,11 +8,12 @@ pub(crate) mod writer;
 
 use std::time::Duration;
 
+use everleaf::Engine;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
-use crate::context::{Context, PoolArgs};
+use crate::context::{Context, PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress};
 use model::Model;
@@ -22,6 +23,9 @@ use op::TREES;
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
+    /// The engine: rntree or bztree
+    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_engine)]
+    engine: Engine,
     /// How many times a writer is started and killed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..1 << 23))]
     rounds: u32,
@@ -105,8 +109,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut model = Model::new(args.keys, args.threads);
     let replay = format!(
-        "everleaf torture {} --rounds {} --seconds-per-round {} --threads {} --keys {} --seed {seed}",
+        "everleaf torture {} --engine {} --rounds {} --seconds-per-round {} --threads {} --keys {} --seed {seed}",
         args.pool.pool.display(),
+        args.engine.name(),
         args.rounds,
         args.seconds_per_round,
         args.threads,
@@ -151,6 +156,6 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 fn make_pool(args: &Args, context: Context) -> Result<(), Failure> {
     let store = args.pool.options().open(&args.pool.pool)?;
     context.note_medium(&store);
-    drop(writer::open_trees(&store)?);
+    writer::make_trees(&store, args.engine)?;
     Ok(store.close()?)
 }

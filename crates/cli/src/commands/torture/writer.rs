@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 
-use everleaf::{Codec, Store, Tree, TreeOptions};
+use everleaf::{Codec, Engine, Store, Tree, TreeOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -58,10 +58,17 @@ struct Writer<'a> {
     value: Vec<u8>,
 }
 
-/// Opens (or makes) the trees of a torture pool.
+/// Opens the trees of a torture pool.
 pub(super) fn open_trees(store: &Store) -> everleaf::Result<[Tree; 2]> {
-    let words = TreeOptions { codec: Codec::Word, ..TreeOptions::default() };
-    Ok([store.tree(TREES[0])?, store.tree_with(TREES[usize::from(WORDS)], words)?])
+    Ok([store.open_tree(TREES[0])?, store.open_tree(TREES[usize::from(WORDS)])?])
+}
+
+/// Makes the trees of a torture pool.
+pub(super) fn make_trees(store: &Store, engine: Engine) -> everleaf::Result<()> {
+    for (name, codec) in TREES.into_iter().zip([Codec::Record, Codec::Word]) {
+        store.tree_with(name, TreeOptions { engine, codec })?;
+    }
+    Ok(())
 }
 
 /// Ends the process at once, as something is wrong; the parent reads why on standard error.

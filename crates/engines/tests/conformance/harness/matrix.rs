@@ -2,6 +2,25 @@
 
 /// Generates the whole suite for an engine: its name, its type, its options, its budget.
 macro_rules! conformance {
+    // An engine without failure-atomic lines: how those are stored makes no difference to it.
+    ($name:ident, $tree:ident, $options:expr, $fences:expr, without lines) => {
+        mod $name {
+            use engines::index::{Index, RecordCodec, WordCodec};
+            use medium::Medium;
+            use pool::{Pool, Result, TreeRoot};
+
+            use super::*;
+
+            pub enum Engine {}
+
+            implement_engine!(WordCodec, $tree, $options);
+            implement_engine!(RecordCodec, $tree, $options);
+            on_medium!(ram, InRam, $fences);
+            on_medium!(dax, DaxTwin, $fences);
+            on_medium!(late, LateSingle, $fences);
+            on_medium!(counted, Counted, $fences);
+        }
+    };
     ($name:ident, $tree:ident, $options:expr, $fences:expr) => {
         mod $name {
             use engines::index::{Index, RecordCodec, WordCodec};
