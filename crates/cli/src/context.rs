@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use everleaf::{Codec, Engine, FlushKind, LineStore, Options, Store, Survives, Tree, TreeOptions};
+use everleaf::{
+    Codec, Engine, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree, TreeOptions,
+};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -42,12 +44,16 @@ impl Context {
         Ok(output.flush()?)
     }
 
-    /// Says, if so, that a store is on emulated persistent memory.
+    /// Says, if so, that loss of power would take a store away: it is on emulated persistent memory, or on a file system
+    /// in memory.
     pub(crate) fn note_medium(self, store: &Store) {
         if store.survives() == Survives::ProcessCrash {
+            let medium = store.stat().map_or_else(|_| "this medium".to_owned(), |stat| stat.medium);
+            let kind = medium.split_once(':').map_or(medium.as_str(), |(kind, _)| kind);
             self.note(format!(
-                "note: {} is emulated persistent memory: it survives the end of a process, not loss of power",
-                store.path().display()
+                "note: {} is volatile, on {}: it survives the end of a process, not loss of power",
+                store.path().display(),
+                kind.split(['(', ',']).next().unwrap_or(kind).trim_end()
             ));
         }
     }
@@ -75,6 +81,9 @@ pub(crate) struct PoolArgs {
     /// The largest length of the file: bytes, or with K, M, G, T
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
     pub(crate) limit_bytes: Option<u64>,
+    /// Where bytes become durable: auto, dax (mapped memory, emulated where there is none), file (with a log beside it)
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_medium, help_heading = "Opening the pool")]
+    pub(crate) medium: MediumChoice,
     /// How 64-byte lines are stored: movdir64b, avx512, rtm, twin [default: detected]
     #[arg(long, value_name = "NAME", value_parser = LineStore::from_str, help_heading = "Opening the pool")]
     pub(crate) line_store: Option<LineStore>,
@@ -90,6 +99,7 @@ impl PoolArgs {
         if let Some(limit) = self.limit_bytes {
             arguments.push(format!("--limit-bytes={limit}").into());
         }
+        arguments.push(format!("--medium={}", medium_name(self.medium)).into());
         if let Some(line_store) = self.line_store {
             arguments.push(format!("--line-store={line_store}").into());
         }
@@ -101,7 +111,7 @@ impl PoolArgs {
     }
 
     pub(crate) fn options(&self) -> Options {
-        let mut options = Options::new();
+        let mut options = Options::new().medium(self.medium);
         if let Some(limit) = self.limit_bytes {
             options = options.limit_bytes(limit);
         }
@@ -123,6 +133,18 @@ impl PoolArgs {
         }
         Ok(store)
     }
+}
+
+const MEDIA: [(&str, MediumChoice); 3] =
+    [("auto", MediumChoice::Auto), ("dax", MediumChoice::Dax), ("file", MediumChoice::File)];
+
+fn parse_medium(name: &str) -> Result<MediumChoice, String> {
+    let found = MEDIA.into_iter().find(|(known, _)| *known == name);
+    found.map(|(_, medium)| medium).ok_or_else(|| "no such medium; give auto, dax or file".to_owned())
+}
+
+fn medium_name(medium: MediumChoice) -> &'static str {
+    MEDIA.into_iter().find(|(_, known)| *known == medium).map_or("auto", |(name, _)| name)
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {

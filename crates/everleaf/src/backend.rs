@@ -5,8 +5,9 @@ use std::sync::Arc;
 use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Index, RecordCodec, WordCodec, WordIndex};
 use engines::rntree::{RnTree, RnTreeOptions};
-use medium::{Medium, Survives};
-use pool::{Pool, PoolStat, Result, TreeRoot};
+use medium::file::Io;
+use medium::{FileStat, Lsn, Medium, Survives};
+use pool::{Error, Pool, PoolStat, Result, TreeRoot};
 
 use crate::{Codec, Engine, TreeOptions};
 
@@ -42,7 +43,13 @@ pub(crate) trait Backend: Send + Sync {
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn needs_mark(&self) -> bool;
     fn finish_marking(&self);
-    fn drain(&self) -> Result<()>;
+    /// Makes durable what was written so far, by any thread.
+    fn sync(&self) -> Result<()>;
+    fn settle(&self, lsn: Lsn) -> Result<()>;
+    fn durable(&self) -> Lsn;
+    /// Figures of the log, if the medium has one.
+    fn log_stat(&self) -> Option<FileStat>;
+    fn backup(&self, target: &Arc<dyn Io>) -> Result<u64>;
     fn reclaim(&self);
     fn stat(&self) -> PoolStat;
     fn survives(&self) -> Survives;
@@ -112,8 +119,29 @@ impl<M: Medium> Backend for Pool<M> {
         Pool::finish_marking(self);
     }
 
-    fn drain(&self) -> Result<()> {
-        Ok(self.pin().drain()?)
+    fn sync(&self) -> Result<()> {
+        let lsn = self.pin().fence();
+        self.settle(lsn)
+    }
+
+    fn settle(&self, lsn: Lsn) -> Result<()> {
+        Ok(self.medium().settle(lsn)?)
+    }
+
+    fn durable(&self) -> Lsn {
+        self.medium().durable()
+    }
+
+    fn log_stat(&self) -> Option<FileStat> {
+        self.medium().file().map(medium::File::stat)
+    }
+
+    fn backup(&self, target: &Arc<dyn Io>) -> Result<u64> {
+        let file = self.medium().file().ok_or(Error::Unsupported {
+            what: "backup of a pool on this medium while it is open: copy its file when it is closed"
+                .to_owned(),
+        })?;
+        Ok(file.backup(target)?)
     }
 
     fn reclaim(&self) {

@@ -112,12 +112,14 @@
 //! | the file is on | [`Survives`] |
 //! | --- | --- |
 //! | a file system that grants `MAP_SYNC` (ext4 or xfs with `-o dax` on persistent memory) | loss of power |
-//! | any other: ext4 on an SSD, tmpfs | the end of the process, however it comes; **not** loss of power or of the kernel |
+//! | any other on a disk: ext4, xfs, ... on an SSD | loss of power |
+//! | tmpfs: a file system in memory | the end of the process, however it comes; **not** loss of power or of the kernel |
 //! | nothing: [`Store::in_memory`] | nothing |
 //!
-//! On an ordinary file system this release *emulates* persistent memory: the same instructions run, but what they
-//! write back is the page cache, and the kernel writes it to the disk when it likes. A medium that makes ordinary files
-//! survive loss of power is the next release's work.
+//! On an ordinary disk each write waits for the disk, which takes a tenth of a millisecond or more, but threads share the
+//! wait; and one thread can keep many writes under way by [`Tree::put_async`], which returns a [`Ticket`]. Who can
+//! afford to lose the last moments asks for less: [`Options::durability`]. [`MediumChoice::Dax`] on an ordinary file
+//! *emulates* persistent memory, and survives no loss of power.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -173,16 +175,19 @@ mod kind;
 mod options;
 mod range;
 mod store;
+mod ticket;
 mod tree;
 mod word_tree;
 
 pub use engines::index::{Bounds, IndexStat, Value, Violation};
 pub use kind::{Codec, Engine, TreeOptions};
-pub use medium::{FlushKind, LineForm, LineStore, Survives};
+pub use medium::file::{LogEnd, LogError, Replay};
+pub use medium::{Durability, FileStat, FlushKind, LineForm, LineStore, Survives};
 pub use options::{MediumChoice, Options};
 pub use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use pool::{Error, Result, TREE_NAME_BYTES_MAX, TREES_MAX};
 pub use range::{KeyRange, Range};
 pub use store::{Recovery, Store, StoreStat, StoreViolation, TreeInfo};
+pub use ticket::Ticket;
 pub use tree::Tree;
 pub use word_tree::{WordRange, WordTree};

@@ -3,12 +3,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
-use medium::{Dax, DaxOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives};
+use medium::file::Io;
+use medium::{
+    Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
+};
 use pool::{Error, Identity, Pool, PoolOptions, Result};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, FlockOperation, StatxAttributes, StatxFlags, flock, statx};
 
 use crate::Store;
 use crate::backend::Backend;
@@ -17,9 +21,13 @@ use crate::backend::Backend;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[non_exhaustive]
 pub enum MediumChoice {
-    /// What suits the file; today always [`MediumChoice::Dax`].
+    /// [`MediumChoice::Dax`] if the file system grants `MAP_SYNC`, else [`MediumChoice::File`]. Both survive loss of
+    /// power, unless the file system itself is in memory.
     #[default]
     Auto,
+    /// The file, mapped privately, with a log of lines beside it that is synced before an operation is acknowledged:
+    /// survives loss of power on any disk.
+    File,
     /// The mapped file, its lines written back by the processor. On a file system that grants `MAP_SYNC` it
     /// survives loss of power. On any other it is an *emulation*: it survives the end of the process however that
     /// comes, but not loss of power or a kernel crash.
@@ -45,6 +53,9 @@ pub struct Options {
     line_store: Option<LineStore>,
     flush: Option<FlushKind>,
     require: Survives,
+    durability: Durability,
+    log_bytes: Option<u64>,
+    private_bytes_max: u64,
     pub(crate) recovery_threads: Option<usize>,
     close_cleanly: bool,
 }
@@ -58,6 +69,9 @@ impl Default for Options {
             line_store: None,
             flush: None,
             require: Survives::Nothing,
+            durability: Durability::Immediate,
+            log_bytes: None,
+            private_bytes_max: u64::MAX,
             recovery_threads: None,
             close_cleanly: true,
         }
@@ -91,7 +105,8 @@ impl Options {
     }
 
     /// How a line of 64 bytes is stored failure-atomically. Default: the best that this processor has. A pool keeps
-    /// the *form* it was made with: [`LineStore::Twin`], or any of the three others.
+    /// the *form* it was made with: [`LineStore::Twin`], or any of the three others. On [`MediumChoice::File`] only the
+    /// form matters, and the default is single.
     pub fn line_store(mut self, line_store: LineStore) -> Self {
         self.line_store = Some(line_store);
         self
@@ -108,6 +123,28 @@ impl Options {
     /// Default: nothing is demanded.
     pub fn require(mut self, survives: Survives) -> Self {
         self.require = survives;
+        self
+    }
+
+    /// When an operation is durable. Matters on [`MediumChoice::File`]; on the others every operation is when it
+    /// returns. Default: [`Durability::Immediate`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Bytes of the log on [`MediumChoice::File`], at least 64 KiB; less if the disk has no room. The larger, the fewer
+    /// checkpoints, and the longer an open after a crash. A log that exists keeps its size. Default: 128 MiB.
+    pub fn log_bytes(mut self, log_bytes: u64) -> Self {
+        self.log_bytes = Some(log_bytes);
+        self
+    }
+
+    /// The most memory that written pages may take on [`MediumChoice::File`], in bytes: a page that was written stays in
+    /// memory until the store is closed. Beyond it writes fail with
+    /// [`MediumError::PrivatePages`](medium::MediumError::PrivatePages) and change nothing. Default: no limit.
+    pub fn private_bytes_max(mut self, private_bytes_max: u64) -> Self {
+        self.private_bytes_max = private_bytes_max;
         self
     }
 
@@ -132,6 +169,8 @@ impl Options {
     /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::ReadOnly`], [`Error::Locked`], [`Error::Io`]: the file;
     /// - [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`]: a pool of another release or machine;
     /// - [`Error::Corrupt`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
+    /// - [`Error::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
+    ///   or of another pool;
     /// - [`Error::NotDurable`], [`Error::Unsupported`]: this machine has not what was asked for;
     /// - [`Error::PoolFull`]: no room for a new pool.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
@@ -199,40 +238,108 @@ impl Options {
 
     fn open_locked(&self, path: &Path, file: File) -> Result<Store> {
         let start = Instant::now();
-        let identity = Identity::of_file(&file)?;
-        if identity.is_none() && !self.create {
+        let needs_log =
+            medium::File::needs_log(&file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)?;
+        // What a file says that needs its log is not known before the log is replayed.
+        let identity = if needs_log { None } else { Identity::of_file(&file)? };
+        let blank = identity.is_none() && !needs_log;
+        if blank && !self.create {
             return Err(Error::NotAPool { why: "nothing was ever written to it".to_owned() });
         }
-        let line_store = self.choose_line_store(identity.map(|identity| identity.line_form))?;
-        let flush = self.flush.unwrap_or_else(FlushKind::detect);
-        if !flush.is_supported() {
-            return Err(Error::Unsupported { what: format!("flush {flush}") });
-        }
-        let options = DaxOptions { flush, line_store, limit_bytes: self.limit_bytes };
-        let dax = Dax::new(file, options).map_err(medium::MediumError::from)?;
-        let store = self.finish(path, dax, start)?;
-        if identity.is_none() {
+        let store = match self.medium {
+            MediumChoice::Dax => self.open_dax(path, file, start)?,
+            MediumChoice::Auto if is_dax(&file) => self.open_dax(path, file, start)?,
+            MediumChoice::Auto | MediumChoice::File | MediumChoice::Ram => {
+                self.check_instructions()?;
+                let again = file.try_clone().map_err(refused)?;
+                let medium = medium::File::beside(file, &log_path(path), self.file_options())?;
+                let store = self.open_on_file(path, medium, start)?;
+                pool::set_holder_of_file(&again)?;
+                store
+            }
+        };
+        if blank {
             // The pool exists durably only when its folder says so.
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))
-                .and_then(|folder| folder.sync_all())
-                .map_err(|source| Error::Io { action: "make the new file durable in its folder", source })?;
+            let action = "make the new file durable in its folder";
+            sync_folder(path).map_err(|source| Error::Io { action, source })?;
         }
         Ok(store)
     }
 
-    fn choose_line_store(&self, pool: Option<LineForm>) -> Result<LineStore> {
-        let form = |store| if store == LineStore::Twin { LineForm::Twin } else { LineForm::Single };
-        let store = match (self.line_store, pool) {
-            (Some(store), _) if !store.is_supported() => {
-                return Err(Error::Unsupported { what: format!("line store {store}") });
+    fn file_options(&self) -> FileOptions {
+        let default = FileOptions::default();
+        FileOptions {
+            durability: self.durability,
+            log_bytes: self.log_bytes.unwrap_or(default.log_bytes),
+            limit_bytes: self.limit_bytes,
+            private_bytes_max: self.private_bytes_max,
+            mark_offset: pool::MEDIUM_LINE,
+            ..default
+        }
+    }
+
+    /// Opens the store on two files that are open, whatever they are: for tests with a disk that fails.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    #[doc(hidden)]
+    pub fn open_on(&self, pool: Arc<dyn Io>, log: Arc<dyn Io>) -> Result<Store> {
+        let options = FileOptions { background: false, ..self.file_options() };
+        self.open_on_file(Path::new("(machine)"), medium::File::open(pool, log, options)?, Instant::now())
+    }
+
+    fn open_on_file(&self, path: &Path, mut medium: medium::File, start: Instant) -> Result<Store> {
+        // The log keeps lines whole, so either form will do.
+        let wanted = self.line_store.map(form_of);
+        match (Identity::of_medium(&medium)?, wanted) {
+            (Some(pool), Some(wanted)) if pool.line_form != wanted => {
+                return Err(Error::LineForm { pool: pool.line_form, medium: wanted });
             }
+            (Some(pool), _) => medium.set_line_form(pool.line_form),
+            (None, wanted) => medium.set_line_form(wanted.unwrap_or(LineForm::Single)),
+        }
+        if medium.survives() < self.require {
+            // What is in the log goes home, and the log away, as nobody will use it.
+            medium.finish()?;
+            return Err(Error::NotDurable { required: self.require, found: medium.describe() });
+        }
+        self.finish(path, medium, start)
+    }
+
+    fn open_dax(&self, path: &Path, file: File, start: Instant) -> Result<Store> {
+        if medium::File::needs_log(&file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)? {
+            // It was last open on the file medium: what its log holds goes home first.
+            let again = file.try_clone().map_err(refused)?;
+            medium::File::beside(again, &log_path(path), self.file_options())?.finish()?;
+        }
+        self.check_instructions()?;
+        let identity = Identity::of_file(&file)?;
+        let line_store = self.choose_line_store(identity.map(|identity| identity.line_form))?;
+        let flush = self.flush.unwrap_or_else(FlushKind::detect);
+        let options = DaxOptions { flush, line_store, limit_bytes: self.limit_bytes };
+        let dax = Dax::new(file, options).map_err(medium::MediumError::from)?;
+        self.finish(path, dax, start)
+    }
+
+    /// Refuses instructions that this processor has not, whether or not the medium will use them.
+    fn check_instructions(&self) -> Result<()> {
+        if let Some(flush) = self.flush.filter(|flush| !flush.is_supported()) {
+            return Err(Error::Unsupported { what: format!("flush {flush}") });
+        }
+        match self.line_store.filter(|store| !store.is_supported()) {
+            Some(store) => Err(Error::Unsupported { what: format!("line store {store}") }),
+            None => Ok(()),
+        }
+    }
+
+    fn choose_line_store(&self, pool: Option<LineForm>) -> Result<LineStore> {
+        let store = match (self.line_store, pool) {
             (Some(store), _) => store,
             (None, Some(LineForm::Twin)) => LineStore::Twin,
             (None, _) => LineStore::detect(),
         };
         match pool {
-            Some(pool) if pool != form(store) => Err(Error::LineForm { pool, medium: form(store) }),
+            Some(pool) if pool != form_of(store) => Err(Error::LineForm { pool, medium: form_of(store) }),
             _ => Ok(store),
         }
     }
@@ -247,6 +354,29 @@ impl Options {
         let pool: Box<dyn Backend> = Box::new(Pool::open(medium, pool_options)?);
         Store::recover(path, pool, self.recovery_threads, start)
     }
+}
+
+fn form_of(store: LineStore) -> LineForm {
+    if store == LineStore::Twin { LineForm::Twin } else { LineForm::Single }
+}
+
+/// Where the log of a pool lies.
+fn log_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".log");
+    path.with_file_name(name)
+}
+
+/// Whether the file system says that the file is mapped directly from persistent memory.
+fn is_dax(file: &File) -> bool {
+    let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::DAX))
+}
+
+/// Makes durable which files the folder of `path` has.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// What it means that the system does not open a file for writing.

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use medium::{LineForm, Survives};
+use medium::file::{Disk, Io};
+use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
 use pool::{Error, Result, TreeRoot};
 
 use crate::backend::{AnyTree, Backend};
+use crate::options::sync_folder;
 use crate::{Options, Tree, TreeOptions, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
@@ -83,6 +85,8 @@ pub struct StoreStat {
     pub trees: u64,
     /// What opening took.
     pub recovery: Recovery,
+    /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None` on other media.
+    pub log: Option<FileStat>,
 }
 
 /// Something that [`Store::check`] found wrong.
@@ -260,13 +264,35 @@ impl Store {
         tree.any.index.destroy()
     }
 
-    /// Returns when everything that this thread has written is durable. Trees whose operations are durable when they
-    /// return (all engines of this release) need it for nothing; it is for engines that become durable by epochs.
+    /// Returns when everything that was written so far, by any thread, is durable. Needed only where operations are not
+    /// durable when they return: with another [`crate::Durability`], and after `put_async` and its kin.
     ///
     /// # Errors
     /// [`Error::Medium`] if the medium failed.
     pub fn sync(&self) -> Result<()> {
-        self.at(self.inner.backend.drain())
+        self.at(self.inner.backend.sync())
+    }
+
+    /// Copies the store as it is at some moment of the call into a new file, while other threads go on writing. The
+    /// copy is a pool of its own, with the same UUID, that is opened as after a crash; it is durable when this returns.
+    /// Returns its bytes. O(file). Writers wait if the log fills up meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::Unsupported`] if the store is not on
+    /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails, and then there is no copy.
+    pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
+        let path = target.as_ref();
+        let io = |source| Error::Io { action: "make the copy", source };
+        let made = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let target: Arc<dyn Io> = Arc::new(Disk(made.map_err(io).map_err(|error| error.at(path))?));
+        let copied = self.inner.backend.backup(&target).and_then(|bytes| {
+            sync_folder(path).map_err(io)?;
+            Ok(bytes)
+        });
+        self.at(copied.inspect_err(|_| {
+            // Half a copy is none.
+            let _ = std::fs::remove_file(path);
+        }))
     }
 
     /// Figures about the pool and its medium. O(slabs).
@@ -289,6 +315,7 @@ impl Store {
             allocations: pool.allocations,
             trees: self.at(backend.roots())?.len() as u64,
             recovery: recovery.clone(),
+            log: backend.log_stat(),
         })
     }
 
@@ -297,7 +324,7 @@ impl Store {
         &self.inner.recovery
     }
 
-    /// What is survived. Ask before relying on it: an ordinary file is [`Survives::ProcessCrash`].
+    /// What is survived. Ask before relying on it: a file in memory (tmpfs) is [`Survives::ProcessCrash`].
     pub fn survives(&self) -> Survives {
         self.inner.backend.survives()
     }
@@ -362,6 +389,15 @@ impl Store {
 }
 
 impl Inner {
+    /// Waits until everything up to `lsn` is durable.
+    pub(crate) fn settle(&self, lsn: Lsn) -> Result<()> {
+        self.backend.settle(lsn).map_err(|error| self.name_path(error))
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        self.backend.durable()
+    }
+
     /// What to do when a write failed: if the pool is full, space that was removed but not yet reused is fetched back,
     /// and the write may be tried again.
     #[cold]

@@ -7,12 +7,12 @@ use pool::{Error, Result};
 
 use crate::backend::AnyTree;
 use crate::store::Inner;
-use crate::{KeyRange, Range, TreeOptions};
+use crate::{KeyRange, Range, Ticket, TreeOptions};
 
 /// An ordered map from byte strings to byte strings, by name in a [`Store`](crate::Store).
 ///
 /// Cheap to clone; keeps the store open. All methods may be called from any number of threads, and a write is durable
-/// when it returns; no reader sees it before. Keys have 0 bytes to 64 KiB, values 0 bytes to 16 MiB; in a tree of words
+/// when it returns; no reader sees it before (unless the store was opened with another [`crate::Durability`]). Keys have 0 bytes to 64 KiB, values 0 bytes to 16 MiB; in a tree of words
 /// ([`Codec::Word`](crate::Codec::Word)) both have exactly 8.
 ///
 /// # Errors of all methods
@@ -139,6 +139,56 @@ impl Tree {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         self.written(|| self.any.index.compare_exchange(key.as_ref(), current, new))
+    }
+
+    /// A write that returns before it is durable, and what to wait for.
+    #[inline]
+    pub(crate) fn ticketed<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<(T, Ticket)> {
+        let (result, lsn) = medium::deferred(write);
+        Ok((result?, Ticket::new(lsn, &self.context.store)))
+    }
+
+    /// As [`Tree::put`], but returns before it is durable: the [`Ticket`] is for waiting. One thread can so keep many
+    /// writes under way and wait for them together. Other readers see the value only once it is durable (with
+    /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let tree = store.tree("readings")?;
+    /// let tickets = (0..64_u32)
+    ///     .map(|time| tree.put_async(time.to_be_bytes(), "21.5 C"))
+    ///     .collect::<Result<Vec<_>, _>>()?;
+    /// everleaf::Ticket::wait_all(tickets)?;
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
+        self.ticketed(|| self.put(key, value)).map(|((), ticket)| ticket)
+    }
+
+    /// As [`Tree::insert`], with a ticket, as [`Tree::put_async`]. The ticket is for the answer `false` as well: it may
+    /// rest on what is not durable yet.
+    pub fn insert_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(bool, Ticket)> {
+        self.ticketed(|| self.insert(key, value))
+    }
+
+    /// As [`Tree::update`], with a ticket, as [`Tree::insert_async`].
+    pub fn update_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(bool, Ticket)> {
+        self.ticketed(|| self.update(key, value))
+    }
+
+    /// As [`Tree::remove`], with a ticket, as [`Tree::insert_async`].
+    pub fn remove_async(&self, key: impl AsRef<[u8]>) -> Result<(bool, Ticket)> {
+        self.ticketed(|| self.remove(key))
+    }
+
+    /// As [`Tree::compare_exchange`], with a ticket, as [`Tree::insert_async`].
+    pub fn compare_exchange_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        current: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<(bool, Ticket)> {
+        self.ticketed(|| self.compare_exchange(key, current, new))
     }
 
     /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after the other, because

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engines::index::{Bounds, Condition, WordIndex};
 use pool::Result;
 
-use crate::{Range, Tree};
+use crate::{Range, Ticket, Tree};
 
 /// An ordered map from `u64` to `u64`, by name in a [`Store`](crate::Store): the fast path for small fixed entries,
 /// without a detour over byte strings. For the rest it is a [`Tree`], which see for threads, durability and errors.
@@ -81,6 +81,40 @@ impl WordTree {
             (None, Some(_)) => self.write(key, new, Condition::Absent),
             (Some(current), _) => self.write(key, new, Condition::Equals(current)),
         }
+    }
+
+    /// As [`WordTree::put`], with a ticket, as [`Tree::put_async`].
+    #[inline]
+    pub fn put_async(&self, key: u64, value: u64) -> Result<Ticket> {
+        self.tree.ticketed(|| self.put(key, value)).map(|((), ticket)| ticket)
+    }
+
+    /// As [`WordTree::insert`], with a ticket, as [`Tree::insert_async`].
+    #[inline]
+    pub fn insert_async(&self, key: u64, value: u64) -> Result<(bool, Ticket)> {
+        self.tree.ticketed(|| self.insert(key, value))
+    }
+
+    /// As [`WordTree::update`], with a ticket, as [`Tree::insert_async`].
+    #[inline]
+    pub fn update_async(&self, key: u64, value: u64) -> Result<(bool, Ticket)> {
+        self.tree.ticketed(|| self.update(key, value))
+    }
+
+    /// As [`WordTree::remove`], with a ticket, as [`Tree::insert_async`].
+    #[inline]
+    pub fn remove_async(&self, key: u64) -> Result<(bool, Ticket)> {
+        self.tree.ticketed(|| self.remove(key))
+    }
+
+    /// As [`WordTree::compare_exchange`], with a ticket, as [`Tree::insert_async`].
+    pub fn compare_exchange_async(
+        &self,
+        key: u64,
+        current: Option<u64>,
+        new: Option<u64>,
+    ) -> Result<(bool, Ticket)> {
+        self.tree.ticketed(|| self.compare_exchange(key, current, new))
     }
 
     /// The values of many keys, in their order: several times as fast as one [`WordTree::get`] after the other.

@@ -11,15 +11,19 @@ const STATE: usize = 0x2000;
 const ROOT_TABLE: usize = 0x3000;
 const HEADER_BYTES: usize = 64;
 
+/// In memory, if that can be: pools are overwritten thousands of times, and a disk would sync as often.
+fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
 /// A pool with a tree of records and a tree of words, 200 keys each.
 fn pool() -> (TempDir, PathBuf) {
     pool_with(LineStore::detect())
 }
 
 fn pool_with(line_store: LineStore) -> (TempDir, PathBuf) {
-    // In memory, if that can be: the pool is overwritten thousands of times.
-    let memory = Path::new("/dev/shm");
-    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let folder = folder();
     let path = folder.path().join("a.pool");
     let store = Options::new().line_store(line_store).open(&path).unwrap();
     let (records, words) = (store.tree("records").unwrap(), store.word_tree("words").unwrap());
@@ -305,7 +309,7 @@ fn a_truncated_pool_is_refused_and_not_written_to() {
 
 #[test]
 fn files_that_are_no_pools_are_refused_and_not_written_to() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("notes.txt");
     let contents: [Vec<u8>; 5] = [
         b"dear diary\n".to_vec(),
@@ -332,7 +336,7 @@ fn files_that_are_no_pools_are_refused_and_not_written_to() {
 
 #[test]
 fn a_missing_file_is_made_only_if_asked() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("new.pool");
     assert!(matches!(opened(&path).unwrap_err().root(), Error::NoSuchPool));
     assert!(!path.exists());
@@ -363,7 +367,7 @@ fn read_only_files_and_folders_are_named_as_such() {
 
 #[test]
 fn a_pool_keeps_the_form_of_its_lines() -> Result<()> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("twin.pool");
     let store = Options::new().line_store(LineStore::Twin).open(&path)?;
     store.tree("t")?.put("a", "b")?;
@@ -385,7 +389,7 @@ fn a_pool_keeps_the_form_of_its_lines() -> Result<()> {
 
 #[test]
 fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("small.pool");
     let limited = Options::new().limit_bytes(1 << 20);
     let store = limited.open(&path)?;

@@ -158,10 +158,13 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium.fence(&self.notes)
     }
 
-    /// Waits until everything up to `lsn` is durable.
+    /// Waits until everything up to `lsn` is durable, or notes that ([`crate::deferred`]).
     #[inline(always)]
     #[track_caller]
     pub fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
+        if M::LATE && crate::deferred::defer(lsn) {
+            return Ok(());
+        }
         self.medium.wait(lsn)
     }
 

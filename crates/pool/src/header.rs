@@ -4,6 +4,7 @@
 //! 0x0000  header, first copy      words: magic, version, features, uuid (2), slab bytes, 0, CRC32C of the seven
 //! 0x1000  header, second copy     the same
 //! 0x2000  state line              words: high-water mark, clean flag, holder's process id; each with its check
+//! 0x2040  the medium's line       which log the pool needs; never written by the pool
 //! 0x3000  root table              208 slots of 256 bytes (roots.rs)
 //! 0x10000 slabs                   (space.rs)
 //! ```
@@ -22,6 +23,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"EVERLEAF");
 const COPIES: [u64; 2] = [0x0000, 0x1000];
 const HEADER_WORDS: usize = 8;
 const STATE: u64 = 0x2000;
+/// A line of the prefix that the pool leaves to its medium.
+pub const MEDIUM_LINE: u64 = 0x2040;
 pub(crate) const ROOT_TABLE: u64 = 0x3000;
 /// Bytes before the first slab.
 pub(crate) const PREFIX_BYTES: u64 = SLAB_BYTES;

@@ -116,12 +116,29 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// The identity of the pool on `medium`; `None` if nothing was written there yet. For a medium whose file alone does
+    /// not tell.
+    pub fn of_medium(medium: &impl Medium) -> Result<Option<Self>> {
+        let guard = medium::Guard::new(medium);
+        let length = medium.extent().length();
+        if length == 0 || header::is_blank(&guard)? { Ok(None) } else { header::open(&guard).map(Some) }
+    }
+}
+
 /// The process that has the pool in `file` open, or had it last; `None` if the file does not say. For telling who
 /// holds a pool's lock.
 pub fn holder_of_file(file: &File) -> Option<u32> {
     let mut bytes = [0; 8];
     std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, State::Holder.offset()).ok()?;
     header::unchecked(u64::from_le_bytes(bytes)).and_then(|holder| u32::try_from(holder).ok())
+}
+
+/// Says in the pool in `file` that this process has it open: for a medium on which the file itself learns of it late.
+pub fn set_holder_of_file(file: &File) -> Result<()> {
+    let holder = header::checked(u64::from(std::process::id())).to_le_bytes();
+    std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset())
+        .map_err(|source| Error::Io { action: "write to the pool", source })
 }
 
 impl<M: Medium> Pool<M> {
@@ -282,7 +299,7 @@ impl<M: Medium> Shared<M> {
         self.limbo.drain().into_iter().for_each(|offset| self.space.free(offset));
         if self.space.needs_mark() {
             // A tree was never opened since a crash, so what it reaches is not known: the pool stays unclean.
-            return Ok(());
+            return Ok(self.medium.finish()?);
         }
         let guard = medium::Guard::new(&self.medium);
         let end = self.space.write_bitmaps(&guard)?;
@@ -293,7 +310,7 @@ impl<M: Medium> Shared<M> {
         guard.drain()?;
         drop(guard);
         self.medium.shrink(u64::from(end) * SLAB_BYTES)?;
-        Ok(())
+        Ok(self.medium.finish()?)
     }
 }
 
@@ -314,6 +331,7 @@ impl<M: Medium> Guard<'_, M> {
 
     /// Space for `bytes` bytes, aligned to 16. What it holds is arbitrary; a crash before its publish frees it.
     pub fn allocate(&self, bytes: usize) -> Result<u64> {
+        self.inner.medium().admit()?;
         self.shared.space.allocate(&self.inner, bytes, false)
     }
 
@@ -325,6 +343,7 @@ impl<M: Medium> Guard<'_, M> {
 
     /// Space for a node of `bytes` bytes that begins with a [`medium::Line`].
     pub fn allocate_node(&self, bytes: usize) -> Result<u64> {
+        self.inner.medium().admit()?;
         let lead = self.node_lead();
         Ok(self.shared.space.allocate(&self.inner, bytes + lead as usize, true)? + lead)
     }

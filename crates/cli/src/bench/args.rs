@@ -1,10 +1,12 @@
 //! The arguments of `bench`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
-use medium::LineStore;
+use medium::{Durability, LineStore};
 
+use super::keys::Keys;
 use crate::failure::Failure;
 
 /// What is measured.
@@ -61,10 +63,24 @@ pub(crate) enum MediumChoice {
     Ram,
     /// A mapped file with cache-line flushes
     Dax,
+    /// A file with a log of lines beside it, on the disk
+    File,
+}
+
+fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "immediate" => Ok(Durability::Immediate),
+        "sync" => Ok(Durability::OnSync),
+        number => match number.parse() {
+            Ok(ms) => Ok(Durability::Buffered(Duration::from_millis(ms))),
+            Err(_) => Err("give immediate, sync, or a number of milliseconds".to_owned()),
+        },
+    }
 }
 
 /// Measure throughput, latency, persists and memory
 #[derive(clap::Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// The engine
     #[arg(long, default_value = "rntree", value_parser = ["rntree", "bztree"])]
@@ -102,7 +118,21 @@ pub(crate) struct Args {
     /// Count persists and flushes; costs speed
     #[arg(long)]
     pub(crate) count: bool,
-    /// The pool file, which must not exist [default: a temporary one, in memory if the system has such a folder]
+    /// When an operation on the file medium is durable: immediate, sync (only when asked for), or so many milliseconds
+    /// later at most
+    #[arg(long, default_value = "immediate", value_parser = parse_durability)]
+    pub(crate) durability: Durability,
+    /// Writes that each thread has under way before it waits for the oldest; 0 waits for each
+    #[arg(long, default_value_t = 0)]
+    pub(crate) tickets: usize,
+    /// Bytes of the log on the file medium
+    #[arg(long, default_value_t = 128 << 20)]
+    pub(crate) log_bytes: u64,
+    /// Keys are the numbers from 0 on, so that neighbours meet in one leaf
+    #[arg(long)]
+    pub(crate) ordered_keys: bool,
+    /// The pool file, which must not exist [default: a temporary one, in memory if the system has such a folder; with
+    /// --medium file in the current folder]
     #[arg(long)]
     pub(crate) pool: Option<PathBuf>,
     /// How lines are stored failure-atomically [default: the best that this processor keeps whole]
@@ -140,7 +170,10 @@ impl Args {
         if !(self.theta > 0.0 && self.theta < 1.0) {
             return refuse("--theta lies between 0 and 1");
         }
-        if self.persist_delay_ns > 0 && (self.count || self.medium == MediumChoice::Ram) {
+        if self.medium == MediumChoice::File && self.count {
+            return refuse("--count goes with --medium ram or dax");
+        }
+        if self.persist_delay_ns > 0 && (self.count || self.medium != MediumChoice::Dax) {
             return refuse("--persist-delay-ns goes with --medium dax and without --count");
         }
         Ok(())
@@ -163,6 +196,11 @@ impl Args {
             Workload::D | Workload::E => self.operations() / 10,
             _ => 0,
         }
+    }
+
+    /// The keys.
+    pub(crate) fn keys_drawn(&self) -> Keys {
+        if self.ordered_keys { Keys::ordered(self.keys) } else { Keys::new(self.keys, self.seed) }
     }
 
     /// Whether keys and values are words.

@@ -5,11 +5,17 @@
 pub(crate) struct Keys {
     count: u64,
     salt: u64,
+    ordered: bool,
 }
 
 impl Keys {
+    /// The numbers from 0 on.
+    pub(crate) fn ordered(count: u64) -> Self {
+        Self { count, salt: 0, ordered: true }
+    }
+
     pub(crate) fn new(count: u64, seed: u64) -> Self {
-        Self { count, salt: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+        Self { count, salt: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ordered: false }
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -18,6 +24,9 @@ impl Keys {
 
     /// The key of number `index`: each step of the mix can be undone, so different numbers have different keys.
     pub(crate) fn key(&self, index: u64) -> u64 {
+        if self.ordered {
+            return index;
+        }
         let mut word = index.wrapping_add(self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         word ^= word >> 32;
         word = word.wrapping_mul(0xd6e8_feb8_6659_fd93);

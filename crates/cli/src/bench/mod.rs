@@ -3,6 +3,7 @@
 
 mod args;
 mod compare;
+mod disk;
 mod keys;
 mod line_stores;
 mod report;
@@ -16,7 +17,6 @@ pub(crate) use args::Args;
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use compare::Baseline;
-use keys::Keys;
 use report::Report;
 use subject::Bench;
 use workload::{Script, Step};
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         return line_stores::run(args, context);
     }
     args.validate()?;
-    let keys = Keys::new(args.keys, args.seed);
+    let keys = args.keys_drawn();
     let mut bench = Bench::create(args)?;
     context.note(format!("loading {} keys", args.keys));
     let load_started = Instant::now();
@@ -38,10 +38,15 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut baseline = Baseline::load(args, &keys, prefill);
     let mut report = Report::new(args);
     report.load(prefill, load_seconds);
+    if args.medium == args::MediumChoice::File {
+        report.disk(disk::syncs_per_second(bench.folder())?);
+    }
     for number in 0..args.runs {
         context.note(format!("run {} of {}", number + 1, args.runs));
         let script = Script::new(args, &keys, number);
+        let log_before = bench.log();
         report.run(&bench.measure(args, &script)?);
+        report.log(log_before.zip(bench.log()));
         undo(&bench, &script)?;
         baseline.measure(args, &script, &mut report);
         report.find(&bench.measure(args, &Script::finds(args, &keys, number))?);
@@ -57,12 +62,16 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 
 /// Takes back what a run of inserts or removes did, so that each run meets the same tree.
 fn undo(bench: &Bench, script: &Script) -> Result<(), Failure> {
-    for step in script.steps() {
-        match step {
-            Step::Insert(key) => drop(bench.subject().remove(key)?),
-            Step::Remove(key) => drop(bench.subject().put(key, key)?),
-            _ => {}
+    let (undone, lsn) = medium::deferred(|| -> Result<(), Failure> {
+        for step in script.steps() {
+            match step {
+                Step::Insert(key) => drop(bench.subject().remove(key)?),
+                Step::Remove(key) => drop(bench.subject().put(key, key)?),
+                _ => {}
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    });
+    undone?;
+    bench.settle(lsn)
 }

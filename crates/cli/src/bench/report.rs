@@ -1,7 +1,7 @@
 //! Figures: medians over the runs, ratios within this process.
 
 use hdrhistogram::Histogram;
-use medium::Counts;
+use medium::{Counts, FileStat};
 use serde_json::{Value, json};
 
 use super::args::{Args, Workload};
@@ -20,6 +20,17 @@ pub(crate) struct Report {
     persist_ns: f64,
     sizes: Option<(Sizes, u64)>,
     recoveries: Option<Recoveries>,
+    disk_syncs_per_second: f64,
+    log: Option<LogShare>,
+}
+
+/// What one run of operations cost in the log.
+struct LogShare {
+    log_bytes: u64,
+    home_bytes: u64,
+    groups: u64,
+    syncs: u64,
+    private_bytes: u64,
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -46,7 +57,23 @@ impl Report {
             persist_ns: 0.0,
             sizes: None,
             recoveries: None,
+            disk_syncs_per_second: f64::NAN,
+            log: None,
         }
+    }
+
+    pub(crate) fn disk(&mut self, syncs_per_second: f64) {
+        self.disk_syncs_per_second = syncs_per_second;
+    }
+
+    pub(crate) fn log(&mut self, stats: Option<(FileStat, FileStat)>) {
+        self.log = stats.map(|(before, after)| LogShare {
+            log_bytes: after.log_bytes - before.log_bytes,
+            home_bytes: after.home_bytes - before.home_bytes,
+            groups: after.groups - before.groups,
+            syncs: after.syncs - before.syncs,
+            private_bytes: after.private_bytes,
+        });
     }
 
     pub(crate) fn load(&mut self, keys: u64, seconds: f64) {
@@ -127,7 +154,7 @@ impl Report {
         let workload =
             if args.workload == Workload::GetMany { "get_many".to_owned() } else { name(&args.workload) };
         // One thread here, one thread there; of several threads the throughput is compared.
-        json!({
+        let mut figures = json!({
             "engine": args.engine,
             "medium": name(&args.medium),
             "medium_description": self.sizes.as_ref().map(|(sizes, _)| sizes.medium.clone()),
@@ -163,6 +190,30 @@ impl Report {
             "volatile_bytes_per_key": per_key(|sizes| sizes.volatile_bytes),
             "recover_clean_ms": ms(|recoveries| recoveries.clean),
             "recover_crash_ms": ms(|recoveries| recoveries.crash),
+        });
+        if let (Value::Object(figures), Value::Object(mut of_log)) = (&mut figures, self.log_json(ns)) {
+            figures.append(&mut of_log);
+        }
+        figures
+    }
+
+    /// The figures of the file medium.
+    fn log_json(&self, ns: f64) -> Value {
+        let of_log = |share: fn(&LogShare) -> f64, by: f64| match &self.log {
+            Some(log) => rounded(share(log) / by),
+            None => Value::Null,
+        };
+        let operations = self.args.operations() as f64;
+        json!({
+            "durability": format!("{:?}", self.args.durability).to_lowercase(),
+            "tickets": self.args.tickets,
+            "ordered_keys": self.args.ordered_keys,
+            "disk_syncs_per_second": rounded(self.disk_syncs_per_second),
+            "ops_per_disk_sync": rounded(1e9 / ns / self.disk_syncs_per_second),
+            "log_bytes_per_op": of_log(|log| log.log_bytes as f64, operations),
+            "home_bytes_per_op": of_log(|log| log.home_bytes as f64, operations),
+            "groups_per_sync": of_log(|log| log.groups as f64 / log.syncs.max(1) as f64, 1.0),
+            "private_bytes": of_log(|log| log.private_bytes as f64, 1.0),
         })
     }
 

@@ -1,5 +1,6 @@
 //! The tree that is measured, whatever its medium and codec.
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -9,7 +10,7 @@ use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Bounds, Codec, Condition, Direction, Index, RecordCodec, WordCodec, WordIndex};
 use engines::rntree::{RnTree, RnTreeOptions};
 use hdrhistogram::Histogram;
-use medium::{Count, Counts, Dax, DaxOptions, Delay, Medium, Ram};
+use medium::{Count, Counts, Dax, DaxOptions, Delay, FileOptions, FileStat, Lsn, Medium, Ram};
 use pool::{Pool, PoolOptions, TreeRoot};
 
 use super::args::{Args, MediumChoice};
@@ -25,6 +26,8 @@ const PERSIST_REGION_BYTES: u64 = 512 << 20;
 const PERSISTS: u64 = 200_000;
 /// One operation in this many is timed alone.
 const SAMPLED: usize = 128;
+/// Longer times count as this.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
 /// Finds of one batch.
 const BATCH: usize = 16;
 
@@ -55,6 +58,8 @@ trait Subject: Send + Sync {
     fn counts(&self) -> Option<Counts>;
     fn sizes(&self) -> Result<Sizes, Failure>;
     fn recover(self: Box<Self>) -> Result<Recoveries, Failure>;
+    fn settle(&self, lsn: Lsn) -> Result<(), Failure>;
+    fn log(&self) -> Option<FileStat>;
 }
 
 type MakeMedium<M> = Box<dyn Fn() -> Result<M, Failure> + Send + Sync>;
@@ -105,7 +110,9 @@ fn tree<M: Medium, T: MeasuredIndex<M>>(
     make: MakeMedium<M>,
     counts: fn(&M) -> Option<Counts>,
 ) -> Result<Box<dyn Subject>, Failure> {
-    let pool = Pool::open(make()?, PoolOptions::default())?;
+    // A pool with a log is left as a kill would leave it.
+    let options = PoolOptions { close_on_drop: !M::LATE, ..PoolOptions::default() };
+    let pool = Pool::open(make()?, options)?;
     let tree = T::create(&pool)?;
     Ok(Box::new(Tree { pool, tree, make, counts }))
 }
@@ -125,13 +132,20 @@ impl<M: Medium, T: MeasuredIndex<M>> Subject for Tree<M, T> {
         Ok(Sizes { used_bytes: self.pool.stat().used_bytes, volatile_bytes, medium })
     }
 
+    fn settle(&self, lsn: Lsn) -> Result<(), Failure> {
+        Ok(self.pool.medium().settle(lsn).map_err(everleaf::Error::from)?)
+    }
+
+    fn log(&self) -> Option<FileStat> {
+        self.pool.medium().file().map(medium::File::stat)
+    }
+
     fn recover(self: Box<Self>) -> Result<Recoveries, Failure> {
         let Self { pool, tree, make, .. } = *self;
         drop(tree);
-        pool.close()?;
         let open = |close_on_drop: bool| -> Result<Duration, Failure> {
-            let medium = make()?;
             let start = Instant::now();
+            let medium = make()?;
             let pool = Pool::open(medium, PoolOptions { close_on_drop, ..PoolOptions::default() })?;
             let root = pool.trees()?.remove(0);
             let tree = T::open(&pool, &root)?;
@@ -142,6 +156,13 @@ impl<M: Medium, T: MeasuredIndex<M>> Subject for Tree<M, T> {
             drop(tree);
             Ok(elapsed)
         };
+        if M::LATE {
+            // As after a kill, with all that is in the log.
+            drop(pool);
+            let crash = open(true)?;
+            return Ok(Recoveries { clean: open(true)?, crash });
+        }
+        pool.close()?;
         // The first is left unclean, so that the second follows a crash.
         let clean = open(false)?;
         let crash = open(true)?;
@@ -155,6 +176,7 @@ struct Scratch(PathBuf);
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(log_of(&self.0));
     }
 }
 
@@ -164,6 +186,25 @@ pub(crate) struct Bench {
     scratch: Option<Scratch>,
     folder: PathBuf,
     sizes: (usize, usize),
+    tickets: usize,
+}
+
+fn log_of(pool: &Path) -> PathBuf {
+    let mut name = pool.as_os_str().to_owned();
+    name.push(".log");
+    name.into()
+}
+
+fn new_file_medium(path: &Path, args: &Args) -> Result<medium::File, Failure> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
+    let options = FileOptions {
+        durability: args.durability,
+        log_bytes: args.log_bytes,
+        mark_offset: pool::MEDIUM_LINE,
+        ..FileOptions::default()
+    };
+    Ok(medium::File::beside(file, &log_of(path), options).map_err(everleaf::Error::from)?)
 }
 
 /// Memory-backed if there is such a folder.
@@ -190,7 +231,9 @@ impl Bench {
     /// An empty tree.
     pub(crate) fn create(args: &Args) -> Result<Self, Failure> {
         let name = format!("everleaf-bench-{}.pool", std::process::id());
-        let path = args.pool.clone().unwrap_or_else(|| default_folder().join(name));
+        let on_file = args.medium == MediumChoice::File;
+        let default = if on_file { PathBuf::from(".") } else { default_folder() };
+        let path = args.pool.clone().unwrap_or_else(|| default.join(name));
         let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
         let sizes = (args.key_size, args.value_size);
         let ram = args.medium == MediumChoice::Ram;
@@ -201,13 +244,18 @@ impl Bench {
             Some(Scratch(path.clone()))
         };
         let options = dax_options(args)?;
+        let path_of_pool = path.clone();
         let dax = move || -> Result<Dax, Failure> {
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
             Ok(Dax::new(file, options).map_err(medium::MediumError::from).map_err(everleaf::Error::from)?)
         };
         let ns = args.persist_delay_ns;
+        let file_args = (path_of_pool, args.clone());
         let subject = match (ram, args.count, ns > 0) {
+            _ if on_file => {
+                by_codec(args, Box::new(move || new_file_medium(&file_args.0, &file_args.1)), |_| None)?
+            }
             (true, false, _) => by_codec(args, Box::new(new_ram), |_| None)?,
             (true, true, _) => {
                 by_codec(args, Box::new(|| Ok(Count::new(new_ram()?))), |count| Some(count.counts()))?
@@ -218,17 +266,38 @@ impl Bench {
             (false, false, true) => by_codec(args, Box::new(move || Ok(Delay::new(dax()?, ns))), |_| None)?,
             (false, false, false) => by_codec(args, Box::new(dax), |_| None)?,
         };
-        Ok(Self { subject: Some(subject), scratch, folder, sizes })
+        Ok(Self { subject: Some(subject), scratch, folder, sizes, tickets: args.tickets })
     }
 
     fn tree(&self) -> &dyn Subject {
         self.subject.as_deref().expect("only `recover` takes the tree")
     }
 
+    /// Where the pool lies.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Figures of the log, if there is one.
+    pub(crate) fn log(&self) -> Option<FileStat> {
+        self.tree().log()
+    }
+
+    /// Returns when everything up to `lsn` is durable.
+    pub(crate) fn settle(&self, lsn: Lsn) -> Result<(), Failure> {
+        self.tree().settle(lsn)
+    }
+
     /// The tree's operations.
     pub(crate) fn subject(&self) -> Operations<'_> {
         let index = self.tree().index();
-        Operations { index, words: index.words(), sizes: self.sizes }
+        Operations {
+            index,
+            words: index.words(),
+            sizes: self.sizes,
+            subject: self.tree(),
+            tickets: self.tickets,
+        }
     }
 
     /// Inserts the first `count` keys, on all threads.
@@ -238,10 +307,13 @@ impl Bench {
         }
         let load = |thread: u64| -> Result<(), Failure> {
             let subject = self.subject();
-            (thread..count).step_by(args.threads).try_for_each(|index| {
-                let key = keys.key(index);
-                subject.insert(key, key).map(|_| ())
-            })
+            let (loaded, lsn) = medium::deferred(|| {
+                (thread..count).step_by(args.threads).try_for_each(|index| {
+                    let key = keys.key(index);
+                    subject.insert(key, key).map(|_| ())
+                })
+            });
+            loaded.and_then(|()| self.settle(lsn))
         };
         let load = &load;
         std::thread::scope(|scope| {
@@ -268,6 +340,7 @@ impl Bench {
                         match &script.finds {
                             Some(finds) if script.batched => subject.run_batched(&finds[thread]),
                             Some(finds) => subject.run_finds(&finds[thread]),
+                            None if subject.tickets > 0 => subject.run_ticketed(steps),
                             None => subject.run(steps),
                         }
                     })
@@ -291,7 +364,7 @@ impl Bench {
 
     /// The time of one persist to a random line, on the same medium.
     pub(crate) fn persist_ns(&self, args: &Args) -> Result<f64, Failure> {
-        if args.medium == MediumChoice::Ram {
+        if args.medium != MediumChoice::Dax {
             return Ok(0.0);
         }
         let path = self.folder.join(format!("everleaf-bench-{}.region", std::process::id()));
@@ -353,7 +426,7 @@ fn by_codec<M: Medium>(
 }
 
 fn histogram() -> Histogram<u64> {
-    Histogram::new(3).expect("three digits are fine")
+    Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits are fine")
 }
 
 /// Operations on 64-bit keys, which are padded to the sizes asked for.
@@ -362,6 +435,8 @@ pub(crate) struct Operations<'t> {
     index: &'t dyn Index,
     words: Option<&'t dyn WordIndex>,
     sizes: (usize, usize),
+    subject: &'t dyn Subject,
+    tickets: usize,
 }
 
 fn padded(word: u64, bytes: usize) -> Vec<u8> {
@@ -439,6 +514,29 @@ impl Operations<'_> {
                 sum = sum.wrapping_add(self.step(*step, &mut buffer)?);
             }
         }
+        std::hint::black_box(sum);
+        Ok(latency_ns)
+    }
+
+    /// As `run`, with writes under way; the time of one is from its call until it is known to be durable.
+    fn run_ticketed(&self, steps: &[Step]) -> Result<Histogram<u64>, Failure> {
+        let mut latency_ns = histogram();
+        let (mut sum, mut buffer, mut under_way) = (0_u64, Vec::new(), VecDeque::new());
+        let mut wait = |(lsn, start): (Lsn, Instant)| -> Result<(), Failure> {
+            self.subject.settle(lsn)?;
+            latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
+            Ok(())
+        };
+        for step in steps {
+            if under_way.len() == self.tickets {
+                under_way.pop_front().map_or(Ok(()), &mut wait)?;
+            }
+            let start = Instant::now();
+            let (done, lsn) = medium::deferred(|| self.step(*step, &mut buffer));
+            sum = sum.wrapping_add(done?);
+            under_way.push_back((lsn, start));
+        }
+        under_way.into_iter().try_for_each(wait)?;
         std::hint::black_box(sum);
         Ok(latency_ns)
     }

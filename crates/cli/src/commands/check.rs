@@ -4,6 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
+use super::stat::LogReport;
 use crate::context::{Context, PoolArgs, write_json};
 use crate::failure::{Answer, Outcome};
 use crate::progress;
@@ -35,10 +36,15 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                 what: violation.what,
             })
             .collect();
-        write_json(&mut output, &serde_json::json!({ "sound": sound, "violations": violations }))?;
+        let log = store.stat()?.log.map(LogReport::of);
+        let report = serde_json::json!({ "sound": sound, "violations": violations, "log": log });
+        write_json(&mut output, &report)?;
     } else {
         for violation in &found {
             writeln!(output, "{violation}")?;
+        }
+        if let Some(log) = store.stat()?.log.map(LogReport::of) {
+            writeln!(output, "log: {}", log.words())?;
         }
         if sound {
             writeln!(output, "sound: {} trees, no violation", store.trees()?.len())?;

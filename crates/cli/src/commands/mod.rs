@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod backup;
 mod check;
 mod completions;
 mod crash;
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Stat(stat::Args),
     /// Verify the whole structure; exit code 1 if anything is wrong
     Check(check::Args),
+    /// Copy a pool to a new file
+    Backup(backup::Args),
     /// Write a pool as text
     Dump(dump::Args),
     /// Make trees from a dump
@@ -76,6 +79,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Trees(args) => trees::run(&args, context),
         Command::Stat(args) => stat::run(&args, context),
         Command::Check(args) => check::run(&args, context),
+        Command::Backup(args) => backup::run(&args, context),
         Command::Dump(args) => dump::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
         Command::Torture(args) => torture::run(&args, context),

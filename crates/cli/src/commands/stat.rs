@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use everleaf::{IndexStat, LineForm, Store, StoreStat, Survives};
+use everleaf::{FileStat, IndexStat, LineForm, LogEnd, Store, StoreStat, Survives};
 use serde::Serialize;
 
 use crate::context::{Context, PoolArgs};
@@ -35,7 +35,71 @@ struct Report {
     bytes_per_key: Option<f64>,
     recovered_after_crash: bool,
     open_ns: u64,
+    log: Option<LogReport>,
     trees: Vec<TreeReport>,
+}
+
+/// The line log of a pool on the file medium.
+#[derive(Serialize)]
+pub(super) struct LogReport {
+    capacity_bytes: u64,
+    used_bytes: u64,
+    written_bytes: u64,
+    groups: u64,
+    lines: u64,
+    syncs: u64,
+    groups_per_sync_mean: f64,
+    groups_per_sync_max: u64,
+    /// Entry i counts the syncs of 2^i to 2^(i+1) - 1 groups.
+    sync_sizes: Vec<u64>,
+    checkpoints: u64,
+    home_bytes: u64,
+    last_checkpoint_seconds_ago: Option<f64>,
+    private_bytes: u64,
+    replayed_bytes: u64,
+    replayed_groups: u64,
+    torn_tail: bool,
+}
+
+impl LogReport {
+    pub(super) fn of(stat: FileStat) -> Self {
+        Self {
+            capacity_bytes: stat.log_capacity_bytes,
+            used_bytes: stat.log_used_bytes,
+            written_bytes: stat.log_bytes,
+            groups: stat.groups,
+            lines: stat.lines,
+            syncs: stat.syncs,
+            groups_per_sync_mean: stat.sync_groups_mean,
+            groups_per_sync_max: stat.sync_groups_max,
+            sync_sizes: stat.sync_sizes,
+            checkpoints: stat.checkpoints,
+            home_bytes: stat.home_bytes,
+            last_checkpoint_seconds_ago: stat.last_checkpoint.map(|(ago, _)| ago.as_secs_f64()),
+            private_bytes: stat.private_bytes,
+            replayed_bytes: stat.replay.bytes,
+            replayed_groups: stat.replay.groups,
+            torn_tail: stat.replay.end == LogEnd::Torn,
+        }
+    }
+
+    pub(super) fn words(&self) -> String {
+        let ago = self.last_checkpoint_seconds_ago.map_or("none yet".to_owned(), |seconds| {
+            format!("{} ago", progress::duration(Duration::from_secs_f64(seconds)))
+        });
+        let torn = if self.torn_tail { ", behind them a torn tail" } else { "" };
+        format!(
+            "{} of {} used; last checkpoint {ago}; {} syncs of {:.1} groups (most {}); {} in written pages; replayed {} \
+             groups at the open{torn}",
+            progress::bytes(self.used_bytes),
+            progress::bytes(self.capacity_bytes),
+            progress::count(self.syncs),
+            self.groups_per_sync_mean,
+            progress::count(self.groups_per_sync_max),
+            progress::bytes(self.private_bytes),
+            progress::count(self.replayed_groups),
+        )
+    }
 }
 
 #[derive(Serialize)]
@@ -97,6 +161,7 @@ impl Report {
             bytes_per_key: per_key(stat.used_bytes, keys),
             recovered_after_crash: stat.recovery.after_crash,
             open_ns: stat.recovery.duration.as_nanos() as u64,
+            log: stat.log.map(LogReport::of),
             trees,
         })
     }
@@ -122,6 +187,9 @@ impl Report {
         line("keys", format!("{}{per_key}", progress::count(self.keys)));
         let how = if self.recovered_after_crash { "recovered after a crash" } else { "after a clean close" };
         line("opened", format!("{how}, in {}", progress::duration(Duration::from_nanos(self.open_ns))));
+        if let Some(log) = &self.log {
+            line("log", log.words());
+        }
         for tree in &self.trees {
             line("tree", tree.words());
         }

@@ -70,7 +70,9 @@ pub(crate) fn run_with<A: AsRef<OsStr>>(arguments: &[A], input: &[u8]) -> Said {
 
 /// A folder, and a path for a pool in it.
 pub(crate) fn pool() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
+    // In memory, if that can be: a disk would sync thousands of times.
+    let memory = std::path::Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let path = folder.path().join("a.pool");
     (folder, path)
 }

@@ -26,8 +26,9 @@ impl File {
         // Without a checkpoint nobody writes the base image, and the log keeps its start.
         let _still = core.checkpointing.lock();
         let to = core.commit.durable();
-        let copied = copy(&*core.pool, &**target)
-            .and_then(|length| write_home(&core.log, &**target, core.log.start(), to).map(|_| length));
+        let copied = copy(&*core.pool, &**target).and_then(|length| {
+            write_home(&core.log, &**target, core.mark_offset, core.log.start(), to).map(|_| length)
+        });
         let length = copied.map_err(super::error::refused("copy the pool"))?;
         write_mark(&**target, self.options.mark_offset, Mark(None))?;
         Ok(length)

@@ -19,6 +19,8 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// Lines on their way home.
 #[derive(Default)]
 struct Batch {
+    /// The line that stays as it is.
+    mark: u64,
     /// Number of the line, and its place in `contents`.
     lines: Vec<(u64, u32)>,
     contents: Vec<[u8; LINE_BYTES]>,
@@ -27,7 +29,7 @@ struct Batch {
 
 impl Batch {
     fn add(&mut self, number: u64, line: &[u8; LINE_BYTES]) {
-        if number != LENGTH {
+        if number != LENGTH && number != self.mark {
             self.lines.push((number, self.contents.len() as u32));
             self.contents.push(*line);
         }
@@ -62,11 +64,18 @@ impl Batch {
     }
 }
 
-/// Writes the lines that the log holds from `from` to `to` into `target`. Returns the bytes written.
-pub(super) fn write_home(log: &Log, target: &dyn Io, from: u64, to: u64) -> io::Result<u64> {
+/// Writes the lines that the log holds from `from` to `to` into `target`, except the one at `mark_offset`, which belongs
+/// to the medium. Returns the bytes written.
+pub(super) fn write_home(
+    log: &Log,
+    target: &dyn Io,
+    mark_offset: u64,
+    from: u64,
+    to: u64,
+) -> io::Result<u64> {
     let header = log.header();
     let mut reader = Reader::new(log, to);
-    let mut batch = Batch::default();
+    let mut batch = Batch { mark: mark_offset / LINE_BYTES as u64, ..Batch::default() };
     let (mut position, mut batch_begin, mut written) = (from, from, 0);
     while position < to {
         let Found::Frame(frame, bytes) = reader.look(position, incarnation_at(&header, position))? else {
@@ -113,7 +122,7 @@ impl Core {
             return Ok(());
         }
         let start = std::time::Instant::now();
-        let bytes = write_home(&self.log, &*self.pool, from, to)?;
+        let bytes = write_home(&self.log, &*self.pool, self.mark_offset, from, to)?;
         self.pool.sync()?;
         let pool_bytes = self.pool.length()?;
         self.log.update(|header| {

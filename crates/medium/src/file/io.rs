@@ -50,7 +50,13 @@ impl Io for Disk {
     }
 
     fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
-        Ok(fallocate(&self.0, FallocateFlags::empty(), start, end - start)?)
+        match fallocate(&self.0, FallocateFlags::empty(), start, end - start) {
+            // The file system cannot reserve room; then a full disk shows when it is written.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                self.0.set_len(self.length()?.max(end))
+            }
+            other => Ok(other?),
+        }
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {

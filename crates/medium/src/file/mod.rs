@@ -2,14 +2,14 @@
 //!
 //! The pool's file is the *base image*. It is mapped privately, so the kernel writes nothing of it back by itself: what
 //! a program stores stays in private pages of memory until it is written home. What makes it durable is the *line log*
-//! beside it ([`layout`]): a fence appends the lines that its thread flushed, as one group with a checksum, and a wait
-//! syncs the log, once for all who wait ([`commit`]). From time to time a checkpoint brings home what the log holds
-//! ([`checkpoint`]); an open replays what was not home yet ([`replay`]).
+//! beside it (`layout`): a fence appends the lines that its thread flushed, as one group with a checksum, and a wait
+//! syncs the log, once for all who wait (`commit`). From time to time a checkpoint brings home what the log holds
+//! (`checkpoint`); an open replays what was not home yet (`replay`).
 //!
 //! # Invariants
 //!
 //! 1. Groups are in the log in the order of their fences, and a line in a group is what the line held at that moment
-//!    ([`capture`]). So every prefix of the log is a legal content of persistent memory after a crash.
+//!    (`capture`). So every prefix of the log is a legal content of persistent memory after a crash.
 //! 2. What is acknowledged is in a prefix of the log that was synced.
 //! 3. The base image holds no line newer than what is durable in the log.
 //! 4. The log's space before its start is home, durably, before it is written again.
@@ -39,7 +39,7 @@ mod worker;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ pub enum Durability {
 pub struct FileOptions {
     /// When a wait ends.
     pub durability: Durability,
-    /// Bytes of the log's ring, at least 64 KiB; less if the disk has no room. A log that exists keeps its size.
+    /// Bytes of the log's ring, at least 64 KiB; less if the disk has no room, and at most 4 MiB if it is memory. A log
+    /// that exists keeps its size.
     pub log_bytes: u64,
     /// The largest length of the pool's file, in bytes.
     pub limit_bytes: u64,
@@ -139,6 +140,9 @@ struct Core {
     signalled: Condvar,
     private_pages: AtomicU64,
     durability: Durability,
+    mark_offset: u64,
+    /// Whether the pool says durably that it needs its log.
+    marked: AtomicBool,
 }
 
 /// An ordinary file with a log of lines beside it. See the [module](self).
@@ -201,6 +205,13 @@ impl Core {
 
     /// Writes all that is appended, and syncs. Only the leader calls this.
     fn try_sync(&self) -> std::io::Result<()> {
+        if !self.marked.load(Ordering::Relaxed) {
+            // Before anything is in the log; and not before anything is to be written, so that who finds something else
+            // than a pool has not touched it.
+            open::write_mark(&*self.pool, self.mark_offset, layout::Mark(Some(self.log.uuid)))
+                .map_err(std::io::Error::other)?;
+            self.marked.store(true, Ordering::Relaxed);
+        }
         let target = self.end();
         let begin = self.commit.durable();
         let (mut end, mut groups) = (begin, 0);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
@@ -34,6 +34,9 @@ const POOL_BYTES_MIN: u64 = 64 << 10;
 /// So much of a new log is filled with zeros before it is used.
 const FILLED_AT_FIRST: u64 = 1 << 20;
 
+/// The largest log on a file system in memory.
+const VOLATILE_LOG_BYTES_MAX: u64 = 4 << 20;
+
 /// What the file where the log belongs holds.
 enum There {
     /// Nothing that matters.
@@ -54,9 +57,11 @@ impl File {
             read_mark(&Disk(pool.try_clone().map_err(refused("open the pool"))?), options.mark_offset)?;
         let mut open = fs::OpenOptions::new();
         open.read(true).write(true).mode(0o666);
+        let mut made = false;
         let log = match (open.open(log_path), mark) {
             (Ok(log), _) => log,
             (Err(error), Mark(None)) if error.kind() == std::io::ErrorKind::NotFound => {
+                made = true;
                 open.create(true).open(log_path).map_err(refused("make the log"))?
             }
             (Err(error), Mark(Some(uuid))) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -74,7 +79,12 @@ impl File {
         } else {
             (Arc::new(Disk(pool)), Arc::new(Disk(log)))
         };
-        let mut file = Self::open(pool, log, options)?;
+        let mut file = Self::open(pool, log, options).inspect_err(|_| {
+            if made {
+                // Nothing is in it, and nobody will look for it.
+                let _ = fs::remove_file(log_path);
+            }
+        })?;
         file.log_path = Some(log_path.to_owned());
         if no_sync {
             file.survives = Survives::ProcessCrash;
@@ -101,17 +111,20 @@ impl File {
                     return Err(LogError::PoolTruncated { length, expected: header.pool_bytes }.into());
                 }
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
-                let (log, tail, replayed) = reopen(log, &header, &*pool, &mapping)?;
+                let (log, tail, replayed) = reopen(log, &header, &*pool, options.mark_offset, &mapping)?;
                 (log, mapping, tail, replayed)
             }
             There::Nothing => {
                 let wanted = (options.mark_offset + LINE_BYTES as u64).next_multiple_of(POOL_BYTES_MIN);
                 if length < wanted {
+                    if wanted > options.limit_bytes {
+                        return Err(MediumError::Full { wanted, limit: options.limit_bytes });
+                    }
                     pool.allocate(length, wanted).map_err(|error| no_room(error, wanted, length))?;
                 }
-                let (log, tail) = create(log, length.max(wanted), options.log_bytes)?;
-                // From here on the pool needs its log.
-                write_mark(&*pool, options.mark_offset, Mark(Some(log.uuid)))?;
+                // In memory room is dear, and a checkpoint cheap.
+                let most = if survives == Survives::PowerLoss { u64::MAX } else { VOLATILE_LOG_BYTES_MAX };
+                let (log, tail) = create(log, length.max(wanted), options.log_bytes.min(most))?;
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
                 (log, mapping, tail, None)
             }
@@ -129,6 +142,8 @@ impl File {
             signalled: Condvar::new(),
             private_pages,
             durability: options.durability,
+            mark_offset: options.mark_offset,
+            marked: AtomicBool::new(replayed.is_some()),
         });
         let workers = if options.background {
             worker::start(&core).map_err(refused("start a thread"))?
@@ -146,6 +161,16 @@ impl File {
             log_path: None,
             workers: Mutex::new(workers),
         })
+    }
+
+    /// Whether the pool in `pool` says that it needs its log: it was last open on this medium, and not closed cleanly.
+    ///
+    /// # Errors
+    /// [`LogError::Io`] if it cannot be read.
+    pub fn needs_log(pool: &fs::File, mark_offset: u64) -> Result<bool, LogError> {
+        let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
+        // What is damaged may be no pool at all; who opens it finds out.
+        Ok(matches!(read_mark(&pool, mark_offset), Ok(Mark(Some(_)))))
     }
 
     /// Takes the form of the pool's lines, which is known only once the log is replayed.
@@ -180,6 +205,8 @@ impl File {
         if let Some(path) = &self.log_path {
             fs::remove_file(path).and_then(|()| sync_folder(path)).map_err(refused("remove the log"))?;
         }
+        // The path may soon be another log's.
+        core.marked.store(true, Ordering::Relaxed);
         core.commit.fail("the pool is closed".to_owned());
         Ok(())
     }
@@ -196,6 +223,10 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         self.stop_workers();
+        if let Some(path) = self.log_path.as_ref().filter(|_| !self.core.marked.load(Ordering::Relaxed)) {
+            // Nothing was ever written to it, and the pool does not know of it.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -257,7 +288,7 @@ fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
     }
     // The pool was closed cleanly, or never opened with this log: it may hold nothing.
     let Some(range) = header.ranges.last().copied() else { return Ok(There::Nothing) };
-    // A log that was just made is empty, and a pool names it only after that.
+    // A log is empty until the pool names it.
     let is_new = header.ranges.len() == 1 && header.start == 0;
     let mut bytes = [0; FRAME_HEADER_BYTES];
     read_all(io, &mut bytes, RING).map_err(refused("read the log"))?;
@@ -300,6 +331,7 @@ fn reopen(
     io: Arc<dyn Io>,
     header: &Header,
     pool: &dyn Io,
+    mark_offset: u64,
     mapping: &Mapping,
 ) -> Result<(Log, Tail, Option<Replayed>), MediumError> {
     let log = Log::new(io, header.clone());
@@ -337,7 +369,7 @@ fn reopen(
     );
     grown?;
     let replayed = replayed?;
-    begin(&log, pool, &replayed).map_err(refused("begin a new incarnation of the log"))?;
+    begin(&log, pool, mark_offset, &replayed).map_err(refused("begin a new incarnation of the log"))?;
     let end = replayed.end;
     let mut block = vec![0; (end % BLOCK_BYTES) as usize];
     log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
@@ -347,7 +379,7 @@ fn reopen(
 }
 
 /// Makes durable what was found, and says in the header that a new incarnation begins behind it.
-fn begin(log: &Log, pool: &dyn Io, replayed: &Replayed) -> std::io::Result<()> {
+fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std::io::Result<()> {
     let (durable, end) = (replayed.durable, replayed.end);
     if durable < end {
         // After a failed sync the system may hold for clean what never reached the disk: so it is written again.
@@ -360,7 +392,7 @@ fn begin(log: &Log, pool: &dyn Io, replayed: &Replayed) -> std::io::Result<()> {
     }
     let full = log.header().ranges.len() == RANGES_MAX;
     if full {
-        checkpoint::write_home(log, pool, log.start(), end)?;
+        checkpoint::write_home(log, pool, mark_offset, log.start(), end)?;
         pool.sync()?;
     }
     let pool_bytes = pool.length()?;

@@ -427,6 +427,51 @@ fn a_torn_tail_and_a_stale_frame_are_no_damage() {
 }
 
 #[test]
+fn what_lies_behind_a_tear_never_comes_back() {
+    let mut rig = Rig::new();
+    rig.kill();
+    rig.write(0, 1);
+    rig.settle();
+    let durable = rig.history.last().unwrap().1.0 as usize;
+    // Two groups under one sync, of which the disk writes only the second.
+    rig.write(1, 1);
+    rig.write(2, 1);
+    rig.settle();
+    let mut image = rig.machine.shown();
+    let frame = layout::FRAME_HEADER_BYTES + layout::FRAME_LINE_BYTES;
+    let torn = layout::RING as usize + durable;
+    image.files[1][torn..torn + frame].fill(0);
+    // Another group takes the place of the first one, and is of its size.
+    let machine = Machine::new(&image);
+    let file = open(&machine).unwrap();
+    let mut expected = rig.history[1].0.clone();
+    assert_eq!((content(&file), file.stat().replay.end), (expected.clone(), LogEnd::Torn));
+    {
+        let guard = Guard::new(&file);
+        guard.words(HERE, WORDS).unwrap()[800].publish(&guard, 77);
+        guard.drain().unwrap();
+    }
+    drop(file);
+    expected[800] = 77;
+    assert!(content(&open(&machine).unwrap()) == expected, "what lay behind the tear came back");
+}
+
+#[test]
+fn the_line_that_names_the_log_is_left_alone() {
+    let mut rig = Rig::new();
+    {
+        let guard = Guard::new(rig.file());
+        guard.words(MARK, 8).unwrap()[0].publish(&guard, 0);
+        guard.drain().unwrap();
+    }
+    rig.write(0, 1);
+    rig.settle();
+    rig.file().checkpoint().unwrap();
+    rig.kill();
+    assert_eq!(rig.history.len(), 2);
+}
+
+#[test]
 fn pool_and_log_that_do_not_fit_are_told_apart() {
     let (image, content) = killed();
     let (other, _) = killed();

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use everleaf::{Store, Tree};
+use everleaf::{MediumChoice, Store, Tree};
 
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
@@ -106,12 +106,14 @@ fn write_and_kill(pool: &PoolArgs, listing: &Listing, context: Context) -> Resul
 fn finish(tree: &Tree, listing: &Listing) -> Result<usize, Failure> {
     let added = AtomicUsize::new(0);
     let add = |thread: usize| -> everleaf::Result<()> {
+        let mut last = None;
         for index in writer::part(thread, listing.len()) {
-            if tree.insert(listing.path(index), listing.value(index))? {
-                added.fetch_add(1, Ordering::Relaxed);
-            }
+            let (inserted, ticket) = tree.insert_async(listing.path(index), listing.value(index))?;
+            added.fetch_add(usize::from(inserted), Ordering::Relaxed);
+            last = Some(ticket);
         }
-        Ok(())
+        // Who waits for the last one finds the others durable.
+        last.map_or(Ok(()), |last| last.wait())
     };
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..THREADS).map(|thread| scope.spawn(move || add(thread))).collect();
@@ -156,7 +158,8 @@ fn walk(args: &Args, show: &Show, report: &mut Report) -> Result<Listing, Failur
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let pool = PoolArgs { pool: args.pool.clone(), limit_bytes: None, line_store: None, flush: None };
+    let medium = MediumChoice::Auto;
+    let pool = PoolArgs { pool: args.pool.clone(), limit_bytes: None, medium, line_store: None, flush: None };
     child::replace_own(&pool, &[TREE], "pool of an earlier demo")?;
     let (show, mut report) = (Show::new(context), Report::new(&args.pool));
     show.title("everleaf demo: a durable ordered map of this machine's own files");

@@ -210,7 +210,7 @@ impl Report {
             name if name == survives_name(Survives::ProcessCrash) => (
                 "the end of the process, however it comes",
                 "loss of power or a crash of the kernel: for that \
-                 put the pool on a file system with MAP_SYNC",
+                 put the pool on a disk, and not into memory",
             ),
             _ => ("nothing", "the end of the process"),
         };

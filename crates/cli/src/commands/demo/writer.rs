@@ -82,9 +82,11 @@ fn write_part(tree: &Tree, listing: &Listing, thread: usize) -> Result<(), Failu
     let mut acknowledgements = Vec::with_capacity(4 * together);
     let last = part.end.saturating_sub(1);
     for index in part {
-        tree.insert(listing.path(index), listing.value(index))?;
+        let (_, ticket) = tree.insert_async(listing.path(index), listing.value(index))?;
         acknowledgements.extend_from_slice(&(index as u32).to_le_bytes());
         if acknowledgements.len() == 4 * together || index == last {
+            // What is acknowledged together becomes durable together.
+            ticket.wait()?;
             pipe.write_all(&acknowledgements)?;
             acknowledgements.clear();
         }

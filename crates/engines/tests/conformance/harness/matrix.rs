@@ -40,6 +40,7 @@ macro_rules! conformance {
             on_medium!(dax_rtm, DaxRtm, $fences);
             on_medium!(late_single, LateSingle, $fences);
             on_medium!(late_twin, LateTwin, $fences);
+            on_medium!(file, OnFile, $fences);
             on_medium!(counted, Counted, $fences);
         }
     };

@@ -9,7 +9,9 @@ mod seed;
 mod site;
 
 pub use failure::{Check, Failure, brief};
-pub use place::{Counted, DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, Place};
+pub use place::{
+    Counted, DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place,
+};
 pub use seed::{Seed, factor, run};
 pub use site::{Closing, Engine, Site};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use medium::late::{Late, Release};
-use medium::{Count, Counts, Dax, DaxOptions, LineForm, LineStore, Medium, Ram};
+use medium::{Count, Counts, Dax, DaxOptions, File, FileOptions, LineForm, LineStore, Medium, Ram};
 use tempfile::NamedTempFile;
 
 /// Where a pool lies while nobody has it open.
@@ -101,6 +101,39 @@ on_dax! {
     DaxMovdir64b: LineStore::Movdir64b, 200;
     /// A mapped file whose lines are stored in transactions.
     DaxRtm: LineStore::Rtm, 200;
+}
+
+/// A file with a log beside it, both in memory if the system has such a file system: what a crash leaves is what the
+/// base image and the log hold, and nothing of the mapping.
+pub struct OnFile {
+    folder: tempfile::TempDir,
+    limit_bytes: u64,
+}
+
+impl Place for OnFile {
+    type Medium = File;
+
+    const FLIPS: u32 = 20;
+    const SLOWNESS: u32 = 4;
+
+    fn new(limit_bytes: u64) -> Option<Self> {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        Some(Self { folder, limit_bytes })
+    }
+
+    fn open(&self) -> File {
+        let mut open = std::fs::OpenOptions::new();
+        let pool = open.read(true).write(true).create(true).truncate(false);
+        let pool = pool.open(self.folder.path().join("pool")).expect("a file");
+        // A small log, so that it is recycled.
+        let options = FileOptions {
+            limit_bytes: self.limit_bytes,
+            log_bytes: 512 << 10,
+            mark_offset: pool::MEDIUM_LINE,
+            ..FileOptions::default()
+        };
+        File::beside(pool, &self.folder.path().join("log"), options).expect("a log")
+    }
 }
 
 /// Memory that counts what reaches it.

@@ -1,0 +1,60 @@
+//! Writes that are under way.
+
+use std::sync::Arc;
+
+use medium::Lsn;
+use pool::Result;
+
+use crate::store::Inner;
+
+/// What to wait for until a write is durable. Dropping it waits for nothing; the write becomes durable all the same, with
+/// a later sync.
+#[derive(Clone)]
+#[must_use = "the write is durable only after `wait`"]
+pub struct Ticket {
+    lsn: Lsn,
+    store: Arc<Inner>,
+}
+
+impl Ticket {
+    pub(crate) fn new(lsn: Lsn, store: &Arc<Inner>) -> Self {
+        Self { lsn, store: Arc::clone(store) }
+    }
+
+    /// The place of the write in the order of durability: of two tickets of a store, that with the lower number is
+    /// durable no later. 0 on media where a write is durable at once.
+    pub fn lsn(&self) -> u64 {
+        self.lsn.0
+    }
+
+    /// Whether the write is durable already. O(1), no system call.
+    pub fn is_durable(&self) -> bool {
+        self.store.durable() >= self.lsn
+    }
+
+    /// Returns when the write is durable, whatever the store's [`Durability`](crate::Durability). The thread that
+    /// waits may do the sync, for all who wait.
+    ///
+    /// # Errors
+    /// [`Error::Medium`](crate::Error::Medium) if the medium failed: then nobody knows whether the write is durable.
+    pub fn wait(&self) -> Result<()> {
+        self.store.settle(self.lsn)
+    }
+
+    /// Returns when all of the writes are durable: one sync, if they are of one store.
+    ///
+    /// # Errors
+    /// The first error of [`Ticket::wait`].
+    pub fn wait_all(tickets: impl IntoIterator<Item = Self>) -> Result<()> {
+        let mut tickets: Vec<Self> = tickets.into_iter().collect();
+        // Whoever waits for the last one finds the others durable.
+        tickets.sort_by_key(|ticket| std::cmp::Reverse(ticket.lsn));
+        tickets.iter().try_for_each(Self::wait)
+    }
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Ticket").field("lsn", &self.lsn.0).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,370 @@
+//! Stores on ordinary files: power cuts, logs that do not fit, tickets, backups.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use everleaf::{
+    Durability, Error, LogEnd, LogError, MediumChoice, Options, Result, Store, Survives, Ticket, Tree,
+};
+use medium::MediumError;
+use medium::file::faulty::{Faults, Image, Machine, Which};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options() -> Options {
+    Options::new().medium(MediumChoice::File).log_bytes(64 << 10).recovery_threads(1)
+}
+
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+fn log_of(pool: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.log", pool.display()))
+}
+
+/// Opened so that it ends as a killed process does.
+fn killable(pool: &Path) -> Store {
+    options().close_cleanly(false).open(pool).unwrap()
+}
+
+fn on_machine(machine: &Arc<Machine>) -> Result<Store> {
+    options().close_cleanly(false).open_on(machine.io(Which::Pool), machine.io(Which::Log))
+}
+
+fn read(tree: &Tree) -> Model {
+    tree.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+/// What a tree may be found as: after each operation, and from which moment on each was acknowledged.
+struct History {
+    models: Vec<Model>,
+    acknowledged: Vec<usize>,
+}
+
+impl History {
+    fn new() -> Self {
+        Self { models: vec![Model::new()], acknowledged: vec![0] }
+    }
+
+    fn operate(&mut self, tree: &Tree, random: &mut SmallRng, machine: &Machine) -> Result<()> {
+        let mut model = self.models.last().unwrap().clone();
+        let key = format!("key {:03}", random.random_range(0..120)).into_bytes();
+        if random.random_range(0..4) == 0 {
+            assert_eq!(tree.remove(&key)?, model.remove(&key).is_some());
+        } else {
+            // Some values fill several slabs' worth of lines, most do not.
+            let longest = if random.random_range(0..20) == 0 { 3000 } else { 40 };
+            let value = vec![random.random(); random.random_range(0..longest)];
+            tree.put(&key, &value)?;
+            model.insert(key, value);
+        }
+        self.models.push(model);
+        self.acknowledged.push(machine.now());
+        Ok(())
+    }
+
+    /// Everything acknowledged before `moment` is there, and nothing that never was.
+    fn verify(&self, machine: &Machine, moment: usize, piece_bytes: usize, random: &mut SmallRng) {
+        let least = self.acknowledged.iter().rposition(|acknowledged| *acknowledged <= moment).unwrap();
+        let crash = machine.crash(moment, piece_bytes);
+        let mut pick = SmallRng::seed_from_u64(random.random());
+        crash.images(
+            3,
+            |below| pick.random_range(0..below),
+            |_, image| {
+                let store = on_machine(&Machine::new(&image)).unwrap();
+                let tree = store.tree("main").unwrap();
+                let found = read(&tree);
+                let index = self.models[least..].iter().position(|model| *model == found);
+                let count = self.models.len();
+                let index =
+                    index.unwrap_or_else(|| panic!("cut at {moment}: at least {least} of {count} are lost"));
+                // At most the one that was under way.
+                assert!(index <= 1, "cut at {moment}: {index} more than was begun");
+                assert_eq!(store.check().unwrap(), []);
+                tree.put("after", "the crash").unwrap();
+            },
+        );
+    }
+}
+
+#[test]
+fn random_operations_survive_every_cut() {
+    for seed in 0..3 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let machine = Machine::new(&Image::default());
+        let store = on_machine(&machine).unwrap();
+        let tree = store.tree("main").unwrap();
+        let mut history = History::new();
+        let begin = machine.now();
+        history.acknowledged[0] = begin;
+        for _ in 0..500 {
+            history.operate(&tree, &mut random, &machine).unwrap();
+        }
+        let end = machine.now();
+        let log = store.stat().unwrap().log.unwrap();
+        assert!(log.checkpoints > 0 || log.log_bytes < 64 << 10, "{log:?}");
+        for _ in 0..150 {
+            let moment = random.random_range(begin..=end);
+            history.verify(&machine, moment, [64, 512][seed as usize % 2], &mut random);
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
+    for seed in 0..12 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let machine = Machine::new(&Image::default());
+        let store = on_machine(&machine).unwrap();
+        let tree = store.tree("main").unwrap();
+        let mut history = History::new();
+        history.acknowledged[0] = machine.now();
+        let at = random.random_range(0..150);
+        machine.set_faults(match seed % 3 {
+            0 => Faults { sync: Some(at), ..Faults::default() },
+            1 => Faults { write: Some(at), short: Some(700), ..Faults::default() },
+            _ => Faults { full_from: Some(at), ..Faults::default() },
+        });
+        let failed = (0..500).find_map(|_| history.operate(&tree, &mut random, &machine).err());
+        let failed = failed.expect("a failure");
+        let known = matches!(failed.root(), Error::Medium(MediumError::Failed(_)) | Error::PoolFull { .. });
+        assert!(known, "{failed}");
+        if matches!(failed.root(), Error::Medium(_)) {
+            machine.set_faults(Faults::default());
+            assert!(tree.put("after", "a failure").is_err(), "nothing is acknowledged any more");
+            assert!(store.sync().is_err());
+        }
+        let moment = machine.now();
+        let least = history.models.last().unwrap();
+        let image = {
+            let crash = machine.crash(moment, 512);
+            crash.image(&vec![0; crash.choices().len()])
+        };
+        let store = on_machine(&Machine::new(&image)).unwrap();
+        assert_eq!(read(&store.tree("main").unwrap()), *least, "what was acknowledged, and no more");
+    }
+}
+
+#[test]
+fn a_pool_that_was_closed_is_one_file_and_one_that_was_not_is_two() {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let store = killable(&path);
+    store.tree("main").unwrap().put("key", "value").unwrap();
+    drop(store);
+    assert!(log_of(&path).exists());
+    let store = options().open(&path).unwrap();
+    assert!(store.recovery().after_crash);
+    let stat = store.stat().unwrap();
+    let log = stat.log.unwrap();
+    assert!(log.replay.groups > 0 && log.replay.end == LogEnd::Clean, "{log:?}");
+    assert!(log.private_bytes > 0 && log.log_capacity_bytes == 64 << 10, "{log:?}");
+    let tree = store.tree("main").unwrap();
+    assert_eq!(tree.get("key").unwrap().as_deref(), Some(b"value".as_slice()));
+    drop(tree);
+    store.close().unwrap();
+    assert!(!log_of(&path).exists());
+    let moved = folder.path().join("b.pool");
+    std::fs::rename(&path, &moved).unwrap();
+    let store = options().open(&moved).unwrap();
+    assert!(!store.recovery().after_crash);
+    assert!(store.tree("main").unwrap().contains("key").unwrap());
+}
+
+fn log_error(pool: &Path) -> LogError {
+    let error = options().open(pool).unwrap_err();
+    assert!(error.to_string().contains("pool"), "{error}");
+    match error {
+        Error::At { source, .. } => match *source {
+            Error::Medium(MediumError::Log(error)) => error,
+            other => panic!("{other}"),
+        },
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn logs_that_do_not_fit_are_refused_and_nothing_is_touched() {
+    let folder = folder();
+    let [path, other] = ["a.pool", "b.pool"].map(|name| folder.path().join(name));
+    for (path, value) in [(&path, "a"), (&other, "b")] {
+        killable(path).tree("main").unwrap().put("key", value).unwrap();
+    }
+    let (log, aside) = (log_of(&path), folder.path().join("aside"));
+    let whole = std::fs::read(&log).unwrap();
+    std::fs::rename(&log, &aside).unwrap();
+    assert!(matches!(log_error(&path), LogError::Missing { .. }));
+    assert!(!log.exists());
+    std::fs::copy(log_of(&other), &log).unwrap();
+    assert!(matches!(log_error(&path), LogError::Foreign { .. }));
+    std::fs::write(&log, &whole[..whole.len() - 1]).unwrap();
+    assert!(matches!(log_error(&path), LogError::Damaged { .. }));
+    let mut flipped = whole.clone();
+    flipped[0x2000 + 30] ^= 1;
+    std::fs::write(&log, &flipped).unwrap();
+    assert!(matches!(log_error(&path), LogError::Damaged { position: 0x2000, .. }));
+    std::fs::write(&log, "somebody's notes").unwrap();
+    assert!(matches!(log_error(&path), LogError::NotALog));
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "somebody's notes");
+    // A pool that needs none beside one that holds something.
+    let new = folder.path().join("c.pool");
+    std::fs::copy(&aside, log_of(&new)).unwrap();
+    assert!(matches!(log_error(&new), LogError::Unasked { .. }));
+    assert!(!new.exists());
+    std::fs::rename(&aside, &log).unwrap();
+    let store = options().open(&path).unwrap();
+    assert_eq!(store.tree("main").unwrap().get("key").unwrap().as_deref(), Some(b"a".as_slice()));
+}
+
+#[test]
+fn a_pool_goes_from_the_file_medium_to_emulated_memory_and_back() {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let dax = || Options::new().medium(MediumChoice::Dax);
+    // Made on the emulation, its lines have the form that this processor needs.
+    dax().open(&path).unwrap().tree("main").unwrap().put("1", "dax").unwrap();
+    killable(&path).tree("main").unwrap().put("2", "file").unwrap();
+    assert!(log_of(&path).exists());
+    let store = dax().open(&path).unwrap();
+    assert!(!log_of(&path).exists());
+    assert!(store.stat().unwrap().log.is_none());
+    let found = read(&store.tree("main").unwrap());
+    assert_eq!(found.len(), 2, "{found:?}");
+    drop(store);
+    assert_eq!(read(&options().open(&path).unwrap().tree("main").unwrap()), found);
+}
+
+#[test]
+fn a_file_in_memory_is_no_promise_against_loss_of_power() {
+    if !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("a.pool");
+    let store = Options::new().open(&path).unwrap();
+    assert_eq!(store.survives(), Survives::ProcessCrash);
+    assert!(store.stat().unwrap().medium.contains("volatile"));
+    drop(store);
+    for path in [path, folder.path().join("b.pool")] {
+        let error = Options::new().require(Survives::PowerLoss).open(&path).unwrap_err();
+        assert!(matches!(error.root(), Error::NotDurable { .. }), "{error}");
+        assert!(!log_of(&path).exists());
+    }
+    assert!(!folder.path().join("b.pool").exists());
+}
+
+#[test]
+fn tickets_are_waited_for_together() {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let store = killable(&path);
+    let words = store.word_tree("words").unwrap();
+    let syncs = || store.stat().unwrap().log.unwrap().syncs;
+    let before = syncs();
+    let tickets: Vec<Ticket> = (0..64).map(|key| words.put_async(key, key).unwrap()).collect();
+    assert!(tickets.is_sorted_by_key(Ticket::lsn));
+    let last = tickets.last().unwrap().clone();
+    Ticket::wait_all(tickets).unwrap();
+    assert!(last.is_durable());
+    // The background may have synced in between, but hardly each time.
+    assert!(syncs() - before < 32, "{} syncs", syncs() - before);
+    let (inserted, ticket) = words.insert_async(5, 1).unwrap();
+    assert!(!inserted && ticket.is_durable());
+    let (removed, ticket) = words.remove_async(5).unwrap();
+    ticket.wait().unwrap();
+    assert!(removed && words.get(5).unwrap().is_none());
+    let (swapped, ticket) = words.compare_exchange_async(6, Some(6), Some(7)).unwrap();
+    ticket.wait().unwrap();
+    assert!(swapped);
+    let tree = store.tree("bytes").unwrap();
+    tree.put_async("a", "1").unwrap().wait().unwrap();
+    assert!(tree.update_async("a", "2").unwrap().0 && !tree.insert_async("a", "3").unwrap().0);
+    assert!(tree.compare_exchange_async("a", Some(b"2"), None).unwrap().0);
+    assert!(!tree.remove_async("a").unwrap().0);
+    let memory = Store::in_memory().unwrap();
+    assert_eq!(memory.word_tree("words").unwrap().put_async(1, 1).unwrap().lsn(), 0);
+}
+
+#[test]
+fn deferred_durability_is_durable_after_a_sync() {
+    for durability in [Durability::OnSync, Durability::Buffered(Duration::from_secs(3600))] {
+        let machine = Machine::new(&Image::default());
+        let options = options().durability(durability).close_cleanly(false);
+        let store = options.open_on(machine.io(Which::Pool), machine.io(Which::Log)).unwrap();
+        let words = store.word_tree("words").unwrap();
+        words.put(1, 1).unwrap();
+        store.sync().unwrap();
+        let synced = machine.now();
+        words.put(2, 2).unwrap();
+        assert_eq!((words.get(2).unwrap(), machine.now()), (Some(2), synced), "nothing was waited for");
+        let crash = machine.crash(machine.now(), 512);
+        let store = on_machine(&Machine::new(&crash.image(&vec![0; crash.choices().len()]))).unwrap();
+        let words = store.word_tree("words").unwrap();
+        assert_eq!((words.get(1).unwrap(), words.get(2).unwrap()), (Some(1), None));
+    }
+}
+
+#[test]
+fn a_backup_is_taken_while_writers_run() {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let store = options().open(&path).unwrap();
+    let words = store.word_tree("words").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut key = 0;
+            while !stop.load(Ordering::Relaxed) {
+                words.put(key, key).unwrap();
+                key += 1;
+            }
+        });
+        for number in 0..5 {
+            let target = folder.path().join(format!("copy {number}"));
+            let before = words.len().unwrap();
+            let bytes = store.backup(&target).unwrap();
+            assert_eq!(std::fs::metadata(&target).unwrap().len(), bytes);
+            let copy = options().open(&target).unwrap();
+            assert_eq!(copy.check().unwrap(), []);
+            let copied: Vec<(u64, u64)> =
+                copy.word_tree("words").unwrap().range(..).collect::<Result<_>>().unwrap();
+            // All keys were put in order, so a moment of the tree has no gap.
+            assert!(copied.iter().enumerate().all(|(index, (key, _))| index as u64 == *key));
+            assert!(copied.len() as u64 >= before);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let again = store.backup(folder.path().join("copy 0")).unwrap_err();
+    assert!(matches!(again.root(), Error::Io { .. }), "{again}");
+    let memory = Store::in_memory().unwrap().backup(folder.path().join("memory")).unwrap_err();
+    assert!(matches!(memory.root(), Error::Unsupported { .. }), "{memory}");
+    assert!(!folder.path().join("memory").exists());
+}
+
+#[test]
+fn written_pages_are_limited() {
+    let folder = folder();
+    let store = options().private_bytes_max(1 << 20).open(folder.path().join("a.pool")).unwrap();
+    let tree = store.tree("main").unwrap();
+    let refused =
+        (0..10_000_u32).find_map(|key| tree.put(key.to_be_bytes(), [7; 400]).err().map(|e| (key, e)));
+    let (keys, error) = refused.expect("a limit");
+    assert!(
+        matches!(error.root(), Error::Medium(MediumError::PrivatePages { limit: 0x10_0000, .. })),
+        "{error}"
+    );
+    assert_eq!(tree.len().unwrap(), u64::from(keys), "nothing was changed");
+    let path = store.path().to_owned();
+    drop(tree);
+    store.close().unwrap();
+    let store = options().open(path).unwrap();
+    store.tree("main").unwrap().put("more", "room").unwrap();
+}

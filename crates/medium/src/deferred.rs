@@ -1,0 +1,73 @@
+//! Operations that return before they are durable.
+//!
+//! An engine ends each operation by waiting for its commit. Who wants to wait later, once for many operations, runs them
+//! through [`deferred`]: waits of this thread then only note what they would have waited for. Nothing else changes, for
+//! no engine relies on a wait for anything but its acknowledgement; order comes from fences.
+
+use std::cell::Cell;
+
+use crate::Lsn;
+
+thread_local! {
+    /// What this thread has to wait for, while it defers; `None` while it does not.
+    static DEFERRED: Cell<Option<Lsn>> = const { Cell::new(None) };
+}
+
+/// Gives back what was there before, also when the call panics.
+struct Restore(Option<Lsn>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        DEFERRED.set(self.0);
+    }
+}
+
+/// Runs `call`, in which no wait of this thread waits. Returns what to wait for instead: the greatest LSN that would have
+/// been waited for, [`Lsn::DURABLE`] if none was.
+#[inline]
+pub fn deferred<R>(call: impl FnOnce() -> R) -> (R, Lsn) {
+    let restore = Restore(DEFERRED.replace(Some(Lsn::DURABLE)));
+    let result = call();
+    let lsn = DEFERRED.get().unwrap_or_default();
+    drop(restore);
+    (result, lsn)
+}
+
+/// Whether waits are deferred; then `lsn` is noted.
+#[inline(always)]
+pub(crate) fn defer(lsn: Lsn) -> bool {
+    match DEFERRED.get() {
+        Some(before) => {
+            DEFERRED.set(Some(before.max(lsn)));
+            true
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::late::Release;
+    use crate::{Guard, Late, LineForm, Medium};
+
+    #[test]
+    fn waits_are_noted_and_not_waited_for() {
+        let late = Late::new(1 << 16, LineForm::Single).unwrap();
+        late.grow(4096).unwrap();
+        late.set_release(Release::Manual);
+        let guard = Guard::new(&late);
+        let write = |value| {
+            guard.words(64, 1).unwrap()[0].publish(&guard, value);
+            guard.drain()
+        };
+        let (result, lsn) = deferred(|| write(1).and_then(|()| write(2)));
+        result.unwrap();
+        assert_eq!((lsn, late.durable()), (late.fenced(), Lsn::DURABLE));
+        assert_eq!(deferred(|| ()).1, Lsn::DURABLE);
+        late.release_all();
+        guard.wait(lsn).unwrap();
+        let caught = std::panic::catch_unwind(|| deferred(|| panic!("on purpose")));
+        assert!(caught.is_err() && !defer(lsn), "a panic ends it");
+    }
+}
