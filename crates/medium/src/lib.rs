@@ -24,6 +24,7 @@ mod extent;
 pub mod file;
 mod flush;
 mod guard;
+mod huge_pages;
 pub mod kernels;
 pub mod late;
 mod line_store;

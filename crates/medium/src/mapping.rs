@@ -14,10 +14,9 @@ use rustix::mm::{
 };
 
 use crate::file::Io;
+use crate::huge_pages::{self, HUGE_PAGE_BYTES};
 use crate::{Extent, MediumError};
 
-/// The alignment of every mapping: one huge page.
-pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// The address space that a mapping asks for first; it is halved as long as the system refuses.
 const RESERVE_BYTES_WANTED: u64 = 1 << 40;
 /// Addresses have 47 bits, so no range may be larger than half of that.
@@ -227,8 +226,18 @@ impl Mapping {
         match &self.backing {
             Backing::Memory => self.map_memory(old, length)?,
             Backing::Shared { file, .. } => {
-                allocate(file, old, length)?;
+                let huge = huge_pages::prepare(file, old, length);
+                if huge.is_empty() {
+                    allocate(file, old, length)?;
+                }
                 self.map_file(old, length)?;
+                if !huge.is_empty() {
+                    // SAFETY: mapped up to `length`.
+                    unsafe {
+                        huge_pages::collapse(self.address(huge.start), (huge.end - huge.start) as usize)
+                    };
+                    allocate(file, old, length)?;
+                }
             }
             Backing::Private { io } => {
                 allocate_by(&**io, old, length)?;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::WORD_BYTES;
-use crate::mapping::HUGE_PAGE_BYTES as HUGE_PAGE;
+use crate::huge_pages::HUGE_PAGE_BYTES as HUGE_PAGE;
 
 const HUGE_PAGE_BYTES: usize = HUGE_PAGE as usize;
 
