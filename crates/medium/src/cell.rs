@@ -196,7 +196,7 @@ impl Line {
 
     /// Stores a new value failure-atomically and flushes it; durable after the next fence. `previous` is the value
     /// that the line has, as stored. Returns the new value as stored; after an error the line has its old value.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub fn publish<M: Medium>(
         &self,
@@ -212,17 +212,17 @@ impl Line {
             twin::next_tag(twin::tag(&previous.0).expect("a value that was never loaded or initialised"));
         let value = twin::with_tag(payload, tag);
         let copy = if twin::copy_of(tag) == 0 { self } else { self.second(guard) };
-        copy.store_words(guard, &value);
-        guard.flush(copy);
+        guard.store_copy(copy, &value);
         Ok(value)
     }
 
     /// Hints the processor that the line will be published soon.
     #[inline(always)]
     pub fn prefetch<M: Medium>(&self, guard: &Guard<'_, M>) {
-        crate::kernels::prefetch_write(&self.0);
-        if guard.medium().line_form() == LineForm::Twin {
-            crate::kernels::prefetch_write(self.second(guard));
+        match guard.medium().line_form() {
+            LineForm::Single => crate::kernels::prefetch_write(&self.0),
+            // A copy is stored past the caches: what takes time is to find its page.
+            LineForm::Twin => crate::kernels::prefetch_read(&self.0),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::flush::{FlushKind, flush_range, store_fence};
-use crate::line_store::store_single;
+use crate::line_store::{store_single, stream};
 use crate::mapping::{MapError, Mapping};
 use crate::{Extent, LineForm, LineStore, LineValue, Lsn, Medium, MediumError, Survives};
 
@@ -87,6 +87,17 @@ unsafe impl Medium for Dax {
             self.flush(notes, line);
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn store_copy(&self, notes: &(), copy: &[AtomicU64; 8], value: &LineValue) {
+        // Where caches are durable, past them is the long way.
+        if self.flush == FlushKind::Nothing || !stream(copy, value) {
+            for (word, value) in copy.iter().zip(value.0) {
+                self.store(word, value);
+            }
+            self.flush(notes, copy);
+        }
     }
 
     #[inline(always)]

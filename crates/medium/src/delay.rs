@@ -94,6 +94,12 @@ unsafe impl<M: Medium> Medium for Delay<M> {
     }
 
     #[inline(always)]
+    #[track_caller]
+    fn store_copy(&self, notes: &Self::Notes, copy: &[AtomicU64; 8], value: &LineValue) {
+        self.inner.store_copy(notes, copy, value);
+    }
+
+    #[inline(always)]
     fn flush(&self, notes: &Self::Notes, memory: &[AtomicU64]) {
         self.inner.flush(notes, memory);
     }

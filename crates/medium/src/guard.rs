@@ -151,6 +151,12 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium.store_line(&self.notes, line.atomics(), value)
     }
 
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn store_copy(&self, copy: &Line, value: &LineValue) {
+        self.medium.store_copy(&self.notes, copy.atomics(), value);
+    }
+
     /// Orders: what was flushed is durable before what is flushed later. Returns the position to wait for.
     #[inline(always)]
     #[track_caller]

@@ -140,6 +140,17 @@ pub unsafe trait Medium: Send + Sync + 'static {
         value: &LineValue,
     ) -> Result<(), MediumError>;
 
+    /// Stores a copy of a line in [`LineForm::Twin`], torn in any way a crash likes, and asks that it be written back.
+    /// Not visible in order to other threads before the next fence.
+    #[inline(always)]
+    #[track_caller]
+    fn store_copy(&self, notes: &Self::Notes, copy: &[AtomicU64; 8], value: &LineValue) {
+        for (word, value) in copy.iter().zip(value.0) {
+            self.store(word, value);
+        }
+        self.flush(notes, copy);
+    }
+
     /// Asks that the lines which hold `memory` be written back; does not wait.
     #[track_caller]
     fn flush(&self, notes: &Self::Notes, memory: &[AtomicU64]);

@@ -66,6 +66,12 @@ unsafe impl<M: Medium> Medium for Arc<M> {
 
     #[inline(always)]
     #[track_caller]
+    fn store_copy(&self, notes: &Self::Notes, copy: &[AtomicU64; 8], value: &LineValue) {
+        (**self).store_copy(notes, copy, value);
+    }
+
+    #[inline(always)]
+    #[track_caller]
     fn flush(&self, notes: &Self::Notes, memory: &[AtomicU64]) {
         (**self).flush(notes, memory);
     }

@@ -42,6 +42,34 @@ pub(super) unsafe fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     mask
 }
 
+/// # Safety
+/// AVX-512 F and BW exist.
+#[inline(always)]
+pub(super) unsafe fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
+    let (below, equal): (u64, u64);
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers.
+    unsafe {
+        asm!(
+            "vpbroadcastb zmm16, {byte:e}",
+            "vmovdqu64 zmm17, [{line}]",
+            "vpcmpub k1, zmm17, zmm16, 1",
+            "vpcmpeqb k2, zmm17, zmm16",
+            "kmovq {below}, k1",
+            "kmovq {equal}, k2",
+            byte = in(reg) u32::from(byte),
+            line = in(reg) line,
+            below = lateout(reg) below,
+            equal = lateout(reg) equal,
+            out("zmm16") _,
+            out("zmm17") _,
+            out("k1") _,
+            out("k2") _,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    (below, equal)
+}
+
 /// Counts keys by four compares of eight with the broadcast key, by the predicate `$predicate` (key ? other).
 macro_rules! rank {
     ($name:ident, $predicate:literal) => {
@@ -101,6 +129,24 @@ pub(crate) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {
             options(nostack, preserves_flags),
         );
         value.assume_init()
+    }
+}
+
+/// # Safety
+/// AVX-512 F exists.
+#[inline(always)]
+pub(super) unsafe fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
+    // SAFETY: the instruction exists, says the caller; writes the 64 bytes that the reference covers, for other threads at
+    // least eight atomic word stores. `AtomicU64` permits writing through a shared pointer.
+    unsafe {
+        asm!(
+            "vmovdqa64 zmm16, [{value}]",
+            "vmovdqu64 [{line}], zmm16",
+            line = in(reg) line,
+            value = in(reg) value,
+            out("zmm16") _,
+            options(nostack, preserves_flags),
+        );
     }
 }
 

@@ -139,6 +139,12 @@ pub fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     dispatch!(match_byte(line, byte))
 }
 
+/// Which of the line's 64 bytes are below `byte`, unsigned, and which equal it: bit i stands for byte i. O(1).
+#[inline(always)]
+pub fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
+    dispatch!(compare_bytes(line, byte))
+}
+
 /// How many of the first `count` keys are less than or equal to `key`, unsigned. O(1).
 ///
 /// With sorted keys that is the position after the last key `<= key`. A `count` above 32 means 32. Fastest if
@@ -173,6 +179,12 @@ pub fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
 #[inline(always)]
 pub fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     dispatch!(load_line(line))
+}
+
+/// Stores the line's words: eight relaxed stores, as one store of 64 bytes where possible. O(1). Not failure-atomic.
+#[inline(always)]
+pub fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
+    dispatch!(store_line(line, value));
 }
 
 /// The first position, below `count`, that holds `slot` (below 64), whatever the tags. A `count` above

@@ -1,4 +1,6 @@
 //! The kernels for any processor: eight bytes at a time within a word, no branch on what memory holds.
+//!
+//! Not inlined where there is another form: what they keep ready would be kept ready in vain there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,9 +19,19 @@ fn zero_bytes(word: u64) -> u64 {
     ((!any & HIGH_BITS) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
     match_byte_of(&load_line(line), byte)
+}
+
+#[cfg_attr(target_arch = "x86_64", inline(never))]
+pub(super) fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
+    let line = load_line(line);
+    let below = |word: u64| {
+        word.to_le_bytes().iter().rev().fold(0, |mask, other| mask << 1 | u64::from(*other < byte))
+    };
+    let below = (0..8).fold(0, |mask, index| mask | below(line.0[index]) << (8 * index));
+    (below, match_byte_of(&line, byte))
 }
 
 #[inline(always)]
@@ -28,17 +40,17 @@ fn match_byte_of(line: &LineValue, byte: u8) -> u64 {
     (0..8).fold(0, |mask, index| mask | zero_bytes(line.0[index] ^ wanted) << (8 * index))
 }
 
-#[inline]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn rank_le(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     keys[..count].iter().map(|other| usize::from(other.load(Ordering::Relaxed) <= key)).sum()
 }
 
-#[inline]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn rank_lt(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     keys[..count].iter().map(|other| usize::from(other.load(Ordering::Relaxed) < key)).sum()
 }
 
-#[inline]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
     // Backwards, so that doubling puts the first entry in bit 0: a compare and an add with carry each.
     entries.iter().rev().fold((0, 0), |(below, equal), entry| {
@@ -47,12 +59,19 @@ pub(super) fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64
     })
 }
 
-#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn load_line(line: &[AtomicU64; 8]) -> LineValue {
     LineValue(std::array::from_fn(|index| line[index].load(Ordering::Relaxed)))
 }
 
-#[inline]
+#[cfg_attr(target_arch = "x86_64", inline(never))]
+pub(super) fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
+    for (word, value) in line.iter().zip(value.0) {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+#[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
     let untagged = LineValue(line.0.map(|word| word & !TAG_MASK));
     let found = match_byte_of(&untagged, slot) >> 8 & !(!0 << count);

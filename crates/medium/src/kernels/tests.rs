@@ -13,10 +13,12 @@ use crate::line_store::{LineValue, TAG_MASK};
 struct Table {
     name: Kernels,
     match_byte: fn(&[AtomicU64; 8], u8) -> u64,
+    compare_bytes: fn(&[AtomicU64; 8], u8) -> (u64, u64),
     rank_le: fn(&[AtomicU64; 32], usize, u64) -> usize,
     rank_lt: fn(&[AtomicU64; 32], usize, u64) -> usize,
     compare_entries: fn(&[[AtomicU64; 2]], u64) -> (u64, u64),
     load_line: fn(&[AtomicU64; 8]) -> LineValue,
+    store_line: fn(&[AtomicU64; 8], &LineValue),
     find_slot: fn(&LineValue, usize, u8) -> Option<usize>,
 }
 
@@ -25,10 +27,12 @@ fn tables() -> Vec<Table> {
     let mut tables = vec![Table {
         name: Kernels::Portable,
         match_byte: portable::match_byte,
+        compare_bytes: portable::compare_bytes,
         rank_le: portable::rank_le,
         rank_lt: portable::rank_lt,
         compare_entries: portable::compare_entries,
         load_line: portable::load_line,
+        store_line: portable::store_line,
         find_slot: portable::find_slot,
     }];
     #[cfg(target_arch = "x86_64")]
@@ -55,10 +59,12 @@ fn avx512_table() -> Table {
     Table {
         name: Kernels::Avx512,
         match_byte: safe!(match_byte(line, byte)),
+        compare_bytes: safe!(compare_bytes(line, byte)),
         rank_le: safe!(rank_le(keys, count, key)),
         rank_lt: safe!(rank_lt(keys, count, key)),
         compare_entries: safe!(compare_entries(entries, key)),
         load_line: safe!(load_line(line)),
+        store_line: safe!(store_line(line, value)),
         find_slot: safe!(find_slot(line, count, slot)),
     }
 }
@@ -69,11 +75,17 @@ fn atomics<const N: usize>(words: [u64; N]) -> [AtomicU64; N] {
 
 fn check_line(words: [u64; 8], byte: u8) {
     let bytes = words.map(u64::to_le_bytes);
-    let wanted =
-        (0..64).fold(0, |mask, index| mask | u64::from(bytes.as_flattened()[index] == byte) << index);
+    let mask = |holds: &dyn Fn(u8) -> bool| {
+        (0..64).fold(0, |mask, index| mask | u64::from(holds(bytes.as_flattened()[index])) << index)
+    };
+    let (below, wanted) = (mask(&|other| other < byte), mask(&|other| other == byte));
     for table in tables() {
+        assert_eq!((table.compare_bytes)(&atomics(words), byte), (below, wanted), "{}", table.name);
         assert_eq!((table.match_byte)(&atomics(words), byte), wanted, "{}", table.name);
         assert_eq!((table.load_line)(&atomics(words)), LineValue(words), "{}", table.name);
+        let stored = atomics([0; 8]);
+        (table.store_line)(&stored, &LineValue(words));
+        assert_eq!(stored.map(AtomicU64::into_inner), words, "{}", table.name);
     }
 }
 

@@ -32,6 +32,8 @@ mod litmus;
 mod movdir64b;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the retry policy is tested everywhere"))]
 mod rtm;
+#[cfg(target_arch = "x86_64")]
+mod stream;
 #[cfg(test)]
 mod tests;
 pub mod twin;
@@ -229,6 +231,17 @@ pub(crate) unsafe fn store_single(
     }
     #[cfg_attr(not(target_arch = "x86_64"), expect(unreachable_code, reason = "no single form there"))]
     Ok(())
+}
+
+/// Stores one copy of a twin line past the caches, where the processor can: then it needs no flush, only the fence.
+/// `false`, and nothing is stored, elsewhere.
+#[inline(always)]
+pub(crate) fn stream(copy: &[AtomicU64; 8], value: &LineValue) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    stream::store(copy, value);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (copy, value);
+    cfg!(target_arch = "x86_64")
 }
 
 #[cold]

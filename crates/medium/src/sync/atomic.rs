@@ -10,7 +10,7 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use super::schedule::{Access, AccessKind, reach};
 use super::{Ordering, is_scheduled};
-use crate::Medium;
+use crate::{LineValue, Medium, kernels};
 
 /// A volatile word that goes with the nodes of a medium: an atomic whose accesses are yield points where the medium is
 /// [scheduled](Medium::SCHEDULED), and nothing but an atomic everywhere else. For fields of [`volatile!`](crate::volatile!)
@@ -115,13 +115,11 @@ impl<M: Medium> Atomic<M> {
     /// Stores all words, relaxed: one yield point for all of them. What others see of a store that is half done, the
     /// scheduler does not show; `loom` does.
     #[inline(always)]
-    pub fn store_together<const N: usize>(words: &[Self; N], values: &[u64; N]) {
+    pub fn store_together(words: &[Self; 8], values: &LineValue) {
         if is_scheduled::<M>() {
             reach(Access::words(words, AccessKind::Store));
         }
-        for (word, value) in Self::plain(words).iter().zip(values) {
-            word.store(*value, Ordering::Relaxed);
-        }
+        kernels::store_line(Self::plain(words), values);
     }
 
     /// The atomic itself, for hints that read nothing.
