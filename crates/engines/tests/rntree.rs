@@ -53,13 +53,14 @@ fn a_hundred_thousand_words_come_and_go() {
     assert!(values.iter().enumerate().all(|(i, value)| *value == Some(i as u64 + 1)));
     let mut last = None;
     let mut count = 0;
-    WordIndex::scan(&tree, 0, &mut |key, _| {
-        assert!(last.is_none_or(|last| last < key));
-        last = Some(key);
-        count += 1;
-        true
-    })
-    .unwrap();
+    (&tree as &dyn WordIndex)
+        .scan_each(0, |key, _| {
+            assert!(last.is_none_or(|last| last < key));
+            last = Some(key);
+            count += 1;
+            true
+        })
+        .unwrap();
     assert_eq!(count, 100_000);
     let full = pool.stat().used_bytes;
     for i in 0..100_000 {

@@ -41,11 +41,12 @@ fn after_crash<const N: usize>(pool: &Pool<Late>, form: LineForm) -> Vec<(u64, u
     crashed.finish_marking();
     assert!(tree.check().unwrap().is_empty());
     let mut entries = Vec::new();
-    WordIndex::scan(&tree, 0, &mut |key, value| {
-        entries.push((key, value));
-        true
-    })
-    .unwrap();
+    (&tree as &dyn WordIndex)
+        .scan_each(0, |key, value| {
+            entries.push((key, value));
+            true
+        })
+        .unwrap();
     entries
 }
 
@@ -106,7 +107,7 @@ fn scans_and_failed_conditions_wait_for_what_they_saw() {
         scope.spawn(move || assert!(WordIndex::write(tree, 55, Some(1), Condition::Absent).unwrap()));
         assert!(pool.medium().until_waiting(1, PATIENCE));
         scope.spawn(move || {
-            WordIndex::scan(tree, 55, &mut |key, _| key != 55).unwrap();
+            (tree as &dyn WordIndex).scan_each(55, |key, _| key != 55).unwrap();
             finished.fetch_add(1, Ordering::SeqCst);
         });
         scope.spawn(move || {

@@ -135,8 +135,8 @@ impl WordTree {
 
     /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`: the fastest way to read a
     /// range. O(log n + entries).
-    pub fn scan(&self, from: u64, mut visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
-        self.tree.at(self.words.scan(from, &mut visit))
+    pub fn scan(&self, from: u64, visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
+        self.tree.at(self.words.scan_each(from, visit))
     }
 
     /// The entries within a range of keys, in order; `rev()` reads them from the end. As [`Tree::range`].

@@ -485,7 +485,7 @@ impl Operations<'_> {
     fn scan(&self, from: u64, entries: u32) -> Result<u64, Failure> {
         let (mut sum, mut left) = (0_u64, entries);
         if let Some(words) = self.words {
-            words.scan(from, &mut |key, value| {
+            words.scan_each(from, |key, value| {
                 sum = sum.wrapping_add(key ^ value);
                 left -= 1;
                 left > 0

@@ -185,6 +185,15 @@ pub trait WordIndex: Send + Sync {
     /// The values of `keys`, in their order, interleaved with prefetching. `values` is as long as `keys`.
     fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()>;
 
-    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. O(log n + entries).
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()>;
+    /// Calls `visit` with the entries from `from` on, keys and values, ascending and some at a time, until it returns
+    /// `false`. O(log n + entries).
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>;
+}
+
+impl dyn WordIndex + '_ {
+    /// As [`WordIndex::scan`], one entry at a time.
+    #[inline]
+    pub fn scan_each(&self, from: u64, mut visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
+        self.scan(from, &mut |entries| entries.iter().all(|[key, value]| visit(*key, *value)))
+    }
 }

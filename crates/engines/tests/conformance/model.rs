@@ -319,7 +319,7 @@ fn scan_words(tree: &dyn Index, model: &Model, from: u64, limit: usize) -> Check
         .map(|(key, value)| (word(key), word(value)))
         .collect();
     let mut found = Vec::new();
-    tree.scan(from, &mut |key, value| {
+    tree.scan_each(from, |key, value| {
         found.push((key, value));
         found.len() <= limit
     })?;

@@ -86,7 +86,7 @@ fn scan_once(tree: &dyn Index, kind: Kind, ids: u32, rng: &mut SmallRng) -> Chec
     let mut seen = Seen::new(kind, direction);
     if let Some(words) = tree.words().filter(|_| rng.random()) {
         let (mut seen, mut outcome) = (Seen::new(kind, Direction::Forward), Ok(()));
-        words.scan(u64::from(from), &mut |key, value| {
+        words.scan_each(u64::from(from), |key, value| {
             if key >= u64::from(to) {
                 return false;
             }

@@ -236,11 +236,11 @@ impl<M: Medium, C: Codec> WordIndex for Standin<M, C> {
         Ok(())
     }
 
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
         let mut scan = self.range(Bounds::of(&(from.to_be_bytes()..)), Direction::Forward)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while scan.next_into(&mut key, &mut value)? {
-            if !visit(crate::model::word(&key), crate::model::word(&value)) {
+            if !visit(&[[crate::model::word(&key), crate::model::word(&value)]]) {
                 break;
             }
         }
