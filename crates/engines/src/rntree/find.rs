@@ -22,11 +22,32 @@ pub(super) enum Seen {
     Dead,
 }
 
+/// What a look at a leaf is for.
+pub(super) trait Purpose {
+    /// Whether it takes the entry to go on. Otherwise fingerprints do for now, and the entry arrives meanwhile.
+    const CONFIRMS: bool;
+    /// Whether an entry will be claimed and written.
+    const CLAIMS: bool;
+    /// Whether the key will have to be ranked among those of the leaf.
+    const RANKS: bool;
+}
+
+/// To find a key, and perhaps to remove it.
+pub(super) struct Find;
+
+impl Purpose for Find {
+    const CONFIRMS: bool = true;
+    const CLAIMS: bool = false;
+    const RANKS: bool = false;
+}
+
 /// What an unpinned look found: the entry of the key if it is there, in a leaf that covered it at this version.
 pub(super) struct Peeked {
     pub(super) index: u32,
     pub(super) version: u64,
     pub(super) words: Option<EntryWords>,
+    /// The live entries that have the key's fingerprint.
+    pub(super) candidates: u64,
     /// When what was seen is durable.
     pub(super) lsn: Lsn,
 }
@@ -93,7 +114,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
             // ORDER: pairs with the release store of `live`: the entries in it, and their fingerprints, are visible.
             let live = record.live.load(Ordering::Acquire);
-            let seen = match self.look_among(guard, record, live, key, hash) {
+            let candidates = record.matches(hash as u8) & live;
+            let seen = match self.look_among(guard, record, candidates, key, hash) {
                 Ok(Some((entry, words))) => Seen::Entry(entry, words),
                 Ok(None) => match Self::beyond(heap, record, key) {
                     Ok(Some(next)) => Seen::Beyond(next),
@@ -111,7 +133,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         }
     }
 
-    /// The entry among `candidates` that has the key.
+    /// The entry that has the key, among `candidates`: live entries that have its fingerprint.
     #[inline(always)]
     pub(super) fn look_among(
         &self,
@@ -121,10 +143,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         key: C::Key<'_>,
         hash: u16,
     ) -> Result<Option<(usize, EntryWords)>> {
-        let mut matches = record.matches(hash as u8) & candidates;
-        if matches == 0 {
+        if candidates == 0 {
             return Ok(None);
         }
+        let mut matches = candidates;
         let leaf = Self::leaf(guard, record)?;
         while matches != 0 {
             let entry = matches.trailing_zeros() as usize;
@@ -170,8 +192,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<Option<R>> {
         if !C::TIES {
             let guard = self.pool.peek();
-            let peeked =
-                self.peek(&guard, key, C::hash(key), |_, leaf| kernels::prefetch_read(&leaf.slots))?;
+            let peeked = self.peek::<Find>(&guard, key, C::hash(key))?;
             guard.wait_for(peeked.lsn)?;
             return peeked.words.map(|words| use_entry(&guard, words)).transpose();
         }
@@ -188,19 +209,18 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// certain that the leaf is the right one, and whatever is reused after that has another version. Without the
     /// fence of a pin the processor overlaps one operation with the next.
     #[inline(always)]
-    pub(super) fn peek(
+    pub(super) fn peek<P: Purpose>(
         &self,
         guard: &Guard<'_, M>,
         key: C::Key<'_>,
         hash: u16,
-        prefetch: impl Fn(&LeafRecord<M>, &Leaf<N>),
     ) -> Result<Peeked> {
         'descend: loop {
             let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
                 let record = self.leaves.get(leaf);
                 record.prefetch();
                 if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.get(leaf).load(Ordering::Relaxed)) {
-                    prefetch(record, leaf);
+                    Self::prefetch_for::<P>(guard, record, leaf, key);
                 }
                 record.version()
             })?;
@@ -208,7 +228,12 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 let record = self.leaves.get(index);
                 // ORDER: as in `look`.
                 let live = record.live.load(Ordering::Acquire);
-                let seen = self.look_among(guard, record, live, key, hash);
+                let candidates = record.matches(hash as u8) & live;
+                let seen = if P::CONFIRMS {
+                    self.look_among(guard, record, candidates, key, hash)
+                } else {
+                    Self::leaf(guard, record).map(|leaf| prefetch_entry(leaf, candidates)).map(|()| None)
+                };
                 let beyond = match seen {
                     Ok(None) => Self::beyond(&None, record, key),
                     _ => Ok(None),
@@ -226,7 +251,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                     }
                     (None, _) => {
                         let words = seen?.map(|(_, words)| words);
-                        return Ok(Peeked { index, version, words, lsn });
+                        return Ok(Peeked { index, version, words, candidates, lsn });
                     }
                     _ => continue 'descend,
                 }
@@ -253,10 +278,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             for (key, index) in keys.iter().zip(indices.iter()) {
                 let record = self.leaves.get(*index);
                 let matches = record.matches(C::hash(*key) as u8) & record.live.load(Ordering::Relaxed);
-                if let (Ok(leaf), true) = (Self::leaf(&guard, record), matches != 0)
-                    && let Some(cells) = leaf.entries.get(matches.trailing_zeros() as usize)
-                {
-                    kernels::prefetch_read(cells);
+                if let Ok(leaf) = Self::leaf(&guard, record) {
+                    prefetch_entry(leaf, matches);
                 }
             }
             for (position, (key, index)) in keys.iter().zip(indices.iter()).enumerate() {
@@ -267,5 +290,13 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
         }
         Ok(())
+    }
+}
+
+/// Prefetches the first of some entries, if there is one.
+#[inline(always)]
+fn prefetch_entry<const N: usize>(leaf: &Leaf<N>, entries: u64) {
+    if let Some(cells) = leaf.entries.get(entries.trailing_zeros() as usize) {
+        kernels::prefetch_read(cells);
     }
 }

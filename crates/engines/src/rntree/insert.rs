@@ -9,10 +9,42 @@ use pool::{Guard, Result};
 use std::cmp::Ordering as Compare;
 
 use super::RnTree;
-use super::find::Seen;
+use super::find::{Purpose, Seen};
 use super::layout::{Leaf, LeafRecord, Slots};
+use super::order::Scale;
 use crate::index::{Codec, Condition, EntryWords};
 use crate::inner::HeapGuard;
+
+/// With more ties of order bytes than this, all entries are compared: each tie may be a cache miss.
+const TIES_MAX: u32 = 4;
+
+/// To add a key: whether it is there has to be known.
+struct Insert;
+
+impl Purpose for Insert {
+    const CONFIRMS: bool = true;
+    const CLAIMS: bool = true;
+    const RANKS: bool = true;
+}
+
+/// To set the value of a key, there or not.
+struct Put;
+
+impl Purpose for Put {
+    const CONFIRMS: bool = false;
+    const CLAIMS: bool = true;
+    const RANKS: bool = true;
+}
+
+/// To set the value of a key that is there. A fingerprint nearly always means that it is; if not, that shows under the
+/// lock, and a persist was wasted.
+struct Update;
+
+impl Purpose for Update {
+    const CONFIRMS: bool = false;
+    const CLAIMS: bool = true;
+    const RANKS: bool = false;
+}
 
 /// A claimed entry, given back unless it is published.
 struct Claim<'l, M: Medium> {
@@ -48,6 +80,14 @@ impl<M: Medium, C: Codec> Drop for Encoded<'_, '_, M, C> {
     }
 }
 
+/// Where a write goes.
+enum Place {
+    /// To this leaf, as it is at this version.
+    Leaf(u32, u64),
+    /// Nowhere: its condition does not hold. That is durable at this LSN.
+    Fails(Lsn),
+}
+
 /// How an attempt ended.
 enum Attempt {
     /// The operation is done: whether its condition held, and what to wait for.
@@ -58,53 +98,51 @@ enum Attempt {
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Sets the value of `key` if `condition` holds. Two persists; none if a condition fails at first sight.
+    #[inline]
     pub(super) fn store(
         &self,
         key: C::Key<'_>,
         value: C::Value<'_>,
         condition: Condition<C::Value<'_>>,
     ) -> Result<bool> {
-        let hash = C::hash(key);
-        let ranks = !matches!(condition, Condition::Present | Condition::Equals(_));
-        let mut foreseen = None;
-        if !C::TIES {
-            // The misses of this look overlap with the persist of the operation before; a pin would wait for that.
-            let guard = self.pool.peek();
-            let peeked = self.peek(&guard, key, hash, |record, leaf| {
-                Self::prefetch_for_write(&guard, record, leaf, ranks);
-            })?;
-            if !Self::holds(&guard, condition, peeked.words)? {
-                return guard.wait_for(peeked.lsn).map(|()| false);
-            }
-            foreseen = Some(peeked);
+        match condition {
+            Condition::Always if !C::TIES => self.store_as::<Put>(key, value, Condition::Always),
+            Condition::Present if !C::TIES => self.store_as::<Update>(key, value, Condition::Present),
+            other => self.store_as::<Insert>(key, value, other),
         }
-        let guard = self.pool.pin();
+    }
+
+    /// As [`RnTree::store`], compiled for each purpose. While a persist is under way the processor goes on only until it
+    /// has some sixty stores waiting, those to the stack included; here they are counted.
+    #[inline(never)]
+    fn store_as<P: Purpose>(
+        &self,
+        key: C::Key<'_>,
+        value: C::Value<'_>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
+        // Without a pin where there are no records to retire: its fence would keep the processor from overlapping the
+        // misses of this operation with the last persist of the one before. The claim keeps the leaf from being retired.
+        let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
         let heap = self.inner.heap();
+        let hash = C::hash(key);
         let mut encoded: Option<Encoded<'_, '_, M, C>> = None;
-        // A leaf that is now what it was then cannot be retired any more before this thread is done.
-        foreseen = foreseen.filter(|peeked| self.leaves.get(peeked.index).is_still(peeked.version));
-        let mut index = match &foreseen {
-            Some(peeked) => peeked.index,
-            None => self.inner.descend(key)?,
-        };
+        let mut next = None;
         loop {
+            let (index, version) =
+                match self.place_for::<P>(&guard, &heap, next.take(), (key, hash), condition)? {
+                    Place::Leaf(index, version) => (index, version),
+                    Place::Fails(lsn) => return guard.wait_for(lsn).map(|()| false),
+                };
             let record = self.leaves.get(index);
-            if foreseen.take().is_none() {
-                Self::prefetch_for_write(&guard, record, Self::leaf(&guard, record)?, ranks);
-                match self.foresee(&guard, &heap, record, key, hash, condition)? {
-                    Some(Attempt::Done(held, lsn)) => return guard.wait_for(lsn).map(|()| held),
-                    Some(Attempt::At(next)) => {
-                        index = next;
-                        continue;
-                    }
-                    None => {}
-                }
-            }
             let Some(entry) = record.claim(N) else {
-                index = self.make_room(&guard, index, key)?;
+                self.make_room(index, version, key)?;
                 continue;
             };
             let claim = Claim { record, entry };
+            if !record.is_still(version) {
+                continue;
+            }
             let leaf = Self::leaf(&guard, record)?;
             if encoded.is_none() {
                 let words = C::encode(&guard, key, value)?;
@@ -117,45 +155,85 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             guard.fence();
             match self.publish_entry(&guard, &heap, index, claim, (key, hash), encoded, condition)? {
                 Attempt::Done(held, lsn) => return guard.wait_for(lsn).map(|()| held),
-                Attempt::At(next) => index = next,
+                // Where there is no pin, nobody knows whether that leaf is still there.
+                Attempt::At(index) => next = Some(index).filter(|_| C::TIES),
             }
         }
     }
 
-    /// Prefetches what a write will touch: the slot line, the entry that it will probably claim, and, if it has to rank
-    /// the key, all entries.
+    /// The leaf to write to, from `from` on if that is known, unless the condition fails at first sight: then nothing is
+    /// allocated, and the answer waits until what it saw is durable.
     #[inline(always)]
-    fn prefetch_for_write(guard: &Guard<'_, M>, record: &LeafRecord<M>, leaf: &Leaf<N>, ranks: bool) {
-        leaf.slots.prefetch(guard);
-        let free = (!record.claimed.load(Ordering::Relaxed)).trailing_zeros() as usize;
-        kernels::prefetch_write(&leaf.entries[free.min(N - 1)]);
-        if ranks {
-            kernels::prefetch_lines(&leaf.entries);
-        }
-    }
-
-    /// A condition that already fails allocates nothing; the answer waits until what it saw is durable.
-    #[inline(always)]
-    fn foresee(
+    fn place_for<P: Purpose>(
         &self,
         guard: &Guard<'_, M>,
         heap: &HeapGuard<'_>,
-        record: &LeafRecord<M>,
-        key: C::Key<'_>,
-        hash: u16,
+        from: Option<u32>,
+        (key, hash): (C::Key<'_>, u16),
         condition: Condition<C::Value<'_>>,
-    ) -> Result<Option<Attempt>> {
-        if matches!(condition, Condition::Always) {
-            return Ok(None);
+    ) -> Result<Place> {
+        if !C::TIES {
+            let peeked = self.peek::<P>(guard, key, hash)?;
+            let holds = match condition {
+                Condition::Present if !P::CONFIRMS => peeked.candidates != 0,
+                _ => Self::holds(guard, condition, peeked.words)?,
+            };
+            return Ok(if holds {
+                Place::Leaf(peeked.index, peeked.version)
+            } else {
+                Place::Fails(peeked.lsn)
+            });
         }
-        let seen = match self.look(guard, heap, record, key, hash)? {
-            Seen::Beyond(next) => return Ok(Some(Attempt::At(next))),
-            Seen::Dead => return Ok(Some(Attempt::At(self.inner.descend(key)?))),
-            Seen::Entry(_, words) => Some(words),
-            Seen::Absent => None,
+        let mut index = match from {
+            Some(index) => index,
+            None => self.inner.descend(key)?,
         };
-        let holds = Self::holds(guard, condition, seen)?;
-        Ok((!holds).then(|| Attempt::Done(false, record.lsn())))
+        loop {
+            let record = self.leaves.get(index);
+            let version = record.version();
+            if LeafRecord::<M>::is_dead(version) {
+                index = self.inner.descend(key)?;
+                continue;
+            }
+            Self::prefetch_for::<P>(guard, record, Self::leaf(guard, record)?, key);
+            if matches!(condition, Condition::Always) {
+                return Ok(Place::Leaf(index, version));
+            }
+            let seen = match self.look(guard, heap, record, key, hash)? {
+                Seen::Beyond(next) => {
+                    index = next;
+                    continue;
+                }
+                Seen::Dead => continue,
+                Seen::Entry(_, words) => Some(words),
+                Seen::Absent => None,
+            };
+            let holds = Self::holds(guard, condition, seen)?;
+            return Ok(if holds { Place::Leaf(index, version) } else { Place::Fails(record.lsn()) });
+        }
+    }
+
+    /// Prefetches what will be touched: the leaf's page; for a write the entry that it will probably claim, and what it
+    /// needs to rank the key.
+    #[inline(always)]
+    pub(super) fn prefetch_for<P: Purpose>(
+        guard: &Guard<'_, M>,
+        record: &LeafRecord<M>,
+        leaf: &Leaf<N>,
+        key: C::Key<'_>,
+    ) {
+        if !P::CLAIMS {
+            return kernels::prefetch_read(&leaf.slots);
+        }
+        record.prefetch_for_write();
+        leaf.slots.prefetch(guard);
+        let free = (!record.claimed.load(Ordering::Relaxed)).trailing_zeros() as usize;
+        kernels::prefetch_write(&leaf.entries[free.min(N - 1)]);
+        if P::RANKS {
+            let (_, tied) = record.compare_orders(C::word(key));
+            let tied = tied & record.live.load(Ordering::Relaxed);
+            kernels::prefetch_read(&leaf.entries[(tied.trailing_zeros() as usize).min(N - 1)]);
+        }
     }
 
     /// Whether `condition` holds for a key with this entry.
@@ -198,7 +276,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             return Ok(Attempt::At(next));
         }
         let live = record.live.load(Ordering::Relaxed);
-        let old = self.look_among(guard, record, live, key, hash)?;
+        let old = self.look_among(guard, record, record.matches(hash as u8) & live, key, hash)?;
         if !Self::holds(guard, condition, old.map(|(_, words)| words))? {
             return Ok(Attempt::Done(false, record.lsn()));
         }
@@ -210,21 +288,23 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 None => return Err(self.damaged(index, "a live entry without a slot")),
             },
             None => {
-                let position = self.rank(guard, leaf, &slots, live, key)?;
+                let position = self.rank(guard, (record, leaf), &slots, live, key)?;
                 slots.inserted(position, claim.entry as u8)
             }
         };
         // PERSIST: the entry is ordered before; lost, the leaf is as it was.
-        let stored = leaf.slots.publish(guard, &slots.0, &new.0)?;
+        let stored = Slots(leaf.slots.publish(guard, &slots.0, &new.0)?);
+        let (added, removed) = (1 << claim.entry, old.map_or(0, |(entry, _)| 1 << entry));
+        // What only lock holders see, or goes with a bit of `live`, need not wait for the fence.
+        record.set_fingerprint(claim.entry, hash as u8);
+        record.set_order(claim.entry, encoded.words[0]);
+        record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);
         let lsn = guard.fence();
         record.stamp(lsn);
-        record.set_fingerprint(claim.entry, hash as u8);
-        let (added, removed) = (1 << claim.entry, old.map_or(0, |(entry, _)| 1 << entry));
-        record.change(&Slots(stored), || {
+        record.change(&stored, || {
             // ORDER: pairs with the acquire in `look`: entry and fingerprint are visible with the bit.
             record.live.store((live | added) & !removed, Ordering::Release);
         });
-        record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);
         claim.publish();
         encoded.published = true;
         drop(lock);
@@ -234,16 +314,30 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(Attempt::Done(true, lsn))
     }
 
-    /// How many of a leaf's keys are below `key`, which is not among them.
+    /// How many of a leaf's keys are below `key`, which is not among them. Under the leaf's lock.
     fn rank(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        (record, leaf): (&LeafRecord<M>, &Leaf<N>),
         slots: &Slots,
         live: u64,
         key: C::Key<'_>,
     ) -> Result<usize> {
-        let (below, equal) = guard.medium().compare_entries(Word::pairs(&leaf.entries), C::word(key));
+        let word = C::word(key);
+        let (mut below, tied) = record.compare_orders(word);
+        let (mut tied, mut equal) = (tied & live, 0);
+        if tied.count_ones() > TIES_MAX {
+            (below, equal) = guard.medium().compare_entries(Word::pairs(&leaf.entries), word);
+            self.rescale(guard, (record, leaf), live, word);
+            tied = 0;
+        }
+        while tied != 0 {
+            let entry = tied.trailing_zeros();
+            let other = leaf.entries[(entry as usize).min(N - 1)][0].load(guard);
+            below |= u64::from(other < word) << entry;
+            equal |= u64::from(other == word) << entry;
+            tied &= tied - 1;
+        }
         let mut low = (below & live).count_ones() as usize;
         if C::TIES {
             // Entries that tie are neighbours in the slot array.
@@ -260,6 +354,23 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
         }
         Ok(low)
+    }
+}
+
+impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+    /// Fits the scale of the order bytes to the keys that are live and to one to come. Where that lies at an end of the
+    /// leaf, more may follow there: room is left. Under the leaf's lock.
+    #[cold]
+    fn rescale(&self, guard: &Guard<'_, M>, (record, leaf): (&LeafRecord<M>, &Leaf<N>), live: u64, key: u64) {
+        let keys = || {
+            let entries = (0..N).filter(|entry| live & 1 << entry != 0);
+            entries.map(|entry| (entry, leaf.entries[entry][0].load(guard)))
+        };
+        let (low, high) = keys().fold((u64::MAX, 0), |(low, high), (_, key)| (key.min(low), key.max(high)));
+        let room = high.saturating_sub(low);
+        let low = if key < low { key.saturating_sub(room) } else { low };
+        let high = if key > high { key.saturating_add(room) } else { high };
+        record.rescale(Scale::covering(low, high), keys());
     }
 }
 

@@ -5,7 +5,7 @@
 //!   0  slot line   byte 0..6 next leaf's offset | 6 count | 7 spare | 8..64 slots: entries in key order
 //!  64  entries     N pairs of words: first word of the key, value or record
 //!
-//! in memory, 192 bytes: nothing volatile lies in the pool
+//! in memory, 256 bytes: nothing volatile lies in the pool
 //!   0  version     bit 0 locked, bit 1 dead, from bit 2 a count of recyclings
 //!   8  live        entries that point reads may return
 //!  16  claimed     entries that are allocated: live, dead, or not published yet
@@ -16,11 +16,14 @@
 //!  56  next        index of the next leaf, 0 for none
 //!  64  fingerprints, one byte per entry; the last 8 bytes are the sequence that scans retry on
 //! 128  slots       the transient slot array: the slot line as last made durable
+//! 192  orders      one order byte per entry; the last 8 bytes are their scale. For the holder of the lock
 //! ```
 
 use medium::sync::{Atomic, Ordering, fence, load_all, pause, spin_loop};
 use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
 use pool::{Error, Result};
+
+use super::order::Scale;
 
 /// The most entries of a leaf: a slot line has 56 slots.
 pub const ENTRIES_MAX: usize = 56;
@@ -53,6 +56,7 @@ volatile! {
         next: Atomic<M>,
         fingerprints: [Atomic<M>; 8],
         slots: [Atomic<M>; 8],
+        orders: [Atomic<M>; 8],
     }
 }
 
@@ -60,7 +64,8 @@ volatile! {
 const _: () = {
     assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, fingerprints) == 64);
     assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, slots) == 128);
-    assert!(size_of::<LeafRecord<medium::Ram>>() == 192);
+    assert!(std::mem::offset_of!(LeafRecord<medium::Ram>, orders) == 192);
+    assert!(size_of::<LeafRecord<medium::Ram>>() == 256);
 };
 
 const LOCKED: u64 = 1;
@@ -68,6 +73,8 @@ const DEAD: u64 = 2;
 const RECYCLING: u64 = 4;
 /// The word of the fingerprint line that counts changes of the transient slots.
 const SEQUENCE: usize = 7;
+/// The word of the line of order bytes that holds their scale.
+const SCALE: usize = 7;
 
 const NEXT_MASK: u64 = (1 << 48) - 1;
 const COUNT_SHIFT: u32 = 48;
@@ -195,6 +202,7 @@ impl<M: Medium> LeafRecord<M> {
         self.next.store(u64::from(next), Ordering::Relaxed);
         self.high.store(high, Ordering::Relaxed);
         self.store_slots(slots);
+        self.rescale(Scale::FLAT, []);
         self.live.store(live, Ordering::Release);
     }
 
@@ -272,6 +280,20 @@ impl<M: Medium> LeafRecord<M> {
         }
     }
 
+    /// Forbids claims until the next [`LeafRecord::reset`], so that the leaf can be retired: who holds a claim, and has
+    /// found the version unchanged since, need not fear for the leaf. `false`, and nothing happens, if claims are
+    /// outstanding. Under the lock.
+    pub(super) fn close(&self) -> bool {
+        let settled = self.live.load(Ordering::Relaxed) | self.dead.load(Ordering::Relaxed);
+        self.claimed.compare_exchange(settled, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes [`LeafRecord::close`] back.
+    pub(super) fn reopen(&self) {
+        let settled = self.live.load(Ordering::Relaxed) | self.dead.load(Ordering::Relaxed);
+        self.claimed.store(settled, Ordering::Release);
+    }
+
     /// Gives entries back that were claimed and never published.
     pub(super) fn release(&self, entries: u64) {
         self.claimed.fetch_and(!entries, Ordering::Release);
@@ -310,10 +332,30 @@ impl<M: Medium> LeafRecord<M> {
 
     /// Sets the fingerprint of an entry that is not live yet. Under the lock.
     pub(super) fn set_fingerprint(&self, entry: usize, fingerprint: u8) {
-        let shift = 8 * (entry % 8);
-        let word = &self.fingerprints[entry / 8];
-        let cleared = word.load(Ordering::Relaxed) & !(0xff << shift);
-        word.store(cleared | u64::from(fingerprint) << shift, Ordering::Relaxed);
+        set_byte(&self.fingerprints, entry, fingerprint);
+    }
+
+    /// Which entries, live or not, have an order byte below that of `key`, and which tie with it.
+    #[inline(always)]
+    pub(super) fn compare_orders(&self, key: u64) -> (u64, u64) {
+        let scale = Scale(self.orders[SCALE].load(Ordering::Relaxed));
+        kernels::compare_bytes(Atomic::read_together(&self.orders), scale.order(key))
+    }
+
+    /// Sets the order byte of an entry with this key. Under the lock.
+    pub(super) fn set_order(&self, entry: usize, key: u64) {
+        let scale = Scale(self.orders[SCALE].load(Ordering::Relaxed));
+        set_byte(&self.orders, entry, scale.order(key));
+    }
+
+    /// Gives these entries (number, key) order bytes on a new scale, all others 0. Under the lock.
+    pub(super) fn rescale(&self, scale: Scale, keys: impl IntoIterator<Item = (usize, u64)>) {
+        let mut orders = [[0_u8; 8]; 8];
+        let bytes = orders.as_flattened_mut();
+        keys.into_iter().for_each(|(entry, key)| bytes[entry] = scale.order(key));
+        let mut line = LineValue(orders.map(u64::from_le_bytes));
+        line.0[SCALE] = scale.0;
+        Atomic::store_together(&self.orders, &line);
     }
 
     /// Prefetches what a point read looks at.
@@ -323,16 +365,24 @@ impl<M: Medium> LeafRecord<M> {
         kernels::prefetch_read(&self.fingerprints);
     }
 
+    /// Prefetches what a write looks at beyond that.
+    #[inline(always)]
+    pub(super) fn prefetch_for_write(&self) {
+        kernels::prefetch_write(&self.slots);
+        kernels::prefetch_write(&self.orders);
+    }
+
     /// The transient slots, for the holder of the lock.
     pub(super) fn slots(&self) -> Slots {
         Slots(LineValue(load_all(Atomic::read_together(&self.slots))))
     }
 
     fn store_slots(&self, slots: &Slots) {
-        Atomic::store_together(&self.slots, &slots.0.0);
+        Atomic::store_together(&self.slots, &slots.0);
     }
 
     /// Changes the transient slots and what belongs to them, as one for scans. Under the lock.
+    #[inline(always)]
     pub(super) fn change(&self, slots: &Slots, rest: impl FnOnce()) {
         let sequence = self.fingerprints[SEQUENCE].load(Ordering::Relaxed);
         self.fingerprints[SEQUENCE].store(sequence | 1, Ordering::Relaxed);
@@ -366,14 +416,26 @@ impl<M: Medium> LeafRecord<M> {
         self.next.store(u64::from(next), Ordering::Release);
     }
 
+    #[inline(always)]
     pub(super) fn lsn(&self) -> Lsn {
-        Lsn(self.lsn.load(Ordering::Acquire))
+        if M::LATE { Lsn(self.lsn.load(Ordering::Acquire)) } else { Lsn::DURABLE }
     }
 
     /// Stamps the leaf: what readers see from now on is durable at `lsn`. Under the lock, before `live` changes.
+    #[inline(always)]
     pub(super) fn stamp(&self, lsn: Lsn) {
-        self.lsn.store(lsn.0, Ordering::Release);
+        if M::LATE {
+            self.lsn.store(lsn.0, Ordering::Release);
+        }
     }
+}
+
+/// Sets one byte of a line that nobody else writes.
+fn set_byte<M: Medium>(line: &[Atomic<M>; 8], index: usize, byte: u8) {
+    let shift = 8 * (index % 8);
+    let word = &line[index / 8];
+    let cleared = word.load(Ordering::Relaxed) & !(0xff << shift);
+    word.store(cleared | u64::from(byte) << shift, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -114,6 +114,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         load.claimed |= 1 << entry;
         write_entry(guard, &Self::leaf(guard, head)?.entries[entry], words);
         head.set_fingerprint(entry, C::hash_of(words) as u8);
+        head.set_order(entry, words[0]);
         load.head = Some(slots.inserted(slots.count(), entry as u8));
         load.head_last = words;
         Ok(true)

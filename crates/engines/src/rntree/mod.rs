@@ -56,6 +56,9 @@
 //! - Point reads and scans of words are not pinned: a leaf's version is taken while its parent still leads to it, and
 //!   goes on from life to life, so that whatever was reused fails to validate. A pin is a full fence, and would keep the
 //!   processor from beginning one operation before the persist of the last is over.
+//! - *Algorithm 1, line 10* searches the slot array for the key, an entry at each step. Order bytes
+//!   (`order`) rank the key in memory; only entries that tie are read.
+//! - Writes of words are not pinned either: a claim keeps its leaf from being merged away (`LeafRecord::close`).
 //! - Empty and small leaves are merged, also with locks held only if free; the paper never frees one.
 
 mod check;
@@ -66,6 +69,7 @@ mod layout;
 mod load;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod order;
 mod recover;
 mod remove;
 mod scan;
@@ -300,7 +304,7 @@ impl<M: Medium, const N: usize> WordIndex for RnTree<M, WordCodec, N> {
         })
     }
 
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
         self.visit_words(from, visit)
     }
 }

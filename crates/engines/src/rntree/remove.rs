@@ -5,6 +5,7 @@ use medium::sync::Ordering;
 use pool::Result;
 
 use super::RnTree;
+use super::find::Find;
 use super::layout::{LeafRecord, Slots};
 use crate::index::{Codec, Condition};
 
@@ -16,7 +17,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if !C::TIES {
             // As in `store`.
             let guard = self.pool.peek();
-            let seen = self.peek(&guard, key, hash, |_, leaf| leaf.slots.prefetch(&guard))?;
+            let seen = self.peek::<Find>(&guard, key, hash)?;
             let held = Self::holds(&guard, condition, seen.words)?;
             if !held || seen.words.is_none() {
                 return guard.wait_for(seen.lsn).map(|()| held);
@@ -48,7 +49,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 continue;
             }
             let live = record.live.load(Ordering::Relaxed);
-            let Some((entry, words)) = self.look_among(&guard, record, live, key, hash)? else {
+            let Some((entry, words)) =
+                self.look_among(&guard, record, record.matches(hash as u8) & live, key, hash)?
+            else {
                 // Somebody else removed it meanwhile: judge anew.
                 index = found;
                 continue;

@@ -88,7 +88,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
 
     /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. Not pinned, as point reads are
     /// not: however long the visits take, they keep no memory from being reused.
-    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()>
+    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
@@ -123,7 +123,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         (index, version): (u32, u64),
         resume: &mut u64,
         locked: bool,
-        visit: &mut dyn FnMut(u64, u64) -> bool,
+        visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
     ) -> Result<Visited> {
         let record = self.leaves.get(index);
         let mut lock = locked.then(|| record.lock());
@@ -171,11 +171,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             // Visits happen without the lock; what they take so long to see may have changed.
             drop(lock.take());
             guard.wait_for(lsn)?;
-            for words in entries.iter() {
-                if !visit(words[0], words[1]) || words[0] == u64::MAX {
+            if let Some([last, _]) = entries.last() {
+                if !visit(entries) || *last == u64::MAX {
                     return Ok(Visited::Enough);
                 }
-                *resume = words[0] + 1;
+                *resume = last + 1;
             }
             if end == count {
                 return Ok(if next == 0 { Visited::Enough } else { Visited::All(next, next_version) });

@@ -7,6 +7,7 @@ use pool::{Guard, Result};
 use super::RnTree;
 use super::insert::write_entry;
 use super::layout::{Leaf, LeafRecord, Slots, low_bits};
+use super::order::Scale;
 use crate::index::{Codec, EntryWords};
 use crate::inner::{InnerTree, Separator, Structure};
 
@@ -30,21 +31,25 @@ struct Moved {
 }
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
-    /// Makes room for `key` in a leaf without a free entry. Returns the leaf to go on with.
-    pub(super) fn make_room(&self, guard: &Guard<'_, M>, index: u32, key: C::Key<'_>) -> Result<u32> {
-        let heap = self.inner.heap();
+    /// Makes room for `key` in a leaf without a free entry, unless that has changed since it had `version`.
+    #[cold]
+    pub(super) fn make_room(&self, index: u32, version: u64, key: C::Key<'_>) -> Result<()> {
+        let guard = &self.pool.pin();
         let record = self.leaves.get(index);
+        // A leaf that is now what it was then cannot be retired any more before this thread is done.
+        if !record.is_still(version) {
+            return Ok(());
+        }
         let lock = record.lock();
         if LeafRecord::<M>::is_dead(record.version()) {
             drop(lock);
             LeafRecord::<M>::wait_for_successor();
-            return self.inner.descend(key);
+            return Ok(());
         }
-        if let Some(next) = Self::beyond(&heap, record, key)? {
-            return Ok(next);
-        }
-        if record.claimed.load(Ordering::Relaxed) != low_bits(N) {
-            return Ok(index);
+        if Self::beyond(&self.inner.heap(), record, key)?.is_some()
+            || record.claimed.load(Ordering::Relaxed) != low_bits(N)
+        {
+            return Ok(());
         }
         if record.dead.load(Ordering::Relaxed) != 0 {
             record.recycle();
@@ -57,7 +62,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             drop(lock);
             sync::yield_now();
         }
-        Ok(index)
+        Ok(())
     }
 
     /// Moves the upper half of a full leaf into a new one. Under the leaf's lock, which is kept until the parent knows
@@ -101,11 +106,16 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if keep == 0 || keep >= count {
             return Ok(false);
         }
-        let new = self.build(guard, record, keep, Some(neighbour), parts)?;
+        if !neighbour.close() {
+            return Ok(false);
+        }
+        let new = self.build(guard, record, keep, Some(neighbour), parts);
+        let new = new.inspect_err(|_| neighbour.reopen())?;
         // Who meets a dead leaf descends again, and finds the new one.
         neighbour.set_dead(true);
         if let Err(error) = self.publish_built(guard, record, keep, &new, Some(neighbour)) {
             neighbour.set_dead(false);
+            neighbour.reopen();
             return Err(error);
         }
         let replaced = structure.replace(parent, new[0].separator, new[0].index);
@@ -211,12 +221,19 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let slots = Slots(leaf.slots.init(guard, &Slots::identity(moved.len() - 1, next).0));
         guard.flush_words(leaf.entries[..moved.len() - 1].as_flattened());
         record.reset(offset, &slots, (next_index, high), Lsn::DURABLE);
+        let last = moved[moved.len() - 1].words[0];
+        let scale = Scale::covering(moved[1].words[0], if C::TIES || high == 0 { last } else { high });
+        record.rescale(scale, moved[1..].iter().map(|moved| moved.words[0]).enumerate());
         Ok(NewLeaf { offset, index, separator })
     }
 
     /// Gives new leaves back that were never published.
     fn discard_built(&self, guard: &Guard<'_, M>, built: &[NewLeaf]) {
         for leaf in built {
+            // Nobody can be on the way here but who still knows the record from its life before, and is about to leave.
+            while !self.leaves.get(leaf.index).close() {
+                std::thread::yield_now();
+            }
             guard.free_node(leaf.offset);
             self.leaves.free(leaf.index);
             self.inner.retire_separator(leaf.separator);
@@ -359,6 +376,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let words = self.entry_words(guard, right_leaf, &from, position);
             write_entry(guard, &left_leaf.entries[entry], words);
             left.set_fingerprint(entry, right.fingerprint(from.entry(position)));
+            left.set_order(entry, words[0]);
+        }
+        if !right.close() {
+            left.release(claimed);
+            return Ok(false);
         }
         // PERSIST: the copies before the slot line that lists them; lost, both leaves are as they were.
         guard.fence();
@@ -368,6 +390,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             Ok(stored) => Slots(stored),
             Err(error) => {
                 right.set_dead(false);
+                right.reopen();
                 left.release(claimed);
                 return Err(error.into());
             }
