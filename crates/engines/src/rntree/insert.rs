@@ -197,7 +197,12 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
             Self::prefetch_for::<P>(guard, record, Self::leaf(guard, record)?, key);
             if matches!(condition, Condition::Always) {
-                return Ok(Place::Leaf(index, version));
+                // Where the parent does not know the next leaf, descending again would lead here for ever.
+                match Self::beyond(heap, record, key)? {
+                    Some(next) => index = next,
+                    None => return Ok(Place::Leaf(index, version)),
+                }
+                continue;
             }
             let seen = match self.look(guard, heap, record, key, hash)? {
                 Seen::Beyond(next) => {
