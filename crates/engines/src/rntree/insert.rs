@@ -192,6 +192,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let record = self.leaves.get(index);
             let version = record.version();
             if LeafRecord::<M>::is_dead(version) {
+                LeafRecord::<M>::wait_for_successor();
                 index = self.inner.descend(key)?;
                 continue;
             }

@@ -232,7 +232,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         for leaf in built {
             // Nobody can be on the way here but who still knows the record from its life before, and is about to leave.
             while !self.leaves.get(leaf.index).close() {
-                std::thread::yield_now();
+                sync::yield_now();
             }
             guard.free_node(leaf.offset);
             self.leaves.free(leaf.index);

@@ -29,7 +29,7 @@ mod slots;
 mod tests;
 
 #[cfg(loom)]
-pub use modelled::{match_byte, rank_le, rank_lt};
+pub use modelled::{compare_bytes, match_byte, rank_le, rank_lt, store_line};
 pub use prefetch::{prefetch_first, prefetch_lines, prefetch_read, prefetch_write};
 pub use slots::{SLOTS, insert_slot, remove_slot};
 
@@ -140,6 +140,7 @@ pub fn match_byte(line: &[AtomicU64; 8], byte: u8) -> u64 {
 }
 
 /// Which of the line's 64 bytes are below `byte`, unsigned, and which equal it: bit i stands for byte i. O(1).
+#[cfg(not(loom))]
 #[inline(always)]
 pub fn compare_bytes(line: &[AtomicU64; 8], byte: u8) -> (u64, u64) {
     dispatch!(compare_bytes(line, byte))
@@ -182,6 +183,7 @@ pub fn load_line(line: &[AtomicU64; 8]) -> LineValue {
 }
 
 /// Stores the line's words: eight relaxed stores, as one store of 64 bytes where possible. O(1). Not failure-atomic.
+#[cfg(not(loom))]
 #[inline(always)]
 pub fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
     dispatch!(store_line(line, value));
