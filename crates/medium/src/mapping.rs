@@ -232,10 +232,9 @@ impl Mapping {
                 }
                 self.map_file(old, length)?;
                 if !huge.is_empty() {
+                    let bytes = (huge.end - huge.start) as usize;
                     // SAFETY: mapped up to `length`.
-                    unsafe {
-                        huge_pages::collapse(self.address(huge.start), (huge.end - huge.start) as usize)
-                    };
+                    unsafe { huge_pages::collapse(self.address(huge.start), bytes) };
                     allocate(file, old, length)?;
                 }
             }

@@ -33,7 +33,7 @@ impl<E: Engine> IndexSubject<E> {
         let Some(words) = tree.words() else { return Self::entries(tree, (from, to), Direction::Forward) };
         let mut entries = Vec::new();
         words
-            .scan(from, &mut |key, value| {
+            .scan_each(from, |key, value| {
                 let is_inside = key <= to;
                 entries.extend(is_inside.then_some((key, value)));
                 is_inside
