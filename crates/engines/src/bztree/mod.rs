@@ -307,7 +307,7 @@ impl<M: Medium, const N: usize> WordIndex for BzTree<M, WordCodec, N> {
         })
     }
 
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
         self.visit_words(from, visit)
     }
 }

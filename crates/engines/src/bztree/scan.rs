@@ -67,8 +67,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(())
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`.
-    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(u64, u64) -> bool) -> Result<()>
+    /// Calls `visit` with the entries from `from` on, ascending and one at a time, until it returns `false`.
+    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
     where
         C: for<'k> Codec<Key<'k> = u64>,
     {
@@ -82,7 +82,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 Self::upper_bound(&guard, &path)?.map(|separator| separator.word)
             };
             for words in snapshot.iter().filter(|words| words[0] >= resume) {
-                if !visit(words[0], words[1]) {
+                if !visit(&[*words]) {
                     return Ok(());
                 }
             }
