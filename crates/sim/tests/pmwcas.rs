@@ -1,7 +1,10 @@
 //! PMwCAS under crashes: operations on one to four words of which some share lines, a crash anywhere, also in recovery.
 
 use engines::pmwcas::{Pmwcas, VALUE_MASK};
-use everleaf_sim::{Complaint, Explorer, Images, Options, Rules, SecondCrash, Subject};
+use everleaf_sim::{
+    Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash,
+    Subject,
+};
 use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
 use pool::{Pool, PoolOptions, ROOT_WORDS};
@@ -92,16 +95,11 @@ impl Subject for Words {
     }
 
     fn apply(&self, opened: &mut Opened, operation: &Operation) -> Result<bool, Complaint> {
-        let Swap(words) = operation else {
+        if *operation == Reopen {
             *opened = self.open(&opened.sim.clone())?;
             return Ok(true);
-        };
-        let guard = opened.pool.pin();
-        let mut swap = opened.pmwcas.allocate();
-        for (word, old, new) in words {
-            swap.add_word(&guard, opened.cell(&guard, *word)?, *old, *new).map_err(text)?;
         }
-        swap.execute(&guard).map_err(text)
+        self.call(opened, operation)
     }
 
     fn observe(&self, opened: &mut Opened) -> Result<Values, Complaint> {
@@ -125,6 +123,18 @@ impl Subject for Words {
             swap(&[1, 3], 0, 100),
             swap(&[0, 1, 2, 3], 100, 0),
         ]
+    }
+}
+
+impl Concurrent for Words {
+    fn call(&self, opened: &Opened, operation: &Operation) -> Result<bool, Complaint> {
+        let Swap(words) = operation else { return Err("reopened by one thread alone".to_owned()) };
+        let guard = opened.pool.pin();
+        let mut swap = opened.pmwcas.allocate();
+        for (word, old, new) in words {
+            swap.add_word(&guard, opened.cell(&guard, *word)?, *old, *new).map_err(text)?;
+        }
+        swap.execute(&guard).map_err(text)
     }
 }
 
@@ -196,6 +206,33 @@ fn short_sequences_exhausted() {
     }
     println!("{}", explorer.stats());
     assert_eq!((explorer.stats().traces, explorer.stats().cut_short), (15 * 15 * 15, 0));
+}
+
+/// Two threads whose operations overlap in one word or more: every schedule with two preemptions, every crash of each.
+#[test]
+fn two_threads_that_help_each_other() {
+    let programs = [
+        [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(2, 0, 2), (3, 0, 2)])],
+        [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 0, 2), (2, 0, 2)])],
+        [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 1, 2), (2, 1, 2)])],
+        [swap(&[(0, 0, 1), (1, 0, 1), (3, 0, 1)]), swap(&[(1, 0, 2), (2, 0, 2), (3, 0, 2)])],
+        [swap(&[(0, 0, 0), (2, 0, 1)]), swap(&[(0, 0, 1), (3, 0, 0)])],
+    ];
+    let scheduling =
+        Scheduling { search: Search::Exhaustive { preemptions_max: 2 }, ..Scheduling::default() };
+    for rules in [Rules::Lines, Rules::Log] {
+        let images = Images::Some { random: 0 };
+        let options = Options { rules, images, second_crash: SecondCrash::Never, ..Options::default() };
+        let mut explorer = explorer(2, options);
+        for operations in &programs {
+            let program = Program::of(operations.iter().map(|operation| vec![operation.clone()]).collect());
+            let explored = explorer.explore_threads(&program, &scheduling);
+            explored.unwrap_or_else(|failure| panic!("{failure}"));
+        }
+        let stats = explorer.stats();
+        println!("{rules:?}: {} schedules, {} of them cut; {stats}", stats.schedules, stats.schedules_cut);
+        assert_eq!(stats.cut_short, 0);
+    }
 }
 
 /// What may be left out unnoticed, and why: a part of a line of `pmwcas` up to the operation.

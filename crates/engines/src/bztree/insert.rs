@@ -187,7 +187,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         swap.add_word(guard, &cells[PAYLOAD], found.payload, payload)?;
         // Unchanged, to notice a freeze.
         swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.0)?;
-        if !swap.execute(guard)? {
+        if !swap.attempt(guard)? {
             return Ok(Attempt::Again);
         }
         encoded.published = true;
@@ -234,7 +234,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             let mut complete = self.pmwcas.allocate();
             complete.add_word(guard, &cells[META], mine.0, visible.0)?;
             complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
-            if complete.execute(guard)? {
+            if complete.attempt(guard)? {
                 encoded.published = true;
                 self.refill_spares(guard);
                 return Ok(Attempt::Done(true));
@@ -311,6 +311,6 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         end.add_word(guard, &cells[META], meta.0, meta.gone().0)?;
         end.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().buried().0)?;
         // Failed, somebody else was faster, or the caller looks again.
-        end.execute(guard).map(|_| ())
+        end.attempt(guard).map(|_| ())
     }
 }

@@ -61,7 +61,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let mut swap = self.pmwcas.allocate();
         self.swap_child(&guard, &mut swap, &[], (old, root))?;
         load.nodes.release(root.offset());
-        if !swap.execute(&guard)? {
+        if !swap.attempt(&guard)? {
             return Err(Error::NotEmpty);
         }
         load.published = true;

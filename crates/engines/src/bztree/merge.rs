@@ -127,7 +127,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(false);
         }
         new.release(replacement.offset());
-        if !swap.execute(guard)? {
+        if !swap.attempt(guard)? {
             return Ok(false);
         }
         if !becomes_root {

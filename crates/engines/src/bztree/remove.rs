@@ -44,7 +44,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let mut bury = self.pmwcas.allocate();
         bury.add_word(guard, &leaf.entries[found.entry][META], found.meta.0, found.meta.gone().0)?;
         bury.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.buried().0)?;
-        if !bury.execute(guard)? {
+        if !bury.attempt(guard)? {
             return Ok(Attempt::Again);
         }
         C::retire(guard, found.words);

@@ -51,7 +51,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let pointers = (Pointer::leaf(offset), Pointer::leaf(replacement));
         if self.swap_child(guard, &mut swap, path, pointers)? {
             new.release(replacement);
-            if swap.execute(guard)? {
+            if swap.attempt(guard)? {
                 self.counters.consolidations.add();
             }
         }
@@ -157,7 +157,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(false);
         }
         new.release(parent);
-        if !swap.execute(guard)? {
+        if !swap.attempt(guard)? {
             return Ok(false);
         }
         new.keep();

@@ -344,7 +344,8 @@ impl Descriptor<'_> {
     /// Executes: all words change, durably, and it returns `true`; or one of them was not as expected, none changes, and
     /// it returns `false`. Recycles as the words' policies say, by their values as offsets.
     ///
-    /// What this guard flushed before is durable before any word changes. On success it is durable when this returns.
+    /// What this guard flushed before is durable before any word changes. When this returns success is durable, and so is
+    /// what a failure was about.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a reserved entry was not filled, or a word was in the way that names a descriptor wrongly;
@@ -356,6 +357,25 @@ impl Descriptor<'_> {
     /// As [`Descriptor::execute`], with a callback in place of the default one: what to do with memory that the operation
     /// has done with. Called once for each word of the policy [`Recycling::FreeOne`].
     pub fn execute_with<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        finalise: impl FnMut(Recycled),
+    ) -> Result<bool> {
+        let pmwcas = self.pmwcas;
+        let done = self.attempt_with(guard, finalise)?;
+        if !done {
+            // That a word was not as expected is an answer like any other.
+            pmwcas.settle(guard)?;
+        }
+        Ok(done)
+    }
+
+    /// As [`Descriptor::execute`], for those who do not answer from a failure but look again: does not wait after one.
+    pub fn attempt<M: Medium>(self, guard: &Guard<'_, M>) -> Result<bool> {
+        self.attempt_with(guard, |recycled| recycle_offset(guard, recycled))
+    }
+
+    fn attempt_with<M: Medium>(
         self,
         guard: &Guard<'_, M>,
         mut finalise: impl FnMut(Recycled),
