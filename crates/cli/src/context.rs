@@ -177,7 +177,7 @@ pub(crate) struct NewTreeArgs {
     /// How a new tree codes its entries: record (byte strings) or word (u64) [default: record]
     #[arg(long, value_name = "NAME", value_parser = parse_codec)]
     pub(crate) codec: Option<Codec>,
-    /// The engine of a new tree: rntree or bztree [default: rntree]
+    /// The engine of a new tree: rntree, bztree or masstree [default: rntree]
     #[arg(long, value_name = "NAME", value_parser = parse_engine)]
     pub(crate) engine: Option<Engine>,
 }

@@ -7,5 +7,6 @@
 pub mod bztree;
 pub mod index;
 pub mod inner;
+pub mod masstree;
 pub mod pmwcas;
 pub mod rntree;

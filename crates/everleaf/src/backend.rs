@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Index, RecordCodec, WordCodec, WordIndex};
+use engines::masstree::{EpochLength, MassTree, MassTreeOptions};
 use engines::rntree::{RnTree, RnTreeOptions};
 use medium::file::Io;
 use medium::{FileStat, Lsn, Medium, Survives};
@@ -38,8 +39,8 @@ impl AnyTree {
 /// What a store needs of its pool, whatever the medium.
 pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Vec<TreeRoot>>;
-    fn create_tree(&self, name: &str, kind: TreeOptions, threads: Option<usize>) -> Result<AnyTree>;
-    fn open_tree(&self, root: &TreeRoot, threads: Option<usize>) -> Result<AnyTree>;
+    fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree>;
+    fn open_tree(&self, root: &TreeRoot, opening: &Opening) -> Result<AnyTree>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn needs_mark(&self) -> bool;
     fn finish_marking(&self);
@@ -57,12 +58,30 @@ pub(crate) trait Backend: Send + Sync {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-fn rntree_options(threads: Option<usize>) -> RnTreeOptions {
-    let mut options = RnTreeOptions::default();
-    if let Some(threads) = threads {
-        options.recovery_threads = threads;
+/// How trees are opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// Threads that recover; all cores if none are named.
+    pub(crate) threads: Option<usize>,
+    /// When epochs end.
+    pub(crate) epoch: EpochLength,
+    /// Whether dropping a tree ends its epoch.
+    pub(crate) close_cleanly: bool,
+}
+
+impl Opening {
+    fn rntree(&self) -> RnTreeOptions {
+        let mut options = RnTreeOptions::default();
+        options.recovery_threads = self.threads.unwrap_or(options.recovery_threads);
+        options
     }
-    options
+
+    fn masstree(&self) -> MassTreeOptions {
+        let Self { threads, epoch, close_cleanly } = *self;
+        let mut options = MassTreeOptions { epoch, close_cleanly, ..MassTreeOptions::default() };
+        options.recovery_threads = threads.unwrap_or(options.recovery_threads);
+        options
+    }
 }
 
 impl<M: Medium> Backend for Pool<M> {
@@ -70,14 +89,19 @@ impl<M: Medium> Backend for Pool<M> {
         self.trees()
     }
 
-    fn create_tree(&self, name: &str, kind: TreeOptions, threads: Option<usize>) -> Result<AnyTree> {
-        let options = rntree_options(threads);
+    fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree> {
         Ok(match (kind.engine, kind.codec) {
             (Engine::RnTree, Codec::Record) => {
-                AnyTree::records(RnTree::<M, RecordCodec>::create(self, name, options)?)
+                AnyTree::records(RnTree::<M, RecordCodec>::create(self, name, opening.rntree())?)
             }
             (Engine::RnTree, Codec::Word) => {
-                AnyTree::words(RnTree::<M, WordCodec>::create(self, name, options)?)
+                AnyTree::words(RnTree::<M, WordCodec>::create(self, name, opening.rntree())?)
+            }
+            (Engine::MassTree, Codec::Record) => {
+                AnyTree::records(MassTree::<M, RecordCodec>::create(self, name, opening.masstree())?)
+            }
+            (Engine::MassTree, Codec::Word) => {
+                AnyTree::words(MassTree::<M, WordCodec>::create(self, name, opening.masstree())?)
             }
             (Engine::BzTree, Codec::Record) => {
                 AnyTree::records(BzTree::<M, RecordCodec>::create(self, name, BzTreeOptions::default())?)
@@ -88,15 +112,20 @@ impl<M: Medium> Backend for Pool<M> {
         })
     }
 
-    fn open_tree(&self, root: &TreeRoot, threads: Option<usize>) -> Result<AnyTree> {
-        let options = rntree_options(threads);
+    fn open_tree(&self, root: &TreeRoot, opening: &Opening) -> Result<AnyTree> {
         let kind = TreeOptions::of(root)?;
         Ok(match (kind.engine, kind.codec) {
             (Engine::RnTree, Codec::Record) => {
-                AnyTree::records(RnTree::<M, RecordCodec>::open(self, root, options)?)
+                AnyTree::records(RnTree::<M, RecordCodec>::open(self, root, opening.rntree())?)
             }
             (Engine::RnTree, Codec::Word) => {
-                AnyTree::words(RnTree::<M, WordCodec>::open(self, root, options)?)
+                AnyTree::words(RnTree::<M, WordCodec>::open(self, root, opening.rntree())?)
+            }
+            (Engine::MassTree, Codec::Record) => {
+                AnyTree::records(MassTree::<M, RecordCodec>::open(self, root, opening.masstree())?)
+            }
+            (Engine::MassTree, Codec::Word) => {
+                AnyTree::words(MassTree::<M, WordCodec>::open(self, root, opening.masstree())?)
             }
             (Engine::BzTree, Codec::Record) => {
                 AnyTree::records(BzTree::<M, RecordCodec>::open(self, root, BzTreeOptions::default())?)

@@ -14,6 +14,10 @@ pub enum Engine {
     /// BzTree (VLDB 2018): all of it in the pool, latch-free. Durable when an operation returns; an insert, an update or a
     /// remove costs three ordered persists, a read none.
     BzTree,
+    /// The durable Masstree (InCLL, ASPLOS 2019): everything in the pool. Durable by epochs: a write costs no persist
+    /// of its own, and is durable with the end of its epoch, every 64 ms or at [`Store::sync`](crate::Store::sync).
+    /// After a crash the tree is as it was at the end of an epoch. Usable at once after a crash.
+    MassTree,
 }
 
 /// How entries are coded.
@@ -29,13 +33,14 @@ pub enum Codec {
 
 impl Engine {
     /// Every engine.
-    pub const ALL: [Self; 2] = [Self::RnTree, Self::BzTree];
+    pub const ALL: [Self; 3] = [Self::RnTree, Self::BzTree, Self::MassTree];
 
     /// The name that [`Engine::from_name`] reads.
     pub fn name(self) -> &'static str {
         match self {
             Self::RnTree => "rntree",
             Self::BzTree => "bztree",
+            Self::MassTree => "masstree",
         }
     }
 
@@ -44,11 +49,17 @@ impl Engine {
         Self::ALL.into_iter().find(|engine| engine.name() == name)
     }
 
+    /// Whether a write is durable only with the end of its epoch.
+    pub fn is_buffered(self) -> bool {
+        self == Self::MassTree
+    }
+
     fn number(self) -> u16 {
         match self {
             // The number does not depend on the medium.
             Self::RnTree => engines::rntree::RnTree::<medium::Ram, WordCodec>::ENGINE.0,
             Self::BzTree => engines::bztree::BzTree::<medium::Ram, WordCodec>::ENGINE.0,
+            Self::MassTree => engines::masstree::MassTree::<medium::Ram, WordCodec>::ENGINE.0,
         }
     }
 }

@@ -105,7 +105,8 @@
 //!
 //! # What is durable when
 //!
-//! A write is durable when it returns, and no reader sees it before. After a crash every acknowledged write is there,
+//! With the usual engine a write is durable when it returns, and no reader sees it before. (With [`Engine::MassTree`] it is
+//! durable with the end of its epoch, see there.) After a crash every acknowledged write is there,
 //! one that was under way is there wholly or not at all, and nothing else is. *Which* crash depends on where the file
 //! lies, so ask [`Store::survives`] or demand it with [`Options::require`]:
 //!
@@ -179,7 +180,7 @@ mod ticket;
 mod tree;
 mod word_tree;
 
-pub use engines::index::{Bounds, IndexStat, Value, Violation};
+pub use engines::index::{Bounds, EpochStat, IndexStat, Value, Violation};
 pub use kind::{Codec, Engine, TreeOptions};
 pub use medium::file::{LogEnd, LogError, Replay};
 pub use medium::{Durability, FileStat, FlushKind, LineForm, LineStore, Survives};
@@ -189,5 +190,5 @@ pub use pool::{Error, Result, TREE_NAME_BYTES_MAX, TREES_MAX};
 pub use range::{KeyRange, Range};
 pub use store::{Recovery, Store, StoreStat, StoreViolation, TreeInfo};
 pub use ticket::Ticket;
-pub use tree::Tree;
+pub use tree::{Batch, Tree};
 pub use word_tree::{WordRange, WordTree};

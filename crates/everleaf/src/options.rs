@@ -5,8 +5,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use engines::masstree::EpochLength;
 use medium::file::Io;
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
@@ -15,7 +16,7 @@ use pool::{Error, Identity, Pool, PoolOptions, Result};
 use rustix::fs::{AtFlags, FlockOperation, StatxAttributes, StatxFlags, flock, statx};
 
 use crate::Store;
-use crate::backend::Backend;
+use crate::backend::{Backend, Opening};
 
 /// Where a store's bytes become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -56,8 +57,9 @@ pub struct Options {
     durability: Durability,
     log_bytes: Option<u64>,
     private_bytes_max: u64,
-    pub(crate) recovery_threads: Option<usize>,
+    recovery_threads: Option<usize>,
     close_cleanly: bool,
+    epoch: EpochLength,
 }
 
 impl Default for Options {
@@ -74,6 +76,7 @@ impl Default for Options {
             private_bytes_max: u64::MAX,
             recovery_threads: None,
             close_cleanly: true,
+            epoch: EpochLength::Every(Duration::from_millis(64)),
         }
     }
 }
@@ -151,6 +154,20 @@ impl Options {
     /// How many threads recover a tree. Default: all cores.
     pub fn recovery_threads(mut self, threads: usize) -> Self {
         self.recovery_threads = Some(threads.max(1));
+        self
+    }
+
+    /// How long an epoch lasts, for trees that become durable by epochs: what such a tree loses in a crash, and how often
+    /// it flushes what changed. From 1 ms on. Default: 64 ms.
+    pub fn epoch(mut self, length: Duration) -> Self {
+        self.epoch = EpochLength::Every(length.max(Duration::from_millis(1)));
+        self
+    }
+
+    /// Epochs end only at [`Store::sync`] and when space is short. The nodes that a crash left are then recovered when they
+    /// are touched, and by nobody else.
+    pub fn manual_epochs(mut self) -> Self {
+        self.epoch = EpochLength::Manual;
         self
     }
 
@@ -352,7 +369,9 @@ impl Options {
         }
         let pool_options = PoolOptions { close_on_drop: self.close_cleanly, ..PoolOptions::default() };
         let pool: Box<dyn Backend> = Box::new(Pool::open(medium, pool_options)?);
-        Store::recover(path, pool, self.recovery_threads, start)
+        let opening =
+            Opening { threads: self.recovery_threads, epoch: self.epoch, close_cleanly: self.close_cleanly };
+        Store::recover(path, pool, opening, start)
     }
 }
 

@@ -10,7 +10,7 @@ use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
 use pool::{Error, Result, TreeRoot};
 
-use crate::backend::{AnyTree, Backend};
+use crate::backend::{AnyTree, Backend, Opening};
 use crate::options::sync_folder;
 use crate::{Options, Tree, TreeOptions, WordTree};
 
@@ -26,7 +26,7 @@ pub struct Store {
 pub(crate) struct Inner {
     path: PathBuf,
     recovery: Recovery,
-    recovery_threads: Option<usize>,
+    opening: Opening,
     // The trees hold the pool, so they go before it.
     trees: Mutex<BTreeMap<String, OpenTree>>,
     backend: Box<dyn Backend>,
@@ -136,14 +136,14 @@ impl Store {
     pub(crate) fn recover(
         path: &Path,
         backend: Box<dyn Backend>,
-        threads: Option<usize>,
+        opening: Opening,
         start: Instant,
     ) -> Result<Self> {
         let after_crash = backend.needs_mark();
         let (mut trees, mut damaged) = (BTreeMap::new(), Vec::new());
         if after_crash {
             for root in backend.roots()? {
-                match OpenTree::open(backend.as_ref(), &root, threads) {
+                match OpenTree::open(backend.as_ref(), &root, &opening) {
                     Ok(tree) => drop(trees.insert(root.name, tree)),
                     Err(error) => damaged.push((root.name, error.to_string())),
                 }
@@ -154,7 +154,7 @@ impl Store {
         }
         let recovery = Recovery { after_crash, duration: start.elapsed(), damaged };
         let (path, trees) = (path.to_owned(), Mutex::new(trees));
-        Ok(Self { inner: Arc::new(Inner { path, recovery, recovery_threads: threads, trees, backend }) })
+        Ok(Self { inner: Arc::new(Inner { path, recovery, opening, trees, backend }) })
     }
 
     /// The tree `name` of byte strings; made if it is missing. A tree is recovered when it is first asked for (after
@@ -197,7 +197,7 @@ impl Store {
     }
 
     fn find(&self, name: &str, create: Option<TreeOptions>) -> Result<Tree> {
-        let Inner { trees, backend, recovery_threads, .. } = &*self.inner;
+        let Inner { trees, backend, opening, .. } = &*self.inner;
         let mut trees = trees.lock();
         if let Some(tree) = trees.get(name) {
             return Ok(self.handle(name, tree));
@@ -207,9 +207,9 @@ impl Store {
                 if let Some(wanted) = create {
                     TreeOptions::of(root)?.demand(name, wanted)?;
                 }
-                OpenTree::open(backend.as_ref(), root, *recovery_threads)?
+                OpenTree::open(backend.as_ref(), root, opening)?
             }
-            (None, Some(kind)) => OpenTree { any: backend.create_tree(name, kind, *recovery_threads)?, kind },
+            (None, Some(kind)) => OpenTree { any: backend.create_tree(name, kind, opening)?, kind },
             (None, None) => return Err(Error::NoSuchTree { name: name.to_owned() }),
         };
         let handle = self.handle(name, &tree);
@@ -245,7 +245,7 @@ impl Store {
     }
 
     fn drop_found(&self, name: &str) -> Result<()> {
-        let Inner { trees, backend, recovery_threads, .. } = &*self.inner;
+        let Inner { trees, backend, opening, .. } = &*self.inner;
         let mut trees = trees.lock();
         let roots = backend.roots()?;
         let Some(root) = roots.iter().find(|root| root.name == name) else {
@@ -253,7 +253,7 @@ impl Store {
         };
         let tree = match trees.remove(name) {
             Some(tree) => tree,
-            None => OpenTree::open(backend.as_ref(), root, *recovery_threads)?,
+            None => OpenTree::open(backend.as_ref(), root, opening)?,
         };
         // New handles are made under the lock of `trees` only.
         let removed = if tree.any.is_unshared() { backend.remove_tree(root) } else { Err(Error::InUse) };
@@ -265,11 +265,14 @@ impl Store {
     }
 
     /// Returns when everything that was written so far, by any thread, is durable. Needed only where operations are not
-    /// durable when they return: with another [`crate::Durability`], and after `put_async` and its kin.
+    /// durable when they return: with another [`crate::Durability`], after `put_async` and its kin, and for trees that
+    /// become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), which end theirs now.
     ///
     /// # Errors
     /// [`Error::Medium`] if the medium failed.
     pub fn sync(&self) -> Result<()> {
+        let trees: Vec<AnyTree> = self.inner.trees.lock().values().map(|tree| tree.any.clone()).collect();
+        self.at(trees.iter().try_for_each(|tree| tree.index.sync()))?;
         self.at(self.inner.backend.sync())
     }
 
@@ -417,8 +420,8 @@ impl Inner {
 }
 
 impl OpenTree {
-    fn open(backend: &dyn Backend, root: &TreeRoot, threads: Option<usize>) -> Result<Self> {
-        Ok(Self { kind: TreeOptions::of(root)?, any: backend.open_tree(root, threads)? })
+    fn open(backend: &dyn Backend, root: &TreeRoot, opening: &Opening) -> Result<Self> {
+        Ok(Self { kind: TreeOptions::of(root)?, any: backend.open_tree(root, opening)? })
     }
 }
 

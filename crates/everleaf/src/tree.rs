@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engines::index::{Bounds, Index, IndexStat, Value, Violation, WordIndex};
+use engines::index::{Bounds, Condition, Index, IndexStat, Value, Violation, WordIndex};
 use pool::{Error, Result};
 
 use crate::backend::AnyTree;
@@ -11,8 +11,9 @@ use crate::{KeyRange, Range, Ticket, TreeOptions};
 
 /// An ordered map from byte strings to byte strings, by name in a [`Store`](crate::Store).
 ///
-/// Cheap to clone; keeps the store open. All methods may be called from any number of threads, and a write is durable
-/// when it returns; no reader sees it before (unless the store was opened with another [`crate::Durability`]). Keys have 0 bytes to 64 KiB, values 0 bytes to 16 MiB; in a tree of words
+/// Cheap to clone; keeps the store open. All methods may be called from any number of threads. A write is durable
+/// when it returns, and no reader sees it before, unless the store was opened with another [`crate::Durability`], or the
+/// engine is durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)). Keys have 0 bytes to 64 KiB, values 0 bytes to 16 MiB; in a tree of words
 /// ([`Codec::Word`](crate::Codec::Word)) both have exactly 8.
 ///
 /// # Errors of all methods
@@ -119,6 +120,32 @@ impl Tree {
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.written(|| self.any.index.remove(key.as_ref()))
+    }
+
+    /// Runs writes of which a crash leaves all or none; for engines that are durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)). Durable with the end of the epoch, like any other write.
+    ///
+    /// Not isolated: others see each write as it is done. Not undone by an error: what was written before it stays. The
+    /// epoch does not end meanwhile, so keep batches short; a pool that is full fails the write that meets it. Inside only
+    /// the batch may be used.
+    ///
+    /// ```
+    /// # use everleaf::{Engine, TreeOptions};
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let accounts = store.tree_with("accounts", TreeOptions { engine: Engine::MassTree, ..TreeOptions::RECORDS })?;
+    /// accounts.batch(|batch| {
+    ///     batch.put("mine", "90")?;
+    ///     batch.put("yours", "110")
+    /// })?;
+    /// store.sync()?;
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for a batch, or a use of the tree, within a batch; otherwise
+    /// what `run` returns.
+    pub fn batch(&self, mut run: impl FnMut(&Batch<'_>) -> Result<()>) -> Result<()> {
+        self.at(self.any.index.batch(&mut |batch| run(&Batch { inner: batch })))
     }
 
     /// Replaces `current` by `new` in one atomic step; `None` stands for absent. Returns whether the key had
@@ -301,5 +328,44 @@ impl std::fmt::Debug for Tree {
             .field("name", &self.context.name)
             .field("kind", &self.context.kind)
             .finish_non_exhaustive()
+    }
+}
+
+/// Writes that a crash leaves together: see [`Tree::batch`].
+pub struct Batch<'b> {
+    inner: &'b dyn engines::index::Batch,
+}
+
+impl Batch<'_> {
+    /// As [`Tree::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.inner.get_into(key.as_ref(), &mut value)?.then_some(value))
+    }
+
+    /// As [`Tree::insert`].
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.inner.write(key.as_ref(), Some(value.as_ref()), Condition::Absent)
+    }
+
+    /// As [`Tree::update`].
+    pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.inner.write(key.as_ref(), Some(value.as_ref()), Condition::Present)
+    }
+
+    /// As [`Tree::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.inner.write(key.as_ref(), Some(value.as_ref()), Condition::Always).map(|_| ())
+    }
+
+    /// As [`Tree::remove`].
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.inner.write(key.as_ref(), None, Condition::Present)
+    }
+}
+
+impl std::fmt::Debug for Batch<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Batch").finish_non_exhaustive()
     }
 }

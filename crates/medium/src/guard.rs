@@ -111,6 +111,12 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
+    /// Which of up to 16 words are below `key`, and which equal it ([`Medium::compare_words`]).
+    #[inline(always)]
+    pub fn compare_words(&self, words: &[Word], key: u64) -> (u32, u32) {
+        self.medium.compare_words(Word::atomics(words), key)
+    }
+
     /// The offset of a node that was reached through this guard.
     ///
     /// # Panics

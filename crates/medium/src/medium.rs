@@ -235,6 +235,21 @@ pub unsafe trait Medium: Send + Sync + 'static {
         keys.iter().take(count).filter(|word| self.load(word) <= key).count()
     }
 
+    /// Which of up to 16 words are below `key`, and which equal it. Bit i of the masks stands for word i.
+    #[inline(always)]
+    fn compare_words(&self, words: &[AtomicU64], key: u64) -> (u32, u32) {
+        if Self::DIRECT {
+            return kernels::compare_words(words, key);
+        }
+        let (mut below, mut equal) = (0, 0);
+        for (index, word) in words.iter().enumerate() {
+            let word = self.load(word);
+            below |= u32::from(word < key) << index;
+            equal |= u32::from(word == key) << index;
+        }
+        (below, equal)
+    }
+
     /// The value of a line, as eight loads.
     #[inline(always)]
     fn load_line(&self, line: &[AtomicU64; 8]) -> LineValue {

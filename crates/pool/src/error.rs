@@ -151,6 +151,17 @@ pub enum Error {
         /// The codec's number.
         codec: u16,
     },
+    /// The engine cannot keep several writes together across a crash.
+    #[error("engine {engine} has no batches; make the tree with engine masstree")]
+    NoBatches {
+        /// The engine.
+        engine: &'static str,
+    },
+    /// An operation that would wait for the end of the batch it is called from.
+    #[error(
+        "the tree was used inside of a batch of its own; use the batch there, the tree when it has ended"
+    )]
+    InBatch,
     /// No tree has this name.
     #[error("no tree {name:?} in this pool; `everleaf trees` lists those there are")]
     NoSuchTree {

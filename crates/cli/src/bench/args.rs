@@ -83,8 +83,11 @@ fn parse_durability(text: &str) -> Result<Durability, String> {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// The engine
-    #[arg(long, default_value = "rntree", value_parser = ["rntree", "bztree"])]
+    #[arg(long, default_value = "rntree", value_parser = ["rntree", "bztree", "masstree", "masstree-logging", "masstree-transient"])]
     pub(crate) engine: String,
+    /// How long an epoch of masstree lasts, in milliseconds
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) epoch_ms: u64,
     /// The medium
     #[arg(long, value_enum, default_value = "dax")]
     pub(crate) medium: MediumChoice,

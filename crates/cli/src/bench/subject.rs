@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Bounds, Codec, Condition, Direction, Index, RecordCodec, WordCodec, WordIndex};
+use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode, WIDTH, WIDTH_TRANSIENT};
 use engines::rntree::{RnTree, RnTreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Count, Counts, Dax, DaxOptions, Delay, FileOptions, FileStat, Lsn, Medium, Ram};
@@ -64,60 +66,84 @@ trait Subject: Send + Sync {
 
 type MakeMedium<M> = Box<dyn Fn() -> Result<M, Failure> + Send + Sync>;
 
-/// A tree that can be measured.
-trait MeasuredIndex<M: Medium>: Index + Sized + 'static {
-    fn create(pool: &Pool<M>) -> pool::Result<Self>;
-    fn open(pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self>;
+/// How an engine makes and opens a tree.
+trait Engine<M: Medium>: Send + Sync + 'static {
+    type Tree: Index;
+    fn create(&self, pool: &Pool<M>) -> pool::Result<Self::Tree>;
+    fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree>;
 }
 
-/// The name of the tree.
-const NAME: &str = "bench";
+struct Rn<C>(PhantomData<fn() -> C>);
 
-impl<M: Medium, C: Codec> MeasuredIndex<M> for RnTree<M, C>
+impl<M: Medium, C: Codec> Engine<M> for Rn<C>
 where
-    Self: Index,
+    RnTree<M, C>: Index,
 {
-    fn create(pool: &Pool<M>) -> pool::Result<Self> {
-        Self::create(pool, NAME, RnTreeOptions::default())
+    type Tree = RnTree<M, C>;
+
+    fn create(&self, pool: &Pool<M>) -> pool::Result<Self::Tree> {
+        RnTree::create(pool, "bench", RnTreeOptions::default())
     }
 
-    fn open(pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self> {
-        Self::open(pool, root, RnTreeOptions::default())
+    fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree> {
+        RnTree::open(pool, root, RnTreeOptions::default())
     }
 }
 
-impl<M: Medium, C: Codec> MeasuredIndex<M> for BzTree<M, C>
+struct Bz<C>(PhantomData<fn() -> C>);
+
+impl<M: Medium, C: Codec> Engine<M> for Bz<C>
 where
-    Self: Index,
+    BzTree<M, C>: Index,
 {
-    fn create(pool: &Pool<M>) -> pool::Result<Self> {
-        Self::create(pool, NAME, BzTreeOptions::default())
+    type Tree = BzTree<M, C>;
+
+    fn create(&self, pool: &Pool<M>) -> pool::Result<Self::Tree> {
+        BzTree::create(pool, "bench", BzTreeOptions::default())
     }
 
-    fn open(pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self> {
-        Self::open(pool, root, BzTreeOptions::default())
+    fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree> {
+        BzTree::open(pool, root, BzTreeOptions::default())
     }
 }
 
-struct Tree<M: Medium, T> {
+struct Mass<C, const W: usize>(MassTreeOptions, PhantomData<fn() -> C>);
+
+impl<M: Medium, C: Codec, const W: usize> Engine<M> for Mass<C, W> {
+    type Tree = MassTree<M, C, W>;
+
+    fn create(&self, pool: &Pool<M>) -> pool::Result<Self::Tree> {
+        MassTree::create(pool, "bench", self.0)
+    }
+
+    fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree> {
+        // The first time is that after a clean close, the second that after a crash.
+        MassTree::open(pool, root, MassTreeOptions { close_cleanly: false, ..self.0 })
+    }
+}
+
+struct Tree<M: Medium, E: Engine<M>> {
+    // Before the pool, which is closed after it.
+    tree: E::Tree,
     pool: Pool<M>,
-    tree: T,
+    engine: E,
     make: MakeMedium<M>,
     counts: fn(&M) -> Option<Counts>,
 }
 
-fn tree<M: Medium, T: MeasuredIndex<M>>(
+fn tree<M: Medium, E: Engine<M>>(
+    engine: E,
     make: MakeMedium<M>,
     counts: fn(&M) -> Option<Counts>,
 ) -> Result<Box<dyn Subject>, Failure> {
     // A pool with a log is left as a kill would leave it.
     let options = PoolOptions { close_on_drop: !M::LATE, ..PoolOptions::default() };
     let pool = Pool::open(make()?, options)?;
-    let tree = T::create(&pool)?;
-    Ok(Box::new(Tree { pool, tree, make, counts }))
+    let tree = engine.create(&pool)?;
+    Ok(Box::new(Tree { tree, pool, engine, make, counts }))
 }
 
-impl<M: Medium, T: MeasuredIndex<M>> Subject for Tree<M, T> {
+impl<M: Medium, E: Engine<M>> Subject for Tree<M, E> {
     fn index(&self) -> &dyn Index {
         &self.tree
     }
@@ -141,14 +167,14 @@ impl<M: Medium, T: MeasuredIndex<M>> Subject for Tree<M, T> {
     }
 
     fn recover(self: Box<Self>) -> Result<Recoveries, Failure> {
-        let Self { pool, tree, make, .. } = *self;
+        let Self { pool, tree, engine, make, .. } = *self;
         drop(tree);
         let open = |close_on_drop: bool| -> Result<Duration, Failure> {
             let start = Instant::now();
             let medium = make()?;
             let pool = Pool::open(medium, PoolOptions { close_on_drop, ..PoolOptions::default() })?;
             let root = pool.trees()?.remove(0);
-            let tree = T::open(&pool, &root)?;
+            let tree = engine.open(&pool, &root)?;
             if pool.needs_mark() {
                 pool.finish_marking();
             }
@@ -417,11 +443,32 @@ fn by_codec<M: Medium>(
     make: MakeMedium<M>,
     counts: fn(&M) -> Option<Counts>,
 ) -> Result<Box<dyn Subject>, Failure> {
-    match (args.engine.as_str(), args.words()) {
-        ("bztree", true) => tree::<M, BzTree<M, WordCodec>>(make, counts),
-        ("bztree", false) => tree::<M, BzTree<M, RecordCodec>>(make, counts),
-        (_, true) => tree::<M, RnTree<M, WordCodec>>(make, counts),
-        (_, false) => tree::<M, RnTree<M, RecordCodec>>(make, counts),
+    if args.words() {
+        by_engine::<M, WordCodec>(args, make, counts)
+    } else {
+        by_engine::<M, RecordCodec>(args, make, counts)
+    }
+}
+
+fn by_engine<M: Medium, C: Codec>(
+    args: &Args,
+    make: MakeMedium<M>,
+    counts: fn(&M) -> Option<Counts>,
+) -> Result<Box<dyn Subject>, Failure>
+where
+    RnTree<M, C>: Index,
+    BzTree<M, C>: Index,
+{
+    let epoch = EpochLength::Every(Duration::from_millis(args.epoch_ms));
+    let mass = |mode| MassTreeOptions { epoch, mode, ..MassTreeOptions::default() };
+    match args.engine.as_str() {
+        "masstree" => tree(Mass::<C, WIDTH>(mass(Mode::InLine), PhantomData), make, counts),
+        "masstree-logging" => tree(Mass::<C, WIDTH>(mass(Mode::Logging), PhantomData), make, counts),
+        "masstree-transient" => {
+            tree(Mass::<C, WIDTH_TRANSIENT>(mass(Mode::Transient), PhantomData), make, counts)
+        }
+        "bztree" => tree(Bz::<C>(PhantomData), make, counts),
+        _ => tree(Rn::<C>(PhantomData), make, counts),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use everleaf::{FileStat, IndexStat, LineForm, LogEnd, Store, StoreStat, Survives};
+use everleaf::{EpochStat, FileStat, IndexStat, LineForm, LogEnd, Store, StoreStat, Survives};
 use serde::Serialize;
 
 use crate::context::{Context, PoolArgs};
@@ -116,8 +116,53 @@ struct TreeReport {
     recovery_ns: u64,
     /// What the engine counted since the tree was opened.
     counters: BTreeMap<&'static str, u64>,
+    /// Figures of an engine that is durable by epochs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epochs: Option<EpochReport>,
     /// Why there are no figures.
     error: Option<String>,
+}
+
+/// Since the tree was opened.
+#[derive(Serialize)]
+struct EpochReport {
+    running: u64,
+    ended: u64,
+    nodes_logged: u64,
+    in_line_logs: u64,
+    lines_flushed: u64,
+    lines_flushed_per_epoch: f64,
+    nodes_restored: u64,
+    sweeping: bool,
+    swept_keys: u64,
+}
+
+impl EpochReport {
+    fn of(stat: EpochStat) -> Self {
+        Self {
+            running: stat.running,
+            ended: stat.epochs,
+            nodes_logged: stat.nodes_logged,
+            in_line_logs: stat.in_line_logs,
+            lines_flushed: stat.lines_flushed,
+            lines_flushed_per_epoch: stat.lines_flushed as f64 / stat.epochs.max(1) as f64,
+            nodes_restored: stat.nodes_restored,
+            sweeping: stat.is_sweeping,
+            swept_keys: stat.swept_keys,
+        }
+    }
+
+    fn words(&self) -> String {
+        let sweep = if self.sweeping { ", recovering the rest" } else { "" };
+        format!(
+            "; epoch {}: {} nodes logged externally, {} in-line logs, {:.0} lines an epoch, {} nodes put back{sweep}",
+            self.running,
+            progress::count(self.nodes_logged),
+            progress::count(self.in_line_logs),
+            self.lines_flushed_per_epoch,
+            progress::count(self.nodes_restored),
+        )
+    }
 }
 
 /// What a medium survives, in a word.
@@ -219,6 +264,7 @@ impl TreeReport {
             volatile_bytes_per_key: per_key(stat.volatile_bytes, stat.keys),
             recovery_ns: stat.recovery_ns,
             counters: counters.into_iter().collect(),
+            epochs: stat.epochs.map(EpochReport::of),
             error,
         }
     }
@@ -233,13 +279,14 @@ impl TreeReport {
             let _ = write!(counters, ", {name} {}", progress::count(*number));
         }
         format!(
-            "{head}: {} keys, {} leaves of {} bytes, {} levels above, {} of memory, recovered in {}{counters}",
+            "{head}: {} keys, {} leaves of {} bytes, {} levels above, {} of memory, recovered in {}{}{counters}",
             progress::count(self.keys),
             progress::count(self.leaves),
             self.leaf_bytes,
             self.height,
             progress::bytes(self.volatile_bytes),
             progress::duration(Duration::from_nanos(self.recovery_ns)),
+            self.epochs.as_ref().map(EpochReport::words).unwrap_or_default(),
         )
     }
 }

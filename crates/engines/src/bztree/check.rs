@@ -223,6 +223,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: size_of::<Leaf<N>>() as u64,
+            epochs: None,
         })
     }
 

@@ -67,6 +67,29 @@ pub struct IndexStat {
     pub recovered_from_crash: bool,
     /// Bytes of one leaf in the pool.
     pub leaf_bytes: u64,
+    /// Figures of an engine that is durable by epochs.
+    pub epochs: Option<EpochStat>,
+}
+
+/// Figures about epochs and logs since a tree was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EpochStat {
+    /// The running epoch.
+    pub running: u64,
+    /// Epochs that ended.
+    pub epochs: u64,
+    /// Nodes written to the external log.
+    pub nodes_logged: u64,
+    /// First changes of a node, or of a line of values, in an epoch, that an in-line log took.
+    pub in_line_logs: u64,
+    /// Lines flushed at the ends of epochs.
+    pub lines_flushed: u64,
+    /// Nodes that recovery put back from the external log.
+    pub nodes_restored: u64,
+    /// Whether nodes of failed epochs may be left, which are recovered when they are touched.
+    pub is_sweeping: bool,
+    /// Keys that the sweep has passed, to within some thousand.
+    pub swept_keys: u64,
 }
 
 /// A range being read: each key at most once, in order, and every key that is there for the whole scan.
@@ -165,10 +188,37 @@ pub trait Index: Send + Sync {
     /// used again. O(n).
     fn destroy(&self) -> Result<()>;
 
+    /// Ends the epoch of an engine that becomes durable by epochs: what was written before is durable when this returns.
+    /// For engines whose operations are durable when they return there is nothing to do.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Runs writes of which a crash leaves all or none, provided that the engine is durable by epochs. Not isolated:
+    /// others see each write as it is done. Not undone by an error: what was written before it stays. The epoch does not end
+    /// meanwhile, and what it would free is not free: keep batches short. Inside only the batch may be used, this tree's
+    /// other operations fail with [`pool::Error::InBatch`].
+    ///
+    /// # Errors
+    /// [`pool::Error::NoBatches`] for engines without; otherwise what `run` returns.
+    fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
+        let _ = run;
+        Err(pool::Error::NoBatches { engine: self.engine() })
+    }
+
     /// The fast path for trees of words.
     fn words(&self) -> Option<&dyn WordIndex> {
         None
     }
+}
+
+/// Writes that lie in one epoch: see [`Index::batch`].
+pub trait Batch {
+    /// As [`Index::get_into`].
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+
+    /// As [`Index::write`].
+    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool>;
 }
 
 /// A source of entries for [`Index::bulk_load`].

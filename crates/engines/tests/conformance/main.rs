@@ -1,5 +1,5 @@
 //! One suite for all engines: whatever implements `Index` passes all of it, on every medium, with every codec, with
-//! nodes of 4 and of 56 entries. An engine gets it by one line at the end of this file.
+//! small nodes and large ones. An engine gets it by one line at the end of this file.
 //!
 //! - `model`: random operations against `BTreeMap`, reopening in between; keys and values at their limits;
 //! - `threads`, `ranges`: histories per key, sums that must come out, ranges while others write;
@@ -34,15 +34,36 @@ mod threads;
 mod trees;
 
 use engines::bztree::{BzTree, BzTreeOptions};
+use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode};
 use engines::rntree::{RnTree, RnTreeOptions};
+use harness::Contract;
 
-// One line per engine: a name, the type (generic over medium, codec and capacity), its options, and its fences per
-// insert, update and remove without a split.
-conformance!(rntree, RnTree, RnTreeOptions::default(), budget::Fences { insert: 2, update: 2, remove: 1 });
+/// Epochs that end all the time; every open is one after a crash.
+const MASSTREE: MassTreeOptions = MassTreeOptions {
+    epoch: EpochLength::Every(std::time::Duration::from_millis(1)),
+    mode: Mode::InLine,
+    recovery_threads: 2,
+    shards: 8,
+    close_cleanly: false,
+    first_epoch: 1,
+};
+
+// One line per engine: a name, the type (generic over medium, codec and capacity), two capacities, its options, its
+// contract.
+conformance!(
+    rntree,
+    RnTree,
+    [4, 56],
+    RnTreeOptions::default(),
+    Contract::Immediate(budget::Fences { insert: 2, update: 2, remove: 1 }),
+    on_every_medium
+);
 conformance!(
     bztree,
     BzTree,
+    [4, 56],
     BzTreeOptions::default(),
-    budget::Fences { insert: 3, update: 3, remove: 3 },
-    without lines
+    Contract::Immediate(budget::Fences { insert: 3, update: 3, remove: 3 }),
+    on_media_without_lines
 );
+conformance!(masstree, MassTree, [4, 14], MASSTREE, Contract::Epoch, on_media_without_lines);

@@ -2,20 +2,20 @@
 
 use engines::index::{RecordCodec, WordCodec};
 
-use crate::harness::{Cell, Check, Counted, Failure, Kind, Seed, Site};
+use crate::harness::{Cell, Check, Contract, Counted, Failure, Kind, Seed, Site};
 use crate::standin::{Flaw, StandinEngine};
 use crate::{budget, bulk, damage, limits, model, ranges, space, threads, trees};
 
 type Test = fn(&Cell, Seed) -> Check;
 
-const FENCES: budget::Fences = budget::Fences { insert: 2, update: 2, remove: 1 };
+const CONTRACT: Contract = Contract::Immediate(budget::Fences { insert: 2, update: 2, remove: 1 });
 
 fn cell<const FLAW: usize>(kind: Kind) -> Cell {
     let make = match kind {
-        Kind::Word => Site::<StandinEngine<FLAW>, Counted, WordCodec, 4>::make,
-        Kind::Record => Site::<StandinEngine<FLAW>, Counted, RecordCodec, 4>::make,
+        Kind::Word => Site::<StandinEngine<FLAW>, Counted, WordCodec, 4, 56>::make,
+        Kind::Record => Site::<StandinEngine<FLAW>, Counted, RecordCodec, 4, 56>::make,
     };
-    Cell { kind, capacity: 4, fences: FENCES, flips: 1000, slowness: 1, make }
+    Cell { kind, capacity: 4, other_capacity: 56, contract: CONTRACT, flips: 1000, slowness: 1, make }
 }
 
 /// Whether `test` fails for the stand-in with this flaw: with either codec, for not every flaw shows with both.

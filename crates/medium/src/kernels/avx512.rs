@@ -113,6 +113,45 @@ rank!(rank_le, 5); // key >= other
 rank!(rank_lt, 6); // key > other
 
 /// # Safety
+/// AVX-512 F, BW and DQ exist; there are at most 16 words.
+#[inline(always)]
+pub(super) unsafe fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) {
+    let wanted = !(!0_u32 << words.len());
+    let (below, equal): (u32, u32);
+    // SAFETY: the instructions exist, says the caller; a masked compare reads only what the mask has a bit for, and the
+    // mask has one for each of the words.
+    unsafe {
+        asm!(
+            "vpbroadcastq zmm16, {key}",
+            "kmovd k1, {wanted:e}",
+            "kshiftrw k2, k1, 8",
+            "vpcmpuq k3 {{k1}}, zmm16, [{words}], 6",
+            "vpcmpuq k4 {{k2}}, zmm16, [{words} + 64], 6",
+            "vpcmpuq k5 {{k1}}, zmm16, [{words}], 0",
+            "vpcmpuq k6 {{k2}}, zmm16, [{words} + 64], 0",
+            "kunpckbw k3, k4, k3",
+            "kunpckbw k5, k6, k5",
+            "kmovd {below:e}, k3",
+            "kmovd {equal:e}, k5",
+            key = in(reg) key,
+            wanted = in(reg) wanted,
+            words = in(reg) words.as_ptr(),
+            below = lateout(reg) below,
+            equal = lateout(reg) equal,
+            out("zmm16") _,
+            out("k1") _,
+            out("k2") _,
+            out("k3") _,
+            out("k4") _,
+            out("k5") _,
+            out("k6") _,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    (below, equal)
+}
+
+/// # Safety
 /// AVX-512 F exists.
 #[inline(always)]
 pub(crate) unsafe fn load_line(line: &[AtomicU64; 8]) -> LineValue {

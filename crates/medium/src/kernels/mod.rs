@@ -175,6 +175,17 @@ pub fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
     dispatch!(compare_entries(entries, key))
 }
 
+/// Compares up to 16 words, unsigned: which are less than `key`, and which equal it. Bit i of each mask stands for word
+/// i. O(words).
+///
+/// # Panics
+/// For more than 16 words.
+#[inline(always)]
+pub fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) {
+    assert!(words.len() <= 16, "{} words do not fit a mask of 16 bits", words.len());
+    dispatch!(compare_words(words, key))
+}
+
 /// The line's words: eight relaxed loads, as one load of 64 bytes where possible. O(1). No snapshot: beside a
 /// writer it may be half old and half new; see [`WholeLoad`](crate::WholeLoad).
 #[inline(always)]

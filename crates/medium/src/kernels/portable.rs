@@ -45,6 +45,14 @@ pub(super) fn rank_le(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     keys[..count].iter().map(|other| usize::from(other.load(Ordering::Relaxed) <= key)).sum()
 }
 
+#[inline(always)]
+pub(super) fn compare_words(words: &[AtomicU64], key: u64) -> (u32, u32) {
+    words.iter().enumerate().fold((0, 0), |(below, equal), (index, word)| {
+        let word = word.load(Ordering::Relaxed);
+        (below | u32::from(word < key) << index, equal | u32::from(word == key) << index)
+    })
+}
+
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn rank_lt(keys: &[AtomicU64; 32], count: usize, key: u64) -> usize {
     keys[..count].iter().map(|other| usize::from(other.load(Ordering::Relaxed) < key)).sum()

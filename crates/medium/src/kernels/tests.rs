@@ -17,6 +17,7 @@ struct Table {
     rank_le: fn(&[AtomicU64; 32], usize, u64) -> usize,
     rank_lt: fn(&[AtomicU64; 32], usize, u64) -> usize,
     compare_entries: fn(&[[AtomicU64; 2]], u64) -> (u64, u64),
+    compare_words: fn(&[AtomicU64], u64) -> (u32, u32),
     load_line: fn(&[AtomicU64; 8]) -> LineValue,
     store_line: fn(&[AtomicU64; 8], &LineValue),
     find_slot: fn(&LineValue, usize, u8) -> Option<usize>,
@@ -31,6 +32,7 @@ fn tables() -> Vec<Table> {
         rank_le: portable::rank_le,
         rank_lt: portable::rank_lt,
         compare_entries: portable::compare_entries,
+        compare_words: portable::compare_words,
         load_line: portable::load_line,
         store_line: portable::store_line,
         find_slot: portable::find_slot,
@@ -63,6 +65,7 @@ fn avx512_table() -> Table {
         rank_le: safe!(rank_le(keys, count, key)),
         rank_lt: safe!(rank_lt(keys, count, key)),
         compare_entries: safe!(compare_entries(entries, key)),
+        compare_words: safe!(compare_words(words, key)),
         load_line: safe!(load_line(line)),
         store_line: safe!(store_line(line, value)),
         find_slot: safe!(find_slot(line, count, slot)),
@@ -181,6 +184,19 @@ proptest! {
         check_entries(&entries, key);
         if let Some(last) = entries.last() {
             check_entries(&entries, last[0]);
+        }
+    }
+
+    #[test]
+    fn compare_words(words in vec(edge_word(), 0..=16), key in edge_word()) {
+        // Guards beside the words must not count.
+        let shared: Vec<AtomicU64> = words.iter().copied().chain([key; 16]).map(AtomicU64::new).collect();
+        let bit = |holds: &dyn Fn(u64) -> bool| {
+            words.iter().enumerate().map(|(index, word)| u32::from(holds(*word)) << index).sum::<u32>()
+        };
+        for table in tables() {
+            let found = (table.compare_words)(&shared[..words.len()], key);
+            prop_assert_eq!(found, (bit(&|word| word < key), bit(&|word| word == key)), "{}", table.name);
         }
     }
 

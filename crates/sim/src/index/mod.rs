@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 
 use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Bounds, Codec, Condition, Direction, Index};
+use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode};
 use engines::rntree::{MaybeWords, RnTree, RnTreeOptions};
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions, TreeRoot};
@@ -134,6 +135,70 @@ where
 
     fn allocations(&self, tree: &Self::Tree, _keys: u64) -> pool::Result<Option<u64>> {
         tree.allocations().map(Some)
+    }
+}
+
+/// `masstree` with `W` slots a node. Its epochs end when an operation says so.
+pub struct MassTreeEngine<C, const W: usize> {
+    options: MassTreeOptions,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<C, const W: usize> MassTreeEngine<C, W> {
+    /// An engine with in-line logs or without, whose trees begin in an epoch.
+    pub fn new(mode: Mode, first_epoch: u64) -> Self {
+        // Dropping a tree is what a crash does to it.
+        let options = MassTreeOptions {
+            epoch: EpochLength::Manual,
+            mode,
+            recovery_threads: 1,
+            shards: 1,
+            close_cleanly: false,
+            first_epoch,
+        };
+        Self { options, codec: PhantomData }
+    }
+}
+
+impl<C, const W: usize> Default for MassTreeEngine<C, W> {
+    fn default() -> Self {
+        Self::new(Mode::InLine, 1)
+    }
+}
+
+impl<C: Codec, const W: usize> Engine for MassTreeEngine<C, W> {
+    type Tree = MassTree<Sim, C, W>;
+
+    const NAME: &'static str = "masstree";
+    const CODEC: &'static str = C::NAME;
+
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree> {
+        MassTree::create(pool, name, self.options)
+    }
+
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> pool::Result<Self::Tree> {
+        MassTree::open(pool, root, self.options)
+    }
+
+    fn leaf_entries(&self) -> usize {
+        W
+    }
+
+    fn children_max(&self) -> usize {
+        W + 1
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::WithEpoch
+    }
+
+    fn sync(&self, tree: &Self::Tree) -> pool::Result<()> {
+        tree.sync()
+    }
+
+    /// The tree counts its objects itself, in its check.
+    fn allocations(&self, _tree: &Self::Tree, _keys: u64) -> pool::Result<Option<u64>> {
+        Ok(None)
     }
 }
 
@@ -394,7 +459,9 @@ impl<E: Engine> Subject for IndexSubject<E> {
         operation: &IndexOperation,
     ) -> Result<IndexOutcome, Complaint> {
         if *operation == Reopen {
-            opened.tree = None;
+            if let Some(tree) = opened.tree.take() {
+                self.engine.sync(&tree).map_err(text)?;
+            }
             if let Some(pool) = opened.pool.take() {
                 pool.close().map_err(text)?;
             }

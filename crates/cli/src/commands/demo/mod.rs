@@ -12,9 +12,9 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use everleaf::{MediumChoice, Store, Tree};
+use everleaf::{Engine, MediumChoice, Store, Tree};
 
-use crate::context::{Context, PoolArgs};
+use crate::context::{Context, PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress};
 use listing::Listing;
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// The pool to make; an earlier demo's is replaced, anything else is not touched
     #[arg(long, value_name = "FILE", default_value = "everleaf-demo.pool")]
     pool: PathBuf,
+    /// The engine of the tree: rntree, bztree or masstree
+    #[arg(long, default_value = "rntree", value_name = "NAME", value_parser = parse_engine)]
+    engine: Engine,
 }
 
 /// What the writer did until it was killed.
@@ -51,8 +54,13 @@ struct Killed {
 }
 
 /// Runs the writer on all paths and kills it after some of them.
-fn write_and_kill(pool: &PoolArgs, listing: &Listing, context: Context) -> Result<Killed, Failure> {
-    let mut arguments = vec!["demo-writer".into()];
+fn write_and_kill(
+    pool: &PoolArgs,
+    engine: Engine,
+    listing: &Listing,
+    context: Context,
+) -> Result<Killed, Failure> {
+    let mut arguments = vec!["demo-writer".into(), format!("--engine={}", engine.name()).into()];
     arguments.extend(pool.to_arguments());
     let mut child = child::spawn(arguments, Stdio::piped())?;
     let process = child.id();
@@ -167,7 +175,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     show.step("walk", &report.walk_words());
 
     show.step("write", &report.write_words());
-    let killed = write_and_kill(&pool, &listing, context)?;
+    let killed = write_and_kill(&pool, args.engine, &listing, context)?;
     report.killed(&killed, writer::is_paced(listing.len()));
     show.step("kill", &report.kill_words());
 

@@ -8,12 +8,12 @@ use std::io::{BufReader, Read, Write};
 use std::ops::Range;
 use std::time::Duration;
 
-use everleaf::Tree;
+use everleaf::{Engine, Store, Tree, TreeOptions};
 
 use super::TREE;
 use super::listing::Listing;
 use crate::child;
-use crate::context::PoolArgs;
+use crate::context::{PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
 
 /// Threads that write.
@@ -30,6 +30,8 @@ const PACED_DURATION: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
+    #[arg(long, value_parser = parse_engine)]
+    engine: Engine,
 }
 
 /// The part of `count` paths that a thread writes, in order.
@@ -70,7 +72,7 @@ fn receive(mut input: impl Read) -> std::io::Result<Listing> {
     }
 }
 
-fn write_part(tree: &Tree, listing: &Listing, thread: usize) -> Result<(), Failure> {
+fn write_part(store: &Store, tree: &Tree, listing: &Listing, thread: usize) -> Result<(), Failure> {
     let mut pipe = child::raw_output()?;
     let part = part(thread, listing.len());
     let rest = if is_paced(listing.len()) {
@@ -87,6 +89,9 @@ fn write_part(tree: &Tree, listing: &Listing, thread: usize) -> Result<(), Failu
         if acknowledgements.len() == 4 * together || index == last {
             // What is acknowledged together becomes durable together.
             ticket.wait()?;
+            if tree.kind().engine.is_buffered() {
+                store.sync()?;
+            }
             pipe.write_all(&acknowledgements)?;
             acknowledgements.clear();
         }
@@ -100,11 +105,12 @@ fn write_part(tree: &Tree, listing: &Listing, thread: usize) -> Result<(), Failu
 pub(crate) fn run(args: &Args) -> Outcome {
     let listing = receive(BufReader::with_capacity(1 << 20, std::io::stdin().lock()))?;
     let store = args.pool.options().open(&args.pool.pool)?;
-    let tree = store.tree(TREE)?;
+    let tree = store.tree_with(TREE, TreeOptions { engine: args.engine, ..TreeOptions::default() })?;
     let written = std::thread::scope(|scope| {
-        let (tree, listing) = (&tree, &listing);
-        let threads: Vec<_> =
-            (0..THREADS).map(|thread| scope.spawn(move || write_part(tree, listing, thread))).collect();
+        let (store, tree, listing) = (&store, &tree, &listing);
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| scope.spawn(move || write_part(store, tree, listing, thread)))
+            .collect();
         threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
     for result in written {

@@ -23,7 +23,7 @@ use op::TREES;
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The engine: rntree or bztree
+    /// The engine: rntree, bztree or masstree
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_engine)]
     engine: Engine,
     /// How many times a writer is started and killed
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut model = Model::new(args.keys, args.threads);
+    let mut model = Model::new(args.keys, args.threads, args.engine.is_buffered());
     let replay = format!(
         "everleaf torture {} --engine {} --rounds {} --seconds-per-round {} --threads {} --keys {} --seed {seed}",
         args.pool.pool.display(),
@@ -156,6 +156,6 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 fn make_pool(args: &Args, context: Context) -> Result<(), Failure> {
     let store = args.pool.options().open(&args.pool.pool)?;
     context.note_medium(&store);
-    writer::make_trees(&store, args.engine)?;
+    drop(writer::open_trees(&store, args.engine)?);
     Ok(store.close()?)
 }

@@ -33,6 +33,8 @@ pub(super) struct History {
     pub(super) announced: u64,
     /// Operations acknowledged.
     pub(super) acknowledged: u64,
+    /// Where the last sync that was acknowledged had been announced.
+    synced_until: Option<u64>,
 }
 
 /// How the pending operations of a round ended.
@@ -57,6 +59,9 @@ impl History {
                 (Some(&(tree, key, index)), Some(answer)) => {
                     if let Some(op) = history.ops.get_mut(&(tree, key)).and_then(|ops| ops.get_mut(index)) {
                         (op.end, op.effective, op.seen) = (position, Some(answer), record.seen);
+                        if op.kind == Kind::Sync {
+                            history.synced_until = history.synced_until.max(Some(op.begin));
+                        }
                     }
                     history.acknowledged += 1;
                 }
@@ -84,12 +89,29 @@ impl History {
 pub(super) struct Model {
     versions: [Vec<Version>; TREES.len()],
     threads: u8,
+    /// Whether the trees become durable by epochs.
+    is_buffered: bool,
 }
 
 impl Model {
     /// Empty trees.
-    pub(super) fn new(keys: u32, threads: u8) -> Self {
-        Self { versions: std::array::from_fn(|_| vec![0; keys as usize]), threads }
+    pub(super) fn new(keys: u32, threads: u8, is_buffered: bool) -> Self {
+        Self { versions: std::array::from_fn(|_| vec![0; keys as usize]), threads, is_buffered }
+    }
+
+    /// Up to which moment what was acknowledged must be there: always all, if an operation is durable when it returns. With
+    /// epochs what was acknowledged before the last sync began, or before any operation began that is there.
+    fn durable_until(&self, tree: u8, history: &History, found: &impl Fn(u8, u32) -> Version) -> u64 {
+        if !self.is_buffered {
+            return NEVER;
+        }
+        let of_tree = history.ops.iter().filter(|((other, _), _)| *other == tree);
+        let begins = of_tree.flat_map(|((_, key), ops)| {
+            let now = found(tree, *key);
+            let is_there = move |op: &&Op| now != 0 && op.kind.writes() && op.version == now;
+            ops.iter().filter(is_there).map(|op| op.begin)
+        });
+        begins.chain(history.synced_until).max().unwrap_or(BEFORE)
     }
 
     /// The version of a key; 0 if it is absent.
@@ -111,12 +133,13 @@ impl Model {
     ) -> Pending {
         let mut pending = Pending::default();
         for tree in 0..TREES.len() as u8 {
+            let until = self.durable_until(tree, &history, &found);
             for key in 0..self.versions[usize::from(tree)].len() as u32 {
                 let now = found(tree, key);
                 let before = self.version(tree, key);
                 let mut ops = history.ops.remove(&(tree, key)).unwrap_or_default();
                 let owned = owner(key, self.threads).is_some();
-                if let Err(what) = judge_key(before, &mut ops, now, owned) {
+                if let Err(what) = judge_key(before, &mut ops, now, owned, until) {
                     violations.push(format!(
                         "tree {:?}, key {key}: {what}; before the round {before:#x}, now {now:#x}, told: {}",
                         TREES[usize::from(tree)],
@@ -146,8 +169,8 @@ fn tell(ops: &[Op]) -> String {
 }
 
 /// Whether what is `now` there can follow from what was there `before` and the operations told.
-fn judge_key(before: Version, ops: &mut [Op], now: Version, owned: bool) -> Result<(), String> {
-    note_reads(before, ops)?;
+fn judge_key(before: Version, ops: &mut [Op], now: Version, owned: bool, until: u64) -> Result<(), String> {
+    note_reads(before, ops, until == NEVER)?;
     if owned {
         judge_answers(before, ops)?;
     }
@@ -159,7 +182,11 @@ fn judge_key(before: Version, ops: &mut [Op], now: Version, owned: bool) -> Resu
     };
     let later = ops.iter().find(|op| {
         let changes = op.kind.writes() || op.kind.removes();
-        changes && op.effective == Some(true) && op.begin > made && (now == 0 || op.version != now)
+        changes
+            && op.effective == Some(true)
+            && op.end < until
+            && op.begin > made
+            && (now == 0 || op.version != now)
     });
     match later {
         Some(op) => Err(format!("an acknowledged {:?} of {:#x} is lost", op.kind, op.version)),
@@ -168,8 +195,8 @@ fn judge_key(before: Version, ops: &mut [Op], now: Version, owned: bool) -> Resu
 }
 
 /// A version that was read is durable: its write counts as acknowledged when the read was. It must be one that was
-/// written to this key before the read ended.
-fn note_reads(before: Version, ops: &mut [Op]) -> Result<(), String> {
+/// written to this key before the read ended. With epochs it may be lost all the same.
+fn note_reads(before: Version, ops: &mut [Op], is_durable: bool) -> Result<(), String> {
     for index in 0..ops.len() {
         let Op { kind: Kind::Get, seen, end, .. } = ops[index] else { continue };
         if seen == 0 || end == NEVER || seen == before {
@@ -179,7 +206,9 @@ fn note_reads(before: Version, ops: &mut [Op]) -> Result<(), String> {
         let Some(write) = write.filter(|write| write.begin < end && write.effective != Some(false)) else {
             return Err(format!("a read saw {seen:#x}, which nobody had written"));
         };
-        (write.end, write.effective) = (write.end.min(end), Some(true));
+        if is_durable {
+            (write.end, write.effective) = (write.end.min(end), Some(true));
+        }
     }
     Ok(())
 }
@@ -197,6 +226,7 @@ fn judge_answers(before: Version, ops: &[Op]) -> Result<(), String> {
             Kind::Exchange => (state == op.expected, op.version),
             Kind::ExchangeOut => (state == op.expected, 0),
             Kind::Get => (state != 0, state),
+            Kind::Sync => (true, state),
         };
         if answer != holds || op.kind == Kind::Get && op.seen != state {
             return Err(format!(
@@ -236,7 +266,7 @@ mod tests {
     }
 
     fn judged(before: Version, ops: &[Op], now: Version) -> bool {
-        judge_key(before, &mut ops.to_vec(), now, false).is_ok()
+        judge_key(before, &mut ops.to_vec(), now, false, NEVER).is_ok()
     }
 
     #[test]
@@ -283,9 +313,18 @@ mod tests {
     }
 
     #[test]
+    fn with_epochs_what_was_acknowledged_late_may_be_lost() {
+        let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
+        let judged = |now, until| judge_key(5, &mut ops.to_vec(), now, true, until).is_ok();
+        assert!(judged(5, BEFORE) && judged(7, BEFORE) && judged(8, BEFORE));
+        assert!(!judged(5, 4) && judged(7, 4) && judged(8, 4) && !judged(0, 4));
+        assert!(!judged(7, 7) && judged(8, 7));
+    }
+
+    #[test]
     fn answers_on_a_key_of_one_thread_are_those_of_a_map() {
         let inserted_twice = [op(Kind::Insert, 7, 1, 2), op(Kind::Insert, 8, 3, 4)];
-        assert!(judge_key(0, &mut inserted_twice.to_vec(), 8, true).is_err());
-        assert!(judge_key(0, &mut inserted_twice[..1].to_vec(), 7, true).is_ok());
+        assert!(judge_key(0, &mut inserted_twice.to_vec(), 8, true, NEVER).is_err());
+        assert!(judge_key(0, &mut inserted_twice[..1].to_vec(), 7, true, NEVER).is_ok());
     }
 }

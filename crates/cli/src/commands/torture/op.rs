@@ -91,11 +91,21 @@ pub(super) enum Kind {
     ExchangeOut,
     /// A read; its answer is the next record's `seen`.
     Get,
+    /// The end of an epoch: what was acknowledged before it began is durable when it is acknowledged.
+    Sync,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Insert, Self::Update, Self::Put, Self::Remove, Self::Exchange, Self::ExchangeOut, Self::Get];
+    const ALL: [Self; 8] = [
+        Self::Insert,
+        Self::Update,
+        Self::Put,
+        Self::Remove,
+        Self::Exchange,
+        Self::ExchangeOut,
+        Self::Get,
+        Self::Sync,
+    ];
 
     /// Whether it writes its version.
     pub(super) fn writes(self) -> bool {

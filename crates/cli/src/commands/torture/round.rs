@@ -48,6 +48,7 @@ fn run_writer(
     let numbers = [("seed", seed), ("round", round.into()), ("threads", args.threads.into())];
     arguments.extend(numbers.map(|(name, number)| format!("--{name}={number}").into()));
     arguments.push(format!("--keys={}", args.keys).into());
+    arguments.push(format!("--engine={}", args.engine.name()).into());
     arguments.extend(args.pool.to_arguments());
     let mut writer = child::spawn(arguments, Stdio::null())?;
     let (sender, began) = channel();
@@ -114,11 +115,11 @@ pub(super) fn run(
     let options = args.pool.options().create(false).close_cleanly(random.random());
     let store = child::open_after_kill(&options, &args.pool.pool)?;
     let recovery = store.recovery().duration;
-    let contents = verify::read_all(&store, args.keys, round, &mut violations)?;
+    let contents = verify::read_all(&store, args.keys, round, args.engine, &mut violations)?;
     let pending = model.judge(history, |tree, key| contents.version(tree, key), &mut violations);
     report.pending_done += pending.done;
     report.pending_undone += pending.undone;
-    verify::verify_figures(&store, model, &mut violations)?;
+    verify::verify_figures(&store, model, args.engine, &mut violations)?;
     (report.keys, report.used_bytes) = (model.count(0) + model.count(1), store.stat()?.used_bytes);
     for violation in &mut violations {
         *violation = format!("round {round}: {violation}");

@@ -11,13 +11,15 @@ use super::op::{
     Kind, Record, TREES, Version, WORDS, key_bytes, owner, spread, value_bytes, version, version_of,
 };
 use crate::child;
-use crate::context::PoolArgs;
+use crate::context::{PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
 
 /// The exit code of a writer that found something wrong while it ran.
 pub(super) const FOUND_WRONG: i32 = 3;
 /// One operation in this many is followed by a short scan.
 const SCAN_EVERY: u32 = 2000;
+/// In trees that become durable by epochs one operation in this many ends one.
+const SYNC_EVERY: u32 = 500;
 
 /// For `torture` itself: writes until it is killed.
 #[derive(clap::Args, Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Args {
     threads: u8,
     #[arg(long)]
     keys: u32,
+    #[arg(long, value_parser = parse_engine)]
+    engine: Engine,
 }
 
 /// How often each kind of operation is chosen.
@@ -47,6 +51,7 @@ const KINDS: [Kind; 7] =
 /// One writer thread.
 struct Writer<'a> {
     args: &'a Args,
+    store: &'a Store,
     trees: &'a [Tree; 2],
     pipe: &'a File,
     thread: u8,
@@ -58,17 +63,11 @@ struct Writer<'a> {
     value: Vec<u8>,
 }
 
-/// Opens the trees of a torture pool.
-pub(super) fn open_trees(store: &Store) -> everleaf::Result<[Tree; 2]> {
-    Ok([store.open_tree(TREES[0])?, store.open_tree(TREES[usize::from(WORDS)])?])
-}
-
-/// Makes the trees of a torture pool.
-pub(super) fn make_trees(store: &Store, engine: Engine) -> everleaf::Result<()> {
-    for (name, codec) in TREES.into_iter().zip([Codec::Record, Codec::Word]) {
-        store.tree_with(name, TreeOptions { engine, codec })?;
-    }
-    Ok(())
+/// Opens (or makes) the trees of a torture pool.
+pub(super) fn open_trees(store: &Store, engine: Engine) -> everleaf::Result<[Tree; 2]> {
+    let records = TreeOptions { engine, codec: Codec::Record };
+    let words = TreeOptions { engine, codec: Codec::Word };
+    Ok([store.tree_with(TREES[0], records)?, store.tree_with(TREES[usize::from(WORDS)], words)?])
 }
 
 /// Ends the process at once, as something is wrong; the parent reads why on standard error.
@@ -116,10 +115,13 @@ impl Writer<'_> {
 
     /// Announces an operation and does it.
     fn step(&mut self) -> Result<(), Failure> {
-        let (kind, number) = (self.choose_kind(), self.choose_key());
+        let (mut kind, number) = (self.choose_kind(), self.choose_key());
         let tree = u8::from(self.random.random_bool(0.5));
         let key = key_bytes(tree, number);
         self.sequence += 1;
+        if self.args.engine.is_buffered() && self.sequence.is_multiple_of(SYNC_EVERY) {
+            kind = Kind::Sync;
+        }
         let version = version(self.args.round, self.thread, self.sequence);
         let expected = match kind {
             Kind::Exchange | Kind::ExchangeOut => self.read(tree, &key)?,
@@ -151,6 +153,7 @@ impl Writer<'_> {
                 self.seen = self.read(tree, &key)?;
                 self.seen != 0
             }
+            Kind::Sync => self.store.sync().map(|()| true)?,
         };
         self.answer = Some(answer);
         if self.sequence.is_multiple_of(SCAN_EVERY) {
@@ -181,7 +184,7 @@ impl Writer<'_> {
 pub(crate) fn run(args: &Args) -> Outcome {
     let pipe = child::raw_output()?;
     let store = args.pool.options().open(&args.pool.pool)?;
-    let trees = open_trees(&store)?;
+    let trees = open_trees(&store, args.engine)?;
     let mix = MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..args.threads)
@@ -189,6 +192,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 let seed = spread(args.seed ^ u64::from(args.round) << 8 ^ u64::from(thread) << 56);
                 let mut writer = Writer {
                     args,
+                    store: &store,
                     trees: &trees,
                     pipe: &pipe,
                     thread,

@@ -1,9 +1,9 @@
 //! The generator: one line of `conformance!` becomes a module of tests per medium, codec and capacity.
 
-/// Generates the whole suite for an engine: its name, its type, its options, its budget.
+/// Generates the whole suite for an engine: its name, its type, two capacities of its leaves, its options, its contract,
+/// its media.
 macro_rules! conformance {
-    // An engine without failure-atomic lines: how those are stored makes no difference to it.
-    ($name:ident, $tree:ident, $options:expr, $fences:expr, without lines) => {
+    ($name:ident, $tree:ident, [$narrow:literal, $wide:literal], $options:expr, $contract:expr, $media:ident) => {
         mod $name {
             use engines::index::{Index, RecordCodec, WordCodec};
             use medium::Medium;
@@ -15,34 +15,34 @@ macro_rules! conformance {
 
             implement_engine!(WordCodec, $tree, $options);
             implement_engine!(RecordCodec, $tree, $options);
-            on_medium!(ram, InRam, $fences);
-            on_medium!(dax, DaxTwin, $fences);
-            on_medium!(late, LateSingle, $fences);
-            on_medium!(counted, Counted, $fences);
+            $media!([$narrow, $wide], $contract);
         }
     };
-    ($name:ident, $tree:ident, $options:expr, $fences:expr) => {
-        mod $name {
-            use engines::index::{Index, RecordCodec, WordCodec};
-            use medium::Medium;
-            use pool::{Pool, Result, TreeRoot};
+}
 
-            use super::*;
+/// Every medium, in every form that lines have.
+macro_rules! on_every_medium {
+    ([$narrow:literal, $wide:literal], $contract:expr) => {
+        on_medium!(ram, InRam, [$narrow, $wide], $contract);
+        on_medium!(dax_twin, DaxTwin, [$narrow, $wide], $contract);
+        on_medium!(dax_avx512, DaxAvx512, [$narrow, $wide], $contract);
+        on_medium!(dax_direct_store, DaxMovdir64b, [$narrow, $wide], $contract);
+        on_medium!(dax_rtm, DaxRtm, [$narrow, $wide], $contract);
+        on_medium!(late_single, LateSingle, [$narrow, $wide], $contract);
+        on_medium!(late_twin, LateTwin, [$narrow, $wide], $contract);
+        on_medium!(file, OnFile, [$narrow, $wide], $contract);
+        on_medium!(counted, Counted, [$narrow, $wide], $contract);
+    };
+}
 
-            pub enum Engine {}
-
-            implement_engine!(WordCodec, $tree, $options);
-            implement_engine!(RecordCodec, $tree, $options);
-            on_medium!(ram, InRam, $fences);
-            on_medium!(dax_twin, DaxTwin, $fences);
-            on_medium!(dax_avx512, DaxAvx512, $fences);
-            on_medium!(dax_direct_store, DaxMovdir64b, $fences);
-            on_medium!(dax_rtm, DaxRtm, $fences);
-            on_medium!(late_single, LateSingle, $fences);
-            on_medium!(late_twin, LateTwin, $fences);
-            on_medium!(file, OnFile, $fences);
-            on_medium!(counted, Counted, $fences);
-        }
+/// For engines that store no lines, so that their forms make no difference.
+macro_rules! on_media_without_lines {
+    ([$narrow:literal, $wide:literal], $contract:expr) => {
+        on_medium!(ram, InRam, [$narrow, $wide], $contract);
+        on_medium!(dax_twin, DaxTwin, [$narrow, $wide], $contract);
+        on_medium!(late_single, LateSingle, [$narrow, $wide], $contract);
+        on_medium!(file, OnFile, [$narrow, $wide], $contract);
+        on_medium!(counted, Counted, [$narrow, $wide], $contract);
     };
 }
 
@@ -61,21 +61,24 @@ macro_rules! implement_engine {
 }
 
 macro_rules! on_medium {
-    ($medium:ident, $place:ident, $fences:expr) => {
+    ($medium:ident, $place:ident, [$narrow:literal, $wide:literal], $contract:expr) => {
         mod $medium {
             use super::Engine;
             use crate::*;
-            tests!(word_4, Engine, $place, Word, WordCodec, 4, $fences);
-            tests!(word_56, Engine, $place, Word, WordCodec, 56, $fences);
-            tests!(record_4, Engine, $place, Record, RecordCodec, 4, $fences);
-            tests!(record_56, Engine, $place, Record, RecordCodec, 56, $fences);
+            tests!(word_narrow, Engine, $place, Word, WordCodec, [$narrow, $wide], $contract);
+            tests!(word_wide, Engine, $place, Word, WordCodec, [$wide, $narrow], $contract);
+            tests!(record_narrow, Engine, $place, Record, RecordCodec, [$narrow, $wide], $contract);
+            tests!(record_wide, Engine, $place, Record, RecordCodec, [$wide, $narrow], $contract);
         }
     };
 }
 
 /// All tests of one cell.
 macro_rules! tests {
-    ($name:ident, $engine:ty, $place:ident, $kind:ident, $codec:ident, $capacity:literal, $fences:expr) => {
+    (
+        $name:ident, $engine:ty, $place:ident, $kind:ident, $codec:ident,
+        [$capacity:literal, $other:literal], $contract:expr
+    ) => {
         mod $name {
             use super::*;
 
@@ -83,10 +86,11 @@ macro_rules! tests {
                 harness::Cell {
                     kind: harness::Kind::$kind,
                     capacity: $capacity,
-                    fences: $fences,
+                    other_capacity: $other,
+                    contract: $contract,
                     flips: <harness::$place as harness::Place>::FLIPS,
                     slowness: <harness::$place as harness::Place>::SLOWNESS,
-                    make: harness::Site::<$engine, harness::$place, engines::index::$codec, $capacity>::make,
+                    make: harness::Site::<$engine, harness::$place, engines::index::$codec, $capacity, $other>::make,
                 }
             }
 

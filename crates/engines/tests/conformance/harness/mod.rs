@@ -42,6 +42,15 @@ impl Kind {
     }
 }
 
+/// What an engine promises.
+#[derive(Clone, Copy, Debug)]
+pub enum Contract {
+    /// An operation is durable when it returns, and takes so many fences.
+    Immediate(Fences),
+    /// What was done before `sync` is durable when that returns. What the tree gives back it keeps for itself.
+    Epoch,
+}
+
 /// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
 pub type MakeWorld = fn(u64) -> Result<Option<Box<dyn World>>>;
 
@@ -52,8 +61,10 @@ pub struct Cell {
     pub kind: Kind,
     /// Entries in a leaf.
     pub capacity: usize,
-    /// The engine's budget.
-    pub fences: Fences,
+    /// Another number of entries in a leaf.
+    pub other_capacity: usize,
+    /// What the engine promises.
+    pub contract: Contract,
     /// How many bytes to flip, at most.
     pub flips: u32,
     /// What divides the number of cases.
@@ -66,6 +77,11 @@ impl Cell {
     /// A pool with an empty tree; `None` where this machine lacks the medium.
     pub fn world(&self) -> Result<Option<Box<dyn World>>> {
         self.limited(1 << 30)
+    }
+
+    /// Whether a tree keeps the space that it has no use for, until it is removed.
+    pub fn keeps_space(&self) -> bool {
+        matches!(self.contract, Contract::Epoch)
     }
 
     /// How many cases to run where `usual` are enough every day on a fast medium.

@@ -33,14 +33,16 @@ pub enum Closing {
 }
 
 /// A pool with trees. Trees come first, for they are dropped first.
-pub struct Site<E, P: Place, C, const N: usize> {
+pub struct Site<E, P: Place, C, const N: usize, const OTHER: usize> {
     trees: BTreeMap<String, Box<dyn Index>>,
     pool: Option<Pool<P::Medium>>,
     place: P,
     types: PhantomData<fn() -> (E, C)>,
 }
 
-impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> Site<E, P, C, N> {
+impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: usize>
+    Site<E, P, C, N, OTHER>
+{
     /// A new pool with an empty tree.
     pub fn make(limit_bytes: u64) -> Result<Option<Box<dyn World>>> {
         let Some(place) = P::new(limit_bytes) else { return Ok(None) };
@@ -64,7 +66,9 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> Site<E, P, C, 
     }
 }
 
-impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> World for Site<E, P, C, N> {
+impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: usize> World
+    for Site<E, P, C, N, OTHER>
+{
     fn named(&self, name: &str) -> &dyn Index {
         &*self.trees[name]
     }
@@ -86,23 +90,25 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize> World for Site
     fn open_as(&self, kind: Kind, capacity: usize) -> Result<Box<dyn Index>> {
         let roots = self.pool().trees()?;
         let root = roots.iter().find(|root| root.name == MAIN).expect("the main tree");
-        match (kind, capacity) {
-            (Kind::Word, 4) => <E as Engine<WordCodec>>::open::<_, 4>(self.pool(), root),
-            (Kind::Word, _) => <E as Engine<WordCodec>>::open::<_, 56>(self.pool(), root),
-            (Kind::Record, 4) => <E as Engine<RecordCodec>>::open::<_, 4>(self.pool(), root),
-            (Kind::Record, _) => <E as Engine<RecordCodec>>::open::<_, 56>(self.pool(), root),
+        match (kind, capacity == N) {
+            (Kind::Word, true) => <E as Engine<WordCodec>>::open::<_, N>(self.pool(), root),
+            (Kind::Word, false) => <E as Engine<WordCodec>>::open::<_, OTHER>(self.pool(), root),
+            (Kind::Record, true) => <E as Engine<RecordCodec>>::open::<_, N>(self.pool(), root),
+            (Kind::Record, false) => <E as Engine<RecordCodec>>::open::<_, OTHER>(self.pool(), root),
         }
     }
 
     fn close(&mut self, how: Closing) -> Result<()> {
+        // What an engine that is durable by epochs has to keep is what was done before this.
+        let synced = self.trees.values().try_for_each(|tree| tree.sync());
         self.trees.clear();
         let pool = self.pool.take().expect("an open pool");
         if how == Closing::Clean {
-            return pool.close();
+            return pool.close().and(synced);
         }
         drop(pool);
         self.place.crash();
-        Ok(())
+        synced
     }
 
     fn open(&mut self) -> Result<()> {

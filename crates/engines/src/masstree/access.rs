@@ -1,0 +1,220 @@
+//! Access to a tree: with a pass, which holds the epoch, or without one.
+//!
+//! What is freed in one epoch is reused in a later one only. So a reader without a pass remembers the epoch it began in;
+//! if that is still running when it has all it wants, nothing that it saw was reused. Writers, and readers that were
+//! overtaken by the end of an epoch, hold a pass.
+
+use std::cell::Cell;
+use std::sync::atomic::{Ordering, fence};
+
+use medium::sync::MutexGuard;
+use medium::{Medium, VolatileWord, kernels};
+use pool::{Error, Guard};
+
+use super::Core;
+use super::epoch::Shard;
+use super::layout::{Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK};
+use super::version::{Lock, Version};
+
+/// Why a walk ended without a result.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The tree changed under the walk: start again.
+    Again,
+    /// The walk needs a pass: a node is to be recovered, or the epoch ended.
+    NeedsPass,
+    /// There is no space before the epoch ends; if not then either, this is the error.
+    Full(Error),
+    /// An error.
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        match error.into() {
+            error @ Error::PoolFull { .. } => Self::Full(error),
+            error if matches!(error.root(), Error::PoolFull { .. }) => Self::Full(error),
+            error => Self::Failed(error),
+        }
+    }
+}
+
+/// The result of a walk.
+pub(super) type Walk<T> = Result<T, Stop>;
+
+/// Attempts without a pass before a reader takes one.
+const ATTEMPTS_WITHOUT_PASS: u32 = 64;
+/// Attempts, each but the first few with the processor given away, before a lock is taken for one that nobody holds.
+const ATTEMPTS_MAX: u32 = 20_000_000;
+/// The most levels of one layer; a damaged tree may have circles.
+pub(super) const HEIGHT_MAX: usize = 48;
+
+/// How a tree is looked at.
+pub(super) struct View<'t, M: Medium, const W: usize> {
+    pub(super) core: &'t Core<M, W>,
+    pub(super) guard: Guard<'t, M>,
+    /// The epoch in which the look began.
+    pub(super) epoch: u64,
+    /// Whether a pass holds that epoch.
+    pub(super) has_pass: bool,
+    attempts: Cell<u32>,
+}
+
+/// What a writer works with: its share of allocator and log. As long as it lives the epoch does not end.
+pub(super) struct Work<'t> {
+    pub(super) shard: MutexGuard<'t, Shard>,
+    /// The phase in which the operation began: what is listed in it need not be listed again.
+    pub(super) phase: u64,
+}
+
+/// A node.
+pub(super) enum NodeRef<'v, const W: usize> {
+    Border(&'v Border<W>),
+    Interior(&'v Interior<W>),
+}
+
+impl<'v, const W: usize> NodeRef<'v, W> {
+    pub(super) fn version(&self) -> &'v VolatileWord {
+        match self {
+            Self::Border(node) => &node.version,
+            Self::Interior(node) => &node.version,
+        }
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// A look without a pass.
+    #[inline(always)]
+    pub(super) fn look(&self) -> View<'_, M, W> {
+        // ORDER: pairs with the release in `advance`: what was flushed and freed before is visible.
+        let epoch = self.running.load(Ordering::Acquire);
+        View { core: self, guard: self.pool.peek(), epoch, has_pass: false, attempts: Cell::new(0) }
+    }
+
+    /// A look with a pass. Waits while an epoch ends.
+    pub(super) fn enter(&self) -> (View<'_, M, W>, Work<'_>) {
+        let shard = self.lock_shard();
+        let mut view = self.look();
+        view.has_pass = true;
+        // ORDER: `advance` changes the phase before it locks the shards in turn.
+        let phase = self.phase.load(Ordering::Acquire);
+        (view, Work { shard, phase })
+    }
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// Whether what was seen so far may be trusted.
+    #[inline(always)]
+    pub(super) fn is_valid(&self) -> bool {
+        // What was read before was read before this; kernels load relaxed.
+        fence(Ordering::Acquire);
+        self.has_pass || self.core.running.load(Ordering::Acquire) == self.epoch
+    }
+
+    /// Before something is tried again.
+    #[cold]
+    pub(super) fn retry(&self) -> Walk<()> {
+        let attempts = self.attempts.get() + 1;
+        self.attempts.set(attempts);
+        if !self.has_pass && (attempts > ATTEMPTS_WITHOUT_PASS || !self.is_valid()) {
+            return Err(Stop::NeedsPass);
+        }
+        if attempts > ATTEMPTS_MAX {
+            return Err(
+                Error::corrupt(self.core.anchor, "a node stays locked, but nobody works on it").into()
+            );
+        }
+        if attempts > 16 {
+            medium::sync::yield_now();
+        } else {
+            medium::sync::spin_loop();
+        }
+        Ok(())
+    }
+
+    /// The anchor.
+    #[inline(always)]
+    pub(super) fn anchor(&self) -> Walk<&Anchor> {
+        Ok(self.guard.node::<Anchor>(self.core.anchor)?)
+    }
+
+    /// Whether an epoch belongs to this execution, so that the node that carries it was touched in it.
+    #[inline(always)]
+    fn is_touched(&self, state: u64) -> bool {
+        (state & EPOCH_MASK).wrapping_sub(self.core.first) <= self.epoch.wrapping_sub(self.core.first)
+    }
+
+    #[cold]
+    fn touch(&self, pointer: u64, state: u64) -> Walk<()> {
+        if !self.has_pass {
+            return Err(Stop::NeedsPass);
+        }
+        if state & EPOCH_MASK > self.epoch {
+            let what = format!("a node of epoch {}, but epoch {} is running", state & EPOCH_MASK, self.epoch);
+            return Err(Error::corrupt(pointer & OFFSET_MASK, what).into());
+        }
+        self.recover_node(pointer)
+    }
+
+    /// The border node that a pointer without its kind leads to; recovered, if a crash came before.
+    #[inline(always)]
+    pub(super) fn border(&self, pointer: u64) -> Walk<&Border<W>> {
+        let node = self.guard.node::<Border<W>>(pointer & OFFSET_MASK)?;
+        let state = node.epoch.load(&self.guard);
+        if !self.is_touched(state) {
+            self.touch(pointer, state)?;
+        }
+        Ok(node)
+    }
+
+    /// The interior node that a pointer leads to; recovered, if a crash came before.
+    #[inline(always)]
+    pub(super) fn interior(&self, pointer: u64) -> Walk<&Interior<W>> {
+        let node = self.guard.node::<Interior<W>>(pointer & OFFSET_MASK)?;
+        let state = node.epoch.load(&self.guard);
+        if !self.is_touched(state) {
+            self.touch(pointer, state)?;
+        }
+        Ok(node)
+    }
+
+    /// The node that a pointer leads to; recovered, if a crash came before.
+    #[inline(always)]
+    pub(super) fn node(&self, pointer: u64) -> Walk<NodeRef<'_, W>> {
+        if pointer & INTERIOR == 0 {
+            self.border(pointer).map(NodeRef::Border)
+        } else {
+            self.interior(pointer).map(NodeRef::Interior)
+        }
+    }
+
+    /// Hints the processor to load a node.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, pointer: u64) {
+        if let Ok(node) = self.guard.node::<Border<W>>(pointer & OFFSET_MASK) {
+            kernels::prefetch_lines(node);
+        }
+    }
+
+    /// The version of a node that nobody restructures.
+    #[inline(always)]
+    pub(super) fn stable(&self, word: &VolatileWord) -> Walk<Version> {
+        loop {
+            let version = Version::now(word);
+            if !version.is_dirty() {
+                return Ok(version);
+            }
+            self.retry()?;
+        }
+    }
+
+    /// Locks a node.
+    pub(super) fn lock<'n>(&self, word: &'n VolatileWord) -> Walk<Lock<'n>> {
+        loop {
+            if let Some(lock) = Lock::try_new(word) {
+                return Ok(lock);
+            }
+            self.retry()?;
+        }
+    }
+}

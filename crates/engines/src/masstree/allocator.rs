@@ -1,0 +1,405 @@
+//! The durable allocator (section 5 of the paper): nodes and records of one tree.
+//!
+//! From the pool it takes *runs*: one slab of 64 KiB for objects of one class, or as many slabs as one large object needs.
+//! The pool knows which slabs are taken; what is free inside of them is this allocator's affair. It does not have to
+//! mark objects after a crash, only the runs, which are chained. A run is not given back before the tree is.
+//!
+//! Each shard has for each class a queue of free objects. What is freed goes to the tail, what is allocated comes from
+//! the head, and only what was in the queue when the epoch began: what a reader may still look at is thus never reused.
+//! The ends of the queue have their in-line log in the queue's line. An object's link to the next has its own, in two
+//! words (section 5.1):
+//!
+//! ```text
+//! link      bits 0..2 counter   4..48 next object          48..64 high half of the epoch
+//! link log  bits 0..2 counter   4..48 link at its begin    48..64 low half of the epoch
+//! ```
+//!
+//! The log is written first, and its counter raised; then the link with the same counter. Counters that differ tell a
+//! crash in between. The epoch has 32 bits: every 2^31 epochs all links that are in queues are written anew, so that no
+//! failed epoch is taken for one that many years ago had the same number.
+
+use medium::sync::MutexGuard;
+use medium::{Medium, Word};
+use pool::{ALLOCATION_BYTES_MAX, Error, Guard, Result, SLAB_BYTES};
+
+use super::Core;
+use super::access::{Stop, View, Walk, Work};
+use super::epoch::Shard;
+use super::layout::{Anchor, CLASSES, OFFSET_MASK, Queue, SHARDS, checked, unchecked};
+
+/// Bytes at the head of a run: its class, and the run before it, each with its check.
+const RUN_HEADER_BYTES: u64 = 64;
+/// Bytes of the pool's slab before a run.
+const SLAB_LEAD_BYTES: u64 = 64;
+/// Bytes of a run of one slab.
+const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
+/// Epochs after which links are written anew: half of what their epochs can tell apart.
+const RENEWAL_EPOCHS: u64 = 1 << 31;
+
+/// Sizes of objects. Nodes have a multiple of 64; the last takes the longest record.
+const SIZES: [u32; CLASSES] = {
+    let mut sizes = [0; CLASSES];
+    let (mut index, mut size): (usize, u32) = (0, 32);
+    while index < CLASSES - 1 {
+        sizes[index] = size;
+        // By 16 up to 128, then four steps per doubling up to a slab's half, then doubling.
+        size += if size < 128 {
+            16
+        } else if size < 1 << 14 {
+            1 << (size.ilog2() - 2)
+        } else {
+            size
+        };
+        index += 1;
+    }
+    sizes[CLASSES - 1] = ALLOCATION_BYTES_MAX as u32 - RUN_HEADER_BYTES as u32;
+    sizes
+};
+
+const _: () =
+    assert!(SIZES[6] == 128 && SIZES[CLASSES - 2] < SIZES[CLASSES - 1] && SIZES[CLASSES - 2] >= 1 << 24);
+
+/// The class of an object of so many bytes.
+fn class_of(bytes: usize) -> usize {
+    SIZES.partition_point(|size| (*size as usize) < bytes)
+}
+
+/// Where the run of an object begins.
+fn run_of(object: u64) -> u64 {
+    object / SLAB_BYTES * SLAB_BYTES + SLAB_LEAD_BYTES
+}
+
+/// Whether a run holds many objects of this class.
+fn is_shared(class: usize) -> bool {
+    2 * u64::from(SIZES[class]) <= RUN_BYTES - RUN_HEADER_BYTES
+}
+
+const LINK_MASK: u64 = OFFSET_MASK;
+const COUNTER: u64 = 3;
+
+/// Both words of an object's link.
+#[derive(Clone, Copy)]
+struct Link {
+    link: u64,
+    log: u64,
+}
+
+impl Link {
+    fn load<M: Medium>(guard: &Guard<'_, M>, words: &[Word]) -> Self {
+        Self { link: words[0].load(guard), log: words[1].load(guard) }
+    }
+
+    fn is_whole(self) -> bool {
+        (self.link ^ self.log) & COUNTER == 0
+    }
+
+    /// The last epoch up to `running` that this can be of.
+    fn epoch(self, running: u64) -> u64 {
+        let low = (self.link >> 48 << 16 | self.log >> 48) as u32;
+        running.wrapping_sub(u64::from((running as u32).wrapping_sub(low)))
+    }
+
+    /// The next object, and whether its log is of the running epoch.
+    fn next(self, running: u64, failed: impl Fn(u64) -> bool) -> (u64, bool) {
+        if !self.is_whole() {
+            return (self.log & LINK_MASK, false);
+        }
+        let epoch = self.epoch(running);
+        let word = if failed(epoch) { self.log } else { self.link };
+        (word & LINK_MASK, epoch == running)
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// The next object after one in a queue.
+    fn load_link(&self, guard: &Guard<'_, M>, object: u64, running: u64) -> Result<u64> {
+        let words = guard.words(object, 2)?;
+        Ok(Link::load(guard, words).next(running, |epoch| self.has_failed(epoch)).0)
+    }
+
+    /// Sets the next object; `afresh` also if this was logged in the running epoch.
+    fn store_link(&self, guard: &Guard<'_, M>, object: u64, next: u64, running: u64) -> Result<()> {
+        let words = guard.words(object, 2)?;
+        let current = Link::load(guard, words);
+        let (old, is_logged) = current.next(running, |epoch| self.has_failed(epoch));
+        let mut counter = current.link & COUNTER;
+        if !is_logged {
+            counter = (counter + 1) & COUNTER;
+            // The log first: both lie in one line, so in this order they are durable.
+            words[1].store(guard, old | counter | (running & 0xffff) << 48);
+        }
+        words[0].store(guard, next | counter | (running >> 16 & 0xffff) << 48);
+        Ok(())
+    }
+
+    /// Calls `visit` with each object in a queue.
+    fn visit_queue(
+        &self,
+        guard: &Guard<'_, M>,
+        queue: &Queue,
+        running: u64,
+        visit: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        let (mut object, tail) = (queue.head.load(guard), queue.tail.load(guard));
+        let objects_max = guard.medium().extent().length() / 32;
+        for _ in 0..objects_max {
+            if object == 0 {
+                return Ok(());
+            }
+            let next = if object == tail { 0 } else { self.load_link(guard, object, running)? };
+            visit(object)?;
+            object = next;
+        }
+        Err(Error::corrupt(object, "the free objects form a circle"))
+    }
+
+    /// Writes all links in queues anew when their epochs are about to lose their meaning. All shards are locked.
+    pub(super) fn renew_links(&self, guard: &Guard<'_, M>, running: u64) -> Result<()> {
+        if !running.is_multiple_of(RENEWAL_EPOCHS) {
+            return Ok(());
+        }
+        let anchor = guard.node::<Anchor>(self.anchor)?;
+        for queue in anchor.queues.iter().flatten() {
+            self.visit_queue(guard, queue, running, &mut |object| {
+                let next = self.load_link(guard, object, running)?;
+                self.store_link(guard, object, next, running)?;
+                self.list_touched(object, 16);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts the ends of all queues back to where the last completed epoch had them.
+    pub(super) fn recover_queues(&self, guard: &Guard<'_, M>, running: u64) -> Result<()> {
+        let anchor = guard.node::<Anchor>(self.anchor)?;
+        for queue in anchor.queues.iter().flatten() {
+            let epoch = queue.epoch.load(guard);
+            if epoch == 0 || !self.has_failed(epoch) {
+                continue;
+            }
+            for (value, old) in [
+                (&queue.head, &queue.head_old),
+                (&queue.tail, &queue.tail_old),
+                (&queue.fresh, &queue.fresh_old),
+            ] {
+                value.store(guard, old.load(guard));
+            }
+            queue.epoch.store(guard, running);
+            self.list_touched(guard.offset_of(queue), 64);
+        }
+        Ok(())
+    }
+
+    /// Writes the links of failed epochs anew, in all queues of a shard.
+    pub(super) fn sweep_links(&self, view: &View<'_, M, W>, shard: usize) -> Result<()> {
+        let anchor = view.guard.node::<Anchor>(self.anchor)?;
+        for queue in &anchor.queues[shard] {
+            self.visit_queue(&view.guard, queue, view.epoch, &mut |object| {
+                let words = view.guard.words(object, 2)?;
+                let link = Link::load(&view.guard, words);
+                if !link.is_whole() || self.has_failed(link.epoch(view.epoch)) {
+                    let next = self.load_link(&view.guard, object, view.epoch)?;
+                    self.store_link(&view.guard, object, next, view.epoch)?;
+                    self.list_touched(object, 16);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the offset of each run.
+    pub(super) fn visit_runs(
+        &self,
+        guard: &Guard<'_, M>,
+        visit: &mut dyn FnMut(u64, usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut run = guard.node::<Anchor>(self.anchor)?.runs.value.load(guard);
+        let runs_max = guard.medium().extent().length() / SLAB_BYTES;
+        for _ in 0..=runs_max {
+            if run == 0 {
+                return Ok(());
+            }
+            let words = guard.words(run, 2)?;
+            let before = unchecked(words[1].load(guard));
+            let class = unchecked(words[0].load(guard)).filter(|class| *class < CLASSES as u64);
+            let (Some(before), Some(class)) = (before, class) else {
+                return Err(Error::corrupt(run, "the header of a run is damaged"));
+            };
+            visit(run, class as usize)?;
+            run = before;
+        }
+        Err(Error::corrupt(run, "the runs form a circle"))
+    }
+
+    /// Objects that are taken: all that were ever carved out of runs, but for those in queues. Nobody allocates meanwhile.
+    pub(super) fn objects_taken(&self, guard: &Guard<'_, M>, running: u64) -> Result<u64> {
+        let anchor = guard.node::<Anchor>(self.anchor)?;
+        let (mut carved, mut free) = (0, 0);
+        let mut fresh: Vec<u64> = Vec::new();
+        for queue in anchor.queues.iter().flatten() {
+            fresh.extend(Some(queue.fresh.load(guard)).filter(|fresh| *fresh != 0));
+            self.visit_queue(guard, queue, running, &mut |_| {
+                free += 1;
+                Ok(())
+            })?;
+        }
+        self.visit_runs(guard, &mut |run, class| {
+            let first = run + RUN_HEADER_BYTES;
+            let size = u64::from(SIZES[class]);
+            let all = if is_shared(class) { (RUN_BYTES - RUN_HEADER_BYTES) / size } else { 1 };
+            let carving = fresh.iter().find(|fresh| run_of(**fresh) == run);
+            carved += carving.map_or(all, |fresh| fresh.saturating_sub(first) / size);
+            Ok(())
+        })?;
+        Ok(carved.wrapping_sub(free))
+    }
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    fn queue(&self, shard: usize, class: usize) -> Walk<&Queue> {
+        Ok(&self.anchor()?.queues[shard % SHARDS][class])
+    }
+
+    /// Before a queue's line changes.
+    fn log_queue(&self, shard: &mut Shard, phase: u64, class: usize, queue: &Queue) {
+        if queue.epoch.load(&self.guard) != self.epoch {
+            queue.head_old.store(&self.guard, queue.head.load(&self.guard));
+            queue.tail_old.store(&self.guard, queue.tail.load(&self.guard));
+            queue.fresh_old.store(&self.guard, queue.fresh.load(&self.guard));
+            // The order of these stores, to one line, is the order in which they are durable.
+            queue.epoch.store(&self.guard, self.epoch);
+        }
+        if shard.queue_listed[class] != phase {
+            shard.queue_listed[class] = phase;
+            self.list_in(shard, self.guard.offset_of(queue), 64);
+        }
+    }
+
+    /// An object that was free when the epoch began, or a fresh one from a run that is there.
+    fn take(&self, shard: &mut Shard, phase: u64, class: usize) -> Walk<Option<u64>> {
+        let queue = self.queue(shard.index, class)?;
+        let head = queue.head.load(&self.guard);
+        if head != 0 && shard.drained[class] != self.epoch {
+            let is_logged = queue.epoch.load(&self.guard) == self.epoch;
+            let tail = queue.tail.load(&self.guard);
+            // What was the tail when the epoch began is the last that may be taken in it.
+            let limit = match is_logged {
+                true if queue.head_old.load(&self.guard) == 0 => 0,
+                true => queue.tail_old.load(&self.guard),
+                false => tail,
+            };
+            if limit != 0 {
+                let next =
+                    if head == tail { 0 } else { self.core.load_link(&self.guard, head, self.epoch)? };
+                self.log_queue(shard, phase, class, queue);
+                queue.head.store(&self.guard, next);
+                if head == limit {
+                    shard.drained[class] = self.epoch;
+                }
+                return Ok(Some(head));
+            }
+        }
+        let fresh = queue.fresh.load(&self.guard);
+        if fresh == 0 {
+            return Ok(None);
+        }
+        let size = u64::from(SIZES[class]);
+        let within = fresh.wrapping_sub(run_of(fresh) + RUN_HEADER_BYTES);
+        if within > RUN_BYTES || !within.is_multiple_of(size) || fresh & !OFFSET_MASK != 0 {
+            return Err(Error::corrupt(fresh, "fresh space that is no object").into());
+        }
+        let next = fresh + size;
+        let is_last = next + size > run_of(fresh) + RUN_BYTES;
+        self.log_queue(shard, phase, class, queue);
+        queue.fresh.store(&self.guard, if is_last { 0 } else { next });
+        Ok(Some(fresh))
+    }
+
+    /// Takes a run from the pool; returns its first object.
+    fn add_run(&self, work: &mut Work<'_>, class: usize) -> Walk<u64> {
+        let _serial = self.core.runs.lock();
+        let bytes = if is_shared(class) { RUN_BYTES } else { RUN_HEADER_BYTES + u64::from(SIZES[class]) };
+        // A run of its own begins where a slab does, so that its objects lead to it.
+        let run = self.guard.allocate(bytes as usize)?;
+        if run != run_of(run) {
+            return Err(Error::corrupt(run, "the pool gave a run that does not begin a slab").into());
+        }
+        let header = self.guard.words(run, 8)?;
+        let anchor = self.anchor()?;
+        header[0].store(&self.guard, checked(class as u64));
+        header[1].store(&self.guard, checked(anchor.runs.value.load(&self.guard)));
+        self.list(work, run, 64);
+        self.set_logged(&anchor.runs, run);
+        self.list_cells(work);
+        Ok(run + RUN_HEADER_BYTES)
+    }
+
+    /// Space for an object. What it holds is arbitrary.
+    pub(super) fn allocate(&self, work: &mut Work<'_>, bytes: usize) -> Walk<u64> {
+        let class = class_of(bytes);
+        if class >= CLASSES {
+            return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX }.into());
+        }
+        match self.take(&mut work.shard, work.phase, class)? {
+            Some(object) => Ok(object),
+            None => self.allocate_slowly(work, class),
+        }
+    }
+
+    #[cold]
+    fn allocate_slowly(&self, work: &mut Work<'_>, class: usize) -> Walk<u64> {
+        let full = match self.add_run(work, class) {
+            Ok(first) => {
+                if is_shared(class) {
+                    let queue = self.queue(work.shard.index, class)?;
+                    self.log_queue(&mut work.shard, work.phase, class, queue);
+                    queue.fresh.store(&self.guard, first + u64::from(SIZES[class]));
+                }
+                return Ok(first);
+            }
+            Err(full @ Stop::Full(_)) => full,
+            Err(other) => return Err(other),
+        };
+        // The pool is full: whatever is free and large enough, in whichever shard nobody works with just now.
+        let is_line = SIZES[class].is_multiple_of(64);
+        for class in (class..CLASSES).filter(|class| !is_line || SIZES[*class].is_multiple_of(64)) {
+            if let Some(object) = self.take(&mut work.shard, work.phase, class)? {
+                return Ok(object);
+            }
+            for shard in &self.core.shards {
+                let Some(mut shard): Option<MutexGuard<'_, Shard>> = shard.try_lock() else { continue };
+                if let Some(object) = self.take(&mut shard, work.phase, class)? {
+                    return Ok(object);
+                }
+            }
+        }
+        Err(full)
+    }
+
+    /// Gives an object back. It is reused in a later epoch.
+    pub(super) fn free(&self, work: &mut Work<'_>, object: u64) -> Walk<()> {
+        let class = unchecked(self.guard.words(run_of(object), 1)?[0].load(&self.guard));
+        let Some(class) = class.filter(|class| *class < CLASSES as u64) else {
+            return Err(Error::corrupt(object, "an object that is in no run").into());
+        };
+        let class = class as usize;
+        let queue = self.queue(work.shard.index, class)?;
+        self.log_queue(&mut work.shard, work.phase, class, queue);
+        let tail = queue.tail.load(&self.guard);
+        if queue.head.load(&self.guard) == 0 {
+            queue.head.store(&self.guard, object);
+        } else {
+            self.core.store_link(&self.guard, tail, object, self.epoch)?;
+            self.list(work, tail, 16);
+        }
+        queue.tail.store(&self.guard, object);
+        Ok(())
+    }
+
+    /// Space for a node.
+    pub(super) fn allocate_node(&self, work: &mut Work<'_>) -> Walk<u64> {
+        self.allocate(work, super::layout::node_bytes::<W>())
+    }
+}

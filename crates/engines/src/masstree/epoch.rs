@@ -1,0 +1,205 @@
+//! Epochs: the barrier, the list of what changed, the end of an epoch.
+//!
+//! A thread works with one of [`SHARDS`](super::layout::SHARDS) shards, whose lock it holds for the time of one
+//! operation. To end an epoch means to hold all of these locks: nobody works then, and what was freed is seen by nobody.
+//! Nobody starves: the locks are fair, and the one that ends epochs holds them for a bounded time.
+//!
+//! Each operation lists what it changes when it changes it for the first time in a *phase*. An epoch has two phases. When
+//! it is to end, the second begins; what the first one listed is flushed while others go on working; only then are all
+//! shards locked, what was listed meanwhile is flushed, and the epoch ends. The pause is thus the longest operation, the
+//! flush of what changed during the flush before, and two fences.
+//!
+//! On a medium whose fences are durable late an epoch is two groups, its lines and then its number, and one wait. The next
+//! epoch runs while they are on their way: such a medium writes nothing back unasked, so what that changes cannot be
+//! durable before.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use medium::sync::{Mutex, MutexGuard};
+use medium::{LINE_BYTES, Medium};
+use pool::{Guard, Result};
+
+use super::access::{View, Work};
+use super::external_log::LogCursor;
+use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, SHARDS, checked, node_bytes};
+use super::{Core, Mode};
+
+/// One thread's share of a tree, in lines of its own.
+#[repr(align(128))]
+pub(super) struct Shard {
+    pub(super) index: usize,
+    /// What changed: offset, and the number of lines in the bits that an offset leaves free.
+    listed: Vec<u64>,
+    /// The phase in which the line of a queue was listed.
+    pub(super) queue_listed: [u64; CLASSES],
+    /// The epoch in which a queue gave away all that it held when that began.
+    pub(super) drained: [u64; CLASSES],
+    pub(super) log: LogCursor,
+}
+
+impl Shard {
+    pub(super) fn new(index: usize) -> Self {
+        let log = LogCursor::default();
+        Self { index, listed: Vec::new(), queue_listed: [0; CLASSES], drained: [0; CLASSES], log }
+    }
+}
+
+/// Lines that one listed word can stand for.
+const LINES_MAX: u64 = (1 << 20) - 1;
+
+/// Packs a range of lines into a word: 44 bits of offset, 20 bits of length.
+fn pack(offset: u64, bytes: u64) -> u64 {
+    let first = offset / LINE_BYTES as u64;
+    let lines = (offset + bytes).div_ceil(LINE_BYTES as u64) - first;
+    first << 20 | lines.min(LINES_MAX)
+}
+
+fn unpack(listed: u64) -> (u64, usize) {
+    ((listed >> 20) * LINE_BYTES as u64, (listed & LINES_MAX) as usize * LINE_BYTES / 8)
+}
+
+fn shard_of_thread() -> usize {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    thread_local!(static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) as usize % SHARDS);
+    SHARD.with(|shard| *shard)
+}
+
+/// All shards of a tree.
+pub(super) type Shards = [Mutex<Shard>];
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// This thread's shard, or another one that is not in use.
+    pub(super) fn lock_shard(&self) -> MutexGuard<'_, Shard> {
+        let own = if self.shards.len() == 1 { 0 } else { shard_of_thread() % self.shards.len() };
+        if let Some(shard) = self.shards[own].try_lock() {
+            return shard;
+        }
+        let others = (1..self.shards.len()).map(|step| (own + step) % self.shards.len());
+        for other in others {
+            if let Some(shard) = self.shards[other].try_lock() {
+                return shard;
+            }
+        }
+        self.shards[own].lock()
+    }
+
+    /// Flushes what is listed.
+    fn flush_listed(&self, guard: &Guard<'_, M>, listed: &mut Vec<u64>) -> Result<()> {
+        let mut lines = 0;
+        for packed in listed.drain(..) {
+            let (offset, count) = unpack(packed);
+            guard.flush_words(guard.words(offset, count)?);
+            lines += count as u64 / 8;
+        }
+        self.figures.lines_flushed.fetch_add(lines, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends the running epoch: whatever was done before is durable when this returns.
+    pub(super) fn advance(&self) -> Result<()> {
+        if self.mode == Mode::Transient {
+            self.advance_volatile();
+            return Ok(());
+        }
+        let advancing = self.advancing.lock();
+        if self.is_gone.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        // ORDER: pairs with the load in `enter`, by way of the shards' locks.
+        self.phase.fetch_add(1, Ordering::Release);
+        let mut listed = Vec::new();
+        for shard in &self.shards {
+            listed.append(&mut shard.lock().listed);
+        }
+        let something = !listed.is_empty();
+        self.flush_listed(&guard, &mut listed)?;
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        for shard in &mut shards {
+            listed.append(&mut shard.listed);
+        }
+        listed.append(&mut self.touched.lock());
+        if !something && listed.is_empty() {
+            return Ok(());
+        }
+        self.flush_listed(&guard, &mut listed)?;
+        let next = self.running.load(Ordering::Relaxed) + 1;
+        let anchor = guard.node::<Anchor>(self.anchor)?;
+        guard.fence();
+        // PERSIST: all that changed in the epoch is ordered before; lost, the epoch has failed.
+        anchor.running.publish(&guard, checked(next));
+        let lsn = guard.fence();
+        self.begin(next, &mut shards);
+        self.renew_links(&guard, next)?;
+        drop(shards);
+        // The next epoch runs while this one is on its way.
+        guard.wait_for(lsn)?;
+        self.figures.epochs.fetch_add(1, Ordering::Relaxed);
+        drop(advancing);
+        Ok(())
+    }
+
+    /// Ends an epoch of a tree that is not durable: what was freed may be reused.
+    fn advance_volatile(&self) {
+        let _advancing = self.advancing.lock();
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        self.begin(self.running.load(Ordering::Relaxed) + 1, &mut shards);
+        self.figures.epochs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn begin(&self, next: u64, shards: &mut [MutexGuard<'_, Shard>]) {
+        for shard in shards {
+            shard.log.rewind();
+        }
+        // ORDER: pairs with the load in `look`: who sees the new epoch sees all of the old one.
+        self.running.store(next, Ordering::Release);
+        self.phase.fetch_add(1, Ordering::Release);
+    }
+
+    /// Lists a node that a recovery touched.
+    pub(super) fn list_touched(&self, offset: u64, bytes: u64) {
+        self.touched.lock().push(pack(offset, bytes));
+    }
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// Lists memory that changed, to be flushed before the epoch ends.
+    #[inline(always)]
+    pub(super) fn list(&self, work: &mut Work<'_>, offset: u64, bytes: u64) {
+        self.list_in(&mut work.shard, offset, bytes);
+    }
+
+    /// As [`View::list`], with a shard that is locked.
+    #[inline(always)]
+    pub(super) fn list_in(&self, shard: &mut Shard, offset: u64, bytes: u64) {
+        if self.core.mode != Mode::Transient {
+            shard.listed.push(pack(offset, bytes));
+        }
+    }
+
+    /// Lists a node, unless it is listed already.
+    #[inline(always)]
+    pub(super) fn list_node(&self, work: &mut Work<'_>, pointer: u64, listed: &medium::VolatileWord) {
+        if listed.get().load(Ordering::Relaxed) != work.phase {
+            listed.get().store(work.phase, Ordering::Relaxed);
+            self.list(work, pointer & OFFSET_MASK, node_bytes::<W>() as u64);
+        }
+    }
+
+    /// Lists the line of the root and the runs, unless it is listed already.
+    pub(super) fn list_cells(&self, work: &mut Work<'_>) {
+        if self.core.cells_listed.swap(work.phase, Ordering::Relaxed) != work.phase {
+            self.list(work, self.core.anchor + 64, 64);
+        }
+    }
+
+    /// Sets a word that has an in-line log. The caller serialises.
+    pub(super) fn set_logged(&self, cell: &Logged, value: u64) {
+        if cell.epoch.load(&self.guard) != self.epoch {
+            // The order of these stores, to one line, is the order in which they are durable.
+            cell.old.store(&self.guard, cell.value.load(&self.guard));
+            cell.epoch.store(&self.guard, self.epoch);
+        }
+        cell.value.store(&self.guard, value);
+    }
+}

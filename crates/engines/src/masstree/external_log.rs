@@ -1,0 +1,194 @@
+//! The external log: whole nodes as they were, for changes that no in-line log can take (section 4.2 of the paper).
+//!
+//! Each shard has a chain of segments. Entries of an epoch follow each other from the first segment on; each is durable
+//! before the next is written, so the first that is not of the epoch, or fails its checksum, ends them. When an epoch
+//! has ended its entries are void, and the next one begins at the start.
+
+use std::sync::atomic::Ordering;
+
+use medium::{Medium, Word};
+use pool::{Error, Guard, Result};
+
+use super::access::{Stop, View, Walk, Work};
+use super::layout::{Anchor, NODE_WORDS_SKIPPED, OFFSET_MASK, checked, node_bytes, unchecked};
+use super::{Core, Mode};
+
+/// Bytes of a segment: a whole slab of the pool.
+const SEGMENT_BYTES: usize = 65_472;
+/// Bytes before the first entry of a segment; word 0 leads to the next segment.
+const SEGMENT_HEADER_BYTES: u64 = 64;
+/// Bytes before the node in an entry.
+const ENTRY_HEADER_BYTES: u64 = 64;
+/// Segments of one shard before an epoch is ended early.
+const SEGMENTS_MAX: usize = 1024;
+
+/// Where a shard's next entry goes.
+#[derive(Default)]
+pub(super) struct LogCursor {
+    /// The segments that are known; all of them are in the chain.
+    segments: Vec<u64>,
+    segment: usize,
+    entry: u64,
+}
+
+impl LogCursor {
+    /// An epoch has ended.
+    pub(super) fn rewind(&mut self) {
+        (self.segment, self.entry) = (0, 0);
+    }
+}
+
+const fn entry_bytes<const W: usize>() -> u64 {
+    ENTRY_HEADER_BYTES + node_bytes::<W>() as u64
+}
+
+const fn entries_per_segment<const W: usize>() -> u64 {
+    (SEGMENT_BYTES as u64 - SEGMENT_HEADER_BYTES) / entry_bytes::<W>()
+}
+
+fn mix(state: u64, word: u64) -> u64 {
+    (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// The next free entry of the shard's log.
+    fn log_entry(&self, work: &mut Work<'_>) -> Walk<u64> {
+        let log = &work.shard.log;
+        if log.segment == log.segments.len() {
+            let number = log.segments.len();
+            if number == SEGMENTS_MAX {
+                return Err(Stop::Full(Error::corrupt(self.core.anchor, "the external log does not shrink")));
+            }
+            let before = log.segments.last().copied();
+            let segment = self.add_segment(work.shard.index, before)?;
+            work.shard.log.segments.push(segment);
+        }
+        let log = &mut work.shard.log;
+        let at = log.segments[log.segment] + Self::entry_offset(log.entry);
+        log.entry += 1;
+        if log.entry == entries_per_segment::<W>() {
+            (log.segment, log.entry) = (log.segment + 1, 0);
+        }
+        Ok(at)
+    }
+
+    /// Where an entry lies in its segment.
+    fn entry_offset(entry: u64) -> u64 {
+        SEGMENT_HEADER_BYTES + entry * entry_bytes::<W>()
+    }
+
+    fn add_segment(&self, shard: usize, before: Option<u64>) -> Walk<u64> {
+        let anchor = self.anchor()?;
+        let link = match before {
+            Some(before) => &self.guard.words(before, 1)?[0],
+            None => &anchor.logs[shard],
+        };
+        let segment = self.guard.allocate(SEGMENT_BYTES)?;
+        // What a former owner left there is no entry.
+        for at in std::iter::once(0).chain((0..entries_per_segment::<W>()).map(Self::entry_offset)) {
+            let words = self.guard.words(segment + at, 1)?;
+            words[0].store(&self.guard, 0);
+            self.guard.flush_words(words);
+        }
+        self.guard.fence();
+        // PERSIST: the segment is empty; lost, it is in no chain and free.
+        link.publish(&self.guard, checked(segment));
+        self.guard.fence();
+        Ok(segment)
+    }
+
+    /// Writes a node to the log. It is ordered before whatever is flushed after this.
+    pub(super) fn log_node(&self, work: &mut Work<'_>, pointer: u64) -> Walk<()> {
+        if self.core.mode == Mode::Transient {
+            return Ok(());
+        }
+        let offset = pointer & OFFSET_MASK;
+        let at = self.log_entry(work)?;
+        let count = node_bytes::<W>() / 8;
+        let node = self.guard.words(offset, count)?;
+        let entry = self.guard.words(at, entry_bytes::<W>() as usize / 8)?;
+        let mut sum = mix(self.epoch, offset);
+        for (index, (from, to)) in node.iter().zip(&entry[ENTRY_HEADER_BYTES as usize / 8..]).enumerate() {
+            if !NODE_WORDS_SKIPPED.contains(&index) {
+                let word = from.load(&self.guard);
+                to.store(&self.guard, word);
+                sum = mix(sum, word);
+            }
+        }
+        entry[1].store(&self.guard, checked(offset));
+        entry[2].store(&self.guard, sum);
+        entry[0].store(&self.guard, checked(self.epoch));
+        self.guard.flush_words(entry);
+        // PERSIST: the node as it is now; lost, the changes that follow could not be undone.
+        self.guard.fence();
+        self.core.figures.nodes_logged.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// The segments of a shard's log.
+    pub(super) fn log_segments(&self, guard: &Guard<'_, M>, shard: usize) -> Result<Vec<u64>> {
+        let anchor = guard.node::<Anchor>(self.anchor)?;
+        let (mut segments, mut link) = (Vec::new(), &anchor.logs[shard]);
+        loop {
+            let word = link.load(guard);
+            if word == 0 {
+                return Ok(segments);
+            }
+            let segment = unchecked(word).filter(|segment| segment % 64 == 0);
+            let segment = segment.filter(|_| segments.len() < SEGMENTS_MAX);
+            let Some(segment) = segment else {
+                return Err(Error::corrupt(self.anchor, "the chain of the external log is damaged"));
+            };
+            segments.push(segment);
+            link = &guard.words(segment, SEGMENT_BYTES / 8)?[0];
+        }
+    }
+
+    /// Gives the segments that are in the chains to the shards.
+    pub(super) fn adopt_segments(&self, guard: &Guard<'_, M>) -> Result<()> {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.log.segments = self.log_segments(guard, shard.index)?;
+        }
+        Ok(())
+    }
+
+    /// Puts all nodes back that a shard's log has for `epoch`; flushed, not fenced. Returns their number.
+    pub(super) fn restore_nodes(&self, guard: &Guard<'_, M>, shard: usize, epoch: u64) -> Result<u64> {
+        let mut restored = 0;
+        for segment in self.log_segments(guard, shard)? {
+            for entry in 0..entries_per_segment::<W>() {
+                let at = segment + SEGMENT_HEADER_BYTES + entry * entry_bytes::<W>();
+                let words = guard.words(at, entry_bytes::<W>() as usize / 8)?;
+                if !self.restore_node(guard, words, epoch)? {
+                    return Ok(restored);
+                }
+                restored += 1;
+            }
+        }
+        Ok(restored)
+    }
+
+    fn restore_node(&self, guard: &Guard<'_, M>, entry: &[Word], epoch: u64) -> Result<bool> {
+        let header: [u64; 3] = std::array::from_fn(|index| entry[index].load(guard));
+        let Some(offset) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {
+            return Ok(false);
+        };
+        let content: Vec<u64> =
+            entry[ENTRY_HEADER_BYTES as usize / 8..].iter().map(|word| word.load(guard)).collect();
+        let kept = |index: &usize| !NODE_WORDS_SKIPPED.contains(index);
+        let sum =
+            (0..content.len()).filter(kept).fold(mix(epoch, offset), |sum, index| mix(sum, content[index]));
+        if sum != header[2] {
+            return Ok(false);
+        }
+        let node = guard.words(offset, content.len())?;
+        for index in (0..content.len()).filter(kept) {
+            node[index].store(guard, content[index]);
+        }
+        guard.flush_words(node);
+        Ok(true)
+    }
+}

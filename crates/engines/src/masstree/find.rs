@@ -1,0 +1,293 @@
+//! Finding: down the layers, and within each from its root to a border node.
+
+use std::sync::atomic::Ordering;
+
+use medium::Medium;
+use pool::{Error, Result};
+
+use super::Core;
+use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk, Work};
+use super::layout::{Border, Interior, OFFSET_MASK, nibble};
+use super::permutation::Permutation;
+use super::record::Record;
+use super::slice::{LAYER, LONGER, Slice, Target};
+use super::version::Version;
+
+/// A border node that a descent reached.
+pub(super) struct Leaf<'v, const W: usize> {
+    pub(super) node: &'v Border<W>,
+    pub(super) pointer: u64,
+    /// Taken while the node was certainly the right one.
+    pub(super) version: Version,
+    /// The lowest slice that it covers; `None` for the first of a layer.
+    pub(super) low: Option<Slice>,
+    /// The first slice above those that it covers; `None` for the last of a layer.
+    pub(super) high: Option<Slice>,
+    /// The next node under the same parent, or 0: a hint.
+    pub(super) next: u64,
+}
+
+/// An entry of a border node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) slot: usize,
+    /// The class of its slice, or [`LAYER`].
+    pub(super) class: u8,
+    pub(super) value: u64,
+}
+
+/// Where the root of a layer stands.
+#[derive(Clone, Copy)]
+pub(super) enum Origin<'v, const W: usize> {
+    /// In the anchor.
+    Anchor,
+    /// In an entry of a border node, as it was at a version.
+    Entry(&'v Border<W>, Version),
+}
+
+/// Where a key belongs.
+pub(super) struct Place<'v, const W: usize> {
+    pub(super) leaf: Leaf<'v, W>,
+    /// The layer, counted from the first.
+    pub(super) depth: usize,
+    /// The entry of the key's slice as it was at the leaf's version.
+    pub(super) entry: Option<Entry>,
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// Whether a layer's root is still what it was read as.
+    #[inline(always)]
+    pub(super) fn is_root(&self, origin: Origin<'_, W>, root: u64) -> Walk<bool> {
+        match origin {
+            Origin::Anchor => Ok(self.anchor()?.root.value.load(&self.guard) == root),
+            Origin::Entry(border, version) => Ok(version.is_still(&border.version)),
+        }
+    }
+
+    /// How many separators lie before the child that `target` means.
+    #[inline(always)]
+    pub(super) fn rank(&self, node: &Interior<W>, shape: u64, target: Target) -> usize {
+        let count = ((shape & 15) as usize).min(W);
+        let (slice, included) = match target {
+            Target::At(slice) => (slice, true),
+            Target::Below(slice) => (slice, false),
+            Target::Last => return count,
+        };
+        let (below, equal) = self.guard.compare_words(&node.slices, slice.word);
+        let present = (1_u32 << count) - 1;
+        let mut before = below & present;
+        let mut ties = equal & present;
+        while ties != 0 {
+            let index = ties.trailing_zeros() as usize;
+            let class = nibble(shape >> 4, index);
+            before |= u32::from(class < slice.class || included && class == slice.class) << index;
+            ties &= ties - 1;
+        }
+        before.count_ones() as usize
+    }
+
+    /// A separator of an interior node.
+    #[inline(always)]
+    pub(super) fn separator(&self, node: &Interior<W>, shape: u64, index: usize) -> Slice {
+        Slice { word: node.slices[index].load(&self.guard), class: nibble(shape >> 4, index) }
+    }
+
+    /// From the root of a layer to the border node that `target` means. [`Stop::Again`] if it is no root any more.
+    #[inline(always)]
+    pub(super) fn descend(&self, root: u64, origin: Origin<'_, W>, target: Target) -> Walk<Leaf<'_, W>> {
+        'again: loop {
+            let mut pointer = root;
+            let (mut low, mut high, mut next) = (None, None, 0);
+            let mut above: Option<(&Interior<W>, Version)> = None;
+            for _ in 0..HEIGHT_MAX {
+                let node = self.node(pointer)?;
+                let version = self.stable(node.version())?;
+                match above {
+                    None if !self.is_root(origin, root)? => return Err(Stop::Again),
+                    Some((above, seen)) if !seen.is_still(&above.version) => {
+                        self.retry()?;
+                        continue 'again;
+                    }
+                    _ => {}
+                }
+                if version.is_deleted() {
+                    if above.is_none() {
+                        return Err(Stop::Again);
+                    }
+                    self.retry()?;
+                    continue 'again;
+                }
+                match node {
+                    NodeRef::Border(node) => return Ok(Leaf { node, pointer, version, low, high, next }),
+                    NodeRef::Interior(node) => {
+                        let shape = node.shape.load(&self.guard);
+                        let rank = self.rank(node, shape, target);
+                        pointer = node.child(rank).load(&self.guard);
+                        self.prefetch(pointer);
+                        if rank > 0 {
+                            low = Some(self.separator(node, shape, rank - 1));
+                        }
+                        next = 0;
+                        if rank < ((shape & 15) as usize).min(W) {
+                            next = node.child(rank + 1).load(&self.guard);
+                            high = Some(self.separator(node, shape, rank));
+                        }
+                        above = Some((node, version));
+                    }
+                }
+            }
+            // A circle, unless it was garbage that is about to be noticed.
+            if self.is_valid() {
+                return Err(Error::corrupt(pointer & OFFSET_MASK, "a layer that is too high").into());
+            }
+            return Err(Stop::NeedsPass);
+        }
+    }
+
+    /// The entry of a slice, among those that `permutation` lists.
+    #[inline(always)]
+    pub(super) fn search(&self, node: &Border<W>, permutation: Permutation, slice: Slice) -> Option<Entry> {
+        let (_, equal) = self.guard.compare_words(&node.slices, slice.word);
+        let mut candidates = equal;
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            let class = nibble(node.classes.load(&self.guard), slot);
+            if class.min(LONGER) == slice.class && permutation.position(slot) < permutation.count(W) {
+                let value = node.values.words[slot].load(&self.guard);
+                return Some(Entry { slot, class, value });
+            }
+            candidates &= candidates - 1;
+        }
+        None
+    }
+
+    /// The slice of a slot, with [`LAYER`] taken for [`LONGER`].
+    pub(super) fn slice_of(&self, node: &Border<W>, slot: usize) -> Slice {
+        let class = nibble(node.classes.load(&self.guard), slot).min(LONGER);
+        Slice { word: node.slices[slot].load(&self.guard), class }
+    }
+
+    /// How many entries lie before `slice`. The node is locked.
+    pub(super) fn position(&self, node: &Border<W>, permutation: Permutation, slice: Slice) -> usize {
+        let (mut low, mut high) = (0, permutation.count(W));
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.slice_of(node, permutation.slot(middle, W)) < slice {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Where `key` belongs; at most to layer `depth_max`.
+    #[inline(always)]
+    pub(super) fn place(&self, key: &[u8], depth_max: usize) -> Walk<Place<'_, W>> {
+        self.place_along(key, depth_max, |_, _| {})
+    }
+
+    /// As [`View::place`]; calls `visit` with the border node of each layer that it goes through.
+    #[inline(always)]
+    pub(super) fn place_along(
+        &self,
+        key: &[u8],
+        depth_max: usize,
+        mut visit: impl FnMut(usize, u64),
+    ) -> Walk<Place<'_, W>> {
+        'again: loop {
+            let mut root = self.anchor()?.root.value.load(&self.guard);
+            let mut origin = Origin::Anchor;
+            let mut depth = 0;
+            loop {
+                let slice = Slice::of(Slice::rest(key, depth));
+                let mut leaf = match self.descend(root, origin, Target::At(slice)) {
+                    Ok(leaf) => leaf,
+                    Err(Stop::Again) => {
+                        self.retry()?;
+                        continue 'again;
+                    }
+                    Err(stop) => return Err(stop),
+                };
+                let entry = loop {
+                    let permutation = Permutation(leaf.node.permutation.load(&self.guard));
+                    let entry = self.search(leaf.node, permutation, slice);
+                    if leaf.version.is_still(&leaf.node.version) {
+                        break entry;
+                    }
+                    self.retry()?;
+                    if !leaf.version.covers_still(&leaf.node.version) {
+                        continue 'again;
+                    }
+                    leaf.version = self.stable(&leaf.node.version)?;
+                };
+                match entry {
+                    Some(entry) if entry.class == LAYER && depth < depth_max => {
+                        visit(depth, leaf.pointer);
+                        (root, origin, depth) =
+                            (entry.value, Origin::Entry(leaf.node, leaf.version), depth + 1);
+                    }
+                    entry => return Ok(Place { leaf, depth, entry }),
+                }
+            }
+        }
+    }
+
+    /// The record of `key`, and what `use_record` makes of it.
+    #[inline(always)]
+    pub(super) fn find_with<R>(
+        &self,
+        key: &[u8],
+        use_record: &mut impl FnMut(&Self, Record) -> Result<R>,
+    ) -> Walk<Option<R>> {
+        let place = self.place(key, usize::MAX)?;
+        let Some(entry) = place.entry else { return Ok(None) };
+        let record = Record::at(&self.guard, entry.value)?;
+        if entry.class == LONGER {
+            let tail = Slice::rest(key, place.depth + 1);
+            if !record.has_tail(&self.guard, place.depth, tail)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(use_record(self, record)?))
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// Calls `use_record` with the record of `key`; what it returned last counts. O(log n).
+    #[inline(always)]
+    pub(super) fn find<R>(
+        &self,
+        key: &[u8],
+        mut use_record: impl FnMut(&View<'_, M, W>, Record) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let view = self.look();
+        let found = view.find_with(key, &mut use_record);
+        if let (Ok(found), true) = (found, view.is_valid()) {
+            return Ok(found);
+        }
+        self.find_slowly(|view, _| view.find_with(key, &mut use_record))
+    }
+
+    /// Runs a walk with a pass.
+    #[cold]
+    pub(super) fn find_slowly<R>(
+        &self,
+        mut walk: impl FnMut(&View<'_, M, W>, &mut Work<'_>) -> Walk<R>,
+    ) -> Result<R> {
+        self.refuse_in_batch()?;
+        loop {
+            let (view, mut work) = self.enter();
+            if self.is_gone.load(Ordering::Acquire) {
+                return Err(Error::InUse);
+            }
+            match walk(&view, &mut work) {
+                Ok(found) => return Ok(found),
+                Err(Stop::Again | Stop::NeedsPass) => view.retry().map_err(|_| {
+                    Error::corrupt(self.anchor, "the tree changes faster than it can be read")
+                })?,
+                Err(Stop::Full(error) | Stop::Failed(error)) => return Err(error),
+            }
+        }
+    }
+}

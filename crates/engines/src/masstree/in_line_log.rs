@@ -1,0 +1,208 @@
+//! The in-line logs of a border node (section 4.1 of the paper), and when they do not suffice.
+//!
+//! - *InCLLp*: `permutation_log` is the permutation at the begin of the epoch that the epoch word names. In the line they are
+//!   stored in this order: permutation log, epoch, permutation.
+//! - *InCLL1, InCLL2*: one value of each of the two value lines, as it was at the begin of the epoch:
+//!
+//! ```text
+//! bits 0..4 slot   4..48 the value, whose low four bits are 0   48..64 the low bits of the epoch      0: no log
+//! ```
+//!
+//! The first change of a node in an epoch clears the value logs of the epoch before, or writes them anew. So a value log is
+//! always of the epoch in its node's epoch word, or, when a crash leaves only one of the two lines, of one less than 2^15
+//! epochs away: sixteen bits tell which. A node that was left alone for longer goes to the external log instead.
+//!
+//! Three cases go to the external log: a second value in one line, an insert after a remove (it may overwrite what the
+//! permutation log lists), and whatever changes more than one permutation and some values.
+
+use std::sync::atomic::Ordering;
+
+use medium::{Medium, Word};
+
+use super::Mode;
+use super::access::{View, Walk, Work};
+use super::layout::{Border, EPOCH_MASK, Interior, LOGGED, OFFSET_MASK, REMOVED, Values};
+
+/// How far an epoch word and a value log of one node may be apart.
+pub(super) const EPOCHS_APART_MAX: u64 = 1 << 15;
+
+/// What is about to change in a border node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    /// The permutation, and a slot that is free.
+    Insert,
+    /// The permutation.
+    Remove,
+    /// The value of a slot.
+    Update(usize),
+    /// Anything.
+    Everything,
+}
+
+/// A value log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ValueLog(pub(super) u64);
+
+impl ValueLog {
+    pub(super) fn new(slot: usize, value: u64, epoch: u64) -> Self {
+        Self(slot as u64 | value & OFFSET_MASK | epoch << 48)
+    }
+
+    pub(super) fn slot(self) -> usize {
+        (self.0 & 15) as usize
+    }
+
+    pub(super) fn value(self) -> u64 {
+        self.0 & OFFSET_MASK
+    }
+
+    /// The epoch of the log: the one nearest to `near` with these low bits.
+    pub(super) fn epoch(self, near: u64) -> u64 {
+        let distance = ((self.0 >> 48) as u16).wrapping_sub(near as u16).cast_signed();
+        near.wrapping_add_signed(i64::from(distance))
+    }
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// Before a locked border node is changed: writes the log that the change needs, and lists the node.
+    ///
+    /// # Errors
+    /// If the external log is full; nothing was changed then.
+    #[inline]
+    pub(super) fn prepare(
+        &self,
+        work: &mut Work<'_>,
+        pointer: u64,
+        node: &Border<W>,
+        change: Change,
+    ) -> Walk<()> {
+        if self.core.mode == Mode::Transient {
+            return Ok(());
+        }
+        let state = node.epoch.load(&self.guard);
+        if state & EPOCH_MASK == self.epoch {
+            self.prepare_again(work, pointer, node, change, state)?;
+        } else {
+            self.prepare_first(work, pointer, node, change, state & EPOCH_MASK)?;
+        }
+        self.list_node(work, pointer, &node.listed);
+        Ok(())
+    }
+
+    /// The node changes for the first time in this epoch.
+    fn prepare_first(
+        &self,
+        work: &mut Work<'_>,
+        pointer: u64,
+        node: &Border<W>,
+        change: Change,
+        last: u64,
+    ) -> Walk<()> {
+        let is_far = self.epoch - last >= EPOCHS_APART_MAX;
+        if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
+            self.log_node(work, pointer)?;
+            self.clear(&node.values.log_low);
+            self.clear(&node.values.log_high);
+            node.epoch.store(&self.guard, self.epoch | LOGGED);
+            return Ok(());
+        }
+        let log = match change {
+            Change::Update(slot) => Some(self.log_value(&node.values, slot)),
+            _ => None,
+        };
+        for other in [&node.values.log_low, &node.values.log_high] {
+            if !log.is_some_and(|log| std::ptr::eq(log, other)) {
+                self.clear(other);
+            }
+        }
+        let flags = if change == Change::Remove { REMOVED } else { 0 };
+        // The order of these stores, to one line, is the order in which they are durable. The permutation comes last.
+        node.permutation_log.store(&self.guard, node.permutation.load(&self.guard));
+        node.epoch.store(&self.guard, self.epoch | flags);
+        self.core.figures.in_line_logs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The node was changed in this epoch before.
+    fn prepare_again(
+        &self,
+        work: &mut Work<'_>,
+        pointer: u64,
+        node: &Border<W>,
+        change: Change,
+        state: u64,
+    ) -> Walk<()> {
+        if state & LOGGED != 0 {
+            return Ok(());
+        }
+        let fits = match change {
+            Change::Insert => state & REMOVED == 0,
+            Change::Remove => {
+                if state & REMOVED == 0 {
+                    node.epoch.store(&self.guard, state | REMOVED);
+                }
+                true
+            }
+            Change::Update(slot) => {
+                let log = ValueLog(node.values.log(slot).load(&self.guard));
+                if log.0 == 0 {
+                    self.log_value(&node.values, slot);
+                    self.core.figures.in_line_logs.fetch_add(1, Ordering::Relaxed);
+                }
+                log.0 == 0 || log.slot() == slot
+            }
+            Change::Everything => false,
+        };
+        if !fits {
+            self.log_node(work, pointer)?;
+            node.epoch.store(&self.guard, state | LOGGED);
+        }
+        Ok(())
+    }
+
+    fn clear(&self, log: &Word) {
+        if log.load(&self.guard) != 0 {
+            log.store(&self.guard, 0);
+        }
+    }
+
+    /// Logs the value of a slot in its line; returns the log.
+    fn log_value<'n>(&self, values: &'n Values<W>, slot: usize) -> &'n Word {
+        let log = values.log(slot);
+        let value = values.words[slot].load(&self.guard);
+        // Before the value, in the same line.
+        log.store(&self.guard, ValueLog::new(slot, value, self.epoch).0);
+        log
+    }
+
+    /// Before a locked interior node is changed: writes it to the external log once an epoch, and lists it.
+    pub(super) fn prepare_interior(&self, work: &mut Work<'_>, pointer: u64, node: &Interior<W>) -> Walk<()> {
+        if self.core.mode == Mode::Transient {
+            return Ok(());
+        }
+        let state = node.epoch.load(&self.guard);
+        if state & EPOCH_MASK != self.epoch || state & LOGGED == 0 {
+            self.log_node(work, pointer)?;
+            node.epoch.store(&self.guard, self.epoch | LOGGED);
+        }
+        self.list_node(work, pointer, &node.listed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ValueLog;
+
+    #[test]
+    fn a_value_log_tells_its_epoch_near_every_wrap() {
+        for epoch in [5, 0xffff, 0x1_0000, 0x1_0001, 0xffff_ffff, 0x1_0000_0000, 0x12_3456_7fff] {
+            let log = ValueLog::new(9, 0x1234_5670, epoch);
+            assert_eq!((log.slot(), log.value()), (9, 0x1234_5670));
+            for distance in [0, 1, 2, 1000, (1 << 15) - 1] {
+                assert_eq!(log.epoch(epoch + distance), epoch);
+                assert_eq!(log.epoch(epoch.saturating_sub(distance)), epoch);
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What lies in the pool, line by line.
+//!
+//! ```text
+//! border node, 320 bytes (14 wide)                 interior node, 296 bytes (14 wide)
+//!   0  link, link log     the allocator's            0  link, link log
+//!  16  version            volatile                  16  version
+//!  24  epoch, flags       InCLLp                    24  epoch, flags
+//!  32  permutation log    InCLLp                    32  shape: 4 bits count, 4 bits for each separator's class
+//!  40  permutation                                  40  -
+//!  48  classes            4 bits for each slot      48  -
+//!  56  listed             volatile                  56  listed
+//!  64  slices 0..13                                 64  slices 0..13
+//! 176  -                                           176  first child
+//! 192  value log, low     InCLL1                   184  children 1..14
+//! 200  values 0..6
+//! 256  values 7..13
+//! 312  value log, high    InCLL2
+//! ```
+//!
+//! A log and what it logs lie in one line, so that the log reaches the medium first. A pointer to an interior node has
+//! bit 0 set; nodes and records begin at multiples of 16.
+//!
+//! ```text
+//! record                                           external log entry
+//!   0  link, link log                                0  epoch, target, words, checksum
+//!  16  value length (28), key length (20)           64  the node
+//!  24  value, then the whole key if it is longer than its slice
+//! ```
+
+use medium::{VolatileWord, Word, node};
+
+/// Classes of sizes in the durable allocator.
+pub(super) const CLASSES: usize = 46;
+/// Shares of the allocator and of the external log, each used by one thread at a time.
+pub(super) const SHARDS: usize = 8;
+/// Ranges in the set of failed epochs.
+pub(super) const FAILED_RANGES: usize = 28;
+
+/// Flag of a node's epoch word: a key was removed in this epoch, so inserts need the external log.
+pub(super) const REMOVED: u64 = 1 << 62;
+/// Flag of a node's epoch word: the node is in the external log, or new, in this epoch.
+pub(super) const LOGGED: u64 = 1 << 63;
+/// The epoch in a node's epoch word.
+pub(super) const EPOCH_MASK: u64 = (1 << 48) - 1;
+/// Bit of a pointer to an interior node.
+pub(super) const INTERIOR: u64 = 1;
+/// The offset in a pointer.
+pub(super) const OFFSET_MASK: u64 = (1 << 48) - 16;
+
+node! {
+    /// Values with their two in-line logs.
+    #[repr(align(64))]
+    pub(super) struct Values<const W: usize> {
+        pub(super) log_low: Word,
+        pub(super) words: [Word; W],
+        pub(super) log_high: Word,
+    }
+}
+
+node! {
+    /// A border node of `W` slots.
+    pub(super) struct Border<const W: usize> {
+        pub(super) link: [Word; 2],
+        pub(super) version: VolatileWord,
+        pub(super) epoch: Word,
+        pub(super) permutation_log: Word,
+        pub(super) permutation: Word,
+        pub(super) classes: Word,
+        pub(super) listed: VolatileWord,
+        pub(super) slices: [Word; W],
+        pub(super) values: Values<W>,
+    }
+}
+
+node! {
+    /// An interior node of up to `W` separators.
+    pub(super) struct Interior<const W: usize> {
+        pub(super) link: [Word; 2],
+        pub(super) version: VolatileWord,
+        pub(super) epoch: Word,
+        pub(super) shape: Word,
+        spare: [Word; 2],
+        pub(super) listed: VolatileWord,
+        pub(super) slices: [Word; W],
+        pub(super) first: Word,
+        pub(super) rest: [Word; W],
+    }
+}
+
+node! {
+    /// A word with its in-line log.
+    pub(super) struct Logged {
+        pub(super) epoch: Word,
+        pub(super) old: Word,
+        pub(super) value: Word,
+    }
+}
+
+node! {
+    /// The free objects of one class, first in first out, and where fresh ones begin; one line.
+    pub(super) struct Queue {
+        pub(super) epoch: Word,
+        pub(super) head: Word,
+        pub(super) head_old: Word,
+        pub(super) tail: Word,
+        pub(super) tail_old: Word,
+        pub(super) fresh: Word,
+        pub(super) fresh_old: Word,
+        spare: Word,
+    }
+}
+
+node! {
+    /// Where everything begins; the root table leads here.
+    pub(super) struct Anchor {
+        /// The running epoch, with its check.
+        pub(super) running: Word,
+        /// 1 with its check: the tree was closed, and nothing was written in the running epoch.
+        pub(super) clean: Word,
+        pub(super) state_spare: [Word; 6],
+        /// The root of the first layer.
+        pub(super) root: Logged,
+        /// The last run that was taken from the pool.
+        pub(super) runs: Logged,
+        pub(super) cells_spare: [Word; 2],
+        /// Ranges of failed epochs: first and last, with their checks; 0 where unused.
+        pub(super) failed: [[Word; 2]; FAILED_RANGES],
+        /// The first segment of each shard's external log, with its check.
+        pub(super) logs: [Word; SHARDS],
+        pub(super) queues: [[Queue; CLASSES]; SHARDS],
+    }
+}
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Border<14>, epoch) == 24 && offset_of!(Border<14>, permutation_log) == 32);
+    assert!(offset_of!(Border<14>, permutation) == 40 && offset_of!(Border<14>, listed) == 56);
+    assert!(offset_of!(Border<14>, slices) == 64 && offset_of!(Border<14>, values) == 192);
+    assert!(offset_of!(Values<14>, words) == 8 && offset_of!(Values<14>, log_high) == 120);
+    assert!(size_of::<Border<14>>() == 320 && align_of::<Border<14>>() == 64);
+    assert!(offset_of!(Interior<14>, epoch) == 24 && offset_of!(Interior<14>, listed) == 56);
+    assert!(offset_of!(Interior<14>, version) == 16 && offset_of!(Border<14>, version) == 16);
+    assert!(offset_of!(Interior<14>, slices) == 64 && offset_of!(Interior<14>, first) == 176);
+    assert!(size_of::<Interior<14>>() <= size_of::<Border<14>>());
+    assert!(size_of::<Queue>() == 64 && offset_of!(Anchor, queues) % 64 == 0);
+    assert!(
+        offset_of!(Anchor, root) == 64
+            && offset_of!(Anchor, runs) == 88
+            && offset_of!(Anchor, logs) % 64 == 0
+    );
+};
+
+/// Words of a node that hold no durable state of their own: the allocator's link, version, listed.
+pub(super) const NODE_WORDS_SKIPPED: [usize; 4] = [0, 1, 2, 7];
+
+/// Bytes of a node as it is allocated.
+pub(super) const fn node_bytes<const W: usize>() -> usize {
+    let (border, interior) = (size_of::<Border<W>>(), size_of::<Interior<W>>());
+    let larger = if border > interior { border } else { interior };
+    larger.next_multiple_of(64)
+}
+
+/// A 48-bit value with 16 bits that tell damage.
+pub(super) fn checked(value: u64) -> u64 {
+    debug_assert!(value >> 48 == 0);
+    value | (value ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff << 48
+}
+
+/// The value, if it is undamaged.
+pub(super) fn unchecked(word: u64) -> Option<u64> {
+    let value = word & ((1 << 48) - 1);
+    (checked(value) == word).then_some(value)
+}
+
+/// The nibble of a slot.
+#[inline(always)]
+pub(super) fn nibble(word: u64, slot: usize) -> u8 {
+    (word >> (4 * slot) & 15) as u8
+}
+
+/// The word with another nibble.
+pub(super) fn with_nibble(word: u64, slot: usize, value: u8) -> u64 {
+    word & !(15 << (4 * slot)) | u64::from(value) << (4 * slot)
+}
+
+/// Slots whose values lie in the line of the low value log.
+pub(super) const fn low_slots(width: usize) -> usize {
+    if width > 7 { 7 } else { width / 2 }
+}
+
+impl<const W: usize> Values<W> {
+    /// The log for the value of a slot.
+    pub(super) fn log(&self, slot: usize) -> &Word {
+        if slot < low_slots(W) { &self.log_low } else { &self.log_high }
+    }
+}
+
+impl<const W: usize> Interior<W> {
+    /// The pointer to a child.
+    #[inline(always)]
+    pub(super) fn child(&self, position: usize) -> &Word {
+        if position == 0 { &self.first } else { &self.rest[position - 1] }
+    }
+}

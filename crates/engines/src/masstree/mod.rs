@@ -1,0 +1,619 @@
+//! The durable Masstree: a trie of B+-trees whose nodes carry their undo log in the lines that change.
+//!
+//! After Cohen, Aksun, Avni, Larus: *Fine-Grain Checkpointing with In-Cache-Line Logging*, ASPLOS 2019, on the tree of
+//! Mao, Kohler, Morris: *Cache Craftiness for Fast Multicore Key-Value Storage*, EuroSys 2012.
+//!
+//! ## Layout
+//!
+//! Everything is in the pool (`layout`): the anchor, border and interior nodes, records, the external log. A key is cut into
+//! slices of eight bytes; each layer of the trie is a B+-tree over one slice. The volatile word of a node (its version) is
+//! made anew when it is touched first after an open.
+//!
+//! ## Invariants
+//!
+//! 1. A border node's permutation lists its entries in ascending order of slice and class; slots that it does not list are
+//!    free. What it lists does not change but by the update of a value, or under the dirty bit.
+//! 2. A node covers the slices from one separator above it to the next. Nodes have no links to their neighbours: the next
+//!    one is found from above, by the end of what this one covers.
+//! 3. What changes in an epoch can be undone from the line it lies in, or from the external log, which was durable before
+//!    the change.
+//! 4. Every operation lies in one epoch. At the end of an epoch all that changed in it is durable, then its number.
+//! 5. What is freed in an epoch is not reused in it.
+//!
+//! ## Commit points
+//!
+//! | operation | persists | in memory | undone by |
+//! | --- | --- | --- | --- |
+//! | insert | 0 | the permutation lists the slot | permutation log |
+//! | update | 0 | the value leads to the new record | value log |
+//! | remove | 0 | the permutation lists the slot no more | permutation log |
+//! | second value in a line, insert after remove | 1 | the same | external log |
+//! | split, new layer, node emptied | 1 for each node that changes | root, parent or entry | external log |
+//! | all of an epoch | 2 | | the number of the running epoch, in the anchor |
+//!
+//! ## Recovery
+//!
+//! Nodes in the external log are put back; the epoch is entered in the set of failed ones; ends of free queues and the root
+//! are put back; from then on the tree is usable. Every other node is recovered when it is touched first, or by the sweep
+//! (`recover`). An open costs O(nodes in the external log + runs).
+//!
+//! ## What a crash may leave behind
+//!
+//! In-line logs that nobody applied yet; they say of which epoch they are. Nothing else: what was allocated in the failed
+//! epoch is free again, what was freed is not.
+//!
+//! ## Where this departs from the paper
+//!
+//! - *Listing 3*: a value log that is still free is written at its first use, also when the node's epoch is current (line 17
+//!   forgets it). At the first change in an epoch value logs of an earlier one are cleared, so that their sixteen bits never
+//!   mean another epoch; a node left alone for 2^15 epochs goes to the external log.
+//! - *Listing 4*: the old epoch is kept until the value logs were applied (line 24 overwrites it before line 26 needs it);
+//!   a slot that is none is skipped; permutation log and flags are made anew.
+//! - *Section 4.1, Figure 1*: the nodes' links to parent and neighbours are gone. Each split would have to log the neighbour
+//!   and each split of an interior node half of its children. Parents and neighbours are found by descending once more.
+//! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be narrower than ten slots.
+//! - *Section 4*: no `wbinvd`, which is privileged: the first change of a node in an epoch lists it, and what is listed is
+//!   flushed, most of it while others work (`epoch`).
+//! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last (`allocator`). Records
+//!   hold the key's rest, so there are no suffixes of their own.
+//! - The failed epochs are a set that survives, of any number (`recover`).
+//! - The paper's log is by thread; ours by shard, for as many threads as there are.
+
+mod access;
+mod allocator;
+mod batch;
+mod check;
+mod epoch;
+mod external_log;
+mod find;
+mod in_line_log;
+mod insert;
+mod layout;
+mod load;
+mod permutation;
+mod record;
+mod recover;
+mod remove;
+mod scan;
+mod slice;
+mod split;
+mod version;
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use medium::Medium;
+use medium::sync::Mutex;
+use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
+
+use crate::index::{
+    Batch, Bounds, Codec, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value,
+    Violation, WordCodec, WordIndex,
+};
+use epoch::{Shard, Shards};
+use layout::{Anchor, SHARDS, checked, node_bytes, unchecked};
+use recover::Failed;
+
+/// Slots of a border node, and separators of an interior one, in the durable tree.
+pub const WIDTH: usize = 14;
+/// Slots of a border node without logs.
+pub const WIDTH_TRANSIENT: usize = 15;
+
+/// Root word 0: the anchor.
+const ROOT_ANCHOR: usize = 0;
+/// Root word 1: the width of nodes.
+const ROOT_WIDTH: usize = 1;
+/// Root word 2: whether the tree is transient.
+const ROOT_TRANSIENT: usize = 2;
+
+/// Locks for the recovery of nodes, which are found by their offset.
+const RECOVERY_LOCKS: usize = 64;
+
+/// How changes are made undoable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// By in-line logs, and by the external log where they do not suffice: the paper's INCLL.
+    #[default]
+    InLine,
+    /// By the external log alone: the paper's LOGGING.
+    Logging,
+    /// Not at all: the paper's MT+. The tree is lost with its process, and cannot be opened again.
+    Transient,
+}
+
+/// When epochs end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EpochLength {
+    /// When `sync` is called, or when space is short.
+    Manual,
+    /// Also by themselves, so long after the last one.
+    Every(Duration),
+}
+
+/// How a tree is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct MassTreeOptions {
+    /// When epochs end: by default every 64 ms.
+    pub epoch: EpochLength,
+    /// How changes are made undoable.
+    pub mode: Mode,
+    /// Threads that put nodes back from the external log.
+    pub recovery_threads: usize,
+    /// Threads that may write at once, at most 8. A thread more waits for another one's operation.
+    pub shards: usize,
+    /// Whether dropping the tree ends the epoch. Without, the next open recovers as after a crash: for tests.
+    pub close_cleanly: bool,
+    /// The epoch in which a new tree begins: for tests of what happens after many.
+    pub first_epoch: u64,
+}
+
+impl Default for MassTreeOptions {
+    fn default() -> Self {
+        Self {
+            epoch: EpochLength::Every(Duration::from_millis(64)),
+            mode: Mode::InLine,
+            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            shards: SHARDS,
+            close_cleanly: true,
+            first_epoch: 1,
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Default)]
+struct Figures {
+    epochs: AtomicU64,
+    nodes_logged: AtomicU64,
+    in_line_logs: AtomicU64,
+    lines_flushed: AtomicU64,
+    swept_keys: AtomicU64,
+}
+
+/// A tree of byte strings, whatever its codec.
+struct Core<M: Medium, const W: usize> {
+    pool: Pool<M>,
+    /// Where the anchor is.
+    anchor: u64,
+    mode: Mode,
+    /// The running epoch.
+    running: AtomicU64,
+    /// The first epoch of this execution: nodes of earlier ones are not touched yet.
+    first: u64,
+    /// The part of an epoch: what is listed in it is not flushed yet.
+    phase: AtomicU64,
+    /// The phase in which the line of the root and the runs was listed.
+    cells_listed: AtomicU64,
+    shards: Box<Shards>,
+    /// Nodes that were recovered, as the shards list what changed.
+    touched: Mutex<Vec<u64>>,
+    advancing: Mutex<()>,
+    root: Mutex<()>,
+    runs: Mutex<()>,
+    recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
+    failed: Mutex<Failed>,
+    any_failed: AtomicBool,
+    /// The tree was destroyed; its memory belongs to others.
+    is_gone: AtomicBool,
+    figures: Figures,
+    nodes_restored: u64,
+    recovery_ns: u64,
+    recovered_from_crash: bool,
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    fn new(pool: &Pool<M>, anchor: u64, first: u64, options: &MassTreeOptions, failed: Failed) -> Self {
+        const { assert!(W >= 4 && W <= 15 && node_bytes::<W>() <= 1024) };
+        let shards = (0..options.shards.clamp(1, SHARDS)).map(|index| Mutex::new(Shard::new(index)));
+        Self {
+            pool: pool.clone(),
+            anchor,
+            mode: options.mode,
+            running: AtomicU64::new(first),
+            first,
+            phase: AtomicU64::new(1),
+            cells_listed: AtomicU64::new(0),
+            shards: shards.collect(),
+            touched: Mutex::new(Vec::new()),
+            advancing: Mutex::new(()),
+            root: Mutex::new(()),
+            runs: Mutex::new(()),
+            recovery_locks: std::array::from_fn(|_| Mutex::new(())),
+            any_failed: AtomicBool::new(!failed.is_empty()),
+            failed: Mutex::new(failed),
+            is_gone: AtomicBool::new(false),
+            figures: Figures::default(),
+            nodes_restored: 0,
+            recovery_ns: 0,
+            recovered_from_crash: false,
+        }
+    }
+
+    /// A new tree, durable but for its entry in the root table.
+    fn create(pool: &Pool<M>, options: &MassTreeOptions) -> Result<Self> {
+        let guard = pool.peek();
+        let offset = guard.allocate(size_of::<Anchor>())?;
+        let core = Self::new(pool, offset, options.first_epoch.max(1), options, Failed::new());
+        core.make(&guard).inspect_err(|_| {
+            let _ = core.give_back();
+        })?;
+        Ok(core)
+    }
+
+    fn make(&self, guard: &pool::Guard<'_, M>) -> Result<()> {
+        let words = guard.words(self.anchor, size_of::<Anchor>() / 8)?;
+        words.iter().for_each(|word| word.store(guard, 0));
+        guard.flush_words(words);
+        guard.fence();
+        let made = {
+            let (view, mut work) = self.enter();
+            view.new_border(&mut work, &[]).and_then(|root| {
+                view.set_logged(&view.anchor()?.root, root);
+                view.list_cells(&mut work);
+                Ok(())
+            })
+        };
+        made.map_err(|stop| match stop {
+            access::Stop::Full(error) | access::Stop::Failed(error) => error,
+            _ => Error::corrupt(self.anchor, "a new tree that is not empty"),
+        })?;
+        // PERSIST: the root table leads here only after this has ended.
+        guard.node::<Anchor>(self.anchor)?.clean.publish(guard, checked(0));
+        guard.drain()?;
+        self.advance()
+    }
+
+    /// Opens a tree that exists: see `recover`.
+    fn open(pool: &Pool<M>, anchor_offset: u64, options: &MassTreeOptions) -> Result<Self> {
+        let start = Instant::now();
+        let guard = pool.peek();
+        let anchor = guard.node::<Anchor>(anchor_offset)?;
+        let running = unchecked(anchor.running.load(&guard)).filter(|running| *running < 1 << 47);
+        let Some(running) = running else {
+            return Err(Error::corrupt(anchor_offset, "the number of the running epoch is damaged"));
+        };
+        let was_closed = anchor.clean.load(&guard) == checked(1);
+        let mut failed = Self::read_failed(&guard, anchor_offset)?;
+        if failed.iter().any(|(_, last)| *last > running) {
+            return Err(Error::corrupt(anchor_offset, "an epoch has failed that never began"));
+        }
+        let mut core = Self::new(pool, anchor_offset, running, options, Failed::new());
+        if !was_closed {
+            core.nodes_restored = core.restore(running, options.recovery_threads)?;
+            Self::fail(&guard, anchor_offset, running, &mut failed)?;
+        }
+        // PERSIST: what failed is in the set, and the log is applied; lost, that is done once more. Not clean before it
+        // begins: both words lie in one line.
+        anchor.clean.store(&guard, checked(0));
+        anchor.running.publish(&guard, checked(running + 1));
+        guard.drain()?;
+        core.first = running + 1;
+        core.running.store(running + 1, Ordering::Release);
+        core.any_failed.store(!failed.is_empty(), Ordering::Release);
+        *core.failed.lock() = failed;
+        core.recover_cells(&guard)?;
+        core.adopt_segments(&guard)?;
+        core.recovered_from_crash = !was_closed;
+        if pool.needs_mark() {
+            core.mark(&guard)?;
+        }
+        if core.is_sweep_due() {
+            core.sweep()?;
+        }
+        core.recovery_ns = start.elapsed().as_nanos() as u64;
+        Ok(core)
+    }
+
+    /// Calls `visit` with all that was taken from the pool.
+    fn visit_space(
+        &self,
+        guard: &pool::Guard<'_, M>,
+        visit: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
+        self.visit_runs(guard, &mut |run, _| visit(run))?;
+        for shard in 0..SHARDS {
+            for segment in self.log_segments(guard, shard)? {
+                visit(segment)?;
+            }
+        }
+        visit(self.anchor)
+    }
+
+    fn mark(&self, guard: &pool::Guard<'_, M>) -> Result<()> {
+        self.visit_space(guard, &mut |offset| self.pool.mark(offset))
+    }
+
+    /// Gives all space back to the pool; the tree is not used again.
+    fn give_back(&self) -> Result<()> {
+        let _advancing = self.advancing.lock();
+        let _shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        self.is_gone.store(true, Ordering::Release);
+        let guard = self.pool.peek();
+        let mut offsets = Vec::new();
+        self.visit_space(&guard, &mut |offset| {
+            offsets.push(offset);
+            Ok(())
+        })?;
+        offsets.into_iter().for_each(|offset| guard.free(offset));
+        Ok(())
+    }
+
+    /// Ends the epoch for good: the next open has nothing to recover.
+    fn close(&self) -> Result<()> {
+        self.advance()?;
+        if self.is_gone.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        // PERSIST: the last epoch is complete, and nothing was written since; lost, an empty epoch has failed.
+        guard.node::<Anchor>(self.anchor)?.clean.publish(&guard, checked(1));
+        Ok(guard.drain()?)
+    }
+}
+
+/// The thread that ends epochs.
+struct Ticker {
+    thread: Option<JoinHandle<()>>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Ticker {
+    fn start<M: Medium, const W: usize>(core: &Arc<Core<M, W>>, length: Duration) -> Result<Self> {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let (weak, stop) = (Arc::downgrade(core), Arc::clone(&is_stopped));
+        let thread = std::thread::Builder::new()
+            .name("everleaf-epochs".to_owned())
+            .spawn(move || Self::run(&weak, &stop, length))
+            .map_err(|source| Error::Io { action: "start the thread that ends epochs", source })?;
+        Ok(Self { thread: Some(thread), is_stopped })
+    }
+
+    fn run<M: Medium, const W: usize>(core: &Weak<Core<M, W>>, stop: &AtomicBool, length: Duration) {
+        let mut is_first = true;
+        while !stop.load(Ordering::Acquire) {
+            std::thread::park_timeout(length);
+            let Some(core) = core.upgrade() else { return };
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            // What fails here fails again in `sync`, which can say so.
+            let _ = core.advance();
+            if std::mem::take(&mut is_first) {
+                let _ = core.sweep();
+            }
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A durable Masstree with border nodes of `W` slots. Epoch durability: after a crash the tree is as it was at the end of
+/// the last epoch that was completed; [`Index::sync`] completes one.
+pub struct MassTree<M: Medium, C: Codec, const W: usize = WIDTH> {
+    // Stops before the tree is closed.
+    ticker: Option<Ticker>,
+    core: Arc<Core<M, W>>,
+    close_cleanly: bool,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
+    /// The engine's number in a pool's root table, and its name.
+    pub const ENGINE: (u16, &'static str) = (5, "masstree");
+
+    /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
+    pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
+        let core = Core::create(pool, &options)?;
+        let mut words = [0; ROOT_WORDS];
+        (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, W as u64);
+        words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
+        if let Err(error) = pool.create_tree(name, (Self::ENGINE.0, C::ID), &words) {
+            core.give_back()?;
+            return Err(error);
+        }
+        Self::start(core, &options)
+    }
+
+    /// Opens a tree; after a crash usable at once. O(nodes in the external log + slabs).
+    pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
+        let is_transient = u64::from(options.mode == Mode::Transient);
+        let made = (root.engine, root.codec, root.words[ROOT_WIDTH], root.words[ROOT_TRANSIENT]);
+        if made != (Self::ENGINE.0, C::ID, W as u64, 0) || is_transient != 0 {
+            let transient = |is| if is == 0 { "" } else { ", transient" };
+            return Err(Error::TreeMismatch {
+                name: root.name.clone(),
+                found: format!(
+                    "engine {}, codec {}, {} keys a node{}",
+                    made.0,
+                    made.1,
+                    made.2,
+                    transient(made.3)
+                ),
+                wanted: format!(
+                    "engine {}, codec {}, {W} keys a node{}",
+                    Self::ENGINE.0,
+                    C::ID,
+                    transient(is_transient)
+                ),
+            });
+        }
+        Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options)?, &options)
+    }
+
+    fn start(core: Core<M, W>, options: &MassTreeOptions) -> Result<Self> {
+        let core = Arc::new(core);
+        let ticker = match options.epoch {
+            EpochLength::Manual => None,
+            EpochLength::Every(length) => Some(Ticker::start(&core, length)?),
+        };
+        let close_cleanly = options.close_cleanly && options.mode != Mode::Transient;
+        Ok(Self { ticker, core, close_cleanly, codec: PhantomData })
+    }
+
+    /// Recovers what is left of failed epochs now, instead of when it is touched. O(n) after a crash, else O(1).
+    pub fn sweep(&self) -> Result<()> {
+        self.core.sweep()
+    }
+
+    /// Figures about epochs and logs.
+    pub fn epochs(&self) -> EpochStat {
+        let figures = &self.core.figures;
+        EpochStat {
+            running: self.core.running.load(Ordering::Relaxed),
+            epochs: figures.epochs.load(Ordering::Relaxed),
+            nodes_logged: figures.nodes_logged.load(Ordering::Relaxed),
+            in_line_logs: figures.in_line_logs.load(Ordering::Relaxed),
+            lines_flushed: figures.lines_flushed.load(Ordering::Relaxed),
+            nodes_restored: self.core.nodes_restored,
+            is_sweeping: self.core.any_failed.load(Ordering::Relaxed),
+            swept_keys: figures.swept_keys.load(Ordering::Relaxed),
+        }
+    }
+
+    fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
+        C::key(key)?;
+        C::value(value)?;
+        Ok(())
+    }
+}
+
+impl<M: Medium, C: Codec, const W: usize> Drop for MassTree<M, C, W> {
+    fn drop(&mut self) {
+        self.ticker = None;
+        if self.close_cleanly {
+            // An error leaves the last epoch incomplete, as a crash does.
+            let _ = self.core.close();
+        }
+    }
+}
+
+impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
+    fn engine(&self) -> &'static str {
+        Self::ENGINE.1
+    }
+
+    fn codec(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        C::key(key)?;
+        let found = self.core.find(key, |view, record| {
+            value.clear();
+            record.copy_value(&view.guard, value)
+        });
+        // A look that was overtaken may have left something.
+        if !matches!(found, Ok(Some(()))) {
+            value.clear();
+        }
+        Ok(found?.is_some())
+    }
+
+    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
+        C::key(key)?;
+        if let Some(value) = value {
+            C::value(value)?;
+        }
+        self.core.write(key, value, condition)
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        keys.iter().map(|key| Index::get(self, key)).collect()
+    }
+
+    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+        Ok(Box::new(scan::RangeScan::new(&*self.core, bounds, direction)))
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.core.count()
+    }
+
+    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+        self.core.refuse_in_batch()?;
+        self.core.load(next, fill, Self::check_entry)
+    }
+
+    fn check(&self) -> Result<Vec<Violation>> {
+        self.core.refuse_in_batch()?;
+        Ok(self.core.survey()?.violations)
+    }
+
+    fn stat(&self) -> Result<IndexStat> {
+        self.core.refuse_in_batch()?;
+        let survey = self.core.survey()?;
+        Ok(IndexStat {
+            keys: survey.keys,
+            leaves: survey.borders,
+            height: survey.height,
+            volatile_bytes: size_of::<Core<M, W>>() as u64,
+            recovery_ns: self.core.recovery_ns,
+            recovered_from_crash: self.core.recovered_from_crash,
+            leaf_bytes: node_bytes::<W>() as u64,
+            epochs: Some(self.epochs()),
+        })
+    }
+
+    fn destroy(&self) -> Result<()> {
+        self.core.give_back()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.core.refuse_in_batch()?;
+        self.core.advance()
+    }
+
+    fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
+        self.core.batch(&Self::check_entry, run)
+    }
+
+    fn words(&self) -> Option<&dyn WordIndex> {
+        if C::ID == WordCodec::ID { Some(self) } else { None }
+    }
+}
+
+impl<M: Medium, C: Codec, const W: usize> WordIndex for MassTree<M, C, W> {
+    #[inline]
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        self.core.find(&key.to_be_bytes(), |view, record| record.word(&view.guard))
+    }
+
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
+        let key = key.to_be_bytes();
+        let value = value.map(u64::to_be_bytes);
+        let expected;
+        let condition = match condition {
+            Condition::Always => Condition::Always,
+            Condition::Absent => Condition::Absent,
+            Condition::Present => Condition::Present,
+            Condition::Equals(word) => {
+                expected = word.to_be_bytes();
+                Condition::Equals(&expected[..])
+            }
+        };
+        self.core.write(&key, value.as_ref().map(|value| &value[..]), condition)
+    }
+
+    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
+        for (key, value) in keys.iter().zip(values) {
+            *value = WordIndex::get(self, *key)?;
+        }
+        Ok(())
+    }
+
+    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+        self.core.visit_words(from, visit)
+    }
+}

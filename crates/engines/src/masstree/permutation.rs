@@ -1,0 +1,118 @@
+//! The permutation word: which slots of a border node are in use, in which order.
+//!
+//! ```text
+//! bits 0..4     the number of keys
+//! bits 4p+4..   the slot at position p; the slots behind the last key are free
+//! ```
+//!
+//! One store of this word inserts or removes a key. It is the word that the in-line log keeps a copy of.
+
+/// A permutation of up to 15 slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Permutation(pub(super) u64);
+
+const ONES: u64 = 0x1111_1111_1111_1111;
+
+/// The low `nibbles` nibbles.
+fn low(nibbles: usize) -> u64 {
+    if nibbles >= 16 { !0 } else { (1 << (4 * nibbles)) - 1 }
+}
+
+impl Permutation {
+    /// `count` keys in the slots from 0 on, in order.
+    pub(super) fn identity(count: usize) -> Self {
+        Self(0xedcb_a987_6543_2100 | count as u64)
+    }
+
+    /// The number of keys, at most `width`: a damaged word may claim more.
+    #[inline(always)]
+    pub(super) fn count(self, width: usize) -> usize {
+        ((self.0 & 15) as usize).min(width)
+    }
+
+    /// The slot at a position; below `width`, also in a damaged word.
+    #[inline(always)]
+    pub(super) fn slot(self, position: usize, width: usize) -> usize {
+        ((self.0 >> (4 * position + 4) & 15) as usize).min(width - 1)
+    }
+
+    /// The position of a slot.
+    #[inline(always)]
+    pub(super) fn position(self, slot: usize) -> usize {
+        let differences = (self.0 >> 4 | 0xf << 60) ^ (ONES * slot as u64);
+        // The lowest zero nibble; borrows only reach nibbles above it.
+        let zeros = differences.wrapping_sub(ONES) & !differences & (ONES << 3);
+        zeros.trailing_zeros() as usize / 4
+    }
+
+    /// The slot that the next insert takes.
+    pub(super) fn free_slot(self, width: usize) -> usize {
+        self.slot(self.count(width), width)
+    }
+
+    /// The free slot is in use, at `position`.
+    pub(super) fn inserted(self, position: usize, width: usize) -> Self {
+        let count = self.count(width);
+        let slot = self.0 >> (4 * count + 4) & 15;
+        let (below, through) = (low(position + 1), low(count + 1));
+        let moved = self.0 & through & !below;
+        let above = self.0 & !low(count + 2);
+        Self((self.0 & below | slot << (4 * position + 4) | moved << 4 | above) + 1)
+    }
+
+    /// The slot at `position` is free, and the first that the next insert takes.
+    pub(super) fn removed(self, position: usize, width: usize) -> Self {
+        let count = self.count(width);
+        let slot = self.0 >> (4 * position + 4) & 15;
+        let (below, through) = (low(position + 1), low(count + 1));
+        let moved = self.0 & through & !below & !(15 << (4 * position + 4));
+        let above = self.0 & !through;
+        Self((self.0 & below | moved >> 4 | slot << (4 * count) | above) - 1)
+    }
+
+    /// The first `count` keys only.
+    pub(super) fn truncated(self, count: usize) -> Self {
+        Self(self.0 & !15 | count as u64)
+    }
+
+    /// Whether each slot of `width` stands at one position.
+    pub(super) fn is_sound(self, width: usize) -> bool {
+        let seen = (0..width).fold(0_u32, |seen, position| seen | 1 << (self.0 >> (4 * position + 4) & 15));
+        (self.0 & 15) as usize <= width && seen == (1 << width) - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(permutation: Permutation, width: usize) -> Vec<usize> {
+        (0..permutation.count(width)).map(|position| permutation.slot(position, width)).collect()
+    }
+
+    #[test]
+    fn inserts_and_removes_as_a_vector_does() {
+        for width in [4, 14, 15] {
+            let (mut permutation, mut model, mut state) = (Permutation::identity(0), Vec::new(), 7_usize);
+            for _ in 0..10_000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let choice = state >> 33;
+                if model.len() < width && (model.is_empty() || choice % 2 == 0) {
+                    let position = choice / 2 % (model.len() + 1);
+                    model.insert(position, permutation.free_slot(width));
+                    permutation = permutation.inserted(position, width);
+                } else {
+                    let position = choice / 2 % model.len();
+                    let slot = model.remove(position);
+                    permutation = permutation.removed(position, width);
+                    assert_eq!(permutation.free_slot(width), slot);
+                }
+                assert_eq!(slots(permutation, width), model);
+                assert!(permutation.is_sound(width));
+                for (position, slot) in model.iter().enumerate() {
+                    assert_eq!(permutation.position(*slot), position);
+                }
+            }
+        }
+    }
+}

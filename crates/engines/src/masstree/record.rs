@@ -1,0 +1,138 @@
+//! Records: a value, and the whole key where it goes on behind its slice.
+//!
+//! The key is there from its first byte, so a record moves into a new layer as it is: what is left of the key there is
+//! found by skipping the slices above. Records are never changed while the tree leads to them.
+
+use medium::Medium;
+use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, copy_in, copy_out, prefix_word};
+use pool::{Error, Guard, Result};
+
+use super::access::{View, Walk, Work};
+
+/// Bytes of the allocator's link before a record's first word.
+const LINK_BYTES: u64 = 16;
+const VALUE_BITS: u32 = 28;
+const KEY_BITS: u32 = 20;
+
+/// A record's place and lengths, its bounds checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    start: u64,
+    value_length: usize,
+    key_length: usize,
+}
+
+impl Record {
+    /// The record of an object.
+    #[inline(always)]
+    pub(super) fn at<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Result<Self> {
+        let start = object + LINK_BYTES;
+        let header = guard.words(start, 1)?[0].load(guard);
+        let value_length = (header & ((1 << VALUE_BITS) - 1)) as usize;
+        let key_length = (header >> VALUE_BITS & ((1 << KEY_BITS) - 1)) as usize;
+        if value_length > VALUE_BYTES_MAX
+            || key_length > KEY_BYTES_MAX
+            || header >> (VALUE_BITS + KEY_BITS) != 0
+        {
+            return Err(Error::corrupt(object, "a record whose lengths cannot be"));
+        }
+        Ok(Self { start, value_length, key_length })
+    }
+
+    fn value_offset(&self) -> u64 {
+        self.start + 8
+    }
+
+    fn key_offset(&self) -> u64 {
+        self.value_offset() + 8 * self.value_length.div_ceil(8) as u64
+    }
+
+    /// The value, if it is one word: as big-endian bytes.
+    #[inline(always)]
+    pub(super) fn word<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<u64> {
+        if self.value_length != 8 {
+            return Err(Error::corrupt(self.start, "a value that is no word"));
+        }
+        Ok(guard.words(self.value_offset(), 1)?[0].load(guard).swap_bytes())
+    }
+
+    /// Appends the value.
+    pub(super) fn copy_value<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
+        let words = guard.words(self.value_offset(), self.value_length.div_ceil(8))?;
+        copy_out(guard, words, self.value_length, buffer);
+        Ok(())
+    }
+
+    /// Whether the value is this one.
+    pub(super) fn has_value<M: Medium>(&self, guard: &Guard<'_, M>, value: &[u8]) -> Result<bool> {
+        if self.value_length != value.len() {
+            return Ok(false);
+        }
+        is_same(guard, self.value_offset(), value)
+    }
+
+    /// Whether what is left of the key in layer `depth`, from its second slice on, is `tail`.
+    pub(super) fn has_tail<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        depth: usize,
+        tail: &[u8],
+    ) -> Result<bool> {
+        let skipped = 8 * (depth + 1);
+        if self.key_length != skipped + tail.len() {
+            return Ok(false);
+        }
+        is_same(guard, self.key_offset() + skipped as u64, tail)
+    }
+
+    /// Appends what is left of the key behind `skipped` bytes, a multiple of 8.
+    pub(super) fn copy_tail<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        skipped: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        let Some(length) = self.key_length.checked_sub(skipped) else {
+            return Err(Error::corrupt(self.start, "a record without the key that it should have"));
+        };
+        let words = guard.words(self.key_offset() + skipped as u64, length.div_ceil(8))?;
+        copy_out(guard, words, length, buffer);
+        Ok(())
+    }
+
+    /// Whether it has a key.
+    pub(super) fn key_length(&self) -> usize {
+        self.key_length
+    }
+}
+
+fn is_same<M: Medium>(guard: &Guard<'_, M>, offset: u64, bytes: &[u8]) -> Result<bool> {
+    let words = guard.words(offset, bytes.len().div_ceil(8))?;
+    Ok(words
+        .iter()
+        .zip(bytes.chunks(8))
+        .all(|(word, chunk)| word.load(guard).swap_bytes() == prefix_word(chunk)))
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// Hints the processor to load a record's first line.
+    #[inline(always)]
+    pub(super) fn prefetch_record(&self, object: u64) {
+        if let Ok(words) = self.guard.words(object + LINK_BYTES, 1) {
+            words[0].prefetch();
+        }
+    }
+
+    /// Writes a record; `key` is empty if its slice says all.
+    pub(super) fn write_record(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
+        let (key_words, value_words) = (key.len().div_ceil(8), value.len().div_ceil(8));
+        let bytes = LINK_BYTES + 8 * (1 + key_words + value_words) as u64;
+        let object = self.allocate(work, bytes as usize)?;
+        let words = self.guard.words(object + LINK_BYTES, 1 + key_words + value_words)?;
+        words[0].store(&self.guard, value.len() as u64 | (key.len() as u64) << VALUE_BITS);
+        copy_in(&self.guard, &words[1..=value_words], value);
+        copy_in(&self.guard, &words[1 + value_words..], key);
+        self.list(work, object, bytes);
+        Ok(object)
+    }
+}

@@ -1,0 +1,244 @@
+//! Recovery (section 4.3 of the paper).
+//!
+//! At the open after a crash, before anything else: what the external log has of the failed epoch is put back, on all
+//! cores, and made durable; then the epoch is added to the set of failed ones, and the next one begins. Each step may be
+//! repeated, and nothing of the new epoch exists before the last. The ends of the free queues and the root follow.
+//!
+//! Nodes are recovered when they are touched first: an epoch word older than this execution tells. A background sweep
+//! touches the rest, and empties the set when that is durable.
+
+use std::sync::atomic::Ordering;
+
+use medium::{Medium, Word};
+use pool::{Error, Guard, Result};
+
+use super::Core;
+use super::access::{View, Walk};
+use super::in_line_log::{EPOCHS_APART_MAX, ValueLog};
+use super::layout::{
+    Anchor, Border, EPOCH_MASK, FAILED_RANGES, INTERIOR, Logged, OFFSET_MASK, SHARDS, checked, low_slots,
+    node_bytes, unchecked,
+};
+use super::permutation::Permutation;
+use super::scan::{Found, Sink, Start};
+use super::version::Version;
+use crate::index::Direction;
+
+/// Ranges in the set of failed epochs from which on an open sweeps at once.
+const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;
+
+/// First and last epoch of a range.
+pub(super) type Failed = Vec<(u64, u64)>;
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// Whether an epoch failed. The set is empty but for the time between a crash and the end of the sweep.
+    #[inline]
+    pub(super) fn has_failed(&self, epoch: u64) -> bool {
+        self.any_failed.load(Ordering::Acquire)
+            && self.failed.lock().iter().any(|(first, last)| (*first..=*last).contains(&epoch))
+    }
+
+    /// What the anchor says of failed epochs.
+    pub(super) fn read_failed(guard: &Guard<'_, M>, anchor: u64) -> Result<Failed> {
+        let mut failed = Failed::new();
+        for range in &guard.node::<Anchor>(anchor)?.failed {
+            let (first, last) = (range[0].load(guard), range[1].load(guard));
+            if first == 0 {
+                continue;
+            }
+            match (unchecked(first), unchecked(last)) {
+                (Some(first), Some(last)) if first <= last => failed.push((first, last)),
+                _ => return Err(Error::corrupt(anchor, "the set of failed epochs is damaged")),
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Undoes, as far as it has to be done at once, what the epoch `failed` did; then it is in the set.
+    pub(super) fn fail(guard: &Guard<'_, M>, anchor: u64, failed: u64, ranges: &mut Failed) -> Result<()> {
+        let cells = &guard.node::<Anchor>(anchor)?.failed;
+        if ranges.iter().any(|(first, last)| (*first..=*last).contains(&failed)) {
+            return Ok(());
+        }
+        let follows = |range: &[Word; 2]| {
+            range[0].load(guard) != 0 && unchecked(range[1].load(guard)) == Some(failed - 1)
+        };
+        if let Some(range) = cells.iter().find(|range| follows(range)) {
+            // PERSIST: the nodes are put back; lost, they are put back once more.
+            range[1].publish(guard, checked(failed));
+            ranges.iter_mut().filter(|range| range.1 == failed - 1).for_each(|range| range.1 = failed);
+        } else if let Some(range) = cells.iter().find(|range| range[0].load(guard) == 0) {
+            range[1].store(guard, checked(failed));
+            // PERSIST: as above; the end of the range lies in the same line, before.
+            range[0].publish(guard, checked(failed));
+            ranges.push((failed, failed));
+        } else {
+            return Err(Error::corrupt(anchor, "the set of failed epochs is full"));
+        }
+        guard.fence();
+        Ok(())
+    }
+
+    /// Puts back what the external log has of `epoch`, on some threads.
+    pub(super) fn restore(&self, epoch: u64, threads: usize) -> Result<u64> {
+        let restore = |thread: usize, step: usize| -> Result<u64> {
+            let guard = self.pool.peek();
+            let mut restored = 0;
+            for shard in (thread..SHARDS).step_by(step) {
+                restored += self.restore_nodes(&guard, shard, epoch)?;
+            }
+            guard.drain()?;
+            Ok(restored)
+        };
+        let threads = threads.clamp(1, SHARDS);
+        if threads == 1 {
+            return restore(0, 1);
+        }
+        std::thread::scope(|scope| {
+            let running: Vec<_> =
+                (0..threads).map(|thread| scope.spawn(move || restore(thread, threads))).collect();
+            let panicked = || Error::corrupt(self.anchor, "the external log could not be read");
+            let results = running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
+            results.sum()
+        })
+    }
+
+    /// Puts the root, the runs and the free queues back to where the last completed epoch had them.
+    pub(super) fn recover_cells(&self, guard: &Guard<'_, M>) -> Result<()> {
+        let anchor = guard.node::<Anchor>(self.anchor)?;
+        for cell in [&anchor.root, &anchor.runs] {
+            let Logged { epoch, old, value } = cell;
+            if self.has_failed(epoch.load(guard)) {
+                value.store(guard, old.load(guard));
+                epoch.store(guard, self.first);
+                self.list_touched(self.anchor + 64, 64);
+            }
+        }
+        self.recover_queues(guard, self.first)
+    }
+
+    /// Touches every node and every link, makes that durable, and empties the set of failed epochs. Usable meanwhile.
+    pub(super) fn sweep(&self) -> Result<()> {
+        struct Touch(u64);
+        impl<M: Medium, const W: usize> Sink<M, W> for Touch {
+            fn take(&mut self, _view: &View<'_, M, W>, _found: &Found<'_>) -> Result<bool> {
+                self.0 += 1;
+                Ok(self.0 < 1024)
+            }
+        }
+        if !self.any_failed.load(Ordering::Acquire) || self.is_gone.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let from = last.as_deref().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+            let start = Start { from, direction: Direction::Forward };
+            let end = self.find_slowly(|view, _| view.collect(&start, &mut Touch(0)))?;
+            self.figures.swept_keys.fetch_add(1024, Ordering::Relaxed);
+            match end {
+                Some(end) => last = Some(end),
+                None => break,
+            }
+        }
+        for shard in 0..SHARDS {
+            let _lock = self.shards.get(shard).map(|shard| shard.lock());
+            let mut view = self.look();
+            view.has_pass = true;
+            self.sweep_links(&view, shard)?;
+        }
+        self.advance()?;
+        self.forget_failed()
+    }
+
+    fn forget_failed(&self) -> Result<()> {
+        let _advancing = self.advancing.lock();
+        if self.is_gone.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        let cells = &guard.node::<Anchor>(self.anchor)?.failed;
+        for range in cells {
+            // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
+            range[0].publish(&guard, 0);
+        }
+        guard.drain()?;
+        self.failed.lock().clear();
+        self.any_failed.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether an open should sweep before it returns.
+    pub(super) fn is_sweep_due(&self) -> bool {
+        self.failed.lock().len() >= RANGES_SWEPT_AT
+    }
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// Recovers a node that this execution touches for the first time.
+    pub(super) fn recover_node(&self, pointer: u64) -> Walk<()> {
+        let offset = pointer & OFFSET_MASK;
+        let number = (offset / 64) as usize % self.core.recovery_locks.len();
+        let _lock = self.core.recovery_locks[number].lock();
+        if pointer & INTERIOR != 0 {
+            let node = self.guard.node::<super::layout::Interior<W>>(offset)?;
+            let state = node.epoch.load(&self.guard);
+            if state & EPOCH_MASK < self.core.first {
+                Version::start(&node.version);
+                node.listed.get().store(0, Ordering::Relaxed);
+                // ORDER: pairs with the load in `interior`: the version is visible.
+                node.epoch.store(&self.guard, self.core.first);
+                self.core.list_touched(offset, node_bytes::<W>() as u64);
+            }
+            return Ok(());
+        }
+        let node = self.guard.node::<Border<W>>(offset)?;
+        let old = node.epoch.load(&self.guard) & EPOCH_MASK;
+        if old < self.core.first {
+            self.recover_border(node, old)?;
+            self.core.list_touched(offset, node_bytes::<W>() as u64);
+        }
+        Ok(())
+    }
+
+    /// Applies the in-line logs of a border node whose last epoch was `old`.
+    fn recover_border(&self, node: &Border<W>, old: u64) -> Walk<()> {
+        let guard = &self.guard;
+        let mut is_cleared = false;
+        let halves = [(&node.values.log_low, 0..low_slots(W)), (&node.values.log_high, low_slots(W)..W)];
+        for (cell, slots) in halves {
+            let log = ValueLog(cell.load(guard));
+            if log.0 == 0 {
+                continue;
+            }
+            if self.core.has_failed(log.epoch(old)) && slots.contains(&log.slot()) {
+                node.values.words[log.slot()].store(guard, log.value());
+            }
+            // After the value, in the same line.
+            cell.store(guard, 0);
+            is_cleared = true;
+        }
+        let is_far = self.core.first - old >= EPOCHS_APART_MAX;
+        if is_far && is_cleared {
+            // Beside the new epoch word the sixteen bits of the old log would mean another epoch.
+            guard.flush(&node.values);
+            guard.fence();
+        }
+        if self.core.has_failed(old) {
+            node.permutation.store(guard, node.permutation_log.load(guard));
+        }
+        node.permutation_log.store(guard, node.permutation.load(guard));
+        if !Permutation(node.permutation.load(guard)).is_sound(W) {
+            return Err(Error::corrupt(guard.offset_of(node), "a permutation that is none").into());
+        }
+        Version::start(&node.version);
+        node.listed.get().store(0, Ordering::Relaxed);
+        // ORDER: pairs with the load in `border`: what was put back, and the version, are visible.
+        node.epoch.store(guard, self.core.first);
+        if is_far {
+            // Beside the old epoch word the sixteen bits of a new log would mean another epoch.
+            guard.flush(&node.epoch);
+            guard.fence();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,471 @@
+//! Ranges: the entries from a key on, one border node at a time, down and up the layers.
+//!
+//! A scan holds nothing between two batches: it remembers the last key, and descends to it again. A border node is read
+//! at one version, together with the slices between which it lies; the next node is the one that covers its upper end
+//! (or what lies below its lower end). So whatever is split or removed meanwhile, each key comes at most once, in
+//! order, and a key that is there for the whole scan comes.
+
+use std::ops::Bound;
+
+use medium::Medium;
+use pool::{Error, Result};
+use smallvec::SmallVec;
+
+use super::Core;
+use super::access::{Stop, View, Walk};
+use super::find::{Leaf, Origin};
+use super::layout::nibble;
+use super::permutation::Permutation;
+use super::record::Record;
+use super::slice::{LAYER, LONGER, Slice, Target};
+use crate::index::{Bounds, Direction, Scan};
+
+/// Entries of the first batch; each batch has twice as many as the one before.
+const BATCH_ENTRIES_MIN: usize = 16;
+/// Entries of the largest batch.
+const BATCH_ENTRIES_MAX: usize = 256;
+/// Bytes after which a batch ends.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Where a frame goes on.
+#[derive(Clone, Copy)]
+enum Edge {
+    /// Everything.
+    Nothing,
+    /// At the scan's start, a key that may go on below.
+    Key,
+    /// At this slice, without it or with it.
+    Slice(Slice, bool),
+}
+
+/// A layer that is being read.
+#[derive(Clone, Copy)]
+struct Frame<'v, const W: usize> {
+    root: u64,
+    origin: Origin<'v, W>,
+    edge: Edge,
+    target: Target,
+}
+
+/// An entry that a scan found.
+pub(super) struct Found<'a> {
+    prefix: &'a [u8],
+    slice: Slice,
+    object: u64,
+}
+
+impl Found<'_> {
+    pub(super) fn record<M: Medium, const W: usize>(&self, view: &View<'_, M, W>) -> Result<Record> {
+        Record::at(&view.guard, self.object)
+    }
+
+    /// Appends the key.
+    pub(super) fn copy_key<M: Medium, const W: usize>(
+        &self,
+        view: &View<'_, M, W>,
+        key: &mut Vec<u8>,
+    ) -> Result<()> {
+        key.extend_from_slice(self.prefix);
+        self.slice.append_to(key);
+        if self.slice.class == LONGER {
+            self.record(view)?.copy_tail(&view.guard, self.prefix.len() + 8, key)?;
+        }
+        Ok(())
+    }
+
+    /// The key, if it is one word.
+    pub(super) fn word(&self) -> u64 {
+        self.slice.word
+    }
+}
+
+/// Takes what a scan finds.
+pub(super) trait Sink<M: Medium, const W: usize> {
+    /// Takes an entry; `false` if it was the last one wanted.
+    fn take(&mut self, view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool>;
+}
+
+/// Where a scan begins, or goes on.
+pub(super) struct Start<'k> {
+    pub(super) from: Bound<&'k [u8]>,
+    pub(super) direction: Direction,
+}
+
+impl Start<'_> {
+    fn key(&self) -> Option<(&[u8], bool)> {
+        match self.from {
+            Bound::Included(key) => Some((key, true)),
+            Bound::Excluded(key) => Some((key, false)),
+            Bound::Unbounded => None,
+        }
+    }
+
+    fn is_forward(&self) -> bool {
+        self.direction == Direction::Forward
+    }
+
+    /// The edge and the target of a layer that is read from its end.
+    fn whole(&self) -> (Edge, Target) {
+        (Edge::Nothing, if self.is_forward() { Target::At(Slice::FIRST) } else { Target::Last })
+    }
+
+    /// The edge and the target of the layer `depth` on the way of the start key.
+    fn along(&self, depth: usize) -> (Edge, Target) {
+        match self.key() {
+            Some((key, _)) => (Edge::Key, Target::At(Slice::of(Slice::rest(key, depth)))),
+            None => self.whole(),
+        }
+    }
+}
+
+/// What the edge says of an entry.
+#[derive(PartialEq, Eq)]
+enum Verdict {
+    Skip,
+    Take,
+    /// The start key goes on in this layer.
+    Enter,
+}
+
+type Entries = SmallVec<[(Slice, u8, u64); 16]>;
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// The entries of a border node at one version, in the order of the scan.
+    fn entries_of(&self, leaf: &mut Leaf<'_, W>, is_forward: bool) -> Walk<Entries> {
+        loop {
+            let permutation = Permutation(leaf.node.permutation.load(&self.guard));
+            let count = permutation.count(W);
+            let classes = leaf.node.classes.load(&self.guard);
+            let entry = |position: usize| {
+                let slot = permutation.slot(if is_forward { position } else { count - 1 - position }, W);
+                let class = nibble(classes, slot);
+                let slice =
+                    Slice { word: leaf.node.slices[slot].load(&self.guard), class: class.min(LONGER) };
+                (slice, class, leaf.node.values.words[slot].load(&self.guard))
+            };
+            let entries = (0..count).map(entry).collect();
+            if leaf.version.is_still(&leaf.node.version) {
+                return Ok(entries);
+            }
+            if !leaf.version.covers_still(&leaf.node.version) {
+                return Err(Stop::Again);
+            }
+            self.retry()?;
+            leaf.version = self.stable(&leaf.node.version)?;
+        }
+    }
+
+    fn judge(&self, start: &Start<'_>, depth: usize, edge: Edge, entry: (Slice, u8, u64)) -> Walk<Verdict> {
+        let (slice, class, object) = entry;
+        let take_if = |condition| if condition { Verdict::Take } else { Verdict::Skip };
+        let (at, is_key) = match edge {
+            Edge::Nothing => return Ok(Verdict::Take),
+            Edge::Slice(at, included) => {
+                let is_beyond = if start.is_forward() { slice > at } else { slice < at };
+                return Ok(take_if(is_beyond || included && slice == at));
+            }
+            Edge::Key => match start.key() {
+                Some((key, included)) => (Slice::of(Slice::rest(key, depth)), (key, included)),
+                None => return Ok(Verdict::Take),
+            },
+        };
+        let (key, included) = is_key;
+        if slice != at {
+            return Ok(take_if((slice > at) == start.is_forward()));
+        }
+        if class == LAYER {
+            return Ok(Verdict::Enter);
+        }
+        if slice.class < LONGER {
+            return Ok(take_if(included));
+        }
+        let mut tail = Vec::new();
+        Record::at(&self.guard, object)?.copy_tail(&self.guard, 8 * (depth + 1), &mut tail)?;
+        let order = tail.as_slice().cmp(Slice::rest(key, depth + 1));
+        let is_beyond = if start.is_forward() { order.is_gt() } else { order.is_lt() };
+        Ok(take_if(is_beyond || included && order.is_eq()))
+    }
+
+    /// Reads entries from `start` on into `sink`. Returns the last key if the sink had enough, `None` at the end.
+    pub(super) fn collect(&self, start: &Start<'_>, sink: &mut impl Sink<M, W>) -> Walk<Option<Vec<u8>>> {
+        let root = self.anchor()?.root.value.load(&self.guard);
+        let (edge, target) = start.along(0);
+        let mut frames = vec![Frame { root, origin: Origin::Anchor, edge, target }];
+        let mut prefix = Vec::new();
+        while let Some(&frame) = frames.last() {
+            let top = frames.len() - 1;
+            let mut leaf = self.descend(frame.root, frame.origin, frame.target)?;
+            let entries = match self.entries_of(&mut leaf, start.is_forward()) {
+                Err(Stop::Again) => {
+                    self.retry()?;
+                    continue;
+                }
+                entries => entries?,
+            };
+            if start.is_forward() && leaf.next != 0 {
+                self.prefetch(leaf.next);
+            }
+            for (_, class, object) in &entries {
+                if *class != LAYER {
+                    self.prefetch_record(*object);
+                }
+            }
+            let mut below = None;
+            for entry in entries {
+                let verdict = self.judge(start, top, frame.edge, entry)?;
+                let (slice, class, value) = entry;
+                if verdict == Verdict::Skip {
+                    continue;
+                }
+                if class == LAYER {
+                    below = Some((slice, value, verdict));
+                    break;
+                }
+                let found = Found { prefix: &prefix, slice, object: value };
+                if !sink.take(self, &found)? {
+                    let mut key = Vec::new();
+                    found.copy_key(self, &mut key)?;
+                    return Ok(Some(key));
+                }
+            }
+            match below {
+                Some((slice, root, verdict)) => {
+                    // When the layer below is read this one goes on behind its entry.
+                    frames[top] =
+                        Frame { edge: Edge::Slice(slice, false), target: Target::At(slice), ..frame };
+                    let depth = frames.len();
+                    let (edge, target) =
+                        if verdict == Verdict::Enter { start.along(depth) } else { start.whole() };
+                    if 8 * depth > pool::record::KEY_BYTES_MAX {
+                        return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
+                    }
+                    prefix.extend_from_slice(&slice.word.to_be_bytes());
+                    let origin = Origin::Entry(leaf.node, leaf.version);
+                    frames.push(Frame { root, origin, edge, target });
+                }
+                None => match self.go_on(start, frame, &leaf)? {
+                    Some(next) => frames[top] = next,
+                    None => {
+                        frames.pop();
+                        prefix.truncate(8 * frames.len().saturating_sub(1));
+                    }
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    /// A frame that goes on with the next border node, if there is one.
+    fn go_on<'v>(
+        &self,
+        start: &Start<'_>,
+        frame: Frame<'v, W>,
+        leaf: &Leaf<'_, W>,
+    ) -> Walk<Option<Frame<'v, W>>> {
+        let (end, target) = if start.is_forward() {
+            let Some(high) = leaf.high else { return Ok(None) };
+            ((high, true), Target::At(high))
+        } else {
+            let Some(low) = leaf.low else { return Ok(None) };
+            ((low, false), Target::Below(low))
+        };
+        let is_progress = match frame.target {
+            Target::At(before) | Target::Below(before) if start.is_forward() => end.0 > before,
+            Target::At(before) => end.0 <= before,
+            Target::Below(before) => end.0 < before,
+            Target::Last => true,
+        };
+        if !is_progress {
+            return if self.is_valid() {
+                Err(Error::corrupt(leaf.pointer, "separators out of order").into())
+            } else {
+                Err(Stop::NeedsPass)
+            };
+        }
+        Ok(Some(Frame { edge: Edge::Slice(end.0, end.1), target, ..frame }))
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// Reads one batch: `sink` is made anew for each attempt.
+    pub(super) fn read_batch<S: Sink<M, W>>(
+        &self,
+        start: &Start<'_>,
+        make: impl Fn() -> S,
+    ) -> Result<(S, Option<Vec<u8>>)> {
+        let view = self.look();
+        let mut sink = make();
+        if let (Ok(last), true) = (view.collect(start, &mut sink), view.is_valid()) {
+            return Ok((sink, last));
+        }
+        self.find_slowly(|view, _| {
+            let mut sink = make();
+            let last = view.collect(start, &mut sink)?;
+            Ok((sink, last))
+        })
+    }
+
+    /// The number of keys; exact when nobody writes.
+    pub(super) fn count(&self) -> Result<u64> {
+        struct Count(u64);
+        impl<M: Medium, const W: usize> Sink<M, W> for Count {
+            fn take(&mut self, _view: &View<'_, M, W>, _found: &Found<'_>) -> Result<bool> {
+                self.0 += 1;
+                Ok(!self.0.is_multiple_of(4096))
+            }
+        }
+        let (mut total, mut last): (u64, Option<Vec<u8>>) = (0, None);
+        loop {
+            let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let (count, end) =
+                self.read_batch(&Start { from, direction: Direction::Forward }, || Count(0))?;
+            total += count.0;
+            match end {
+                Some(end) => last = Some(end),
+                None => return Ok(total),
+            }
+        }
+    }
+}
+
+/// Entries as bytes, one after the other.
+struct Batch<'e> {
+    bytes: Vec<u8>,
+    lengths: Vec<(usize, usize)>,
+    entries_max: usize,
+    end: &'e Bounds,
+    direction: Direction,
+    is_end: bool,
+}
+
+impl<M: Medium, const W: usize> Sink<M, W> for Batch<'_> {
+    fn take(&mut self, view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool> {
+        let start = self.bytes.len();
+        found.copy_key(view, &mut self.bytes)?;
+        let key = &self.bytes[start..];
+        let is_inside = match self.direction {
+            Direction::Forward => self.end.is_below_upper(key),
+            Direction::Reverse => self.end.is_above_lower(key),
+        };
+        if !is_inside {
+            self.is_end = true;
+            return Ok(false);
+        }
+        let key_length = key.len();
+        found.record(view)?.copy_value(&view.guard, &mut self.bytes)?;
+        self.lengths.push((key_length, self.bytes.len() - start - key_length));
+        Ok(self.lengths.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
+    }
+}
+
+/// A range being read. Holds nothing between two batches.
+pub(super) struct RangeScan<'i, M: Medium, const W: usize> {
+    core: &'i Core<M, W>,
+    bounds: Bounds,
+    direction: Direction,
+    from: Bound<Vec<u8>>,
+    bytes: Vec<u8>,
+    lengths: std::vec::IntoIter<(usize, usize)>,
+    position: usize,
+    entries_max: usize,
+    is_finished: bool,
+}
+
+impl<'i, M: Medium, const W: usize> RangeScan<'i, M, W> {
+    pub(super) fn new(core: &'i Core<M, W>, bounds: Bounds, direction: Direction) -> Self {
+        let from = match direction {
+            Direction::Forward => bounds.lower.clone(),
+            Direction::Reverse => bounds.upper.clone(),
+        };
+        Self {
+            core,
+            bounds,
+            direction,
+            from,
+            bytes: Vec::new(),
+            lengths: Vec::new().into_iter(),
+            position: 0,
+            entries_max: BATCH_ENTRIES_MIN,
+            is_finished: false,
+        }
+    }
+
+    fn refill(&mut self) -> Result<()> {
+        let from = match &self.from {
+            Bound::Included(key) => Bound::Included(key.as_slice()),
+            Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let start = Start { from, direction: self.direction };
+        let (entries_max, end, direction) = (self.entries_max, &self.bounds, self.direction);
+        let (batch, last) = self.core.read_batch(&start, || {
+            let (bytes, lengths) = (Vec::new(), Vec::new());
+            Batch { bytes, lengths, entries_max, end, direction, is_end: false }
+        })?;
+        self.is_finished = batch.is_end || last.is_none();
+        (self.bytes, self.lengths, self.position) = (batch.bytes, batch.lengths.into_iter(), 0);
+        if let Some(last) = last {
+            self.from = Bound::Excluded(last);
+        }
+        self.entries_max = (2 * self.entries_max).min(BATCH_ENTRIES_MAX);
+        Ok(())
+    }
+}
+
+impl<M: Medium, const W: usize> Scan for RangeScan<'_, M, W> {
+    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            if let Some((key_length, value_length)) = self.lengths.next() {
+                let (first, rest) = self.bytes[self.position..].split_at(key_length);
+                key.clear();
+                key.extend_from_slice(first);
+                value.clear();
+                value.extend_from_slice(&rest[..value_length]);
+                self.position += key_length + value_length;
+                return Ok(true);
+            }
+            if self.is_finished {
+                return Ok(false);
+            }
+            self.refill()?;
+        }
+    }
+}
+
+/// Entries as words.
+struct Words {
+    entries: SmallVec<[[u64; 2]; WORDS_TOGETHER_MAX]>,
+    entries_max: usize,
+}
+
+/// Entries that a scan of words reads before it visits them: at first, and at most.
+const WORDS_TOGETHER_MIN: usize = 16;
+const WORDS_TOGETHER_MAX: usize = 128;
+
+impl<M: Medium, const W: usize> Sink<M, W> for Words {
+    fn take(&mut self, view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool> {
+        self.entries.push([found.word(), found.record(view)?.word(&view.guard)?]);
+        Ok(self.entries.len() < self.entries_max)
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it returns `false`.
+    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+        let mut key = from.to_be_bytes();
+        let (mut included, mut entries_max) = (true, WORDS_TOGETHER_MIN);
+        loop {
+            let from = if included { Bound::Included(&key[..]) } else { Bound::Excluded(&key[..]) };
+            let start = Start { from, direction: Direction::Forward };
+            let (words, last) =
+                self.read_batch(&start, || Words { entries: SmallVec::new(), entries_max })?;
+            if !words.entries.is_empty() && !visit(&words.entries) {
+                return Ok(());
+            }
+            let Some(last) = last else { return Ok(()) };
+            let Some(last) = last.first_chunk::<8>() else { return Ok(()) };
+            (key, included) = (*last, false);
+            entries_max = (2 * entries_max).min(WORDS_TOGETHER_MAX);
+        }
+    }
+}

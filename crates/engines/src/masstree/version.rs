@@ -1,0 +1,130 @@
+//! The version word of a node: lock, and what tells readers that they must look again.
+//!
+//! ```text
+//! bit 0        locked by a writer
+//! bit 1        dirty: being restructured; readers wait
+//! bit 2        deleted: readers start again
+//! bits 3..32   counts inserts that reuse what a reader may still look at
+//! bits 32..64  counts changes of what the node covers
+//! ```
+//!
+//! It means nothing across a restart: the first touch of a node after that makes it anew (`recover`).
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use medium::VolatileWord;
+
+const LOCKED: u64 = 1;
+const DIRTY: u64 = 2;
+const DELETED: u64 = 4;
+const INSERT: u64 = 1 << 3;
+const CHANGE: u64 = 1 << 32;
+
+/// A version as a reader saw it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Version(u64);
+
+impl Version {
+    /// The version now.
+    #[inline(always)]
+    pub(super) fn now(word: &VolatileWord) -> Self {
+        // ORDER: pairs with the releases below; what was stored before them is visible.
+        Self(word.get().load(Ordering::Acquire))
+    }
+
+    /// Makes the version of a node that nobody else sees yet.
+    pub(super) fn start(word: &VolatileWord) {
+        word.get().store(0, Ordering::Release);
+    }
+
+    #[inline(always)]
+    pub(super) fn is_dirty(self) -> bool {
+        self.0 & DIRTY != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn is_deleted(self) -> bool {
+        self.0 & DELETED != 0
+    }
+
+    /// Whether all that was read since this version is of one state.
+    #[inline(always)]
+    pub(super) fn is_still(self, word: &VolatileWord) -> bool {
+        // What was read before was read before this; kernels load relaxed.
+        fence(Ordering::Acquire);
+        (self.0 ^ word.get().load(Ordering::Acquire)) & !LOCKED == 0
+    }
+
+    /// Whether the node covers what it covered.
+    #[inline(always)]
+    pub(super) fn covers_still(self, word: &VolatileWord) -> bool {
+        fence(Ordering::Acquire);
+        let now = word.get().load(Ordering::Acquire);
+        (self.0 ^ now) & (!(CHANGE - 1) | DELETED) == 0
+    }
+}
+
+/// A node locked by this thread; unlocked when dropped.
+pub(super) struct Lock<'n> {
+    word: &'n AtomicU64,
+    version: u64,
+}
+
+impl<'n> Lock<'n> {
+    /// Locks, if nobody else has it locked.
+    pub(super) fn try_new(word: &'n VolatileWord) -> Option<Self> {
+        let word = word.get();
+        let version = word.load(Ordering::Relaxed);
+        if version & LOCKED != 0 {
+            return None;
+        }
+        // ORDER: pairs with the release of the unlock.
+        let taken = word.compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().map(|version| Self { word, version })
+    }
+
+    fn store(&self, version: u64) {
+        // ORDER: before all later stores to the node, which are releases: who sees one of them sees this.
+        self.word.store(version | LOCKED, Ordering::Release);
+    }
+
+    /// Whether the node covers what it covered at `version`, and is there.
+    pub(super) fn covers_since(&self, version: Version) -> bool {
+        (self.version ^ version.0) & !(CHANGE - 1) == 0 && self.version & DELETED == 0
+    }
+
+    /// Whether the node is no part of the tree any more.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.version & DELETED != 0
+    }
+
+    /// Whether nothing changed since `version`.
+    pub(super) fn is_since(&self, version: Version) -> bool {
+        (self.version ^ version.0) & !LOCKED == 0
+    }
+
+    /// Before a slot is written that a reader may still look at.
+    pub(super) fn begin_insert(&mut self) {
+        self.version += INSERT;
+        self.store(self.version);
+    }
+
+    /// Before the node is restructured; readers wait until it is unlocked.
+    pub(super) fn begin_change(&mut self) {
+        self.version = (self.version + CHANGE) | DIRTY;
+        self.store(self.version);
+    }
+
+    /// The node is no part of the tree any more.
+    pub(super) fn delete(&mut self) {
+        self.version = (self.version + CHANGE) | DELETED;
+        self.store(self.version);
+    }
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        // ORDER: pairs with the acquire of the next lock and with readers' loads.
+        self.word.store(self.version & !(LOCKED | DIRTY), Ordering::Release);
+    }
+}
