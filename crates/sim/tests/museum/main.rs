@@ -2,7 +2,7 @@
 //!
 //! Each test is an exhibit. It explores a toy as it was published, which must fail with the complaint that belongs to the
 //! bug, and the toy mended, which must pass. A toy keeps what the bug needs and nothing else: nodes of a line, a handful of
-//! keys, one thread. Where a toy changes the shape of the original, its comment says so.
+//! keys, one thread (two in `threads`). Where a toy changes the shape of the original, its comment says so.
 //!
 //! The sources were read; each exhibit names its own. "Witcher, bug N" is the list `bugs/sosp21-correctness-bugs.md` in the
 //! repository `cosmoss-jigu/witcher`, of *Witcher: Systematic Crash Consistency Testing for Non-Volatile Memory Key-Value
@@ -18,5 +18,6 @@ mod radix;
 mod recipe;
 mod root_split;
 mod stores;
+mod threads;
 mod toy;
 mod undo_log;
