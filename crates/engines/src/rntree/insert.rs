@@ -136,7 +136,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 };
             let record = self.leaves.get(index);
             let Some(entry) = record.claim(N) else {
-                self.make_room(index, version, key)?;
+                next = self.make_room(index, version, key)?.filter(|_| C::TIES);
                 continue;
             };
             let claim = Claim { record, entry };

@@ -31,25 +31,27 @@ struct Moved {
 }
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
-    /// Makes room for `key` in a leaf without a free entry, unless that has changed since it had `version`.
+    /// Makes room for `key` in a leaf without a free entry, unless that has changed since it had `version`. Returns the
+    /// leaf to go on with, as long as this thread stays pinned; `None` to descend again.
     #[cold]
-    pub(super) fn make_room(&self, index: u32, version: u64, key: C::Key<'_>) -> Result<()> {
+    pub(super) fn make_room(&self, index: u32, version: u64, key: C::Key<'_>) -> Result<Option<u32>> {
         let guard = &self.pool.pin();
         let record = self.leaves.get(index);
         // A leaf that is now what it was then cannot be retired any more before this thread is done.
         if !record.is_still(version) {
-            return Ok(());
+            return Ok(None);
         }
         let lock = record.lock();
         if LeafRecord::<M>::is_dead(record.version()) {
             drop(lock);
             LeafRecord::<M>::wait_for_successor();
-            return Ok(());
+            return Ok(None);
         }
-        if Self::beyond(&self.inner.heap(), record, key)?.is_some()
-            || record.claimed.load(Ordering::Relaxed) != low_bits(N)
-        {
-            return Ok(());
+        if let Some(next) = Self::beyond(&self.inner.heap(), record, key)? {
+            return Ok(Some(next));
+        }
+        if record.claimed.load(Ordering::Relaxed) != low_bits(N) {
+            return Ok(Some(index));
         }
         if record.dead.load(Ordering::Relaxed) != 0 {
             record.recycle();
@@ -62,7 +64,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             drop(lock);
             sync::yield_now();
         }
-        Ok(())
+        Ok(Some(index))
     }
 
     /// Moves the upper half of a full leaf into a new one. Under the leaf's lock, which is kept until the parent knows
