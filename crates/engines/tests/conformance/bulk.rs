@@ -132,7 +132,17 @@ pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
         }
     }
     let model = model_of(cell.kind, 500);
-    ensure_eq!(load(world.tree(), borrow(&model), 0.8)?, 500, "entries loaded at last");
+    let mut loaded = load(world.tree(), borrow(&model), 0.8);
+    for _ in 0..8 {
+        // What an engine with epochs was given back it can use when the epoch has ended.
+        if cell.keeps_space()
+            && matches!(&loaded, Err(error) if matches!(error.root(), Error::PoolFull { .. }))
+        {
+            world.tree().sync()?;
+            loaded = load(world.tree(), borrow(&model), 0.8);
+        }
+    }
+    ensure_eq!(loaded?, 500, "entries loaded at last");
     let again = load(world.tree(), borrow(&model), 0.8);
     ensure!(
         matches!(&again, Err(error) if matches!(error.root(), Error::NotEmpty)),
