@@ -49,7 +49,7 @@ pub trait Subject {
     }
 
     /// Whether two states agree about one part: a key, for a map. What parts there are, if more than the whole, says
-    /// [`Concurrent::steps`](crate::Concurrent::steps).
+    /// `Concurrent`.
     fn is_same_part(&self, part: u64, one: &Self::State, other: &Self::State) -> bool {
         let _ = part;
         one == other

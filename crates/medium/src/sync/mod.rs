@@ -18,7 +18,7 @@
 //!
 //! - **Operations on the medium** are yield points on [`Sim`](crate::Sim), which asks for itself.
 //! - **Volatile words that belong to a medium's nodes** (versions, bitmaps, locks beside a leaf) are [`Atomic<M>`]: the
-//!   type names the medium, and only where [`Medium::SCHEDULED`](crate::Medium::SCHEDULED) says so, that is on `Sim`,
+//!   type names the medium, and only where [`Medium::SCHEDULED`] says so, that is on `Sim`,
 //!   the compiler leaves the question in. Engines are compiled for each medium, so the same source and the same
 //!   release build have both.
 //! - **Contended paths** ask a thread-local variable: a lock that was not free, the second look of a spin loop. Whoever
