@@ -236,7 +236,7 @@ fn two_threads_that_help_each_other() {
 }
 
 /// What may be left out unnoticed, and why: a part of a line of `pmwcas` up to the operation.
-const REDUNDANT: [(&str, &str); 4] = [
+const REDUNDANT: [(&str, &str); 5] = [
     (
         "guard.flush(&self.check)",
         "the check shares its line with the status; flushed where a node may lie elsewhere",
@@ -246,6 +246,10 @@ const REDUNDANT: [(&str, &str); 4] = [
         "every guard here fences what it flushed; needed where a guard ends before a fence",
     ),
     ("guard.flush(cell);", "after a crash all that is left is durable; needed where only the process ended"),
+    (
+        "cell.compare_exchange(guard, dirty, target.new)",
+        "who meets the dirty bit waits for what is durable already, and clears it",
+    ),
     ("cell.publish(guard, target.old);", "one thread never leaves the first half of an RDCSS durable behind"),
 ];
 
