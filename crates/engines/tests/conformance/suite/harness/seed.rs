@@ -48,9 +48,11 @@ pub fn run(module: &str, test: &str, body: impl FnOnce(Seed) -> Check) {
     let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, inner)| inner));
     let seed = Seed::of(&name);
     let replay = format!(
-        "{name}: seed {}; replay: EVERLEAF_SEED={} cargo test --release -p everleaf-engines --test conformance -- \
+        "{name}: seed {}; replay: EVERLEAF_SEED={} cargo test --release -p everleaf-engines --test {} -- \
          --exact {name}",
-        seed.0, seed.0
+        seed.0,
+        seed.0,
+        env!("CARGO_CRATE_NAME")
     );
     let (ended, watched) = mpsc::channel::<()>();
     let late = replay.clone();
