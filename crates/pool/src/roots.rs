@@ -46,6 +46,25 @@ pub struct TreeRoot {
     pub words: [u64; ROOT_WORDS],
 }
 
+impl TreeRoot {
+    /// Refuses the tree unless it was made by this engine, with this codec, and with nodes as they are wanted. `nodes` says
+    /// what they are and what is wanted, in words.
+    ///
+    /// # Errors
+    /// [`Error::TreeMismatch`].
+    pub fn demand(&self, (engine, codec): (u16, u16), nodes: &[String; 2]) -> Result<()> {
+        let made = [(self.engine, self.codec), (engine, codec)];
+        if made[0] == made[1] && nodes[0] == nodes[1] {
+            return Ok(());
+        }
+        let describe = |index: usize| {
+            let (engine, codec) = made[index];
+            format!("engine {engine}, codec {codec}, {}", nodes[index])
+        };
+        Err(Error::TreeMismatch { name: self.name.clone(), found: describe(0), wanted: describe(1) })
+    }
+}
+
 fn slot_words<'g, M: Medium>(guard: &'g MediumGuard<'_, M>, slot: usize) -> Result<&'g [Word]> {
     Ok(guard.words(ROOT_TABLE + slot as u64 * SLOT_BYTES, SLOT_WORDS)?)
 }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use engines::bztree::{BzTree, MaybeWords};
-use engines::index::{Codec, RecordCodec, WordCodec};
+use engines::bztree::BzTree;
+use engines::index::{Codec, MaybeWords, RecordCodec, WordCodec};
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
 use everleaf_sim::index::suite::{Suite, exhaust};
 use everleaf_sim::index::{BzTreeEngine, FollowUp, IndexSubject};

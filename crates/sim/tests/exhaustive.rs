@@ -1,7 +1,7 @@
 //! RNTree in small scopes: every short sequence, every crash, every image.
 
-use engines::index::{Codec, RecordCodec, WordCodec};
-use engines::rntree::{MaybeWords, RnTree};
+use engines::index::{Codec, MaybeWords, RecordCodec, WordCodec};
+use engines::rntree::RnTree;
 use everleaf_sim::index::suite::{self, Suite};
 use everleaf_sim::index::{RUBBISH_FROM, RnTreeEngine};
 use everleaf_sim::{Options, Rules, SecondCrash};

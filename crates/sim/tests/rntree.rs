@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use engines::index::{Codec, RecordCodec, WordCodec};
-use engines::rntree::{MaybeWords, RnTree};
+use engines::index::{Codec, MaybeWords, RecordCodec, WordCodec};
+use engines::rntree::RnTree;
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
 use everleaf_sim::index::script::random_operations;
 use everleaf_sim::index::{FollowUp, IndexSubject, RnTreeEngine};

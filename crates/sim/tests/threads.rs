@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use engines::index::{Codec, RecordCodec, WordCodec};
-use engines::rntree::{MaybeWords, RnTree};
+use engines::index::{Codec, MaybeWords, RecordCodec, WordCodec};
+use engines::rntree::RnTree;
 use everleaf_sim::index::IndexOperation::{self, Get, Insert, Put, Remove};
 use everleaf_sim::index::threads::{exhaust, pairs, random, scopes, triples};
 use everleaf_sim::index::{FollowUp, IndexSubject, RnTreeEngine};

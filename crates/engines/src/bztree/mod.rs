@@ -98,8 +98,8 @@ use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, Result};
 
 use crate::index::{
-    Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, RecordCodec, Scan, Value, Violation,
-    WordCodec, WordIndex,
+    Bounds, Codec, Condition, Direction, Index, IndexStat, MaybeWords, NextEntry, RecordCodec, Scan, Value,
+    Violation, WordCodec, WordIndex,
 };
 use crate::pmwcas::{Pmwcas, PmwcasStat};
 
@@ -201,13 +201,7 @@ where
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
-        let key = C::key(key)?;
-        let condition = match condition {
-            Condition::Always => Condition::Always,
-            Condition::Absent => Condition::Absent,
-            Condition::Present => Condition::Present,
-            Condition::Equals(value) => Condition::Equals(C::value(value)?),
-        };
+        let (key, condition) = (C::key(key)?, condition.try_map(C::value)?);
         match value {
             Some(value) => self.store(key, C::value(value)?, condition),
             None => self.erase(key, condition),
@@ -267,12 +261,6 @@ where
     fn words(&self) -> Option<&dyn WordIndex> {
         self.maybe_words()
     }
-}
-
-/// Whether a tree has the fast path for words: decided by its codec.
-pub trait MaybeWords {
-    /// The tree as a tree of words, if it is one.
-    fn maybe_words(&self) -> Option<&dyn WordIndex>;
 }
 
 impl<M: Medium, const N: usize> MaybeWords for BzTree<M, WordCodec, N> {

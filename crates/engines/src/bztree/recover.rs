@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use medium::Medium;
 use medium::sync::AtomicU64;
-use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
+use pool::{Pool, ROOT_WORDS, Result, TreeRoot};
 
 use super::image::Spares;
 use super::layout::{Anchor, ENTRIES_MAX, Pointer};
@@ -57,22 +57,16 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// the mark.
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`]: it is another engine's, or of another codec or size; [`Error::Corrupt`]: a damaged
-    /// descriptor, by name, or another damage.
+    /// [`pool::Error::TreeMismatch`]: it is another engine's, or of another codec or size; [`pool::Error::Corrupt`]: a
+    /// damaged descriptor, by name, or another damage.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, _options: BzTreeOptions) -> Result<Self> {
         Self::start(pool, root, pool.needs_mark())
     }
 
     fn start(pool: &Pool<M>, root: &TreeRoot, crashed: bool) -> Result<Self> {
         let start = Instant::now();
-        let made = (root.engine, root.codec, root.words[ROOT_ENTRIES]);
-        if made != (Self::ENGINE.0, C::ID, N as u64) {
-            return Err(Error::TreeMismatch {
-                name: root.name.clone(),
-                found: format!("engine {}, codec {}, {} entries a leaf", made.0, made.1, made.2),
-                wanted: format!("engine {}, codec {}, {N} entries a leaf", Self::ENGINE.0, C::ID),
-            });
-        }
+        let entries = [root.words[ROOT_ENTRIES], N as u64];
+        root.demand((Self::ENGINE.0, C::ID), &entries.map(|entries| format!("{entries} entries a leaf")))?;
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;

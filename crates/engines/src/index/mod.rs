@@ -7,6 +7,7 @@
 mod bounds;
 mod codec;
 
+use std::convert::Infallible;
 use std::fmt;
 
 use pool::Result;
@@ -33,6 +34,40 @@ pub enum Condition<V> {
     Present,
     /// The key has this value.
     Equals(V),
+}
+
+impl<V> Condition<V> {
+    /// The condition with the value borrowed.
+    #[inline]
+    pub fn as_ref(&self) -> Condition<&V> {
+        match self {
+            Self::Always => Condition::Always,
+            Self::Absent => Condition::Absent,
+            Self::Present => Condition::Present,
+            Self::Equals(value) => Condition::Equals(value),
+        }
+    }
+
+    /// The condition with the value in another form.
+    #[inline]
+    pub fn map<W>(self, form: impl FnOnce(V) -> W) -> Condition<W> {
+        let Ok(condition) = self.try_map(|value| Ok::<_, Infallible>(form(value)));
+        condition
+    }
+
+    /// As [`Condition::map`], with a form that not every value has.
+    #[inline]
+    pub fn try_map<W, E>(
+        self,
+        form: impl FnOnce(V) -> std::result::Result<W, E>,
+    ) -> std::result::Result<Condition<W>, E> {
+        Ok(match self {
+            Self::Always => Condition::Always,
+            Self::Absent => Condition::Absent,
+            Self::Present => Condition::Present,
+            Self::Equals(value) => Condition::Equals(form(value)?),
+        })
+    }
 }
 
 /// Something that [`Index::check`] found wrong.
@@ -246,4 +281,10 @@ impl dyn WordIndex + '_ {
     pub fn scan_each(&self, from: u64, mut visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
         self.scan(from, &mut |entries| entries.iter().all(|[key, value]| visit(*key, *value)))
     }
+}
+
+/// Whether a tree is also a tree of words: decided by its codec.
+pub trait MaybeWords {
+    /// The tree as a tree of words, if it is one.
+    fn maybe_words(&self) -> Option<&dyn WordIndex>;
 }

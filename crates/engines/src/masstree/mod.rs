@@ -427,27 +427,12 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
 
     /// Opens a tree; after a crash usable at once. O(nodes in the external log + slabs).
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
-        let is_transient = u64::from(options.mode == Mode::Transient);
-        let made = (root.engine, root.codec, root.words[ROOT_WIDTH], root.words[ROOT_TRANSIENT]);
-        if made != (Self::ENGINE.0, C::ID, W as u64, 0) || is_transient != 0 {
-            let transient = |is| if is == 0 { "" } else { ", transient" };
-            return Err(Error::TreeMismatch {
-                name: root.name.clone(),
-                found: format!(
-                    "engine {}, codec {}, {} keys a node{}",
-                    made.0,
-                    made.1,
-                    made.2,
-                    transient(made.3)
-                ),
-                wanted: format!(
-                    "engine {}, codec {}, {W} keys a node{}",
-                    Self::ENGINE.0,
-                    C::ID,
-                    transient(is_transient)
-                ),
-            });
-        }
+        let nodes = |width, mode| format!("{width} keys a node{mode}");
+        // What was transient is gone, so nothing opens it.
+        let found = if root.words[ROOT_TRANSIENT] == 0 { "" } else { ", transient and closed" };
+        let wanted = if options.mode == Mode::Transient { ", transient" } else { "" };
+        let nodes = [nodes(root.words[ROOT_WIDTH], found), nodes(W as u64, wanted)];
+        root.demand((Self::ENGINE.0, C::ID), &nodes)?;
         Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options)?, &options)
     }
 
@@ -593,16 +578,8 @@ impl<M: Medium, C: Codec, const W: usize> WordIndex for MassTree<M, C, W> {
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
         let key = key.to_be_bytes();
         let value = value.map(u64::to_be_bytes);
-        let expected;
-        let condition = match condition {
-            Condition::Always => Condition::Always,
-            Condition::Absent => Condition::Absent,
-            Condition::Present => Condition::Present,
-            Condition::Equals(word) => {
-                expected = word.to_be_bytes();
-                Condition::Equals(&expected[..])
-            }
-        };
+        let condition = condition.map(u64::to_be_bytes);
+        let condition = condition.as_ref().map(|value| &value[..]);
         self.core.write(&key, value.as_ref().map(|value| &value[..]), condition)
     }
 

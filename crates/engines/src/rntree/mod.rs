@@ -83,8 +83,8 @@ use medium::sync::{AtomicU64, Ordering};
 use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
 
 use crate::index::{
-    Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation, WordCodec,
-    WordIndex,
+    Bounds, Codec, Condition, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Value, Violation,
+    WordCodec, WordIndex,
 };
 use crate::inner::InnerTree;
 use layout::{Leaf, LeafRecord, Slots};
@@ -166,14 +166,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     fn start(&mut self, root: &TreeRoot, options: RnTreeOptions, crashed: bool) -> Result<()> {
-        let made = (root.engine, root.codec, root.words[ROOT_ENTRIES]);
-        if made != (Self::ENGINE.0, C::ID, N as u64) {
-            return Err(Error::TreeMismatch {
-                name: root.name.clone(),
-                found: format!("engine {}, codec {}, {} entries a leaf", made.0, made.1, made.2),
-                wanted: format!("engine {}, codec {}, {N} entries a leaf", Self::ENGINE.0, C::ID),
-            });
-        }
+        let entries = [root.words[ROOT_ENTRIES], N as u64];
+        root.demand((Self::ENGINE.0, C::ID), &entries.map(|entries| format!("{entries} entries a leaf")))?;
         self.recovered_from_crash = crashed;
         self.recover(root.words[ROOT_HEAD], options.recovery_threads)
     }
@@ -210,13 +204,7 @@ where
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
-        let key = C::key(key)?;
-        let condition = match condition {
-            Condition::Always => Condition::Always,
-            Condition::Absent => Condition::Absent,
-            Condition::Present => Condition::Present,
-            Condition::Equals(value) => Condition::Equals(C::value(value)?),
-        };
+        let (key, condition) = (C::key(key)?, condition.try_map(C::value)?);
         match value {
             Some(value) => self.store(key, C::value(value)?, condition),
             None => self.erase(key, condition),
@@ -264,12 +252,6 @@ where
     fn words(&self) -> Option<&dyn WordIndex> {
         self.maybe_words()
     }
-}
-
-/// Whether a tree has the fast path for words: decided by its codec.
-pub trait MaybeWords {
-    /// The tree as a tree of words, if it is one.
-    fn maybe_words(&self) -> Option<&dyn WordIndex>;
 }
 
 impl<M: Medium, const N: usize> MaybeWords for RnTree<M, WordCodec, N> {

@@ -11,9 +11,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use engines::bztree::{BzTree, BzTreeOptions};
-use engines::index::{Bounds, Codec, Condition, Direction, Index};
+use engines::index::{Bounds, Codec, Condition, Direction, Index, MaybeWords};
 use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode};
-use engines::rntree::{MaybeWords, RnTree, RnTreeOptions};
+use engines::rntree::{RnTree, RnTreeOptions};
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions, TreeRoot};
 
@@ -110,7 +110,7 @@ const TWO_SLOTS: BzTreeOptions = BzTreeOptions { operations_max: 2 };
 
 impl<C: Codec, const N: usize> Engine for BzTreeEngine<C, N>
 where
-    BzTree<Sim, C, N>: engines::bztree::MaybeWords,
+    BzTree<Sim, C, N>: MaybeWords,
 {
     type Tree = BzTree<Sim, C, N>;
 

@@ -182,7 +182,7 @@ fn apply_condition(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case,
             let condition = concrete(kind, model.get(key), condition);
             let found = match tree.words().filter(|_| words) {
                 Some(tree) => write_words(tree, key, new.as_deref(), &condition)?,
-                None => tree.write(key, new.as_deref(), borrowed(&condition))?,
+                None => tree.write(key, new.as_deref(), condition.as_ref().map(Vec::as_slice))?,
             };
             (found, model_write(model, key, new, condition))
         }
@@ -203,15 +203,6 @@ fn concrete(kind: Kind, current: Option<&Vec<u8>>, condition: ConditionOf) -> Co
     }
 }
 
-fn borrowed(condition: &Condition<Vec<u8>>) -> Condition<&[u8]> {
-    match condition {
-        Condition::Always => Condition::Always,
-        Condition::Absent => Condition::Absent,
-        Condition::Present => Condition::Present,
-        Condition::Equals(value) => Condition::Equals(value),
-    }
-}
-
 /// Bytes as the word that they are.
 pub fn word(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("8 bytes"))
@@ -223,13 +214,7 @@ fn write_words(
     new: Option<&[u8]>,
     condition: &Condition<Vec<u8>>,
 ) -> Result<bool, Failure> {
-    let condition = match condition {
-        Condition::Always => Condition::Always,
-        Condition::Absent => Condition::Absent,
-        Condition::Present => Condition::Present,
-        Condition::Equals(value) => Condition::Equals(word(value)),
-    };
-    Ok(tree.write(word(key), new.map(word), condition)?)
+    Ok(tree.write(word(key), new.map(word), condition.as_ref().map(|value| word(value)))?)
 }
 
 fn model_write(model: &mut Model, key: &[u8], new: Option<Vec<u8>>, condition: Condition<Vec<u8>>) -> bool {

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engines::index::{Codec, RecordCodec, WordCodec};
-use engines::rntree::{MaybeWords, RnTree};
+use engines::index::{Codec, MaybeWords, RecordCodec, WordCodec};
+use engines::rntree::RnTree;
 use medium::LineForm;
 use medium::sim::{Mutation, Sim, Site};
 use parking_lot::Mutex;
