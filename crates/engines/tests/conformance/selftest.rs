@@ -12,7 +12,7 @@ mod suite;
 
 use engines::index::{RecordCodec, WordCodec};
 
-use harness::{Cell, Check, Contract, Counted, Failure, Kind, Seed, Site};
+use harness::{Cell, Check, Contract, Failure, InRam, Kind, Seed, Site};
 use standin::{Flaw, StandinEngine};
 use suite::*;
 
@@ -22,8 +22,8 @@ const CONTRACT: Contract = Contract::Immediate(budget::Fences { insert: 2, updat
 
 fn cell<const FLAW: usize>(kind: Kind) -> Cell {
     let make = match kind {
-        Kind::Word => Site::<StandinEngine<FLAW>, Counted, WordCodec, 4, 56>::make,
-        Kind::Record => Site::<StandinEngine<FLAW>, Counted, RecordCodec, 4, 56>::make,
+        Kind::Word => Site::<StandinEngine<FLAW>, InRam, WordCodec, 4, 56>::make,
+        Kind::Record => Site::<StandinEngine<FLAW>, InRam, RecordCodec, 4, 56>::make,
     };
     Cell { kind, capacity: 4, other_capacity: 56, contract: CONTRACT, flips: 1000, slowness: 1, make }
 }

@@ -83,4 +83,8 @@ impl<C: Codec, const FLAW: usize> Engine<C> for StandinEngine<FLAW> {
         }
         Ok(Box::new(Standin::<M, C>::open(pool, root.words[1], flaw)?))
     }
+
+    fn try_open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<()> {
+        <Self as Engine<C>>::open::<M, N>(pool, root).map(drop)
+    }
 }

@@ -9,9 +9,7 @@ mod seed;
 mod site;
 
 pub use failure::{Check, Failure, brief};
-pub use place::{
-    Counted, DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place,
-};
+pub use place::{DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place};
 pub use seed::{Seed, factor, run};
 pub use site::{Closing, Engine, Site};
 
@@ -111,8 +109,8 @@ pub trait World {
     /// Removes a tree for good.
     fn destroy(&mut self, name: &str) -> Result<()>;
 
-    /// Opens the main tree once more, as what it may not be.
-    fn open_as(&self, kind: Kind, capacity: usize) -> Result<Box<dyn Index>>;
+    /// Tries to open the main tree once more, as what it may not be.
+    fn try_open_as(&self, kind: Kind, capacity: usize) -> Result<()>;
 
     /// Drops trees and pool.
     fn close(&mut self, how: Closing) -> Result<()>;

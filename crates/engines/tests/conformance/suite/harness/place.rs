@@ -33,20 +33,24 @@ pub trait Place: Sized + 'static {
     }
 }
 
-/// Plain memory.
-pub struct InRam(Arc<Ram>);
+/// Plain memory that counts what reaches it.
+pub struct InRam(Arc<Count<Ram>>);
 
 impl Place for InRam {
-    type Medium = Arc<Ram>;
+    type Medium = Arc<Count<Ram>>;
 
     const FLIPS: u32 = u32::MAX;
 
     fn new(limit_bytes: u64) -> Option<Self> {
-        Some(Self(Arc::new(Ram::new(limit_bytes).expect("address space"))))
+        Some(Self(Arc::new(Count::new(Ram::new(limit_bytes).expect("address space")))))
     }
 
-    fn open(&self) -> Arc<Ram> {
+    fn open(&self) -> Self::Medium {
         Arc::clone(&self.0)
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        Some(self.0.counts())
     }
 }
 
@@ -133,25 +137,6 @@ impl Place for OnFile {
             ..FileOptions::default()
         };
         File::beside(pool, &self.folder.path().join("log"), options).expect("a log")
-    }
-}
-
-/// Memory that counts what reaches it.
-pub struct Counted(Arc<Count<Ram>>);
-
-impl Place for Counted {
-    type Medium = Arc<Count<Ram>>;
-
-    fn new(limit_bytes: u64) -> Option<Self> {
-        Some(Self(Arc::new(Count::new(Ram::new(limit_bytes).expect("address space")))))
-    }
-
-    fn open(&self) -> Self::Medium {
-        Arc::clone(&self.0)
-    }
-
-    fn counts(&self) -> Option<Counts> {
-        Some(self.0.counts())
     }
 }
 

@@ -16,6 +16,9 @@ pub trait Engine<C: Codec>: 'static {
 
     /// A tree that exists.
     fn open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>>;
+
+    /// Whether it opens. (Builds less than [`Engine::open`].)
+    fn try_open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<()>;
 }
 
 /// An engine with every codec.
@@ -87,14 +90,14 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: u
         tree.destroy()
     }
 
-    fn open_as(&self, kind: Kind, capacity: usize) -> Result<Box<dyn Index>> {
+    fn try_open_as(&self, kind: Kind, capacity: usize) -> Result<()> {
         let roots = self.pool().trees()?;
         let root = roots.iter().find(|root| root.name == MAIN).expect("the main tree");
         match (kind, capacity == N) {
-            (Kind::Word, true) => <E as Engine<WordCodec>>::open::<_, N>(self.pool(), root),
-            (Kind::Word, false) => <E as Engine<WordCodec>>::open::<_, OTHER>(self.pool(), root),
-            (Kind::Record, true) => <E as Engine<RecordCodec>>::open::<_, N>(self.pool(), root),
-            (Kind::Record, false) => <E as Engine<RecordCodec>>::open::<_, OTHER>(self.pool(), root),
+            (Kind::Word, true) => <E as Engine<WordCodec>>::try_open::<_, N>(self.pool(), root),
+            (Kind::Word, false) => <E as Engine<WordCodec>>::try_open::<_, OTHER>(self.pool(), root),
+            (Kind::Record, true) => <E as Engine<RecordCodec>>::try_open::<_, N>(self.pool(), root),
+            (Kind::Record, false) => <E as Engine<RecordCodec>>::try_open::<_, OTHER>(self.pool(), root),
         }
     }
 
