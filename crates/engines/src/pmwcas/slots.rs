@@ -6,7 +6,9 @@
 //! **Hazards.** Who helps names the descriptor in its slot first, and then looks whether the word still holds the name.
 //! The owner gives a descriptor back only when no word holds its name *and* no slot names it. So nobody reads a
 //! descriptor that stands for another operation already, and epochs need not be waited for: two descriptors a thread are
-//! enough, however long somebody else is pinned.
+//! enough, however long somebody else is pinned. A helper that is late can put the name into a word once more, for a
+//! moment, and a third thread may find it there: so the owner's look at all slots counts only if nobody began to help
+//! meanwhile.
 
 use medium::sync::{AtomicU64, Ordering, fence, pause};
 
@@ -87,6 +89,8 @@ pub(super) struct Slots {
     hazards: Box<[AtomicU64]>,
     /// How many hazards are not 0, or about to be so.
     helpers: AtomicU64,
+    /// How many hazards were ever named.
+    announced: AtomicU64,
 }
 
 /// A slot that the calling thread holds.
@@ -136,6 +140,7 @@ impl Slots {
             slots: (0..count).map(|_| Slot::default()).collect(),
             hazards: (0..count).map(|_| AtomicU64::new(0)).collect(),
             helpers: AtomicU64::new(0),
+            announced: AtomicU64::new(0),
         }
     }
 
@@ -157,7 +162,8 @@ impl Slots {
         // ORDER: pairs with the release of who held it before: phases are as that left them.
         let free = taken.load(Ordering::Relaxed) == 0
             && taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        free.then_some(Held { slots: self, number })
+        // Only now: one that is made in vain would give another thread's slot back when it is dropped.
+        free.then(|| Held { slots: self, number })
     }
 
     /// Takes slot `number`, if nobody has it.
@@ -186,6 +192,8 @@ impl Slots {
     pub(super) fn announce(&self, held: &Held<'_>, name: Name) -> Hazard<'_> {
         self.helpers.fetch_add(1, Ordering::Relaxed);
         self.hazards[held.number].store(name.index as u64 + 1, Ordering::Relaxed);
+        // ORDER: pairs with the loads in `is_helped`: who sees the number sees the hazard.
+        self.announced.fetch_add(1, Ordering::Release);
         // ORDER: pairs with the fence in `is_helped`: either that sees the hazard, or the look at the word that follows
         // sees that the name is gone.
         fence(Ordering::SeqCst);
@@ -194,8 +202,52 @@ impl Slots {
 
     /// Whether anybody helps the operation of a descriptor whose name no word holds any more.
     pub(super) fn is_helped(&self, index: usize) -> bool {
-        fence(Ordering::SeqCst);
-        self.helpers.load(Ordering::Acquire) != 0
-            && self.hazards.iter().any(|hazard| hazard.load(Ordering::Acquire) == index as u64 + 1)
+        loop {
+            fence(Ordering::SeqCst);
+            if self.helpers.load(Ordering::Acquire) == 0 {
+                return false;
+            }
+            let before = self.announced.load(Ordering::Acquire);
+            if self.hazards.iter().any(|hazard| hazard.load(Ordering::Acquire) == index as u64 + 1) {
+                return true;
+            }
+            fence(Ordering::SeqCst);
+            if self.announced.load(Ordering::Acquire) == before {
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_held_by_one_at_a_time() {
+        let slots = Slots::new(2);
+        let held = slots.take(|_| true);
+        let number = held.number;
+        for _ in 0..2 {
+            assert!(slots.take_number(number).is_none(), "a slot that is taken");
+        }
+        let other = slots.take(|_| true);
+        assert_ne!(other.number, number);
+        drop(held);
+        assert!(slots.take_number(number).is_some());
+    }
+
+    #[test]
+    fn a_descriptor_is_helped_until_its_last_helper_is_done() {
+        let slots = Slots::new(3);
+        let (one, other) = (slots.take(|_| true), slots.take(|_| true));
+        let name = Name { index: 4, sequence: 7 };
+        assert!(!slots.is_helped(4));
+        let first = slots.announce(&one, name);
+        let second = slots.announce(&other, name);
+        drop(first);
+        assert!(slots.is_helped(4) && !slots.is_helped(3));
+        drop(second);
+        assert!(!slots.is_helped(4));
     }
 }

@@ -1,0 +1,131 @@
+//! BzTree under threads: the races of its structure changes, every schedule within a bound, the crashes of each.
+
+use std::time::Instant;
+
+use engines::index::{Codec, RecordCodec, WordCodec};
+use everleaf_sim::index::suite::Scope;
+use everleaf_sim::index::threads;
+use everleaf_sim::index::{BzTreeEngine, IndexOperation, IndexOperation::*};
+use everleaf_sim::{Images, Options, Program, Scheduling, Search, SecondCrash};
+
+fn options() -> Options {
+    let command = "cargo test --release -p everleaf-sim --test bztree_threads".to_owned();
+    let images = Images::Some { random: 0 };
+    Options { images, second_crash: SecondCrash::Never, command, limit_bytes: 16 << 20, ..Options::default() }
+}
+
+fn explore<C: Codec>(scope: &Scope, programs: &[Program<IndexOperation>], search: Search)
+where
+    engines::bztree::BzTree<medium::sim::Sim, C, 4>: engines::bztree::MaybeWords,
+{
+    let (start, crashes) = (Instant::now(), !matches!(search, Search::Exhaustive { preemptions_max: 2.. }));
+    let scheduling = Scheduling { search, crashes, ..Scheduling::default() };
+    let engine = BzTreeEngine::<C, 4>::default;
+    let stats = threads::exhaust(engine, scope, programs, 2, (&options(), &scheduling));
+    let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
+    let (schedules, seconds) = (stats.schedules, start.elapsed().as_secs_f32());
+    println!(
+        "{}, {}: {} programs, {schedules} schedules; {stats}; {seconds:.1} s",
+        scope.name,
+        C::NAME,
+        programs.len()
+    );
+    assert_eq!(stats.cut_short, 0);
+}
+
+/// One race: all schedules with one preemption, with the crashes of each; then with two, without crashes.
+fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperation]) {
+    let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
+    for preemptions_max in [1, 2] {
+        let search = Search::Exhaustive { preemptions_max };
+        explore::<WordCodec>(&scope, &[Program::single(operations)], search);
+    }
+}
+
+fn full() -> Vec<IndexOperation> {
+    (1..5).map(|key| Insert(10 * key, key)).collect()
+}
+
+/// The second thread took a descriptor that the first one was using: both splits were said to have succeeded.
+#[test]
+fn a_split_beside_a_put() {
+    race("a split beside a put", &full(), &[Insert(16, 102), Put(10, 103)]);
+}
+
+#[test]
+fn inserts_of_the_same_key() {
+    race("the same key", &[Insert(10, 1)], &[Insert(20, 101), Insert(20, 102)]);
+    race("the same key, split", &full(), &[Insert(15, 101), Insert(15, 102)]);
+}
+
+#[test]
+fn an_insert_into_a_leaf_that_is_being_frozen() {
+    race("an insert beside a freeze", &full()[..3], &[Insert(15, 101), Insert(16, 102)]);
+}
+
+#[test]
+fn two_splits_of_one_leaf() {
+    race("two splits", &full(), &[Insert(15, 101), Insert(35, 102)]);
+}
+
+fn small_leaves() -> Vec<IndexOperation> {
+    let mut setup: Vec<_> = (1..9).map(|key| Insert(10 * key, key)).collect();
+    setup.extend([20, 30, 60, 70, 80].map(Remove));
+    setup
+}
+
+#[test]
+fn an_insert_into_leaves_that_are_being_merged() {
+    race("a merge beside an insert", &small_leaves(), &[Remove(10), Insert(15, 101)]);
+    race("a merge beside an insert on the right", &small_leaves(), &[Remove(10), Insert(45, 101)]);
+}
+
+#[test]
+fn two_merges() {
+    race("two merges", &small_leaves(), &[Remove(10), Remove(50)]);
+}
+
+#[test]
+fn a_remove_from_a_leaf_that_is_being_consolidated() {
+    // Full, of entries that are gone: the insert consolidates.
+    let mut setup = full();
+    setup.extend([Remove(30), Remove(40)]);
+    race("a consolidation beside a remove", &setup, &[Insert(15, 101), Remove(10)]);
+    race("a consolidation beside an update", &setup, &[Insert(15, 101), Update(10, 102)]);
+    race("a consolidation beside a scan", &setup, &[Insert(15, 101), Scan(0, 100)]);
+}
+
+/// A sample of all pairs of operations on trees that split and merge, each with one preemption and the crashes of that.
+#[test]
+fn pairs_of_operations() {
+    for (number, scope) in threads::scopes(4).iter().enumerate() {
+        let pairs: Vec<_> = threads::pairs(scope).into_iter().skip(number).step_by(9).collect();
+        explore::<WordCodec>(scope, &pairs, Search::Exhaustive { preemptions_max: 1 });
+        explore::<RecordCodec>(scope, &pairs[..1], Search::Exhaustive { preemptions_max: 1 });
+    }
+}
+
+/// Three threads, by chance.
+#[test]
+fn random_threads() {
+    for seed in 1..9 {
+        let program = threads::random(seed, 3, 8, 9);
+        let scope = Scope { name: "random", setup: Vec::new(), keys: [0; 3] };
+        let search = Search::Random { runs: 20, depth: 3, seed };
+        explore::<WordCodec>(&scope, std::slice::from_ref(&program), search.clone());
+        explore::<RecordCodec>(&scope, std::slice::from_ref(&program), search);
+    }
+}
+
+/// All pairs with two preemptions, and triples with one: minutes.
+#[test]
+#[ignore = "long: `cargo test --release -p everleaf-sim --test bztree_threads -- --ignored`"]
+fn all_pairs_and_triples() {
+    for scope in threads::scopes(4) {
+        explore::<WordCodec>(&scope, &threads::pairs(&scope), Search::Exhaustive { preemptions_max: 1 });
+        explore::<RecordCodec>(&scope, &threads::pairs(&scope), Search::Exhaustive { preemptions_max: 1 });
+        explore::<WordCodec>(&scope, &threads::pairs(&scope), Search::Exhaustive { preemptions_max: 2 });
+        let triples: Vec<_> = threads::triples(&scope).into_iter().step_by(10).collect();
+        explore::<WordCodec>(&scope, &triples, Search::Exhaustive { preemptions_max: 1 });
+    }
+}
