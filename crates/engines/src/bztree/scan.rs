@@ -67,7 +67,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(())
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending and one at a time, until it returns `false`.
+    /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns `false`.
     pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
     where
         C: for<'k> Codec<Key<'k> = u64>,
@@ -81,10 +81,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 self.settle(&guard, seen)?;
                 Self::upper_bound(&guard, &path)?.map(|separator| separator.word)
             };
-            for words in snapshot.iter().filter(|words| words[0] >= resume) {
-                if !visit(&[*words]) {
-                    return Ok(());
-                }
+            let start = snapshot.partition_point(|words| words[0] < resume);
+            if start < snapshot.len() && !visit(&snapshot[start..]) {
+                return Ok(());
             }
             match next {
                 None => return Ok(()),
