@@ -146,22 +146,56 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Bytes of an inner node.
     pub(super) const INNER_BYTES: usize = inner_bytes(C::TIES);
 
-    /// Freezes a leaf: from here on it stays as it is. Not flushed: thawed by a crash, it is a leaf like any other, for what
-    /// is built from it is not reachable before that is durable. Returns the status.
+    /// Freezes a leaf: from here on it stays as it is, unless it is thawed. Not flushed: thawed by a crash, it is a leaf like
+    /// any other, for what is built from it is not reachable before that is durable. Returns the status.
     pub(super) fn freeze(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
         let cell = &leaf.head[LEAF_STATUS];
         loop {
             let raw = self.pmwcas.read(guard, cell)?;
             let status = LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))?;
-            if status.is_frozen() || cell.compare_exchange(guard, raw, status.frozen().0).is_ok() {
-                return Ok(status.frozen());
+            if status.is_frozen() {
+                return Ok(status);
+            }
+            let frozen = status.frozen();
+            if cell.compare_exchange(guard, raw, frozen.0).is_ok() {
+                return Ok(frozen);
             }
         }
     }
 
-    /// Appends the visible entries of a frozen leaf, in the order of their keys.
-    pub(super) fn gather(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>, copies: &mut Copies) -> Result<()> {
-        let (start, status) = (copies.len(), self.leaf_status(guard, leaf)?);
+    /// Thaws a leaf that is frozen and still in the tree: where there is no space to replace it, it goes on as it is. Who is
+    /// about to replace it fails. Returns the status; frozen still, if it was replaced.
+    pub(super) fn thaw(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
+        let cell = &leaf.head[LEAF_STATUS];
+        let raw = self.pmwcas.read(guard, cell)?;
+        let status = LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))?;
+        if status.is_frozen() && cell.compare_exchange(guard, raw, status.thawed().0).is_ok() {
+            return Ok(status.thawed());
+        }
+        Ok(status)
+    }
+
+    /// Adds the word by which a frozen leaf that is to be replaced is frozen for good: it must have been so since its
+    /// `status` was read, and no thaw comes after it is replaced.
+    pub(super) fn bury_leaf(
+        guard: &Guard<'_, M>,
+        swap: &mut Descriptor<'_>,
+        leaf: &Leaf<N>,
+        status: LeafStatus,
+    ) -> Result<()> {
+        swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.frozen().0)?;
+        Ok(())
+    }
+
+    /// Appends the visible entries of a leaf that was frozen with `status`, in the order of their keys.
+    pub(super) fn gather(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Leaf<N>,
+        status: LeafStatus,
+        copies: &mut Copies,
+    ) -> Result<()> {
+        let start = copies.len();
         let mut sorted = 0;
         for entry in 0..status.count() {
             if let Some(found) = self.read_entry(guard, leaf, entry, &mut super::find::Seen::default())? {
@@ -320,6 +354,19 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let inner: &Inner = Self::inner(guard, offset)?;
         swap.add_word(guard, &inner.keys[INNER_STATUS], status, status | super::layout::FROZEN)?;
         Ok(())
+    }
+
+    /// Adds the word by which a node that is being replaced is frozen, if its status is still this. A leaf is frozen already.
+    pub(super) fn freeze_for_good(
+        guard: &Guard<'_, M>,
+        swap: &mut Descriptor<'_>,
+        old: Pointer,
+        status: u64,
+    ) -> Result<()> {
+        if old.is_leaf() {
+            return Self::bury_leaf(guard, swap, Self::leaf(guard, old.offset())?, LeafStatus(status));
+        }
+        Self::freeze_inner(guard, swap, old.offset(), status)
     }
 
     /// Whether an entry's state says that it is pending.

@@ -146,7 +146,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let leaf = Self::leaf(guard, offset)?;
         let status = self.leaf_status(guard, leaf)?;
         if status.is_frozen() {
-            return self.make_way(guard, key, offset);
+            // Whether there is room in it shows when it is not.
+            return self.make_way(guard, key, offset, false);
         }
         // After the status: what is completed from here on changes it.
         let found = self.look(guard, leaf, key, &mut seen)?;
@@ -156,16 +157,32 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         }
         match found {
             Some(found) => self.replace(guard, leaf, status, &found, encoded),
-            None if status.count() == N => self.make_way(guard, key, offset),
+            None if status.count() == N => self.make_way(guard, key, offset, true),
             None => self.add(guard, leaf, status, key, encoded),
         }
     }
 
-    /// A leaf that is frozen or full: replaces it first, then everything again.
-    pub(super) fn make_way(&self, guard: &Guard<'_, M>, key: C::Key<'_>, offset: u64) -> Result<Attempt> {
-        let (path, leaf) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
-        if leaf == offset {
-            self.renew_leaf(guard, &path, leaf)?;
+    /// A leaf that is frozen or full: replaces it first, then everything again. In a full pool a frozen leaf goes on as it
+    /// is, if there is room in it or none is needed.
+    pub(super) fn make_way(
+        &self,
+        guard: &Guard<'_, M>,
+        key: C::Key<'_>,
+        offset: u64,
+        needs_room: bool,
+    ) -> Result<Attempt> {
+        let (path, found) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
+        if found != offset {
+            return Ok(Attempt::Again);
+        }
+        match self.renew_leaf(guard, &path, offset) {
+            Err(full @ Error::PoolFull { .. }) => {
+                let status = self.thaw(guard, Self::leaf(guard, offset)?)?;
+                if needs_room && status.count() == N && !status.is_frozen() {
+                    return Err(full);
+                }
+            }
+            renewed => renewed?,
         }
         Ok(Attempt::Again)
     }

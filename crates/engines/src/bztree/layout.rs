@@ -8,7 +8,7 @@
 //! leaf of N entries, 64 + 24 N bytes (1,408 for 56)
 //!   0  fingerprints  one byte for each entry
 //!  56  status        frozen (bit 0), entries reserved (8 to 15), of these pending (16 to 23) and dead (24 to 31),
-//!                    sorted from the start (32 to 39)
+//!                    sorted from the start (32 to 39), how often it was frozen (40 to 60)
 //!  64  entry 0       metadata, key word, payload
 //!  88  entry 1       ...
 //!
@@ -136,6 +136,7 @@ pub(super) struct LeafStatus(pub(super) u64);
 const ONE_RESERVED: u64 = 1 << 8;
 const ONE_PENDING: u64 = 1 << 16;
 const ONE_DEAD: u64 = 1 << 24;
+const ONE_FREEZE: u64 = 1 << 40;
 
 impl LeafStatus {
     /// Of a new leaf with so many entries, all sorted.
@@ -176,8 +177,14 @@ impl LeafStatus {
         self.count().saturating_sub(self.pending() + self.dead())
     }
 
+    /// Frozen once more: no two freezes of a leaf look alike, so whoever copied it notices a thaw in between.
     pub(super) fn frozen(self) -> Self {
-        Self(self.0 | FROZEN)
+        Self((self.0 + ONE_FREEZE) & VALUE_MASK | FROZEN)
+    }
+
+    /// No longer frozen.
+    pub(super) fn thawed(self) -> Self {
+        Self(self.0 & !FROZEN)
     }
 
     /// With one more entry, not visible yet.
@@ -336,6 +343,9 @@ mod tests {
         status = status.completed().buried();
         assert_eq!((status.count(), status.live(), status.pending(), status.dead()), (6, 5, 0, 1));
         assert!(status.frozen().is_frozen() && !status.is_frozen());
+        assert_eq!(status.frozen().thawed().live(), 5);
+        assert_ne!(status.frozen(), status.frozen().thawed().frozen(), "a thaw in between is seen");
+        assert!((0..3 << 20).fold(status, |status, _| status.frozen()).0 <= VALUE_MASK);
         assert!(status.validated(6, 0).is_ok() && status.validated(5, 0).is_err());
         assert_eq!(status.completed(), status, "nothing was pending");
     }

@@ -55,10 +55,12 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let Some((_, root)) = load.level.pop() else { return Ok(0) };
         // Frozen, the old root takes no more entries; whoever meets it meanwhile renews it, and this fails.
         let leaf = Self::leaf(&guard, old.offset())?;
-        if self.freeze(&guard, leaf)?.live() > 0 {
+        let frozen = self.freeze(&guard, leaf)?;
+        if frozen.live() > 0 {
             return Err(Error::NotEmpty);
         }
         let mut swap = self.pmwcas.allocate();
+        Self::bury_leaf(&guard, &mut swap, leaf, frozen)?;
         self.swap_child(&guard, &mut swap, &[], (old, root))?;
         load.nodes.release(root.offset());
         if !swap.attempt(&guard)? {

@@ -81,39 +81,38 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let mut new = NewNodes::new(guard);
         let merged = self.allocate_leaf(&mut new)?;
         let parent = self.allocate_inner(&mut new)?;
-        let mut copies = Copies::new();
-        for pointer in &pair.image.children[pair.left..=pair.left + 1] {
+        let (mut copies, mut statuses) = (Copies::new(), [0; 2]);
+        for (pointer, status) in pair.image.children[pair.left..].iter().zip(&mut statuses) {
             let leaf = Self::leaf(guard, pointer.offset())?;
-            self.freeze(guard, leaf)?;
-            self.gather(guard, leaf, &mut copies)?;
+            let frozen = self.freeze(guard, leaf)?;
+            self.gather(guard, leaf, frozen, &mut copies)?;
+            *status = frozen.0;
         }
         if copies.len() > N {
             // Entries came in between. Both leaves are renewed by who meets them next.
             return Ok(false);
         }
         Self::write_leaf(guard, merged, &copies)?;
-        self.install_merge(guard, new, pair, (Pointer::leaf(merged), parent), [None; 2])
+        self.install_merge(guard, new, pair, (Pointer::leaf(merged), parent), statuses)
     }
 
-    /// Installs `merged` in place of a pair of nodes, by a new parent. If the pair are inner nodes they come with their
-    /// statuses, and are frozen. Whether it did.
+    /// Installs `merged` in place of a pair of nodes, by a new parent. The pair come with their statuses and are frozen, for
+    /// good if they are leaves, which are so already. Whether it did.
     fn install_merge(
         &self,
         guard: &Guard<'_, M>,
         mut new: NewNodes<'_, '_, M>,
         pair: Pair<'_>,
         (merged, parent): (Pointer, u64),
-        statuses: [Option<u64>; 2],
+        statuses: [u64; 2],
     ) -> Result<bool> {
         let Pair { path, status, mut image, left } = pair;
         let Some((step, above)) = path.split_last() else { return Ok(false) };
         let mut swap = self.pmwcas.allocate();
         Self::freeze_inner(guard, &mut swap, step.offset, status)?;
         let old = [image.children[left], image.children[left + 1]];
-        for (pointer, status) in old.iter().zip(statuses) {
-            if let Some(status) = status {
-                Self::freeze_inner(guard, &mut swap, pointer.offset(), status)?;
-            }
+        for (pointer, status) in old.into_iter().zip(statuses) {
+            Self::freeze_for_good(guard, &mut swap, pointer, status)?;
         }
         let between = image.separators.remove(left);
         image.children.remove(left + 1);
@@ -204,7 +203,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         image.separators.extend(upper.separators);
         image.children.extend(upper.children);
         Self::write_inner(guard, merged, &image)?;
-        let statuses = [Some(left_status), Some(right_status)];
+        let statuses = [left_status, right_status];
         self.install_merge(guard, new, pair, (Pointer::inner(merged), parent), statuses)
     }
 

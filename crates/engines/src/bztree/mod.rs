@@ -15,8 +15,8 @@
 //! 2. An entry goes from empty to reserved to visible to gone, or from reserved to gone; never back. Its key does not change
 //!    once it is visible; its value does, by PMwCAS, and each change raises the version in its metadata.
 //! 3. A key is visible in at most one entry.
-//! 4. A leaf that is frozen stays as it is. Whatever changes a leaf names its status in the same operation, so nothing
-//!    changes after the freeze. A leaf that was replaced is frozen.
+//! 4. A leaf that is frozen stays as it is until it is thawed. Whatever changes a leaf names its status in the same
+//!    operation, so nothing changes after the freeze; what replaces it does so too, and freezes it for good.
 //! 5. An inner node's separators never change. A child is swapped together with a change of the status, and the node is
 //!    frozen by the very operation that replaces it, which names that status: no swap is lost in a copy.
 //! 6. What is visible is durable, or dirty, and then its readers wait (see [PMwCAS](crate::pmwcas)).
@@ -31,12 +31,11 @@
 //! | insert | 2 | 3 | metadata becomes visible, status counts it as complete |
 //! | update, put, compare-exchange | 3 | 3 | payload, metadata with the next version, status unchanged |
 //! | remove | 2 | 3 | metadata becomes gone, status counts it as dead |
-//! | consolidation | 2 | 3 | the parent's child, the parent's status |
-//! | split of a leaf | 3 | 3 | the parent is frozen, the grandparent's child, the grandparent's status |
-//! | split of an inner node | 4 | 3 | the node is frozen besides |
-//! | merge of leaves, of inner nodes | 3, 5 | 3 | as a split; both inner nodes are frozen |
-//! | change of the root | 1 to 4 | 3 | the root instead of the grandparent's words |
-//! | reservation of an entry, freeze of a leaf | 1 | 0 | not durable, and need not be: see `insert` and `split` |
+//! | consolidation | 3 | 3 | the parent's child, the parent's status; the leaf is frozen for good |
+//! | split of a node | 4 | 3 | the node and its parent are frozen for good, the grandparent's child, its status |
+//! | merge of two nodes | 5 | 3 | as a split, with both nodes |
+//! | change of the root | 2 to 4 | 3 | the root instead of the grandparent's words |
+//! | reservation of an entry, freeze or thaw of a leaf | 1 | 0 | not durable, and need not be: see `insert` and `split` |
 //! | get, scan, a condition that fails | 0 | 0 | |
 //!
 //! ## Recovery
@@ -67,10 +66,10 @@
 //! - *4.2.6, scans*: go on from the separator, not from the last key, so an empty leaf is no obstacle.
 //! - *4.3, consolidation*: the parent's status carries a counter that each swap of a child raises; otherwise a copy of the
 //!   parent could be installed that lacks the swap. Who meets a frozen leaf renews it at once, not at the second time.
-//!   Freezing is not flushed.
-//! - *5*: nodes are allocated before anything is frozen, so a full pool leaves nothing frozen, and a leaf and an inner node
-//!   are kept in reserve for consolidation and merging. Inner nodes are split and
-//!   merged like leaves, and are frozen by the operation that replaces them. The last leaf is split unevenly, for ascending
+//!   Freezing is not flushed. Where there is no space to renew it, the leaf is thawed and goes on as it is; so the
+//!   operation that replaces a leaf names its status as well, which counts how often it was frozen.
+//! - *5*: nodes are allocated before anything is frozen, and a leaf and an inner node are kept in reserve for consolidation
+//!   and merging. Inner nodes are split and merged like leaves, and are frozen by the operation that replaces them. The last leaf is split unevenly, for ascending
 //!   keys. A root with two children that merge is replaced by what they become.
 //! - *6.1, allocation*: nothing is handed to descriptors durably: what the tree does not reach is free after a crash.
 //!

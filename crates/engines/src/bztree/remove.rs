@@ -39,7 +39,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(Attempt::Done(held));
         };
         if status.is_frozen() {
-            return self.make_way(guard, key, offset);
+            return self.make_way(guard, key, offset, false);
         }
         let mut bury = self.pmwcas.allocate();
         bury.add_word(guard, &leaf.entries[found.entry][META], found.meta.0, found.meta.gone().0)?;

@@ -1,8 +1,9 @@
 //! Replacing a leaf that is frozen or full: by one that is consolidated, or by two.
 //!
-//! Every node that a change needs is allocated before anything is frozen, so that a full pool leaves no frozen leaf. What
-//! replaces the leaf is flushed, and ordered by fence 1 of the operation that installs it. Who finds the leaf frozen makes a
-//! replacement of his own; one of them is installed, the others are given back.
+//! Every node that a change needs is allocated before anything is frozen. What replaces the leaf is flushed, and ordered by
+//! fence 1 of the operation that installs it. Who finds the leaf frozen makes a replacement of his own; one of them is
+//! installed, the others are given back. Who has no space for one thaws the leaf instead: the operation that replaces a
+//! leaf names its status, so it fails if the leaf was thawed, and leaves it frozen for good otherwise.
 //!
 //! An inner node is never frozen alone: the operation that installs its replacement freezes it, together with the
 //! parent's child. So nobody meets an inner node that is frozen and still in the tree.
@@ -13,7 +14,7 @@ use pool::{Guard, Result};
 use super::BzTree;
 use super::find::{Separator, Step};
 use super::image::{Copied, Copies, InnerImage, NewNodes};
-use super::layout::Pointer;
+use super::layout::{LeafStatus, Pointer};
 use crate::index::Codec;
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
@@ -31,10 +32,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         }
         let mut new = NewNodes::new(guard);
         let replacement = self.allocate_leaf(&mut new)?;
-        self.freeze(guard, leaf)?;
+        let frozen = self.freeze(guard, leaf)?;
         let mut copies = Copies::new();
-        self.gather(guard, leaf, &mut copies)?;
-        self.consolidate(guard, path, offset, new, (replacement, &copies))
+        self.gather(guard, leaf, frozen, &mut copies)?;
+        self.consolidate(guard, path, (offset, frozen), new, (replacement, &copies))
     }
 
     /// Replaces a frozen leaf by one with the same entries.
@@ -42,12 +43,13 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         &self,
         guard: &Guard<'_, M>,
         path: &[Step],
-        offset: u64,
+        (offset, frozen): (u64, LeafStatus),
         mut new: NewNodes<'_, '_, M>,
         (replacement, copies): (u64, &[Copied]),
     ) -> Result<()> {
         Self::write_leaf(guard, replacement, copies)?;
         let mut swap = self.pmwcas.allocate();
+        Self::bury_leaf(guard, &mut swap, Self::leaf(guard, offset)?, frozen)?;
         let pointers = (Pointer::leaf(offset), Pointer::leaf(replacement));
         if self.swap_child(guard, &mut swap, path, pointers)? {
             new.release(replacement);
@@ -70,11 +72,11 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let parent = new.allocate(Self::INNER_BYTES)?;
         let known = self.parent_image(guard, path, Pointer::leaf(offset))?;
         let Some(known) = known else { return Ok(()) };
-        self.freeze(guard, leaf)?;
+        let frozen = self.freeze(guard, leaf)?;
         let mut copies = Copies::new();
-        self.gather(guard, leaf, &mut copies)?;
+        self.gather(guard, leaf, frozen, &mut copies)?;
         if copies.len() < 2 {
-            return self.consolidate(guard, path, offset, new, (halves[0], &copies));
+            return self.consolidate(guard, path, (offset, frozen), new, (halves[0], &copies));
         }
         // The last leaf grows at its end where keys come in order: it is left nearly full.
         let is_last = Self::upper_bound(guard, path)?.is_none();
@@ -89,7 +91,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             path,
             new,
             (known, parent),
-            (Pointer::leaf(offset), None),
+            (Pointer::leaf(offset), frozen.0),
             (halves, between),
         )? {
             self.counters.splits.add();
@@ -122,15 +124,15 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Installs two nodes in place of `old`, the child at the end of `path`, by a new parent at `parent`, which has the
-    /// content `known` so far. If `old` is an inner node it comes with its status, and is frozen. On success the old
-    /// nodes are retired, otherwise the new ones given back.
+    /// content `known` so far. `old` comes with its status and is frozen, for good if it is a leaf, which is so already. On
+    /// success the old nodes are retired, otherwise the new ones given back.
     fn install_split(
         &self,
         guard: &Guard<'_, M>,
         path: &[Step],
         mut new: NewNodes<'_, '_, M>,
         (known, parent): (Option<(u64, InnerImage)>, u64),
-        (old, old_status): (Pointer, Option<u64>),
+        (old, old_status): (Pointer, u64),
         (halves, between): ([Pointer; 2], Separator),
     ) -> Result<bool> {
         let level = match &known {
@@ -139,9 +141,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             None => Self::header(guard, Self::inner(guard, old.offset())?).level() + 1,
         };
         let mut swap = self.pmwcas.allocate();
-        if let Some(status) = old_status {
-            Self::freeze_inner(guard, &mut swap, old.offset(), status)?;
-        }
+        Self::freeze_for_good(guard, &mut swap, old, old_status)?;
         let (above, replaced, image) = match (path.split_last(), known) {
             (Some((step, above)), Some((status, mut image))) => {
                 image.separators.insert(step.position, between);
@@ -187,7 +187,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Self::write_inner(guard, halves[1], &upper)?;
         let halves = halves.map(Pointer::inner);
         let done =
-            self.install_split(guard, above, new, (known, parent), (old, Some(status)), (halves, between))?;
+            self.install_split(guard, above, new, (known, parent), (old, status), (halves, between))?;
         if done {
             self.counters.splits.add();
         }
