@@ -23,11 +23,14 @@ pub struct PoolOptions {
     pub reclaim_by_epoch: bool,
     /// Whether dropping the last handle closes the pool cleanly, as [`Pool::close`] does.
     pub close_on_drop: bool,
+    /// Whether the caller sees to it that [`Pool::read_bitmaps`] is called, beside the trees at work; without, the open does,
+    /// which takes it O(slabs).
+    pub read_bitmaps_later: bool,
 }
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self { step_slabs_min: 16, reclaim_by_epoch: true, close_on_drop: true }
+        Self { step_slabs_min: 16, reclaim_by_epoch: true, close_on_drop: true, read_bitmaps_later: false }
     }
 }
 
@@ -50,6 +53,8 @@ pub struct PoolStat {
     pub allocations: u64,
     /// Frees of what was no allocation: not 0 only in a damaged pool.
     pub frees_refused: u64,
+    /// After a crash, until the mark has ended: how many allocations it has found so far.
+    pub marked: Option<u64>,
 }
 
 struct Shared<M: Medium> {
@@ -142,7 +147,8 @@ pub fn set_holder_of_file(file: &File) -> Result<()> {
 }
 
 impl<M: Medium> Pool<M> {
-    /// Opens the pool on `medium`, or makes one there if nothing was written yet. O(slabs).
+    /// Opens the pool on `medium`, or makes one there if nothing was written yet. O(slabs), or O(1) if
+    /// [`PoolOptions::read_bitmaps_later`].
     pub fn open(medium: M, options: PoolOptions) -> Result<Self> {
         let length = medium.extent().length();
         let blank = length == 0 || length >= PREFIX_BYTES && header::is_blank(&medium::Guard::new(&medium))?;
@@ -157,6 +163,9 @@ impl<M: Medium> Pool<M> {
         } else {
             Space::open(&guard, options.step_slabs_min)?
         };
+        if !options.read_bitmaps_later {
+            space.read_bitmaps(&guard)?;
+        }
         // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated from it yet.
         State::Clean.publish(&guard, 0)?;
         State::Holder.publish(&guard, u64::from(std::process::id()))?;
@@ -233,19 +242,31 @@ impl<M: Medium> Pool<M> {
         roots::remove(&self.pin(), tree.slot)
     }
 
-    /// Whether the trees must mark what they reach, because the pool was not closed cleanly.
+    /// Whether the trees must mark what they reach, because the pool was not closed cleanly. They may do it when they are
+    /// opened or later, beside writers; until all have and [`Pool::finish_marking`] was called, no space is reused that
+    /// was in use before the open.
     pub fn needs_mark(&self) -> bool {
         self.shared.space.needs_mark()
     }
 
     /// Records that a tree reaches the allocation at `offset`. Any thread; idempotent.
     pub fn mark(&self, offset: u64) -> Result<()> {
-        self.shared.space.mark(offset)
+        self.shared.space.mark(&medium::Guard::unpinned(&self.shared.medium), offset)
     }
 
-    /// Ends the mark: what no tree marked is free.
+    /// Ends the mark: what no tree marked is free. O(slabs).
     pub fn finish_marking(&self) {
         self.shared.space.finish_marking();
+    }
+
+    /// After a clean close: reads what is in use, beside the trees at work. Until then, no space is reused that was in use
+    /// before the open. Nothing where that is known, or to be marked. If a bitmap is damaged, space is reused again after
+    /// the next open, which marks. O(slabs).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the file is shorter than it says.
+    pub fn read_bitmaps(&self) -> Result<()> {
+        self.shared.space.read_bitmaps(&medium::Guard::unpinned(&self.shared.medium)).map(drop)
     }
 
     /// Frees what was retired, as far as no thread that is pinned now can still read it: for a pool that is full. The
@@ -279,6 +300,7 @@ impl<M: Medium> Pool<M> {
             used_bytes,
             allocations: self.shared.space.allocations(),
             frees_refused: self.shared.space.frees_refused(),
+            marked: self.shared.space.mark_progress(),
         }
     }
 
@@ -297,11 +319,13 @@ impl<M: Medium> Shared<M> {
             return Ok(());
         }
         self.limbo.drain().into_iter().for_each(|offset| self.space.free(offset));
-        if self.space.needs_mark() {
-            // A tree was never opened since a crash, so what it reaches is not known: the pool stays unclean.
+        let guard = medium::Guard::new(&self.medium);
+        if !self.space.read_bitmaps(&guard)? || self.space.needs_mark() {
+            // A tree was never opened since a crash, or its mark has not ended, so what it reaches is not known: the pool
+            // stays unclean.
+            drop(guard);
             return Ok(self.medium.finish()?);
         }
-        let guard = medium::Guard::new(&self.medium);
         let end = self.space.write_bitmaps(&guard)?;
         State::HighWater.publish(&guard, u64::from(end))?;
         guard.fence();
@@ -362,6 +386,7 @@ impl<M: Medium> Guard<'_, M> {
     /// Gives an allocation back once no thread that is pinned now can still read it. Whatever made it unreachable
     /// was fenced before.
     pub fn retire(&self, offset: u64) {
+        self.shared.space.mark_retired(&self.inner, offset);
         if sync::is_scheduled::<M>() {
             // Each by itself, as early as may be: whoever reads what is free finds out.
             let space = Arc::clone(&self.shared.space);
@@ -392,7 +417,7 @@ impl<M: Medium> Guard<'_, M> {
     /// Marks a node that begins with a line, as [`Pool::mark`] does.
     pub fn mark_node(&self, offset: u64) -> Result<()> {
         let start = offset.checked_sub(self.node_lead()).ok_or_else(|| Error::corrupt(offset, "no node"))?;
-        self.shared.space.mark(start)
+        self.shared.space.mark(&self.inner, start)
     }
 
     /// Waits until everything up to `lsn` is durable.

@@ -7,8 +7,14 @@
 //! - each slab's *class word*, durable before the first publish from the slab (a slab is opened with a fence);
 //! - the *clean flag*, which says that the bitmaps are right, cleared before the first allocation after an open.
 //!
-//! A crash therefore leaks nothing. Until every tree has marked ([`Space::finish_marking`]), allocation takes fresh
-//! slabs above the old high-water mark, so nothing that a tree still reaches is overwritten.
+//! A crash therefore leaks nothing.
+//!
+//! **The old generation** is what was written before the last open. What of it is in use is found out while trees work: by
+//! the mark after a crash, else from the bitmaps. Until that ends ([`Space::finish_marking`]), whatever it takes, allocation
+//! takes fresh slabs above the old high-water mark, and old allocations that are freed wait. So an open costs the same
+//! whatever the size, and the mark is simple: as nothing old is allocated anew meanwhile, whatever is old and in use at the
+//! end was so all the time, wherever in its tree it lay. It is enough that each tree walks through all of its keys once,
+//! and marks what it finds; what it misses, for it was removed before the walk came by, marks itself when it is retired.
 
 use std::collections::BTreeSet;
 
@@ -53,8 +59,8 @@ volatile! {
     }
 }
 
-/// On the free list, or never used.
-const FREE: u64 = 0;
+/// Old, and what is in use is not known yet; or never used. 0, so that nothing need be done for each slab at an open.
+const UNMARKED: u64 = 0;
 /// Some shard allocates from it.
 const OPEN: u64 = 1;
 /// All slots were in use when its shard left it.
@@ -63,8 +69,8 @@ const FULL: u64 = 2;
 const PARTIAL: u64 = 3;
 /// Part of a span.
 const SPANNED: u64 = 4;
-/// Written before a crash; what is in use is not known yet.
-const UNMARKED: u64 = 5;
+/// On the free list.
+const FREE: u64 = 5;
 
 /// Slabs without an owner.
 struct Unowned {
@@ -82,9 +88,14 @@ pub(crate) struct Space {
     shards: [CachePadded<Mutex<[u32; CLASSES]>>; SHARDS],
     unowned: Mutex<Unowned>,
     step_slabs_min: u32,
-    /// Slabs below this were written before a crash and are not allocated from before the end of the mark; 0 when
-    /// nothing is to be marked.
+    /// Slabs below this are old and are not allocated from before it is known what is in use; 0 from then on.
     unmarked_below: AtomicU32,
+    /// 1 while bitmaps tell, or should, what is in use of the old slabs.
+    has_bitmaps: AtomicU32,
+    /// Old allocations that were freed before it was known what is in use.
+    early_frees: Mutex<Vec<u64>>,
+    /// Allocations marked so far.
+    marked: AtomicU64,
     /// Frees of what is no allocation.
     frees_refused: AtomicU64,
 }
@@ -119,6 +130,9 @@ impl Space {
             unowned: Mutex::new(unowned),
             step_slabs_min,
             unmarked_below: AtomicU32::new(0),
+            has_bitmaps: AtomicU32::new(0),
+            early_frees: Mutex::new(Vec::new()),
+            marked: AtomicU64::new(0),
             frees_refused: AtomicU64::new(0),
         };
         space.know_slabs(high_water)?;
@@ -130,8 +144,8 @@ impl Space {
         Self::new(1, 1, step_slabs_min)
     }
 
-    /// The space of an existing pool: read from the bitmaps if the pool was closed cleanly and they are sound,
-    /// otherwise to be marked.
+    /// The space of an existing pool: to be read from the bitmaps if the pool was closed cleanly, otherwise to be marked.
+    /// O(1).
     pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>, step_slabs_min: u32) -> Result<Self> {
         let high_water = State::HighWater.load(guard)?;
         let length = guard.medium().extent().length();
@@ -143,26 +157,29 @@ impl Space {
         let high_water = high_water as u32;
         let clean = State::Clean.load(guard).unwrap_or(0) == 1;
         let space = Self::new(high_water, high_water, step_slabs_min)?;
-        let sound = clean && space.read_bitmaps(guard, high_water)?;
-        if !sound {
-            space.read_classes(guard, high_water)?;
-            space.unmarked_below.store(high_water, Ordering::Release);
-        }
+        space.unmarked_below.store(if high_water > 1 { high_water } else { 0 }, Ordering::Release);
+        space.has_bitmaps.store(u32::from(clean && high_water > 1), Ordering::Release);
         Ok(space)
+    }
+
+    /// Whether it is not known what is in use of the old slabs.
+    pub(crate) fn has_old(&self) -> bool {
+        self.unmarked_below.load(Ordering::Acquire) != 0
     }
 
     /// Whether the trees must mark what they reach.
     pub(crate) fn needs_mark(&self) -> bool {
-        self.unmarked_below.load(Ordering::Acquire) != 0
+        self.has_old() && self.has_bitmaps.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether an offset lies in an old slab.
+    fn is_old(&self, offset: u64) -> bool {
+        slab_of(offset) < self.unmarked_below.load(Ordering::Acquire)
     }
 
     /// Makes records for all slabs below `high_water`.
     fn know_slabs(&self, high_water: u32) -> Result<()> {
-        let mut known = self.slabs.len();
-        while known < high_water {
-            known = self.slabs.allocate()? + 1;
-        }
-        Ok(())
+        Ok(self.slabs.reach(high_water.saturating_sub(1))?)
     }
 
     fn class_word<M: Medium>(guard: &MediumGuard<'_, M>, slab: u32) -> Result<u64> {
@@ -170,71 +187,75 @@ impl Space {
         Ok(unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).unwrap_or(0))
     }
 
-    fn read_classes<M: Medium>(&self, guard: &MediumGuard<'_, M>, high_water: u32) -> Result<()> {
-        let mut slab = 1;
-        while slab < high_water {
-            let class = Self::class_word(guard, slab)?;
-            let span = class.wrapping_sub(SPAN);
-            let known = self.slabs.get(slab);
-            known.state.store(UNMARKED, Ordering::Relaxed);
-            let valid = Class::from_index(class.wrapping_sub(1)).is_some()
-                || (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(high_water);
-            known.class.store(if valid { class } else { 0 }, Ordering::Relaxed);
-            // The class words inside a span are data, but a span may be stale: its slabs are looked at all the same,
-            // and marking decides which reading is the right one.
-            slab += 1;
+    /// The class of an old slab, read when it is first asked for. Only where something reaches into a slab its word is its
+    /// own: inside of a span the words are data.
+    fn old_class<M: Medium>(&self, guard: &MediumGuard<'_, M>, slab: u32) -> Result<u64> {
+        let known = self.slabs.get(slab);
+        let class = known.class.load(Ordering::Relaxed);
+        if class != 0 || known.state.load(Ordering::Relaxed) != UNMARKED {
+            return Ok(class);
         }
-        Ok(())
+        let (class, below) = (Self::class_word(guard, slab)?, self.unmarked_below.load(Ordering::Relaxed));
+        let span = class.wrapping_sub(SPAN);
+        let valid = Class::from_index(class.wrapping_sub(1)).is_some()
+            || (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(below);
+        known.class.store(if valid { class } else { 0 }, Ordering::Relaxed);
+        Ok(if valid { class } else { 0 })
     }
 
-    /// Whether all bitmaps were sound; if not, nothing is known.
-    fn read_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>, high_water: u32) -> Result<bool> {
-        let mut unowned = self.unowned.lock();
-        let mut slab = 1;
-        while slab < high_water {
-            let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
-                // A clean close leaves every class word whole, so this one is damaged: the mark will tell.
-                drop(unowned);
-                self.forget(high_water);
-                return Ok(false);
-            };
-            let known = self.slabs.get(slab);
-            let span = class_word.wrapping_sub(SPAN);
-            if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(high_water) {
-                self.claim_span(slab, span as u32);
-                slab += span as u32;
-                continue;
-            }
-            let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
-                unowned.free.insert(slab);
-                slab += 1;
-                continue;
-            };
-            let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
-            let bitmap: Vec<u64> = words[BITMAP_WORD..].iter().map(|word| word.load(guard)).collect();
-            if words[1].load(guard) != bitmap_check(&bitmap) {
-                drop(unowned);
-                self.forget(high_water);
-                return Ok(false);
-            }
-            let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
-            known.class.store(class_word, Ordering::Relaxed);
-            known.used.store(u64::from(used), Ordering::Relaxed);
-            for (cell, word) in known.bitmap.iter().zip(&bitmap) {
-                cell.store(*word, Ordering::Relaxed);
-            }
-            Self::sort_in(&mut unowned, known, slab, class, used);
-            slab += 1;
+    /// Reads from the bitmaps what is in use of the old slabs; `false` if one is damaged: then the trees must mark, at the
+    /// next open if they are open already. Nothing if that is known. O(slabs).
+    pub(crate) fn read_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<bool> {
+        if self.has_bitmaps.load(Ordering::Acquire) == 0 {
+            return Ok(true);
         }
+        let end = self.unmarked_below.load(Ordering::Acquire);
+        let mut slab = 1;
+        while slab < end {
+            let Some(next) = self.read_bitmap(guard, slab, end)? else {
+                self.forget(end);
+                self.has_bitmaps.store(0, Ordering::Release);
+                return Ok(false);
+            };
+            slab = next;
+        }
+        self.finish_marking();
         Ok(true)
     }
 
-    fn forget(&self, high_water: u32) {
-        let mut unowned = self.unowned.lock();
-        unowned.free.clear();
-        unowned.partial.iter_mut().for_each(Vec::clear);
-        for slab in 1..high_water {
+    /// Reads the bitmap of a slab; returns the slab behind it, or `None` if it is damaged: a clean close leaves all whole.
+    fn read_bitmap<M: Medium>(&self, guard: &MediumGuard<'_, M>, slab: u32, end: u32) -> Result<Option<u32>> {
+        let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
+            return Ok(None);
+        };
+        let span = class_word.wrapping_sub(SPAN);
+        if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(end) {
+            self.claim_span(slab, span as u32);
+            return Ok(Some(slab + span as u32));
+        }
+        let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
+            return Ok(Some(slab + 1));
+        };
+        let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
+        let bitmap: Vec<u64> = words[BITMAP_WORD..].iter().map(|word| word.load(guard)).collect();
+        if words[1].load(guard) != bitmap_check(&bitmap) {
+            return Ok(None);
+        }
+        let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
+        let known = self.slabs.get(slab);
+        known.class.store(class_word, Ordering::Relaxed);
+        known.used.store(u64::from(used), Ordering::Relaxed);
+        for (cell, word) in known.bitmap.iter().zip(&bitmap) {
+            cell.store(*word, Ordering::Relaxed);
+        }
+        Ok(Some(slab + 1))
+    }
+
+    fn forget(&self, end: u32) {
+        for slab in 1..end {
             let known = self.slabs.get(slab);
+            known.state.store(UNMARKED, Ordering::Relaxed);
+            known.class.store(0, Ordering::Relaxed);
             known.used.store(0, Ordering::Relaxed);
             known.bitmap.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         }
@@ -262,14 +283,18 @@ impl Space {
         self.slabs.get(first).class.store(SPAN + u64::from(slabs), Ordering::Relaxed);
     }
 
-    /// Records that a tree reaches the allocation at `offset`. Idempotent; any thread.
-    pub(crate) fn mark(&self, offset: u64) -> Result<()> {
+    /// Records that a tree reaches the allocation at `offset`. Idempotent; any thread. Nothing for what was allocated since
+    /// the open.
+    pub(crate) fn mark<M: Medium>(&self, guard: &MediumGuard<'_, M>, offset: u64) -> Result<()> {
         let slab = slab_of(offset);
-        if slab == 0 || slab >= self.unmarked_below.load(Ordering::Relaxed) {
+        if slab == 0 || slab >= self.slabs.len() {
             return Err(Error::corrupt(offset, "an offset outside of the space in use"));
         }
+        if !self.is_old(offset) {
+            return Ok(());
+        }
         let known = self.slabs.get(slab);
-        let class = known.class.load(Ordering::Relaxed);
+        let class = self.old_class(guard, slab)?;
         if let Some(slabs) = class.checked_sub(SPAN) {
             if offset != slab_start(slab) + SPAN_HEADER_BYTES {
                 return Err(Error::corrupt(offset, "an offset inside of a large record"));
@@ -296,14 +321,28 @@ impl Space {
         let bit = 1 << (slot % 64);
         if known.bitmap[slot as usize / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             known.used.fetch_add(1, Ordering::Relaxed);
+            self.marked.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
+    /// What is about to be retired is still in use, whether or not its tree's mark came by.
+    pub(crate) fn mark_retired<M: Medium>(&self, guard: &MediumGuard<'_, M>, offset: u64) {
+        if self.is_old(offset) && self.needs_mark() {
+            // What is no allocation is refused when it is freed.
+            let _ = self.mark(guard, offset);
+        }
+    }
+
     /// All trees have marked: what is not marked is free.
     pub(crate) fn finish_marking(&self) {
+        // Held to the end: what is freed meanwhile waits for that.
+        let mut early_frees = self.early_frees.lock();
+        for offset in early_frees.drain(..) {
+            self.free_marked(offset);
+        }
         let mut unowned = self.unowned.lock();
-        for slab in 1..self.unmarked_below.swap(0, Ordering::AcqRel) {
+        for slab in 1..self.unmarked_below.load(Ordering::Acquire) {
             let known = self.slabs.get(slab);
             if known.state.load(Ordering::Relaxed) == SPANNED {
                 continue;
@@ -317,6 +356,44 @@ impl Space {
                 }
             }
         }
+        self.has_bitmaps.store(0, Ordering::Release);
+        self.unmarked_below.store(0, Ordering::Release);
+    }
+
+    /// Takes the mark of an allocation back; nothing if it has none.
+    fn free_marked(&self, offset: u64) {
+        let known = self.slabs.get(slab_of(offset));
+        let class = known.class.load(Ordering::Relaxed);
+        if let Some(slabs) = class.checked_sub(SPAN) {
+            if known.state.load(Ordering::Relaxed) == SPANNED {
+                for part in slab_of(offset)..slab_of(offset) + slabs as u32 {
+                    let part = self.slabs.get(part);
+                    part.state.store(UNMARKED, Ordering::Relaxed);
+                    part.class.store(0, Ordering::Relaxed);
+                    part.used.store(0, Ordering::Relaxed);
+                }
+            }
+            return;
+        }
+        let class = Class::from_index(class.wrapping_sub(1));
+        let Some(slot) = class.and_then(|class| class.slot_at(offset % SLAB_BYTES)) else { return };
+        let bit = 1 << (slot % 64);
+        if known.bitmap[slot as usize / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+            known.used.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes an old allocation to be freed when it is known what is in use; `false` if that is known already.
+    fn free_early(&self, offset: u64) -> bool {
+        if !self.is_old(offset) || slab_of(offset) == 0 {
+            return false;
+        }
+        let mut early_frees = self.early_frees.lock();
+        let is_early = self.is_old(offset);
+        if is_early {
+            early_frees.push(offset);
+        }
+        is_early
     }
 
     /// Space for `bytes` bytes, on line boundaries if asked. What it holds is arbitrary.
@@ -492,7 +569,7 @@ impl Space {
     /// Gives an allocation back that nothing reaches any more. What is no allocation (a damaged pool leads there) is
     /// left alone and counted.
     pub(crate) fn free(&self, offset: u64) {
-        if self.try_free(offset).is_none() {
+        if !self.free_early(offset) && self.try_free(offset).is_none() {
             self.frees_refused.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -576,6 +653,11 @@ impl Space {
         let used =
             (1..unowned.next).filter(|slab| self.slabs.get(*slab).used.load(Ordering::Relaxed) != 0).count();
         ((used as u64 + 1) * SLAB_BYTES, slab_start(unowned.high_water))
+    }
+
+    /// Old allocations that were marked so far, and whether that goes on.
+    pub(crate) fn mark_progress(&self) -> Option<u64> {
+        self.needs_mark().then(|| self.marked.load(Ordering::Relaxed))
     }
 
     /// How many allocations are in use, for tests of leaks.

@@ -16,7 +16,7 @@ fn options() -> Options {
 
 fn explore<C: Codec>(scope: &Scope, programs: &[Program<IndexOperation>], search: Search)
 where
-    engines::bztree::BzTree<medium::sim::Sim, C, 4>: engines::bztree::MaybeWords,
+    engines::bztree::BzTree<medium::sim::Sim, C, 4>: engines::index::MaybeWords,
 {
     let (start, crashes) = (Instant::now(), !matches!(search, Search::Exhaustive { preemptions_max: 2.. }));
     let scheduling = Scheduling { search, crashes, ..Scheduling::default() };

@@ -67,7 +67,12 @@ impl Subject for Words {
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
-        let options = PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false };
+        let options = PoolOptions {
+            step_slabs_min: 1,
+            reclaim_by_epoch: false,
+            close_on_drop: false,
+            ..PoolOptions::default()
+        };
         let pool = Pool::open(sim.clone(), options).map_err(text)?;
         let root = if let Some(root) = pool.trees().map_err(text)?.pop() {
             if pool.needs_mark() {

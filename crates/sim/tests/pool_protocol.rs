@@ -44,7 +44,7 @@ fn text(error: impl ToString) -> Complaint {
 }
 
 fn options() -> PoolOptions {
-    PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false }
+    PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false, ..PoolOptions::default() }
 }
 
 fn content(value: u64, index: usize) -> u64 {

@@ -313,7 +313,7 @@ fn text(error: impl ToString) -> Complaint {
 }
 
 fn pool_options() -> PoolOptions {
-    PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false }
+    PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false, ..PoolOptions::default() }
 }
 
 /// Numbers as bytes. With records keys have several lengths, and many share their first eight bytes.
