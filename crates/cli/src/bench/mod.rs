@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use compare::Baseline;
 use report::Report;
-use subject::Bench;
+use subject::{Bench, Measured};
 use workload::{Script, Step};
 
 /// Runs the benchmark.
@@ -56,8 +56,21 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.recover {
         report.recoveries(bench.recover()?);
     }
+    drop(bench);
+    if args.count {
+        context.note("counting");
+        report.counts(&counted(&args.for_counting())?);
+    }
     context.say(&report.json(), report.text())?;
     Ok(Answer::Yes)
+}
+
+/// A run that counts. It has a tree of its own, so that counting costs the runs that are timed nothing.
+fn counted(args: &Args) -> Result<Measured, Failure> {
+    let keys = args.keys_drawn();
+    let mut bench = Bench::create_counted(args)?;
+    bench.load(args, &keys, args.keys - args.withheld())?;
+    bench.measure(args, &Script::new(args, &keys, 0))
 }
 
 /// Takes back what a run of inserts or removes did, so that each run meets the same tree.

@@ -83,6 +83,10 @@ impl Report {
     pub(crate) fn run(&mut self, measured: &Measured) {
         self.ns.push(measured.elapsed.as_nanos() as f64 / measured.operations as f64);
         self.latency_ns.add(&measured.latency_ns).expect("histograms of one shape");
+    }
+
+    /// What [`Args::count`] asks for.
+    pub(crate) fn counts(&mut self, measured: &Measured) {
         self.counts = measured.counts.map(|counts| (counts, measured.operations));
     }
 

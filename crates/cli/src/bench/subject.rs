@@ -256,7 +256,17 @@ pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions, Failure> {
 impl Bench {
     /// An empty tree.
     pub(crate) fn create(args: &Args) -> Result<Self, Failure> {
-        let name = format!("everleaf-bench-{}.pool", std::process::id());
+        Self::new(args, false)
+    }
+
+    /// An empty tree in emulated persistent memory that counts what reaches it.
+    pub(crate) fn create_counted(args: &Args) -> Result<Self, Failure> {
+        Self::new(args, true)
+    }
+
+    fn new(args: &Args, counted: bool) -> Result<Self, Failure> {
+        let kind = if counted { "counted" } else { "pool" };
+        let name = format!("everleaf-bench-{}.{kind}", std::process::id());
         let on_file = args.medium == MediumChoice::File;
         let default = if on_file { PathBuf::from(".") } else { default_folder() };
         let path = args.pool.clone().unwrap_or_else(|| default.join(name));
@@ -278,19 +288,18 @@ impl Bench {
         };
         let ns = args.persist_delay_ns;
         let file_args = (path_of_pool, args.clone());
-        let subject = match (ram, args.count, ns > 0) {
-            _ if on_file => {
-                by_codec(args, Box::new(move || new_file_medium(&file_args.0, &file_args.1)), |_| None)?
-            }
-            (true, false, _) => by_codec(args, Box::new(new_ram), |_| None)?,
-            (true, true, _) => {
-                by_codec(args, Box::new(|| Ok(Count::new(new_ram()?))), |count| Some(count.counts()))?
-            }
-            (false, true, _) => {
+        let subject = match args.medium {
+            _ if counted => {
                 by_codec(args, Box::new(move || Ok(Count::new(dax()?))), |count| Some(count.counts()))?
             }
-            (false, false, true) => by_codec(args, Box::new(move || Ok(Delay::new(dax()?, ns))), |_| None)?,
-            (false, false, false) => by_codec(args, Box::new(dax), |_| None)?,
+            MediumChoice::File => {
+                by_codec(args, Box::new(move || new_file_medium(&file_args.0, &file_args.1)), |_| None)?
+            }
+            MediumChoice::Ram => by_codec(args, Box::new(new_ram), |_| None)?,
+            MediumChoice::Dax if ns > 0 => {
+                by_codec(args, Box::new(move || Ok(Delay::new(dax()?, ns))), |_| None)?
+            }
+            MediumChoice::Dax => by_codec(args, Box::new(dax), |_| None)?,
         };
         Ok(Self { subject: Some(subject), scratch, folder, sizes, tickets: args.tickets })
     }
