@@ -56,6 +56,8 @@ pub(crate) enum Answer {
     Yes,
     /// No, or violations were found: exit code 1.
     No,
+    /// A child process has answered, with this exit code.
+    Child(u8),
 }
 
 impl Answer {

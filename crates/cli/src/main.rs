@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     match commands::run(cli.command, context) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
+        Ok(Answer::Child(code)) => ExitCode::from(code),
         Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
         Err(failure) => report(context, &failure),
     }

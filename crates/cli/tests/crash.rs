@@ -2,7 +2,11 @@
 
 mod common;
 
-use common::run;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{everleaf, run};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 fn crash(more: &[&str], code: i32) -> Value {
@@ -82,6 +86,100 @@ fn a_violation_is_told_and_its_command_repeats_it() {
 }
 
 #[test]
+fn every_engine_is_explored_by_one_thread_and_by_two() {
+    for engine in ["bztree", "masstree"] {
+        for codec in ["word", "record"] {
+            let always = ["crash", "--json", "--engine", engine, "--codec", codec];
+            for scope in [&["--exhaustive", "--length", "1"][..], &["--ops", "60", "--seed", "1"]] {
+                let report = run(&[&always, scope].concat()).expect(0).json();
+                assert_eq!((&report["engine"], &report["violations"]), (&json!(engine), &json!(0)));
+                assert!(report["points"].as_u64().unwrap() > 40, "{report}");
+            }
+        }
+    }
+    for engine in ["rntree", "bztree", "masstree"] {
+        let arguments = ["crash", "--json", "--engine", engine, "--threads", "2", "--ops", "48", "--seed", "3"];
+        let report = run(&arguments).expect(0).json();
+        assert_eq!((&report["scope"], &report["violations"]), (&json!("random_schedules"), &json!(0)));
+        assert_eq!((&report["schedules"], &report["seed"]), (&json!(2 * 12), &json!(3)), "{report}");
+    }
+}
+
+#[test]
+fn every_schedule_of_pairs_is_explored() {
+    let report = crash(&["--exhaustive", "--threads", "2", "--preemptions", "0", "--codec", "word"], 0);
+    assert_eq!(
+        (&report["violations"], &report["scope"], &report["threads"]),
+        (&json!(0), &json!("all_schedules"), &json!(2)),
+        "{report}"
+    );
+    // On four seed trees, eleven choices make 66 pairs, of which 15 only read; either thread may begin.
+    assert!(report["schedules"].as_u64().unwrap() >= 2 * 4 * (66 - 15), "{report}");
+}
+
+#[test]
+fn a_violation_of_threads_is_told_and_its_command_repeats_it() {
+    let fence = a_fence();
+    for scope in [&["--exhaustive", "--threads", "2", "--preemptions", "1"][..], &["--threads", "3", "--seed", "1"]] {
+        let report = crash(&[scope, &["--leave-out", &fence]].concat(), 1);
+        let violation = &report["violation"];
+        assert!(!violation["threads"].as_array().unwrap().is_empty(), "{violation}");
+        let replay = violation["replay"].as_str().unwrap();
+        let arguments: Vec<&str> = replay.split(' ').skip(1).chain(["--json"]).collect();
+        let repeated = run(&arguments).expect(1).json();
+        for part in ["what", "threads", "crashes"] {
+            assert_eq!(repeated["violation"][part], violation[part], "{part}: {replay}");
+        }
+        assert_eq!((&repeated["schedules"], &repeated["recoveries"]), (&json!(1), &json!(1)), "{repeated}");
+        let words = run(&arguments[..arguments.len() - 1]).expect(1);
+        for part in ["VIOLATION", "without the fence", "begins", "is behind"] {
+            assert!(words.text().contains(part), "{part}: {words:?}");
+        }
+    }
+}
+
+/// The processes that a process has started.
+fn children(parent: u32) -> Vec<Pid> {
+    let stat = |entry: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // After the name, which is in parentheses: the state, and the parent.
+        let mut fields = text.rsplit_once(") ")?.1.split(' ').skip(1);
+        let is_child = fields.next()?.parse() == Ok(parent);
+        Pid::from_raw(entry.file_name().to_str()?.parse().ok()?).filter(|_| is_child)
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(stat).collect()
+}
+
+/// A process that does not go on, or that dies, is what a recovery leaves that loops, or aborts.
+#[test]
+fn an_exploration_that_does_not_come_to_its_end_is_a_violation() {
+    for (signal, what) in [(Signal::STOP, "did not go on for 1s"), (Signal::ABORT, "died of signal 6")] {
+        let arguments =
+            ["crash", "--engine", "rntree", "--exhaustive", "--length", "5", "--patience", "1", "--json"];
+        let mut command = everleaf();
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let parent = command.spawn().unwrap();
+        let child = loop {
+            std::thread::sleep(Duration::from_millis(50));
+            if let Some(child) = children(parent.id()).pop() {
+                break child;
+            }
+        };
+        std::thread::sleep(Duration::from_secs(1));
+        kill_process(child, signal).unwrap();
+        let output = parent.wait_with_output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), &report["violations"]), (Some(1), &json!(1)), "{report}");
+        assert!(report["violation"]["what"].as_str().unwrap().contains(what), "{report}");
+        // What was tried then does no harm: it was not to blame.
+        let replay = report["violation"]["replay"].as_str().unwrap();
+        assert!(replay.contains("--replay"), "{replay}");
+        let arguments: Vec<&str> = replay.split(' ').skip(1).chain(["--json"]).collect();
+        assert_eq!(run(&arguments).expect(0).json()["violations"], json!(0));
+    }
+}
+
+#[test]
 fn wrong_use_has_exit_code_2() {
     for arguments in [
         &[][..],
@@ -89,6 +187,12 @@ fn wrong_use_has_exit_code_2() {
         &["--engine", "rntree", "--medium", "tape"],
         &["--engine", "rntree", "--ops", "0"],
         &["--engine", "rntree", "--length", "2"],
+        &["--engine", "rntree", "--threads", "1"],
+        &["--engine", "rntree", "--threads", "4", "--exhaustive"],
+        &["--engine", "rntree", "--threads", "2", "--preemptions", "1"],
+        &["--engine", "rntree", "--minutes", "1"],
+        &["--engine", "rntree", "--long", "--exhaustive"],
+        &["--engine", "rntree", "--replay", ",,g1,g1@0>1@"],
         &["--engine", "rntree", "--exhaustive", "--seed", "1"],
         &["--engine", "rntree", "--replay", "i1=1@x"],
         &["--engine", "rntree", "--leave-out", "insert.rs"],

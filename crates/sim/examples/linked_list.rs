@@ -31,7 +31,20 @@ pub(crate) enum Operation {
     Pop,
 }
 
-use Operation::{Pop, Push};
+pub(crate) use Operation::{Pop, Push};
+
+impl Operation {
+    /// What a stack is, without any memory: how its numbers change, from the top, and what is returned.
+    pub(crate) fn specification(self, stack: &mut Vec<u64>) -> Option<u64> {
+        match self {
+            Push(value) => {
+                stack.insert(0, value);
+                None
+            }
+            Pop => (!stack.is_empty()).then(|| stack.remove(0)),
+        }
+    }
+}
 
 fn words<'g>(guard: &'g Guard<'_, Sim>, offset: u64, count: usize) -> Result<&'g [Word], Complaint> {
     guard.words(offset, count).map_err(|bad| bad.to_string())
@@ -91,15 +104,8 @@ impl Subject for List {
         Vec::new()
     }
 
-    // The specification: what a stack is, without any memory.
     fn step(&self, state: &mut Vec<u64>, operation: &Operation) -> Option<u64> {
-        match operation {
-            Push(value) => {
-                state.insert(0, *value);
-                None
-            }
-            Pop => (!state.is_empty()).then(|| state.remove(0)),
-        }
+        operation.specification(state)
     }
 
     fn open(&self, sim: &Sim) -> Result<Sim, Complaint> {

@@ -9,13 +9,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
-use everleaf_sim::index::mutants::{MutantProgress, MutantReport, rntree_trials, run};
-
-#[derive(Clone, Copy, ValueEnum)]
-enum EngineName {
-    Rntree,
-}
+use clap::Parser;
+use everleaf_sim::index::mutants::{MutantProgress, MutantReport, Target, run};
 
 /// Plant faults in an engine: flushes, fences, waits and stores left out, publishes done first, persists swapped.
 #[derive(Parser)]
@@ -23,7 +18,7 @@ enum EngineName {
 struct Args {
     /// The engine.
     #[arg(long)]
-    engine: EngineName,
+    engine: String,
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -48,8 +43,9 @@ fn print(report: &MutantReport) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let (name, trials) = match args.engine {
-        EngineName::Rntree => ("rntree", rntree_trials()),
+    let Some(target) = Target::of_name(&args.engine) else {
+        eprintln!("mutants: there is no engine {:?}; there are {}", args.engine, Target::NAMES.join(", "));
+        return ExitCode::from(2);
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let progress = |progress: &MutantProgress| {
@@ -57,7 +53,7 @@ fn main() -> ExitCode {
             eprintln!("{} of {} mutants", progress.done, progress.mutants);
         }
     };
-    let report = run(name, &trials, &root, args.threads.max(1), &progress);
+    let report = run(&target, &root, args.threads.max(1), &progress);
     if args.json {
         println!("{}", serde_json::to_string(&report).expect("a report is JSON"));
     } else {

@@ -181,10 +181,12 @@ impl<S: Subject> Explorer<S> {
     /// Call it at most once.
     pub fn set_up(&mut self, setup: &[S::Operation]) -> Verdict<S> {
         let mut state = self.start.clone();
+        self.announce(|_| (String::new(), format!("  in the setup {setup:?}\n")));
         let result = guarded(|| {
             let mut instance = self.subject.open(&self.sim)?;
             self.apply_all(&mut instance, &mut state, setup)
         });
+        self.rest();
         result.map_err(|what| self.failure(format!("in the setup: {what}"), setup))?;
         self.setup = setup.to_vec();
         self.start = state;
@@ -194,9 +196,7 @@ impl<S: Subject> Explorer<S> {
     /// Explores every crash of these operations. On a failure, looks for a shorter sequence that fails as well.
     pub fn explore(&mut self, operations: &[S::Operation]) -> Verdict<S> {
         let verdict = self.explore_and_shrink(operations);
-        if let Some(beacon) = &mut self.beacon {
-            beacon.rest();
-        }
+        self.rest();
         verdict
     }
 
@@ -237,11 +237,43 @@ impl<S: Subject> Explorer<S> {
     /// Tells who watches what is tried next.
     fn tell(&mut self) {
         if let Some(beacon) = &mut self.beacon {
-            match self.trail.crashes.is_empty() {
-                true => beacon.attempt("without a crash"),
-                false => beacon.attempt(&format!("EVERLEAF_CRASH={} {}", self.trail, self.options.command)),
-            }
+            beacon.attempt(&self.trail.to_string());
         }
+    }
+
+    /// Tells who watches what is explored from now on: what the text says. The word stands for it, up to the crash.
+    pub(crate) fn announce(&mut self, program: impl FnOnce(&Self) -> (String, String)) {
+        if self.beacon.is_none() {
+            return;
+        }
+        let (word, text) = program(self);
+        let text = match self.setup.is_empty() {
+            true => text,
+            false => format!("  after setup {:?}\n{text}", self.setup),
+        };
+        if let Some(beacon) = &mut self.beacon {
+            beacon.program(&self.options.command, &word, &text);
+        }
+        self.trail.crashes.clear();
+        self.tell();
+    }
+
+    /// Tells who watches that nothing is explored.
+    pub(crate) fn rest(&mut self) {
+        if let Some(beacon) = &mut self.beacon {
+            beacon.rest();
+        }
+    }
+
+    /// What was set up and one program after the other, in one word; empty if there is none.
+    pub(crate) fn word<'o>(&self, programs: impl Iterator<Item = &'o [S::Operation]>) -> String
+    where
+        S::Operation: 'o,
+    {
+        let setup = self.subject.word(&self.setup);
+        let words = std::iter::once(setup).chain(programs.map(|operations| self.subject.word(operations)));
+        let words: Option<Vec<_>> = words.collect();
+        words.map_or_else(String::new, |words| format!("{}@", words.join(",")))
     }
 
     /// Plants in a trace what is not planted while it is recorded.
@@ -278,14 +310,11 @@ impl<S: Subject> Explorer<S> {
     fn explore_once(&mut self, operations: &[S::Operation]) -> Verdict<S> {
         self.sim.set_mutations(self.options.mutations.clone());
         self.stats.traces += 1;
-        if self.beacon.is_some() {
+        self.announce(|explorer| {
             let line = |(number, operation)| format!("  operation {number}: {operation:?}\n");
-            let lines: String = operations.iter().enumerate().map(line).collect();
-            let program = format!("  after setup {:?}\n{lines}", self.setup);
-            self.trail.crashes.clear();
-            self.beacon.iter_mut().for_each(|beacon| beacon.program(&program));
-            self.tell();
-        }
+            let lines = operations.iter().enumerate().map(line).collect();
+            (explorer.word([operations].into_iter()), lines)
+        });
         let recorded = self.record(operations);
         self.sim.set_mutations(Vec::new());
         let mut trace = recorded.map_err(|what| self.failure(what, operations))?;

@@ -138,7 +138,7 @@
 //! Volatile state that threads share must be behind [`medium::sync`]; its docs say what that asks of an engine. For
 //! engines behind `Index` there is nothing else to do: `index::IndexSubject` is concurrent, so
 //! `explorer.explore_threads(&Program::single(&[Insert(1, 1), Remove(2)]), &Scheduling::default())` explores any of them,
-//! and `index::threads::exhaust` tries all pairs of operations on the seed trees.
+//! and `index::threads` has the programs that are tried: all pairs and triples of operations on small trees.
 //!
 //! # How it works
 //!
@@ -163,8 +163,10 @@
 //!
 //! # What it does not do yet
 //!
-//! - Threads are explored under the contract of immediate durability ([`Durability::OnReturn`]) only: under the others
-//!   histories are judged, and crashes must be switched off ([`Scheduling::crashes`]).
+//! - Threads are explored under two contracts: immediate durability ([`Durability::OnReturn`]), and epochs that an
+//!   operation ends ([`Durability::WithEpoch`] for all others). That an epoch ends at one moment for all parts of the
+//!   state, is judged for a single thread only. Under [`Durability::AtAnyTime`] histories are judged, and crashes must be
+//!   switched off ([`Scheduling::crashes`]).
 //! - Threads are sequentially consistent. Weak orderings of volatile memory are the part of `loom`: see `medium::sync`.
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
 
-use crate::subject::{Complaint, Subject};
+use crate::subject::{Complaint, Durability, Subject};
 
 /// One call of a history.
 pub(crate) struct Call<S: Subject> {
@@ -71,8 +71,17 @@ impl<T: Clone + PartialEq + Debug> Expected<T> {
 /// What can be true of one part.
 struct Configuration<S: Subject> {
     state: S::State,
+    /// The state that a crash leaves: where durability is buffered, that at the end of the last epoch.
+    durable: S::State,
     /// Pending calls that took effect, and what they will return.
     done: Vec<(u32, S::Outcome)>,
+}
+
+impl<S: Subject> Clone for Configuration<S> {
+    fn clone(&self) -> Self {
+        let Self { state, durable, done } = self;
+        Self { state: state.clone(), durable: durable.clone(), done: done.clone() }
+    }
 }
 
 impl<S: Subject> Configuration<S> {
@@ -97,14 +106,21 @@ impl<S: Subject> Part<S> {
     ) -> Configuration<S> {
         let mut state = before.state.clone();
         let outcome = subject.step(&mut state, operation);
+        let durable = match subject.durability(operation) {
+            Durability::OnReturn => state.clone(),
+            Durability::WithEpoch | Durability::AtAnyTime => before.durable.clone(),
+        };
         let mut done = before.done.clone();
         let position = done.partition_point(|(other, _)| *other < number);
         done.insert(position, (number, outcome));
-        Configuration { state, done }
+        Configuration { state, durable, done }
     }
 
     fn push(configurations: &mut Vec<Configuration<S>>, new: Configuration<S>) {
-        let is_there = configurations.iter().any(|old| old.state == new.state && old.done == new.done);
+        let is_same = |old: &Configuration<S>| {
+            old.state == new.state && old.durable == new.durable && old.done == new.done
+        };
+        let is_there = configurations.iter().any(is_same);
         if !is_there {
             configurations.push(new);
         }
@@ -114,7 +130,7 @@ impl<S: Subject> Part<S> {
     fn reach(&self, subject: &S, is_last: impl Fn(&Configuration<S>) -> bool) -> Vec<Configuration<S>> {
         let mut reached = Vec::new();
         for old in &self.configurations {
-            Self::push(&mut reached, Configuration { state: old.state.clone(), done: old.done.clone() });
+            Self::push(&mut reached, old.clone());
         }
         let mut next = 0;
         while next < reached.len() {
@@ -145,12 +161,13 @@ impl<S: Subject> Part<S> {
         !self.configurations.is_empty()
     }
 
-    /// The states that a crash may leave.
-    fn states(&self, subject: &S) -> Vec<S::State> {
+    /// The states that it may have now, or that a crash may leave, as `which` picks.
+    fn states(&self, subject: &S, which: fn(Configuration<S>) -> S::State) -> Vec<S::State> {
         let mut states = Vec::new();
         for configuration in self.reach(subject, |_| false) {
-            if !states.contains(&configuration.state) {
-                states.push(configuration.state);
+            let state = which(configuration);
+            if !states.contains(&state) {
+                states.push(state);
             }
         }
         states
@@ -182,7 +199,8 @@ impl<S: Subject> History<S> {
             let part = self.parts.entry(step.part).or_insert_with(|| {
                 let mut state = subject.initial();
                 subject.copy_part(step.part, &self.start, &mut state);
-                Part { configurations: vec![Configuration { state, done: Vec::new() }], pending: Vec::new() }
+                let start = Configuration { durable: state.clone(), state, done: Vec::new() };
+                Part { configurations: vec![start], pending: Vec::new() }
             });
             part.pending.push((number, step.operation.clone()));
         }
@@ -207,10 +225,19 @@ impl<S: Subject> History<S> {
 
     /// What a crash may leave now.
     pub(crate) fn expected(&self, subject: &S) -> Expected<S::State> {
+        self.expected_of(subject, |configuration| configuration.durable)
+    }
+
+    /// What the structure may stand for now.
+    pub(crate) fn current(&self, subject: &S) -> Expected<S::State> {
+        self.expected_of(subject, |configuration| configuration.state)
+    }
+
+    fn expected_of(&self, subject: &S, which: fn(Configuration<S>) -> S::State) -> Expected<S::State> {
         let mut base = self.start.clone();
         let mut parts = Vec::new();
         for (number, part) in &self.parts {
-            let states = part.states(subject);
+            let states = part.states(subject, which);
             let Some(first) = states.first() else { continue };
             subject.copy_part(*number, first, &mut base);
             if states.iter().any(|state| !subject.is_same_part(*number, first, state)) {

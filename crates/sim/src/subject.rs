@@ -61,6 +61,13 @@ pub trait Subject {
         to.clone_from(from);
     }
 
+    /// Operations in one word without commas, for a command that repeats what a report names; none if there is no such
+    /// word.
+    fn word(&self, operations: &[Self::Operation]) -> Option<String> {
+        let _ = operations;
+        None
+    }
+
     /// Opens the structure: makes it if the medium is empty, recovers it after a crash.
     fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint>;
 

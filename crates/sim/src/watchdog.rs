@@ -2,12 +2,13 @@
 //!
 //! A recovery that panics, or that goes on operating on the medium for ever, is reported by the
 //! [`Explorer`](crate::Explorer) itself. One that loops without touching the medium, overflows its stack or aborts takes
-//! its process with it. So whoever wants a report of that as well runs the exploration in a child process ([`watch`],
-//! [`watch_again`]). There each explorer writes into a file what it is about to try; the watcher reads it, and says so
+//! its process with it. So whoever wants a report of that as well runs the exploration in a child process
+//! ([`watch`]). There each explorer writes into a file what it is about to try; the watcher reads it, and says so
 //! if the child dies of a signal or does not go on.
 //!
 //! No clock is read: the watcher counts how often it looked, so that a machine that was stopped for a while does no harm.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,21 +18,24 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::subject::Complaint;
+use parking_lot::Mutex;
 
 /// The variable that names the file.
 const VARIABLE: &str = "EVERLEAF_BEACON";
-/// The bytes of one explorer in the file: what it does now, in two parts.
-const SLOT_BYTES: usize = 8192;
+/// The bytes of one explorer in the file: what it tries now, and then the program that it explores.
+const SLOT_BYTES: usize = 64 << 10;
 const PROGRAM_AT: usize = 1024;
 /// How often the watcher looks.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Slots that were given back.
+static FREE: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 /// Where an explorer writes what it does.
 #[derive(Debug)]
 pub(crate) struct Beacon {
     file: File,
-    offset: u64,
+    slot: u64,
     attempts: u64,
     text: Vec<u8>,
 }
@@ -42,37 +46,50 @@ impl Beacon {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = PathBuf::from(std::env::var_os(VARIABLE)?);
         let file = File::options().write(true).open(path).ok()?;
-        let offset = NEXT.fetch_add(1, Ordering::Relaxed) * SLOT_BYTES as u64;
-        Some(Self { file, offset, attempts: 0, text: Vec::new() })
+        let free = FREE.lock().pop();
+        let slot = free.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
+        Some(Self { file, slot, attempts: 0, text: Vec::new() })
     }
 
-    fn write(&mut self, at: usize, bytes_max: usize, text: &str) {
-        let mut end = text.len().min(bytes_max - 1);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+    /// Writes texts one after the other, cut where there is no more space.
+    fn write(&mut self, at: usize, bytes_max: usize, texts: &[&str]) {
         self.text.clear();
-        self.text.extend_from_slice(&text.as_bytes()[..end]);
-        self.text.push(0);
+        for text in texts {
+            let mut end = text.len().min(bytes_max - self.text.len() - 1);
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            self.text.extend_from_slice(&text.as_bytes()[..end]);
+            if self.text.len() + 1 < bytes_max {
+                self.text.push(0);
+            }
+        }
         // Without it, a report would be less exact; the exploration itself is not concerned.
-        let _ = self.file.write_all_at(&self.text, self.offset + at as u64);
+        let _ = self.file.write_all_at(&self.text, self.slot * SLOT_BYTES as u64 + at as u64);
     }
 
-    /// From now on this program is explored.
-    pub(crate) fn program(&mut self, text: &str) {
-        self.write(PROGRAM_AT, SLOT_BYTES - PROGRAM_AT, text);
+    /// From now on this program is explored: the command that does it, the program in one word and for people.
+    pub(crate) fn program(&mut self, command: &str, word: &str, text: &str) {
+        self.write(PROGRAM_AT, SLOT_BYTES - PROGRAM_AT, &[command, word, text]);
     }
 
-    /// From now on this is tried.
-    pub(crate) fn attempt(&mut self, what: &str) {
+    /// From now on this crash is tried.
+    pub(crate) fn attempt(&mut self, crash: &str) {
         self.attempts += 1;
-        let text = format!("{} {what}", self.attempts);
-        self.write(0, PROGRAM_AT, &text);
+        let text = format!("{} {crash}", self.attempts);
+        self.write(0, PROGRAM_AT, &[&text]);
     }
 
     /// Nothing is tried any more.
     pub(crate) fn rest(&mut self) {
-        self.write(0, PROGRAM_AT, "");
+        self.write(0, PROGRAM_AT, &[""]);
+    }
+}
+
+impl Drop for Beacon {
+    fn drop(&mut self) {
+        self.rest();
+        FREE.lock().push(self.slot);
     }
 }
 
@@ -81,35 +98,84 @@ pub fn is_watched() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// What one explorer was doing, as the file says.
-#[derive(Clone, PartialEq, Eq)]
-struct Doing {
-    attempt: String,
-    program: String,
+/// What one explorer was doing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Doing {
+    /// The command that explores it.
+    pub command: String,
+    /// The program in one word, as [`Subject::word`](crate::Subject::word) has it, up to the crash; empty if there is no
+    /// such word.
+    pub word: String,
+    /// The program, for people.
+    pub program: String,
+    /// The crash that was tried, as a [`Replay`](crate::Replay); empty if it went wrong without one.
+    pub crash: String,
 }
 
-impl Doing {
-    fn text(&self) -> Complaint {
-        let what = self.attempt.split_once(' ').map_or("", |(_, what)| what);
-        format!("this:\n{}  {what}", self.program)
+impl fmt::Display for Doing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.program)?;
+        match self.crash.is_empty() {
+            true => write!(formatter, "  without a crash; found by {}", self.command),
+            false => write!(formatter, "  replay: EVERLEAF_CRASH={} {}", self.crash, self.command),
+        }
     }
 }
 
-fn text_at(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+/// Why a process that was watched did not come to its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// What was seen.
+    pub what: String,
+    /// What its explorers were doing: the one that did not go on, or all that the signal may have hit.
+    pub doing: Vec<Doing>,
 }
 
-/// What each explorer does; `None` for those that rest.
-fn read(file: &File) -> io::Result<Vec<Option<Doing>>> {
-    let mut bytes = vec![0; file.metadata()?.len() as usize];
-    file.read_exact_at(&mut bytes, 0)?;
-    let doing = |slot: &[u8]| {
-        let attempt = text_at(&slot[..PROGRAM_AT.min(slot.len())]);
-        let program = text_at(slot.get(PROGRAM_AT..).unwrap_or_default());
-        (!attempt.is_empty()).then_some(Doing { attempt, program })
-    };
-    Ok(bytes.chunks(SLOT_BYTES).map(doing).collect())
+impl fmt::Display for Ended {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.what)?;
+        for (index, doing) in self.doing.iter().enumerate() {
+            let which = if index == 0 { ", during" } else { "\nor during" };
+            write!(formatter, "{which} this:\n{doing}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The text up to the next zero byte.
+fn text(bytes: &mut impl Iterator<Item = u8>) -> String {
+    let text: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// What stands in the file from there on; less, where it ends before.
+fn read(file: &File, at: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; bytes_max];
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read_at(&mut bytes[length..], at + length as u64)? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// What each explorer tries now; empty for those that rest.
+fn attempts(file: &File) -> io::Result<Vec<String>> {
+    let slots = file.metadata()?.len().div_ceil(SLOT_BYTES as u64);
+    let attempt = |slot| Ok(text(&mut read(file, slot * SLOT_BYTES as u64, PROGRAM_AT)?.into_iter()));
+    (0..slots).map(attempt).collect()
+}
+
+/// What the explorer of a slot does, if it tries this.
+fn doing(file: &File, slot: usize, attempt: &str) -> io::Result<Doing> {
+    let at = (slot * SLOT_BYTES + PROGRAM_AT) as u64;
+    let mut bytes = read(file, at, SLOT_BYTES - PROGRAM_AT)?.into_iter();
+    let (command, word, program) = (text(&mut bytes), text(&mut bytes), text(&mut bytes));
+    let crash = attempt.split_once(' ').map_or("", |(_, crash)| crash);
+    Ok(Doing { command, word, program, crash: crash.to_owned() })
 }
 
 /// Runs a command and watches the explorers in it. `Err` inside: an explorer tried nothing new for `limit`, and the process
@@ -119,7 +185,7 @@ fn read(file: &File) -> io::Result<Vec<Option<Doing>>> {
 ///
 /// # Errors
 /// If the command cannot be run or watched.
-pub fn watch(mut command: Command, limit: Duration) -> io::Result<Result<ExitStatus, Complaint>> {
+pub fn watch(mut command: Command, limit: Duration) -> io::Result<Result<ExitStatus, Ended>> {
     let beacons = tempfile::NamedTempFile::new()?;
     let mut child = command.env(VARIABLE, beacons.path()).spawn()?;
     let result = follow(&mut child, beacons.as_file(), limit);
@@ -131,40 +197,29 @@ pub fn watch(mut command: Command, limit: Duration) -> io::Result<Result<ExitSta
     result
 }
 
-/// As [`watch`]: runs this program once more, with the same arguments. The second time, [`is_watched`].
-///
-/// # Errors
-/// If it cannot be run or watched.
-pub fn watch_again(limit: Duration) -> io::Result<Result<ExitStatus, Complaint>> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(std::env::args_os().skip(1));
-    watch(command, limit)
-}
-
-fn follow(child: &mut Child, file: &File, limit: Duration) -> io::Result<Result<ExitStatus, Complaint>> {
+fn follow(child: &mut Child, file: &File, limit: Duration) -> io::Result<Result<ExitStatus, Ended>> {
     let looks_max = limit.as_millis().div_ceil(PAUSE.as_millis()).max(1);
-    // For each explorer, what it did and for how many looks.
-    let mut known: Vec<(Option<Doing>, u128)> = Vec::new();
+    // For each explorer, what it tried and for how many looks.
+    let mut known: Vec<(String, u128)> = Vec::new();
     loop {
         if let Some(status) = child.try_wait()? {
             let Some(signal) = status.signal() else { return Ok(Ok(status)) };
-            let tried: Vec<_> = read(file)?.iter().flatten().map(Doing::text).collect();
-            return Ok(Err(format!(
-                "the process died of signal {signal}, during {}",
-                tried.join("\nor during ")
-            )));
+            let now = attempts(file)?;
+            let tried = now.iter().enumerate().filter(|(_, attempt)| !attempt.is_empty());
+            let doing = tried.map(|(slot, attempt)| doing(file, slot, attempt)).collect::<io::Result<_>>()?;
+            return Ok(Err(Ended { what: format!("the process died of signal {signal}"), doing }));
         }
         std::thread::sleep(PAUSE);
-        let now = read(file)?;
-        known.resize(now.len(), (None, 0));
-        for ((before, looks), doing) in known.iter_mut().zip(now) {
-            *looks = if doing == *before { *looks + 1 } else { 0 };
-            *before = doing;
-            if let Some(stuck) = before.as_ref().filter(|_| *looks >= looks_max) {
-                return Ok(Err(format!(
-                    "did not go on for {limit:?}: a loop without operations on the medium, or close to one, during {}",
-                    stuck.text()
-                )));
+        let now = attempts(file)?;
+        known.resize(now.len(), (String::new(), 0));
+        for (slot, ((before, looks), attempt)) in known.iter_mut().zip(now).enumerate() {
+            *looks = if attempt == *before { *looks + 1 } else { 0 };
+            *before = attempt;
+            if !before.is_empty() && *looks >= looks_max {
+                let what = format!(
+                    "did not go on for {limit:?}: a loop without operations on the medium, or close to one"
+                );
+                return Ok(Err(Ended { what, doing: vec![doing(file, slot, before)?] }));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! docs/TESTING.md shows what the example prints.
 
-#[allow(dead_code, reason = "the example's main is its own")]
+#[allow(dead_code, unused_imports, reason = "the example's main is its own")]
 #[path = "../examples/linked_list.rs"]
 mod linked_list;
 

@@ -1,17 +1,15 @@
 //! Somebody's own persistent linked list: wrong, caught, and mended.
 
+#[expect(dead_code, reason = "of the example only the specification is used")]
+#[path = "../examples/linked_list.rs"]
+mod example;
+
 use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
 use medium::Guard;
 use medium::Medium;
 use medium::sim::{Sim, SiteKind};
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Operation {
-    Push(u64),
-    Pop,
-}
-
-use Operation::{Pop, Push};
+use example::{Operation, Pop, Push};
 
 /// What the list does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,13 +70,7 @@ impl Subject for List {
     }
 
     fn step(&self, state: &mut Vec<u64>, operation: &Operation) -> Option<u64> {
-        match operation {
-            Push(value) => {
-                state.insert(0, *value);
-                None
-            }
-            Pop => (!state.is_empty()).then(|| state.remove(0)),
-        }
+        operation.specification(state)
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {

@@ -1,5 +1,7 @@
 //! PMwCAS under crashes: operations on one to four words of which some share lines, a crash anywhere, also in recovery.
 
+mod common;
+
 use engines::pmwcas::{Pmwcas, VALUE_MASK};
 use everleaf_sim::{
     Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash,
@@ -8,6 +10,8 @@ use everleaf_sim::{
 use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
 use pool::{Pool, PoolOptions, ROOT_WORDS};
+
+use common::text;
 
 /// The words: two in one line, two in lines of their own.
 const PLACES: [usize; WORDS] = [0, 1, 8, 16];
@@ -34,11 +38,6 @@ struct Opened {
     pool: Pool<Sim>,
     pmwcas: Pmwcas,
     lines: u64,
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
-fn text(error: impl ToString) -> Complaint {
-    error.to_string()
 }
 
 impl Opened {

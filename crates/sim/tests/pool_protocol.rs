@@ -1,12 +1,16 @@
 //! The pool: a crash at any point of its creation, of a tree's creation, of opening slabs and spans, and of a clean
 //! close. It must open again, and the mark must find what was published and nothing else.
 
+mod common;
+
 use std::collections::BTreeMap;
 
 use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
 use medium::sim::Sim;
 use medium::{LineForm, Word};
 use pool::{Pool, PoolOptions, ROOT_WORDS, TreeRoot};
+
+use common::text;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Operation {
@@ -37,11 +41,6 @@ struct Opened {
 }
 
 type Blocks = BTreeMap<usize, (usize, u64)>;
-
-#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
-fn text(error: impl ToString) -> Complaint {
-    error.to_string()
-}
 
 fn options() -> PoolOptions {
     PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false, ..PoolOptions::default() }

@@ -1,5 +1,7 @@
 //! The scheduler, proved by toys: each flaw is found, and what is right passes.
 
+mod common;
+
 use everleaf_sim::{
     Complaint, Concurrent, Explorer, Images, Options, Program, Schedule, Scheduling, Search, Subject,
     ThreadsFailure,
@@ -8,6 +10,8 @@ use medium::arena::Arena;
 use medium::sim::Sim;
 use medium::sync::{Atomic, Mutex, Ordering, pause};
 use medium::{Guard, Medium, volatile};
+
+use common::text;
 
 /// What is wrong with a toy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,11 +81,6 @@ impl Opened {
     fn unlock(&self) {
         self.shared().lock.store(0, Ordering::Release);
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
-fn text(error: impl ToString) -> Complaint {
-    error.to_string()
 }
 
 impl Toy {

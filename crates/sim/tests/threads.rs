@@ -1,19 +1,22 @@
-//! RNTree under several threads: every schedule that matters, every crash of each.
+//! Engines under several threads: every schedule that matters, every crash of each.
+
+mod common;
 
 use std::time::Instant;
 
-use engines::index::{Codec, MaybeWords, RecordCodec, WordCodec};
-use engines::rntree::RnTree;
+use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Get, Insert, Put, Remove};
-use everleaf_sim::index::threads::{exhaust, pairs, random, scopes, triples};
-use everleaf_sim::index::{FollowUp, IndexSubject, RnTreeEngine};
-use everleaf_sim::{Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
+use everleaf_sim::index::suite::Scope;
+use everleaf_sim::index::threads::{Chance, Work, exhaust, pairs, scopes, triples};
+use everleaf_sim::index::{AnyEngine, CodecName, EngineName, FollowUp, IndexSubject};
+use everleaf_sim::{Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 use medium::LineForm;
-use medium::sim::{Mutation, Sim, SiteKind};
+use medium::sim::{Mutation, SiteKind};
+
+use common::setting;
 
 fn options(images: Images) -> Options {
-    let command = "cargo test --release -p everleaf-sim --test threads".to_owned();
-    Options { images, second_crash: SecondCrash::Never, command, ..Options::default() }
+    Options { limit_bytes: 4 << 20, ..common::options("threads", images, SecondCrash::Never) }
 }
 
 const LINEAR: Images = Images::Some { random: 0 };
@@ -22,29 +25,28 @@ fn scheduling(search: Search) -> Scheduling {
     Scheduling { search, ..Scheduling::default() }
 }
 
-/// A number from the environment, to run longer or with other seeds.
-fn setting(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
-}
+/// The programs of a seed tree.
+type Programs = fn(&Scope, Durability) -> Vec<Program<IndexOperation>>;
 
 /// Explores programs on each scope, of each scope one in `share`.
-fn explore<C: Codec>(
-    programs: impl Fn(&everleaf_sim::index::suite::Scope) -> Vec<Program<IndexOperation>>,
+fn explore(
+    engine: &AnyEngine,
+    programs: Programs,
     share: usize,
-    (options, scheduling): (&Options, &Scheduling),
-) where
-    RnTree<Sim, C, 4>: MaybeWords,
-{
+    (options, search): (&Options, Search),
+) {
     let share = if setting("EVERLEAF_LONG", 0) == 1 { 1 } else { share };
-    for scope in scopes(4) {
+    for scope in scopes(engine.leaf_entries()) {
         let start = Instant::now();
-        let programs: Vec<_> = programs(&scope).into_iter().step_by(share).collect();
-        let engine = RnTreeEngine::<C, 4>::default;
-        let stats = exhaust(engine, &scope, &programs, 2, (options, scheduling));
+        let programs: Vec<_> = programs(&scope, engine.durability()).into_iter().step_by(share).collect();
+        let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
+        let work = Work { options, scheduling: &Scheduling::default(), workers: 2, progress: None };
+        let stats = exhaust(engine, &scope.setup, next, work);
         let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
         println!(
-            "{}, {}: {} programs, {} schedules, {} of them cut; {stats}; {:?}",
-            C::NAME,
+            "{} {}, {}: {} programs, {} schedules, {} of them cut; {stats}; {:?}",
+            engine.name(),
+            engine.codec(),
             scope.name,
             programs.len(),
             stats.schedules,
@@ -55,53 +57,55 @@ fn explore<C: Codec>(
     }
 }
 
+fn rntree(codec: CodecName) -> AnyEngine {
+    common::small(EngineName::RnTree, codec)
+}
+
+const ONE: Search = Search::Exhaustive { preemptions_max: 1 };
+const TWO: Search = Search::Exhaustive { preemptions_max: 2 };
+
 #[test]
 fn pairs_of_words_with_two_preemptions() {
-    let search = scheduling(Search::Exhaustive { preemptions_max: 2 });
-    explore::<WordCodec>(pairs, 2, (&options(LINEAR), &search));
+    explore(&rntree(Word), pairs, 2, (&options(LINEAR), TWO));
 }
 
 #[test]
 fn all_pairs_of_words_with_one_preemption() {
-    let search = scheduling(Search::Exhaustive { preemptions_max: 1 });
-    explore::<WordCodec>(pairs, 1, (&options(LINEAR), &search));
+    explore(&rntree(Word), pairs, 1, (&options(LINEAR), ONE));
 }
 
 #[test]
 fn pairs_of_records() {
-    let search = scheduling(Search::Exhaustive { preemptions_max: 1 });
     let options = Options { line_form: LineForm::Twin, ..options(LINEAR) };
-    explore::<RecordCodec>(pairs, 2, (&options, &search));
+    explore(&rntree(Record), pairs, 2, (&options, ONE));
 }
 
 #[test]
 fn pairs_with_every_image() {
-    let search = scheduling(Search::Exhaustive { preemptions_max: 1 });
-    explore::<WordCodec>(pairs, 3, (&options(Images::All), &search));
+    explore(&rntree(Word), pairs, 3, (&options(Images::All), ONE));
 }
 
 /// On a file fences only order: who reads waits until what he saw is durable.
 #[test]
 fn pairs_on_a_file() {
-    let search = scheduling(Search::Exhaustive { preemptions_max: 1 });
     let options = Options { rules: Rules::Log, ..options(Images::All) };
-    explore::<WordCodec>(pairs, 3, (&options, &search));
-    explore::<RecordCodec>(pairs, 6, (&options, &search));
+    explore(&rntree(Word), pairs, 3, (&options, ONE));
+    explore(&rntree(Record), pairs, 6, (&options, ONE));
 }
 
 /// Whether one thread alone can tell that no wait is done there.
 fn is_found(mutation: Mutation, threads: Vec<Vec<IndexOperation>>) -> bool {
-    let subject = IndexSubject::new(RnTreeEngine::<WordCodec, 4>::default(), FollowUp::Keys);
+    let subject = IndexSubject::new(&rntree(Word), FollowUp::Keys);
     let options = Options { rules: Rules::Log, mutations: vec![mutation], ..options(Images::All) };
     let mut explorer = Explorer::new(subject, options).unwrap();
     let program = Program::of(threads);
-    explorer.explore_threads(&program, &scheduling(Search::Exhaustive { preemptions_max: 1 })).is_err()
+    explorer.explore_threads(&program, &scheduling(ONE)).is_err()
 }
 
 /// Each place where an operation waits for what it saw is needed, and most are needed only beside other threads.
 #[test]
 fn waits_of_readers_are_found_missing_by_threads_alone() {
-    let subject = IndexSubject::new(RnTreeEngine::<WordCodec, 4>::default(), FollowUp::Keys);
+    let subject = IndexSubject::new(&rntree(Word), FollowUp::Keys);
     let options = Options { rules: Rules::Log, ..options(LINEAR) };
     let mut explorer = Explorer::new(subject, options).unwrap();
     explorer.sim().start_census();
@@ -131,25 +135,20 @@ fn waits_of_readers_are_found_missing_by_threads_alone() {
 
 #[test]
 fn triples_of_words() {
-    let search = scheduling(Search::Exhaustive { preemptions_max: 1 });
-    explore::<WordCodec>(triples, 29, (&options(LINEAR), &search));
+    explore(&rntree(Word), triples, 29, (&options(LINEAR), ONE));
 }
 
 #[test]
 fn what_is_visible_is_durable() {
-    explore::<WordCodec>(triples, 5, (&options(Images::All), &scheduling(Search::Sweep)));
-    explore::<RecordCodec>(pairs, 1, (&options(Images::All), &scheduling(Search::Sweep)));
+    explore(&rntree(Word), triples, 5, (&options(Images::All), Search::Sweep));
+    explore(&rntree(Record), pairs, 1, (&options(Images::All), Search::Sweep));
 }
 
-fn explore_randomly<C: Codec>(seed: u64, crashes: bool)
-where
-    RnTree<Sim, C, 4>: MaybeWords,
-{
-    let subject = IndexSubject::new(RnTreeEngine::<C, 4>::default(), FollowUp::Keys);
+fn explore_randomly(codec: CodecName, seed: u64, crashes: bool) {
+    let subject = IndexSubject::new(&rntree(codec), FollowUp::Keys);
     let options = Options { limit_bytes: 16 << 20, ..options(LINEAR) };
     let mut explorer = Explorer::new(subject, options).unwrap();
-    let program = random(seed, 3, 12, 14);
-    let search = Search::Random { runs: 12, depth: 4, seed };
+    let (program, search) = Chance::default().program(seed);
     let search = Scheduling { search, crashes, ..Scheduling::default() };
     let explored = explorer.explore_threads(&program, &search);
     explored.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
@@ -159,17 +158,14 @@ where
 fn long_runs_by_chance() {
     let first = setting("EVERLEAF_SEED", 1);
     for seed in first..first + setting("EVERLEAF_SEEDS", 6) {
-        explore_randomly::<WordCodec>(seed, true);
-        explore_randomly::<RecordCodec>(seed, seed % 2 == 0);
+        explore_randomly(Word, seed, true);
+        explore_randomly(Record, seed, seed % 2 == 0);
     }
 }
 
 /// One program, exhaustively: nothing must be wrong.
-fn explore_program<C: Codec>(setup: &[IndexOperation], program: &Program<IndexOperation>)
-where
-    RnTree<Sim, C, 4>: MaybeWords,
-{
-    let subject = IndexSubject::new(RnTreeEngine::<C, 4>::default(), FollowUp::Keys);
+fn explore_program(codec: CodecName, setup: &[IndexOperation], program: &Program<IndexOperation>) {
+    let subject = IndexSubject::new(&rntree(codec), FollowUp::Keys);
     let mut explorer = Explorer::new(subject, options(LINEAR)).unwrap();
     explorer.set_up(setup).unwrap();
     let explored = explorer.explore_threads(program, &Scheduling::default());
@@ -180,9 +176,9 @@ where
 #[test]
 fn readers_beside_the_split_of_the_last_leaf_are_never_sent_past_their_leaf() {
     let setup = [10, 20, 30, 40].map(|key| Insert(key, key));
-    explore_program::<WordCodec>(&setup, &Program::single(&[Insert(15, 1), Get(5)]));
-    explore_program::<WordCodec>(&setup, &Program::single(&[Insert(15, 1), Insert(5, 2)]));
-    explore_program::<WordCodec>(&setup, &Program::single(&[Insert(15, 1), Remove(5)]));
+    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Get(5)]));
+    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Insert(5, 2)]));
+    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Remove(5)]));
 }
 
 /// A merge gives the left leaf another high key and another next leaf. A reader that saw the one before and the other
@@ -198,6 +194,6 @@ fn readers_beside_a_merge_are_never_sent_past_their_leaf() {
     moves.extend([12, 13, 20, 14, 10].map(Remove));
     let threads = vec![vec![Get(30)], moves, vec![Remove(40)]];
     let program = Program { uninterrupted: vec![1], ..Program::of(threads) };
-    explore_program::<RecordCodec>(&setup, &program);
-    explore_program::<WordCodec>(&setup, &program);
+    explore_program(Record, &setup, &program);
+    explore_program(Word, &setup, &program);
 }

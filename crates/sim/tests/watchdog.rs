@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use everleaf_sim::{Complaint, Explorer, Options, Subject, watchdog};
+use everleaf_sim::watchdog::{self, Ended};
+use everleaf_sim::{Complaint, Explorer, Options, Subject};
 use medium::sim::Sim;
 use medium::{Guard, Medium};
 
@@ -83,7 +84,7 @@ fn child() {
     explorer.explore(&[(), (), ()]).unwrap();
 }
 
-fn watch(fault: Fault, limit: Duration) -> Result<bool, Complaint> {
+fn watch(fault: Fault, limit: Duration) -> Result<bool, Ended> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--test-threads", "1"]).env(VARIABLE, format!("{fault:?}"));
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
@@ -97,7 +98,8 @@ fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
     for (fault, limit) in
         [(Fault::Loops, Duration::from_secs(2)), (Fault::Aborts, long), (Fault::Overflows, long)]
     {
-        let report = watch(fault, limit).expect_err("a fault that nobody noticed");
+        let ended = watch(fault, limit).expect_err("a fault that nobody noticed");
+        let report = ended.to_string();
         println!("{fault:?}: {report}\n");
         let what = if fault == Fault::Loops { "did not go on for 2s" } else { "died of signal" };
         assert!(report.contains(what), "{report}");

@@ -10,8 +10,66 @@ use super::{Failure, json, output};
 const EVERLEAF: &str = "target/release/everleaf";
 const CODECS: [&str; 2] = ["word", "record"];
 const MEDIA: [&str; 3] = ["dax", "eadr", "file"];
-const HEAD: &str =
-    "| engine | entries | medium | what | traces | crash points | images avoided | recoveries | violations |";
+/// The tables, by their heads; and how many cells of a row say what it is about.
+const SEQUENCES: Table = Table {
+    head: "| engine | entries | medium | what | traces | crash points | images avoided | recoveries | violations |",
+    keys: 4,
+};
+const THREADS: Table = Table {
+    head: "| engine | entries | threads | what | schedules | crash points | recoveries | violations |",
+    keys: 4,
+};
+const MUTANTS: Table =
+    Table { head: "| engine | mutants | caught | justified | survived |", keys: 1 };
+
+/// How much is explored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Operations of each sequence in small scopes.
+    pub(super) length: u8,
+    /// Operations of random sequences and random programs.
+    pub(super) ops: u32,
+    /// Preemptions of pairs of threads.
+    pub(super) preemptions: u32,
+}
+
+/// A table of the page.
+struct Table {
+    head: &'static str,
+    keys: usize,
+}
+
+/// What a row is about, and how its figures are found.
+struct Row {
+    keys: Vec<String>,
+    arguments: Vec<String>,
+}
+
+impl Table {
+    /// The table with a row for each of `rows`, and the figures that `measure` finds for it.
+    fn measure(
+        &self,
+        rows: &[Row],
+        measure: impl Fn(&Row) -> Result<Vec<String>, Failure>,
+    ) -> Result<String, Failure> {
+        let mut table = format!("{}\n{}|\n", self.head, "| --- ".repeat(self.head.matches('|').count() - 1));
+        for row in rows {
+            let cells = [row.keys.clone(), measure(row)?].concat();
+            table += &format!("| {} |\n", cells.join(" | "));
+        }
+        Ok(table + "\n")
+    }
+
+    /// Whether it stands in the page with these rows, their figures aside.
+    fn is_in(&self, page: &str, rows: &[Row]) -> bool {
+        let Some((_, rest)) = page.split_once(self.head) else { return false };
+        let keys = |line: &str| -> Vec<String> {
+            line.split('|').skip(1).take(self.keys).map(|cell| cell.trim().to_owned()).collect()
+        };
+        let found = rest.lines().skip(2).take_while(|line| line.starts_with('|')).map(keys);
+        found.eq(rows.iter().map(|row| row.keys.clone()))
+    }
+}
 
 /// The engines that the command knows.
 fn engines() -> Result<Vec<String>, Failure> {
@@ -26,14 +84,24 @@ fn engines() -> Result<Vec<String>, Failure> {
     Ok(values.split(", ").map(str::to_owned).collect())
 }
 
-/// The first cells of every row that there should be.
-fn rows(engines: &[String]) -> Vec<(String, String, String, bool)> {
+fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
+    let always = ["crash", "--json", "--quiet", "--engine", keys[0], "--codec", keys[1]];
+    let arguments = always.iter().chain(options).map(|text| (*text).to_owned()).collect();
+    Row { keys: keys.map(str::to_owned).to_vec(), arguments }
+}
+
+/// One thread: small scopes, and random sequences at full size.
+fn sequences(engines: &[String], Extent { length, ops, .. }: Extent) -> Vec<Row> {
+    let (length, ops) = (length.to_string(), ops.to_string());
+    let small = (format!("all sequences of {length}"), ["--exhaustive", "--length", &length, "--jobs", "2"]);
+    let large = (format!("{ops} random operations"), ["--ops", &ops, "--seed", "1", "--jobs=2"]);
     let mut rows = Vec::new();
     for engine in engines {
-        for exhaustive in [true, false] {
+        for (what, options) in [&small, &large] {
             for medium in MEDIA {
                 for codec in CODECS {
-                    rows.push((engine.clone(), codec.to_owned(), medium.to_owned(), exhaustive));
+                    let options = [&options[..], &["--medium", medium]].concat();
+                    rows.push(row([engine, codec, medium, what], &options));
                 }
             }
         }
@@ -41,50 +109,85 @@ fn rows(engines: &[String]) -> Vec<(String, String, String, bool)> {
     rows
 }
 
+/// Several threads: all pairs of operations, and random programs.
+fn threads(engines: &[String], Extent { ops, preemptions, .. }: Extent) -> Vec<Row> {
+    let (ops, preemptions) = (ops.to_string(), preemptions.to_string());
+    let pairs = (
+        "2",
+        format!("all pairs, {preemptions} preemptions"),
+        ["--exhaustive", "--threads=2", "--preemptions", &preemptions],
+    );
+    let random =
+        ("3", format!("random programs of {ops} operations"), ["--threads=3", "--seed=1", "--ops", &ops]);
+    let mut rows = Vec::new();
+    for engine in engines {
+        for (threads, what, options) in [&pairs, &random] {
+            for codec in CODECS {
+                rows.push(row([engine, codec, threads, what], options));
+            }
+        }
+    }
+    rows
+}
+
+fn mutants(engines: &[String]) -> Vec<Row> {
+    let row = |engine: &String| Row {
+        keys: vec![engine.clone()],
+        arguments: ["run", "--quiet", "--release", "--package", "everleaf-sim", "--example", "mutants", "--"]
+            .iter()
+            .chain(&["--json", "--engine", engine])
+            .map(|text| (*text).to_owned())
+            .collect(),
+    };
+    engines.iter().map(row).collect()
+}
+
 fn build() -> Result<(), Failure> {
     output("cargo", &["build", "--release", "--quiet", "--package", "everleaf-cli"]).map(drop)
 }
 
+/// What a command says about some figures, as cells.
+fn cells(program: &str, row: &Row, figures: &[&str]) -> Result<Vec<String>, Failure> {
+    let arguments: Vec<&str> = row.arguments.iter().map(String::as_str).collect();
+    let said = json(program, &arguments)?;
+    Ok(figures.iter().map(|figure| count(&said[figure])).collect())
+}
+
 /// Runs everything.
-pub(super) fn measure(length: u8, ops: u32, exhibits: usize) -> Result<String, Failure> {
+pub(super) fn measure(extent: Extent, exhibits: usize) -> Result<String, Failure> {
     build()?;
-    let (length, ops) = (length.to_string(), ops.to_string());
-    let mut table = format!("\n{HEAD}\n{}\n", "| --- ".repeat(HEAD.matches('|').count() - 1) + "|");
-    for (engine, codec, medium, exhaustive) in rows(&engines()?) {
-        let mut arguments = vec!["crash", "--engine", &engine, "--codec", &codec, "--medium", &medium];
-        match exhaustive {
-            true => arguments.extend(["--exhaustive", "--length", &length]),
-            false => arguments.extend(["--ops", &ops, "--seed", "1"]),
-        }
-        arguments.extend(["--json", "--quiet"]);
-        let said = json(EVERLEAF, &arguments)?;
-        let what = match exhaustive {
-            true => format!("all sequences of {length}"),
-            false => format!("{ops} random operations"),
-        };
-        table += &format!("| {engine} | {codec} | {medium} | {what} ");
-        for figure in ["traces", "points", "images_avoided", "recoveries", "violations"] {
-            table += &format!("| {} ", count(&said[figure]));
-        }
-        table += "|\n";
-    }
+    let engines = engines()?;
+    let sequences = SEQUENCES.measure(&sequences(&engines, extent), |row| {
+        cells(EVERLEAF, row, &["traces", "points", "images_avoided", "recoveries", "violations"])
+    })?;
+    let threads = THREADS.measure(&threads(&engines, extent), |row| {
+        cells(EVERLEAF, row, &["schedules", "points", "recoveries", "violations"])
+    })?;
+    let mutants = MUTANTS.measure(&mutants(&engines), |row| {
+        cells("cargo", row, &["mutants", "killed", "justified", "survived"])
+    })?;
     Ok(format!(
-        "{table}\nMuseum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask report`.\n\n",
+        "\n{sequences}{threads}{mutants}Museum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask \
+         report`.\n\n",
         machine()
     ))
 }
 
 /// What is not as it should be in the figures of a page, their values aside.
-pub(super) fn stale(figures: &str, exhibits: usize) -> Result<Vec<String>, Failure> {
+pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Vec<String>, Failure> {
     build()?;
+    let engines = engines()?;
     let mut complaints = Vec::new();
-    let cells =
-        |line: &str| line.split('|').skip(1).take(3).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-    let found: Vec<_> = figures.lines().filter(|line| line.starts_with("| ")).skip(2).map(cells).collect();
-    let wanted = rows(&engines()?).into_iter().map(|(engine, codec, medium, _)| vec![engine, codec, medium]);
-    if !figures.contains(HEAD) || found != wanted.collect::<Vec<_>>() {
-        complaints
-            .push("the figures do not have the rows and columns that `cargo xtask report` writes".to_owned());
+    for (name, table, rows) in [
+        ("sequences", SEQUENCES, sequences(&engines, extent)),
+        ("threads", THREADS, threads(&engines, extent)),
+        ("mutants", MUTANTS, mutants(&engines)),
+    ] {
+        if !table.is_in(figures, &rows) {
+            complaints.push(format!(
+                "the figures of {name} do not have the rows and columns that `cargo xtask report` writes"
+            ));
+        }
     }
     if !figures.contains(&format!("Museum: {exhibits} exhibits,")) {
         complaints.push(format!("the museum has {exhibits} exhibits"));

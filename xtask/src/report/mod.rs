@@ -13,6 +13,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::Value;
 
+use figures::Extent;
+
 /// The page.
 const PAGE: &str = "docs/TESTING.md";
 
@@ -21,13 +23,10 @@ pub(crate) struct Args {
     /// Only say whether the page is up to date in shape; measure and change nothing
     #[arg(long)]
     check: bool,
-    /// Operations of each sequence in small scopes
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
-    length: u8,
-    /// Operations of the random sequence
-    #[arg(long, default_value_t = 1000)]
-    ops: u32,
 }
+
+/// How much is explored for the page: minutes for each engine.
+const EXTENT: Extent = Extent { length: 2, ops: 1000, preemptions: 2 };
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +47,7 @@ fn root() -> &'static Path {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    match if args.check { check() } else { write(args) } {
+    match if args.check { check() } else { write() } {
         Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
         Ok(complaints) => {
             complaints.iter().for_each(|complaint| println!("{PAGE}: {complaint}"));
@@ -77,11 +76,11 @@ fn part(page: &str, name: &str) -> Result<std::ops::Range<usize>, Failure> {
     Ok(begin.end..end.start.max(begin.end))
 }
 
-fn write(args: &Args) -> Result<Vec<String>, Failure> {
+fn write() -> Result<Vec<String>, Failure> {
     let path = root().join(PAGE);
     let mut page = read(&path)?;
     let museum = museum::read(&root().join("crates/sim/tests/museum"))?;
-    let figures = figures::measure(args.length, args.ops, museum.len())?;
+    let figures = figures::measure(EXTENT, museum.len())?;
     for (name, text) in [("figures", figures), ("museum", museum::table(&museum))] {
         let part = part(&page, name)?;
         page.replace_range(part, &text);
@@ -94,7 +93,7 @@ fn write(args: &Args) -> Result<Vec<String>, Failure> {
 fn check() -> Result<Vec<String>, Failure> {
     let page = read(&root().join(PAGE))?;
     let museum = museum::read(&root().join("crates/sim/tests/museum"))?;
-    let mut complaints = figures::stale(&page[part(&page, "figures")?], museum.len())?;
+    let mut complaints = figures::stale(&page[part(&page, "figures")?], EXTENT, museum.len())?;
     if page[part(&page, "museum")?] != museum::table(&museum) {
         complaints.push("the catalogue of the museum is not that of the tests".to_owned());
     }

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use engines::index::{Bounds, Direction, Index};
+use engines::index::{Bounds, Direction};
 
 use super::IndexOperation::{
     self, Exchange, Get, Insert, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
-use super::{Condition, Engine, Entries, IndexSubject, key_bytes, text, value_number};
+use super::{Condition, EngineTree, Entries, IndexSubject, key_bytes, text, value_number};
 use crate::schedule::{Concurrent, PartOf};
 use crate::subject::Complaint;
 
-impl<E: Engine> IndexSubject<E> {
+impl IndexSubject {
     /// A range as a scan returns it; in order, and no key twice.
     fn entries(
-        tree: &E::Tree,
+        tree: &dyn EngineTree,
         (from, to): (u64, u64),
         direction: Direction,
     ) -> Result<IndexOutcome, Complaint> {
@@ -29,7 +29,7 @@ impl<E: Engine> IndexSubject<E> {
     }
 
     /// A range as the fast path of words returns it, where there is one.
-    fn visit(tree: &E::Tree, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
+    fn visit(tree: &dyn EngineTree, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
         let Some(words) = tree.words() else { return Self::entries(tree, (from, to), Direction::Forward) };
         let mut entries = Vec::new();
         words
@@ -53,16 +53,16 @@ fn in_order(entries: Vec<(u64, u64)>, (from, to): (u64, u64)) -> Result<IndexOut
     Ok(IndexOutcome::Entries(entries))
 }
 
-impl<E: Engine> Concurrent for IndexSubject<E> {
+impl Concurrent for IndexSubject {
     fn call(&self, opened: &Self::Instance, operation: &IndexOperation) -> Result<IndexOutcome, Complaint> {
-        let tree = opened.tree.as_ref().ok_or("not open")?;
+        let tree = opened.tree.as_deref().ok_or("not open")?;
         let outcome = match *operation {
             Insert(key, value) => Self::write(tree, key, Some(value), Condition::Absent),
             Update(key, value) => Self::write(tree, key, Some(value), Condition::Present),
             Put(key, value) => Self::write(tree, key, Some(value), Condition::Always),
             Remove(key) => Self::write(tree, key, None, Condition::Present),
             Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
-            Sync => self.engine.sync(tree).map(|()| Held(true)),
+            Sync => tree.sync().map(|()| Held(true)),
             Scan(from, to) => return Self::entries(tree, (from, to), Direction::Forward),
             ScanBack(from, to) => return Self::entries(tree, (from, to), Direction::Reverse),
             Visit(from, to) => return Self::visit(tree, (from, to)),
@@ -77,7 +77,8 @@ impl<E: Engine> Concurrent for IndexSubject<E> {
         outcome.map_err(text)
     }
 
-    /// Each key is a part of its own. A scan reads each key of its range, at any time between its call and its return:
+    /// Each key is a part of its own. The end of an epoch is one for each key: that it is at one moment for all of them, is
+    /// not asked. A scan reads each key of its range, at any time between its call and its return:
     /// so it returns what was there all the time, and nothing that never was.
     fn parts(
         &self,
@@ -92,8 +93,12 @@ impl<E: Engine> Concurrent for IndexSubject<E> {
             }
         }
         let parts_of = |(operation, outcome): &(IndexOperation, Option<IndexOutcome>)| {
-            let (Scan(from, to) | ScanBack(from, to) | Visit(from, to)) = *operation else {
-                return operation.key().map(|key| (key, *operation, outcome.clone())).into_iter().collect();
+            let (from, to) = match *operation {
+                Scan(from, to) | ScanBack(from, to) | Visit(from, to) => (from, to),
+                Sync => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
+                _ => {
+                    return operation.key().map(|key| (key, *operation, outcome.clone())).into_iter().collect();
+                }
             };
             let found = |key: u64| {
                 let IndexOutcome::Entries(entries) = outcome.as_ref()? else { return None };

@@ -1,6 +1,7 @@
 //! Drives Everleaf's engines, through [`Index`].
 
 mod concurrent;
+mod engine;
 pub mod mutants;
 pub mod script;
 pub mod suite;
@@ -8,199 +9,17 @@ pub mod threads;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
+use std::sync::Arc;
 
-use engines::bztree::{BzTree, BzTreeOptions};
-use engines::index::{Bounds, Codec, Condition, Direction, Index, MaybeWords};
-use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode};
-use engines::rntree::{RnTree, RnTreeOptions};
+use engines::index::{Bounds, Condition, Direction};
 use medium::sim::Sim;
-use pool::{Pool, PoolOptions, TreeRoot};
+use pool::{Pool, PoolOptions};
 
+pub use self::engine::{
+    AnyEngine, BzTreeEngine, CodecName, Engine, EngineName, EngineTree, MassTreeEngine, RnTreeEngine, Size, engine,
+};
 use crate::schedule::Concurrent;
 use crate::subject::{Complaint, Durability, Subject};
-
-/// An engine under exploration.
-pub trait Engine {
-    /// Its tree.
-    type Tree: Index;
-
-    /// Its name, for reports.
-    const NAME: &'static str;
-
-    /// The name of its codec, for reports.
-    const CODEC: &'static str;
-
-    /// Makes a tree.
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree>;
-
-    /// Opens a tree: recovers it after a crash. On the calling thread.
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> pool::Result<Self::Tree>;
-
-    /// Entries of a leaf: so many inserts side by side force a split.
-    fn leaf_entries(&self) -> usize;
-
-    /// The most children of an inner node: so many leaves and one more force it to split.
-    fn children_max(&self) -> usize {
-        32
-    }
-
-    /// The contract of a write. [`Durability::WithEpoch`] asks for [`Engine::sync`].
-    fn durability(&self) -> Durability {
-        Durability::OnReturn
-    }
-
-    /// Ends an epoch; what was written before is durable when this returns.
-    fn sync(&self, tree: &Self::Tree) -> pool::Result<()> {
-        let _ = tree;
-        Ok(())
-    }
-
-    /// How many allocations a tree with so many keys has; `None` if that is not known.
-    fn allocations(&self, tree: &Self::Tree, keys: u64) -> pool::Result<Option<u64>>;
-}
-
-/// `rntree` with `N` entries a leaf.
-pub struct RnTreeEngine<C, const N: usize>(PhantomData<fn() -> C>);
-
-impl<C, const N: usize> Default for RnTreeEngine<C, N> {
-    fn default() -> Self {
-        Self(PhantomData)
-    }
-}
-
-const ONE_THREAD: RnTreeOptions = RnTreeOptions { recovery_threads: 1 };
-
-impl<C: Codec, const N: usize> Engine for RnTreeEngine<C, N>
-where
-    RnTree<Sim, C, N>: MaybeWords,
-{
-    type Tree = RnTree<Sim, C, N>;
-
-    const NAME: &'static str = "rntree";
-    const CODEC: &'static str = C::NAME;
-
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree> {
-        RnTree::create(pool, name, ONE_THREAD)
-    }
-
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> pool::Result<Self::Tree> {
-        RnTree::open(pool, root, ONE_THREAD)
-    }
-
-    fn leaf_entries(&self) -> usize {
-        N
-    }
-
-    fn allocations(&self, tree: &Self::Tree, keys: u64) -> pool::Result<Option<u64>> {
-        Ok(Some(tree.stat()?.leaves + if C::TIES { keys } else { 0 }))
-    }
-}
-
-/// `bztree` with `N` entries a leaf, and descriptors for two operations at a time.
-pub struct BzTreeEngine<C, const N: usize>(PhantomData<fn() -> C>);
-
-impl<C, const N: usize> Default for BzTreeEngine<C, N> {
-    fn default() -> Self {
-        Self(PhantomData)
-    }
-}
-
-const TWO_SLOTS: BzTreeOptions = BzTreeOptions { operations_max: 2 };
-
-impl<C: Codec, const N: usize> Engine for BzTreeEngine<C, N>
-where
-    BzTree<Sim, C, N>: MaybeWords,
-{
-    type Tree = BzTree<Sim, C, N>;
-
-    const NAME: &'static str = "bztree";
-    const CODEC: &'static str = C::NAME;
-
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree> {
-        BzTree::create(pool, name, TWO_SLOTS)
-    }
-
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> pool::Result<Self::Tree> {
-        BzTree::open(pool, root, TWO_SLOTS)
-    }
-
-    fn leaf_entries(&self) -> usize {
-        N
-    }
-
-    fn children_max(&self) -> usize {
-        if N < 16 { 5 } else { 63 }
-    }
-
-    fn allocations(&self, tree: &Self::Tree, _keys: u64) -> pool::Result<Option<u64>> {
-        tree.allocations().map(Some)
-    }
-}
-
-/// `masstree` with `W` slots a node. Its epochs end when an operation says so.
-pub struct MassTreeEngine<C, const W: usize> {
-    options: MassTreeOptions,
-    codec: PhantomData<fn() -> C>,
-}
-
-impl<C, const W: usize> MassTreeEngine<C, W> {
-    /// An engine with in-line logs or without, whose trees begin in an epoch.
-    pub fn new(mode: Mode, first_epoch: u64) -> Self {
-        // Dropping a tree is what a crash does to it.
-        let options = MassTreeOptions {
-            epoch: EpochLength::Manual,
-            mode,
-            recovery_threads: 1,
-            shards: 1,
-            close_cleanly: false,
-            first_epoch,
-        };
-        Self { options, codec: PhantomData }
-    }
-}
-
-impl<C, const W: usize> Default for MassTreeEngine<C, W> {
-    fn default() -> Self {
-        Self::new(Mode::InLine, 1)
-    }
-}
-
-impl<C: Codec, const W: usize> Engine for MassTreeEngine<C, W> {
-    type Tree = MassTree<Sim, C, W>;
-
-    const NAME: &'static str = "masstree";
-    const CODEC: &'static str = C::NAME;
-
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> pool::Result<Self::Tree> {
-        MassTree::create(pool, name, self.options)
-    }
-
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> pool::Result<Self::Tree> {
-        MassTree::open(pool, root, self.options)
-    }
-
-    fn leaf_entries(&self) -> usize {
-        W
-    }
-
-    fn children_max(&self) -> usize {
-        W + 1
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::WithEpoch
-    }
-
-    fn sync(&self, tree: &Self::Tree) -> pool::Result<()> {
-        tree.sync()
-    }
-
-    /// The tree counts its objects itself, in its check.
-    fn allocations(&self, _tree: &Self::Tree, _keys: u64) -> pool::Result<Option<u64>> {
-        Ok(None)
-    }
-}
 
 /// An operation on a tree whose keys and values are numbers, coded as its codec needs them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -294,16 +113,16 @@ pub enum FollowUp {
 }
 
 /// A pool with one tree of an engine.
-pub struct IndexSubject<E> {
-    engine: E,
+pub struct IndexSubject {
+    engine: AnyEngine,
     follow_up: FollowUp,
 }
 
 /// The pool and its tree, opened.
-pub struct OpenedIndex<T> {
+pub struct OpenedIndex {
     sim: Sim,
     /// Dropped before the pool.
-    tree: Option<T>,
+    tree: Option<Box<dyn EngineTree>>,
     pool: Option<Pool<Sim>>,
 }
 
@@ -346,13 +165,13 @@ fn value_number(codec: &str, bytes: &[u8]) -> Option<u64> {
     (value_bytes(codec, number) == bytes).then_some(number)
 }
 
-impl<E: Engine> IndexSubject<E> {
+impl IndexSubject {
     /// A subject on a pool with single or twin lines, as the `Sim` has them.
-    pub fn new(engine: E, follow_up: FollowUp) -> Self {
-        Self { engine, follow_up }
+    pub fn new(engine: &AnyEngine, follow_up: FollowUp) -> Self {
+        Self { engine: Arc::clone(engine), follow_up }
     }
 
-    fn open_tree(&self, sim: &Sim) -> pool::Result<(Pool<Sim>, E::Tree)> {
+    fn open_tree(&self, sim: &Sim) -> pool::Result<(Pool<Sim>, Box<dyn EngineTree>)> {
         let pool = Pool::open(sim.clone(), pool_options())?;
         let tree = match pool.trees()?.first() {
             Some(root) => self.engine.open(&pool, root)?,
@@ -365,7 +184,7 @@ impl<E: Engine> IndexSubject<E> {
     }
 
     fn write(
-        tree: &E::Tree,
+        tree: &dyn EngineTree,
         key: u64,
         value: Option<u64>,
         condition: Condition<u64>,
@@ -384,7 +203,7 @@ impl<E: Engine> IndexSubject<E> {
         Ok(Held(held))
     }
 
-    fn scan(tree: &E::Tree, bounds: Bounds, direction: Direction) -> Result<Vec<(u64, u64)>, Complaint> {
+    fn scan(tree: &dyn EngineTree, bounds: Bounds, direction: Direction) -> Result<Vec<(u64, u64)>, Complaint> {
         let codec = tree.codec();
         let mut scan = tree.range(bounds, direction).map_err(text)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -397,11 +216,11 @@ impl<E: Engine> IndexSubject<E> {
     }
 }
 
-impl<E: Engine> Subject for IndexSubject<E> {
+impl Subject for IndexSubject {
     type Operation = IndexOperation;
     type Outcome = IndexOutcome;
     type State = Entries;
-    type Instance = OpenedIndex<E::Tree>;
+    type Instance = OpenedIndex;
 
     fn initial(&self) -> Entries {
         Entries::new()
@@ -448,6 +267,10 @@ impl<E: Engine> Subject for IndexSubject<E> {
         }
     }
 
+    fn word(&self, operations: &[IndexOperation]) -> Option<String> {
+        Some(script::to_word(operations))
+    }
+
     fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint> {
         let (pool, tree) = self.open_tree(sim).map_err(text)?;
         Ok(OpenedIndex { sim: sim.clone(), tree: Some(tree), pool: Some(pool) })
@@ -460,7 +283,7 @@ impl<E: Engine> Subject for IndexSubject<E> {
     ) -> Result<IndexOutcome, Complaint> {
         if *operation == Reopen {
             if let Some(tree) = opened.tree.take() {
-                self.engine.sync(&tree).map_err(text)?;
+                tree.sync().map_err(text)?;
             }
             if let Some(pool) = opened.pool.take() {
                 pool.close().map_err(text)?;
@@ -472,7 +295,7 @@ impl<E: Engine> Subject for IndexSubject<E> {
     }
 
     fn observe(&self, opened: &mut Self::Instance) -> Result<Entries, Complaint> {
-        let tree = opened.tree.as_ref().ok_or("not open")?;
+        let tree = opened.tree.as_deref().ok_or("not open")?;
         let forward = Self::scan(tree, Bounds::all(), Direction::Forward)?;
         let mut reverse = Self::scan(tree, Bounds::all(), Direction::Reverse)?;
         reverse.reverse();
@@ -486,7 +309,7 @@ impl<E: Engine> Subject for IndexSubject<E> {
     }
 
     fn check(&self, opened: &mut Self::Instance, state: &Entries) -> Result<(), Complaint> {
-        let tree = opened.tree.as_ref().ok_or("not open")?;
+        let tree = opened.tree.as_deref().ok_or("not open")?;
         if let Some(violation) = tree.check().map_err(text)?.first() {
             return Err(format!("check found {violation}"));
         }
@@ -496,7 +319,7 @@ impl<E: Engine> Subject for IndexSubject<E> {
         }
         let pool = opened.pool.as_ref().ok_or("not open")?;
         let allocations = pool.stat().allocations;
-        match self.engine.allocations(tree, length).map_err(text)? {
+        match tree.allocations(length).map_err(text)? {
             Some(reached) if reached != allocations => {
                 Err(format!("space leaks: {allocations} allocations, but {reached} are reached"))
             }

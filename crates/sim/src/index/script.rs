@@ -9,24 +9,78 @@ use super::IndexOperation::{
 };
 use crate::subject::Complaint;
 
-/// `count` operations on `keys` keys that come and go: splits, merges, recycled entries, now and then a clean close. The tree
-/// grows in the first half and shrinks in the second.
-pub fn random_operations(seed: u64, count: usize, keys: u64) -> Vec<IndexOperation> {
+/// Operations that hold and that do not, split, merge, reuse space, close and open: whatever an engine has, they call.
+pub fn every_change() -> Vec<IndexOperation> {
+    let mut script = vec![Insert(10, 1), Insert(20, 2), Insert(10, 3), Update(20, 4), Update(30, 5)];
+    script.extend([Put(30, 6), Put(40, 7), Remove(20), Remove(20), Insert(25, 8)]);
+    script.extend([Exchange(25, 8, 9), Exchange(25, 8, 10), Reopen]);
+    script.extend((41..53).map(|key| Insert(key, key)));
+    script.extend([10, 25, 30, 40, 41, 42, 43, 48, 49].map(Remove));
+    script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5), Reopen]);
+    script
+}
+
+/// The same for buffered durability: each kind of change alone in an epoch, and those that do not go together.
+pub fn every_change_in_epochs() -> Vec<IndexOperation> {
+    let mut script = vec![Insert(10, 1), Insert(20, 2), Sync, Insert(10, 3), Update(20, 4), Sync];
+    // Two values in one line; an insert after a remove; an update after that.
+    script.extend([Put(30, 6), Put(40, 7), Update(10, 8), Sync]);
+    script.extend([Update(10, 9), Update(20, 10), Update(30, 11), Sync]);
+    script.extend([Remove(20), Insert(25, 12), Exchange(25, 12, 13), Sync, Remove(40), Remove(30), Sync]);
+    script.extend([Insert(30, 14), Insert(40, 15), Update(30, 16), Sync]);
+    // Splits, of more than one level.
+    script.extend((41..47).map(|key| Insert(key, key)));
+    script.push(Sync);
+    script.extend((47..60).map(|key| Insert(key, key)));
+    script.push(Reopen);
+    // Nodes that are emptied, and what was freed is used again.
+    script.extend([10, 25, 30, 40, 41, 42, 43].map(Remove));
+    script.push(Sync);
+    script.extend((44..56).map(Remove));
+    script.extend([Sync, Insert(5, 11), Insert(6, 12), Sync, Remove(5), Insert(7, 13), Reopen]);
+    script.extend((56..60).map(Remove));
+    script.extend([Remove(6), Remove(7), Sync, Insert(8, 1)]);
+    script
+}
+
+/// What kinds of operations there are: of a number below 100, a key and a value, and whether the tree is to grow, makes
+/// one.
+pub type Mix = fn(u64, (u64, u64), bool) -> IndexOperation;
+
+/// Writes, and now and then a clean close.
+pub fn writes(chance: u64, (key, value): (u64, u64), is_growing: bool) -> IndexOperation {
+    match (chance, is_growing) {
+        (0, _) => Reopen,
+        (1..10, _) => Update(key, value),
+        (10..20, _) => Put(key, value),
+        (20..70, true) | (20..40, false) => Insert(key, value),
+        _ => Remove(key),
+    }
+}
+
+/// Writes, with the end of an epoch every few of them.
+pub fn writes_in_epochs(chance: u64, (key, value): (u64, u64), is_growing: bool) -> IndexOperation {
+    match (chance, is_growing) {
+        (0, _) => Reopen,
+        (1..15, _) => Sync,
+        (15..25, _) => Update(key, value),
+        (25..35, _) => Put(key, value),
+        (35..75, true) | (35..50, false) => Insert(key, value),
+        _ => Remove(key),
+    }
+}
+
+/// `count` operations on `keys` keys that come and go: splits, merges, recycled entries. The tree grows in the first half
+/// and shrinks in the second.
+pub fn random_operations(seed: u64, count: usize, keys: u64, mix: Mix) -> Vec<IndexOperation> {
     let mut state = seed;
     let mut below = |bound: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
     };
     let operation = |position: usize| {
-        let growing = position < count / 2;
-        let (key, value) = (below(keys), position as u64);
-        match (below(100), growing) {
-            (0, _) => Reopen,
-            (1..10, _) => Update(key, value),
-            (10..20, _) => Put(key, value),
-            (20..70, true) | (20..40, false) => Insert(key, value),
-            _ => Remove(key),
-        }
+        let key = below(keys);
+        mix(below(100), (key, position as u64), position < count / 2)
     };
     (0..count).map(operation).collect()
 }
@@ -92,7 +146,7 @@ mod tests {
 
     #[test]
     fn words_read_back() {
-        let mut operations = random_operations(7, 300, 20);
+        let mut operations = random_operations(7, 300, 20, writes_in_epochs);
         operations.extend([Sync, Get(3), Exchange(1, 2, 3), Scan(1, 9), ScanBack(0, 7), Visit(2, 3)]);
         assert_eq!(from_word(&to_word(&operations)), Ok(operations));
         assert_eq!(from_word(""), Ok(Vec::new()));

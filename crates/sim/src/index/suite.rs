@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::IndexOperation::{self, Insert, Put, Remove, Sync as EndEpoch, Update};
-use super::{Engine, FollowUp, IndexSubject};
+use super::{AnyEngine, FollowUp, IndexSubject};
 use crate::explore::{Explorer, Options};
 use crate::report::{Failure, Stats};
 use crate::subject::Durability;
@@ -158,13 +158,10 @@ struct Outcome {
 }
 
 /// Explores all sequences of `suite.length` operations from all seed trees. `options.from_operation` is set here.
-pub fn exhaust<E: Engine>(engine: impl Fn() -> E + Sync, suite: Suite<'_>, options: &Options) -> SuiteReport {
+pub fn exhaust(engine: &AnyEngine, suite: Suite<'_>, options: &Options) -> SuiteReport {
     let start = Instant::now();
-    let (entries, children, durability) = {
-        let engine = engine();
-        (engine.leaf_entries(), engine.children_max(), engine.durability())
-    };
-    let scopes = scopes(entries, children);
+    let scopes = scopes(engine.leaf_entries(), engine.children_max());
+    let durability = engine.durability();
     let scripts: Vec<_> = scopes.iter().map(|scope| scripts(scope, suite.length, durability)).collect();
     let sequences = scripts.iter().map(|scripts| scripts.len() as u64).sum();
     let progress = Progress { scope: scopes[0].name, sequences_done: 0, sequences, stats: Stats::default() };
@@ -176,20 +173,20 @@ pub fn exhaust<E: Engine>(engine: impl Fn() -> E + Sync, suite: Suite<'_>, optio
         let shared = Shared { scope, chunks, next: AtomicUsize::new(0), outcome: Mutex::new(outcome), suite };
         std::thread::scope(|threads| {
             for _ in 1..suite.threads {
-                threads.spawn(|| work(&engine, &shared, options));
+                threads.spawn(|| work(engine, &shared, options));
             }
-            work(&engine, &shared, options);
+            work(engine, &shared, options);
         });
         outcome = shared.outcome.into_inner();
         if outcome.failure.is_some() {
             break;
         }
     }
-    report(&engine(), suite.length, options, outcome, start)
+    report(engine, suite.length, options, outcome, start)
 }
 
-fn report<E: Engine>(
-    engine: &E,
+fn report(
+    engine: &AnyEngine,
     length: usize,
     options: &Options,
     outcome: Outcome,
@@ -197,8 +194,8 @@ fn report<E: Engine>(
 ) -> SuiteReport {
     let stats = outcome.progress.stats;
     SuiteReport {
-        engine: E::NAME.to_owned(),
-        codec: E::CODEC.to_owned(),
+        engine: engine.name().to_owned(),
+        codec: engine.codec().to_owned(),
         leaf_entries: engine.leaf_entries(),
         length,
         line_form: format!("{:?}", options.line_form),
@@ -212,10 +209,9 @@ fn report<E: Engine>(
     }
 }
 
-fn work<E: Engine>(engine: &(impl Fn() -> E + Sync), shared: &Shared<'_>, options: &Options) {
+fn work(engine: &AnyEngine, shared: &Shared<'_>, options: &Options) {
     let mut reported = Stats::default();
     let result = (|| {
-        let engine = engine();
         // A sync at the end of a sequence belongs to its last operation.
         let mut setup = shared.scope.setup.clone();
         let buffered = engine.durability() != Durability::OnReturn;
@@ -254,15 +250,18 @@ impl Shared<'_> {
 
 #[cfg(test)]
 mod tests {
-    use engines::index::{Index, WordCodec};
     use medium::sim::{Sim, SimOptions};
 
     use super::*;
-    use crate::index::RnTreeEngine;
+    use crate::index::{CodecName, EngineName, Size, engine};
     use crate::subject::Subject;
 
+    fn small() -> AnyEngine {
+        engine(EngineName::RnTree, CodecName::Word, Size::Small)
+    }
+
     fn figures(setup: &[IndexOperation]) -> (u64, u32, u64) {
-        let subject = IndexSubject::new(RnTreeEngine::<WordCodec, 4>::default(), FollowUp::Keys);
+        let subject = IndexSubject::new(&small(), FollowUp::Keys);
         let sim = Sim::new(SimOptions::default()).unwrap();
         let mut opened = subject.open(&sim).unwrap();
         for operation in setup {
@@ -290,7 +289,7 @@ mod tests {
     #[test]
     fn what_follows_a_recovery_splits_and_merges() {
         for scope in scopes(4, 32) {
-            let subject = IndexSubject::new(RnTreeEngine::<WordCodec, 4>::default(), FollowUp::SplitAndMerge);
+            let subject = IndexSubject::new(&small(), FollowUp::SplitAndMerge);
             let sim = Sim::new(SimOptions::default()).unwrap();
             let (mut opened, mut state) = (subject.open(&sim).unwrap(), subject.initial());
             for operation in &scope.setup {

@@ -1,15 +1,16 @@
 //! Small scopes under threads: all pairs, and some triples, of operations on small trees.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::IndexOperation::{self, Get, Insert, Put, Remove, Scan, ScanBack, Update, Visit};
+use super::IndexOperation::{self, Get, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update, Visit};
 use super::suite::Scope;
-use super::{Engine, FollowUp, IndexSubject};
+use super::{AnyEngine, FollowUp, IndexSubject};
 use crate::explore::{Explorer, Options};
 use crate::report::Stats;
-use crate::schedule::{Program, Scheduling, ThreadsFailure};
+use crate::schedule::{Program, Scheduling, Search, ThreadsFailure};
+use crate::subject::Durability;
 
 /// The seed trees, for leaves of `entries` entries (at least 4): one where the threads meet in one leaf, one where they
 /// split it (alone, and with its neighbour), one where they merge leaves.
@@ -30,11 +31,13 @@ pub fn scopes(entries: usize) -> Vec<Scope> {
     ]
 }
 
-/// The operations that threads do on a scope: each kind, on keys that are there and on one that is not.
-pub fn choices(scope: &Scope) -> Vec<IndexOperation> {
+/// The operations that threads do on a scope: each kind, on keys that are there and on one that is not; and the end of an
+/// epoch, where it matters.
+pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
     let [low, middle, high] = scope.keys;
     let all = (0, 10 * high);
-    vec![
+    let sync = (durability != Durability::OnReturn).then_some(EndEpoch);
+    let choices = [
         Insert(middle, 101),
         Insert(middle + 1, 102),
         Put(low, 103),
@@ -46,12 +49,13 @@ pub fn choices(scope: &Scope) -> Vec<IndexOperation> {
         Scan(all.0, all.1),
         ScanBack(all.0, all.1),
         Visit(all.0, all.1),
-    ]
+    ];
+    choices.into_iter().chain(sync).collect()
 }
 
-/// All pairs of the choices of a scope.
-pub fn pairs(scope: &Scope) -> Vec<Program<IndexOperation>> {
-    let choices = choices(scope);
+/// All pairs of the choices of a scope of which at least one writes.
+pub fn pairs(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperation>> {
+    let choices = choices(scope, durability);
     let pairs = choices
         .iter()
         .enumerate()
@@ -60,8 +64,8 @@ pub fn pairs(scope: &Scope) -> Vec<Program<IndexOperation>> {
 }
 
 /// All triples of the choices of a scope of which at least two write.
-pub fn triples(scope: &Scope) -> Vec<Program<IndexOperation>> {
-    let choices = choices(scope);
+pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperation>> {
+    let choices = choices(scope, durability);
     let mut triples = Vec::new();
     for (first, one) in choices.iter().enumerate() {
         for (second, other) in choices.iter().enumerate().skip(first) {
@@ -99,41 +103,96 @@ pub fn random(seed: u64, threads: usize, length: usize, keys: u64) -> Program<In
     Program { before, threads: (0..threads).map(|_| thread(length)).collect(), uninterrupted: Vec::new() }
 }
 
+/// How long random programs are, and how often each is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Chance {
+    /// Threads.
+    pub threads: usize,
+    /// Operations of each thread.
+    pub length: usize,
+    /// Random schedules of each program.
+    pub runs: u32,
+    /// As [`Search::Random`] has it.
+    pub depth: u32,
+}
+
+impl Default for Chance {
+    fn default() -> Self {
+        Self { threads: 3, length: 12, runs: 12, depth: 4 }
+    }
+}
+
+impl Chance {
+    /// The program of a seed on a few keys, and how its schedules are searched.
+    pub fn program(self, seed: u64) -> (Program<IndexOperation>, Search) {
+        let program = random(seed, self.threads, self.length, 14);
+        (program, Search::Random { runs: self.runs, depth: self.depth, seed })
+    }
+}
+
 /// A failure, boxed for its size.
 pub type ThreadsResult = Result<Stats, Box<ThreadsFailure<IndexOperation>>>;
 
-/// Explores programs on one scope, on `workers` threads of the system.
-pub fn exhaust<E: Engine + 'static>(
-    engine: impl Fn() -> E + Sync,
-    scope: &Scope,
-    programs: &[Program<IndexOperation>],
-    workers: usize,
-    (options, scheduling): (&Options, &Scheduling),
+/// How programs are explored.
+#[derive(Clone, Copy)]
+pub struct Work<'w> {
+    /// The options of each exploration.
+    pub options: &'w Options,
+    /// How threads are explored; which schedules, says each program.
+    pub scheduling: &'w Scheduling,
+    /// Threads of the system.
+    pub workers: usize,
+    /// Told after each program what it took, by one thread at a time.
+    pub progress: Option<&'w (dyn Fn(&Stats) + Sync)>,
+}
+
+/// Explores programs from one seed tree, made by `setup`: `program` is asked for number 0, 1, and so on, until it has no
+/// more. Where durability is buffered, an epoch ends before the threads begin.
+pub fn exhaust(
+    engine: &AnyEngine,
+    setup: &[IndexOperation],
+    program: impl Fn(usize) -> Option<(Program<IndexOperation>, Search)> + Sync,
+    work: Work<'_>,
 ) -> ThreadsResult {
     let next = AtomicUsize::new(0);
+    let is_over = AtomicBool::new(false);
     let outcome = Mutex::new(Ok(Stats::default()));
-    let work = || {
-        let subject = IndexSubject::new(engine(), FollowUp::Keys);
-        let mut explorer = Explorer::new(subject, options.clone()).expect("memory for the explorer");
-        explorer.set_up(&scope.setup).unwrap_or_else(|failure| panic!("{failure}"));
-        let mut result = Ok(());
-        while result.is_ok() {
-            let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-            result = explorer.explore_threads(program, scheduling);
+    let explore = || {
+        let sync = (engine.durability() != Durability::OnReturn).then_some(EndEpoch);
+        let setup: Vec<_> = setup.iter().copied().chain(sync).collect();
+        let subject = IndexSubject::new(engine, FollowUp::Keys);
+        let mut explorer = Explorer::new(subject, work.options.clone()).expect("memory for the explorer");
+        if let Err(failure) = explorer.set_up(&setup) {
+            *outcome.lock() = Err(Box::new(ThreadsFailure::in_setup(*failure)));
+            return is_over.store(true, Ordering::Relaxed);
         }
-        let mut outcome = outcome.lock();
-        match (&mut *outcome, result) {
-            (Ok(total), Ok(())) => *total += explorer.stats(),
-            (Ok(_), Err(failure)) => {
-                next.store(programs.len(), Ordering::Relaxed);
-                *outcome = Err(failure);
+        let mut reported = Stats::default();
+        while !is_over.load(Ordering::Relaxed) {
+            let Some((mut program, search)) = program(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            if !program.before.is_empty() {
+                program.before.extend(sync);
             }
-            (Err(_), _) => {}
+            let scheduling = Scheduling { search, ..work.scheduling.clone() };
+            let result = explorer.explore_threads(&program, &scheduling);
+            let mut outcome = outcome.lock();
+            let stats = explorer.stats().since(&reported);
+            reported = explorer.stats();
+            if let Some(progress) = work.progress {
+                progress(&stats);
+            }
+            match (&mut *outcome, result) {
+                (Ok(total), Ok(())) => *total += stats,
+                (Ok(_), Err(failure)) => {
+                    is_over.store(true, Ordering::Relaxed);
+                    *outcome = Err(failure);
+                }
+                (Err(_), _) => {}
+            }
         }
     };
     std::thread::scope(|scope| {
-        (1..workers).for_each(|_| drop(scope.spawn(work)));
-        work();
+        (1..work.workers).for_each(|_| drop(scope.spawn(explore)));
+        explore();
     });
     outcome.into_inner()
 }

@@ -31,6 +31,7 @@ mod report;
 mod states;
 mod turn;
 
+use std::fmt;
 use std::rc::Rc;
 
 use crate::context::Context;
@@ -102,6 +103,11 @@ impl<O: Clone> Program<O> {
         Self::of(operations.iter().map(|operation| vec![operation.clone()]).collect())
     }
 
+    /// What comes before, and then each thread.
+    fn parts(&self) -> impl Iterator<Item = &[O]> {
+        std::iter::once(&self.before).chain(&self.threads).map(Vec::as_slice)
+    }
+
     /// The program without one of its operations; `None` if there are not so many.
     fn without(&self, mut position: usize) -> Option<Self> {
         let mut shorter = self.clone();
@@ -122,6 +128,20 @@ impl<O: Clone> Program<O> {
             shorter.uninterrupted.iter_mut().for_each(|other| *other -= usize::from(*other > thread));
         }
         Some(shorter)
+    }
+}
+
+impl<O: fmt::Debug> Program<O> {
+    /// A line for each thread.
+    fn lines(&self) -> String {
+        let mut lines = String::new();
+        if !self.before.is_empty() {
+            lines += &format!("  and then {:?}\n", self.before);
+        }
+        for (thread, operations) in self.threads.iter().enumerate() {
+            lines += &format!("  thread {thread}: {operations:?}\n");
+        }
+        lines
     }
 }
 
@@ -175,28 +195,30 @@ impl<S: Concurrent + 'static> Explorer<S> {
         program: &Program<S::Operation>,
         scheduling: &Scheduling,
     ) -> ThreadsVerdict<S> {
-        let Err(failure) = self.search(program, scheduling) else { return Ok(()) };
-        let Search::Exhaustive { preemptions_max } = scheduling.search else { return Err(failure) };
-        let stats = self.stats;
-        let failure = self.simplify(failure, program, scheduling, preemptions_max);
-        self.stats = stats;
-        Err(failure)
+        let mut verdict = self.search(program, scheduling);
+        if let (Err(failure), Search::Exhaustive { preemptions_max }) = (&mut verdict, &scheduling.search) {
+            let stats = self.stats;
+            self.simplify(failure, program, scheduling, *preemptions_max);
+            self.stats = stats;
+        }
+        self.rest();
+        verdict
     }
 
     /// Looks for a failure with fewer preemptions, then for one with fewer operations.
     fn simplify(
         &mut self,
-        mut failure: Box<ThreadsFailure<S::Operation>>,
+        failure: &mut Box<ThreadsFailure<S::Operation>>,
         program: &Program<S::Operation>,
         scheduling: &Scheduling,
         preemptions_max: u32,
-    ) -> Box<ThreadsFailure<S::Operation>> {
+    ) {
         let mut scheduling = scheduling.clone();
         for fewer in 0..preemptions_max {
             self.forget();
             scheduling.search = Search::Exhaustive { preemptions_max: fewer };
             if let Err(simpler) = self.search(program, &scheduling) {
-                failure = simpler;
+                *failure = simpler;
                 break;
             }
             scheduling.search = Search::Exhaustive { preemptions_max };
@@ -208,12 +230,11 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 break;
             }
             match self.search(&shorter, &scheduling) {
-                Err(simpler) => failure = simpler,
+                Err(simpler) => *failure = simpler,
                 Ok(()) => position += 1,
             }
         }
         self.forget();
-        failure
     }
 
     fn search(&mut self, program: &Program<S::Operation>, scheduling: &Scheduling) -> ThreadsVerdict<S> {
@@ -275,6 +296,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         scheduling: &Scheduling,
     ) -> ThreadsVerdict<S> {
         self.sim.set_mutations(self.options.mutations.clone());
+        self.announce(|_| (String::new(), program.lines()));
         let recorded = self.record_threads(crew, turn, program, scheduling.steps_max);
         self.sim.set_mutations(Vec::new());
         self.stats.schedules += 1;
@@ -299,6 +321,12 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let history = History::new(recorded.start.clone(), Rc::clone(&recorded.calls));
         if scheduling.crashes {
             let from = recorded.begin.max(turn.known_events());
+            self.announce(|explorer| {
+                let (schedule, _) = turn.schedule();
+                let word = explorer.word(program.parts());
+                let word = if word.is_empty() { word } else { format!("{word}{schedule}@") };
+                (word, format!("{}  by the schedule {schedule}\n", program.lines()))
+            });
             let context = Context::of_threads(&*self.subject, history, turn.end() == Some(End::Known));
             if let Err(found) = self.crash_trace(&recorded.trace, from, context) {
                 return Err(failure(self, found.what.clone(), found.crashes.clone()));

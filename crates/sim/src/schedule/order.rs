@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::subject::Complaint;
 
-/// At which steps another thread went on, and which. Reads and prints as `thread,step>thread,step>thread`: who began, and
+/// At which steps another thread went on, and which. Reads and prints as `thread,step:thread,step:thread`: who began, and
 /// then the switches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schedule {
@@ -19,7 +19,7 @@ pub struct Schedule {
 impl fmt::Display for Schedule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.first)?;
-        self.switches.iter().try_for_each(|(step, thread)| write!(formatter, ",{step}>{thread}"))
+        self.switches.iter().try_for_each(|(step, thread)| write!(formatter, ",{step}:{thread}"))
     }
 }
 
@@ -27,12 +27,12 @@ impl FromStr for Schedule {
     type Err = Complaint;
 
     fn from_str(text: &str) -> Result<Self, Complaint> {
-        let bad = |part: &str| format!("no schedule: {part:?}; give thread,step>thread,step>thread");
+        let bad = |part: &str| format!("no schedule: {part:?}; give thread,step:thread,step:thread");
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();
         let first = first.parse().map_err(|_| bad(first))?;
         let switch = |part: &str| {
-            let (step, thread) = part.split_once('>').ok_or_else(|| bad(part))?;
+            let (step, thread) = part.split_once(':').ok_or_else(|| bad(part))?;
             Ok((step.parse().map_err(|_| bad(part))?, thread.parse().map_err(|_| bad(part))?))
         };
         Ok(Self { first, switches: parts.map(switch).collect::<Result<_, Complaint>>()? })
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn schedules_read_back() {
-        for text in ["1", "0,12>1,40>0"] {
+        for text in ["1", "0,12:1,40:0"] {
             assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
         }
         assert!("0,12".parse::<Schedule>().is_err());

@@ -184,7 +184,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 _ => {}
             }
         }
-        let expected = history.expected(subject);
+        let expected = history.current(subject);
         match seen {
             Some(seen) if !expected.accepts(subject, seen) => {
                 Err(format!("in the end {seen:?} was found, but it should be {}", expected.describe()))

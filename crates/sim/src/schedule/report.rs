@@ -6,7 +6,7 @@ use medium::sim::{Event, Trace};
 
 use super::Program;
 use super::order::Schedule;
-use crate::report::{Crash, Replay, write_crashes};
+use crate::report::{Crash, Failure, Replay, write_crashes};
 use crate::subject::Complaint;
 
 /// How many switches are told, the last ones: a livelock has thousands.
@@ -34,6 +34,14 @@ pub struct ThreadsFailure<O> {
 }
 
 impl<O> ThreadsFailure<O> {
+    /// A failure before the threads began.
+    pub(crate) fn in_setup(failure: Failure<O>) -> Self {
+        let Failure { what, setup, operations, planted, command, .. } = failure;
+        let program = Program { before: operations, ..Program::of(Vec::new()) };
+        let (schedule, places, crashes) = (Schedule::default(), Vec::new(), Vec::new());
+        Self { what, setup, program, schedule, places, crashes, planted, command }
+    }
+
     /// The crashes to repeat.
     pub fn replay(&self) -> Replay {
         let crashes = self.crashes.iter().map(|crash| (crash.event, crash.choices.clone()));
@@ -58,25 +66,43 @@ pub(super) fn places(schedule: &Schedule, events: &[usize], trace: &Trace) -> Ve
     places
 }
 
+impl<O: fmt::Debug> ThreadsFailure<O> {
+    /// The report, with what repeats it.
+    pub fn narrate(&self, repeat: &str) -> String {
+        format!("{}  replay: {repeat}", Story(self))
+    }
+}
+
+/// What went wrong, without a way to repeat it.
+struct Story<'f, O>(&'f ThreadsFailure<O>);
+
 impl<O: fmt::Debug> fmt::Display for ThreadsFailure<O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "{}", self.what)?;
-        for fault in &self.planted {
+        let mut repeat = format!("Search::Replay of schedule {}", self.schedule);
+        if !self.crashes.is_empty() {
+            repeat += &format!(", Options::replay of crash {}", self.replay());
+        }
+        formatter.write_str(&self.narrate(&format!("{repeat}; found by {}", self.command)))
+    }
+}
+
+impl<O: fmt::Debug> fmt::Display for Story<'_, O> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(failure) = self;
+        writeln!(formatter, "{}", failure.what)?;
+        for fault in &failure.planted {
             writeln!(formatter, "  planted: {fault}")?;
         }
-        if !self.setup.is_empty() {
-            writeln!(formatter, "  after setup {:?}", self.setup)?;
+        if !failure.setup.is_empty() {
+            writeln!(formatter, "  after setup {:?}", failure.setup)?;
         }
-        if !self.program.before.is_empty() {
-            writeln!(formatter, "  and then {:?}", self.program.before)?;
-        }
-        for (thread, operations) in self.program.threads.iter().enumerate() {
-            writeln!(formatter, "  thread {thread}: {operations:?}")?;
-        }
-        writeln!(formatter, "  thread {} begins", self.schedule.first)?;
-        let mut from = self.schedule.first;
-        let unsaid = self.places.len().saturating_sub(SWITCHES_SAID);
-        for (index, ((step, to), place)) in self.schedule.switches.iter().zip(&self.places).enumerate() {
+        formatter.write_str(&failure.program.lines())?;
+        writeln!(formatter, "  thread {} begins", failure.schedule.first)?;
+        let mut from = failure.schedule.first;
+        let unsaid = failure.places.len().saturating_sub(SWITCHES_SAID);
+        for (index, ((step, to), place)) in
+            failure.schedule.switches.iter().zip(&failure.places).enumerate()
+        {
             if index >= unsaid {
                 writeln!(formatter, "  step {step}: thread {from} stops {place}; thread {to} goes on")?;
             } else if index == 0 {
@@ -84,12 +110,6 @@ impl<O: fmt::Debug> fmt::Display for ThreadsFailure<O> {
             }
             from = *to;
         }
-        write_crashes(formatter, &self.crashes)?;
-        writeln!(formatter, "  found by {}", self.command)?;
-        write!(formatter, "  to repeat it: Search::Replay of schedule {}", self.schedule)?;
-        if !self.crashes.is_empty() {
-            write!(formatter, ", Options::replay of crash {}", self.replay())?;
-        }
-        Ok(())
+        write_crashes(formatter, &failure.crashes)
     }
 }

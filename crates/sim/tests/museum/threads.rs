@@ -1,32 +1,28 @@
 //! Bugs that need two threads: what one has made visible and not yet durable, another returns.
 
-use everleaf_sim::{Complaint, Concurrent, Explorer, Options, Program, Scheduling, Search, Subject};
+use everleaf_sim::{
+    Complaint, Concurrent, Explorer, Options, Program, Schedule, Scheduling, Search, Subject, ThreadsFailure,
+};
+use medium::Medium;
 use medium::sim::Sim;
-use medium::sync::Mutex;
-use medium::{Guard, Medium, Word};
+use medium::sync::{Mutex, MutexGuard};
 
-use crate::toy::line;
+use crate::toy::{MEMORY_BYTES, Memory, line};
 
-/// What a toy does wrong.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    Nothing,
-    /// A writer unlocks, then flushes.
-    UnlocksFirst,
-    /// Readers take no lock.
-    ReadsUnlocked,
-    /// An insertion looks for the key without the lock, and says that it is there.
-    ChecksUnlocked,
-    /// The new array is visible before it is durable that it is in use.
-    ArrayVisibleFirst,
-}
-
-/// One key. Line 0: which array is in use, 0 or 1; its value in line 1 or 2, 0 if it is absent.
-struct OneKey(Fault);
-
+/// Memory, and the lock that its threads share.
 struct Opened {
     sim: Sim,
     lock: Mutex<()>,
+}
+
+impl Opened {
+    fn memory(&self) -> Memory<'_> {
+        Memory::new(&self.sim)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -37,67 +33,29 @@ enum Operation {
     Put(u64),
     /// Returns the value.
     Get,
-    /// Changes to the other array.
+    /// Moves everything to a larger table.
     Double,
 }
 
 use Operation::{Double, Get, Insert, Put};
 
-fn word<'g>(guard: &'g Guard<'_, Sim>, offset: u64) -> &'g Word {
-    &guard.words(offset, 1).expect("in bounds")[0]
-}
+/// A persistent map of one key, in memory of zeros. The value 0 stands for an absent key.
+trait OneKey: 'static {
+    /// Sets the value, or only if the key is absent. Returns the value that it had.
+    fn write(&self, opened: &Opened, value: u64, if_absent: bool) -> u64;
 
-impl OneKey {
-    fn value<'g>(guard: &'g Guard<'_, Sim>) -> &'g Word {
-        word(guard, line(1 + word(guard, 0).load(guard)))
-    }
+    /// The value.
+    fn get(&self, opened: &Opened) -> u64;
 
-    fn write(&self, opened: &Opened, value: u64, if_absent: bool) -> u64 {
-        let guard = Guard::new(&opened.sim);
-        if if_absent && self.0 == Fault::ChecksUnlocked {
-            let found = Self::value(&guard).load(&guard);
-            if found != 0 {
-                return found;
-            }
-        }
-        let lock = opened.lock.lock();
-        let slot = Self::value(&guard);
-        let found = slot.load(&guard);
-        if !(if_absent && found != 0) {
-            slot.store(&guard, value);
-            if self.0 == Fault::UnlocksFirst {
-                drop(lock);
-            }
-            guard.flush(slot);
-            guard.fence();
-        }
-        found
-    }
-
-    fn get(&self, opened: &Opened) -> u64 {
-        let guard = Guard::new(&opened.sim);
-        let _lock = (self.0 != Fault::ReadsUnlocked).then(|| opened.lock.lock());
-        Self::value(&guard).load(&guard)
-    }
-
-    fn double(&self, opened: &Opened) {
-        let guard = Guard::new(&opened.sim);
-        let lock = opened.lock.lock();
-        let array = 1 - word(&guard, 0).load(&guard);
-        let slot = word(&guard, line(1 + array));
-        slot.store(&guard, Self::value(&guard).load(&guard));
-        guard.flush(slot);
-        guard.fence();
-        word(&guard, 0).store(&guard, array);
-        if self.0 == Fault::ArrayVisibleFirst {
-            drop(lock);
-        }
-        guard.flush(word(&guard, 0));
-        guard.fence();
+    /// Moves everything to a larger table.
+    fn double(&self, _opened: &Opened) {
+        unreachable!("this toy does not grow")
     }
 }
 
-impl Subject for OneKey {
+struct Shown<T>(T);
+
+impl<T: OneKey> Subject for Shown<T> {
     type Operation = Operation;
     type Outcome = u64;
     type State = u64;
@@ -119,7 +77,7 @@ impl Subject for OneKey {
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
-        sim.grow(4096).map_err(|error| error.to_string())?;
+        sim.grow(MEMORY_BYTES).map_err(|error| error.to_string())?;
         Ok(Opened { sim: sim.clone(), lock: Mutex::new(()) })
     }
 
@@ -128,38 +86,96 @@ impl Subject for OneKey {
     }
 
     fn observe(&self, opened: &mut Opened) -> Result<u64, Complaint> {
-        let guard = Guard::new(&opened.sim);
-        Ok(Self::value(&guard).load(&guard))
+        Ok(self.0.get(opened))
     }
 }
 
-impl Concurrent for OneKey {
+impl<T: OneKey> Concurrent for Shown<T> {
     fn call(&self, opened: &Opened, operation: &Operation) -> Result<u64, Complaint> {
         match *operation {
-            Insert(value) => Ok(self.write(opened, value, true)),
-            Put(value) => Ok(self.write(opened, value, false)),
-            Get => Ok(self.get(opened)),
+            Insert(value) => Ok(self.0.write(opened, value, true)),
+            Put(value) => Ok(self.0.write(opened, value, false)),
+            Get => Ok(self.0.get(opened)),
             Double => {
-                self.double(opened);
+                self.0.double(opened);
                 Ok(0)
             }
         }
     }
 }
 
-/// The toy as published must fail with the complaint, under some schedule and some crash; the mended one must pass.
-fn show(fault: Fault, setup: &[Operation], threads: &[Operation], complaint: &str) {
-    let explore = |fault| {
-        let mut explorer = Explorer::new(OneKey(fault), Options::default()).unwrap();
-        explorer.set_up(setup).unwrap_or_else(|failure| panic!("{failure}"));
-        let search = Search::Exhaustive { preemptions_max: 2 };
-        let scheduling = Scheduling { search, ..Scheduling::default() };
-        explorer.explore_threads(&Program::single(threads), &scheduling)
-    };
-    let failure = explore(fault).expect_err("the bug was not noticed");
-    println!("{failure}\n");
-    assert!(failure.what.contains(complaint), "another complaint: {failure}");
-    explore(Fault::Nothing).unwrap_or_else(|failure| panic!("mended: {failure}"));
+/// How a bug is shown: what sets the stage, what two threads do, what the report must say.
+struct Exhibit<'e> {
+    setup: &'e [Operation],
+    threads: [Operation; 2],
+    complaint: &'e str,
+}
+
+impl Exhibit<'_> {
+    fn explore<T: OneKey>(
+        &self,
+        toy: T,
+        (program, search): (&Program<Operation>, Search),
+        options: Options,
+    ) -> Result<(), Box<ThreadsFailure<Operation>>> {
+        let mut explorer = Explorer::new(Shown(toy), options).unwrap();
+        explorer.set_up(self.setup).unwrap_or_else(|failure| panic!("{failure}"));
+        explorer.explore_threads(program, &Scheduling { search, ..Scheduling::default() })?;
+        assert_eq!(explorer.stats().cut_short, 0);
+        Ok(())
+    }
+
+    /// The toy as published must fail with the complaint, under some schedule and some crash, and in the same way when
+    /// both are repeated; the mended one must pass under all.
+    fn show<T: OneKey>(&self, toy: impl Fn(bool) -> T) {
+        let options =
+            Options { command: "cargo test -p everleaf-sim --test museum".to_owned(), ..Options::default() };
+        let program = Program::single(&self.threads);
+        let all = Search::Exhaustive { preemptions_max: 2 };
+        let failure = self.explore(toy(false), (&program, all.clone()), options.clone());
+        let failure = failure.expect_err("the bug was not noticed");
+        println!("{failure}\n");
+        assert!(failure.what.contains(self.complaint), "another complaint: {failure}");
+        let schedule: Schedule = failure.schedule.to_string().parse().unwrap();
+        let replay = Some(failure.replay().to_string().parse().unwrap());
+        let search = Search::Replay(schedule);
+        let again = self
+            .explore(toy(false), (&failure.program, search), Options { replay, ..options.clone() })
+            .expect_err("the replay passed");
+        assert_eq!((&again.what, again.replay()), (&failure.what, failure.replay()));
+        self.explore(toy(true), (&program, all), options)
+            .unwrap_or_else(|failure| panic!("mended: {failure}"));
+    }
+}
+
+/// The value in line 0, written under a lock.
+struct Slot {
+    unlocks_first: bool,
+    checks_unlocked: bool,
+}
+
+impl OneKey for Slot {
+    fn write(&self, opened: &Opened, value: u64, if_absent: bool) -> u64 {
+        let memory = opened.memory();
+        if if_absent && self.checks_unlocked && memory.load(0) != 0 {
+            return memory.load(0);
+        }
+        let lock = opened.lock();
+        let found = memory.load(0);
+        if !(if_absent && found != 0) {
+            memory.store(0, value);
+            if self.unlocks_first {
+                drop(lock);
+            }
+            memory.persist(0);
+        }
+        found
+    }
+
+    fn get(&self, opened: &Opened) -> u64 {
+        let _lock = opened.lock();
+        opened.memory().load(0)
+    }
 }
 
 /// A writer releases its lock and flushes then. Whoever takes the lock in between returns what a crash takes back.
@@ -167,38 +183,9 @@ fn show(fault: Fault, setup: &[Operation], threads: &[Operation], complaint: &st
 /// Source: schencoding/lbtree#2 (LB+-tree).
 #[test]
 fn lbtree_unlocks_before_it_flushes() {
-    show(Fault::UnlocksFirst, &[], &[Put(7), Get], "after recovery 0 was found, but it should be one of [7]");
-}
-
-/// Readers look at the count of entries without a lock, and may see it before it is durable.
-///
-/// Source: RNTree (ICPP 2019), section 3.5, on NVTree: the read-uncommitted anomaly.
-#[test]
-fn nvtree_reads_uncommitted() {
-    show(
-        Fault::ReadsUnlocked,
-        &[],
-        &[Insert(7), Get],
-        "after recovery 0 was found, but it should be one of [7]",
-    );
-}
-
-/// A lock-free read returns a new value that the update has not made durable.
-///
-/// Source: cuhk-mass/SEPH#3 (its CCEH with copy-on-write).
-#[test]
-fn cceh_cow_get_returns_an_update_that_is_not_durable() {
-    let complaint = "after recovery 5 was found, but it should be one of [7]";
-    show(Fault::ReadsUnlocked, &[Put(5)], &[Put(7), Get], complaint);
-}
-
-/// A lookup finds that a key is gone before it is durable that it is.
-///
-/// Source: utsaslab/RECIPE#13 (negative lookups), mended by utsaslab/RECIPE#12.
-#[test]
-fn recipe_negative_lookup_is_not_committed() {
-    let complaint = "after recovery 5 was found, but it should be one of [0]";
-    show(Fault::ReadsUnlocked, &[Put(5)], &[Put(0), Get], complaint);
+    let complaint = "after recovery 0 was found, but it should be one of [7]";
+    let exhibit = Exhibit { setup: &[], threads: [Put(7), Get], complaint };
+    exhibit.show(|mended| Slot { unlocks_first: !mended, checks_unlocked: false });
 }
 
 /// An insertion is refused because the key is there; after a crash it is not.
@@ -207,7 +194,135 @@ fn recipe_negative_lookup_is_not_committed() {
 #[test]
 fn level_hashing_insert_is_refused_by_a_key_that_is_not_durable() {
     let complaint = "after recovery 0 was found, but it should be one of [7]";
-    show(Fault::ChecksUnlocked, &[], &[Insert(7), Insert(8)], complaint);
+    let exhibit = Exhibit { setup: &[], threads: [Insert(7), Insert(8)], complaint };
+    exhibit.show(|mended| Slot { unlocks_first: false, checks_unlocked: !mended });
+}
+
+/// A leaf to which entries are appended: their count in line 0, each in a line of its own. The last one counts.
+struct AppendOnlyLeaf {
+    readers_lock: bool,
+}
+
+impl AppendOnlyLeaf {
+    fn last(memory: &Memory<'_>) -> u64 {
+        match memory.load(0) {
+            0 => 0,
+            count => memory.load(line(count)),
+        }
+    }
+}
+
+impl OneKey for AppendOnlyLeaf {
+    fn write(&self, opened: &Opened, value: u64, if_absent: bool) -> u64 {
+        let memory = opened.memory();
+        let _lock = opened.lock();
+        let found = Self::last(&memory);
+        if !(if_absent && found != 0) {
+            let count = memory.load(0) + 1;
+            memory.publish(line(count), value);
+            memory.publish(0, count);
+        }
+        found
+    }
+
+    fn get(&self, opened: &Opened) -> u64 {
+        let _lock = self.readers_lock.then(|| opened.lock());
+        Self::last(&opened.memory())
+    }
+}
+
+/// Readers look at the count of entries without a lock, and may see it before it is durable.
+///
+/// Source: RNTree (ICPP 2019), section 3.5, on NVTree: the read-uncommitted anomaly.
+#[test]
+fn nvtree_reads_uncommitted() {
+    let complaint = "after recovery 0 was found, but it should be one of [7]";
+    let exhibit = Exhibit { setup: &[], threads: [Insert(7), Get], complaint };
+    exhibit.show(|readers_lock| AppendOnlyLeaf { readers_lock });
+}
+
+/// Two copies of the value, in lines 1 and 2, and in line 0 which of them counts. An update makes a new copy and leads to
+/// it.
+struct CopyOnWrite {
+    readers_lock: bool,
+}
+
+impl CopyOnWrite {
+    fn value(memory: &Memory<'_>) -> u64 {
+        memory.load(line(1 + memory.load(0)))
+    }
+}
+
+impl OneKey for CopyOnWrite {
+    fn write(&self, opened: &Opened, value: u64, if_absent: bool) -> u64 {
+        let memory = opened.memory();
+        let _lock = opened.lock();
+        let found = Self::value(&memory);
+        if !(if_absent && found != 0) {
+            let other = 1 - memory.load(0);
+            memory.publish(line(1 + other), value);
+            memory.publish(0, other);
+        }
+        found
+    }
+
+    fn get(&self, opened: &Opened) -> u64 {
+        let _lock = self.readers_lock.then(|| opened.lock());
+        Self::value(&opened.memory())
+    }
+}
+
+/// A lock-free read follows the pointer to a new copy that the update has not made durable.
+///
+/// Source: cuhk-mass/SEPH#3 (its CCEH with copy-on-write).
+#[test]
+fn cceh_cow_get_returns_an_update_that_is_not_durable() {
+    let complaint = "after recovery 5 was found, but it should be one of [7]";
+    let exhibit = Exhibit { setup: &[Put(5)], threads: [Put(7), Get], complaint };
+    exhibit.show(|readers_lock| CopyOnWrite { readers_lock });
+}
+
+/// Two tables with a value each, in lines 1 and 2, and in line 0 which of them is in use. The value is changed in place.
+struct Directory {
+    /// Whether the lock is held until it is durable that another table is in use.
+    doubles_locked: bool,
+}
+
+impl Directory {
+    fn slot(memory: &Memory<'_>) -> u64 {
+        line(1 + memory.load(0))
+    }
+}
+
+impl OneKey for Directory {
+    fn write(&self, opened: &Opened, value: u64, if_absent: bool) -> u64 {
+        let memory = opened.memory();
+        let _lock = opened.lock();
+        let slot = Self::slot(&memory);
+        let found = memory.load(slot);
+        if !(if_absent && found != 0) {
+            memory.publish(slot, value);
+        }
+        found
+    }
+
+    fn get(&self, opened: &Opened) -> u64 {
+        let _lock = opened.lock();
+        let memory = opened.memory();
+        memory.load(Self::slot(&memory))
+    }
+
+    fn double(&self, opened: &Opened) {
+        let memory = opened.memory();
+        let lock = opened.lock();
+        let other = 1 - memory.load(0);
+        memory.publish(line(1 + other), memory.load(Self::slot(&memory)));
+        memory.store(0, other);
+        if !self.doubles_locked {
+            drop(lock);
+        }
+        memory.persist(0);
+    }
 }
 
 /// A doubled directory is used by others before it is durable that it is the one in use: what they add to it is lost.
@@ -216,5 +331,43 @@ fn level_hashing_insert_is_refused_by_a_key_that_is_not_durable() {
 #[test]
 fn cceh_doubled_directory_is_used_before_it_is_durable() {
     let complaint = "after recovery 5 was found, but it should be one of [7]";
-    show(Fault::ArrayVisibleFirst, &[Put(5)], &[Double, Put(7)], complaint);
+    let exhibit = Exhibit { setup: &[Put(5)], threads: [Double, Put(7)], complaint };
+    exhibit.show(|doubles_locked| Directory { doubles_locked });
+}
+
+/// The value in line 0. Readers take no lock; they make durable what they return.
+struct HelpingReaders {
+    /// Whether they do so for an absent key, too.
+    misses_help: bool,
+}
+
+impl OneKey for HelpingReaders {
+    fn write(&self, opened: &Opened, value: u64, if_absent: bool) -> u64 {
+        let memory = opened.memory();
+        let _lock = opened.lock();
+        let found = memory.load(0);
+        if !(if_absent && found != 0) {
+            memory.publish(0, value);
+        }
+        found
+    }
+
+    fn get(&self, opened: &Opened) -> u64 {
+        let memory = opened.memory();
+        let found = memory.load(0);
+        if found != 0 || self.misses_help {
+            memory.persist(0);
+        }
+        found
+    }
+}
+
+/// A lookup finds that a key is gone before it is durable that it is.
+///
+/// Source: utsaslab/RECIPE#13 (negative lookups), mended by utsaslab/RECIPE#12.
+#[test]
+fn recipe_negative_lookup_is_not_committed() {
+    let complaint = "after recovery 5 was found, but it should be one of [0]";
+    let exhibit = Exhibit { setup: &[Put(5)], threads: [Put(0), Get], complaint };
+    exhibit.show(|misses_help| HelpingReaders { misses_help });
 }

@@ -8,7 +8,7 @@ use medium::sim::Sim;
 use medium::{Guard, Medium, Word};
 
 /// Bytes of memory that a toy has.
-const MEMORY_BYTES: u64 = 1 << 14;
+pub(crate) const MEMORY_BYTES: u64 = 1 << 14;
 
 /// The offset of a line.
 pub(crate) const fn line(number: u64) -> u64 {
@@ -18,7 +18,11 @@ pub(crate) const fn line(number: u64) -> u64 {
 /// Persistent memory, by offsets. An offset out of bounds panics, which is a complaint like any other.
 pub(crate) struct Memory<'s>(Guard<'s, Sim>);
 
-impl Memory<'_> {
+impl<'s> Memory<'s> {
+    pub(crate) fn new(sim: &'s Sim) -> Self {
+        Self(Guard::new(sim))
+    }
+
     #[track_caller]
     fn word(&self, offset: u64) -> &Word {
         &self.0.words(offset, 1).unwrap_or_else(|bad| panic!("{bad}"))[0]
@@ -148,12 +152,12 @@ impl<T: Toy> Subject for Shown<'_, T> {
 
     fn open(&self, sim: &Sim) -> Result<Sim, Complaint> {
         sim.grow(MEMORY_BYTES).map_err(|error| error.to_string())?;
-        self.toy.open(&Memory(Guard::new(sim)));
+        self.toy.open(&Memory::new(sim));
         Ok(sim.clone())
     }
 
     fn apply(&self, sim: &mut Sim, operation: &Operation) -> Result<bool, Complaint> {
-        let memory = Memory(Guard::new(sim));
+        let memory = Memory::new(sim);
         let (Insert(key, _) | Update(key, _) | Remove(key)) = *operation;
         let present = self.toy.get(&memory, key).is_some();
         match *operation {
@@ -167,7 +171,7 @@ impl<T: Toy> Subject for Shown<'_, T> {
 
     fn observe(&self, sim: &mut Sim) -> Result<BTreeMap<u64, u64>, Complaint> {
         let mut found = BTreeMap::new();
-        for (key, value) in self.toy.entries(&Memory(Guard::new(sim))) {
+        for (key, value) in self.toy.entries(&Memory::new(sim)) {
             if found.insert(key, value).is_some() {
                 return Err(format!("a scan found {key} twice"));
             }
@@ -176,7 +180,7 @@ impl<T: Toy> Subject for Shown<'_, T> {
     }
 
     fn check(&self, sim: &mut Sim, state: &BTreeMap<u64, u64>) -> Result<(), Complaint> {
-        let memory = Memory(Guard::new(sim));
+        let memory = Memory::new(sim);
         for key in 0..16 {
             let (found, scanned) = (self.toy.get(&memory, key), state.get(&key).copied());
             if found != scanned {

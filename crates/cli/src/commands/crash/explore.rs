@@ -1,19 +1,18 @@
 //! Runs the explorer, and shows how far it is.
 
 use std::collections::BTreeSet;
-use std::num::NonZero;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
 use medium::sim::{Mutation, Site, SiteKind};
-use sim::index::script::random_operations;
+use sim::index::script::{Mix, random_operations, writes, writes_in_epochs};
 use sim::index::suite::{Progress, Suite, exhaust};
-use sim::index::{Engine, FollowUp, IndexOperation, IndexSubject};
-use sim::{Explorer, Options, Replay, Stats};
+use sim::index::{AnyEngine, FollowUp, IndexOperation, IndexSubject};
+use sim::{Durability, Explorer, Options, Replay, Stats};
 
 use super::replay::Repeat;
-use super::report::{Report, Scope, Violation};
-use super::{Args, name, parse_place};
+use super::report::{Report, Violation};
+use super::{Args, parse_place, threads};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::progress;
@@ -21,59 +20,64 @@ use crate::progress;
 /// The most bytes of a pool under exploration.
 const LIMIT_BYTES: u64 = 16 << 20;
 
+/// What was done, and what went wrong.
 type Found = (Stats, Option<Box<sim::Failure<IndexOperation>>>);
 
 /// Explores what the arguments say.
-pub(super) fn run<E: Engine>(
-    engine: &(impl Fn() -> E + Sync),
-    args: &Args,
-    context: Context,
-) -> Result<Report, Failure> {
+pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     let start = Instant::now();
-    let is_random = !args.exhaustive && args.replay.is_none();
-    let seed = args.seed.unwrap_or_else(|| if is_random { rand::random() } else { 1 });
-    let operations = random_operations(seed, args.ops as usize, keys(args.ops));
+    let engine = &args.engine();
+    let seed = args.seed();
     let mut options = Options {
         rules: args.medium.rules(),
         line_form: args.lines.form(),
         limit_bytes: LIMIT_BYTES,
+        images: args.images().into(),
         second_crash: args.second_crash().into(),
         seed,
         command: args.command(),
         ..Options::default()
     };
-    if let Some(place) = &args.leave_out {
-        let script = if args.exhaustive { random_operations(1, 200, 20) } else { operations.clone() };
-        options.mutations = mutations(engine(), &options, &script, place)?;
-    }
-    let (stats, failure) = match &args.replay {
-        Some(repeat) => repeat_crash(engine(), args, options, repeat)?,
-        None if args.exhaustive => all(engine, args, &options, context),
-        None => random(engine(), options, &operations, context)?,
+    let operations = |seed, count: u32, keys| {
+        let is_immediate = engine.durability() == Durability::OnReturn;
+        let mix: Mix = if is_immediate { writes } else { writes_in_epochs };
+        random_operations(seed, count as usize, keys, mix)
     };
-    let mut command = args.command();
-    match &args.replay {
-        Some(repeat) => command += &format!(" --replay {repeat}"),
-        None if args.exhaustive => command += &format!(" --length {}", args.length),
-        None => command += &format!(" --ops {} --seed {seed}", args.ops),
+    if let Some(place) = &args.leave_out {
+        let script = match args.exhaustive || args.threads.is_some() {
+            true => operations(1, 200, 20),
+            false => operations(seed, args.ops, keys(args.ops)),
+        };
+        options.mutations = mutations(engine, &options, &script, place)?;
     }
-    Ok(Report {
-        engine: E::NAME,
-        codec: E::CODEC,
-        medium: name(&args.medium),
-        lines: name(&args.lines),
-        leaf_entries: engine().leaf_entries(),
-        scope: match &args.replay {
-            Some(_) => Scope::OneCrash,
-            None if args.exhaustive => Scope::AllSequences { length: args.length },
-            None => Scope::RandomSequence { length: args.ops, seed },
+    let of_one = |(stats, failure): Found| {
+        (stats, failure.map(|failure| Violation::new(&failure, &args.command())))
+    };
+    let of_threads = |(stats, failure): threads::Found| {
+        (stats, failure.map(|failure| Violation::of_threads(&failure, &args.command())))
+    };
+    let (stats, violation) = match (&args.replay, args.exhaustive, args.threads) {
+        (Some(repeat), ..) => match &repeat.threads {
+            Some((programs, schedule)) => {
+                of_threads(threads::repeat(engine, options, repeat, (programs, schedule))?)
+            }
+            None => of_one(repeat_crash(engine, args, options, repeat)?),
         },
-        stats,
-        images_avoided: stats.images_avoided(),
-        violations: u64::from(failure.is_some()),
+        (None, true, Some(_)) => of_threads(threads::all(engine, args, &options, context)),
+        (None, false, Some(_)) => of_threads(threads::random(engine, args, (&options, seed), context)),
+        (None, true, None) => of_one(all(engine, args, &options, context)),
+        (None, false, None) => {
+            let operations = operations(seed, args.ops, keys(args.ops));
+            of_one(random(engine, options, &operations, context)?)
+        }
+    };
+    Ok(Report {
+        stats: Some(stats),
+        images_avoided: Some(stats.images_avoided()),
+        violations: u64::from(violation.is_some()),
         seconds: start.elapsed().as_secs_f64(),
-        violation: failure.map(|failure| Violation::new(&failure, &args.command())),
-        command,
+        violation,
+        ..Report::new(args, seed)
     })
 }
 
@@ -82,39 +86,41 @@ fn keys(operations: u32) -> u64 {
     (u64::from(operations) * 6 / 10).max(4)
 }
 
-fn explorer<E: Engine>(
-    engine: E,
+pub(super) fn explorer(
+    engine: &AnyEngine,
     follow_up: FollowUp,
     options: Options,
-) -> Result<Explorer<IndexSubject<E>>, Failure> {
+) -> Result<Explorer<IndexSubject>, Failure> {
     Explorer::new(IndexSubject::new(engine, follow_up), options)
         .map_err(|error| Failure::Refused(error.to_string()))
 }
 
 /// Every short sequence on small trees.
-fn all<E: Engine>(engine: impl Fn() -> E + Sync, args: &Args, options: &Options, context: Context) -> Found {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = args.jobs.map_or(cores, usize::from);
+fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
     let bar = progress::bar(context, None, "{bar:40} {pos} of {len} sequences, {msg}");
     let tell = |progress: &Progress| {
         bar.set_length(progress.sequences);
         bar.set_position(progress.sequences_done);
         bar.set_message(format!("{}; {}", message(&progress.stats), progress.scope));
     };
-    let suite = Suite { length: args.length as usize, threads, progress: Some(&tell) };
+    let suite = Suite { length: args.length as usize, threads: args.workers(), progress: Some(&tell) };
     let report = exhaust(engine, suite, options);
     bar.finish_and_clear();
     (report.stats, report.failure)
 }
 
-fn message(stats: &Stats) -> String {
+pub(super) fn message(stats: &Stats) -> String {
     let count = progress::count;
-    format!("{} crash points, {} recoveries", count(stats.points), count(stats.recoveries))
+    let schedules = match stats.schedules {
+        0 => String::new(),
+        schedules => format!("{} schedules, ", count(schedules)),
+    };
+    format!("{schedules}{} crash points, {} recoveries", count(stats.points), count(stats.recoveries))
 }
 
 /// One random sequence.
-fn random<E: Engine>(
-    engine: E,
+fn random(
+    engine: &AnyEngine,
     options: Options,
     operations: &[IndexOperation],
     context: Context,
@@ -133,8 +139,8 @@ fn random<E: Engine>(
 }
 
 /// One crash, on a tree made as it was made then: in small scopes it stands before the first operation is recorded.
-fn repeat_crash<E: Engine>(
-    engine: E,
+fn repeat_crash(
+    engine: &AnyEngine,
     args: &Args,
     options: Options,
     repeat: &Repeat,
@@ -148,8 +154,8 @@ fn repeat_crash<E: Engine>(
 }
 
 /// The faults that leave out what is called at a place; what may be called there is found by running a script.
-fn mutations<E: Engine>(
-    engine: E,
+fn mutations(
+    engine: &AnyEngine,
     options: &Options,
     script: &[IndexOperation],
     place: &str,

@@ -4,18 +4,28 @@ mod engine;
 mod explore;
 mod replay;
 mod report;
+mod threads;
+mod watch;
+
+use std::num::NonZero;
 
 use clap::ValueEnum;
 use medium::LineForm;
-use sim::Rules;
+use sim::index::{AnyEngine, Size};
+use sim::{Rules, watchdog};
 
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
-use engine::EngineName;
+use engine::{CodecName, EngineName};
 use replay::Repeat;
+use report::Scope;
 
 /// The most operations of a sequence in small scopes: 12 choices each, from four seed trees.
 const LENGTH_MAX: u64 = 6;
+/// The most threads.
+const THREADS_MAX: i64 = 16;
+/// Minutes of random threads in the long profile.
+const LONG_MINUTES: u64 = 60;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
@@ -25,45 +35,62 @@ pub(crate) struct Args {
     /// How entries are coded
     #[arg(long, value_enum, default_value_t = CodecName::Record)]
     codec: CodecName,
-    /// Operations of the random sequence; leaves have their full size
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Operations of the random sequence; leaves have their full size. With --threads, of all random programs together
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     ops: u32,
-    /// The seed of the random sequence [default: random]
+    /// The seed of what is random [default: random]
     #[arg(long, conflicts_with = "exhaustive")]
     seed: Option<u64>,
     /// Instead: every sequence of 12 choices on four seed trees, with leaves of four entries
     #[arg(long, conflicts_with = "ops")]
     exhaustive: bool,
     /// Operations of each sequence; each one more takes twelve times as long
-    #[arg(long, default_value_t = 3, requires = "exhaustive", value_parser = clap::value_parser!(u64).range(1..=LENGTH_MAX))]
+    #[arg(long, default_value_t = 3, requires = "exhaustive", conflicts_with = "threads", value_parser = clap::value_parser!(u64).range(1..=LENGTH_MAX))]
     length: u64,
+    /// So many threads, in random programs under random schedules, with leaves of four entries. With --exhaustive, 2 or 3
+    /// that do one operation each: every pair or triple on four seed trees, under every schedule
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(2..=THREADS_MAX))]
+    threads: Option<u16>,
+    /// How often a thread may be stopped that could go on
+    #[arg(long, value_name = "N", default_value_t = 2, requires_all = ["exhaustive", "threads"], value_parser = clap::value_parser!(u32).range(0..=8))]
+    preemptions: u32,
+    /// Random programs for so long, instead of so many operations
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["ops", "exhaustive"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    minutes: Option<u64>,
+    /// For hours: all sequences of 4, all triples of threads, then an hour of random threads; with either codec. One
+    /// report each, up to the first violation
+    #[arg(long, conflicts_with_all = ["ops", "exhaustive", "threads", "codec", "replay", "images"])]
+    long: bool,
     /// Whose crashes
     #[arg(long, value_enum, default_value_t = MediumName::Dax)]
     medium: MediumName,
     /// How 64-byte lines are stored
     #[arg(long, value_enum, default_value_t = Lines::Single)]
     lines: Lines,
-    /// Where a second crash is tried [default: recovery if exhaustive, else never]
+    /// Which images of a crash are tried [default: some with --threads, else all]
+    #[arg(long, value_enum)]
+    images: Option<Images>,
+    /// Where a second crash is tried [default: recovery if exhaustive with one thread, else never]
     #[arg(long, value_enum, value_name = "WHERE")]
     second_crash: Option<SecondCrash>,
-    /// Cores to use [default: all; a random sequence needs one]
-    #[arg(long, value_name = "N", requires = "exhaustive", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Cores to use [default: all; a random sequence of one thread needs one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
     /// Leave out the flush, fence, wait or store called there, to see the report of a mistake
     #[arg(long, value_name = "FILE:LINE")]
     leave_out: Option<String>,
+    /// How long a recovery may do nothing with the medium before it is a loop, and a violation
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    patience: u64,
     /// Repeat one crash, as a report names it
-    #[arg(long, value_name = "CRASH", conflicts_with_all = ["seed", "ops", "length", "jobs"])]
+    #[arg(long, value_name = "CRASH", conflicts_with_all = ["seed", "ops", "length", "jobs", "minutes", "preemptions"])]
     replay: Option<Repeat>,
 }
 
-/// How entries are coded.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum CodecName {
-    /// Byte strings
-    Record,
-    /// Numbers of 64 bits
-    Word,
+/// How far random programs go.
+enum Length {
+    Operations(u32),
+    Minutes(u64),
 }
 
 /// What a crash may leave.
@@ -105,6 +132,24 @@ impl Lines {
     }
 }
 
+/// Which images of a crash are tried.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Images {
+    /// All that can be told apart by what recovery reads
+    All,
+    /// All lines old, all new, each line alone old or new
+    Some,
+}
+
+impl From<Images> for sim::Images {
+    fn from(name: Images) -> Self {
+        match name {
+            Images::All => Self::All,
+            Images::Some => Self::Some { random: 0 },
+        }
+    }
+}
+
 /// Where a second crash is tried.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum SecondCrash {
@@ -133,8 +178,37 @@ fn name(value: &impl ValueEnum) -> String {
 
 impl Args {
     fn second_crash(&self) -> SecondCrash {
-        let usual = if self.exhaustive { SecondCrash::Recovery } else { SecondCrash::Never };
-        self.second_crash.unwrap_or(usual)
+        let is_usual = self.exhaustive && self.threads.is_none();
+        self.second_crash.unwrap_or(if is_usual { SecondCrash::Recovery } else { SecondCrash::Never })
+    }
+
+    fn images(&self) -> Images {
+        self.images.unwrap_or(if self.threads.is_some() { Images::Some } else { Images::All })
+    }
+
+    fn engine(&self) -> AnyEngine {
+        let size = if self.exhaustive || self.threads.is_some() { Size::Small } else { Size::Full };
+        engine::engine(self.engine, self.codec, size)
+    }
+
+    /// Whether the seed matters.
+    fn is_random(&self) -> bool {
+        !self.exhaustive && self.replay.is_none()
+    }
+
+    /// The seed; chosen at each call, if none is given and it matters.
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| if self.is_random() { rand::random() } else { 1 })
+    }
+
+    /// Cores to use.
+    fn workers(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        self.jobs.map_or(cores, usize::from)
+    }
+
+    fn extent(&self) -> Length {
+        self.minutes.map_or(Length::Operations(self.ops), Length::Minutes)
     }
 
     /// The command, up to what is explored.
@@ -147,29 +221,98 @@ impl Args {
             name(&self.lines),
             name(&self.second_crash()),
         );
+        if let Some(images) = &self.images {
+            command += &format!(" --images {}", name(images));
+        }
         if self.exhaustive {
             command += " --exhaustive";
+        }
+        if let Some(threads) = self.threads {
+            command += &format!(" --threads {threads}");
         }
         if let Some(place) = &self.leave_out {
             command += &format!(" --leave-out {place}");
         }
         command
     }
+
+    /// The command that does all of it again.
+    fn whole_command(&self, seed: u64) -> String {
+        let command = self.command();
+        if self.long {
+            let minutes = self.minutes.map_or_else(String::new, |minutes| format!(" --minutes {minutes}"));
+            return format!("{command} --long{minutes} --seed {seed}");
+        }
+        match (&self.replay, self.exhaustive, self.extent()) {
+            (Some(repeat), ..) => format!("{command} --replay {repeat}"),
+            (None, true, _) if self.threads.is_some() => {
+                format!("{command} --preemptions {}", self.preemptions)
+            }
+            (None, true, _) => format!("{command} --length {}", self.length),
+            (None, false, Length::Operations(count)) => format!("{command} --ops {count} --seed {seed}"),
+            (None, false, Length::Minutes(minutes)) => {
+                format!("{command} --minutes {minutes} --seed {seed}")
+            }
+        }
+    }
+
+    /// What is explored.
+    fn scope(&self, seed: u64) -> Scope {
+        match (&self.replay, self.exhaustive, self.threads) {
+            _ if self.long => Scope::Long,
+            (Some(_), ..) => Scope::OneCrash,
+            (None, true, None) => Scope::AllSequences { length: self.length },
+            (None, true, Some(threads)) => {
+                Scope::AllSchedules { threads, preemptions: self.preemptions }
+            }
+            (None, false, None) => Scope::RandomSequence { length: self.ops, seed },
+            (None, false, Some(threads)) => Scope::RandomSchedules { threads, seed },
+        }
+    }
+
+    /// The explorations that are asked for.
+    fn parts(&self) -> Vec<Self> {
+        if !self.long {
+            return vec![self.clone()];
+        }
+        let of_codec = |codec: CodecName| {
+            let all = Self { codec, exhaustive: true, long: false, ..self.clone() };
+            let minutes = Some(self.minutes.unwrap_or(LONG_MINUTES));
+            [
+                Self { length: 4, ..all.clone() },
+                Self { threads: Some(3), ..all.clone() },
+                Self { threads: Some(3), exhaustive: false, minutes, ..all },
+            ]
+        };
+        [CodecName::Word, CodecName::Record].into_iter().flat_map(of_codec).collect()
+    }
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let report = engine::explore(args, context)?;
-    let sound = report.is_sound();
-    context.say(&report, report.words())?;
-    if context.json
-        && let Some(story) = report.story()
-    {
-        context.note(story);
+    if args.exhaustive && args.threads.is_some_and(|threads| threads > 3) {
+        return Err(Failure::Usage(
+            "--exhaustive is for 2 or 3 threads: with more, schedules are too many; leave it out for random ones"
+                .to_owned(),
+        ));
     }
-    if args.replay.is_some() && sound {
+    if args.minutes.is_some() && args.threads.is_none() && !args.long {
+        return Err(Failure::Usage("--minutes is for random programs: give --threads, or --long".to_owned()));
+    }
+    if !watchdog::is_watched() {
+        return watch::run(args, context);
+    }
+    watch::end_with_parent();
+    for part in args.parts() {
+        let report = explore::run(&part, context)?;
+        report.say(context)?;
+        if !report.is_sound() {
+            return Ok(Answer::No);
+        }
+    }
+    if args.replay.is_some() {
         context.note("the crash that was repeated does no harm; is it the build that the report came from?");
     }
-    Ok(Answer::from_bool(sound))
+    Ok(Answer::Yes)
 }
 
 /// A place in the source, as `--leave-out` names it.

@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sim::index::IndexOperation;
-use sim::{Crash, Stats};
+use sim::watchdog::{Doing, Ended};
+use sim::{Crash, Replay, Stats, ThreadsFailure};
 
 use super::replay::Repeat;
+use super::{Args, name};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::progress;
 
 /// The one line of `--json`.
@@ -20,9 +24,10 @@ pub(super) struct Report {
     pub(super) leaf_entries: usize,
     #[serde(flatten)]
     pub(super) scope: Scope,
+    /// Counts; unknown if the exploration took its process with it.
     #[serde(flatten)]
-    pub(super) stats: Stats,
-    pub(super) images_avoided: f64,
+    pub(super) stats: Option<Stats>,
+    pub(super) images_avoided: Option<f64>,
     pub(super) violations: u64,
     pub(super) seconds: f64,
     /// The command that does all of this again.
@@ -38,6 +43,12 @@ pub(super) enum Scope {
     AllSequences { length: u64 },
     /// One sequence.
     RandomSequence { length: u32, seed: u64 },
+    /// Every program of threads with one operation each, from every seed tree, by every schedule.
+    AllSchedules { threads: u16, preemptions: u32 },
+    /// Random programs, by random schedules.
+    RandomSchedules { threads: u16, seed: u64 },
+    /// The long profile, one scope after the other.
+    Long,
     /// A crash that was reported.
     OneCrash,
 }
@@ -49,6 +60,14 @@ impl fmt::Display for Scope {
             Self::RandomSequence { length, seed } => {
                 write!(formatter, "{} operations, seed {seed}", progress::count((*length).into()))
             }
+            Self::AllSchedules { threads, preemptions } => write!(
+                formatter,
+                "{threads} threads with one operation each, all schedules with at most {preemptions} preemptions"
+            ),
+            Self::RandomSchedules { threads, seed } => {
+                write!(formatter, "{threads} threads, random programs and schedules, seed {seed}")
+            }
+            Self::Long => formatter.write_str("the long profile"),
             Self::OneCrash => formatter.write_str("one crash, repeated"),
         }
     }
@@ -60,6 +79,10 @@ pub(super) struct Violation {
     what: String,
     setup: Vec<String>,
     operations: Vec<String>,
+    /// What each thread did, if there were several; one did `operations` before.
+    threads: Vec<Vec<String>>,
+    /// For each switch to another thread, where the one was that was stopped.
+    switches: Vec<Switch>,
     crashes: Vec<Moment>,
     left_out: Vec<String>,
     /// The command that repeats this crash, and nothing else.
@@ -67,6 +90,14 @@ pub(super) struct Violation {
     /// All of that, for people.
     #[serde(skip)]
     story: String,
+}
+
+/// A thread stops, and another one goes on.
+#[derive(Serialize)]
+struct Switch {
+    step: u32,
+    to: u16,
+    stopped: String,
 }
 
 /// One crash.
@@ -98,28 +129,115 @@ impl From<&Crash> for Moment {
     }
 }
 
+fn texts(operations: &[IndexOperation]) -> Vec<String> {
+    operations.iter().map(|one| format!("{one:?}")).collect()
+}
+
 impl Violation {
+    /// What a repetition of it says by itself.
+    fn of_repeat(what: String, repeat: &Repeat) -> Self {
+        let threads = repeat.threads.as_ref().map_or(&[][..], |(threads, _)| threads);
+        Self {
+            what,
+            setup: texts(&repeat.setup),
+            operations: texts(&repeat.operations),
+            threads: threads.iter().map(|thread| texts(thread)).collect(),
+            switches: Vec::new(),
+            crashes: Vec::new(),
+            left_out: Vec::new(),
+            replay: String::new(),
+            story: String::new(),
+        }
+    }
+
     pub(super) fn new(failure: &sim::Failure<IndexOperation>, command: &str) -> Self {
-        let texts = |operations: &[IndexOperation]| operations.iter().map(|one| format!("{one:?}")).collect();
         let repeat = Repeat {
             setup: failure.setup.clone(),
             operations: failure.operations.clone(),
+            threads: None,
             crashes: failure.replay(),
         };
         let replay = format!("{command} --replay {repeat}");
         Self {
-            what: failure.what.clone(),
-            setup: texts(&failure.setup),
-            operations: texts(&failure.operations),
             crashes: failure.crashes.iter().map(Moment::from).collect(),
             left_out: failure.planted.clone(),
             story: failure.narrate(&replay),
             replay,
+            ..Self::of_repeat(failure.what.clone(), &repeat)
         }
+    }
+
+    /// Of several threads.
+    pub(super) fn of_threads(failure: &ThreadsFailure<IndexOperation>, command: &str) -> Self {
+        let repeat = Repeat {
+            setup: failure.setup.clone(),
+            operations: failure.program.before.clone(),
+            threads: Some((failure.program.threads.clone(), failure.schedule.clone())),
+            crashes: failure.replay(),
+        };
+        let replay = format!("{command} --replay {repeat}");
+        let switches = failure.schedule.switches.iter().zip(&failure.places);
+        let switches = switches.map(|((step, to), place)| Switch { step: *step, to: *to, stopped: place.clone() });
+        Self {
+            switches: switches.collect(),
+            crashes: failure.crashes.iter().map(Moment::from).collect(),
+            left_out: failure.planted.clone(),
+            story: failure.narrate(&replay),
+            replay,
+            ..Self::of_repeat(failure.what.clone(), &repeat)
+        }
+    }
+
+    /// Of an exploration that took its process with it, found by the command `whole`.
+    pub(super) fn of_ended(ended: &Ended, whole: &str) -> Self {
+        let mut what = ended.what.clone();
+        let mut story = what.clone();
+        let (mut first, mut repeats) = (None, Vec::new());
+        for Doing { command, word, program, crash } in &ended.doing {
+            let repeat = format!("{word}{crash}").parse::<Repeat>().ok().filter(|_| !word.is_empty());
+            let replay = match &repeat {
+                Some(repeat) => format!("{command} --replay {repeat}"),
+                None => whole.to_owned(),
+            };
+            let which = if repeats.is_empty() { "during" } else { "or during" };
+            story += &format!("\n  {which} this:\n{program}  replay: {replay}");
+            repeats.push(replay);
+            first = first.or(repeat);
+        }
+        if repeats.len() > 1 {
+            what += &format!(", in one of {} explorations", repeats.len());
+        }
+        let nothing = || Repeat {
+            setup: Vec::new(),
+            operations: Vec::new(),
+            threads: None,
+            crashes: Replay::default(),
+        };
+        let replay = repeats.into_iter().next().unwrap_or_else(|| whole.to_owned());
+        Self { story, replay, ..Self::of_repeat(what, &first.unwrap_or_else(nothing)) }
     }
 }
 
 impl Report {
+    /// A report of which nothing is known but what the arguments say.
+    pub(super) fn new(args: &Args, seed: u64) -> Self {
+        let engine = args.engine();
+        Self {
+            engine: engine.name(),
+            codec: engine.codec(),
+            medium: name(&args.medium),
+            lines: name(&args.lines),
+            leaf_entries: engine.leaf_entries(),
+            scope: args.scope(seed),
+            stats: None,
+            images_avoided: None,
+            violations: 0,
+            seconds: 0.0,
+            command: args.whole_command(seed),
+            violation: None,
+        }
+    }
+
     pub(super) fn is_sound(&self) -> bool {
         self.violations == 0
     }
@@ -129,33 +247,54 @@ impl Report {
         self.violation.as_ref().map(|violation| violation.story.as_str())
     }
 
-    pub(super) fn words(&self) -> String {
-        let count = progress::count;
-        let stats = &self.stats;
+    /// Says it, in JSON or in words.
+    pub(super) fn say(&self, context: Context) -> Result<(), Failure> {
+        context.say(self, self.words())?;
+        if context.json
+            && let Some(story) = self.story()
+        {
+            context.note(story);
+        }
+        Ok(())
+    }
+
+    fn words(&self) -> String {
         let mut words = format!(
-            "{} with {} entries, {} entries a leaf, on {}, {} lines: {}\n{} traces, {} crash points ({} of \
-             them in what followed a crash), {} recoveries in {}\n{} images avoided: nobody would have read what is \
-             different in them\n",
-            self.engine,
-            self.codec,
-            self.leaf_entries,
-            self.medium,
-            self.lines,
-            self.scope,
-            count(stats.traces),
-            count(stats.points),
-            count(stats.second_points),
-            count(stats.recoveries),
-            progress::duration(Duration::from_secs_f64(self.seconds)),
-            large(self.images_avoided),
+            "{} with {} entries, {} entries a leaf, on {}, {} lines: {}\n",
+            self.engine, self.codec, self.leaf_entries, self.medium, self.lines, self.scope
         );
-        if stats.cut_short > 0 {
-            words += &format!("{} crash points had too many images to try all\n", count(stats.cut_short));
+        if let Some(stats) = &self.stats {
+            words += &self.counts(stats);
         }
         match self.story() {
             Some(story) => words + "VIOLATION: " + story,
             None => words + "no violation",
         }
+    }
+
+    fn counts(&self, stats: &Stats) -> String {
+        let count = progress::count;
+        let mut words = match stats.schedules {
+            0 => format!("{} traces", count(stats.traces)),
+            schedules => format!(
+                "{} schedules ({} of them up to a state that was known)",
+                count(schedules),
+                count(stats.schedules_cut)
+            ),
+        };
+        words += &format!(
+            ", {} crash points ({} of them in what followed a crash), {} recoveries in {}\n{} images avoided: nobody \
+             would have read what is different in them\n",
+            count(stats.points),
+            count(stats.second_points),
+            count(stats.recoveries),
+            progress::duration(Duration::from_secs_f64(self.seconds)),
+            large(self.images_avoided.unwrap_or(0.0)),
+        );
+        if stats.cut_short > 0 {
+            words += &format!("{} crash points had too many images to try all\n", count(stats.cut_short));
+        }
+        words
     }
 }
 

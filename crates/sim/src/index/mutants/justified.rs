@@ -58,19 +58,8 @@ const FENCED_LATER: &str = "whoever publishes what was allocated fences through 
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 
-/// The list.
-pub const JUSTIFIED: &[Justified] = &[
-    justified("rntree/mod.rs", "slots.init(&guard, &Slots::identity(0, 0).0)", &[DoneFirst], NO_PUBLISH),
-    justified("rntree/mod.rs", "&Slots::identity(0, 0).0); guard.fence()", &[Swapped], BOTH_BEFORE),
-    justified("rntree/split.rs", "Slots(leaf.slots.init(guard", &[DoneFirst], NO_PUBLISH),
-    justified("rntree/insert.rs", "nobody misses them. guard.fence();", &[Swapped], BOTH_BEFORE),
-    justified(
-        "rntree/find.rs",
-        "guard.wait_for(",
-        &[Wait],
-        "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a writer it is \
-         needed, and schedules show it",
-    ),
+/// What all engines share: the pool and the medium.
+pub(super) const SHARED: &[Justified] = &[
     justified("medium/src/cell.rs", "other.store_words(guard, &twin::repair(tag))", &[Store], TORN_TWIN),
     justified("medium/src/cell.rs", "&twin::repair(tag)); guard.flush(other)", &[Flush], TORN_TWIN),
     justified("medium/src/cell.rs", "guard.flush(other); guard.fence()", &[Fence], TORN_TWIN),
@@ -173,3 +162,24 @@ pub const JUSTIFIED: &[Justified] = &[
     justified("pool/src/pool.rs", "State::Clean.publish(&guard, 1)", &[Flush, Store], CLEAN),
     justified("pool/src/pool.rs", "State::Clean.publish(&guard, 1)?; guard.drain()", &[Fence, Wait], CLEAN),
 ];
+
+/// `rntree`.
+pub(super) const RNTREE: &[Justified] = &[
+    justified("rntree/mod.rs", "slots.init(&guard, &Slots::identity(0, 0).0)", &[DoneFirst], NO_PUBLISH),
+    justified("rntree/mod.rs", "&Slots::identity(0, 0).0); guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified("rntree/split.rs", "Slots(leaf.slots.init(guard", &[DoneFirst], NO_PUBLISH),
+    justified("rntree/insert.rs", "nobody misses them. guard.fence();", &[Swapped], BOTH_BEFORE),
+    justified(
+        "rntree/find.rs",
+        "guard.wait_for(",
+        &[Wait],
+        "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a writer it is \
+         needed, and schedules show it",
+    ),
+];
+
+/// `bztree`, and what it is made of.
+pub(super) const BZTREE: &[Justified] = &[];
+
+/// `masstree`.
+pub(super) const MASSTREE: &[Justified] = &[];

@@ -3,81 +3,18 @@
 //! with the argument why.
 
 mod justified;
+mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engines::index::{Codec, MaybeWords, RecordCodec, WordCodec};
-use engines::rntree::RnTree;
-use medium::LineForm;
-use medium::sim::{Mutation, Sim, Site};
+use medium::sim::{Mutation, Site};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-pub use self::justified::{Change, JUSTIFIED, Justified};
-use super::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
-use super::{Engine, FollowUp, IndexSubject, RUBBISH_FROM, RnTreeEngine};
-use crate::explore::{Explorer, Options, SecondCrash};
-use crate::model::Rules;
-use crate::report::Failure;
-
-/// What an exploration says: what could be planted; or what was noticed.
-pub type Survey = Result<BTreeSet<Mutation>, Box<Failure<IndexOperation>>>;
-
-/// One way to run an engine: on one codec, one form of lines, one memory model.
-pub struct Trial {
-    name: String,
-    survey: Box<dyn Fn(Vec<Mutation>) -> Survey + Sync>,
-}
-
-impl Trial {
-    /// Explores every crash of `script`. Set `options.mutations` is ignored.
-    pub fn new<E: Engine>(
-        engine: impl Fn() -> E + Sync + 'static,
-        script: Vec<IndexOperation>,
-        options: Options,
-    ) -> Self {
-        let name = format!("{} {}, {:?}, {:?}", E::NAME, E::CODEC, options.line_form, options.rules);
-        let survey = move |mutations| {
-            let options = Options { mutations, shrink: false, ..options.clone() };
-            let subject = IndexSubject::new(engine(), FollowUp::SplitAndMerge);
-            Explorer::new(subject, options).expect("memory for the explorer").survey(&script)
-        };
-        Self { name, survey: Box::new(survey) }
-    }
-}
-
-/// Operations that split, merge, reuse space, close and open: whatever an engine has, they call.
-pub fn script() -> Vec<IndexOperation> {
-    let mut script = vec![Insert(10, 1), Insert(20, 2), Update(20, 4), Put(30, 6), Put(40, 7), Remove(20)];
-    script.extend([Insert(25, 8), Exchange(25, 8, 9), Reopen]);
-    script.extend((41..53).map(|key| Insert(key, key)));
-    script.extend([10, 25, 30, 40, 41, 42, 43, 48, 49].map(Remove));
-    script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5), Reopen]);
-    script
-}
-
-/// The trials of `rntree`, at four entries a leaf.
-pub fn rntree_trials() -> Vec<Trial> {
-    fn trial<C: Codec>(line_form: LineForm, rules: Rules) -> Trial
-    where
-        RnTree<Sim, C, 4>: MaybeWords,
-    {
-        let second_crash = SecondCrash::InRecovery;
-        let rubbish_from = Some(RUBBISH_FROM);
-        let options = Options { rules, line_form, rubbish_from, second_crash, ..Options::default() };
-        Trial::new(RnTreeEngine::<C, 4>::default, script(), options)
-    }
-    vec![
-        trial::<WordCodec>(LineForm::Single, Rules::Lines),
-        trial::<RecordCodec>(LineForm::Single, Rules::Lines),
-        trial::<WordCodec>(LineForm::Twin, Rules::Lines),
-        trial::<RecordCodec>(LineForm::Twin, Rules::Lines),
-        trial::<WordCodec>(LineForm::Single, Rules::Log),
-        trial::<RecordCodec>(LineForm::Single, Rules::Log),
-    ]
-}
+pub use self::justified::{Change, Justified};
+pub use self::target::{Survey, Target, Trial};
 
 /// How far it is.
 #[derive(Clone, Copy, Debug)]
@@ -131,19 +68,18 @@ fn kind(mutation: &Mutation) -> &'static str {
     }
 }
 
-/// Plants every fault that the trials have a place for, one at a time, on `threads` threads. The source tree that was
-/// compiled lies at `root`; the lines of it say which faults are justified.
+/// Plants every fault that the trials of a target have a place for, one at a time, on `threads` threads. The source tree
+/// that was compiled lies at `root`; the lines of it say which faults are justified.
 pub fn run(
-    engine: &str,
-    trials: &[Trial],
+    target: &Target,
     root: &Path,
     threads: usize,
     progress: &(dyn Fn(&MutantProgress) + Sync),
 ) -> MutantReport {
-    let mut report = MutantReport { engine: engine.to_owned(), ..MutantReport::default() };
+    let mut report = MutantReport { engine: target.name.to_owned(), ..MutantReport::default() };
     let mut places: BTreeMap<Mutation, Vec<&Trial>> = BTreeMap::new();
-    for trial in trials {
-        match (trial.survey)(Vec::new()) {
+    for trial in &target.trials {
+        match trial.survey() {
             Ok(found) => {
                 found.into_iter().for_each(|mutation| places.entry(mutation).or_default().push(trial));
             }
@@ -157,7 +93,9 @@ pub fn run(
     let (next, done, survivors) = (AtomicUsize::new(0), Mutex::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some((mutation, trials)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if trials.iter().all(|trial| (trial.survey)(vec![*mutation]).is_ok()) {
+            if !trials.iter().any(|trial| trial.notices(*mutation))
+                && !target.suites.iter().any(|suite| suite.notices(*mutation))
+            {
                 survivors.lock().push(*mutation);
             }
             let mut done = done.lock();
@@ -175,23 +113,25 @@ pub fn run(
         *report.kinds.entry(kind(mutation)).or_default() += 1;
     }
     report.mutants = mutants.len();
-    judge(&mut report, survivors.into_inner(), root);
+    judge(&mut report, survivors.into_inner(), target, root);
     report
 }
 
-fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, root: &Path) {
+fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Target, root: &Path) {
     survivors.sort_unstable();
     report.killed = report.mutants - survivors.len();
     let mut used = BTreeSet::new();
+    let justified: Vec<_> = target.justified.iter().copied().flatten().collect();
     for mutation in survivors {
-        let found = JUSTIFIED.iter().position(|justified| justified.covers(&mutation, root));
+        let found = justified.iter().position(|justified| justified.covers(&mutation, root));
         used.extend(found);
-        let why = found.map(|index| JUSTIFIED[index].why);
+        let why = found.map(|index| justified[index].why);
         report.survivors.push(Survivor { mutant: mutation.to_string(), why });
     }
     report.justified = report.survivors.iter().filter(|survivor| survivor.why.is_some()).count();
     report.survived = report.survivors.len() - report.justified;
-    let unused = JUSTIFIED.iter().enumerate().filter(|(index, _)| !used.contains(index));
+    let unused = justified.iter().enumerate().filter(|(index, _)| !used.contains(index));
+    let unused = unused.filter(|(_, justified)| target.accounts_for(justified));
     report.unused = unused.map(|(_, justified)| format!("{justified:?}")).collect();
 }
 

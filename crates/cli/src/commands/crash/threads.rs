@@ -1,0 +1,108 @@
+//! Several threads at once: every schedule of short programs, or random schedules of random ones.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sim::index::threads::{self, Chance, Work, exhaust, scopes};
+use sim::index::{AnyEngine, FollowUp, IndexOperation};
+use sim::{Options, Program, Schedule, Scheduling, Search, Stats, ThreadsFailure};
+
+use super::explore::{explorer, message};
+use super::replay::Repeat;
+use super::{Args, Length};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::progress;
+
+/// What was done, and what went wrong.
+pub(super) type Found = (Stats, Option<Box<ThreadsFailure<IndexOperation>>>);
+
+/// Every pair or triple of operations on small trees, under every schedule.
+pub(super) fn all(
+    engine: &AnyEngine,
+    args: &Args,
+    options: &Options,
+    context: Context,
+) -> Found {
+    let scopes = scopes(engine.leaf_entries());
+    let programs = scopes.iter().map(|scope| match args.threads {
+        Some(3) => threads::triples(scope, engine.durability()),
+        _ => threads::pairs(scope, engine.durability()),
+    });
+    let programs: Vec<_> = programs.collect();
+    let total = programs.iter().map(|programs| programs.len() as u64).sum();
+    let bar = progress::bar(context, Some(total), "{bar:40} {pos} of {len} programs, {msg}");
+    let stats = Mutex::new(Stats::default());
+    for (scope, programs) in scopes.iter().zip(&programs) {
+        let tell = |more: &Stats| {
+            *stats.lock() += *more;
+            bar.inc(1);
+            bar.set_message(format!("{}; {}", message(&stats.lock()), scope.name));
+        };
+        let search = Search::Exhaustive { preemptions_max: args.preemptions };
+        let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
+        let scheduling = Scheduling::default();
+        let work =
+            Work { options, scheduling: &scheduling, workers: args.workers(), progress: Some(&tell) };
+        if let Err(failure) = exhaust(engine, &scope.setup, next, work) {
+            bar.finish_and_clear();
+            return (*stats.lock(), Some(failure));
+        }
+    }
+    bar.finish_and_clear();
+    (stats.into_inner(), None)
+}
+
+/// Random programs under random schedules: so many operations of them, or for so long.
+pub(super) fn random(
+    engine: &AnyEngine,
+    args: &Args,
+    (options, seed): (&Options, u64),
+    context: Context,
+) -> Found {
+    let start = Instant::now();
+    let threads = args.threads.map_or(2, usize::from);
+    let chance = Chance { threads, ..Chance::default() };
+    let operations = chance.length * chance.threads;
+    let (total, limit) = match args.extent() {
+        Length::Operations(count) => ((count as usize).div_ceil(operations), Duration::MAX),
+        Length::Minutes(minutes) => (usize::MAX, Duration::from_secs(60 * minutes)),
+    };
+    let (bar, unit) = match limit {
+        Duration::MAX => (progress::bar(context, Some(total as u64), "{bar:40} {pos} of {len} programs, {msg}"), 1),
+        _ => (progress::bar(context, Some(limit.as_secs()), "{bar:40} {pos} of {len} s, {msg}"), 0),
+    };
+    let (stats, done) = (Mutex::new(Stats::default()), AtomicU64::new(0));
+    let tell = |more: &Stats| {
+        *stats.lock() += *more;
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        bar.set_position(if unit == 1 { done } else { start.elapsed().as_secs() });
+        bar.set_message(message(&stats.lock()));
+    };
+    let next = |number: usize| {
+        let is_more = number < total && start.elapsed() < limit;
+        is_more.then(|| chance.program(seed.wrapping_add(number as u64)))
+    };
+    let scheduling = Scheduling::default();
+    let work = Work { options, scheduling: &scheduling, workers: args.workers(), progress: Some(&tell) };
+    let failure = exhaust(engine, &[], next, work).err();
+    bar.finish_and_clear();
+    (stats.into_inner(), failure)
+}
+
+/// One schedule, and the crashes of it that are named.
+pub(super) fn repeat(
+    engine: &AnyEngine,
+    options: Options,
+    repeat: &Repeat,
+    (threads, schedule): (&[Vec<IndexOperation>], &Schedule),
+) -> Result<Found, Failure> {
+    let replay = Some(repeat.crashes.clone());
+    let mut explorer = explorer(engine, FollowUp::Keys, Options { replay, ..options })?;
+    explorer.set_up(&repeat.setup).map_err(|failure| Failure::Refused(failure.to_string()))?;
+    let program = Program { before: repeat.operations.clone(), ..Program::of(threads.to_vec()) };
+    let search = Search::Replay(schedule.clone());
+    let result = explorer.explore_threads(&program, &Scheduling { search, ..Scheduling::default() });
+    Ok((explorer.stats(), result.err()))
+}

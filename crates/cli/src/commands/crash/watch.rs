@@ -1,0 +1,50 @@
+//! Explores in a child process that is watched: a recovery that loops without touching the medium, overflows its stack or
+//! aborts takes its process with it, and is a violation all the same.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sim::watchdog;
+
+use super::report::{Report, Violation};
+use super::Args;
+use crate::context::Context;
+use crate::failure::{Answer, Failure, Outcome};
+
+/// Runs this command once more in a child process, which says what there is to say; unless it does not come to its end.
+pub(super) fn run(args: &Args, context: Context) -> Outcome {
+    let start = Instant::now();
+    let program = std::env::current_exe().map_err(Failure::io("find this program"))?;
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1));
+    let seed = args.seed();
+    if args.seed.is_none() && args.is_random() {
+        // Chosen here, so that it is known whatever happens there.
+        command.arg(format!("--seed={seed}"));
+    }
+    let watched = watchdog::watch(command, Duration::from_secs(args.patience));
+    match watched.map_err(Failure::io("watch the exploration in a child process"))? {
+        Ok(status) => Ok(Answer::Child(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))),
+        Err(ended) => {
+            let whole = args.whole_command(seed);
+            let violation = Violation::of_ended(&ended, &whole);
+            let report = Report {
+                stats: None,
+                images_avoided: None,
+                violations: 1,
+                seconds: start.elapsed().as_secs_f64(),
+                violation: Some(violation),
+                command: whole,
+                ..Report::new(args, seed)
+            };
+            report.say(context)?;
+            Ok(Answer::No)
+        }
+    }
+}
+
+/// To be called in the child: it ends with its parent.
+pub(super) fn end_with_parent() {
+    // Where that cannot be asked for, a killed parent leaves a child that ends by itself.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+}

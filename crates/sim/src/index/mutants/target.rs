@@ -1,0 +1,164 @@
+//! The engines into which faults are planted: how each is run, and what may be left out of it.
+
+use std::collections::BTreeSet;
+
+use medium::LineForm;
+use medium::sim::Mutation;
+
+use super::justified::{self, Justified};
+use crate::explore::{Explorer, Images, Options, SecondCrash};
+use crate::index::script::{every_change, every_change_in_epochs};
+use crate::index::suite::{Suite, exhaust};
+use crate::index::{
+    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
+};
+use crate::model::Rules;
+use crate::report::Failure;
+
+/// What an exploration says: what could be planted; or what was noticed.
+pub type Survey = Result<BTreeSet<Mutation>, Box<Failure<IndexOperation>>>;
+
+/// One way to run an engine: on one codec, one form of lines, one memory model.
+pub struct Trial {
+    pub(super) name: String,
+    explore: Box<dyn Fn(Vec<Mutation>) -> Survey + Sync>,
+}
+
+impl Trial {
+    /// Explores every crash of `script`. What is set as `options.mutations` is ignored.
+    pub fn of_script(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+        let Options { line_form, rules, .. } = options;
+        let name = format!("{} {}, {line_form:?}, {rules:?}", engine.name(), engine.codec());
+        let explore = move |mutations| {
+            let options = Options { mutations, shrink: false, ..options.clone() };
+            let subject = IndexSubject::new(&engine, FollowUp::SplitAndMerge);
+            Explorer::new(subject, options).expect("memory for the explorer").survey(&script)
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
+    /// Explores all sequences of `length` operations. It finds no places for faults.
+    pub fn of_suite(engine: AnyEngine, length: usize, options: Options) -> Self {
+        let rules = options.rules;
+        let name = format!("{} {}, all sequences of {length}, {rules:?}", engine.name(), engine.codec());
+        let explore = move |mutations| {
+            let options = Options { mutations, shrink: false, ..options.clone() };
+            let report = exhaust(&engine, Suite { length, threads: 1, progress: None }, &options);
+            report.failure.map_or_else(|| Ok(BTreeSet::new()), Err)
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
+    /// What could be planted.
+    pub(super) fn survey(&self) -> Survey {
+        (self.explore)(Vec::new())
+    }
+
+    /// Whether a fault makes it fail.
+    pub(super) fn notices(&self, mutation: Mutation) -> bool {
+        (self.explore)(vec![mutation]).is_err()
+    }
+}
+
+/// An engine into which faults are planted.
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is run. Faults are planted wherever one of these has a place for them.
+    pub trials: Vec<Trial>,
+    /// What is run as well, against faults that no trial notices.
+    pub suites: Vec<Trial>,
+    /// What may be left out, done first or swapped.
+    pub(super) justified: &'static [&'static [Justified]],
+    /// The folders whose justifications must all be needed.
+    folders: &'static [&'static str],
+}
+
+impl Target {
+    /// The names of all.
+    pub const NAMES: [&str; 3] = ["rntree", "bztree", "masstree"];
+
+    /// The target of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "rntree" => Some(rntree()),
+            "bztree" => Some(bztree()),
+            "masstree" => Some(masstree()),
+            _ => None,
+        }
+    }
+
+    /// Whether it is for this target to say that a justification is not needed: those of what all engines share are
+    /// accounted for by one of them.
+    pub(super) fn accounts_for(&self, justified: &Justified) -> bool {
+        self.folders.iter().any(|folder| justified.file.starts_with(folder))
+    }
+}
+
+fn options(line_form: LineForm, rules: Rules) -> Options {
+    let (second_crash, rubbish_from) = (SecondCrash::InRecovery, Some(RUBBISH_FROM));
+    Options { rules, line_form, rubbish_from, second_crash, limit_bytes: 16 << 20, ..Options::default() }
+}
+
+const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
+
+/// At four entries a leaf.
+fn rntree() -> Target {
+    let scopes = [
+        (LineForm::Single, Rules::Lines),
+        (LineForm::Twin, Rules::Lines),
+        (LineForm::Single, Rules::Log),
+    ];
+    let trial = |(line_form, rules)| {
+        CODECS.map(|codec| {
+            let engine = engine(EngineName::RnTree, codec, Size::Small);
+            Trial::of_script(engine, every_change(), options(line_form, rules))
+        })
+    };
+    Target {
+        name: "rntree",
+        trials: scopes.into_iter().flat_map(trial).collect(),
+        suites: Vec::new(),
+        justified: &[justified::SHARED, justified::RNTREE],
+        folders: &["rntree/", "pool/", "medium/"],
+    }
+}
+
+/// At four entries a leaf.
+fn bztree() -> Target {
+    let trial = |rules| {
+        CODECS.map(|codec| {
+            let engine = engine(EngineName::BzTree, codec, Size::Small);
+            Trial::of_script(engine, every_change(), options(LineForm::Single, rules))
+        })
+    };
+    Target {
+        name: "bztree",
+        trials: [Rules::Lines, Rules::Log].into_iter().flat_map(trial).collect(),
+        suites: Vec::new(),
+        justified: &[justified::SHARED, justified::BZTREE],
+        folders: &["bztree/", "pmwcas/"],
+    }
+}
+
+/// At four slots a node.
+fn masstree() -> Target {
+    let of_codec = |codec| engine(EngineName::MassTree, codec, Size::Small);
+    let trial = |rules| {
+        CODECS.map(|codec| {
+            let options = Options { images: Images::Some { random: 4 }, ..options(LineForm::Single, rules) };
+            Trial::of_script(of_codec(codec), every_change_in_epochs(), options)
+        })
+    };
+    let suite = |rules| {
+        let options = Options { second_crash: SecondCrash::Never, ..options(LineForm::Single, rules) };
+        Trial::of_suite(of_codec(CodecName::Word), 2, options)
+    };
+    Target {
+        name: "masstree",
+        trials: [Rules::Lines, Rules::Log].into_iter().flat_map(trial).collect(),
+        suites: [Rules::Lines, Rules::Log].map(suite).into(),
+        justified: &[justified::SHARED, justified::MASSTREE],
+        folders: &["masstree/"],
+    }
+}

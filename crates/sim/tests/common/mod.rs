@@ -1,0 +1,67 @@
+//! What the tests of engines share.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::time::Instant;
+
+use everleaf_sim::index::suite::{self, Suite};
+use everleaf_sim::index::{
+    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, Size, engine,
+};
+use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats};
+
+/// An error as a complaint.
+#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
+pub(crate) fn text(error: impl ToString) -> Complaint {
+    error.to_string()
+}
+
+/// A number from the environment, to run with other seeds or longer.
+pub(crate) fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+/// An engine with four entries a leaf.
+pub(crate) fn small(name: EngineName, codec: CodecName) -> AnyEngine {
+    engine(name, codec, Size::Small)
+}
+
+/// The options of a test file.
+pub(crate) fn options(test: &str, images: Images, second_crash: SecondCrash) -> Options {
+    let command = format!("cargo test --release -p everleaf-sim --test {test}");
+    Options { images, second_crash, command, limit_bytes: 16 << 20, ..Options::default() }
+}
+
+/// Explores a sequence; nothing must be wrong, and nothing left out.
+pub(crate) fn explore(
+    engine: &AnyEngine,
+    operations: &[IndexOperation],
+    follow_up: FollowUp,
+    options: Options,
+) -> Stats {
+    let entries = engine.leaf_entries();
+    let mut explorer = Explorer::new(IndexSubject::new(engine, follow_up), options).unwrap();
+    let start = Instant::now();
+    explorer.explore(operations).unwrap_or_else(|failure| panic!("{failure}"));
+    let stats = explorer.stats();
+    println!("{} {}, {entries} entries: {stats}; {:?}", engine.name(), engine.codec(), start.elapsed());
+    assert_eq!(stats.cut_short, 0);
+    stats
+}
+
+/// Explores all sequences of `length` operations on small trees; nothing must be wrong, and nothing left out.
+pub(crate) fn exhaust(engine: &AnyEngine, length: usize, options: &Options) -> Stats {
+    let report = suite::exhaust(engine, Suite { length, threads: 2, progress: None }, options);
+    if let Some(failure) = &report.failure {
+        panic!("{failure}");
+    }
+    let stats = report.stats;
+    let Options { rules, line_form, second_crash, .. } = options;
+    println!(
+        "{} {}, {length}, {rules:?}, {line_form:?}, {second_crash:?}: {stats}; {:.1} s",
+        engine.name(),
+        engine.codec(),
+        report.seconds
+    );
+    assert_eq!(stats.cut_short, 0);
+    stats
+}
