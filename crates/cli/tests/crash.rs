@@ -98,7 +98,8 @@ fn every_engine_is_explored_by_one_thread_and_by_two() {
         }
     }
     for engine in ["rntree", "bztree", "masstree"] {
-        let arguments = ["crash", "--json", "--engine", engine, "--threads", "2", "--ops", "48", "--seed", "3"];
+        let arguments =
+            ["crash", "--json", "--engine", engine, "--threads", "2", "--ops", "48", "--seed", "3"];
         let report = run(&arguments).expect(0).json();
         assert_eq!((&report["scope"], &report["violations"]), (&json!("random_schedules"), &json!(0)));
         assert_eq!((&report["schedules"], &report["seed"]), (&json!(2 * 12), &json!(3)), "{report}");
@@ -120,7 +121,9 @@ fn every_schedule_of_pairs_is_explored() {
 #[test]
 fn a_violation_of_threads_is_told_and_its_command_repeats_it() {
     let fence = a_fence();
-    for scope in [&["--exhaustive", "--threads", "2", "--preemptions", "1"][..], &["--threads", "3", "--seed", "1"]] {
+    for scope in
+        [&["--exhaustive", "--threads", "2", "--preemptions", "1"][..], &["--threads", "3", "--seed", "1"]]
+    {
         let report = crash(&[scope, &["--leave-out", &fence]].concat(), 1);
         let violation = &report["violation"];
         assert!(!violation["threads"].as_array().unwrap().is_empty(), "{violation}");

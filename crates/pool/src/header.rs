@@ -82,7 +82,7 @@ fn check(words: &[u64]) -> u64 {
 
 type MediumGuard<'m, M> = medium::Guard<'m, M>;
 
-/// Writes both headers; the pool exists when this has returned.
+/// Writes both headers; the pool exists when that is durable.
 pub(crate) fn create<M: Medium>(guard: &MediumGuard<'_, M>, identity: &Identity) -> Result<()> {
     // The first copy last: it is what makes the file a pool.
     for offset in [COPIES[1], COPIES[0]] {
@@ -98,7 +98,7 @@ fn write<M: Medium>(guard: &MediumGuard<'_, M>, offset: u64, words: &[u64; HEADE
         cell.store(guard, *word);
     }
     guard.flush_words(cells);
-    guard.drain()?;
+    guard.fence();
     Ok(())
 }
 

@@ -166,10 +166,14 @@ impl<M: Medium> Pool<M> {
         if !options.read_bitmaps_later {
             space.read_bitmaps(&guard)?;
         }
-        // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated from it yet.
+        // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated from it yet. Whatever is
+        // durable later is durable after it, so nobody has to wait here.
         State::Clean.publish(&guard, 0)?;
         State::Holder.publish(&guard, u64::from(std::process::id()))?;
-        guard.drain()?;
+        let lsn = guard.fence();
+        if blank {
+            guard.wait(lsn)?;
+        }
         drop(guard);
         let (limbo, roots) = (Limbo::default(), Mutex::new(()));
         Ok(Self {
@@ -190,7 +194,7 @@ impl<M: Medium> Pool<M> {
         let guard = medium::Guard::new(medium);
         State::HighWater.publish(&guard, PREFIX_BYTES / SLAB_BYTES)?;
         State::Clean.publish(&guard, 0)?;
-        guard.drain()?;
+        guard.fence();
         let identity =
             Identity { version: FORMAT_VERSION, uuid: rand::random(), line_form: medium.line_form() };
         header::create(&guard, &identity)?;

@@ -24,7 +24,8 @@ fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
 /// Values that do not fit into a word of PMwCAS, and then inserts, updates, removes; splits of leaves and of the root,
 /// consolidations, merges back to a single leaf.
 fn script() -> Vec<IndexOperation> {
-    let mut script = vec![Insert(20, 1), Update(20, u64::MAX - 4), Put(30, 1 << 61 | 6), Remove(20), Remove(30)];
+    let mut script =
+        vec![Insert(20, 1), Update(20, u64::MAX - 4), Put(30, 1 << 61 | 6), Remove(20), Remove(30)];
     script.extend(every_change());
     script
 }

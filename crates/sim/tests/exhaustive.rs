@@ -12,13 +12,7 @@ fn length(usual: usize) -> usize {
     common::setting("EVERLEAF_LENGTH", usual as u64) as usize
 }
 
-fn exhaust(
-    codec: CodecName,
-    length: usize,
-    rules: Rules,
-    line_form: LineForm,
-    second_crash: SecondCrash,
-) {
+fn exhaust(codec: CodecName, length: usize, rules: Rules, line_form: LineForm, second_crash: SecondCrash) {
     let options = Options {
         rules,
         line_form,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use engines::index::WordCodec;
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
-use everleaf_sim::index::{AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, RnTreeEngine, Size, engine};
+use everleaf_sim::index::{
+    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, RnTreeEngine, Size, engine,
+};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 use medium::LineForm;
 

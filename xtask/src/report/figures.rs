@@ -8,6 +8,8 @@ use super::{Failure, json, output};
 
 /// The command, as `cargo build` leaves it.
 const EVERLEAF: &str = "target/release/everleaf";
+/// Where the command names the engines.
+const ENGINES: &str = "crates/cli/src/commands/crash/engine.rs";
 const CODECS: [&str; 2] = ["word", "record"];
 const MEDIA: [&str; 3] = ["dax", "eadr", "file"];
 /// The tables, by their heads; and how many cells of a row say what it is about.
@@ -19,8 +21,7 @@ const THREADS: Table = Table {
     head: "| engine | entries | threads | what | schedules | crash points | recoveries | violations |",
     keys: 4,
 };
-const MUTANTS: Table =
-    Table { head: "| engine | mutants | caught | justified | survived |", keys: 1 };
+const MUTANTS: Table = Table { head: "| engine | mutants | caught | justified | survived |", keys: 1 };
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
@@ -71,17 +72,17 @@ impl Table {
     }
 }
 
-/// The engines that the command knows.
+/// The engines that the command knows, as its source names them.
 fn engines() -> Result<Vec<String>, Failure> {
-    let help = output(EVERLEAF, &["crash", "--help"])?;
-    // The first time the option is named is in the usage, the last where it is described.
-    let option = help.split("--engine <NAME>").last().unwrap_or_default();
-    let values = option.split("[possible values: ").nth(1).and_then(|rest| rest.split(']').next());
-    let values = values.ok_or_else(|| Failure::Command {
-        command: format!("{EVERLEAF} crash --help"),
-        what: "names no engines".to_owned(),
-    })?;
-    Ok(values.split(", ").map(str::to_owned).collect())
+    let path = super::root().join(ENGINES);
+    let file = syn::parse_file(&super::read(&path)?)
+        .map_err(|source| Failure::Rust { path: path.clone(), source })?;
+    let variants = file.items.iter().find_map(|item| match item {
+        syn::Item::Enum(names) if names.ident == "EngineName" => Some(&names.variants),
+        _ => None,
+    });
+    let variants = variants.ok_or(Failure::NoEngines { path })?;
+    Ok(variants.iter().map(|variant| variant.ident.to_string().to_lowercase()).collect())
 }
 
 fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
@@ -175,7 +176,6 @@ pub(super) fn measure(extent: Extent, exhibits: usize) -> Result<String, Failure
 
 /// What is not as it should be in the figures of a page, their values aside.
 pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Vec<String>, Failure> {
-    build()?;
     let engines = engines()?;
     let mut complaints = Vec::new();
     for (name, table, rows) in [

@@ -97,7 +97,11 @@ impl Concurrent for IndexSubject {
                 Scan(from, to) | ScanBack(from, to) | Visit(from, to) => (from, to),
                 Sync => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
                 _ => {
-                    return operation.key().map(|key| (key, *operation, outcome.clone())).into_iter().collect();
+                    return operation
+                        .key()
+                        .map(|key| (key, *operation, outcome.clone()))
+                        .into_iter()
+                        .collect();
                 }
             };
             let found = |key: u64| {

@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use engines::bztree::{self, BzTree, BzTreeOptions};
-use engines::index::{Codec, Index, RecordCodec, WordCodec};
+use engines::bztree::{BzTree, BzTreeOptions};
+use engines::index::{Codec, Index, MaybeWords, RecordCodec, WordCodec};
 use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode};
-use engines::rntree::{self, RnTree, RnTreeOptions};
+use engines::rntree::{RnTree, RnTreeOptions};
 use medium::sim::Sim;
 use pool::{Pool, Result, TreeRoot};
 
@@ -122,7 +122,7 @@ const ONE_THREAD: RnTreeOptions = RnTreeOptions { recovery_threads: 1 };
 
 impl<C: Codec, const N: usize> Engine for RnTreeEngine<C, N>
 where
-    RnTree<Sim, C, N>: rntree::MaybeWords,
+    RnTree<Sim, C, N>: MaybeWords,
 {
     fn name(&self) -> &'static str {
         "rntree"
@@ -147,7 +147,7 @@ where
 
 impl<C: Codec, const N: usize> EngineTree for RnTree<Sim, C, N>
 where
-    Self: rntree::MaybeWords,
+    Self: MaybeWords,
 {
     fn allocations(&self, keys: u64) -> Result<Option<u64>> {
         Ok(Some(self.stat()?.leaves + if C::TIES { keys } else { 0 }))
@@ -167,7 +167,7 @@ const TWO_SLOTS: BzTreeOptions = BzTreeOptions { operations_max: 2 };
 
 impl<C: Codec, const N: usize> Engine for BzTreeEngine<C, N>
 where
-    BzTree<Sim, C, N>: bztree::MaybeWords,
+    BzTree<Sim, C, N>: MaybeWords,
 {
     fn name(&self) -> &'static str {
         "bztree"
@@ -196,7 +196,7 @@ where
 
 impl<C: Codec, const N: usize> EngineTree for BzTree<Sim, C, N>
 where
-    Self: bztree::MaybeWords,
+    Self: MaybeWords,
 {
     fn allocations(&self, _keys: u64) -> Result<Option<u64>> {
         Self::allocations(self).map(Some)
@@ -267,4 +267,3 @@ impl<C: Codec, const W: usize> EngineTree for MassTree<Sim, C, W> {
         Ok(None)
     }
 }
-

@@ -16,7 +16,8 @@ use medium::sim::Sim;
 use pool::{Pool, PoolOptions};
 
 pub use self::engine::{
-    AnyEngine, BzTreeEngine, CodecName, Engine, EngineName, EngineTree, MassTreeEngine, RnTreeEngine, Size, engine,
+    AnyEngine, BzTreeEngine, CodecName, Engine, EngineName, EngineTree, MassTreeEngine, RnTreeEngine, Size,
+    engine,
 };
 use crate::schedule::Concurrent;
 use crate::subject::{Complaint, Durability, Subject};
@@ -203,7 +204,11 @@ impl IndexSubject {
         Ok(Held(held))
     }
 
-    fn scan(tree: &dyn EngineTree, bounds: Bounds, direction: Direction) -> Result<Vec<(u64, u64)>, Complaint> {
+    fn scan(
+        tree: &dyn EngineTree,
+        bounds: Bounds,
+        direction: Direction,
+    ) -> Result<Vec<(u64, u64)>, Complaint> {
         let codec = tree.codec();
         let mut scan = tree.range(bounds, direction).map_err(text)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::IndexOperation::{self, Get, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update, Visit};
+use super::IndexOperation::{
+    self, Get, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update, Visit,
+};
 use super::suite::Scope;
 use super::{AnyEngine, FollowUp, IndexSubject};
 use crate::explore::{Explorer, Options};

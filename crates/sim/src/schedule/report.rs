@@ -100,8 +100,7 @@ impl<O: fmt::Debug> fmt::Display for Story<'_, O> {
         writeln!(formatter, "  thread {} begins", failure.schedule.first)?;
         let mut from = failure.schedule.first;
         let unsaid = failure.places.len().saturating_sub(SWITCHES_SAID);
-        for (index, ((step, to), place)) in
-            failure.schedule.switches.iter().zip(&failure.places).enumerate()
+        for (index, ((step, to), place)) in failure.schedule.switches.iter().zip(&failure.places).enumerate()
         {
             if index >= unsaid {
                 writeln!(formatter, "  step {step}: thread {from} stops {place}; thread {to} goes on")?;

@@ -50,9 +50,8 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         };
         options.mutations = mutations(engine, &options, &script, place)?;
     }
-    let of_one = |(stats, failure): Found| {
-        (stats, failure.map(|failure| Violation::new(&failure, &args.command())))
-    };
+    let of_one =
+        |(stats, failure): Found| (stats, failure.map(|failure| Violation::new(&failure, &args.command())));
     let of_threads = |(stats, failure): threads::Found| {
         (stats, failure.map(|failure| Violation::of_threads(&failure, &args.command())))
     };

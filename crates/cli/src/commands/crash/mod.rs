@@ -262,9 +262,7 @@ impl Args {
             _ if self.long => Scope::Long,
             (Some(_), ..) => Scope::OneCrash,
             (None, true, None) => Scope::AllSequences { length: self.length },
-            (None, true, Some(threads)) => {
-                Scope::AllSchedules { threads, preemptions: self.preemptions }
-            }
+            (None, true, Some(threads)) => Scope::AllSchedules { threads, preemptions: self.preemptions },
             (None, false, None) => Scope::RandomSequence { length: self.ops, seed },
             (None, false, Some(threads)) => Scope::RandomSchedules { threads, seed },
         }

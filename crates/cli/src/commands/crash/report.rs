@@ -177,7 +177,8 @@ impl Violation {
         };
         let replay = format!("{command} --replay {repeat}");
         let switches = failure.schedule.switches.iter().zip(&failure.places);
-        let switches = switches.map(|((step, to), place)| Switch { step: *step, to: *to, stopped: place.clone() });
+        let switches =
+            switches.map(|((step, to), place)| Switch { step: *step, to: *to, stopped: place.clone() });
         Self {
             switches: switches.collect(),
             crashes: failure.crashes.iter().map(Moment::from).collect(),

@@ -19,12 +19,7 @@ use crate::progress;
 pub(super) type Found = (Stats, Option<Box<ThreadsFailure<IndexOperation>>>);
 
 /// Every pair or triple of operations on small trees, under every schedule.
-pub(super) fn all(
-    engine: &AnyEngine,
-    args: &Args,
-    options: &Options,
-    context: Context,
-) -> Found {
+pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
     let scopes = scopes(engine.leaf_entries());
     let programs = scopes.iter().map(|scope| match args.threads {
         Some(3) => threads::triples(scope, engine.durability()),
@@ -43,8 +38,7 @@ pub(super) fn all(
         let search = Search::Exhaustive { preemptions_max: args.preemptions };
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
         let scheduling = Scheduling::default();
-        let work =
-            Work { options, scheduling: &scheduling, workers: args.workers(), progress: Some(&tell) };
+        let work = Work { options, scheduling: &scheduling, workers: args.workers(), progress: Some(&tell) };
         if let Err(failure) = exhaust(engine, &scope.setup, next, work) {
             bar.finish_and_clear();
             return (*stats.lock(), Some(failure));
@@ -70,7 +64,9 @@ pub(super) fn random(
         Length::Minutes(minutes) => (usize::MAX, Duration::from_secs(60 * minutes)),
     };
     let (bar, unit) = match limit {
-        Duration::MAX => (progress::bar(context, Some(total as u64), "{bar:40} {pos} of {len} programs, {msg}"), 1),
+        Duration::MAX => {
+            (progress::bar(context, Some(total as u64), "{bar:40} {pos} of {len} programs, {msg}"), 1)
+        }
         _ => (progress::bar(context, Some(limit.as_secs()), "{bar:40} {pos} of {len} s, {msg}"), 0),
     };
     let (stats, done) = (Mutex::new(Stats::default()), AtomicU64::new(0));

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use sim::watchdog;
 
-use super::report::{Report, Violation};
 use super::Args;
+use super::report::{Report, Violation};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 

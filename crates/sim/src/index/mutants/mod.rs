@@ -93,9 +93,8 @@ pub fn run(
     let (next, done, survivors) = (AtomicUsize::new(0), Mutex::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some((mutation, trials)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if !trials.iter().any(|trial| trial.notices(*mutation))
-                && !target.suites.iter().any(|suite| suite.notices(*mutation))
-            {
+            let thorough = trials.iter().copied().chain(&target.suites);
+            if !target.quick.iter().chain(thorough).any(|trial| trial.notices(*mutation)) {
                 survivors.lock().push(*mutation);
             }
             let mut done = done.lock();

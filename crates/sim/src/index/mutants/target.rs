@@ -9,14 +9,16 @@ use super::justified::{self, Justified};
 use crate::explore::{Explorer, Images, Options, SecondCrash};
 use crate::index::script::{every_change, every_change_in_epochs};
 use crate::index::suite::{Suite, exhaust};
+use crate::index::threads::{self, Work};
 use crate::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
 };
 use crate::model::Rules;
-use crate::report::Failure;
+use crate::schedule::{Scheduling, Search};
+use crate::subject::Complaint;
 
 /// What an exploration says: what could be planted; or what was noticed.
-pub type Survey = Result<BTreeSet<Mutation>, Box<Failure<IndexOperation>>>;
+pub type Survey = Result<BTreeSet<Mutation>, Complaint>;
 
 /// One way to run an engine: on one codec, one form of lines, one memory model.
 pub struct Trial {
@@ -27,12 +29,23 @@ pub struct Trial {
 impl Trial {
     /// Explores every crash of `script`. What is set as `options.mutations` is ignored.
     pub fn of_script(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+        Self::new(engine, script, FollowUp::SplitAndMerge, options)
+    }
+
+    /// The same in a small part of the time: one crash, few images, little that follows.
+    pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+        Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
+    }
+
+    fn new(engine: AnyEngine, script: Vec<IndexOperation>, follow_up: FollowUp, options: Options) -> Self {
         let Options { line_form, rules, .. } = options;
         let name = format!("{} {}, {line_form:?}, {rules:?}", engine.name(), engine.codec());
         let explore = move |mutations| {
             let options = Options { mutations, shrink: false, ..options.clone() };
-            let subject = IndexSubject::new(&engine, FollowUp::SplitAndMerge);
-            Explorer::new(subject, options).expect("memory for the explorer").survey(&script)
+            let subject = IndexSubject::new(&engine, follow_up);
+            let mut explorer = Explorer::new(subject, options).expect("memory for the explorer");
+            explorer.survey(&script).map_err(|failure| failure.to_string())
         };
         Self { name, explore: Box::new(explore) }
     }
@@ -44,7 +57,26 @@ impl Trial {
         let explore = move |mutations| {
             let options = Options { mutations, shrink: false, ..options.clone() };
             let report = exhaust(&engine, Suite { length, threads: 1, progress: None }, &options);
-            report.failure.map_or_else(|| Ok(BTreeSet::new()), Err)
+            report.report.map_or_else(|| Ok(BTreeSet::new()), Err)
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
+    /// Explores pairs of threads with at most one preemption. It finds no places for faults.
+    pub fn of_threads(engine: AnyEngine, options: Options) -> Self {
+        let rules = options.rules;
+        let name = format!("{} {}, pairs of threads, {rules:?}", engine.name(), engine.codec());
+        let explore = move |mutations| {
+            let options = Options { mutations, shrink: false, ..options.clone() };
+            let search = Search::Exhaustive { preemptions_max: 1 };
+            let scheduling = Scheduling { shrink: false, ..Scheduling::default() };
+            let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
+            for scope in threads::scopes(engine.leaf_entries()) {
+                let pairs = threads::pairs(&scope, engine.durability());
+                let next = |number: usize| Some((pairs.get(number)?.clone(), search.clone()));
+                threads::exhaust(&engine, &scope.setup, next, work).map_err(|failure| failure.to_string())?;
+            }
+            Ok(BTreeSet::new())
         };
         Self { name, explore: Box::new(explore) }
     }
@@ -64,6 +96,8 @@ impl Trial {
 pub struct Target {
     /// Its name.
     pub name: &'static str,
+    /// What is run first: it notices most.
+    pub quick: Vec<Trial>,
     /// How it is run. Faults are planted wherever one of these has a place for them.
     pub trials: Vec<Trial>,
     /// What is run as well, against faults that no trial notices.
@@ -104,21 +138,28 @@ const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
 
 /// At four entries a leaf.
 fn rntree() -> Target {
-    let scopes = [
-        (LineForm::Single, Rules::Lines),
-        (LineForm::Twin, Rules::Lines),
-        (LineForm::Single, Rules::Log),
-    ];
-    let trial = |(line_form, rules)| {
-        CODECS.map(|codec| {
-            let engine = engine(EngineName::RnTree, codec, Size::Small);
-            Trial::of_script(engine, every_change(), options(line_form, rules))
-        })
+    let scopes =
+        [(LineForm::Single, Rules::Lines), (LineForm::Twin, Rules::Lines), (LineForm::Single, Rules::Log)];
+    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
+        let of_scope = |(line_form, rules)| {
+            CODECS.map(|codec| {
+                make(
+                    engine(EngineName::RnTree, codec, Size::Small),
+                    every_change(),
+                    options(line_form, rules),
+                )
+            })
+        };
+        scopes.into_iter().flat_map(of_scope).collect()
     };
     Target {
         name: "rntree",
-        trials: scopes.into_iter().flat_map(trial).collect(),
-        suites: Vec::new(),
+        quick: trials(Trial::quick),
+        trials: trials(Trial::of_script),
+        suites: vec![Trial::of_threads(
+            engine(EngineName::RnTree, CodecName::Record, Size::Small),
+            Options { second_crash: SecondCrash::Never, ..options(LineForm::Single, Rules::Lines) },
+        )],
         justified: &[justified::SHARED, justified::RNTREE],
         folders: &["rntree/", "pool/", "medium/"],
     }
@@ -126,15 +167,19 @@ fn rntree() -> Target {
 
 /// At four entries a leaf.
 fn bztree() -> Target {
-    let trial = |rules| {
-        CODECS.map(|codec| {
-            let engine = engine(EngineName::BzTree, codec, Size::Small);
-            Trial::of_script(engine, every_change(), options(LineForm::Single, rules))
-        })
+    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
+        let of_rules = |rules| {
+            CODECS.map(|codec| {
+                let engine = engine(EngineName::BzTree, codec, Size::Small);
+                make(engine, every_change(), options(LineForm::Single, rules))
+            })
+        };
+        [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).collect()
     };
     Target {
         name: "bztree",
-        trials: [Rules::Lines, Rules::Log].into_iter().flat_map(trial).collect(),
+        quick: trials(Trial::quick),
+        trials: trials(Trial::of_script),
         suites: Vec::new(),
         justified: &[justified::SHARED, justified::BZTREE],
         folders: &["bztree/", "pmwcas/"],
@@ -144,19 +189,23 @@ fn bztree() -> Target {
 /// At four slots a node.
 fn masstree() -> Target {
     let of_codec = |codec| engine(EngineName::MassTree, codec, Size::Small);
-    let trial = |rules| {
-        CODECS.map(|codec| {
-            let options = Options { images: Images::Some { random: 4 }, ..options(LineForm::Single, rules) };
-            Trial::of_script(of_codec(codec), every_change_in_epochs(), options)
-        })
+    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
+        let of_rules = |rules| {
+            let images = Images::Some { random: 2 };
+            let options = Options { images, ..options(LineForm::Single, rules) };
+            CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()))
+        };
+        [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).collect()
     };
     let suite = |rules| {
-        let options = Options { second_crash: SecondCrash::Never, ..options(LineForm::Single, rules) };
+        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+        let options = Options { images, second_crash, ..options(LineForm::Single, rules) };
         Trial::of_suite(of_codec(CodecName::Word), 2, options)
     };
     Target {
         name: "masstree",
-        trials: [Rules::Lines, Rules::Log].into_iter().flat_map(trial).collect(),
+        quick: trials(Trial::quick),
+        trials: trials(Trial::of_script),
         suites: [Rules::Lines, Rules::Log].map(suite).into(),
         justified: &[justified::SHARED, justified::MASSTREE],
         folders: &["masstree/"],
