@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use engines::index::RecordCodec;
 use everleaf_sim::index::CodecName::{Record, Word};
-use everleaf_sim::index::IndexOperation::{self, Insert, Put, Remove, Update};
-use everleaf_sim::index::script::{every_change, random_operations, writes};
+use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
+use everleaf_sim::index::script::{random_operations, writes};
 use everleaf_sim::index::{AnyEngine, BzTreeEngine, CodecName, EngineName, FollowUp, Size, engine};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 
@@ -21,12 +21,25 @@ fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
     common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
 }
 
-/// Values that do not fit into a word of PMwCAS, and then inserts, updates, removes; splits of leaves and of the root,
-/// consolidations, merges back to a single leaf.
+/// Inserts, updates, removes; splits of leaves and of the root, consolidations, merges back to a single leaf.
 fn script() -> Vec<IndexOperation> {
-    let mut script =
-        vec![Insert(20, 1), Update(20, u64::MAX - 4), Put(30, 1 << 61 | 6), Remove(20), Remove(30)];
-    script.extend(every_change());
+    let mut script = vec![
+        Insert(10, 1),
+        Insert(20, 2),
+        Insert(10, 3),
+        Update(20, u64::MAX - 4),
+        Update(30, 5),
+        Put(30, 1 << 61 | 6),
+        Put(40, 7),
+        Remove(20),
+        Insert(25, 8),
+        Exchange(25, 8, 9),
+        Exchange(25, 8, 10),
+    ];
+    script.extend((41..47).map(|key| Insert(key, key)));
+    script.push(Reopen);
+    script.extend([10, 25, 30, 40, 41, 42, 43].map(Remove));
+    script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5)]);
     script
 }
 
@@ -38,7 +51,7 @@ fn a_script_with_words() {
     // Insert, update, put, remove.
     let options = options(Images::All, SecondCrash::Anywhere);
     let engine = common::small(EngineName::BzTree, Word);
-    common::explore(&engine, &script()[..13], FollowUp::Keys, options);
+    common::explore(&engine, &script()[..8], FollowUp::Keys, options);
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn rntree() -> Target {
         trials: trials(Trial::of_script),
         suites: vec![Trial::of_threads(
             engine(EngineName::RnTree, CodecName::Record, Size::Small),
-            Options { second_crash: SecondCrash::Never, ..options(LineForm::Single, Rules::Lines) },
+            Options { second_crash: SecondCrash::Never, ..options(LineForm::Single, Rules::Log) },
         )],
         justified: &[justified::SHARED, justified::RNTREE],
         folders: &["rntree/", "pool/", "medium/"],
