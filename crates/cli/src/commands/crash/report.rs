@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) medium: String,
     pub(super) lines: String,
     pub(super) leaf_entries: usize,
+    /// Which images of each crash were tried.
+    pub(super) images_tried: String,
     #[serde(flatten)]
     pub(super) scope: Scope,
     /// Counts; unknown if the exploration took its process with it.
@@ -215,7 +217,7 @@ impl Violation {
             crashes: Replay::default(),
         };
         let replay = repeats.into_iter().next().unwrap_or_else(|| whole.to_owned());
-        Self { story, replay, ..Self::of_repeat(what, &first.unwrap_or_else(nothing)) }
+        Self { replay, story, ..Self::of_repeat(what, &first.unwrap_or_else(nothing)) }
     }
 }
 
@@ -229,6 +231,7 @@ impl Report {
             medium: name(&args.medium),
             lines: name(&args.lines),
             leaf_entries: engine.leaf_entries(),
+            images_tried: name(&args.images()),
             scope: args.scope(seed),
             stats: None,
             images_avoided: None,
@@ -261,8 +264,14 @@ impl Report {
 
     fn words(&self) -> String {
         let mut words = format!(
-            "{} with {} entries, {} entries a leaf, on {}, {} lines: {}\n",
-            self.engine, self.codec, self.leaf_entries, self.medium, self.lines, self.scope
+            "{} with {} entries, {} entries a leaf, on {}, {} lines: {}, {} images\n",
+            self.engine,
+            self.codec,
+            self.leaf_entries,
+            self.medium,
+            self.lines,
+            self.scope,
+            self.images_tried
         );
         if let Some(stats) = &self.stats {
             words += &self.counts(stats);
