@@ -14,7 +14,7 @@ fn options() -> Options {
     common::options("bztree_threads", Images::Some { random: 0 }, SecondCrash::Never)
 }
 
-fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>], search: Search) {
+fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>], search: &Search) {
     let (start, crashes) = (Instant::now(), !matches!(search, Search::Exhaustive { preemptions_max: 2.. }));
     let scheduling = Scheduling { crashes, ..Scheduling::default() };
     let engine = common::small(EngineName::BzTree, codec);
@@ -37,7 +37,7 @@ fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperati
     let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
     for preemptions_max in [1, 2] {
         let search = Search::Exhaustive { preemptions_max };
-        explore(Word, &scope, &[Program::single(operations)], search);
+        explore(Word, &scope, &[Program::single(operations)], &search);
     }
 }
 
@@ -100,8 +100,8 @@ fn pairs_of_operations() {
     for (number, scope) in threads::scopes(4).iter().enumerate() {
         let pairs: Vec<_> =
             threads::pairs(scope, Durability::OnReturn).into_iter().skip(number).step_by(9).collect();
-        explore(Word, scope, &pairs, Search::Exhaustive { preemptions_max: 1 });
-        explore(Record, scope, &pairs[..1], Search::Exhaustive { preemptions_max: 1 });
+        explore(Word, scope, &pairs, &Search::Exhaustive { preemptions_max: 1 });
+        explore(Record, scope, &pairs[..1], &Search::Exhaustive { preemptions_max: 1 });
     }
 }
 
@@ -112,8 +112,8 @@ fn random_threads() {
         let program = threads::random(seed, 3, 8, 9);
         let scope = Scope { name: "random", setup: Vec::new(), keys: [0; 3] };
         let search = Search::Random { runs: 20, depth: 3, seed };
-        explore(Word, &scope, std::slice::from_ref(&program), search.clone());
-        explore(Record, &scope, std::slice::from_ref(&program), search);
+        explore(Word, &scope, std::slice::from_ref(&program), &search);
+        explore(Record, &scope, std::slice::from_ref(&program), &search);
     }
 }
 
@@ -126,22 +126,22 @@ fn all_pairs_and_triples() {
             Word,
             &scope,
             &threads::pairs(&scope, Durability::OnReturn),
-            Search::Exhaustive { preemptions_max: 1 },
+            &Search::Exhaustive { preemptions_max: 1 },
         );
         explore(
             Record,
             &scope,
             &threads::pairs(&scope, Durability::OnReturn),
-            Search::Exhaustive { preemptions_max: 1 },
+            &Search::Exhaustive { preemptions_max: 1 },
         );
         explore(
             Word,
             &scope,
             &threads::pairs(&scope, Durability::OnReturn),
-            Search::Exhaustive { preemptions_max: 2 },
+            &Search::Exhaustive { preemptions_max: 2 },
         );
         let triples: Vec<_> =
             threads::triples(&scope, Durability::OnReturn).into_iter().step_by(10).collect();
-        explore(Word, &scope, &triples, Search::Exhaustive { preemptions_max: 1 });
+        explore(Word, &scope, &triples, &Search::Exhaustive { preemptions_max: 1 });
     }
 }
