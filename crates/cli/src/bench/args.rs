@@ -44,6 +44,33 @@ pub(crate) enum Workload {
     E,
     /// YCSB-F: half reads, half read-modify-writes
     F,
+    /// 90% reads, 10% upserts
+    ReadMostly,
+    /// 75% reads, 25% upserts
+    ReadHeavy,
+    /// Half reads, half upserts
+    Balanced,
+    /// 90% ranges of up to 10 entries, 10% upserts
+    ScanMostly,
+    /// Half ranges of up to 10 entries, half upserts
+    ScanBalanced,
+}
+
+impl Workload {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// How many of a hundred operations are upserts, where the others read.
+    pub(crate) fn upserts_percent(self) -> Option<u64> {
+        match self {
+            Self::ReadMostly | Self::ScanMostly => Some(10),
+            Self::ReadHeavy => Some(25),
+            Self::Balanced | Self::ScanBalanced => Some(50),
+            _ => None,
+        }
+    }
 }
 
 /// Which keys are asked for.
@@ -57,6 +84,8 @@ pub(crate) enum Distribution {
     Latest,
     /// One after the other
     Sequential,
+    /// One after the other; upserts add keys above all others, so keys are the numbers from 0 on
+    Monotonic,
 }
 
 /// Where the pool lies.
@@ -151,6 +180,9 @@ pub(crate) struct Args {
     /// Also measure recovery, after a clean close and after a crash
     #[arg(long)]
     pub(crate) recover: bool,
+    /// Use the codec for records whatever the sizes
+    #[arg(long)]
+    pub(crate) records: bool,
     /// Seed of keys and choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -205,17 +237,24 @@ impl Args {
             Workload::Load => 0,
             Workload::Insert | Workload::Mixed => self.operations(),
             Workload::D | Workload::E => self.operations() / 10,
+            workload
+                if workload.upserts_percent().is_some() && self.distribution == Distribution::Monotonic =>
+            {
+                // Half of the operations at most, and what chance adds.
+                self.operations() / 2 + self.operations() / 8
+            }
             _ => 0,
         }
     }
 
     /// The keys.
     pub(crate) fn keys_drawn(&self) -> Keys {
-        if self.ordered_keys { Keys::ordered(self.keys) } else { Keys::new(self.keys, self.seed) }
+        let ordered = self.ordered_keys || self.distribution == Distribution::Monotonic;
+        if ordered { Keys::ordered(self.keys) } else { Keys::new(self.keys, self.seed) }
     }
 
     /// Whether keys and values are words.
     pub(crate) fn words(&self) -> bool {
-        self.key_size == 8 && self.value_size == 8
+        self.key_size == 8 && self.value_size == 8 && !self.records
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::args::{Args, Workload};
+use super::args::{Args, Distribution, Workload};
 use super::keys::Keys;
 use super::report::Report;
 use super::workload::{Script, Step};
@@ -39,6 +39,7 @@ impl Baseline {
             match step {
                 Step::Insert(key) => drop(self.map.remove(key)),
                 Step::Remove(key) => drop(self.map.insert(*key, *key)),
+                Step::Put(key) if args.distribution == Distribution::Monotonic => drop(self.map.remove(key)),
                 _ => {}
             }
         }
@@ -72,6 +73,7 @@ impl Baseline {
                 Step::Insert(key) => map.insert(key, key).unwrap_or_default(),
                 Step::Update(key) => map.get_mut(&key).map_or(0, |value| std::mem::replace(value, key)),
                 Step::Remove(key) => map.remove(&key).unwrap_or_default(),
+                Step::Put(key) => map.insert(key, key).unwrap_or_default(),
                 Step::Scan(key, entries) => {
                     map.range(key..).take(entries as usize).fold(0, |sum, (key, value)| sum ^ key ^ value)
                 }

@@ -12,7 +12,7 @@ mod workload;
 
 use std::time::Instant;
 
-pub(crate) use args::Args;
+pub(crate) use args::{Args, Distribution, MediumChoice, Workload};
 
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
@@ -44,10 +44,11 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     for number in 0..args.runs {
         context.note(format!("run {} of {}", number + 1, args.runs));
         let script = Script::new(args, &keys, number);
-        let log_before = bench.log();
+        let (log_before, counters_before) = (bench.log(), bench.counters());
         report.run(&bench.measure(args, &script)?);
         report.log(log_before.zip(bench.log()));
-        undo(&bench, &script)?;
+        report.counters(&counters_before, &bench.counters());
+        undo(args, &bench, &script)?;
         baseline.measure(args, &script, &mut report);
         report.find(&bench.measure(args, &Script::finds(args, &keys, number))?);
     }
@@ -73,13 +74,42 @@ fn counted(args: &Args) -> Result<Measured, Failure> {
     bench.measure(args, &Script::new(args, &keys, 0))
 }
 
+/// A throughput, and what it took.
+pub(crate) struct Sample {
+    /// Million operations a second, the median of the runs.
+    pub(crate) mops: f64,
+    /// Bytes of slabs in use at the end of the runs.
+    pub(crate) used_bytes: u64,
+}
+
+/// Measures one workload, without the standard library's map beside it.
+pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
+    args.validate()?;
+    let keys = args.keys_drawn();
+    let mut bench = Bench::create(args)?;
+    bench.load(args, &keys, args.keys - args.withheld())?;
+    let (mut mops, mut used_bytes) = (Vec::with_capacity(args.runs), 0);
+    for number in 0..args.runs {
+        let script = Script::new(args, &keys, number);
+        let measured = bench.measure(args, &script)?;
+        mops.push(measured.operations as f64 / measured.elapsed.as_secs_f64() / 1e6);
+        used_bytes = bench.sizes()?.used_bytes;
+        undo(args, &bench, &script)?;
+    }
+    mops.sort_by(f64::total_cmp);
+    Ok(Sample { mops: mops[mops.len() / 2], used_bytes })
+}
+
 /// Takes back what a run of inserts or removes did, so that each run meets the same tree.
-fn undo(bench: &Bench, script: &Script) -> Result<(), Failure> {
+fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<(), Failure> {
     let (undone, lsn) = medium::deferred(|| -> Result<(), Failure> {
         for step in script.steps() {
             match step {
                 Step::Insert(key) => drop(bench.subject().remove(key)?),
                 Step::Remove(key) => drop(bench.subject().put(key, key)?),
+                Step::Put(key) if args.distribution == Distribution::Monotonic => {
+                    let _ = bench.subject().remove(key)?;
+                }
                 _ => {}
             }
         }

@@ -22,6 +22,8 @@ pub(crate) struct Report {
     recoveries: Option<Recoveries>,
     disk_syncs_per_second: f64,
     log: Option<LogShare>,
+    /// What the engine counted in the last run.
+    counters: Vec<(&'static str, u64)>,
 }
 
 /// What one run of operations cost in the log.
@@ -59,6 +61,7 @@ impl Report {
             recoveries: None,
             disk_syncs_per_second: f64::NAN,
             log: None,
+            counters: Vec::new(),
         }
     }
 
@@ -74,6 +77,11 @@ impl Report {
             syncs: after.syncs - before.syncs,
             private_bytes: after.private_bytes,
         });
+    }
+
+    pub(crate) fn counters(&mut self, before: &[(&'static str, u64)], after: &[(&'static str, u64)]) {
+        self.counters =
+            after.iter().zip(before).map(|(after, before)| (after.0, after.1 - before.1)).collect();
     }
 
     pub(crate) fn load(&mut self, keys: u64, seconds: f64) {
@@ -124,6 +132,9 @@ impl Report {
             return 0.0;
         }
         let (write, remove) = if self.args.engine == "bztree" { (3.0, 3.0) } else { (2.0, 1.0) };
+        if let Some(upserts) = self.args.workload.upserts_percent() {
+            return write * upserts as f64 / 100.0;
+        }
         match self.args.workload {
             Workload::Load | Workload::Insert | Workload::Update => write,
             Workload::Remove => remove,
@@ -131,6 +142,8 @@ impl Report {
             Workload::A | Workload::F => write / 2.0,
             Workload::B | Workload::D | Workload::E => write / 20.0,
             Workload::Mixed => (2.0 * write + remove) / 4.0,
+            // Above.
+            _ => f64::NAN,
         }
     }
 
@@ -159,14 +172,12 @@ impl Report {
             None => Value::Null,
         };
         let name = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
-        let workload =
-            if args.workload == Workload::GetMany { "get_many".to_owned() } else { name(&args.workload) };
         // One thread here, one thread there; of several threads the throughput is compared.
         let mut figures = json!({
             "engine": args.engine,
             "medium": name(&args.medium),
             "medium_description": self.sizes.as_ref().map(|(sizes, _)| sizes.medium.clone()),
-            "workload": workload,
+            "workload": args.workload.name(),
             "distribution": name(&args.distribution),
             "theta": args.theta,
             "threads": args.threads,
@@ -199,8 +210,24 @@ impl Report {
             "recover_clean_ms": ms(|recoveries| recoveries.clean),
             "recover_crash_ms": ms(|recoveries| recoveries.crash),
         });
+        if let Value::Object(figures) = &mut figures {
+            figures.append(&mut self.counters_json());
+        }
         if let (Value::Object(figures), Value::Object(mut of_log)) = (&mut figures, self.log_json(ns)) {
             figures.append(&mut of_log);
+        }
+        figures
+    }
+
+    /// What the engine counted in one run.
+    fn counters_json(&self) -> serde_json::Map<String, Value> {
+        let count =
+            |name: &str| self.counters.iter().find(|(other, _)| *other == name).map(|(_, count)| *count);
+        let mut figures: serde_json::Map<_, _> =
+            self.counters.iter().map(|(name, count)| ((*name).to_owned(), json!(count))).collect();
+        if let (Some(attempts), Some(failures)) = (count("pmwcas_attempts"), count("pmwcas_failures")) {
+            let percent = 100.0 * failures as f64 / attempts.max(1) as f64;
+            figures.insert("pmwcas_failures_percent".to_owned(), rounded(percent));
         }
         figures
     }

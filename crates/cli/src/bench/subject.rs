@@ -103,7 +103,7 @@ where
     }
 
     fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree> {
-        BzTree::open(pool, root, BzTreeOptions::default())
+        BzTree::open(pool, root, BzTreeOptions { mark_later: true, ..BzTreeOptions::default() })
     }
 }
 
@@ -168,17 +168,23 @@ impl<M: Medium, E: Engine<M>> Subject for Tree<M, E> {
 
     fn recover(self: Box<Self>) -> Result<Recoveries, Failure> {
         let Self { pool, tree, engine, make, .. } = *self;
+        let mut some_key = Vec::new();
+        Index::range(&tree, Bounds::all(), Direction::Forward)?.next_into(&mut some_key, &mut Vec::new())?;
         drop(tree);
         let open = |close_on_drop: bool| -> Result<Duration, Failure> {
             let start = Instant::now();
             let medium = make()?;
-            let pool = Pool::open(medium, PoolOptions { close_on_drop, ..PoolOptions::default() })?;
+            let options = PoolOptions { close_on_drop, read_bitmaps_later: true, ..PoolOptions::default() };
+            let pool = Pool::open(medium, options)?;
             let root = pool.trees()?.remove(0);
             let tree = engine.open(&pool, &root)?;
-            if pool.needs_mark() {
+            tree.get(&some_key)?;
+            let elapsed = start.elapsed();
+            // What a store does beside the trees at work.
+            pool.read_bitmaps()?;
+            if pool.needs_mark() && tree.mark(&|| true)? {
                 pool.finish_marking();
             }
-            let elapsed = start.elapsed();
             drop(tree);
             Ok(elapsed)
         };
@@ -430,6 +436,11 @@ impl Bench {
         Ok(times[2])
     }
 
+    /// What the engine counted since it was opened.
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.tree().index().counters()
+    }
+
     pub(crate) fn sizes(&self) -> Result<Sizes, Failure> {
         self.tree().sizes()
     }
@@ -604,6 +615,7 @@ impl Operations<'_> {
             Step::Update(key) => u64::from(self.update(key, key)?),
             Step::Remove(key) => u64::from(self.remove(key)?),
             Step::Scan(key, entries) => self.scan(key, entries)?,
+            Step::Put(key) => u64::from(self.put(key, key)?),
             Step::ReadModifyWrite(key) => {
                 let value = self.find(key, buffer)?;
                 u64::from(self.update(key, value.wrapping_add(1))?)

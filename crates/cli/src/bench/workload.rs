@@ -12,6 +12,7 @@ pub(crate) enum Step {
     Remove(u64),
     Scan(u64, u32),
     ReadModifyWrite(u64),
+    Put(u64),
 }
 
 /// The operations of a run, for each thread its own.
@@ -43,7 +44,7 @@ impl Chooser<'_> {
                 let rank = self.zipfian.rank(&mut self.random);
                 Keys::new(0, 0).key(rank) % self.present
             }
-            Distribution::Sequential => {
+            Distribution::Sequential | Distribution::Monotonic => {
                 self.next = (self.next + 1) % self.present;
                 self.next
             }
@@ -116,10 +117,17 @@ fn step(
     absent: &mut impl Iterator<Item = u64>,
     removed: &mut impl Iterator<Item = u64>,
 ) -> Step {
+    let is_monotonic = chooser.args.distribution == Distribution::Monotonic;
     let mut any = || keys.key(chooser.choose());
     let find_or =
         |writes: bool, step: fn(u64) -> Step, key: u64| if writes { step(key) } else { Step::Find(key) };
+    if workload.upserts_percent().is_some_and(|upserts| percent < upserts) {
+        let above = absent.next().filter(|_| is_monotonic);
+        return Step::Put(above.map_or_else(any, |number| keys.key(number)));
+    }
     match workload {
+        Workload::ReadMostly | Workload::ReadHeavy | Workload::Balanced => Step::Find(any()),
+        Workload::ScanMostly | Workload::ScanBalanced => Step::Scan(any(), 1 + (percent * 7 % 10) as u32),
         Workload::Find | Workload::GetMany | Workload::C => Step::Find(any()),
         Workload::Update => Step::Update(any()),
         Workload::A => find_or(percent < 50, Step::Update, any()),

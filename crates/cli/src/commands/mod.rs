@@ -8,6 +8,7 @@ mod demo;
 mod dump;
 mod get;
 mod insert;
+mod lab;
 mod load;
 mod put;
 mod restore;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Crash(crash::Args),
     /// Measure throughput, latency, persists and memory, beside the standard library's map
     Bench(crate::bench::Args),
+    /// Measure the figures of a paper again, its claims beside what is measured here
+    Lab(lab::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -86,6 +89,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::TortureWriter(args) => torture::writer::run(&args),
         Command::Crash(args) => crash::run(&args, context),
         Command::Bench(args) => crate::bench::run(&args, context),
+        Command::Lab(args) => lab::run(&args, context),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -1,0 +1,231 @@
+//! The figures of the BzTree paper (section 7): upserts as writes, 8-byte keys and values unless the figure says otherwise,
+//! the tree filled beforehand.
+
+use super::{Args, Claim, Figure, Point, bench_args};
+use crate::bench::{Distribution, MediumChoice, Sample, Workload, sample};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// One curve.
+#[derive(Clone, Copy)]
+struct Curve {
+    panel: &'static str,
+    series: &'static str,
+    workload: Workload,
+    distribution: Distribution,
+    medium: MediumChoice,
+}
+
+const fn curve(panel: &'static str, workload: Workload, distribution: Distribution) -> Curve {
+    Curve { panel, series: "bztree", workload, distribution, medium: MediumChoice::Ram }
+}
+
+const THREADS: &str = "threads";
+const MOPS: &str = "M ops/s";
+const NO_RIVAL: &str = "the paper's Bw-tree, to which its claims compare";
+
+/// Measures a figure.
+pub(super) fn figure(args: &Args, context: Context) -> Result<Figure, Failure> {
+    match args.figure {
+        4 => random(args, context),
+        5 => skewed(args, context),
+        6 => durability(args, context),
+        7 => ranges(args, context),
+        8 => sizes(args, context),
+        0 => memory(args, context),
+        other => Err(Failure::Usage(format!(
+            "figure {other} is not here: the paper measures in 4 to 8; 0 is its table 2"
+        ))),
+    }
+}
+
+fn measure(args: &Args, curve: &Curve, threads: usize, context: Context) -> Result<Sample, Failure> {
+    context.note(format!("{}, {}, {threads} threads", curve.panel, curve.series));
+    let mut bench = bench_args(args);
+    (bench.workload, bench.distribution, bench.medium) = (curve.workload, curve.distribution, curve.medium);
+    bench.threads = threads;
+    sample(&bench)
+}
+
+/// Throughput by threads, curve by curve.
+fn by_threads(args: &Args, curves: &[Curve], context: Context) -> Result<Vec<Point>, Failure> {
+    let mut points = Vec::new();
+    for curve in curves {
+        for &threads in &args.threads {
+            let y = measure(args, curve, threads, context)?.mops;
+            points.push(Point {
+                panel: curve.panel.to_owned(),
+                series: curve.series.to_owned(),
+                x: threads as f64,
+                y,
+            });
+        }
+    }
+    Ok(points)
+}
+
+/// What each curve's throughput is at the most threads, and how it scales; the paper compares with a rival.
+fn scaling(args: &Args, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec<Claim> {
+    let (Some(fewest), Some(most)) = (args.threads.iter().min(), args.threads.iter().max()) else {
+        return Vec::new();
+    };
+    let claim = |(panel, paper): &(&str, &'static str)| {
+        let (one, all) =
+            (figure.at(panel, "bztree", *fewest as f64), figure.at(panel, "bztree", *most as f64));
+        let ours = format!("{all:.2} M/s on {most} threads, {:.2}x those of {fewest}", all / one);
+        Claim { what: (*panel).to_owned(), paper, ours }
+    };
+    claims.iter().map(claim).collect()
+}
+
+fn random(args: &Args, context: Context) -> Result<Figure, Failure> {
+    let curves = [
+        curve("read-only", Workload::Find, Distribution::Uniform),
+        curve("90/10", Workload::ReadMostly, Distribution::Uniform),
+        curve("75/25", Workload::ReadHeavy, Distribution::Uniform),
+        curve("50/50", Workload::Balanced, Distribution::Uniform),
+    ];
+    let points = by_threads(args, &curves, context)?;
+    let mut figure = Figure {
+        title: "Figure 4: random keys, volatile",
+        x: THREADS,
+        y: MOPS,
+        points,
+        claims: Vec::new(),
+        missing: NO_RIVAL,
+    };
+    let claims = [
+        ("read-only", "1.28x the Bw-tree"),
+        ("90/10", "-"),
+        ("75/25", "1.7x the Bw-tree"),
+        ("50/50", "2.4x the Bw-tree"),
+    ];
+    figure.claims = scaling(args, &figure, &claims);
+    Ok(figure)
+}
+
+fn skewed(args: &Args, context: Context) -> Result<Figure, Failure> {
+    let curves = [
+        curve("zipfian, read-only", Workload::Find, Distribution::Zipfian),
+        curve("zipfian, 50/50", Workload::Balanced, Distribution::Zipfian),
+        curve("ascending, read-only", Workload::Find, Distribution::Monotonic),
+        curve("ascending, 50/50", Workload::Balanced, Distribution::Monotonic),
+    ];
+    let points = by_threads(args, &curves, context)?;
+    let mut figure = Figure {
+        title: "Figure 5: zipfian and ascending keys, volatile",
+        x: THREADS,
+        y: MOPS,
+        points,
+        claims: Vec::new(),
+        missing: NO_RIVAL,
+    };
+    let claims = [
+        ("zipfian, read-only", "1.33x the Bw-tree"),
+        ("zipfian, 50/50", "4.3x the Bw-tree"),
+        ("ascending, 50/50", "34 M/s, Bw-tree 21"),
+    ];
+    figure.claims = scaling(args, &figure, &claims);
+    Ok(figure)
+}
+
+fn durability(args: &Args, context: Context) -> Result<Figure, Failure> {
+    let mut curves = Vec::new();
+    for (panel, workload) in [("90/10", Workload::ReadMostly), ("50/50", Workload::Balanced)] {
+        for (series, medium) in [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)] {
+            curves.push(Curve { panel, series, workload, distribution: Distribution::Uniform, medium });
+        }
+    }
+    let points = by_threads(args, &curves, context)?;
+    let mut figure = Figure {
+        title: "Figure 6: cost of durability, random keys",
+        x: THREADS,
+        y: MOPS,
+        points,
+        claims: Vec::new(),
+        missing: "",
+    };
+    for (panel, paper) in [("90/10", "5%"), ("50/50", "12%")] {
+        for &threads in &args.threads {
+            let at = |series| figure.at(panel, series, threads as f64);
+            let cost = 100.0 * (1.0 - at("durable") / at("volatile"));
+            let what = format!("durability costs, {panel}, {threads} threads");
+            figure.claims.push(Claim { what, paper, ours: format!("{cost:.1}%") });
+        }
+    }
+    Ok(figure)
+}
+
+fn ranges(args: &Args, context: Context) -> Result<Figure, Failure> {
+    let curves = [
+        curve("90/10", Workload::ScanMostly, Distribution::Uniform),
+        curve("50/50", Workload::ScanBalanced, Distribution::Uniform),
+    ];
+    let points = by_threads(args, &curves, context)?;
+    let mut figure = Figure {
+        title: "Figure 7: ranges of up to 10 and upserts, random keys, volatile",
+        x: THREADS,
+        y: MOPS,
+        points,
+        claims: Vec::new(),
+        missing: NO_RIVAL,
+    };
+    let claims =
+        [("90/10", "1.8x the Bw-tree; 28.5x on 48 threads"), ("50/50", "2.7x the Bw-tree; 2.1x its 90/10")];
+    figure.claims = scaling(args, &figure, &claims);
+    Ok(figure)
+}
+
+fn sizes(args: &Args, context: Context) -> Result<Figure, Failure> {
+    let threads = args.threads.iter().copied().max().unwrap_or(1);
+    let mut points = Vec::new();
+    let panels = [("key size, read-only", Workload::Find), ("key size, 75/25", Workload::ReadHeavy)];
+    for (panel, workload) in panels {
+        for bytes in [8, 16, 32, 64, 128] {
+            context.note(format!("{panel}, {bytes} bytes"));
+            let mut bench = bench_args(args);
+            (bench.workload, bench.medium, bench.threads) = (workload, MediumChoice::Ram, threads);
+            bench.key_size = bytes;
+            // The codec for records at each size, as the paper has no path for short keys either.
+            bench.records = true;
+            let y = sample(&bench)?.mops;
+            points.push(Point { panel: panel.to_owned(), series: "bztree".to_owned(), x: bytes as f64, y });
+        }
+    }
+    let mut figure = Figure {
+        title: "Figure 8: key sizes, random keys, volatile",
+        x: "bytes",
+        y: MOPS,
+        points,
+        claims: Vec::new(),
+        missing: "free space from 512 to 32 bytes (the paper: +45% read-only, best at 128 for 75/25): it is constant here",
+    };
+    for (panel, paper) in [("key size, read-only", "-39%"), ("key size, 75/25", "-46%")] {
+        let change = 100.0 * (figure.at(panel, "bztree", 128.0) / figure.at(panel, "bztree", 8.0) - 1.0);
+        let what = format!("{panel}, from 8 to 128 bytes");
+        figure.claims.push(Claim { what, paper, ours: format!("{change:+.0}%") });
+    }
+    Ok(figure)
+}
+
+fn memory(args: &Args, context: Context) -> Result<Figure, Failure> {
+    let papers = [(100_000, "2 MB"), (1_000_000, "21 MB"), (10_000_000, "228 MB")];
+    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    for (keys, paper) in papers.into_iter().filter(|(keys, _)| *keys <= args.keys) {
+        let mut bench = bench_args(args);
+        (bench.workload, bench.medium, bench.keys, bench.runs) =
+            (Workload::Balanced, MediumChoice::Ram, keys, 1);
+        bench.threads = args.threads.iter().copied().max().unwrap_or(1);
+        context.note(format!("{keys} keys"));
+        let bytes = sample(&bench)?.used_bytes as f64;
+        points.push(Point {
+            panel: "memory".to_owned(),
+            series: "bztree".to_owned(),
+            x: keys as f64,
+            y: bytes / 1e6,
+        });
+        let ours = format!("{:.1} MB, {:.1} bytes a key", bytes / 1e6, bytes / keys as f64);
+        claims.push(Claim { what: format!("{keys} keys, after the 50/50 run"), paper, ours });
+    }
+    Ok(Figure { title: "Table 2: memory", x: "keys", y: "MB", points, claims, missing: NO_RIVAL })
+}

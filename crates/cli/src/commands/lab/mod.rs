@@ -1,0 +1,155 @@
+//! `everleaf lab`: the figures of the papers, measured again on this machine, the paper's claim beside each.
+
+mod bztree;
+mod plot;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use serde_json::{Value, json};
+
+use crate::bench;
+use crate::context::Context;
+use crate::failure::{Answer, Failure, Outcome};
+
+/// Measure the figures of a paper again
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Whose figures: bztree, of Arulraj et al., VLDB 2018
+    #[arg(value_parser = ["bztree"])]
+    system: String,
+    /// Which figure: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7 (ranges), 8 (key sizes, free
+    /// space), 9 (where the time goes), or 0 for table 2 (memory)
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
+    figure: u8,
+    /// Keys in the tree [the paper: 1,000,000]
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// Operations of a run, over all threads
+    #[arg(long, default_value_t = 500_000)]
+    ops: u64,
+    /// Numbers of threads [the paper: up to 48]
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    threads: Vec<usize>,
+    /// Runs, of which the median counts
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Also draw the figure, as SVG
+    #[arg(long)]
+    plot: Option<PathBuf>,
+}
+
+/// A measured point of a figure.
+#[derive(Clone, Debug)]
+struct Point {
+    panel: String,
+    series: String,
+    x: f64,
+    y: f64,
+}
+
+/// What the paper says, and what was measured here.
+struct Claim {
+    what: String,
+    paper: &'static str,
+    ours: String,
+}
+
+/// A figure.
+struct Figure {
+    title: &'static str,
+    x: &'static str,
+    y: &'static str,
+    points: Vec<Point>,
+    claims: Vec<Claim>,
+    /// What of the paper's figure is not here.
+    missing: &'static str,
+}
+
+impl Figure {
+    /// The value of a point.
+    fn at(&self, panel: &str, series: &str, x: f64) -> f64 {
+        let found = self
+            .points
+            .iter()
+            .find(|point| point.panel == panel && point.series == series && point.x.to_bits() == x.to_bits());
+        found.map_or(f64::NAN, |point| point.y)
+    }
+
+    fn json(&self, args: &Args) -> Value {
+        let points: Vec<Value> = self
+            .points
+            .iter()
+            .map(|point| json!({"panel": point.panel, "series": point.series, "x": point.x, "y": rounded(point.y)}))
+            .collect();
+        let claims: Vec<Value> = self
+            .claims
+            .iter()
+            .map(|claim| json!({"what": claim.what, "paper": claim.paper, "ours": claim.ours}))
+            .collect();
+        json!({
+            "lab": args.system,
+            "figure": args.figure,
+            "title": self.title,
+            "x": self.x,
+            "y": self.y,
+            "keys": args.keys,
+            "ops": args.ops,
+            "runs": args.runs,
+            "cores": std::thread::available_parallelism().map_or(0, usize::from),
+            "points": points,
+            "claims": claims,
+            "missing": self.missing,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut lines =
+            vec![self.title.to_owned(), format!("{:<28}{:<22}{:>12}{:>12}", "", "", self.x, self.y)];
+        lines.extend(
+            self.points.iter().map(|point| {
+                format!("{:<28}{:<22}{:>12}{:>12.3}", point.panel, point.series, point.x, point.y)
+            }),
+        );
+        lines.push(format!("{:<50}{:<34}{}", "claim", "the paper", "here"));
+        lines.extend(
+            self.claims.iter().map(|claim| format!("{:<50}{:<34}{}", claim.what, claim.paper, claim.ours)),
+        );
+        if !self.missing.is_empty() {
+            lines.push(format!("not here: {}", self.missing));
+        }
+        lines.join("\n")
+    }
+}
+
+fn rounded(value: f64) -> Value {
+    if value.is_finite() { json!((value * 1000.0).round() / 1000.0) } else { Value::Null }
+}
+
+/// The benchmark's own defaults.
+#[derive(Parser)]
+struct Defaults {
+    #[command(flatten)]
+    args: bench::Args,
+}
+
+/// Arguments of a benchmark with the figure's sizes.
+fn bench_args(args: &Args) -> bench::Args {
+    let mut defaults = Defaults::parse_from(["lab"]).args;
+    defaults.engine.clone_from(&args.system);
+    (defaults.keys, defaults.ops, defaults.runs) = (args.keys, Some(args.ops), args.runs);
+    defaults
+}
+
+/// Measures a figure.
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    if args.threads.is_empty() || args.threads.contains(&0) {
+        return Err(Failure::Usage("--threads lists numbers of threads, each at least 1".to_owned()));
+    }
+    let figure = bztree::figure(args, context)?;
+    if let Some(path) = &args.plot {
+        plot::draw(&figure, path)?;
+    }
+    context.say(&figure.json(args), figure.text())?;
+    Ok(Answer::Yes)
+}
