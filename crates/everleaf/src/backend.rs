@@ -44,6 +44,11 @@ pub(crate) trait Backend: Send + Sync {
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn needs_mark(&self) -> bool;
     fn finish_marking(&self);
+    fn finish_marking_later(&self);
+    fn has_bitmaps_to_read(&self) -> bool;
+    fn read_bitmaps(&self) -> Result<()>;
+    /// Another handle of the same pool.
+    fn share(&self) -> Arc<dyn Backend>;
     /// Makes durable what was written so far, by any thread.
     fn sync(&self) -> Result<()>;
     fn settle(&self, lsn: Lsn) -> Result<()>;
@@ -76,6 +81,10 @@ impl Opening {
         options
     }
 
+    fn bztree() -> BzTreeOptions {
+        BzTreeOptions { mark_later: true, ..BzTreeOptions::default() }
+    }
+
     fn masstree(&self) -> MassTreeOptions {
         let Self { threads, epoch, close_cleanly } = *self;
         let mut options = MassTreeOptions { epoch, close_cleanly, ..MassTreeOptions::default() };
@@ -104,10 +113,10 @@ impl<M: Medium> Backend for Pool<M> {
                 AnyTree::words(MassTree::<M, WordCodec>::create(self, name, opening.masstree())?)
             }
             (Engine::BzTree, Codec::Record) => {
-                AnyTree::records(BzTree::<M, RecordCodec>::create(self, name, BzTreeOptions::default())?)
+                AnyTree::records(BzTree::<M, RecordCodec>::create(self, name, Opening::bztree())?)
             }
             (Engine::BzTree, Codec::Word) => {
-                AnyTree::words(BzTree::<M, WordCodec>::create(self, name, BzTreeOptions::default())?)
+                AnyTree::words(BzTree::<M, WordCodec>::create(self, name, Opening::bztree())?)
             }
         })
     }
@@ -128,10 +137,10 @@ impl<M: Medium> Backend for Pool<M> {
                 AnyTree::words(MassTree::<M, WordCodec>::open(self, root, opening.masstree())?)
             }
             (Engine::BzTree, Codec::Record) => {
-                AnyTree::records(BzTree::<M, RecordCodec>::open(self, root, BzTreeOptions::default())?)
+                AnyTree::records(BzTree::<M, RecordCodec>::open(self, root, Opening::bztree())?)
             }
             (Engine::BzTree, Codec::Word) => {
-                AnyTree::words(BzTree::<M, WordCodec>::open(self, root, BzTreeOptions::default())?)
+                AnyTree::words(BzTree::<M, WordCodec>::open(self, root, Opening::bztree())?)
             }
         })
     }
@@ -146,6 +155,22 @@ impl<M: Medium> Backend for Pool<M> {
 
     fn finish_marking(&self) {
         Pool::finish_marking(self);
+    }
+
+    fn finish_marking_later(&self) {
+        Pool::finish_marking_later(self);
+    }
+
+    fn has_bitmaps_to_read(&self) -> bool {
+        Pool::has_bitmaps_to_read(self)
+    }
+
+    fn read_bitmaps(&self) -> Result<()> {
+        Pool::read_bitmaps(self)
+    }
+
+    fn share(&self) -> Arc<dyn Backend> {
+        Arc::new(self.clone())
     }
 
     fn sync(&self) -> Result<()> {

@@ -54,6 +54,11 @@ impl Engine {
         self == Self::MassTree
     }
 
+    /// Whether a tree is open before it has marked what it reaches.
+    pub(crate) fn marks_later(self) -> bool {
+        self == Self::BzTree
+    }
+
     fn number(self) -> u16 {
         match self {
             // The number does not depend on the medium.

@@ -172,6 +172,7 @@
 struct Readme;
 
 mod backend;
+mod background;
 mod kind;
 mod options;
 mod range;

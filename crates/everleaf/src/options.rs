@@ -367,7 +367,11 @@ impl Options {
         if medium.survives() < self.require {
             return Err(Error::NotDurable { required: self.require, found: medium.describe() });
         }
-        let pool_options = PoolOptions { close_on_drop: self.close_cleanly, ..PoolOptions::default() };
+        let pool_options = PoolOptions {
+            close_on_drop: self.close_cleanly,
+            read_bitmaps_later: true,
+            ..PoolOptions::default()
+        };
         let pool: Box<dyn Backend> = Box::new(Pool::open(medium, pool_options)?);
         let opening =
             Opening { threads: self.recovery_threads, epoch: self.epoch, close_cleanly: self.close_cleanly };

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use pool::{Error, Result, TreeRoot};
 
 use crate::backend::{AnyTree, Backend, Opening};
+use crate::background::Background;
 use crate::options::sync_folder;
 use crate::{Options, Tree, TreeOptions, WordTree};
 
@@ -27,6 +28,8 @@ pub(crate) struct Inner {
     path: PathBuf,
     recovery: Recovery,
     opening: Opening,
+    // It holds trees and the pool, so it goes before both.
+    background: Option<Background>,
     // The trees hold the pool, so they go before it.
     trees: Mutex<BTreeMap<String, OpenTree>>,
     backend: Box<dyn Backend>,
@@ -40,7 +43,9 @@ struct OpenTree {
 /// What opening the store took.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// Whether the pool was not closed cleanly, so that all trees were recovered before the open returned.
+    /// Whether the pool was not closed cleanly, so that all trees were recovered before the open returned. Which space is in
+    /// use is found out later where there are trees of [`Engine::BzTree`](crate::Engine::BzTree): see
+    /// [`Store::finish_recovery`].
     pub after_crash: bool,
     /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
@@ -85,6 +90,9 @@ pub struct StoreStat {
     pub trees: u64,
     /// What opening took.
     pub recovery: Recovery,
+    /// After a crash, while it is not yet known what is in use: how many allocations were found so far. Until then
+    /// `used_bytes` and `allocations` lack what was not found yet.
+    pub marked: Option<u64>,
     /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None` on other media.
     pub log: Option<FileStat>,
 }
@@ -140,7 +148,7 @@ impl Store {
         start: Instant,
     ) -> Result<Self> {
         let after_crash = backend.needs_mark();
-        let (mut trees, mut damaged) = (BTreeMap::new(), Vec::new());
+        let (mut trees, mut damaged, mut background) = (BTreeMap::new(), Vec::new(), None);
         if after_crash {
             for root in backend.roots()? {
                 match OpenTree::open(backend.as_ref(), &root, &opening) {
@@ -148,13 +156,21 @@ impl Store {
                     Err(error) => damaged.push((root.name, error.to_string())),
                 }
             }
-            if damaged.is_empty() {
+            let later = |(name, tree): (&String, &OpenTree)| {
+                tree.kind.engine.marks_later().then(|| (name.clone(), Arc::clone(&tree.any.index)))
+            };
+            let later: Vec<_> = trees.iter().filter_map(later).collect();
+            if damaged.is_empty() && later.is_empty() {
                 backend.finish_marking();
+            } else if damaged.is_empty() {
+                background = Some(Background::begin(backend.share(), later));
             }
+        } else if backend.has_bitmaps_to_read() {
+            background = Some(Background::begin(backend.share(), Vec::new()));
         }
         let recovery = Recovery { after_crash, duration: start.elapsed(), damaged };
         let (path, trees) = (path.to_owned(), Mutex::new(trees));
-        Ok(Self { inner: Arc::new(Inner { path, recovery, opening, trees, backend }) })
+        Ok(Self { inner: Arc::new(Inner { path, recovery, opening, background, trees, backend }) })
     }
 
     /// The tree `name` of byte strings; made if it is missing. A tree is recovered when it is first asked for (after
@@ -234,6 +250,13 @@ impl Store {
             .collect())
     }
 
+    /// Waits until all is known that a crash left open. An open of trees of [`Engine::BzTree`](crate::Engine::BzTree) takes the
+    /// same time whatever their size: they work at once, while a thread finds out which space is in use. Until it has, no
+    /// space is reused that was in use before; a write to a full store waits for it. At once otherwise. O(n).
+    pub fn finish_recovery(&self) {
+        self.inner.finish_recovery();
+    }
+
     /// Removes the tree `name` and gives its space back. Gone, wholly and durably, when this returns; not at all if a
     /// crash comes before. O(its entries), and it is opened for that if it is not open.
     ///
@@ -245,6 +268,8 @@ impl Store {
     }
 
     fn drop_found(&self, name: &str) -> Result<()> {
+        // Who marks holds the trees.
+        self.finish_recovery();
         let Inner { trees, backend, opening, .. } = &*self.inner;
         let mut trees = trees.lock();
         let roots = backend.roots()?;
@@ -304,6 +329,10 @@ impl Store {
     /// [`Error::Corrupt`] if the root table is damaged.
     pub fn stat(&self) -> Result<StoreStat> {
         let Inner { path, recovery, backend, .. } = &*self.inner;
+        if !recovery.after_crash {
+            // Milliseconds, for any size.
+            self.finish_recovery();
+        }
         let pool = backend.stat();
         Ok(StoreStat {
             path: path.clone(),
@@ -318,6 +347,7 @@ impl Store {
             allocations: pool.allocations,
             trees: self.at(backend.roots())?.len() as u64,
             recovery: recovery.clone(),
+            marked: pool.marked,
             log: backend.log_stat(),
         })
     }
@@ -363,6 +393,7 @@ impl Store {
                 },
             }
         }
+        found.extend(self.inner.background.as_ref().and_then(Background::damage));
         let refused = self.inner.backend.stat().frees_refused;
         if refused > 0 {
             let what = format!("{refused} records or leaves to be freed were none");
@@ -380,6 +411,7 @@ impl Store {
     pub fn close(self) -> Result<()> {
         let path = self.inner.path.clone();
         let closed = Arc::try_unwrap(self.inner).map_err(|_| Error::InUse).and_then(|inner| {
+            drop(inner.background);
             drop(inner.trees);
             inner.backend.close()
         });
@@ -407,9 +439,16 @@ impl Inner {
     pub(crate) fn may_retry(&self, error: &Error) -> bool {
         let full = matches!(error.root(), Error::PoolFull { .. });
         if full {
+            self.finish_recovery();
             self.backend.reclaim();
         }
         full
+    }
+
+    fn finish_recovery(&self) {
+        if let Some(background) = &self.background {
+            background.wait();
+        }
     }
 
     /// The error with the path of this store.

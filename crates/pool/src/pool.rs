@@ -23,8 +23,8 @@ pub struct PoolOptions {
     pub reclaim_by_epoch: bool,
     /// Whether dropping the last handle closes the pool cleanly, as [`Pool::close`] does.
     pub close_on_drop: bool,
-    /// Whether the caller sees to it that [`Pool::read_bitmaps`] is called, beside the trees at work; without, the open does,
-    /// which takes it O(slabs).
+    /// Whether the caller sees to it that [`Pool::read_bitmaps`] is called, beside the trees at work; without, or if there are
+    /// few, the open does, which takes it O(slabs).
     pub read_bitmaps_later: bool,
 }
 
@@ -163,7 +163,7 @@ impl<M: Medium> Pool<M> {
         } else {
             Space::open(&guard, options.step_slabs_min)?
         };
-        if !options.read_bitmaps_later {
+        if !options.read_bitmaps_later || space.is_small() {
             space.read_bitmaps(&guard)?;
         }
         // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated from it yet. Whatever is
@@ -258,9 +258,26 @@ impl<M: Medium> Pool<M> {
         self.shared.space.mark(&medium::Guard::unpinned(&self.shared.medium), offset)
     }
 
-    /// Ends the mark: what no tree marked is free. O(slabs).
+    /// Ends the mark: what no tree marked is free. For trees that nobody uses yet, or any more. O(slabs).
     pub fn finish_marking(&self) {
         self.shared.space.finish_marking();
+    }
+
+    /// Ends the mark of trees at work, once no thread that is pinned now is so any more: until then one may be about to
+    /// retire what it made unreachable before its tree's mark came by, or to read it.
+    pub fn finish_marking_later(&self) {
+        if !sync::is_scheduled::<M>() && !self.shared.options.reclaim_by_epoch {
+            return self.finish_marking();
+        }
+        let space = Arc::clone(&self.shared.space);
+        let guard = self.pin();
+        guard.inner.pin().defer(move || space.finish_marking());
+        guard.inner.pin().flush();
+    }
+
+    /// Whether [`Pool::read_bitmaps`] is still to be called.
+    pub fn has_bitmaps_to_read(&self) -> bool {
+        self.shared.space.has_old() && !self.needs_mark()
     }
 
     /// After a clean close: reads what is in use, beside the trees at work. Until then, no space is reused that was in use

@@ -42,6 +42,8 @@ const SPAN_SLABS_MAX: u64 = (ALLOCATION_BYTES_MAX as u64 + SPAN_HEADER_BYTES).di
 const SHARDS: usize = 8;
 /// A full slab is offered for allocation again when one in this many of its slots is free.
 const REOPEN_FRACTION: u32 = 32;
+/// So many slabs are few.
+const SMALL_SLABS: u32 = 128;
 /// The file grows by a sixteenth of its length within these bounds.
 const STEP_SLABS_MAX: u32 = 1024;
 
@@ -165,6 +167,11 @@ impl Space {
     /// Whether it is not known what is in use of the old slabs.
     pub(crate) fn has_old(&self) -> bool {
         self.unmarked_below.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether there are so few old slabs that reading their bitmaps takes no longer than beginning a thread for it.
+    pub(crate) fn is_small(&self) -> bool {
+        self.unmarked_below.load(Ordering::Relaxed) <= SMALL_SLABS
     }
 
     /// Whether the trees must mark what they reach.
@@ -334,10 +341,13 @@ impl Space {
         }
     }
 
-    /// All trees have marked: what is not marked is free.
+    /// All trees have marked: what is not marked is free. Nothing if that was said before.
     pub(crate) fn finish_marking(&self) {
         // Held to the end: what is freed meanwhile waits for that.
         let mut early_frees = self.early_frees.lock();
+        if !self.has_old() {
+            return;
+        }
         for offset in early_frees.drain(..) {
             self.free_marked(offset);
         }

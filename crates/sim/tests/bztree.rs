@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use engines::index::RecordCodec;
+use engines::index::{RecordCodec, WordCodec};
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
 use everleaf_sim::index::script::{random_operations, writes};
@@ -68,6 +68,21 @@ fn a_script_on_a_log_and_with_persistent_caches() {
         let options = Options { rules, ..options(Images::All, SecondCrash::InRecovery) };
         explore(Word, &script(), options.clone());
         explore(Record, &script(), options);
+    }
+}
+
+/// What follows a crash comes before the mark, which comes last: nothing is reused too early, nothing leaks.
+#[test]
+fn operations_before_the_mark() {
+    let engines: [AnyEngine; 2] = [
+        Arc::new(BzTreeEngine::<WordCodec, 4>::marking_later()),
+        Arc::new(BzTreeEngine::<RecordCodec, 4>::marking_later()),
+    ];
+    for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
+        for engine in &engines {
+            let options = options(Images::Some { random: 2 }, second_crash);
+            common::explore(engine, &script(), FollowUp::SplitAndMerge, options);
+        }
     }
 }
 

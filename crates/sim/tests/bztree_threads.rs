@@ -2,12 +2,16 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use engines::index::{RecordCodec, WordCodec};
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{self, Work};
-use everleaf_sim::index::{CodecName, EngineName, IndexOperation, IndexOperation::*};
+use everleaf_sim::index::{
+    AnyEngine, BzTreeEngine, CodecName, EngineName, IndexOperation, IndexOperation::*,
+};
 use everleaf_sim::{Durability, Images, Options, Program, Scheduling, Search, SecondCrash};
 
 fn options() -> Options {
@@ -92,6 +96,31 @@ fn a_remove_from_a_leaf_that_is_being_consolidated() {
     race("a consolidation beside a remove", &setup, &[Insert(15, 101), Remove(10)]);
     race("a consolidation beside an update", &setup, &[Insert(15, 101), Update(10, 102)]);
     race("a consolidation beside a scan", &setup, &[Insert(15, 101), Scan(0, 100)]);
+}
+
+/// The mark after a crash beside a thread that splits, merges, replaces records; then everything that was free is reused.
+#[test]
+fn a_mark_beside_changes() {
+    let engines: [AnyEngine; 2] = [
+        Arc::new(BzTreeEngine::<WordCodec, 4>::marking_later()),
+        Arc::new(BzTreeEngine::<RecordCodec, 4>::marking_later()),
+    ];
+    for engine in &engines {
+        let explore = |setup: &[IndexOperation], operation: IndexOperation| {
+            let search = Search::Exhaustive { preemptions_max: 2 };
+            let scheduling = Scheduling { crashes: false, ..Scheduling::default() };
+            let next =
+                |number: usize| (number == 0).then(|| (Program::single(&[Mark, operation]), search.clone()));
+            let work = Work { options: &options(), scheduling: &scheduling, workers: 1, progress: None };
+            let stats = threads::exhaust(engine, setup, next, work);
+            let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
+            println!("{operation:?}, {}: {} schedules", engine.codec(), stats.schedules);
+        };
+        for operation in [Insert(15, 101), Put(10, 102), Remove(20)] {
+            explore(&full(), operation);
+        }
+        explore(&small_leaves(), Remove(10));
+    }
 }
 
 /// A sample of all pairs of operations on trees that split and merge, each with one preemption and the crashes of that.

@@ -30,6 +30,8 @@ struct Report {
     high_water_bytes: u64,
     used_bytes: u64,
     allocations: u64,
+    /// After a crash: allocations that were found so far, while it is still being found out which space is in use.
+    marked: Option<u64>,
     keys: u64,
     /// Bytes of slabs in use per key, over all trees.
     bytes_per_key: Option<f64>,
@@ -202,6 +204,7 @@ impl Report {
             high_water_bytes: stat.high_water_bytes,
             used_bytes: stat.used_bytes,
             allocations: stat.allocations,
+            marked: stat.marked,
             keys,
             bytes_per_key: per_key(stat.used_bytes, keys),
             recovered_after_crash: stat.recovery.after_crash,
@@ -228,6 +231,12 @@ impl Report {
             "space",
             format!("{used} in use, file {file}, {} allocations", progress::count(self.allocations)),
         );
+        if let Some(marked) = self.marked {
+            line(
+                "mark",
+                format!("running beside the trees, {} allocations found so far", progress::count(marked)),
+            );
+        }
         let per_key = self.bytes_per_key.map_or(String::new(), |bytes| format!(", {bytes:.1} bytes per key"));
         line("keys", format!("{}{per_key}", progress::count(self.keys)));
         let how = if self.recovered_after_crash { "recovered after a crash" } else { "after a clean close" };

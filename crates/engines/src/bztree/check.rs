@@ -1,4 +1,4 @@
-//! Walking all nodes: verification, figures, the mark, giving back.
+//! Walking all nodes: verification, figures, giving back.
 
 use medium::Medium;
 use medium::sync::Ordering;
@@ -223,28 +223,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: size_of::<Leaf<N>>() as u64,
+            allocations: Some(self.allocations()?),
             epochs: None,
-        })
-    }
-
-    /// Marks all that the tree reaches.
-    pub(super) fn mark(&self) -> Result<()> {
-        let guard = self.pool.pin();
-        self.pool.mark(self.anchor)?;
-        self.walk(&guard, &mut |visited| match visited {
-            Visited::Leaf(offset, ..) => {
-                self.pool.mark(offset)?;
-                if !C::TIES {
-                    return Ok(());
-                }
-                let leaf = Self::leaf(&guard, offset)?;
-                self.visible(&guard, leaf)?.into_iter().try_for_each(|(_, words)| C::mark(&self.pool, words))
-            }
-            Visited::Inner(offset, image) => {
-                self.pool.mark(offset)?;
-                let tails = image.separators.iter().map(|separator| separator.tail);
-                tails.filter(|tail| *tail != 0).try_for_each(|tail| self.pool.mark(tail))
-            }
         })
     }
 

@@ -40,8 +40,8 @@
 //!
 //! ## Recovery
 //!
-//! PMwCAS rolls its descriptors forward or back; the epoch is raised (`recover`). After a crash what the tree reaches is
-//! marked as well, before the open returns: that part is O(n).
+//! PMwCAS rolls its descriptors forward or back; the epoch is raised (`recover`): O(1). After a crash what the tree reaches is
+//! marked besides, before the open returns or while the tree is at work (`mark`).
 //!
 //! ## What a crash may leave behind
 //!
@@ -75,7 +75,7 @@
 //!
 //! ## Not there yet
 //!
-//! The mark runs before the open returns, not beside it. Leaf size and free space are constants. A full leaf does not
+//! Leaf size and free space are constants. A full leaf does not
 //! share with its neighbours, so leaves are seven tenths full after random inserts.
 
 mod check;
@@ -84,6 +84,7 @@ mod image;
 mod insert;
 mod layout;
 mod load;
+mod mark;
 mod merge;
 mod recover;
 mod remove;
@@ -110,12 +111,15 @@ pub struct BzTreeOptions {
     /// Operations that change the tree at the same time; more wait for one another. 1 to 128; each takes 512 bytes of the
     /// pool. Fixed when the tree is made.
     pub operations_max: usize,
+    /// Whether an open after a crash leaves the mark to the caller, who calls [`Index::mark`] while the tree is at work, and
+    /// then [`Pool::finish_marking_later`]. Without, the open marks, which takes it O(n).
+    pub mark_later: bool,
 }
 
 impl Default for BzTreeOptions {
     fn default() -> Self {
         // Together with the anchor these fill a slot of 32 KiB.
-        Self { operations_max: 63 }
+        Self { operations_max: 63, mark_later: false }
     }
 }
 
@@ -235,6 +239,10 @@ where
 
     fn check(&self) -> Result<Vec<Violation>> {
         self.verify()
+    }
+
+    fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+        self.mark_reached(go_on)
     }
 
     fn stat(&self) -> Result<IndexStat> {

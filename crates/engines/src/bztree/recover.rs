@@ -2,7 +2,8 @@
 //!
 //! 1. PMwCAS rolls forward or back what a crash cut off: the tree is then as after a prefix of its operations.
 //! 2. The index epoch goes up, so that reservations of the life before are known as such.
-//! 3. If the pool asks for it, what the tree reaches is marked: O(n). All the rest is independent of the size.
+//! 3. If the pool asks for it, what the tree reaches is marked, now or later (`mark`). All the rest is independent of the
+//!    size.
 
 use std::time::Instant;
 
@@ -53,18 +54,24 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Self::start(pool, &root, false)
     }
 
-    /// Opens a tree: finishes what a crash cut off, and marks what it reaches if the pool asks for that. O(1), or O(n) with
-    /// the mark.
+    /// Opens a tree: finishes what a crash cut off, and marks what it reaches if the pool asks for that, unless that is to
+    /// come later. O(1), or O(n) with the mark.
     ///
     /// # Errors
     /// [`pool::Error::TreeMismatch`]: it is another engine's, or of another codec or size; [`pool::Error::Corrupt`]: a
     /// damaged descriptor, by name, or another damage.
-    pub fn open(pool: &Pool<M>, root: &TreeRoot, _options: BzTreeOptions) -> Result<Self> {
-        Self::start(pool, root, pool.needs_mark())
+    pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
+        let crashed = pool.needs_mark();
+        let start = Instant::now();
+        let mut tree = Self::start(pool, root, crashed)?;
+        if crashed && !options.mark_later {
+            tree.mark_reached(&|| true)?;
+        }
+        tree.recovery_ns = start.elapsed().as_nanos() as u64;
+        Ok(tree)
     }
 
     fn start(pool: &Pool<M>, root: &TreeRoot, crashed: bool) -> Result<Self> {
-        let start = Instant::now();
         let entries = [root.words[ROOT_ENTRIES], N as u64];
         root.demand((Self::ENGINE.0, C::ID), &entries.map(|entries| format!("{entries} entries a leaf")))?;
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
@@ -76,7 +83,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         cell.publish(&guard, epoch);
         guard.drain()?;
         let (pool, counters) = (pool.clone(), Counters::default());
-        let mut tree = Self {
+        drop(guard);
+        Ok(Self {
             pool,
             pmwcas,
             anchor,
@@ -87,12 +95,6 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             recovery_ns: 0,
             recovered_from_crash: crashed,
             codec: std::marker::PhantomData,
-        };
-        drop(guard);
-        if crashed {
-            tree.mark()?;
-        }
-        tree.recovery_ns = start.elapsed().as_nanos() as u64;
-        Ok(tree)
+        })
     }
 }

@@ -102,6 +102,8 @@ pub struct IndexStat {
     pub recovered_from_crash: bool,
     /// Bytes of one leaf in the pool.
     pub leaf_bytes: u64,
+    /// Allocations of the pool that the tree reaches or keeps in reserve, where they are more than its leaves and records.
+    pub allocations: Option<u64>,
     /// Figures of an engine that is durable by epochs.
     pub epochs: Option<EpochStat>,
 }
@@ -191,6 +193,16 @@ pub trait Index: Send + Sync {
 
     /// The entries within `bounds`.
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>>;
+
+    /// Marks what the tree reaches, if its open left that for later; other threads may read and write meanwhile. Asks now
+    /// and then whether to go on; returns whether all is marked. The calling thread must not be pinned. O(n).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](pool::Error::Corrupt) if the tree is damaged.
+    fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+        let _ = go_on;
+        Ok(true)
+    }
 
     /// The number of keys; exact when nobody writes. O(leaves).
     fn len(&self) -> Result<u64>;

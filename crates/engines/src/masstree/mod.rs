@@ -547,6 +547,7 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
             recovery_ns: self.core.recovery_ns,
             recovered_from_crash: self.core.recovered_from_crash,
             leaf_bytes: node_bytes::<W>() as u64,
+            allocations: None,
             epochs: Some(self.epochs()),
         })
     }

@@ -143,6 +143,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: size_of::<super::layout::Leaf<N>>() as u64,
+            allocations: None,
             epochs: None,
         }
     }

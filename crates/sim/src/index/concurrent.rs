@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use engines::index::{Bounds, Direction};
 
 use super::IndexOperation::{
-    self, Exchange, Get, Insert, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+    self, Exchange, Get, Insert, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
-use super::{Condition, EngineTree, Entries, IndexSubject, key_bytes, text, value_number};
+use super::{Condition, EngineTree, Entries, IndexSubject, OpenedIndex, key_bytes, text, value_number};
 use crate::schedule::{Concurrent, PartOf};
 use crate::subject::Complaint;
 
@@ -26,6 +26,15 @@ impl IndexSubject {
             entries.reverse();
         }
         in_order(entries, (from, to))
+    }
+
+    /// The mark that an open left for later, if it did.
+    fn mark(opened: &OpenedIndex, tree: &dyn EngineTree) -> pool::Result<()> {
+        let Some(pool) = opened.pool.as_ref().filter(|pool| pool.needs_mark()) else { return Ok(()) };
+        if tree.mark(&|| true)? {
+            pool.finish_marking_later();
+        }
+        Ok(())
     }
 
     /// A range as the fast path of words returns it, where there is one.
@@ -63,6 +72,7 @@ impl Concurrent for IndexSubject {
             Remove(key) => Self::write(tree, key, None, Condition::Present),
             Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
             Sync => tree.sync().map(|()| Held(true)),
+            Mark => Self::mark(opened, tree).map(|()| Held(true)),
             Scan(from, to) => return Self::entries(tree, (from, to), Direction::Forward),
             ScanBack(from, to) => return Self::entries(tree, (from, to), Direction::Reverse),
             Visit(from, to) => return Self::visit(tree, (from, to)),

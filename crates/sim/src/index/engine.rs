@@ -34,6 +34,11 @@ pub trait Engine: Send + Sync {
         32
     }
 
+    /// Whether an open after a crash leaves the mark to [`IndexOperation::Mark`](super::IndexOperation::Mark).
+    fn marks_later(&self) -> bool {
+        false
+    }
+
     /// The contract of a write. [`Durability::WithEpoch`] asks for [`Index::sync`].
     fn durability(&self) -> Durability {
         Durability::OnReturn
@@ -155,15 +160,23 @@ where
 }
 
 /// `bztree` with `N` entries a leaf, and descriptors for two operations at a time.
-pub struct BzTreeEngine<C, const N: usize>(PhantomData<fn() -> C>);
+pub struct BzTreeEngine<C, const N: usize> {
+    options: BzTreeOptions,
+    codec: PhantomData<fn() -> C>,
+}
 
-impl<C, const N: usize> Default for BzTreeEngine<C, N> {
-    fn default() -> Self {
-        Self(PhantomData)
+impl<C, const N: usize> BzTreeEngine<C, N> {
+    /// An engine whose trees are opened before they have marked what they reach.
+    pub fn marking_later() -> Self {
+        Self { options: BzTreeOptions { operations_max: 2, mark_later: true }, codec: PhantomData }
     }
 }
 
-const TWO_SLOTS: BzTreeOptions = BzTreeOptions { operations_max: 2 };
+impl<C, const N: usize> Default for BzTreeEngine<C, N> {
+    fn default() -> Self {
+        Self { options: BzTreeOptions { operations_max: 2, mark_later: false }, codec: PhantomData }
+    }
+}
 
 impl<C: Codec, const N: usize> Engine for BzTreeEngine<C, N>
 where
@@ -178,11 +191,11 @@ where
     }
 
     fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(BzTree::<Sim, C, N>::create(pool, name, TWO_SLOTS)?))
+        Ok(Box::new(BzTree::<Sim, C, N>::create(pool, name, self.options)?))
     }
 
     fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(BzTree::<Sim, C, N>::open(pool, root, TWO_SLOTS)?))
+        Ok(Box::new(BzTree::<Sim, C, N>::open(pool, root, self.options)?))
     }
 
     fn leaf_entries(&self) -> usize {
@@ -191,6 +204,10 @@ where
 
     fn children_max(&self) -> usize {
         if N < 16 { 5 } else { 63 }
+    }
+
+    fn marks_later(&self) -> bool {
+        self.options.mark_later
     }
 }
 

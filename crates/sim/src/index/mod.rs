@@ -47,9 +47,11 @@ pub enum IndexOperation {
     Sync,
     /// Closes the pool cleanly and opens it again.
     Reopen,
+    /// Marks what the tree reaches, if that is still to be done.
+    Mark,
 }
 
-use IndexOperation::{Exchange, Get, Insert, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit};
+use IndexOperation::{Exchange, Get, Insert, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit};
 
 impl fmt::Debug for IndexOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,6 +67,7 @@ impl fmt::Debug for IndexOperation {
             Visit(from, to) => write!(formatter, "visit {from} to {to}"),
             Sync => write!(formatter, "sync"),
             Reopen => write!(formatter, "reopen"),
+            Mark => write!(formatter, "mark"),
         }
     }
 }
@@ -80,7 +83,7 @@ impl IndexOperation {
             Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
                 Some(key)
             }
-            Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen => None,
+            Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark => None,
         }
     }
 }
@@ -178,7 +181,7 @@ impl IndexSubject {
             Some(root) => self.engine.open(&pool, root)?,
             None => self.engine.create(&pool, "t")?,
         };
-        if pool.needs_mark() {
+        if pool.needs_mark() && !self.engine.marks_later() {
             pool.finish_marking();
         }
         Ok((pool, tree))
@@ -244,7 +247,7 @@ impl Subject for IndexSubject {
                 let entries = state.range(from..=to).map(|(key, value)| (*key, *value));
                 return IndexOutcome::Entries(entries.collect());
             }
-            Sync | Reopen => (true, None),
+            Sync | Reopen | Mark => (true, None),
         };
         match write.filter(|_| held) {
             Some((key, Some(value))) => drop(state.insert(key, value)),
@@ -256,7 +259,7 @@ impl Subject for IndexSubject {
 
     fn durability(&self, operation: &IndexOperation) -> Durability {
         match operation {
-            Sync | Reopen => Durability::OnReturn,
+            Sync | Reopen | Mark => Durability::OnReturn,
             _ => self.engine.durability(),
         }
     }
@@ -323,6 +326,10 @@ impl Subject for IndexSubject {
             return Err(format!("the length is {length}, but there are {} keys", state.len()));
         }
         let pool = opened.pool.as_ref().ok_or("not open")?;
+        if pool.needs_mark() {
+            // What is in use is not known yet.
+            return Ok(());
+        }
         let allocations = pool.stat().allocations;
         match tree.allocations(length).map_err(text)? {
             Some(reached) if reached != allocations => {
@@ -358,6 +365,9 @@ impl Subject for IndexSubject {
         }
         if self.engine.durability() != Durability::OnReturn {
             operations.push(Sync);
+        }
+        if self.engine.marks_later() {
+            operations.push(Mark);
         }
         operations
     }

@@ -2,10 +2,10 @@
 //!
 //! The word is what a command line takes: operations with dots between them, a letter and its numbers each: `i10=7` insert,
 //! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `f1=9` scan from
-//! 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen.
+//! 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark.
 
 use super::IndexOperation::{
-    self, Exchange, Get, Insert, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+    self, Exchange, Get, Insert, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
 use crate::subject::Complaint;
 
@@ -99,6 +99,7 @@ pub fn to_word(operations: &[IndexOperation]) -> String {
         Visit(from, to) => format!("v{from}={to}"),
         Sync => "s".to_owned(),
         Reopen => "o".to_owned(),
+        Mark => "m".to_owned(),
     });
     words.collect::<Vec<_>>().join(".")
 }
@@ -111,7 +112,7 @@ pub fn from_word(word: &str) -> Result<Vec<IndexOperation>, Complaint> {
 fn operation(part: &str) -> Result<IndexOperation, Complaint> {
     let bad = || {
         format!(
-            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, f1=9, b1=9, v1=9, s or o"
+            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, f1=9, b1=9, v1=9, s, o or m"
         )
     };
     let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
@@ -136,6 +137,7 @@ fn operation(part: &str) -> Result<IndexOperation, Complaint> {
         }
         "s" if rest.is_empty() => Ok(Sync),
         "o" if rest.is_empty() => Ok(Reopen),
+        "m" if rest.is_empty() => Ok(Mark),
         _ => Err(bad()),
     }
 }
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn words_read_back() {
         let mut operations = random_operations(7, 300, 20, writes_in_epochs);
-        operations.extend([Sync, Get(3), Exchange(1, 2, 3), Scan(1, 9), ScanBack(0, 7), Visit(2, 3)]);
+        operations.extend([Sync, Mark, Get(3), Exchange(1, 2, 3), Scan(1, 9), ScanBack(0, 7), Visit(2, 3)]);
         assert_eq!(from_word(&to_word(&operations)), Ok(operations));
         assert_eq!(from_word(""), Ok(Vec::new()));
         for bad in ["i", "i1", "i1=", "i=1", "r", "rx", "x1=2", "s1", "q", "é1", "i18446744073709551616=1"] {

@@ -1,0 +1,75 @@
+//! The mark after a crash: which allocations the tree reaches, found out while it is at work.
+//!
+//! A walk through all keys, leaf by leaf: each time from the root to the leaf where the last one ended, marking the inner
+//! nodes on the way, their separators' records, the leaf and its records. No barrier is needed, for nothing of the old
+//! generation is allocated meanwhile, and what is reached at the end of the walk was so all the time:
+//!
+//! - *A node's range of keys never changes.* A leaf that is there all the time is the one that covers its smallest key when
+//!   the walk comes to that; so it is found, and the inner nodes above it that are there all the time are on the way.
+//! - *A record that is visible all the time* is so in the leaf that covers its key when the walk comes by, whichever that
+//!   is: it may be copied from leaf to leaf, before or after. If the leaf is replaced while it is read, it was frozen
+//!   first, and shows what it had.
+//! - *A separator that is there all the time* ends the leaf before it when the walk comes to that leaf, so it is in a node
+//!   on the way, however inner nodes are split and merged.
+//!
+//! What the walk misses because it was removed before, and somebody still reads, its retirement marks; and the mark ends
+//! only when all who may be about to retire something are done ([`pool::Pool::finish_marking_later`]).
+
+use medium::Medium;
+use pool::{Error, Guard, Result};
+
+use super::BzTree;
+use super::find::{Goal, Path, Seen, Step};
+use crate::index::Codec;
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// Marks all that the tree reaches; asks after each leaf whether to go on. Whether it came to the end. O(n).
+    pub(super) fn mark_reached(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+        self.pool.mark(self.anchor)?;
+        let (mut marked, mut start) = (Path::new(), None::<Vec<u8>>);
+        loop {
+            let guard = self.pool.pin();
+            let goal = match &start {
+                None => Goal::First,
+                Some(key) => Goal::Key(C::bound(key)),
+            };
+            let (path, leaf) = self.descend_path(&guard, &goal, &mut Seen::default())?;
+            for (depth, step) in path.iter().enumerate() {
+                // Most are those of the leaf before. One whose space was used again is new, and need not be marked.
+                if marked.get(depth).map(|marked| marked.offset) != Some(step.offset) {
+                    self.mark_inner(&guard, *step)?;
+                }
+            }
+            self.mark_leaf(&guard, leaf)?;
+            let Some(end) = Self::upper_bound(&guard, &path)? else { return Ok(true) };
+            let mut key = Vec::new();
+            Self::copy_separator(&guard, end, &mut key)?;
+            if start.is_some_and(|start| start >= key) {
+                return Err(Error::corrupt(self.anchor, "separators out of order"));
+            }
+            (marked, start) = (path, Some(key));
+            drop(guard);
+            if !go_on() {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn mark_inner(&self, guard: &Guard<'_, M>, step: Step) -> Result<()> {
+        self.pool.mark(step.offset)?;
+        let inner = Self::inner(guard, step.offset)?;
+        let tails =
+            &Self::tails(guard, inner)?[..if C::TIES { Self::header(guard, inner).separators() } else { 0 }];
+        let tails = tails.iter().map(|tail| tail.load(guard));
+        tails.filter(|tail| *tail != 0).try_for_each(|tail| self.pool.mark(tail))
+    }
+
+    fn mark_leaf(&self, guard: &Guard<'_, M>, offset: u64) -> Result<()> {
+        self.pool.mark(offset)?;
+        if !C::TIES {
+            return Ok(());
+        }
+        let leaf = Self::leaf(guard, offset)?;
+        self.visible(guard, leaf)?.into_iter().try_for_each(|(_, words)| C::mark(&self.pool, words))
+    }
+}

@@ -1,0 +1,137 @@
+//! What an open leaves for later: finding out which space is in use, on a thread beside the trees at work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use engines::index::Index;
+use parking_lot::{Condvar, Mutex};
+use pool::Error;
+
+use crate::StoreViolation;
+use crate::backend::Backend;
+
+/// How often it looks whether threads are done that were at work when the last tree had marked.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How far it got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Running,
+    /// All trees have marked, but a thread may still be about to free what none of them found.
+    Marked,
+    /// It is known what is in use; or never will be before the next open, because a tree is damaged.
+    Ended,
+}
+
+struct State {
+    stop: AtomicBool,
+    progress: Mutex<Progress>,
+    ended: Condvar,
+    damage: Mutex<Option<StoreViolation>>,
+}
+
+/// The thread. Dropped with its store, it is stopped and waited for: what it left undone the next open begins anew.
+pub(crate) struct Background {
+    state: Arc<State>,
+    backend: Arc<dyn Backend>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl State {
+    fn set(&self, progress: Progress) {
+        *self.progress.lock() = progress;
+        self.ended.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Marks what `trees` reach, or reads the bitmaps where there are none to mark.
+    fn work(&self, backend: &dyn Backend, trees: Vec<(String, Arc<dyn Index>)>) {
+        if trees.is_empty() {
+            if let Err(error) = backend.read_bitmaps() {
+                self.note(None, &error);
+            }
+            return self.set(Progress::Ended);
+        }
+        for (name, tree) in &trees {
+            match tree.mark(&|| !self.is_stopped()) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    // No space is reused that was in use before, so nothing of the tree is lost.
+                    self.note(Some(name.clone()), &error);
+                    return self.set(Progress::Ended);
+                }
+            }
+        }
+        drop(trees);
+        backend.finish_marking_later();
+        self.set(Progress::Marked);
+        while backend.needs_mark() && !self.is_stopped() {
+            backend.reclaim();
+            std::thread::sleep(PAUSE);
+        }
+        if !backend.needs_mark() {
+            self.set(Progress::Ended);
+        }
+    }
+
+    fn note(&self, tree: Option<String>, error: &Error) {
+        let (offset, what) = match error.root() {
+            Error::Corrupt { offset, what } => (Some(*offset), what.clone()),
+            other => (None, other.to_string()),
+        };
+        *self.damage.lock() = Some(StoreViolation { tree, offset, what });
+    }
+}
+
+impl Background {
+    /// Begins to mark what `trees` reach; without trees, to read the bitmaps of a clean close.
+    pub(crate) fn begin(backend: Arc<dyn Backend>, trees: Vec<(String, Arc<dyn Index>)>) -> Self {
+        let state = Arc::new(State {
+            stop: AtomicBool::new(false),
+            progress: Mutex::new(Progress::Running),
+            ended: Condvar::new(),
+            damage: Mutex::new(None),
+        });
+        let (shared, pool) = (Arc::clone(&state), Arc::clone(&backend));
+        let thread = std::thread::Builder::new().name("everleaf-mark".to_owned());
+        let thread = thread.spawn(move || shared.work(&*pool, trees)).ok();
+        if thread.is_none() {
+            // Without a thread space is not reused before the next open.
+            state.set(Progress::Ended);
+        }
+        Self { state, backend, thread }
+    }
+
+    /// Waits for the end. The calling thread must not be pinned.
+    pub(crate) fn wait(&self) {
+        let mut progress = self.state.progress.lock();
+        while *progress != Progress::Ended {
+            self.state.ended.wait(&mut progress);
+        }
+    }
+
+    /// A tree that could not be marked.
+    pub(crate) fn damage(&self) -> Option<StoreViolation> {
+        self.state.damage.lock().clone()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic there is a logic bug, reported where it happened; the next open marks.
+            let _ = thread.join();
+        }
+        if *self.state.progress.lock() == Progress::Marked {
+            // It only waited for threads at work, of which there are none any more.
+            self.backend.finish_marking();
+        }
+    }
+}
