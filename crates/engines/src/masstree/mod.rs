@@ -66,6 +66,7 @@ mod check;
 mod epoch;
 mod external_log;
 mod find;
+mod get_many;
 mod in_line_log;
 mod insert;
 mod layout;
@@ -96,6 +97,7 @@ use crate::index::{
 use epoch::{Shard, Shards};
 use layout::{Anchor, SHARDS, checked, node_bytes, unchecked};
 use recover::Failed;
+use slice::Slice;
 
 /// Slots of a border node, and separators of an interior one, in the durable tree.
 pub const WIDTH: usize = 14;
@@ -515,7 +517,16 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     }
 
     fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        keys.iter().map(|key| Index::get(self, key)).collect()
+        let mut values = Vec::with_capacity(keys.len());
+        self.core.find_many(
+            keys,
+            |key| Slice::of(key),
+            |key| {
+                values.push(Index::get(self, key)?);
+                Ok(())
+            },
+        )?;
+        Ok(values)
     }
 
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
@@ -585,10 +596,17 @@ impl<M: Medium, C: Codec, const W: usize> WordIndex for MassTree<M, C, W> {
     }
 
     fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
-        for (key, value) in keys.iter().zip(values) {
-            *value = WordIndex::get(self, *key)?;
-        }
-        Ok(())
+        let mut values = values.iter_mut();
+        self.core.find_many(
+            keys,
+            |key| Slice::of(&key.to_be_bytes()),
+            |key| {
+                if let Some(value) = values.next() {
+                    *value = WordIndex::get(self, *key)?;
+                }
+                Ok(())
+            },
+        )
     }
 
     fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {

@@ -83,6 +83,11 @@ impl Found<'_> {
 pub(super) trait Sink<M: Medium, const W: usize> {
     /// Takes an entry; `false` if it was the last one wanted.
     fn take(&mut self, view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool>;
+
+    /// Nothing more comes of this look.
+    fn finish(&mut self, _view: &View<'_, M, W>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Where a scan begins, or goes on.
@@ -293,16 +298,17 @@ impl<M: Medium, const W: usize> Core<M, W> {
         start: &Start<'_>,
         make: impl Fn() -> S,
     ) -> Result<(S, Option<Vec<u8>>)> {
-        let view = self.look();
-        let mut sink = make();
-        if let (Ok(last), true) = (view.collect(start, &mut sink), view.is_valid()) {
-            return Ok((sink, last));
-        }
-        self.find_slowly(|view, _| {
+        let read = |view: &View<'_, M, W>| {
             let mut sink = make();
             let last = view.collect(start, &mut sink)?;
+            sink.finish(view)?;
             Ok((sink, last))
-        })
+        };
+        let view = self.look();
+        if let (Ok(batch), true) = (read(&view), view.is_valid()) {
+            return Ok(batch);
+        }
+        self.find_slowly(|view, _| read(view))
     }
 
     /// The number of keys; exact when nobody writes.
@@ -432,7 +438,7 @@ impl<M: Medium, const W: usize> Scan for RangeScan<'_, M, W> {
     }
 }
 
-/// Entries as words.
+/// Entries as words. Their records are read when all are found: until then they are on their way.
 struct Words {
     entries: SmallVec<[[u64; 2]; WORDS_TOGETHER_MAX]>,
     entries_max: usize,
@@ -443,9 +449,16 @@ const WORDS_TOGETHER_MIN: usize = 16;
 const WORDS_TOGETHER_MAX: usize = 128;
 
 impl<M: Medium, const W: usize> Sink<M, W> for Words {
-    fn take(&mut self, view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool> {
-        self.entries.push([found.word(), found.record(view)?.word(&view.guard)?]);
+    fn take(&mut self, _view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool> {
+        self.entries.push([found.word(), found.object]);
         Ok(self.entries.len() < self.entries_max)
+    }
+
+    fn finish(&mut self, view: &View<'_, M, W>) -> Result<()> {
+        for [_, value] in &mut self.entries {
+            *value = Record::at(&view.guard, *value)?.word(&view.guard)?;
+        }
+        Ok(())
     }
 }
 

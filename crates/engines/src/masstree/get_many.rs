@@ -1,0 +1,68 @@
+//! Finding many keys at once, so that their cache misses overlap.
+//!
+//! A batch is walked twice. The first walk goes down level by level, all keys together, and only hints the processor what
+//! it will read; it checks nothing, for nothing follows from what it sees. The second walk is the ordinary find of each
+//! key, which now finds its nodes and its record in the cache.
+
+use medium::Medium;
+use pool::Result;
+use smallvec::SmallVec;
+
+use super::Core;
+use super::access::{HEIGHT_MAX, View, Walk};
+use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK};
+use super::permutation::Permutation;
+use super::slice::{LAYER, Slice, Target};
+
+/// Keys that are walked together: more misses than that the processor does not overlap.
+const BATCH: usize = 16;
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// Loads what finding keys with these slices will read in the first layer.
+    fn warm(&self, slices: impl Iterator<Item = Slice>) -> Walk<()> {
+        let root = self.anchor()?.root.value.load(&self.guard);
+        let mut walks: SmallVec<[(Slice, u64); BATCH]> = slices.map(|slice| (slice, root)).collect();
+        for _ in 0..HEIGHT_MAX {
+            let mut is_down = true;
+            for (slice, pointer) in &mut walks {
+                if *pointer & INTERIOR != 0 {
+                    let node = self.guard.node::<Interior<W>>(*pointer & OFFSET_MASK)?;
+                    let rank = self.rank(node, node.shape.load(&self.guard), Target::At(*slice));
+                    *pointer = node.child(rank).load(&self.guard);
+                    self.prefetch(*pointer);
+                    is_down = false;
+                }
+            }
+            if is_down {
+                break;
+            }
+        }
+        for (slice, pointer) in walks {
+            let node = self.guard.node::<Border<W>>(pointer & OFFSET_MASK)?;
+            let permutation = Permutation(node.permutation.load(&self.guard));
+            match self.search(node, permutation, slice) {
+                Some(entry) if entry.class == LAYER => self.prefetch(entry.value),
+                Some(entry) => self.prefetch_record(entry.value),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// Calls `find` with each key, in batches whose cache misses overlap.
+    pub(super) fn find_many<K>(
+        &self,
+        keys: &[K],
+        slice: impl Fn(&K) -> Slice,
+        mut find: impl FnMut(&K) -> Result<()>,
+    ) -> Result<()> {
+        for batch in keys.chunks(BATCH) {
+            // What cannot be walked here is for the find to say.
+            let _ = self.look().warm(batch.iter().map(&slice));
+            batch.iter().try_for_each(&mut find)?;
+        }
+        Ok(())
+    }
+}
