@@ -404,8 +404,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Space for an interior node: of the next class, so that these few and often read nodes lie together and the
-    /// processor knows their pages. Among the border nodes each lies in a page of its own.
+    /// processor knows their pages. Among the border nodes each lies in a page of its own; there it goes if need be.
     pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
-        self.allocate(work, super::layout::node_bytes::<W>() + medium::LINE_BYTES)
+        match self.allocate(work, super::layout::node_bytes::<W>() + medium::LINE_BYTES) {
+            Err(Stop::Full(_)) => self.allocate_border(work),
+            allocated => allocated,
+        }
     }
 }
