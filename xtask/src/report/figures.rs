@@ -10,28 +10,22 @@ use super::{Failure, json, output};
 const EVERLEAF: &str = "target/release/everleaf";
 /// Where the command names the engines.
 const ENGINES: &str = "crates/cli/src/commands/crash/engine.rs";
+/// The engines whose figures stand in the page; the others take long, and are to follow.
+const MEASURED: [&str; 1] = ["rntree"];
 const CODECS: [&str; 2] = ["word", "record"];
 const MEDIA: [&str; 3] = ["dax", "eadr", "file"];
-/// The tables, by their heads; and how many cells of a row say what it is about.
+/// The table, by its head; and how many cells of a row say what it is about.
 const SEQUENCES: Table = Table {
     head: "| engine | entries | medium | what | traces | crash points | images avoided | recoveries | violations |",
     keys: 4,
 };
-const THREADS: Table = Table {
-    head: "| engine | entries | threads | what | schedules | crash points | recoveries | violations |",
-    keys: 4,
-};
-const MUTANTS: Table = Table { head: "| engine | mutants | caught | justified | survived |", keys: 1 };
-
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     /// Operations of each sequence in small scopes.
     pub(super) length: u8,
-    /// Operations of random sequences and random programs.
+    /// Operations of random sequences.
     pub(super) ops: u32,
-    /// Preemptions of pairs of threads.
-    pub(super) preemptions: u32,
 }
 
 /// A table of the page.
@@ -82,7 +76,8 @@ fn engines() -> Result<Vec<String>, Failure> {
         _ => None,
     });
     let variants = variants.ok_or(Failure::NoEngines { path })?;
-    Ok(variants.iter().map(|variant| variant.ident.to_string().to_lowercase()).collect())
+    let names = variants.iter().map(|variant| variant.ident.to_string().to_lowercase());
+    Ok(names.filter(|name| MEASURED.contains(&name.as_str())).collect())
 }
 
 fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
@@ -92,7 +87,7 @@ fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
 }
 
 /// One thread: small scopes, and random sequences at full size.
-fn sequences(engines: &[String], Extent { length, ops, .. }: Extent) -> Vec<Row> {
+fn sequences(engines: &[String], Extent { length, ops }: Extent) -> Vec<Row> {
     let (length, ops) = (length.to_string(), ops.to_string());
     let small = (format!("all sequences of {length}"), ["--exhaustive", "--length", &length, "--jobs", "2"]);
     let large = (format!("{ops} random operations"), ["--ops", &ops, "--seed", "1", "--jobs=2"]);
@@ -108,39 +103,6 @@ fn sequences(engines: &[String], Extent { length, ops, .. }: Extent) -> Vec<Row>
         }
     }
     rows
-}
-
-/// Several threads: all pairs of operations, and random programs.
-fn threads(engines: &[String], Extent { ops, preemptions, .. }: Extent) -> Vec<Row> {
-    let (ops, preemptions) = (ops.to_string(), preemptions.to_string());
-    let pairs = (
-        "2",
-        format!("all pairs, {preemptions} preemptions"),
-        ["--exhaustive", "--threads=2", "--preemptions", &preemptions],
-    );
-    let random =
-        ("3", format!("random programs of {ops} operations"), ["--threads=3", "--seed=1", "--ops", &ops]);
-    let mut rows = Vec::new();
-    for engine in engines {
-        for (threads, what, options) in [&pairs, &random] {
-            for codec in CODECS {
-                rows.push(row([engine, codec, threads, what], options));
-            }
-        }
-    }
-    rows
-}
-
-fn mutants(engines: &[String]) -> Vec<Row> {
-    let row = |engine: &String| Row {
-        keys: vec![engine.clone()],
-        arguments: ["run", "--quiet", "--release", "--package", "everleaf-sim", "--example", "mutants", "--"]
-            .iter()
-            .chain(&["--json", "--engine", engine])
-            .map(|text| (*text).to_owned())
-            .collect(),
-    };
-    engines.iter().map(row).collect()
 }
 
 fn build() -> Result<(), Failure> {
@@ -161,14 +123,8 @@ pub(super) fn measure(extent: Extent, exhibits: usize) -> Result<String, Failure
     let sequences = SEQUENCES.measure(&sequences(&engines, extent), |row| {
         cells(EVERLEAF, row, &["traces", "points", "images_avoided", "recoveries", "violations"])
     })?;
-    let threads = THREADS.measure(&threads(&engines, extent), |row| {
-        cells(EVERLEAF, row, &["schedules", "points", "recoveries", "violations"])
-    })?;
-    let mutants = MUTANTS.measure(&mutants(&engines), |row| {
-        cells("cargo", row, &["mutants", "killed", "justified", "survived"])
-    })?;
     Ok(format!(
-        "\n{sequences}{threads}{mutants}Museum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask \
+        "\n{sequences}Museum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask \
          report`.\n\n",
         machine()
     ))
@@ -178,16 +134,9 @@ pub(super) fn measure(extent: Extent, exhibits: usize) -> Result<String, Failure
 pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Vec<String>, Failure> {
     let engines = engines()?;
     let mut complaints = Vec::new();
-    for (name, table, rows) in [
-        ("sequences", SEQUENCES, sequences(&engines, extent)),
-        ("threads", THREADS, threads(&engines, extent)),
-        ("mutants", MUTANTS, mutants(&engines)),
-    ] {
-        if !table.is_in(figures, &rows) {
-            complaints.push(format!(
-                "the figures of {name} do not have the rows and columns that `cargo xtask report` writes"
-            ));
-        }
+    if !SEQUENCES.is_in(figures, &sequences(&engines, extent)) {
+        complaints
+            .push("the figures do not have the rows and columns that `cargo xtask report` writes".to_owned());
     }
     if !figures.contains(&format!("Museum: {exhibits} exhibits,")) {
         complaints.push(format!("the museum has {exhibits} exhibits"));

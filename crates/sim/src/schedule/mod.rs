@@ -177,18 +177,11 @@ pub struct Scheduling {
     pub crashes: bool,
     /// The most steps of a run; more are a livelock.
     pub steps_max: u32,
-    /// Whether a simpler failure is looked for when all schedules are tried.
-    pub shrink: bool,
 }
 
 impl Default for Scheduling {
     fn default() -> Self {
-        Self {
-            search: Search::Exhaustive { preemptions_max: 2 },
-            crashes: true,
-            steps_max: 100_000,
-            shrink: true,
-        }
+        Self { search: Search::Exhaustive { preemptions_max: 2 }, crashes: true, steps_max: 100_000 }
     }
 }
 
@@ -203,9 +196,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         scheduling: &Scheduling,
     ) -> ThreadsVerdict<S> {
         let mut verdict = self.search(program, scheduling);
-        if let (true, Err(failure), Search::Exhaustive { preemptions_max }) =
-            (scheduling.shrink, &mut verdict, &scheduling.search)
-        {
+        if let (Err(failure), Search::Exhaustive { preemptions_max }) = (&mut verdict, &scheduling.search) {
             let stats = self.stats;
             self.simplify(failure, program, scheduling, *preemptions_max);
             self.stats = stats;

@@ -171,6 +171,13 @@ pub(super) const RNTREE: &[Justified] = &[
     justified("rntree/mod.rs", "&Slots::identity(0, 0).0); guard.fence()", &[Swapped], BOTH_BEFORE),
     justified("rntree/split.rs", "Slots(leaf.slots.init(guard", &[DoneFirst], NO_PUBLISH),
     justified("rntree/insert.rs", "nobody misses them. guard.fence();", &[Swapped], BOTH_BEFORE),
+    justified(
+        "rntree/find.rs",
+        "guard.wait_for(",
+        &[Wait],
+        "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a writer it is \
+         needed, and schedules show it",
+    ),
 ];
 
 /// `bztree`, and what it is made of.

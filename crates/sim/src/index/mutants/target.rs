@@ -9,12 +9,10 @@ use super::justified::{self, Justified};
 use crate::explore::{Explorer, Images, Options, SecondCrash};
 use crate::index::script::{every_change, every_change_in_epochs};
 use crate::index::suite::{Suite, exhaust};
-use crate::index::threads::{self, Work};
 use crate::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
 };
 use crate::model::Rules;
-use crate::schedule::{Scheduling, Search};
 use crate::subject::Complaint;
 
 /// What an exploration says: what could be planted; or what was noticed.
@@ -58,25 +56,6 @@ impl Trial {
             let options = Options { mutations, shrink: false, ..options.clone() };
             let report = exhaust(&engine, Suite { length, threads: 1, progress: None }, &options);
             report.report.map_or_else(|| Ok(BTreeSet::new()), Err)
-        };
-        Self { name, explore: Box::new(explore) }
-    }
-
-    /// Explores pairs of threads with at most one preemption. It finds no places for faults.
-    pub fn of_threads(engine: AnyEngine, options: Options) -> Self {
-        let rules = options.rules;
-        let name = format!("{} {}, pairs of threads, {rules:?}", engine.name(), engine.codec());
-        let explore = move |mutations| {
-            let options = Options { mutations, shrink: false, ..options.clone() };
-            let search = Search::Exhaustive { preemptions_max: 1 };
-            let scheduling = Scheduling { shrink: false, ..Scheduling::default() };
-            let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
-            for scope in threads::scopes(engine.leaf_entries()) {
-                let pairs = threads::pairs(&scope, engine.durability());
-                let next = |number: usize| Some((pairs.get(number)?.clone(), search.clone()));
-                threads::exhaust(&engine, &scope.setup, next, work).map_err(|failure| failure.to_string())?;
-            }
-            Ok(BTreeSet::new())
         };
         Self { name, explore: Box::new(explore) }
     }
@@ -156,10 +135,7 @@ fn rntree() -> Target {
         name: "rntree",
         quick: trials(Trial::quick),
         trials: trials(Trial::of_script),
-        suites: vec![Trial::of_threads(
-            engine(EngineName::RnTree, CodecName::Record, Size::Small),
-            Options { second_crash: SecondCrash::Never, ..options(LineForm::Single, Rules::Log) },
-        )],
+        suites: Vec::new(),
         justified: &[justified::SHARED, justified::RNTREE],
         folders: &["rntree/", "pool/", "medium/"],
     }
