@@ -100,3 +100,32 @@ fn what_is_whole_is_salvaged_from_a_damaged_pool() {
     let other = pool.with_file_name("saved.pool");
     run_with(&on("restore", &other, &[]), &said.output).expect(0);
 }
+
+#[test]
+fn whole_leaves_are_salvaged_from_a_tree_that_does_not_open() {
+    let (_folder, pool) = pool();
+    let words = lines(0..3000, |number| {
+        format!(
+            "{number}	{}
+",
+            number + 77_000_000
+        )
+    });
+    run_with(&on("load", &pool, &["--tree", "w", "--codec", "word"]), words.as_bytes()).expect(0);
+    run(&on("put", &pool, &["a", "b", "--tree", "t"])).expect(0);
+    let mut bytes = fs::read(&pool).unwrap();
+    let value = bytes.windows(8).position(|window| window == 77_001_500_u64.to_le_bytes()).unwrap();
+    bytes[value + 2] ^= 4;
+    fs::write(&pool, &bytes).unwrap();
+    let said = run(&on("get", &pool, &["1", "--tree", "w"])).expect(1);
+    assert!(said.errors.contains("fail their check") && said.errors.contains("--salvage"), "{said:?}");
+    let said = run(&on("dump", &pool, &["--salvage"])).expect(1);
+    assert!(said.errors.contains("entries: the slots and entries of a leaf fail"), "{said:?}");
+    let saved: Vec<&str> = said.text().lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(saved.len() > 2940 && saved.contains(&"a\tb"), "{} lines", saved.len());
+    assert!(saved.iter().all(|line| words.contains(*line) || *line == "a\tb"));
+    assert!(!saved.iter().any(|line| line.starts_with("1500\t")));
+    let other = pool.with_file_name("saved.pool");
+    run_with(&on("restore", &other, &[]), &said.output).expect(0);
+    assert_eq!(run(&on("get", &other, &["2999", "--tree", "w"])).expect(0).text(), "77002999\n");
+}

@@ -120,3 +120,37 @@ fn a_lock_that_was_not_taken_is_not_released() {
     });
     assert_clean(&tree);
 }
+
+#[test]
+fn a_bulk_load_holds_no_lock_while_its_source_runs() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let pool = pool();
+        let tree = words::<4>(&pool);
+        let mut count = 0_u64;
+        let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            assert_clean(&tree);
+            assert_eq!((tree.len().unwrap(), collect(&tree, Direction::Reverse)), (0, Vec::new()));
+            count += 1;
+            (*key, *value) = (count.to_be_bytes().to_vec(), vec![7; 8]);
+            Ok(count <= 50)
+        };
+        assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 50);
+        assert_clean(&tree);
+        assert_eq!(tree.len().unwrap(), 50);
+        // Whoever writes meanwhile comes first.
+        let other = Words::<4>::create(&pool, "other", RnTreeOptions::default()).unwrap();
+        let mut is_first = true;
+        let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            let write = || other.put(&[9; 8], &[9; 8]).unwrap();
+            std::thread::scope(|scope| scope.spawn(write).join().unwrap());
+            (*key, *value) = (vec![1; 8], vec![1; 8]);
+            Ok(std::mem::take(&mut is_first))
+        };
+        assert!(matches!(other.bulk_load(&mut next, 1.0), Err(pool::Error::NotEmpty)));
+        assert_eq!(collect(&other, Direction::Forward), [(vec![9; 8], vec![9; 8])]);
+        assert_clean(&other);
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(std::time::Duration::from_secs(60)).expect("a load that failed, or hangs");
+}

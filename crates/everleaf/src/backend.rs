@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engines::bztree::{BzTree, BzTreeOptions};
-use engines::index::{Index, RecordCodec, WordCodec, WordIndex};
+use engines::index::{Index, RecordCodec, Violation, WordCodec, WordIndex};
 use engines::masstree::{EpochLength, MassTree, MassTreeOptions};
 use engines::rntree::{RnTree, RnTreeOptions};
 use medium::file::Io;
@@ -36,11 +36,16 @@ impl AnyTree {
     }
 }
 
+/// What takes the entries of a damaged tree, until it returns `false`.
+pub(crate) type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
+
 /// What a store needs of its pool, whatever the medium.
 pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Vec<TreeRoot>>;
     fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree>;
     fn open_tree(&self, root: &TreeRoot, opening: &Opening) -> Result<AnyTree>;
+    /// `None` for engines that cannot.
+    fn salvage(&self, root: &TreeRoot, visit: &mut Visit<'_>) -> Result<Option<Vec<Violation>>>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn needs_mark(&self) -> bool;
     fn finish_marking(&self);
@@ -142,6 +147,15 @@ impl<M: Medium> Backend for Pool<M> {
             (Engine::BzTree, Codec::Word) => {
                 AnyTree::words(BzTree::<M, WordCodec>::open(self, root, Opening::bztree())?)
             }
+        })
+    }
+
+    fn salvage(&self, root: &TreeRoot, visit: &mut Visit<'_>) -> Result<Option<Vec<Violation>>> {
+        let kind = TreeOptions::of(root)?;
+        Ok(match (kind.engine, kind.codec) {
+            (Engine::RnTree, Codec::Record) => Some(RnTree::<M, RecordCodec>::salvage(self, root, visit)?),
+            (Engine::RnTree, Codec::Word) => Some(RnTree::<M, WordCodec>::salvage(self, root, visit)?),
+            _ => None,
         })
     }
 

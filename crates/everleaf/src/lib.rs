@@ -181,7 +181,7 @@ mod ticket;
 mod tree;
 mod word_tree;
 
-pub use engines::index::{Bounds, EpochStat, IndexStat, Value, Violation};
+pub use engines::index::{Bounds, EpochStat, Index, IndexStat, Value, Violation};
 pub use kind::{Codec, Engine, TreeOptions};
 pub use medium::file::{LogEnd, LogError, Replay};
 pub use medium::{Durability, FileStat, FlushKind, LineForm, LineStore, Survives};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use engines::index::Violation;
 use medium::file::{Disk, Io};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
@@ -210,6 +211,26 @@ impl Store {
     /// [`Error::NoSuchTree`]; otherwise as [`Store::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         self.at(self.find(name, None))
+    }
+
+    /// Calls `visit` with what can be read of the tree `name`, which is too damaged to be opened, in ascending order of
+    /// keys, until it returns `false`. Returns what was left out; `None`, and nothing is read, for engines other than
+    /// `rntree`. Nothing is written. O(n).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`].
+    pub fn salvage(
+        &self,
+        name: &str,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Option<Vec<Violation>>> {
+        let backend = &self.inner.backend;
+        let salvaged = backend.roots().and_then(|roots| {
+            let root = roots.iter().find(|root| root.name == name);
+            let root = root.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
+            backend.salvage(root, &mut visit)
+        });
+        self.at(salvaged)
     }
 
     fn find(&self, name: &str, create: Option<TreeOptions>) -> Result<Tree> {

@@ -49,8 +49,10 @@ impl Tree {
         self.context.kind
     }
 
+    /// The engine beneath, to be compared with this: it leaves the pool's path out of errors, and tries a write once where
+    /// the pool is full at first.
     #[inline(always)]
-    pub(crate) fn index(&self) -> &dyn Index {
+    pub fn index(&self) -> &dyn Index {
         &*self.any.index
     }
 

@@ -193,22 +193,24 @@ fn try_damage(path: &Path, whole: &[u8], form: LineStore, offset: usize, mask: u
 }
 
 #[test]
-fn a_flipped_byte_in_a_slot_line_is_no_panic() {
+fn a_flipped_byte_in_a_slot_line_is_noticed() {
     for form in forms() {
         let (_folder, path) = pool_with(form);
         let whole = fs::read(&path).unwrap();
         for leaf in [first_leaf(&whole, 0), first_leaf(&whole, 1)] {
             for line in slot_lines(leaf, form) {
-                (0..64).for_each(|byte| {
-                    try_damage(&path, &whole, form, line + byte, 1 << (byte % 8));
-                });
+                for byte in 0..64 {
+                    let noticed = try_damage(&path, &whole, form, line + byte, 1 << (byte % 8));
+                    // Of twins one copy counts, and the other says nothing.
+                    assert!(noticed || form == LineStore::Twin, "byte {byte} of the slot line");
+                }
             }
         }
     }
 }
 
 #[test]
-fn a_flipped_byte_in_an_entry_or_a_record_is_noticed_where_there_is_a_check() {
+fn a_flipped_byte_in_an_entry_or_a_record_is_noticed() {
     for form in forms() {
         let (_folder, path) = pool_with(form);
         let whole = fs::read(&path).unwrap();
@@ -216,11 +218,11 @@ fn a_flipped_byte_in_an_entry_or_a_record_is_noticed_where_there_is_a_check() {
         // The first 28 entries stayed when the leaf was split, so they are in use.
         for byte in 0..16 * 28 {
             let noticed = try_damage(&path, &whole, form, records + byte, 1 << (byte % 8));
-            assert!(noticed, "byte {byte} of the entries");
+            assert!(noticed, "byte {byte} of the entries of records");
         }
-        for byte in (0..16 * 56).step_by(5) {
-            // Words have no check of their own.
-            try_damage(&path, &whole, form, words + byte, 1 << (byte % 8));
+        for byte in (0..16 * 28).step_by(5) {
+            let noticed = try_damage(&path, &whole, form, words + byte, 1 << (byte % 8));
+            assert!(noticed, "byte {byte} of the entries of words");
         }
         let record = u64::from_le_bytes(whole[records + 8..][..8].try_into().unwrap()) & ((1 << 48) - 1);
         for byte in 0..8 + 7 + 7 {
@@ -267,10 +269,14 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
 fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
     let (_folder, path) = pool();
     let whole = fs::read(&path).unwrap();
-    fs::write(&path, header_with(&whole, 1, 2)).unwrap();
-    let error = opened(&path).unwrap_err();
-    assert!(matches!(error.root(), Error::Version { found: 2, supported: 1 }), "{error}");
-    assert!(error.to_string().contains("dump"), "{error}");
+    for found in [1, 3] {
+        fs::write(&path, header_with(&whole, 1, found)).unwrap();
+        let error = opened(&path).unwrap_err();
+        assert!(
+            matches!(error.root(), Error::Version { found: other, supported: 2 } if u64::from(*other) == found)
+        );
+        assert!(error.to_string().contains("dump"), "{error}");
+    }
     fs::write(&path, header_with(&whole, 2, 1 << 9)).unwrap();
     let error = opened(&path).unwrap_err();
     assert!(matches!(error.root(), Error::UnknownFeatures { unknown: 0x200 }), "{error}");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::line_store::{LineValue, twin};
+use crate::line_store::{LineValue, TAG_MASK, twin};
 use crate::sync::is_scheduled;
 use crate::sync::schedule::{Access, AccessKind, reach};
 use crate::{Guard, LINE_BYTES, LineForm, Medium, MediumError, Node};
@@ -138,10 +138,25 @@ impl VolatileWord {
     }
 }
 
-/// Neither copy of a twin line is whole: no crash of a correct program leaves this, so the pool is damaged.
+/// A line that no crash of a correct program leaves, so the pool is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("both copies of the line are torn")]
-pub struct Torn;
+pub enum Torn {
+    /// Neither copy of a twin line is whole.
+    #[error("both copies of the line are torn")]
+    Twin,
+    /// A single line has bits that only the tags of twins set.
+    #[error("a single line with the tags of twins")]
+    Single,
+}
+
+/// What is found in a line that nobody writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundLine {
+    /// The newest whole value, as stored.
+    pub value: LineValue,
+    /// Whether nothing is torn. If not, the line needs [`Line::recover`] before it is published again.
+    pub is_whole: bool,
+}
 
 /// 64 bytes, aligned, written failure-atomically: after a crash the line holds one of its published values, whole.
 ///
@@ -229,38 +244,42 @@ impl Line {
     /// The newest whole value. A copy that a crash tore is written anew and drained first, for a later torn store
     /// with the same tag could complete it. Needs exclusive access to the line.
     pub fn recover<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
-        let first = guard.medium().load_line(&self.0);
-        if guard.medium().line_form() == LineForm::Single {
-            return Ok(first);
+        let found = self.inspect(guard)?;
+        if !found.is_whole {
+            let tag = twin::tag(&found.value.0).expect("a whole copy");
+            let other = if twin::copy_of(tag) == 0 { self.second(guard) } else { self };
+            // PERSIST: nothing must precede; lost before the fence, the copy is still torn or already sound.
+            other.store_words(guard, &twin::repair(tag));
+            guard.flush(other);
+            guard.fence();
         }
-        let second = self.second(guard);
-        let copies = [first, guard.medium().load_line(&second.0)];
-        match twin::choose(&copies[0].0, &copies[1].0) {
-            twin::Choice::Newest { copy, tag, other_is_sound } => {
-                if !other_is_sound {
-                    let other = if copy == 0 { second } else { self };
-                    // PERSIST: nothing must precede; lost before the fence, the copy is still torn or already sound.
-                    other.store_words(guard, &twin::repair(tag));
-                    guard.flush(other);
-                    guard.fence();
-                }
-                Ok(copies[copy])
-            }
-            twin::Choice::BothTorn => Err(Torn),
-        }
+        Ok(found.value)
     }
 
-    /// The newest whole value, repairing nothing. For inspection; safe beside a writer only if retried.
-    pub fn load<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
+    /// The newest whole value, and whether a crash tore the other copy; repairs nothing. Safe beside a writer only if
+    /// retried.
+    pub fn inspect<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<FoundLine, Torn> {
         let first = guard.medium().load_line(&self.0);
         if guard.medium().line_form() == LineForm::Single {
-            return Ok(first);
+            let is_tagged = first.0.iter().any(|word| word & TAG_MASK != 0);
+            return if is_tagged {
+                Err(Torn::Single)
+            } else {
+                Ok(FoundLine { value: first, is_whole: true })
+            };
         }
         let copies = [first, guard.medium().load_line(&self.second(guard).0)];
         match twin::choose(&copies[0].0, &copies[1].0) {
-            twin::Choice::Newest { copy, .. } => Ok(copies[copy]),
-            twin::Choice::BothTorn => Err(Torn),
+            twin::Choice::Newest { copy, other_is_sound, .. } => {
+                Ok(FoundLine { value: copies[copy], is_whole: other_is_sound })
+            }
+            twin::Choice::BothTorn => Err(Torn::Twin),
         }
+    }
+
+    /// The newest whole value, as [`Line::inspect`] finds it.
+    pub fn load<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
+        Ok(self.inspect(guard)?.value)
     }
 
     #[inline(always)]

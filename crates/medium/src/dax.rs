@@ -129,3 +129,21 @@ unsafe impl Medium for Dax {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn an_empty_file_promises_what_it_keeps_when_it_has_grown() {
+        let file = memfd_create("everleaf", MemfdFlags::CLOEXEC).unwrap();
+        let dax = Dax::new(file.into(), DaxOptions::default()).unwrap();
+        let before = (dax.extent().length(), dax.survives());
+        dax.grow(1 << 16).unwrap();
+        assert_eq!(before, (0, dax.survives()));
+        let guard = crate::Guard::new(&dax);
+        assert!(guard.words(0, 1 << 13).unwrap().iter().all(|word| word.load(&guard) == 0));
+    }
+}

@@ -36,7 +36,7 @@ mod shared;
 pub mod sim;
 pub mod sync;
 
-pub use cell::{Line, Torn, VolatileWord, Word};
+pub use cell::{FoundLine, Line, Torn, VolatileWord, Word};
 pub use count::{Count, Counts};
 pub use dax::{Dax, DaxOptions};
 pub use deferred::deferred;

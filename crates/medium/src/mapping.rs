@@ -155,11 +155,11 @@ impl Mapping {
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let synchronous = AtomicBool::new(true);
         let mapping = Self::reserve(Backing::Shared { file, synchronous }, limit_bytes, wanted)?;
-        if length > 0 {
-            mapping.map_file(0, length)?;
-            // SAFETY: just mapped up to `length`.
-            unsafe { mapping.extent.set_length(length) };
-        }
+        // A page of an empty file as well, which nobody touches before the file has it: only a mapping tells whether
+        // the file system grants `MAP_SYNC`.
+        mapping.map_file(0, length.max(page_bytes()))?;
+        // SAFETY: just mapped up to `length`.
+        unsafe { mapping.extent.set_length(length) };
         Ok(mapping)
     }
 
@@ -212,7 +212,11 @@ impl Mapping {
         matches!(&self.backing, Backing::Shared { synchronous, .. } if synchronous.load(Ordering::Relaxed))
     }
 
-    /// Makes at least `length` bytes accessible; never shrinks.
+    /// Makes at least `length` bytes accessible; never shrinks. What is new reads as zeros.
+    ///
+    /// That a file has grown is not synced here. With `MAP_SYNC` the file system makes its metadata, length and blocks,
+    /// durable before it lets the first store to a new page pass; without, nothing that is mapped shared is promised to
+    /// survive the machine; and the file medium logs the length, and syncs the file before it lets go of the log.
     pub(crate) fn grow(&self, length: u64) -> Result<(), MediumError> {
         let _growing = self.growing.lock();
         let old = self.extent.length();
@@ -257,10 +261,26 @@ impl Mapping {
         }
         // SAFETY: exclusive access, so nobody holds a reference beyond `length`.
         unsafe { self.extent.set_length(length) };
-        if let Backing::Shared { file, .. } = &self.backing {
-            ftruncate(file, length).map_err(refused("truncate a file to", length))?;
+        match &self.backing {
+            Backing::Memory => self.clear(length, old).map_err(refused("give back", old - length))?,
+            Backing::Shared { file, .. } => {
+                ftruncate(file, length).map_err(refused("truncate a file to", length))?;
+            }
+            Backing::Private { .. } => {}
         }
         Ok(())
+    }
+
+    /// Makes memory that is out of use read as zeros; whole pages go back to the system.
+    fn clear(&mut self, start: u64, end: u64) -> rustix::io::Result<()> {
+        let pages = start.next_multiple_of(page_bytes()).min(end);
+        // SAFETY: accessible memory of this mapping, to which nobody has a reference.
+        unsafe { self.address(start).cast::<u8>().write_bytes(0, (pages - start) as usize) };
+        if pages == end {
+            return Ok(());
+        }
+        // SAFETY: as above; private anonymous memory reads as zeros afterwards.
+        unsafe { madvise(self.address(pages), (end - pages) as usize, Advice::LinuxDontNeed) }
     }
 
     fn address(&self, offset: u64) -> *mut std::ffi::c_void {
@@ -271,9 +291,10 @@ impl Mapping {
         if self.range.as_ref().is_some_and(|range| length <= range.accessible_bytes) {
             return Ok(());
         }
-        let bytes = (length - old) as usize;
+        let start = old - old % page_bytes();
+        let bytes = (length - start) as usize;
         // SAFETY: inside the reserved range, which belongs to this mapping and is private anonymous memory.
-        unsafe { mprotect(self.address(old), bytes, MprotectFlags::READ | MprotectFlags::WRITE) }
+        unsafe { mprotect(self.address(start), bytes, MprotectFlags::READ | MprotectFlags::WRITE) }
             .map_err(refused("make accessible", bytes as u64))?;
         if length >= HUGE_PAGE_BYTES {
             // Only a hint: small pages work as well.

@@ -29,7 +29,9 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no such file, and none was to be made.
-    #[error("no such pool; check the path, or open it with `create` to make one")]
+    #[error(
+        "no such pool; check the path. `everleaf put` and `load` make one, and so does opening it with `create`"
+    )]
     NoSuchPool,
     /// The file, its folder or its file system is read-only.
     #[error(

@@ -4,6 +4,7 @@
 mod args;
 mod compare;
 mod disk;
+mod face;
 mod keys;
 mod line_stores;
 mod report;
@@ -56,6 +57,10 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     report.sizes(&bench.sizes()?, args.keys);
     if args.recover {
         report.recoveries(bench.recover()?);
+    }
+    if let Some(pool) = bench.close().filter(|_| face::is_measured(args)) {
+        context.note("comparing finds through the store with finds through its engine");
+        report.face(face::store_over_engine(args, &keys, pool)?);
     }
     drop(bench);
     if args.count {

@@ -20,6 +20,7 @@ pub(crate) struct Report {
     persist_ns: f64,
     sizes: Option<(Sizes, u64)>,
     recoveries: Option<Recoveries>,
+    store_over_engine: f64,
     disk_syncs_per_second: f64,
     log: Option<LogShare>,
     /// What the engine counted in the last run.
@@ -59,6 +60,7 @@ impl Report {
             persist_ns: 0.0,
             sizes: None,
             recoveries: None,
+            store_over_engine: f64::NAN,
             disk_syncs_per_second: f64::NAN,
             log: None,
             counters: Vec::new(),
@@ -119,6 +121,10 @@ impl Report {
         let sizes =
             Sizes { used_bytes: *used_bytes, volatile_bytes: *volatile_bytes, medium: medium.clone() };
         self.sizes = Some((sizes, keys));
+    }
+
+    pub(crate) fn face(&mut self, store_over_engine: f64) {
+        self.store_over_engine = store_over_engine;
     }
 
     pub(crate) fn recoveries(&mut self, recoveries: Recoveries) {
@@ -208,6 +214,7 @@ impl Report {
             "bytes_per_key": per_key(|sizes| sizes.used_bytes),
             "volatile_bytes_per_key": per_key(|sizes| sizes.volatile_bytes),
             "recover_clean_ms": ms(|recoveries| recoveries.clean),
+            "store_over_engine": rounded(self.store_over_engine),
             "recover_crash_ms": ms(|recoveries| recoveries.crash),
         });
         if let Value::Object(figures) = &mut figures {

@@ -445,6 +445,12 @@ impl Bench {
         self.tree().sizes()
     }
 
+    /// Closes the tree, which ends the measurement; where it lies, until this is dropped.
+    pub(crate) fn close(&mut self) -> Option<&Path> {
+        self.subject = None;
+        self.scratch.as_ref().map(|scratch| &*scratch.0)
+    }
+
     /// Times recovery, which ends the measurement.
     pub(crate) fn recover(&mut self) -> Result<Recoveries, Failure> {
         if self.scratch.is_none() {
@@ -506,7 +512,7 @@ pub(crate) struct Operations<'t> {
     tickets: usize,
 }
 
-fn padded(word: u64, bytes: usize) -> Vec<u8> {
+pub(crate) fn padded(word: u64, bytes: usize) -> Vec<u8> {
     let mut padded = word.to_be_bytes().to_vec();
     padded.resize(bytes, b'.');
     padded

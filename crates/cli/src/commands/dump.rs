@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use everleaf::Store;
+use everleaf::{Engine, Store};
 
 use crate::context::{Context, PoolArgs};
 use crate::dump_format::DumpWriter;
@@ -60,10 +60,7 @@ impl Args {
     ) -> Result<u64, Failure> {
         let tree = match store.open_tree(name) {
             Ok(tree) => tree,
-            Err(error) if self.salvage => {
-                context.note(format!("left out: tree {name:?}: {error}"));
-                return Ok(1);
-            }
+            Err(error) if self.salvage => return Self::salvage_tree(context, store, name, writer, &error),
             Err(error) => return Err(error.into()),
         };
         writer.tree(name, tree.kind())?;
@@ -92,6 +89,34 @@ impl Args {
         }
         writer.end_tree()?;
         Ok(damages)
+    }
+
+    /// Writes what can be read of a tree that cannot be opened; returns how many times something was left out.
+    fn salvage_tree(
+        context: Context,
+        store: &Store,
+        name: &str,
+        writer: &mut DumpWriter<Output>,
+        error: &everleaf::Error,
+    ) -> Result<u64, Failure> {
+        let kind = store.trees()?.into_iter().find(|tree| tree.name == name).and_then(|tree| tree.kind);
+        let Some(kind) = kind.filter(|kind| kind.engine == Engine::RnTree) else {
+            context.note(format!("left out: tree {name:?}: {error}"));
+            return Ok(1);
+        };
+        let mut written = writer.tree(name, kind);
+        let left_out = store.salvage(name, |key, value| {
+            written = writer.entry(key, value);
+            written.is_ok()
+        })?;
+        written?;
+        writer.end_tree()?;
+        let left_out = left_out.unwrap_or_default();
+        for violation in left_out.iter().take(DAMAGES_TOLD as usize) {
+            context.note(format!("left out: of tree {name:?}, at offset {violation}"));
+        }
+        // A tree that does not open is damaged, whatever was left out.
+        Ok((left_out.len() as u64).max(1))
     }
 }
 

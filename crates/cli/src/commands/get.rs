@@ -44,5 +44,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         }
     }
     output.flush()?;
+    if value.is_none() && !context.json {
+        context.note("the key is absent");
+    }
     Ok(Answer::from_bool(value.is_some()))
 }

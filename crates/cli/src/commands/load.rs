@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     drop(tree);
     store.close()?;
     if let Err(failure) = loaded {
-        context.note(format!("{} entries were stored before that", progress::count(report.loaded)));
+        context.note(format!("{} entries were stored, then:", progress::count(report.loaded)));
         return Err(failure);
     }
     let mut words = format!(

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     store.close()?;
     let words = format!("{} entries in {trees} trees", progress::count(entries));
     if restored.is_err() {
-        context.note(format!("restored before that: {words}"));
+        context.note(format!("{words} were restored, then:"));
     }
     restored?;
     context.say(&serde_json::json!({ "trees": trees, "entries": entries }), words)?;

@@ -5,7 +5,7 @@ use medium::sync::Ordering;
 use pool::{Guard, Result};
 
 use super::RnTree;
-use super::layout::{LeafRecord, Slots, low_bits};
+use super::layout::{FAILS_CHECK, LeafRecord, Slots, low_bits};
 use crate::index::{Codec, IndexStat, Violation};
 use crate::inner::{InnerTree, Separator};
 
@@ -69,9 +69,14 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<()> {
         let leaf = Self::leaf(guard, record)?;
         let slots = record.slots();
-        let durable = leaf.slots.load(guard).map_err(pool::Error::torn(record.offset()))?;
-        report.expect(Slots(durable) == slots, || "the transient slots are not the durable ones".to_owned());
+        let durable = leaf.slots.inspect(guard).map_err(pool::Error::torn(record.offset()))?;
+        report.expect(Slots(durable.value) == slots, || {
+            "the transient slots are not the durable ones".to_owned()
+        });
+        report.expect(durable.is_whole, || "a copy of the slot line is torn".to_owned());
         slots.validate(N, record.offset())?;
+        let sum = leaf.sum(guard, &slots, 0);
+        report.expect(slots.verify(sum, record.offset()).is_ok(), || FAILS_CHECK.to_owned());
         let live = record.live.load(Ordering::Relaxed);
         let (claimed, dead) = (record.claimed.load(Ordering::Relaxed), record.dead.load(Ordering::Relaxed));
         report.expect(live == slots.bitmap(), || "the live entries are not those in the slots".to_owned());
@@ -86,7 +91,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         report.expect(slots.next() == next, || "the next leaf is not the durable one".to_owned());
         let mut key = Vec::new();
         for position in 0..slots.count() {
-            let words = self.entry_words(guard, leaf, &slots, position);
+            let words = leaf.entry(guard, &slots, position);
             key.clear();
             C::copy_key(guard, words, &mut key)?;
             let above = if position == 0 { key >= *low } else { key > *low };

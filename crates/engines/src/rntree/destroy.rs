@@ -16,7 +16,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let record = self.leaves.get(index);
             let (leaf, slots) = (Self::leaf(&guard, record)?, record.slots());
             for position in 0..slots.count() {
-                C::discard(&guard, self.entry_words(&guard, leaf, &slots, position));
+                C::discard(&guard, leaf.entry(&guard, &slots, position));
             }
             guard.free_node(record.offset());
             index = record.next();

@@ -10,7 +10,7 @@ use std::cmp::Ordering as Compare;
 
 use super::RnTree;
 use super::find::{Purpose, Seen};
-use super::layout::{Leaf, LeafRecord, Slots};
+use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use super::order::Scale;
 use crate::index::{Codec, Condition, EntryWords};
 use crate::inner::HeapGuard;
@@ -298,6 +298,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 slots.inserted(position, claim.entry as u8)
             }
         };
+        let change = EntrySum::default().with(claim.entry, encoded.words);
+        let new = new.sealed(&slots, old.map_or(change, |(entry, words)| change.with(entry, words)));
         // PERSIST: the entry is ordered before; lost, the leaf is as it was.
         let stored = Slots(leaf.slots.publish(guard, &slots.0, &new.0)?);
         let (added, removed) = (1 << claim.entry, old.map_or(0, |(entry, _)| 1 << entry));

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! in the pool: 64 + 16 N bytes (960 for N = 56); a twin line's second copy lies in the 64 bytes before
-//!   0  slot line   byte 0..6 next leaf's offset | 6 count | 7 spare | 8..64 slots: entries in key order
+//!   0  slot line   bits 0..48 next leaf's offset | 48..54 count | 54..62 check | 62, 63 the medium's
+//!                  bytes 8..64 slots: entries in key order
 //!  64  entries     N pairs of words: first word of the key, value or record
 //!
 //! in memory, 256 bytes: nothing volatile lies in the pool
@@ -18,12 +19,18 @@
 //! 128  slots       the transient slot array: the slot line as last made durable
 //! 192  orders      one order byte per entry; the last 8 bytes are their scale. For the holder of the lock
 //! ```
+//!
+//! The *check* covers the slot line and the entries that it lists: the exclusive or of all their bytes is [`SEED`], where
+//! each entry counts turned by its number, and its second word turned once more. So one changed byte is always noticed,
+//! and other damage 255 times in 256. As the sum is linear, a write changes it by what it changes: no entry is read for
+//! it that is not read anyway, and damage that happened before is still noticed after.
 
 use medium::sync::{Atomic, Ordering, fence, load_all, pause, spin_loop};
 use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
-use pool::{Error, Result};
+use pool::{Error, Guard, Result};
 
 use super::order::Scale;
+use crate::index::EntryWords;
 
 /// The most entries of a leaf: a slot line has 56 slots.
 pub const ENTRIES_MAX: usize = 56;
@@ -42,6 +49,26 @@ const _: () = {
     assert!(size_of::<Leaf<56>>() == 960);
     assert!(align_of::<Leaf<56>>() == 64);
 };
+
+impl<const N: usize> Leaf<N> {
+    /// The words of the entry that `slots` list at `position`.
+    pub(super) fn entry<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        slots: &Slots,
+        position: usize,
+    ) -> EntryWords {
+        let cells = &self.entries[slots.entry(position).min(N - 1)];
+        [cells[0].load(guard), cells[1].load(guard)]
+    }
+
+    /// What the entries add to the check that `slots` list from `position` on.
+    pub(super) fn sum<M: Medium>(&self, guard: &Guard<'_, M>, slots: &Slots, position: usize) -> EntrySum {
+        (position..slots.count()).fold(EntrySum::default(), |sum, position| {
+            sum.with(slots.entry(position), self.entry(guard, slots, position))
+        })
+    }
+}
 
 volatile! {
     /// What is known of a leaf outside of the pool.
@@ -79,6 +106,11 @@ const SCALE: usize = 7;
 const NEXT_MASK: u64 = (1 << 48) - 1;
 const COUNT_SHIFT: u32 = 48;
 const COUNT_MASK: u64 = 0x3f;
+const CHECK_SHIFT: u32 = 54;
+const CHECK_MASK: u64 = 0xff << CHECK_SHIFT;
+/// Not 0, so that a leaf of zeros fails its check.
+const SEED: u64 = 0xa5;
+pub(super) const FAILS_CHECK: &str = "the slots and entries of a leaf fail their check";
 
 /// All of the first `count` bits.
 pub(super) const fn low_bits(count: usize) -> u64 {
@@ -90,13 +122,33 @@ pub(super) const fn low_bits(count: usize) -> u64 {
 pub(super) struct Slots(pub(super) LineValue);
 
 impl Slots {
-    /// `count` slots that list entries 0, 1, 2, ...
-    pub(super) fn identity(count: usize, next: u64) -> Self {
+    /// The slots of a new leaf: they list entries 0, 1, 2, ..., which are `count` and have this `sum`.
+    pub(super) fn identity(count: usize, next: u64, sum: EntrySum) -> Self {
         let mut slots = Self(LineValue([0; 8])).with(0, next);
         for entry in 0..count {
             slots = slots.inserted(entry, entry as u8);
         }
-        slots
+        slots.sealed_with(SEED ^ sum.0)
+    }
+
+    /// With the check that they need to follow `before`, whose check is right, after a change of the listed entries by
+    /// `change`. Slots that are to be published are sealed.
+    #[inline(always)]
+    pub(super) fn sealed(self, before: &Self, change: EntrySum) -> Self {
+        self.sealed_with(before.sum() ^ change.0)
+    }
+
+    #[inline(always)]
+    fn sealed_with(mut self, rest: u64) -> Self {
+        // Bit n of the check stands where bit n of a byte stands, so it counts for that.
+        self.0.0[0] ^= u64::from(fold(self.sum() ^ rest).rotate_left(2)) << CHECK_SHIFT;
+        self
+    }
+
+    /// The exclusive or of the line's words.
+    #[inline(always)]
+    fn sum(&self) -> u64 {
+        self.0.0.iter().fold(0, |sum, word| sum ^ word) & !medium::TAG_MASK
     }
 
     pub(super) fn count(&self) -> usize {
@@ -110,8 +162,8 @@ impl Slots {
 
     /// The first `count` slots, and another next leaf.
     pub(super) fn with(mut self, count: usize, next: u64) -> Self {
-        let tag = self.0.0[0] & medium::TAG_MASK;
-        self.0.0[0] = tag | next | (count as u64) << COUNT_SHIFT;
+        let kept = self.0.0[0] & (medium::TAG_MASK | CHECK_MASK);
+        self.0.0[0] = kept | next | (count as u64) << COUNT_SHIFT;
         self
     }
 
@@ -158,6 +210,14 @@ impl Slots {
         (0..self.count()).fold(0, |bits, position| bits | 1 << self.entry(position))
     }
 
+    /// Refuses slots whose check does not fit to the entries that they list.
+    pub(super) fn verify(&self, entries: EntrySum, offset: u64) -> Result<()> {
+        if fold(self.sum() ^ entries.0 ^ SEED) != 0 {
+            return Err(Error::corrupt(offset, FAILS_CHECK));
+        }
+        Ok(())
+    }
+
     /// Refuses what no leaf of `entries` entries ever held.
     pub(super) fn validate(&self, entries: usize, offset: u64) -> Result<()> {
         if self.count() > entries {
@@ -169,6 +229,27 @@ impl Slots {
         }
         Ok(())
     }
+}
+
+/// What entries add to the check of the slots that list them. Adding an entry twice takes it out again.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct EntrySum(u64);
+
+impl EntrySum {
+    /// With the entry of this number.
+    #[inline(always)]
+    pub(super) fn with(self, entry: usize, words: EntryWords) -> Self {
+        // Turned, so that equal words, and the same flaw in several entries, do not cancel out.
+        Self(self.0 ^ (words[0] ^ words[1].rotate_left(1)).rotate_left(entry as u32))
+    }
+}
+
+/// The exclusive or of a word's bytes.
+#[inline(always)]
+fn fold(word: u64) -> u8 {
+    let half = word ^ word >> 32;
+    let quarter = half ^ half >> 16;
+    (quarter ^ quarter >> 8) as u8
 }
 
 /// A lock on a leaf, held until dropped. Never held across a wait for durability.

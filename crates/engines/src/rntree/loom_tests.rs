@@ -7,7 +7,7 @@ use medium::Ram;
 use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering};
 
-use super::layout::{LeafRecord, Slots};
+use super::layout::{EntrySum, LeafRecord, Slots};
 
 type Record = LeafRecord<Ram>;
 
@@ -37,7 +37,7 @@ impl Leaf {
         let leaf =
             Self { records: Arena::new(4).unwrap(), entries: [[cell(1), cell(10)], [cell(0), cell(0)]] };
         leaf.records.allocate().unwrap();
-        leaf.record().reset(64, &Slots::identity(1, 0), (0, 0), medium::Lsn::DURABLE);
+        leaf.record().reset(64, &Slots::identity(1, 0, EntrySum::default()), (0, 0), medium::Lsn::DURABLE);
         leaf.record().set_fingerprint(0, fingerprint(1));
         Arc::new(leaf)
     }
@@ -130,7 +130,8 @@ fn a_scan_sees_slots_and_next_leaf_of_one_moment() {
             let leaf = Arc::clone(&leaf);
             thread::spawn(move || {
                 let lock = leaf.record().lock();
-                leaf.record().change(&Slots::identity(1, 7), || leaf.record().set_next(7));
+                leaf.record()
+                    .change(&Slots::identity(1, 7, EntrySum::default()), || leaf.record().set_next(7));
                 drop(lock);
             })
         };
@@ -160,7 +161,12 @@ fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
             let (leaf, root) = (Arc::clone(&leaf), Arc::clone(&root));
             thread::spawn(move || {
                 let other = leaf.records.allocate().unwrap();
-                leaf.records.get(other).reset(64, &Slots::identity(1, 0), (0, 0), medium::Lsn::DURABLE);
+                leaf.records.get(other).reset(
+                    64,
+                    &Slots::identity(1, 0, EntrySum::default()),
+                    (0, 0),
+                    medium::Lsn::DURABLE,
+                );
                 let lock = leaf.record().lock();
                 leaf.record().set_dead(true);
                 root.store(u64::from(other), Ordering::Release);
@@ -168,7 +174,12 @@ fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
                 leaf.records.free(1);
                 let again = leaf.records.allocate().unwrap();
                 assert_eq!(again, 1);
-                leaf.records.get(again).reset(128, &Slots::identity(2, 0), (0, 0), medium::Lsn::DURABLE);
+                leaf.records.get(again).reset(
+                    128,
+                    &Slots::identity(2, 0, EntrySum::default()),
+                    (0, 0),
+                    medium::Lsn::DURABLE,
+                );
             })
         };
         let offset = loop {

@@ -39,6 +39,13 @@
 //! claim, the others with the mark. A twin line with one torn copy: mended by recovery. Nothing else: there is no undo
 //! log and no half-done chain.
 //!
+//! ## Damage
+//!
+//! The slot line carries a check of itself and of the entries that it lists (`layout`). It travels with the line, so it
+//! costs no persist; and it changes by what an operation changes, so it costs no load. Recovery verifies every leaf
+//! before it writes anything, `check` verifies every leaf; reads do not. Leaves that fail are neither merged nor shared
+//! with, so that damage stays where it is until it is found.
+//!
 //! ## Where this departs from the paper
 //!
 //! - *Algorithm 1, line 3, Algorithm 2*: a bitmap is claimed from instead of a counter, so entries are recycled without
@@ -72,6 +79,7 @@ mod loom_tests;
 mod order;
 mod recover;
 mod remove;
+mod salvage;
 mod scan;
 mod split;
 
@@ -87,7 +95,7 @@ use crate::index::{
     WordCodec, WordIndex,
 };
 use crate::inner::InnerTree;
-use layout::{Leaf, LeafRecord, Slots};
+use layout::{EntrySum, Leaf, LeafRecord, Slots};
 
 pub use layout::ENTRIES_MAX;
 
@@ -145,7 +153,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let enter = || -> Result<TreeRoot> {
             // PERSIST: the first leaf is ordered before the root that leads to it. The root table is written through a
             // guard of its own, whose fences do not cover what was flushed through this one.
-            guard.node::<Leaf<N>>(offset)?.slots.init(&guard, &Slots::identity(0, 0).0);
+            guard.node::<Leaf<N>>(offset)?.slots.init(&guard, &Slots::identity(0, 0, EntrySum::default()).0);
             guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, N as u64);
@@ -166,10 +174,15 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     fn start(&mut self, root: &TreeRoot, options: RnTreeOptions, crashed: bool) -> Result<()> {
-        let entries = [root.words[ROOT_ENTRIES], N as u64];
-        root.demand((Self::ENGINE.0, C::ID), &entries.map(|entries| format!("{entries} entries a leaf")))?;
+        Self::demand(root)?;
         self.recovered_from_crash = crashed;
         self.recover(root.words[ROOT_HEAD], options.recovery_threads)
+    }
+
+    /// Refuses a tree that is something else.
+    fn demand(root: &TreeRoot) -> Result<()> {
+        let entries = [root.words[ROOT_ENTRIES], N as u64];
+        root.demand((Self::ENGINE.0, C::ID), &entries.map(|entries| format!("{entries} entries a leaf")))
     }
 
     /// Remembers where the leaf of a new record lies.

@@ -1,13 +1,14 @@
 //! Recovery: the volatile half of the tree, rebuilt from the leaves.
 //!
-//! 1. One thread follows the chain of leaves, from slot line to slot line. It mends torn twin lines, refuses lines that
-//!    no crash leaves, and takes empty leaves out of the chain with one line store each.
-//! 2. All cores rebuild the leaves' volatile records: `live` and `claimed` from the slots, fingerprints from the
-//!    entries, a separator from the first key. After a crash they mark leaf and records as in use.
-//! 3. The inner nodes are built bottom-up.
+//! 1. One thread follows the chain of leaves, from slot line to slot line, and refuses lines that no crash leaves.
+//! 2. All cores verify the leaves' checks and rebuild their volatile records: `live` and `claimed` from the slots,
+//!    fingerprints from the entries, a separator from the first key. After a crash they mark leaf and records as in use.
+//! 3. Torn twin lines are mended, and empty leaves taken out of the chain, with one line store for those that follow one
+//!    another.
+//! 4. The inner nodes are built bottom-up.
 //!
-//! Nothing but step 1 writes to the pool, and each of its writes leaves a tree with the same content, so recovery may
-//! itself be cut off anywhere.
+//! Nothing but step 3 writes to the pool: not before all leaves have passed their checks, and each of its writes leaves a
+//! tree with the same content, so recovery may itself be cut off anywhere.
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use medium::{Lsn, Medium};
 use pool::{Error, Guard, Result};
 
 use super::RnTree;
-use super::layout::{Leaf, LeafRecord, Slots};
+use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use crate::index::{Codec, EntryWords};
 use crate::inner::Separator;
 
@@ -26,6 +27,17 @@ struct Link {
     slots: Slots,
 }
 
+/// The leaves from the head on, and what is to be mended.
+#[derive(Default)]
+struct Chain {
+    /// All leaves but empty ones; the head in any case.
+    links: Vec<Link>,
+    /// The links of which a crash tore the other copy of the slot line.
+    torn: Vec<usize>,
+    /// Empty leaves: the link before, and the offset.
+    empty: Vec<(usize, u64)>,
+}
+
 /// Leaves that one thread rebuilds at a time, so that threads end together.
 const CHUNK: usize = 4096;
 
@@ -33,23 +45,22 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Rebuilds the volatile half of a tree whose first leaf is at `head`.
     pub(super) fn recover(&mut self, head: u64, threads: usize) -> Result<()> {
         let start = Instant::now();
-        let chain = {
-            let guard = self.pool.pin();
-            self.follow_chain(&guard, head)?
-        };
-        let first = self.leaves.allocate_run(chain.len() as u32)?;
+        let chain = self.follow_chain(&self.pool.pin(), head)?;
+        let links = &chain.links[..];
+        let first = self.leaves.allocate_run(links.len() as u32)?;
         self.head = first;
-        let mut separators = vec![(Separator::default(), 0); chain.len()];
-        if threads <= 1 || chain.len() <= CHUNK {
+        let mut separators = vec![(Separator::default(), 0); links.len()];
+        if threads <= 1 || links.len() <= CHUNK {
             let mut jobs: Vec<_> = separators.chunks_mut(CHUNK).enumerate().collect();
             while let Some((chunk, part)) = jobs.pop() {
-                self.rebuild_records(&chain, chunk * CHUNK, first, part)?;
+                self.rebuild_records(links, chunk * CHUNK, first, part)?;
             }
         } else {
-            self.rebuild_in_parallel(&chain, first, &mut separators, threads)?;
+            self.rebuild_in_parallel(links, first, &mut separators, threads)?;
         }
+        self.mend_chain(&chain, first)?;
         // Within a chunk whoever rebuilds a leaf gives the one before its high key.
-        for start in (CHUNK..chain.len()).step_by(CHUNK) {
+        for start in (CHUNK..links.len()).step_by(CHUNK) {
             self.set_high(first + start as u32 - 1, separators[start].0);
         }
         self.inner.build(&separators)?;
@@ -83,9 +94,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         })
     }
 
-    /// Collects the chain from the head on, without empty leaves but the head.
-    fn follow_chain(&self, guard: &Guard<'_, M>, head: u64) -> Result<Vec<Link>> {
-        let mut chain: Vec<Link> = Vec::new();
+    /// Collects the chain from the head on. Writes nothing.
+    fn follow_chain(&self, guard: &Guard<'_, M>, head: u64) -> Result<Chain> {
+        let mut chain = Chain::default();
         // More leaves than fit in the pool are a circle.
         let leaves_max = guard.medium().extent().length() / size_of::<Leaf<N>>() as u64;
         let mut offset = head;
@@ -95,30 +106,50 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             if seen > leaves_max {
                 return Err(Error::corrupt(offset, "the chain of leaves runs in a circle"));
             }
-            let leaf = guard.node::<Leaf<N>>(offset)?;
-            let slots = Slots(leaf.slots.recover(guard).map_err(Error::torn(offset))?);
+            let found = guard.node::<Leaf<N>>(offset)?.slots.inspect(guard).map_err(Error::torn(offset))?;
+            let slots = Slots(found.value);
             slots.validate(N, offset)?;
-            match chain.last_mut() {
+            if !found.is_whole && !self.recovered_from_crash {
+                return Err(Error::corrupt(offset, "a torn line, and there was no crash"));
+            }
+            match chain.links.len().checked_sub(1) {
                 Some(before) if slots.count() == 0 => {
-                    let before_leaf = guard.node::<Leaf<N>>(before.offset)?;
-                    let new = before.slots.with(before.slots.count(), slots.next());
-                    // PERSIST: nothing must precede; lost, the empty leaf is still in the chain.
-                    before.slots = Slots(before_leaf.slots.publish(guard, &before.slots.0, &new.0)?);
-                    guard.fence();
-                    if !self.recovered_from_crash {
-                        guard.retire_node(offset);
-                    }
+                    slots.verify(EntrySum::default(), offset)?;
+                    chain.empty.push((before, offset));
                 }
                 _ => {
-                    if self.recovered_from_crash {
-                        guard.mark_node(offset)?;
+                    if !found.is_whole {
+                        chain.torn.push(chain.links.len());
                     }
-                    chain.push(Link { offset, slots });
+                    chain.links.push(Link { offset, slots });
                 }
             }
             offset = slots.next();
         }
         Ok(chain)
+    }
+
+    /// Mends torn lines, and takes empty leaves out of the chain.
+    fn mend_chain(&self, chain: &Chain, first: u32) -> Result<()> {
+        let guard = self.pool.pin();
+        for position in &chain.torn {
+            let offset = chain.links[*position].offset;
+            guard.node::<Leaf<N>>(offset)?.slots.recover(&guard).map_err(Error::torn(offset))?;
+        }
+        for empty in chain.empty.chunk_by(|one, other| one.0 == other.0) {
+            let position = empty[0].0;
+            let Link { offset, slots } = &chain.links[position];
+            let next = chain.links.get(position + 1).map_or(0, |next| next.offset);
+            let new = slots.with(slots.count(), next).sealed(slots, EntrySum::default());
+            // PERSIST: nothing must precede; lost, the empty leaves are still in the chain.
+            let stored = guard.node::<Leaf<N>>(*offset)?.slots.publish(&guard, &slots.0, &new.0)?;
+            guard.fence();
+            self.leaves.get(first + position as u32).change(&Slots(stored), || {});
+            if !self.recovered_from_crash {
+                empty.iter().for_each(|(_, offset)| guard.retire_node(*offset));
+            }
+        }
+        Ok(())
     }
 
     /// Rebuilds the records of the leaves from `start` on, as many as there are `separators`.
@@ -163,7 +194,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn last_entry(&self, guard: &Guard<'_, M>, link: &Link) -> Result<Option<EntryWords>> {
         let leaf = guard.node::<Leaf<N>>(link.offset)?;
         let last = link.slots.count().checked_sub(1);
-        Ok(last.map(|position| self.entry_words(guard, leaf, &link.slots, position)))
+        Ok(last.map(|position| leaf.entry(guard, &link.slots, position)))
     }
 
     /// Rebuilds one record; `last` is the entry before the leaf, and becomes its last one. Returns the separator before
@@ -177,11 +208,15 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         last: &mut Option<EntryWords>,
     ) -> Result<Separator> {
         let record: &LeafRecord<M> = self.leaves.get(number);
+        link.slots.verify(leaf.sum(guard, &link.slots, 0), link.offset)?;
+        if self.recovered_from_crash {
+            guard.mark_node(link.offset)?;
+        }
         self.place(number, link.offset)?;
         record.reset(link.offset, &link.slots, (0, 0), Lsn::DURABLE);
         let mut separator = Separator::default();
         for position in 0..link.slots.count() {
-            let words = self.entry_words(guard, leaf, &link.slots, position);
+            let words = leaf.entry(guard, &link.slots, position);
             if last.is_some_and(|last| if C::TIES { words[0] < last[0] } else { words[0] <= last[0] }) {
                 return Err(Error::corrupt(link.offset, "entries out of order"));
             }

@@ -6,7 +6,7 @@ use pool::Result;
 
 use super::RnTree;
 use super::find::Find;
-use super::layout::{LeafRecord, Slots};
+use super::layout::{EntrySum, LeafRecord, Slots};
 use crate::index::{Codec, Condition};
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
@@ -60,13 +60,13 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 index = found;
                 continue;
             }
-            let slots = record.slots();
+            let (leaf, slots) = (Self::leaf(&guard, record)?, record.slots());
             let Some(position) = slots.position_of(entry) else {
                 return Err(self.damaged(found, "a live entry without a slot"));
             };
-            let leaf = Self::leaf(&guard, record)?;
+            let new = slots.removed(position).sealed(&slots, EntrySum::default().with(entry, words));
             // PERSIST: nothing must precede; lost, the key is still there.
-            let stored = leaf.slots.publish(&guard, &slots.0, &slots.removed(position).0)?;
+            let stored = leaf.slots.publish(&guard, &slots.0, &new.0)?;
             let lsn = guard.fence();
             record.stamp(lsn);
             record.change(&Slots(stored), || {

@@ -6,7 +6,7 @@ use pool::{Guard, Result};
 
 use super::RnTree;
 use super::insert::write_entry;
-use super::layout::{Leaf, LeafRecord, Slots, low_bits};
+use super::layout::{EntrySum, Leaf, LeafRecord, Slots, low_bits};
 use super::order::Scale;
 use crate::index::{Codec, EntryWords};
 use crate::inner::{InnerTree, Separator, Structure};
@@ -108,7 +108,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if keep == 0 || keep >= count {
             return Ok(false);
         }
-        if !neighbour.close() {
+        // Damage stays where it is, and is found there.
+        if self.verify_check(guard, neighbour).is_err() || !neighbour.close() {
             return Ok(false);
         }
         let new = self.build(guard, record, keep, Some(neighbour), parts);
@@ -189,7 +190,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<&'l LeafRecord<M>> {
         let (leaf, slots) = (Self::leaf(guard, record)?, record.slots());
         moved.extend((start..slots.count()).map(|position| Moved {
-            words: self.entry_words(guard, leaf, &slots, position),
+            words: leaf.entry(guard, &slots, position),
             fingerprint: record.fingerprint(slots.entry(position)),
         }));
         Ok(record)
@@ -215,12 +216,14 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             guard.free_node(offset);
         })?;
         let (leaf, record) = (guard.node::<Leaf<N>>(offset)?, self.leaves.get(index));
+        let mut sum = EntrySum::default();
         for (entry, Moved { words, fingerprint }) in moved[1..].iter().enumerate() {
             leaf.entries[entry][0].store(guard, words[0]);
             leaf.entries[entry][1].store(guard, words[1]);
             record.set_fingerprint(entry, *fingerprint);
+            sum = sum.with(entry, *words);
         }
-        let slots = Slots(leaf.slots.init(guard, &Slots::identity(moved.len() - 1, next).0));
+        let slots = Slots(leaf.slots.init(guard, &Slots::identity(moved.len() - 1, next, sum).0));
         guard.flush_words(leaf.entries[..moved.len() - 1].as_flattened());
         record.reset(offset, &slots, (next_index, high), Lsn::DURABLE);
         let last = moved[moved.len() - 1].words[0];
@@ -251,10 +254,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         built: &[NewLeaf],
         absorbed: Option<&LeafRecord<M>>,
     ) -> Result<()> {
-        let (slots, first) = (record.slots(), built[0]);
+        let (leaf, slots, first) = (Self::leaf(guard, record)?, record.slots(), built[0]);
+        let moved = leaf.sum(guard, &slots, keep);
+        let new = slots.with(keep, first.offset).sealed(&slots, moved);
         // PERSIST: the new leaves are ordered before; lost, the old leaves still have all entries.
-        let published =
-            Self::leaf(guard, record)?.slots.publish(guard, &slots.0, &slots.with(keep, first.offset).0);
+        let published = leaf.slots.publish(guard, &slots.0, &new.0);
         let stored = Slots(published.inspect_err(|_| self.discard_built(guard, built))?);
         let lsn = guard.fence();
         built.iter().for_each(|leaf| self.leaves.get(leaf.index).stamp(lsn));
@@ -286,7 +290,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<usize> {
         let count = slots.count();
         if record.next() == 0 {
-            let last = self.entry_words(guard, leaf, slots, count - 1);
+            let last = leaf.entry(guard, slots, count - 1);
             let above = C::word(key) > last[0]
                 || C::TIES && C::word(key) == last[0] && C::compare_tie(guard, key, last)?.is_gt();
             if above {
@@ -296,16 +300,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(count / 2)
     }
 
-    /// The words of the entry at `position`.
-    pub(super) fn entry_words(
-        &self,
-        guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
-        slots: &Slots,
-        position: usize,
-    ) -> [u64; 2] {
-        let cells = &leaf.entries[slots.entry(position).min(N - 1)];
-        [cells[0].load(guard), cells[1].load(guard)]
+    /// Refuses a leaf whose slots and entries fail their check. Under the leaf's lock.
+    fn verify_check(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<()> {
+        let (leaf, slots) = (Self::leaf(guard, record)?, record.slots());
+        slots.verify(leaf.sum(guard, &slots, 0), record.offset())
     }
 
     /// The shortest separator above the key of one entry and not above that of the next.
@@ -363,11 +361,15 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
 
     /// Moves all entries of `right` into `left` and leaves `right` dead. Both are locked. `false` if there is no room.
     fn absorb(&self, guard: &Guard<'_, M>, left: &LeafRecord<M>, right: &LeafRecord<M>) -> Result<bool> {
+        // As in `share`.
+        if self.verify_check(guard, right).is_err() {
+            return Ok(false);
+        }
         left.recycle();
         let (left_leaf, right_leaf) = (Self::leaf(guard, left)?, Self::leaf(guard, right)?);
         let (old, from) = (left.slots(), right.slots());
         let mut new = old.with(old.count(), from.next());
-        let mut claimed = 0;
+        let (mut claimed, mut sum) = (0, EntrySum::default());
         for position in 0..from.count() {
             let Some(entry) = left.claim(N) else {
                 left.release(claimed);
@@ -375,11 +377,13 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             };
             claimed |= 1 << entry;
             new = new.inserted(new.count(), entry as u8);
-            let words = self.entry_words(guard, right_leaf, &from, position);
+            let words = right_leaf.entry(guard, &from, position);
             write_entry(guard, &left_leaf.entries[entry], words);
             left.set_fingerprint(entry, right.fingerprint(from.entry(position)));
             left.set_order(entry, words[0]);
+            sum = sum.with(entry, words);
         }
+        let new = new.sealed(&old, sum);
         if !right.close() {
             left.release(claimed);
             return Ok(false);

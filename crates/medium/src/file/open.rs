@@ -62,7 +62,9 @@ impl File {
             (Ok(log), _) => log,
             (Err(error), Mark(None)) if error.kind() == std::io::ErrorKind::NotFound => {
                 made = true;
-                open.create(true).open(log_path).map_err(refused("make the log"))?
+                open.create(true).open(log_path).map_err(refused(
+                    "make the log beside the pool (its name with `.log`; the folder must be writable)",
+                ))?
             }
             (Err(error), Mark(Some(uuid))) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(LogError::Missing { uuid }.into());

@@ -167,8 +167,18 @@ pub(super) const SHARED: &[Justified] = &[
 
 /// `rntree`.
 pub(super) const RNTREE: &[Justified] = &[
-    justified("rntree/mod.rs", "slots.init(&guard, &Slots::identity(0, 0).0)", &[DoneFirst], NO_PUBLISH),
-    justified("rntree/mod.rs", "&Slots::identity(0, 0).0); guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified(
+        "rntree/mod.rs",
+        "slots.init(&guard, &Slots::identity(0, 0, EntrySum::default()).0)",
+        &[DoneFirst],
+        NO_PUBLISH,
+    ),
+    justified(
+        "rntree/mod.rs",
+        "&Slots::identity(0, 0, EntrySum::default()).0); guard.fence()",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
     justified("rntree/split.rs", "Slots(leaf.slots.init(guard", &[DoneFirst], NO_PUBLISH),
     justified("rntree/insert.rs", "nobody misses them. guard.fence();", &[Swapped], BOTH_BEFORE),
     justified(

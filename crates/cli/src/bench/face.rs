@@ -1,0 +1,71 @@
+//! What the face costs: finds through `Store` beside finds through the engine, in the same tree, by turns.
+
+use std::path::Path;
+use std::time::Instant;
+
+use everleaf::{MediumChoice, Store};
+
+use super::args::{self, Args, Workload};
+use super::keys::Keys;
+use super::subject::padded;
+use super::workload::Script;
+use crate::failure::Failure;
+
+/// Whether it is measured: for finds, in a pool that a store opens as it is.
+pub(crate) fn is_measured(args: &Args) -> bool {
+    args.workload == Workload::Find
+        && args.medium == args::MediumChoice::Dax
+        && args.persist_delay_ns == 0
+        && args.engine != "masstree-transient"
+}
+
+/// The time of a find through the store over the time of a find through its engine, in the closed pool at `path`: the
+/// median over pairs of runs, of which first the one and then the other comes first.
+pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result<f64, Failure> {
+    let mut options = Store::options().create(false).medium(MediumChoice::Dax);
+    if let Some(line_store) = args.line_store {
+        options = options.line_store(line_store);
+    }
+    let store = options.open(path)?;
+    let tree = store.open_tree("bench")?;
+    let words = if args.words() { store.word_tree("bench").ok() } else { None };
+    let bytes = |key| padded(key, args.key_size);
+    let mut ratios = Vec::new();
+    for pair in 0..2 * args.runs {
+        let script = Script::finds(args, keys, 2000 + pair);
+        let finds = script.finds.as_ref().map_or(&[][..], |finds| &finds[0]);
+        let engine = || match (&words, tree.index().words()) {
+            (Some(_), Some(words)) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),
+            _ => time(finds, |key, value| Ok(u64::from(tree.index().get_into(&bytes(key), value)?))),
+        };
+        let face = || match &words {
+            Some(words) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),
+            None => time(finds, |key, value| Ok(u64::from(tree.get_into(bytes(key), value)?))),
+        };
+        let ratio = if pair % 2 == 0 {
+            let engine_ns = engine()?;
+            face()? / engine_ns
+        } else {
+            face()? / engine()?
+        };
+        ratios.push(ratio);
+    }
+    ratios.sort_by(f64::total_cmp);
+    Ok(f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]))
+}
+
+/// Nanoseconds of all finds.
+#[inline(never)]
+fn time(
+    keys: &[u64],
+    mut find: impl FnMut(u64, &mut Vec<u8>) -> everleaf::Result<u64>,
+) -> Result<f64, Failure> {
+    let (mut sum, mut value) = (0_u64, Vec::new());
+    let start = Instant::now();
+    for key in keys {
+        sum = sum.wrapping_add(find(*key, &mut value)?);
+    }
+    let elapsed = start.elapsed();
+    std::hint::black_box(sum);
+    Ok(elapsed.as_nanos() as f64)
+}
