@@ -7,6 +7,7 @@
 mod mutants;
 mod report;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ enum Chore {
     Report(report::Args),
     /// Plant faults in an engine, one at a time, and say which of them nobody noticed.
     Mutants(mutants::Args),
+    /// Cut the power of a virtual machine, again and again, and verify that nothing acknowledged is lost.
+    Vm(vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -36,5 +39,6 @@ fn main() -> ExitCode {
         Chore::Tidy(args) => tidy::run(&args),
         Chore::Report(args) => report::run(&args),
         Chore::Mutants(args) => mutants::run(&args),
+        Chore::Vm(args) => vm::run(&args),
     }
 }

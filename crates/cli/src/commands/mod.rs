@@ -58,6 +58,10 @@ pub(crate) enum Command {
     Torture(torture::Args),
     #[command(hide = true)]
     TortureWriter(torture::writer::Args),
+    #[command(hide = true)]
+    TortureReader(torture::reader::Args),
+    #[command(hide = true)]
+    TortureJudge(torture::judge::Args),
     /// Crash an engine at every moment that matters, and judge every recovery; exit code 1 if one is wrong
     Crash(crash::Args),
     /// Measure throughput, latency, persists and memory, beside the standard library's map
@@ -87,6 +91,8 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Restore(args) => restore::run(&args, context),
         Command::Torture(args) => torture::run(&args, context),
         Command::TortureWriter(args) => torture::writer::run(&args),
+        Command::TortureReader(args) => torture::reader::run(&args),
+        Command::TortureJudge(args) => torture::judge::run(&args, context),
         Command::Crash(args) => crash::run(&args, context),
         Command::Bench(args) => crate::bench::run(&args, context),
         Command::Lab(args) => lab::run(&args, context),

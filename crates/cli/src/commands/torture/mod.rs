@@ -1,7 +1,10 @@
 //! `everleaf torture`: kills its own writers at random and verifies what is left.
 
+mod channel;
+pub(crate) mod judge;
 mod model;
 mod op;
+pub(crate) mod reader;
 mod round;
 mod verify;
 pub(crate) mod writer;
@@ -18,6 +21,7 @@ use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress};
 use model::Model;
 use op::TREES;
+use verify::{Contents, open_trees};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -107,7 +111,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut model = Model::new(args.keys, args.threads, args.engine.is_buffered());
+    let mut model = Model::new(Contents::empty(args.keys), args.keys, args.threads, args.engine.is_buffered());
     let replay = format!(
         "everleaf torture {} --engine {} --rounds {} --seconds-per-round {} --threads {} --keys {} --seed {seed}",
         args.pool.pool.display(),
@@ -156,6 +160,6 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 fn make_pool(args: &Args, context: Context) -> Result<(), Failure> {
     let store = args.pool.options().open(&args.pool.pool)?;
     context.note_medium(&store);
-    drop(writer::open_trees(&store, args.engine)?);
+    drop(open_trees(&store, args.engine)?);
     Ok(store.close()?)
 }

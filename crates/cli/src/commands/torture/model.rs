@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::op::{Kind, RECORD_BYTES, Record, TREES, Version, owner};
+use super::verify::Contents;
 
 /// The positions of records in the pipe order operations in time. What was there before the round is before them all.
 const BEFORE: u64 = 0;
@@ -47,13 +48,19 @@ pub(super) struct Pending {
 }
 
 impl History {
-    /// Reads the records of a round. A record that was cut off is none: its operation had not begun.
-    pub(super) fn read(pipe: &[u8], keys: u32) -> Result<Self, String> {
+    /// Reads the records of a round. The last one may be cut off, and zeros may follow: its operation had not begun.
+    pub(super) fn read(said: &[u8], keys: u32) -> Result<Self, String> {
         let mut history = Self::default();
         let mut last: HashMap<u8, (u8, u32, usize)> = HashMap::new();
-        for (place, bytes) in pipe.as_chunks::<RECORD_BYTES>().0.iter().enumerate() {
-            let record = Record::decode(bytes).filter(|record| record.key < keys);
-            let record = record.ok_or_else(|| format!("record {place} of the writer makes no sense"))?;
+        let records = said.as_chunks::<RECORD_BYTES>().0;
+        for (place, bytes) in records.iter().enumerate() {
+            let Some(record) = Record::decode(bytes).filter(|record| record.key < keys) else {
+                let rest = &said[(place + 1) * RECORD_BYTES..];
+                if rest.iter().all(|byte| *byte == 0) {
+                    break;
+                }
+                return Err(format!("record {place} of the writer makes no sense"));
+            };
             let position = place as u64 + 1;
             match (last.get(&record.thread), record.answer) {
                 (Some(&(tree, key, index)), Some(answer)) => {
@@ -85,58 +92,54 @@ impl History {
     }
 }
 
-/// The versions that are in the trees: 0 for an absent key.
+/// What is in the trees, and what their writers do.
 pub(super) struct Model {
-    versions: [Vec<Version>; TREES.len()],
+    contents: Contents,
+    keys: u32,
     threads: u8,
     /// Whether the trees become durable by epochs.
     is_buffered: bool,
 }
 
 impl Model {
-    /// Empty trees.
-    pub(super) fn new(keys: u32, threads: u8, is_buffered: bool) -> Self {
-        Self { versions: std::array::from_fn(|_| vec![0; keys as usize]), threads, is_buffered }
+    /// Trees with this in them.
+    pub(super) fn new(contents: Contents, keys: u32, threads: u8, is_buffered: bool) -> Self {
+        Self { contents, keys, threads, is_buffered }
     }
 
     /// Up to which moment what was acknowledged must be there: always all, if an operation is durable when it returns. With
     /// epochs what was acknowledged before the last sync began, or before any operation began that is there.
-    fn durable_until(&self, tree: u8, history: &History, found: &impl Fn(u8, u32) -> Version) -> u64 {
+    fn durable_until(&self, tree: u8, history: &History, found: &Contents) -> u64 {
         if !self.is_buffered {
             return NEVER;
         }
         let of_tree = history.ops.iter().filter(|((other, _), _)| *other == tree);
         let begins = of_tree.flat_map(|((_, key), ops)| {
-            let now = found(tree, *key);
+            let now = found.version(tree, *key);
             let is_there = move |op: &&Op| now != 0 && op.kind.writes() && op.version == now;
             ops.iter().filter(is_there).map(|op| op.begin)
         });
         begins.chain(history.synced_until).max().unwrap_or(BEFORE)
     }
 
-    /// The version of a key; 0 if it is absent.
-    pub(super) fn version(&self, tree: u8, key: u32) -> Version {
-        self.versions[usize::from(tree)][key as usize]
+    /// How many keys the trees have.
+    pub(super) fn count(&self) -> u64 {
+        (0..TREES.len() as u8).map(|tree| self.contents.count(tree)).sum()
     }
 
-    /// How many keys a tree has.
-    pub(super) fn count(&self, tree: u8) -> u64 {
-        self.versions[usize::from(tree)].iter().filter(|version| **version != 0).count() as u64
-    }
-
-    /// Judges what was found after a round, and takes it over: `found(tree, key)` is the version of a key.
+    /// Judges what was found after a round, and takes it over.
     pub(super) fn judge(
         &mut self,
         mut history: History,
-        found: impl Fn(u8, u32) -> Version,
+        found: Contents,
         violations: &mut Vec<String>,
     ) -> Pending {
         let mut pending = Pending::default();
         for tree in 0..TREES.len() as u8 {
             let until = self.durable_until(tree, &history, &found);
-            for key in 0..self.versions[usize::from(tree)].len() as u32 {
-                let now = found(tree, key);
-                let before = self.version(tree, key);
+            for key in 0..self.keys {
+                let now = found.version(tree, key);
+                let before = self.contents.version(tree, key);
                 let mut ops = history.ops.remove(&(tree, key)).unwrap_or_default();
                 let owned = owner(key, self.threads).is_some();
                 if let Err(what) = judge_key(before, &mut ops, now, owned, until) {
@@ -149,9 +152,9 @@ impl Model {
                 for op in ops.iter().filter(|op| op.end == NEVER && op.kind.writes()) {
                     if op.version == now { pending.done += 1 } else { pending.undone += 1 }
                 }
-                self.versions[usize::from(tree)][key as usize] = now;
             }
         }
+        self.contents = found;
         pending
     }
 }

@@ -118,12 +118,12 @@ impl Kind {
     }
 }
 
-/// Bytes of a record.
-pub(super) const RECORD_BYTES: usize = 32;
+/// Bytes of a record: its fields, and their CRC32C.
+pub(super) const RECORD_BYTES: usize = FIELD_BYTES + 4;
+const FIELD_BYTES: usize = 32;
 
-/// What a writer thread says before each operation: how its last one ended, and what comes. One `write` to a pipe, so it
-/// is there wholly or not at all, and the order in the pipe is the order in time: an operation that is acknowledged
-/// before another is announced ended before that began.
+/// What a writer thread says before each operation: how its last one ended, and what comes. The order of records is the
+/// order in time: an operation that is acknowledged before another is announced ended before that began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     pub(super) thread: u8,
@@ -149,12 +149,18 @@ impl Record {
         bytes[4..8].copy_from_slice(&self.key.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.version.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.expected.to_le_bytes());
-        bytes[24..].copy_from_slice(&self.seen.to_le_bytes());
+        bytes[24..FIELD_BYTES].copy_from_slice(&self.seen.to_le_bytes());
+        let check = crc32c::crc32c(&bytes[..FIELD_BYTES]);
+        bytes[FIELD_BYTES..].copy_from_slice(&check.to_le_bytes());
         bytes
     }
 
-    /// `None` for what no thread writes.
+    /// `None` for what no thread writes: zeros, or a record in part.
     pub(super) fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
+        let (fields, check) = bytes.split_last_chunk::<4>()?;
+        if u32::from_le_bytes(*check) != crc32c::crc32c(fields) {
+            return None;
+        }
         let word = |at: usize| bytes[at..].first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
         Some(Self {
             thread: bytes[0],
@@ -186,6 +192,9 @@ mod tests {
             expected: 4,
         };
         assert_eq!(Record::decode(&record.encode()), Some(record));
+        let mut torn = record.encode();
+        torn[24..].fill(0);
+        assert_eq!((Record::decode(&torn), Record::decode(&[0; RECORD_BYTES])), (None, None));
         for sequence in 1..9000 {
             let version = version(1, 2, sequence);
             for tree in [0, WORDS] {

@@ -116,11 +116,10 @@ pub(super) fn run(
     let store = child::open_after_kill(&options, &args.pool.pool)?;
     let recovery = store.recovery().duration;
     let contents = verify::read_all(&store, args.keys, round, args.engine, &mut violations)?;
-    let pending = model.judge(history, |tree, key| contents.version(tree, key), &mut violations);
+    let pending = model.judge(history, contents, &mut violations);
     report.pending_done += pending.done;
     report.pending_undone += pending.undone;
-    verify::verify_figures(&store, model, args.engine, &mut violations)?;
-    (report.keys, report.used_bytes) = (model.count(0) + model.count(1), store.stat()?.used_bytes);
+    (report.keys, report.used_bytes) = (model.count(), store.stat()?.used_bytes);
     for violation in &mut violations {
         *violation = format!("round {round}: {violation}");
     }

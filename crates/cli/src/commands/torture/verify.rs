@@ -2,29 +2,52 @@
 
 use std::collections::HashMap;
 
-use everleaf::{Engine, Store, Tree};
+use everleaf::{Codec, Engine, Store, Tree, TreeOptions};
+use serde::{Deserialize, Serialize};
 
-use super::model::Model;
-use super::op::{TREES, Version, key_bytes, version_of};
-use super::writer::open_trees;
+use super::op::{TREES, Version, WORDS, key_bytes, version_of};
 use crate::failure::Failure;
 
 /// Keys that are read at once.
 const GROUP: usize = 16;
 
 /// What the trees hold: versions by key number, 0 for absent.
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Contents {
     versions: [Vec<Version>; TREES.len()],
 }
 
 impl Contents {
-    /// The version of a key.
+    /// Of empty trees.
+    pub(super) fn empty(keys: u32) -> Self {
+        Self { versions: std::array::from_fn(|_| vec![0; keys as usize]) }
+    }
+
+    /// Whether there is a place for each of so many keys.
+    pub(super) fn is_of(&self, keys: u32) -> bool {
+        self.versions.iter().all(|versions| versions.len() == keys as usize)
+    }
+
+    /// The version of a key; 0 if it is absent.
     pub(super) fn version(&self, tree: u8, key: u32) -> Version {
         self.versions[usize::from(tree)][key as usize]
     }
+
+    /// How many keys a tree has.
+    pub(super) fn count(&self, tree: u8) -> u64 {
+        self.versions[usize::from(tree)].iter().filter(|version| **version != 0).count() as u64
+    }
 }
 
-/// Reads both trees forward, backward and key by key, and verifies that all agree and that the structure is sound.
+/// Opens (or makes) the trees of a torture pool.
+pub(super) fn open_trees(store: &Store, engine: Engine) -> everleaf::Result<[Tree; 2]> {
+    let records = TreeOptions { engine, codec: Codec::Record };
+    let words = TreeOptions { engine, codec: Codec::Word };
+    Ok([store.tree_with(TREES[0], records)?, store.tree_with(TREES[usize::from(WORDS)], words)?])
+}
+
+/// Reads both trees forward, backward and key by key, and verifies that all agree, that the structure is sound, and that
+/// nothing leaks.
 pub(super) fn read_all(
     store: &Store,
     keys: u32,
@@ -35,7 +58,7 @@ pub(super) fn read_all(
     for (tree, why) in &store.recovery().damaged {
         violations.push(format!("tree {tree:?} could not be recovered: {why}"));
     }
-    let mut contents = Contents { versions: std::array::from_fn(|_| vec![0; keys as usize]) };
+    let mut contents = Contents::empty(keys);
     if !store.recovery().damaged.is_empty() {
         return Ok(contents);
     }
@@ -51,6 +74,7 @@ pub(super) fn read_all(
             violations.push(format!("{}: len() says {counted}, a scan found {found}", tree.name()));
         }
     }
+    verify_figures(store, &contents, engine, violations)?;
     Ok(contents)
 }
 
@@ -124,14 +148,14 @@ fn compare_reads(
 }
 
 /// Nothing leaks: after recovery from a crash, leaves and records are all that is allocated.
-pub(super) fn verify_figures(
+fn verify_figures(
     store: &Store,
-    model: &Model,
+    contents: &Contents,
     engine: Engine,
     violations: &mut Vec<String>,
 ) -> Result<(), Failure> {
     // An engine with an allocator of its own counts its objects itself, in `check`.
-    if engine == Engine::MassTree || !store.recovery().after_crash || !store.recovery().damaged.is_empty() {
+    if engine == Engine::MassTree || !store.recovery().after_crash {
         return Ok(());
     }
     store.finish_recovery();
@@ -142,7 +166,7 @@ pub(super) fn verify_figures(
         leaves += stat.leaves;
         are_counted &= stat.allocations.is_some();
     }
-    let expected = if are_counted { reached } else { model.count(0) + leaves };
+    let expected = if are_counted { reached } else { contents.count(0) + leaves };
     let allocations = store.stat()?.allocations;
     if allocations != expected {
         violations.push(format!("{allocations} allocations, but the trees reach {expected}"));

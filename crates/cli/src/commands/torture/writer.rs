@@ -2,15 +2,15 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
-use everleaf::{Codec, Engine, Store, Tree, TreeOptions};
+use everleaf::{Engine, Store, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::op::{
-    Kind, Record, TREES, Version, WORDS, key_bytes, owner, spread, value_bytes, version, version_of,
-};
-use crate::child;
+use super::channel::ChannelArgs;
+use super::op::{Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of};
+use super::verify::open_trees;
 use crate::context::{PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
 
@@ -36,6 +36,8 @@ pub(crate) struct Args {
     keys: u32,
     #[arg(long, value_parser = parse_engine)]
     engine: Engine,
+    #[command(flatten)]
+    channel: ChannelArgs,
 }
 
 /// How often each kind of operation is chosen.
@@ -53,7 +55,8 @@ struct Writer<'a> {
     args: &'a Args,
     store: &'a Store,
     trees: &'a [Tree; 2],
-    pipe: &'a File,
+    /// One at a time: no gap is left in the order of what they say.
+    channel: &'a Mutex<File>,
     thread: u8,
     random: SmallRng,
     mix: [u32; 7],
@@ -61,13 +64,6 @@ struct Writer<'a> {
     answer: Option<bool>,
     seen: Version,
     value: Vec<u8>,
-}
-
-/// Opens (or makes) the trees of a torture pool.
-pub(super) fn open_trees(store: &Store, engine: Engine) -> everleaf::Result<[Tree; 2]> {
-    let records = TreeOptions { engine, codec: Codec::Record };
-    let words = TreeOptions { engine, codec: Codec::Word };
-    Ok([store.tree_with(TREES[0], records)?, store.tree_with(TREES[usize::from(WORDS)], words)?])
 }
 
 /// Ends the process at once, as something is wrong; the parent reads why on standard error.
@@ -113,6 +109,11 @@ impl Writer<'_> {
         Ok(version.unwrap_or_else(|| found_wrong(&format!("a read of {key:02x?} gave {:02x?}", self.value))))
     }
 
+    /// Has a record with whoever listens, whatever happens next.
+    fn say(&self, record: &Record) -> std::io::Result<()> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner).write_all(&record.encode())
+    }
+
     /// Announces an operation and does it.
     fn step(&mut self) -> Result<(), Failure> {
         let (mut kind, number) = (self.choose_kind(), self.choose_key());
@@ -137,7 +138,7 @@ impl Writer<'_> {
             version,
             expected,
         };
-        self.pipe.write_all(&record.encode())?;
+        self.say(&record)?;
         let new = value_bytes(tree, version);
         let old = (expected != 0).then(|| value_bytes(tree, expected));
         let current = old.as_deref();
@@ -182,7 +183,7 @@ impl Writer<'_> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let pipe = child::raw_output()?;
+    let channel = Mutex::new(args.channel.open()?);
     let store = args.pool.options().open(&args.pool.pool)?;
     let trees = open_trees(&store, args.engine)?;
     let mix = MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
@@ -194,7 +195,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                     args,
                     store: &store,
                     trees: &trees,
-                    pipe: &pipe,
+                    channel: &channel,
                     thread,
                     random: SmallRng::seed_from_u64(seed),
                     mix,

@@ -1,0 +1,74 @@
+//! The judge: whether what was found after a loss of power can follow from what was there before and what was said
+//! meanwhile.
+
+use std::path::{Path, PathBuf};
+
+use everleaf::Engine;
+use serde::Serialize;
+
+use super::channel::Reading;
+use super::model::{History, Model};
+use crate::context::{Context, parse_engine};
+use crate::failure::{Answer, Failure, Outcome};
+
+/// For tests with power cuts: compares two channels.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[arg(long)]
+    threads: u8,
+    #[arg(long)]
+    keys: u32,
+    #[arg(long, value_parser = parse_engine)]
+    engine: Engine,
+    /// Where in a channel the records begin, in bytes
+    #[arg(long)]
+    records_at: usize,
+    /// What was found before, and what a writer said then
+    before: PathBuf,
+    /// What was found after the cut
+    after: PathBuf,
+}
+
+#[derive(Serialize, Default)]
+struct Verdict {
+    operations: u64,
+    acknowledged: u64,
+    pending_done: u64,
+    pending_undone: u64,
+    keys: u64,
+    violations: Vec<String>,
+}
+
+/// What a reader said, and the records of a writer behind it.
+fn read(path: &Path, args: &Args) -> Result<(Reading, Vec<u8>), Failure> {
+    let mut bytes = std::fs::read(path).map_err(Failure::io(format!("read {}", path.display())))?;
+    let malformed = |what: String| Failure::Refused(format!("{}: {what}", path.display()));
+    if bytes.len() < args.records_at {
+        return Err(malformed(format!("has only {} bytes", bytes.len())));
+    }
+    let records = bytes.split_off(args.records_at);
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let reading: Reading = serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
+    match &reading.contents {
+        Some(contents) if !contents.is_of(args.keys) => Err(malformed("has other keys".to_owned())),
+        _ => Ok((reading, records)),
+    }
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let ((before, records), (after, _)) = (read(&args.before, args)?, read(&args.after, args)?);
+    let mut verdict = Verdict { violations: after.violations, ..Verdict::default() };
+    if let (Some(before), Some(after)) = (before.contents, after.contents) {
+        let history = History::read(&records, args.keys).unwrap_or_else(|what| {
+            verdict.violations.push(what);
+            History::default()
+        });
+        (verdict.operations, verdict.acknowledged) = (history.announced, history.acknowledged);
+        let mut model = Model::new(before, args.keys, args.threads, args.engine.is_buffered());
+        let pending = model.judge(history, after, &mut verdict.violations);
+        (verdict.pending_done, verdict.pending_undone) = (pending.done, pending.undone);
+        verdict.keys = model.count();
+    }
+    context.say(&verdict, verdict.violations.join("\n"))?;
+    Ok(Answer::from_bool(verdict.violations.is_empty()))
+}

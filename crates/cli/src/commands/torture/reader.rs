@@ -1,0 +1,61 @@
+//! The reader process: opens what a loss of power left, reads it in every way there is, and says what it found.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+use everleaf::Engine;
+
+use super::channel::Reading;
+use super::verify;
+use crate::commands::stat::survives_name;
+use crate::context::{PoolArgs, parse_engine, write_json};
+use crate::failure::{Answer, Failure, Outcome};
+
+/// For tests with power cuts: reads a torture pool, which is made if it is missing.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    #[arg(long)]
+    round: u32,
+    #[arg(long)]
+    keys: u32,
+    #[arg(long, value_parser = parse_engine)]
+    engine: Engine,
+    /// Where to say what was found, from its first byte on
+    #[arg(long)]
+    channel: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let reading = read(args)?;
+    let mut said = Vec::new();
+    write_json(&mut said, &reading)?;
+    let refused = || Failure::io(format!("write to {}", args.channel.display()));
+    let mut channel = File::options().write(true).open(&args.channel).map_err(refused())?;
+    channel.write_all(&said).and_then(|()| channel.sync_all()).map_err(refused())?;
+    Ok(Answer::from_bool(reading.violations.is_empty()))
+}
+
+fn read(args: &Args) -> Result<Reading, Failure> {
+    let mut reading = Reading::default();
+    // Half of the time the next open has to recover, too.
+    let options = args.pool.options().close_cleanly(args.round.is_multiple_of(2));
+    // Whatever a loss of power leaves, it opens and can be read.
+    let store = match options.open(&args.pool.pool) {
+        Ok(store) => store,
+        Err(error) => {
+            reading.violations.push(format!("the pool does not open: {error}"));
+            return Ok(reading);
+        }
+    };
+    reading.open_ns = store.recovery().duration.as_nanos() as u64;
+    reading.medium = store.stat()?.medium;
+    survives_name(store.survives()).clone_into(&mut reading.survives);
+    match verify::read_all(&store, args.keys, args.round, args.engine, &mut reading.violations) {
+        Ok(contents) => reading.contents = Some(contents),
+        Err(failure) => reading.violations.push(format!("the pool cannot be read: {failure}")),
+    }
+    Ok(reading)
+}

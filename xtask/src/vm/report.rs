@@ -1,0 +1,184 @@
+//! What a run says in the end.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Args, Medium};
+
+/// How many violations are told in full.
+const VIOLATIONS_TOLD: usize = 20;
+
+/// The one object of `--json`.
+#[derive(Serialize, Default)]
+pub(super) struct Report {
+    pub(super) medium: &'static str,
+    pub(super) file_system: &'static str,
+    pub(super) engine: String,
+    /// Whether the syncs were taken out.
+    pub(super) no_sync: bool,
+    /// What ran the guest: kvm or tcg.
+    pub(super) accelerator: &'static str,
+    /// Power cuts.
+    pub(super) rounds: u32,
+    /// Of these, before the writer wrote: while the pool was opened or read.
+    pub(super) cuts_while_opening: u32,
+    pub(super) operations: u64,
+    pub(super) acknowledged: u64,
+    pub(super) violations: u64,
+    /// Operations under way when the power was cut: found done, and found not done.
+    pub(super) pending_done: u64,
+    pub(super) pending_undone: u64,
+    /// Keys in the end.
+    pub(super) keys: u64,
+    /// From the start of the machine until its writer wrote.
+    pub(super) boot_seconds_median: f64,
+    pub(super) open_ns_median: u64,
+    pub(super) open_ns_max: u64,
+    /// The medium in the guest, as it describes itself, and what it says that it survives.
+    pub(super) medium_description: String,
+    pub(super) survives: String,
+    pub(super) seconds: f64,
+    pub(super) seed: u64,
+    pub(super) replay: String,
+    pub(super) proves: &'static str,
+    pub(super) does_not_prove: &'static str,
+    pub(super) first_violations: Vec<String>,
+}
+
+/// The median of some figures; 0 of none.
+pub(super) fn median<T: Copy + PartialOrd + Default>(figures: &mut [T]) -> T {
+    figures.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+impl Report {
+    pub(super) fn new(args: &Args, seed: u64, accelerator: &'static str) -> Self {
+        let mut replay = format!(
+            "cargo xtask vm --medium {} --fs {} --engine {} --rounds {} --seconds-per-round {} --threads {} --keys {} \
+             --cpus {} --kernel {} --seed {seed}",
+            args.medium.name(),
+            args.fs.name(),
+            args.engine,
+            args.rounds,
+            args.seconds_per_round,
+            args.threads,
+            args.keys,
+            args.cpus,
+            args.kernel,
+        );
+        if args.no_sync {
+            replay += " --no-sync";
+        }
+        let (proves, does_not_prove) = claims(args.medium, args.no_sync);
+        Self {
+            medium: args.medium.name(),
+            file_system: args.fs.name(),
+            engine: args.engine.clone(),
+            no_sync: args.no_sync,
+            accelerator,
+            seed,
+            replay,
+            proves,
+            does_not_prove,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_violated(&self) -> bool {
+        self.violations > 0
+    }
+
+    pub(super) fn add_violations(&mut self, round: u32, violations: Vec<String>) {
+        self.violations += violations.len() as u64;
+        let room = VIOLATIONS_TOLD - self.first_violations.len();
+        let told = violations.into_iter().take(room);
+        self.first_violations.extend(told.map(|violation| format!("cut {round}: {violation}")));
+    }
+
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+    }
+
+    pub(super) fn words(&self) -> String {
+        let milliseconds = |ns| Duration::from_nanos(ns).as_secs_f64() * 1e3;
+        let mut words = format!(
+            "{} power cuts in {:.0} s ({}, {}, {}, {}; {} while the pool was opened): {} operations, {} of them \
+             acknowledged; of those under way {} were done, {} were not\nopening took {:.1} ms (median), {:.1} ms \
+             (longest); {} keys in the end\nmedium: {}; survives {}\nproves: {}\ndoes not prove: {}\n",
+            self.rounds,
+            self.seconds,
+            self.engine,
+            self.medium,
+            self.file_system,
+            self.accelerator,
+            self.cuts_while_opening,
+            self.operations,
+            self.acknowledged,
+            self.pending_done,
+            self.pending_undone,
+            milliseconds(self.open_ns_median),
+            milliseconds(self.open_ns_max),
+            self.keys,
+            self.medium_description,
+            self.survives,
+            self.proves,
+            self.does_not_prove,
+        );
+        for violation in &self.first_violations {
+            words += &format!("violation: {violation}\n");
+        }
+        match (self.violations, self.no_sync) {
+            (0, false) => words + "no violation",
+            (0, true) => words + "NOTHING WAS NOTICED, although nothing was synced: this test is worth nothing",
+            (count, true) => words + &format!("noticed: {count} violations without syncs, as there must be"),
+            (count, false) => words + &format!("{count} VIOLATIONS; replay: {}", self.replay),
+        }
+    }
+}
+
+/// What a run shows, and what it cannot.
+fn claims(medium: Medium, no_sync: bool) -> (&'static str, &'static str) {
+    match (medium, no_sync) {
+        (_, true) => (
+            "that this test notices lost data: the syncs were taken out",
+            "anything about the medium",
+        ),
+        (Medium::File, false) => (
+            "that what was acknowledged had left the guest's page cache, log and file system metadata included, and that \
+             the file system and the pool recover from a cut at any moment",
+            "that a disk writes out its own cache when it is asked to, nor what a disk does that tears or reorders \
+             sectors: each write that the guest's disk had taken is kept. The crash explorer's file model and the faulty \
+             disk of the medium's tests cover these",
+        ),
+        (Medium::Dax, false) => (
+            "that MAP_SYNC is granted and used, that what was mapped is in the file after a cut, and that the file system \
+             and the pool recover from a cut at any moment",
+            "flushes and fences: the guest's memory is a file of the host, so a store is never lost in a cache. The crash \
+             explorer covers these",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        assert_eq!((median(&mut [3, 1, 2]), median(&mut [0.5])), (2, 0.5));
+        assert_eq!(median::<u64>(&mut []), 0);
+    }
+
+    #[test]
+    fn many_violations_are_counted_and_some_told() {
+        let mut report = Report::default();
+        report.add_violations(3, vec!["lost".to_owned(); 15]);
+        report.add_violations(4, vec!["lost".to_owned(); 15]);
+        assert_eq!((report.violations, report.first_violations.len()), (30, VIOLATIONS_TOLD));
+        assert!(report.is_violated() && report.words().contains("30 VIOLATIONS"));
+        assert_eq!(report.first_violations[15], "cut 4: lost");
+        report.no_sync = true;
+        assert!(report.words().contains("as there must be"));
+    }
+}
