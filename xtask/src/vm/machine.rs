@@ -7,6 +7,7 @@
 //! 384 MiB   the channel, /dev/pmem0: what the reader found, then from RECORDS_AT what the writer says
 //! 448 MiB   memory
 //! 464 MiB   with the medium dax /dev/pmem1, where the pool lies; otherwise memory
+//! 896 MiB   memory
 //! ```
 
 use std::fs::File;
@@ -25,7 +26,8 @@ const CHANNEL_AT: u64 = 384 * MIB;
 const CHANNEL_BYTES: u64 = 64 * MIB;
 pub(super) const POOL_AT: u64 = 464 * MIB;
 pub(super) const POOL_BYTES: u64 = 432 * MIB;
-pub(super) const RAM_BYTES: u64 = POOL_AT + POOL_BYTES;
+/// The firmware takes the end of it.
+pub(super) const RAM_BYTES: u64 = POOL_AT + POOL_BYTES + 16 * MIB;
 pub(super) const DISK_BYTES: u64 = 1024 * MIB;
 /// Where in the channel the records of the writer begin.
 pub(super) const RECORDS_AT: u64 = 8 * MIB;
