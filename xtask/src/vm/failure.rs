@@ -17,7 +17,9 @@ pub(super) enum Failure {
     Command { command: String, what: String },
     #[error("there is no package {package} ({why}); run `apt-get update`, or put its .deb into {}", folder.display())]
     NoPackage { package: String, why: String, folder: PathBuf },
-    #[error("the kernel of {package} has no module {module}; choose another one with --kernel, such as linux-image-amd64")]
+    #[error(
+        "the kernel of {package} has no module {module}; choose another one with --kernel, such as linux-image-amd64"
+    )]
     NoModule { package: String, module: String },
     #[error("the guest {what} ({}):\n{end}", console.display())]
     Guest { what: String, console: PathBuf, end: String },

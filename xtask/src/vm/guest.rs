@@ -88,9 +88,7 @@ fn only_file(folder: &Path, prefix: &str) -> Result<PathBuf, Failure> {
     let mut paths = files.filter_map(Result::ok).filter_map(|file| {
         file.file_name().to_str().is_some_and(|name| name.starts_with(prefix)).then(|| file.path())
     });
-    paths.next().ok_or_else(|| {
-        Failure::io("find a kernel in", folder)(std::io::ErrorKind::NotFound.into())
-    })
+    paths.next().ok_or_else(|| Failure::io("find a kernel in", folder)(std::io::ErrorKind::NotFound.into()))
 }
 
 /// Our command, as a program that needs no libraries.
@@ -104,11 +102,7 @@ fn build(target: &Path) -> Result<PathBuf, Failure> {
     Ok(target.join(TARGET).join("release/everleaf"))
 }
 
-fn initramfs(
-    modules: &[(String, Vec<u8>)],
-    busybox: &Path,
-    command: &Path,
-) -> Result<Vec<u8>, Failure> {
+fn initramfs(modules: &[(String, Vec<u8>)], busybox: &Path, command: &Path) -> Result<Vec<u8>, Failure> {
     let read = |path: &Path| std::fs::read(path).map_err(Failure::io("read", path));
     let mut archive = Archive::default();
     ["bin", "dev", "proc", "sys", "pool", "modules"].iter().for_each(|folder| archive.folder(folder));

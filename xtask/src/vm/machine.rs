@@ -122,7 +122,16 @@ fn kernel_line(args: &Args, round: u32, seed: u64) -> String {
 /// A machine without disks, that says what it says on a console.
 fn base(accelerator: Accelerator, cpus: u8, console: &Path) -> Command {
     let mut command = Command::new(QEMU);
-    command.args(["-nodefaults", "-no-reboot", "-display", "none", "-accel", accelerator.name(), "-cpu", "max"]);
+    command.args([
+        "-nodefaults",
+        "-no-reboot",
+        "-display",
+        "none",
+        "-accel",
+        accelerator.name(),
+        "-cpu",
+        "max",
+    ]);
     command.args(["-smp", &cpus.to_string(), "-m", &format!("{}M", RAM_BYTES / MIB)]);
     command.args(["-serial", &format!("file:{}", console.display())]);
     command
@@ -156,7 +165,11 @@ impl Machine {
         let mut command = command(args, guest, &console, round, seed);
         // What an earlier boot said is not taken for this one's.
         std::fs::write(&console, "").map_err(Failure::io("empty", &console))?;
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map_err(Failure::io("start", Path::new(QEMU)))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(Failure::io("start", Path::new(QEMU)))?;
         Ok(Self { child, memory, console })
     }
 

@@ -117,7 +117,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn try_run(args: &Args) -> Result<Report, Failure> {
     if args.no_sync && args.medium == Medium::Dax {
-        return Err(Failure::Usage("--no-sync goes with --medium file: on dax there is no sync to take out".into()));
+        return Err(Failure::Usage(
+            "--no-sync goes with --medium file: on dax there is no sync to take out".into(),
+        ));
     }
     let guest = guest::Guest::prepare(args)?;
     rounds::run(args, &guest)

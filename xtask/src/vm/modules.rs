@@ -73,10 +73,10 @@ impl Modules {
             if self.builtin.contains(name) {
                 return Ok(None);
             }
-            let path = self.files.get(name).ok_or_else(|| Failure::NoModule {
-                package: package.to_owned(),
-                module: name.to_owned(),
-            })?;
+            let path = self
+                .files
+                .get(name)
+                .ok_or_else(|| Failure::NoModule { package: package.to_owned(), module: name.to_owned() })?;
             let content = std::fs::read(path).map_err(Failure::io("read", path))?;
             let depends = dependencies(&content);
             contents.insert(name.to_owned(), content);
@@ -92,7 +92,10 @@ mod tests {
 
     #[test]
     fn dependencies_are_read_from_the_module() {
-        assert_eq!(dependencies(b"ELF\0license=GPL\0depends=libnvdimm,nd-btt\0name=x\0"), ["libnvdimm", "nd_btt"]);
+        assert_eq!(
+            dependencies(b"ELF\0license=GPL\0depends=libnvdimm,nd-btt\0name=x\0"),
+            ["libnvdimm", "nd_btt"]
+        );
         assert!(dependencies(b"\0depends=\0").is_empty() && dependencies(b"no such field").is_empty());
         assert_eq!(name_of(Path::new("kernel/drivers/virtio-ring.ko")).as_deref(), Some("virtio_ring"));
         assert_eq!(name_of(Path::new("modules.order")), None);

@@ -22,7 +22,9 @@ fn is_package(file: &str, package: &str) -> bool {
     let version = package
         .strip_prefix("linux-image-")
         .and_then(|flavour| name.strip_prefix("linux-image-")?.strip_suffix(flavour)?.strip_suffix('-'));
-    name == package || version.is_some_and(|version| !version.split('-').any(|part| part.starts_with(char::is_alphabetic)))
+    name == package
+        || version
+            .is_some_and(|version| !version.split('-').any(|part| part.starts_with(char::is_alphabetic)))
 }
 
 impl Packages {
@@ -85,7 +87,8 @@ mod tests {
 
     #[test]
     fn a_meta_package_of_a_kernel_stands_for_another() {
-        let said = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n  Suggests: fdutils\n";
+        let said =
+            "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n  Suggests: fdutils\n";
         assert_eq!(real_package(said), Some("linux-image-6.1.0-56-cloud-amd64"));
         assert_eq!(real_package("busybox-static\n  Conflicts: busybox\n"), None);
     }

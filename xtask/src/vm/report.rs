@@ -130,7 +130,9 @@ impl Report {
         }
         match (self.violations, self.no_sync) {
             (0, false) => words + "no violation",
-            (0, true) => words + "NOTHING WAS NOTICED, although nothing was synced: this test is worth nothing",
+            (0, true) => {
+                words + "NOTHING WAS NOTICED, although nothing was synced: this test is worth nothing"
+            }
             (count, true) => words + &format!("noticed: {count} violations without syncs, as there must be"),
             (count, false) => words + &format!("{count} VIOLATIONS; replay: {}", self.replay),
         }
@@ -140,10 +142,9 @@ impl Report {
 /// What a run shows, and what it cannot.
 fn claims(medium: Medium, no_sync: bool) -> (&'static str, &'static str) {
     match (medium, no_sync) {
-        (_, true) => (
-            "that this test notices lost data: the syncs were taken out",
-            "anything about the medium",
-        ),
+        (_, true) => {
+            ("that this test notices lost data: the syncs were taken out", "anything about the medium")
+        }
         (Medium::File, false) => (
             "that what was acknowledged had left the guest's page cache, log and file system metadata included, and that \
              the file system and the pool recover from a cut at any moment",

@@ -125,7 +125,9 @@ impl Run<'_> {
             // A reader that was cut off has said nothing, and no writer came after it.
             return left.ended.as_ref().map_or(Ok(()), |end| Err(self.failed("ended by itself", end)));
         };
-        let after = self.guest.folder.join(if round.is_multiple_of(2) { "channel-even" } else { "channel-odd" });
+        // Two files in turn: the one that is not the channel before.
+        let mut names = ["channel-a", "channel-b"].map(|name| self.guest.folder.join(name)).into_iter();
+        let after = names.find(|name| self.before.as_ref() != Some(name)).unwrap_or_default();
         let reading: Reading = serde_json::from_slice(line).map_err(|error| Failure::Command {
             command: "everleaf torture-reader".to_owned(),
             what: format!("said what is no reading: {error}"),
@@ -145,7 +147,9 @@ impl Run<'_> {
             (self.report.medium_description, self.report.survives) = (reading.medium, reading.survives);
         }
         if self.report.survives != "power-loss" && !self.args.no_sync && !self.report.is_violated() {
-            return Err(self.failed("got no medium that survives loss of power", &self.report.medium_description));
+            return Err(
+                self.failed("got no medium that survives loss of power", &self.report.medium_description)
+            );
         }
         self.before = Some(after);
         Ok(())
@@ -161,7 +165,11 @@ impl Run<'_> {
         let mut command = Command::new(&self.guest.command);
         command.args(["--json", "torture-judge", "--engine", &self.args.engine]);
         command.args(["--threads", &self.args.threads.to_string(), "--keys", &self.args.keys.to_string()]);
-        command.args(["--records-at", &RECORDS_AT.to_string()]).arg(before).arg(after).stderr(Stdio::inherit());
+        command
+            .args(["--records-at", &RECORDS_AT.to_string()])
+            .arg(before)
+            .arg(after)
+            .stderr(Stdio::inherit());
         let output = command.output().map_err(Failure::io("run", &self.guest.command))?;
         let verdict: Verdict = serde_json::from_slice(&output.stdout).map_err(|error| Failure::Command {
             command: format!("{} torture-judge", self.guest.command.display()),

@@ -111,7 +111,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut model = Model::new(Contents::empty(args.keys), args.keys, args.threads, args.engine.is_buffered());
+    let mut model =
+        Model::new(Contents::empty(args.keys), args.keys, args.threads, args.engine.is_buffered());
     let replay = format!(
         "everleaf torture {} --engine {} --rounds {} --seconds-per-round {} --threads {} --keys {} --seed {seed}",
         args.pool.pool.display(),
