@@ -35,7 +35,7 @@ impl ChannelArgs {
         let Some(path) = &self.channel else { return Ok(child::raw_output()?) };
         let refused = || Failure::io(format!("open {}", path.display()));
         // What was written is there when the call returns.
-        let flags = OFlags::SYNC.bits() as i32;
+        let flags = OFlags::SYNC.bits().cast_signed();
         let mut file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(refused())?;
         file.seek(SeekFrom::Start(self.records_at.unwrap_or_default())).map_err(refused())?;
         Ok(file)
