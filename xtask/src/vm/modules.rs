@@ -29,21 +29,20 @@ fn dependencies(module: &[u8]) -> Vec<String> {
     names.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('-', "_")).collect()
 }
 
+/// What a module by its name depends on; `None` if it is built in.
+type Depends<'a> = dyn FnMut(&str) -> Result<Option<Vec<String>>, Failure> + 'a;
+
 /// The wanted names and all that they depend on, each behind what it needs. The error is a name that nobody knows.
-fn in_order(
-    wanted: &[&str],
-    depends: &mut dyn FnMut(&str) -> Result<Option<Vec<String>>, Failure>,
-) -> Result<Vec<String>, Failure> {
+fn in_order(wanted: &[&str], depends: &mut Depends<'_>) -> Result<Vec<String>, Failure> {
     fn visit(
         name: &str,
-        depends: &mut dyn FnMut(&str) -> Result<Option<Vec<String>>, Failure>,
+        depends: &mut Depends<'_>,
         seen: &mut BTreeSet<String>,
         order: &mut Vec<String>,
     ) -> Result<(), Failure> {
         if !seen.insert(name.to_owned()) {
             return Ok(());
         }
-        // What is built in needs nothing.
         if let Some(needed) = depends(name)? {
             needed.iter().try_for_each(|needed| visit(needed, depends, seen, order))?;
             order.push(name.to_owned());
