@@ -137,7 +137,8 @@ impl Options {
     }
 
     /// Bytes of the log on [`MediumChoice::File`], at least 64 KiB; less if the disk has no room. The larger, the fewer
-    /// checkpoints, and the longer an open after a crash. A log that exists keeps its size. Default: 128 MiB.
+    /// checkpoints, and the longer an open after a crash. A log that exists keeps its size. Default: 32 MiB at first,
+    /// and twice that whenever it is half full, up to 2 GiB, while it is smaller than twice the pool's file.
     pub fn log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = Some(log_bytes);
         self
@@ -288,6 +289,7 @@ impl Options {
         FileOptions {
             durability: self.durability,
             log_bytes: self.log_bytes.unwrap_or(default.log_bytes),
+            log_bytes_max: self.log_bytes.unwrap_or(default.log_bytes_max),
             limit_bytes: self.limit_bytes,
             private_bytes_max: self.private_bytes_max,
             mark_offset: pool::MEDIUM_LINE,

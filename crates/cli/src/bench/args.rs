@@ -161,9 +161,9 @@ pub(crate) struct Args {
     /// Writes that each thread has under way before it waits for the oldest; 0 waits for each
     #[arg(long, default_value_t = 0)]
     pub(crate) tickets: usize,
-    /// Bytes of the log on the file medium
-    #[arg(long, default_value_t = 128 << 20)]
-    pub(crate) log_bytes: u64,
+    /// Bytes of the log on the file medium [default: it grows as it does for everybody]
+    #[arg(long)]
+    pub(crate) log_bytes: Option<u64>,
     /// Keys are the numbers from 0 on, so that neighbours meet in one leaf
     #[arg(long)]
     pub(crate) ordered_keys: bool,

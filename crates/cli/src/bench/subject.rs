@@ -230,11 +230,13 @@ fn log_of(pool: &Path) -> PathBuf {
 fn new_file_medium(path: &Path, args: &Args) -> Result<medium::File, Failure> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
+    let default = FileOptions::default();
     let options = FileOptions {
         durability: args.durability,
-        log_bytes: args.log_bytes,
+        log_bytes: args.log_bytes.unwrap_or(default.log_bytes),
+        log_bytes_max: args.log_bytes.unwrap_or(default.log_bytes_max),
         mark_offset: pool::MEDIUM_LINE,
-        ..FileOptions::default()
+        ..default
     };
     Ok(medium::File::beside(file, &log_of(path), options).map_err(everleaf::Error::from)?)
 }

@@ -29,6 +29,8 @@ pub enum Which {
 pub struct Faults {
     /// The write that finds the disk full, and with it all that follow.
     pub full_from: Option<u64>,
+    /// Whether files find no room to grow.
+    pub no_room: bool,
     /// The write that fails, once.
     pub write: Option<u64>,
     /// The sync that fails, once: what it would have made durable is forgotten, as if it were clean.
@@ -368,7 +370,7 @@ impl Io for Faulty {
         let mut state = self.machine.state.lock();
         let number = state.writes;
         state.writes += 1;
-        if state.faults.full_from.is_some_and(|from| number >= from) {
+        if state.faults.no_room || state.faults.full_from.is_some_and(|from| number >= from) {
             return Err(disk_full());
         }
         let length = self.length()?.max(end);

@@ -6,8 +6,8 @@
 //! 0x2000  ring                   `capacity` bytes of frames
 //! ```
 //!
-//! A *position* counts the bytes ever appended; position `p` lies at `0x2000 + p % capacity`. An LSN is the position at
-//! which a group of lines ends.
+//! A *position* counts the bytes ever appended; position `p` lies at `0x2000 + (p - base) % capacity`, where `base` is 0
+//! until the log grows. An LSN is the position at which a group of lines ends.
 //!
 //! A frame is the smallest thing that is there or not:
 //!
@@ -34,7 +34,7 @@ pub(super) const HEADERS: [u64; 2] = [0, BLOCK_BYTES];
 pub(super) const HEADER_BYTES: usize = 512;
 const MAGIC: u64 = u64::from_le_bytes(*b"EVERLLOG");
 /// The version of the format that this crate writes.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 pub(super) const FRAME_HEADER_BYTES: usize = 24;
 pub(super) const FRAME_LINE_BYTES: usize = 8 + LINE_BYTES;
@@ -60,6 +60,8 @@ pub(super) struct Header {
     /// Grows with every header written; the greater of two counts.
     pub(super) sequence: u64,
     pub(super) capacity: u64,
+    /// The position that lies at the ring's beginning; those before it are home.
+    pub(super) base: u64,
     /// The pool's length at the last checkpoint.
     pub(super) pool_bytes: u64,
     /// Where replay starts: what is before is home.
@@ -87,7 +89,7 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 }
 
 const CHECK: usize = HEADER_BYTES / 8 - 1;
-const FIXED: usize = 8;
+const FIXED: usize = 9;
 
 /// The words that a header's content takes: all but the check and the first of each line, which is the magic, so that a
 /// header that was written in part is known for one.
@@ -108,6 +110,7 @@ impl Header {
             self.pool_bytes,
             self.start,
             u64::from(self.incarnation_next) | (self.ranges.len() as u64) << 32,
+            self.base,
         ];
         let ranges = self.ranges.iter().flat_map(|range| [u64::from(range.incarnation), range.begin]);
         for (index, word) in payload().zip(fixed.into_iter().chain(ranges)) {
@@ -137,8 +140,9 @@ impl Header {
             return Err(NoHeader::Version(words[0]));
         }
         let ranges = (words[7] >> 32) as usize;
-        let capacity = words[4];
-        if ranges > RANGES_MAX || capacity < CAPACITY_MIN || !capacity.is_multiple_of(BLOCK_BYTES) {
+        let (capacity, start, base) = (words[4], words[6], words[8]);
+        let blocks = capacity.is_multiple_of(BLOCK_BYTES) && base.is_multiple_of(BLOCK_BYTES);
+        if ranges > RANGES_MAX || capacity < CAPACITY_MIN || !blocks || base > start {
             return Err(NoHeader::Damaged);
         }
         let pairs = words[FIXED..].chunks_exact(2).take(ranges);
@@ -146,8 +150,9 @@ impl Header {
             uuid: u128::from(words[1]) | u128::from(words[2]) << 64,
             sequence: words[3],
             capacity,
+            base,
             pool_bytes: words[5],
-            start: words[6],
+            start,
             incarnation_next: words[7] as u32,
             ranges: pairs.map(|pair| LogRange { incarnation: pair[0] as u32, begin: pair[1] }).collect(),
         })
@@ -256,8 +261,9 @@ mod tests {
             uuid: 7 << 100 | 9,
             sequence: 3,
             capacity: CAPACITY_MIN,
+            base: CAPACITY_MIN,
             pool_bytes: 1 << 20,
-            start: 96,
+            start: CAPACITY_MIN + 96,
             incarnation_next: 12,
             ranges: (0..RANGES_MAX as u32)
                 .map(|index| LogRange { incarnation: index, begin: 96 * u64::from(index) })

@@ -8,17 +8,37 @@ use parking_lot::Mutex;
 
 use super::append::Buffer;
 use super::error::{LogError, refused};
-use super::io::{Io, read_all, write_all};
+use super::io::{Io, is_full, read_all, write_all};
 use super::layout::{
     BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader, RING, VERSION,
 };
+
+/// Where positions lie.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    base: u64,
+    capacity: u64,
+}
+
+impl Ring {
+    fn offset(self, position: u64) -> u64 {
+        (position - self.base) % self.capacity
+    }
+
+    /// Where the lap of a position begins.
+    fn lap(self, position: u64) -> u64 {
+        position - self.offset(position)
+    }
+}
 
 /// A log.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) io: Arc<dyn Io>,
     pub(super) uuid: u128,
-    pub(super) capacity: u64,
+    ring: Mutex<Ring>,
+    /// The largest capacity that it may grow to.
+    capacity_max: AtomicU64,
     header: Mutex<Header>,
     /// What is before is home, and may be overwritten.
     start: AtomicU64,
@@ -28,12 +48,13 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The log that `header` describes.
-    pub(super) fn new(io: Arc<dyn Io>, header: Header) -> Self {
+    /// The log that `header` describes; it may grow up to a capacity of `capacity_max`.
+    pub(super) fn new(io: Arc<dyn Io>, header: Header, capacity_max: u64) -> Self {
         Self {
             io,
             uuid: header.uuid,
-            capacity: header.capacity,
+            ring: Mutex::new(Ring { base: header.base, capacity: header.capacity }),
+            capacity_max: AtomicU64::new(capacity_max / BLOCK_BYTES * BLOCK_BYTES),
             start: AtomicU64::new(header.start),
             filled: AtomicU64::new(0),
             filling: Mutex::new(()),
@@ -90,15 +111,57 @@ impl Log {
         self.start.load(Ordering::Acquire)
     }
 
+    fn ring(&self) -> Ring {
+        *self.ring.lock()
+    }
+
+    /// Bytes of the ring.
+    pub(super) fn capacity(&self) -> u64 {
+        self.ring().capacity
+    }
+
     /// Where a position lies in the file.
     pub(super) fn physical(&self, position: u64) -> u64 {
-        RING + position % self.capacity
+        RING + self.ring().offset(position)
+    }
+
+    /// Makes the ring twice as large, if it may be and the disk has room; whether it did. It is written up to `end`, and
+    /// nobody reads or writes it meanwhile.
+    ///
+    /// What it holds stays where it is, so it must not go around the ring's end: then the lap in which it lies becomes
+    /// the first one of the larger ring.
+    pub(super) fn grow(&self, end: u64) -> io::Result<bool> {
+        let _filling = self.filling.lock();
+        let ring = self.ring();
+        let capacity = (2 * ring.capacity).min(self.capacity_max.load(Ordering::Relaxed));
+        let base = ring.lap(self.start());
+        if capacity <= ring.capacity || end > base + ring.capacity {
+            return Ok(false);
+        }
+        match self.io.allocate(RING + ring.capacity, RING + capacity) {
+            Ok(()) => {}
+            Err(error) if is_full(&error) => {
+                // Asked once is enough.
+                self.capacity_max.store(ring.capacity, Ordering::Relaxed);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        // The header must not say of a shorter file that it has so many bytes.
+        self.io.sync()?;
+        self.update(|header| (header.base, header.capacity) = (base, capacity))?;
+        *self.ring.lock() = Ring { base, capacity };
+        // The new part is full of nothing yet.
+        if self.filled.load(Ordering::Relaxed) >= ring.base + ring.capacity {
+            self.filled.store(base + ring.capacity, Ordering::Relaxed);
+        }
+        Ok(true)
     }
 
     /// Whether the ring has room up to `end`, its last block included.
     pub(super) fn has_room(&self, end: u64) -> bool {
         let start = self.start();
-        end.next_multiple_of(BLOCK_BYTES) - (start - start % BLOCK_BYTES) <= self.capacity
+        end.next_multiple_of(BLOCK_BYTES) - (start - start % BLOCK_BYTES) <= self.capacity()
     }
 
     /// Writes a buffer, padded with zeros to whole blocks. There is room for it.
@@ -112,17 +175,21 @@ impl Log {
     }
 
     pub(super) fn write_ring(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        let to_end = (self.capacity - position % self.capacity) as usize;
+        let ring = self.ring();
+        let offset = ring.offset(position);
+        let to_end = (ring.capacity - offset) as usize;
         let (first, rest) = bytes.split_at(bytes.len().min(to_end));
-        write_all(&*self.io, first, self.physical(position))?;
+        write_all(&*self.io, first, RING + offset)?;
         if rest.is_empty() { Ok(()) } else { write_all(&*self.io, rest, RING) }
     }
 
     pub(super) fn read_ring(&self, position: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let to_end = (self.capacity - position % self.capacity) as usize;
+        let ring = self.ring();
+        let offset = ring.offset(position);
+        let to_end = (ring.capacity - offset) as usize;
         let length = bytes.len().min(to_end);
         let (first, rest) = bytes.split_at_mut(length);
-        read_all(&*self.io, first, self.physical(position))?;
+        read_all(&*self.io, first, RING + offset)?;
         if rest.is_empty() { Ok(()) } else { read_all(&*self.io, rest, RING) }
     }
 
@@ -130,13 +197,14 @@ impl Log {
     /// cheaper to make durable than writing blocks that were only allocated. Whether there is more to fill soon.
     pub(super) fn fill_ahead(&self, end: u64, ahead: u64) -> io::Result<bool> {
         const PART: u64 = 1 << 20;
-        let wanted = (end + ahead).min(self.capacity);
         let _filling = self.filling.lock();
+        let whole = self.first_lap_end();
+        let wanted = (end + ahead).min(whole);
         let from = self.filled.load(Ordering::Relaxed);
         if from >= wanted {
             return Ok(false);
         }
-        let to = (from + PART).min(self.capacity);
+        let to = (from + PART).min(whole);
         self.write_ring(from, &vec![0; (to - from) as usize])?;
         self.io.sync()?;
         self.filled.store(to, Ordering::Relaxed);
@@ -152,9 +220,14 @@ impl Log {
         }
     }
 
+    fn first_lap_end(&self) -> u64 {
+        let ring = self.ring();
+        ring.base + ring.capacity
+    }
+
     /// Whether nothing of the ring needs to be filled any more.
     pub(super) fn is_filled(&self) -> bool {
-        self.filled.load(Ordering::Relaxed) >= self.capacity
+        self.filled.load(Ordering::Relaxed) >= self.first_lap_end()
     }
 
     /// Nothing of the ring needs to be filled any more: it was used before.

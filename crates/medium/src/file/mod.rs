@@ -83,9 +83,10 @@ pub enum Durability {
 pub struct FileOptions {
     /// When a wait ends.
     pub durability: Durability,
-    /// Bytes of the log's ring, at least 64 KiB; less if the disk has no room, and at most 4 MiB if it is memory. A log
-    /// that exists keeps its size.
+    /// Bytes of a new log's ring, at least 64 KiB; less if the disk has no room, and at most 4 MiB if it is memory.
     pub log_bytes: u64,
+    /// The log grows with its pool up to this; a log that is larger stays so until the pool is closed.
+    pub log_bytes_max: u64,
     /// The largest length of the pool's file, in bytes.
     pub limit_bytes: u64,
     /// The most memory for pages that were written, in bytes; beyond it writes fail with
@@ -106,7 +107,8 @@ impl Default for FileOptions {
     fn default() -> Self {
         Self {
             durability: Durability::Immediate,
-            log_bytes: 128 << 20,
+            log_bytes: 32 << 20,
+            log_bytes_max: 2 << 30,
             limit_bytes: u64::MAX,
             private_bytes_max: u64::MAX,
             line_form: LineForm::Single,
@@ -189,6 +191,11 @@ impl Core {
         end
     }
 
+    /// Appends a frame without lines, which records how far the log is durable. Returns where it ends.
+    fn seal(&self) -> u64 {
+        self.append(0, |_| unreachable!("a seal has no lines"))
+    }
+
     /// The position behind everything appended.
     fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
@@ -234,8 +241,21 @@ impl Core {
         self.log.io.sync()?;
         self.commit.advance(end);
         self.commit.count(groups, end - begin);
-        if end - self.log.start() > self.log.capacity / 2 {
+        if end - self.log.start() > self.log.capacity() / 2 {
+            self.grow_log(end)?;
+            // To fill what was added with zeros, or to bring home what is there.
             self.wake_checkpointer();
+        }
+        Ok(())
+    }
+
+    /// Makes the log larger if it is small for its pool. A checkpoint writes a page of the pool's file for each line, in
+    /// the worst case; the more lines it brings home, the more of them share a page. Only the leader calls this.
+    fn grow_log(&self, end: u64) -> std::io::Result<()> {
+        // A checkpoint that is under way reads the log. It will make room.
+        let Some(_still) = self.checkpointing.try_lock() else { return Ok(()) };
+        if self.log.capacity() < 2 * self.pool.length()? {
+            self.log.grow(end)?;
         }
         Ok(())
     }
@@ -261,8 +281,7 @@ impl File {
     /// As [`File::checkpoint`].
     pub fn seal(&self) -> Result<(), MediumError> {
         self.core.settle(self.core.end())?;
-        let end = self.core.append(0, |_| unreachable!("a seal has no lines"));
-        self.core.settle(end)
+        self.core.settle(self.core.seal())
     }
 
     fn line(&self, number: u64) -> Option<&[AtomicU64; 8]> {

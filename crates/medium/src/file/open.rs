@@ -106,6 +106,10 @@ impl File {
         } else {
             Survives::PowerLoss
         };
+        // In memory room is dear, and a checkpoint cheap.
+        let most = if survives == Survives::PowerLoss { u64::MAX } else { VOLATILE_LOG_BYTES_MAX };
+        let (log_bytes, log_bytes_max) = (options.log_bytes.min(most), options.log_bytes_max.min(most));
+        let options = FileOptions { log_bytes, log_bytes_max, ..options };
         let length = pool.length().map_err(refused("measure the pool"))?;
         let (log, mapping, tail, replayed) = match there {
             There::Log(header) => {
@@ -113,7 +117,7 @@ impl File {
                     return Err(LogError::PoolTruncated { length, expected: header.pool_bytes }.into());
                 }
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
-                let (log, tail, replayed) = reopen(log, &header, &*pool, options.mark_offset, &mapping)?;
+                let (log, tail, replayed) = reopen(log, &header, &*pool, &options, &mapping)?;
                 (log, mapping, tail, replayed)
             }
             There::Nothing => {
@@ -124,9 +128,7 @@ impl File {
                     }
                     pool.allocate(length, wanted).map_err(|error| no_room(error, wanted, length))?;
                 }
-                // In memory room is dear, and a checkpoint cheap.
-                let most = if survives == Survives::PowerLoss { u64::MAX } else { VOLATILE_LOG_BYTES_MAX };
-                let (log, tail) = create(log, length.max(wanted), options.log_bytes.min(most))?;
+                let (log, tail) = create(log, length.max(wanted), &options)?;
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
                 (log, mapping, tail, None)
             }
@@ -299,9 +301,9 @@ fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
 }
 
 /// A new log on an empty file, or one whose content does not matter.
-fn create(io: Arc<dyn Io>, pool_bytes: u64, log_bytes: u64) -> Result<(Log, Tail), MediumError> {
+fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Log, Tail), MediumError> {
     io.truncate(0).map_err(refused("empty the log"))?;
-    let mut capacity = log_bytes.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES);
+    let mut capacity = options.log_bytes.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES);
     while let Err(error) = io.allocate(0, RING + capacity) {
         let smaller = (capacity / 2).next_multiple_of(BLOCK_BYTES);
         if !is_full(&error) || smaller < CAPACITY_MIN {
@@ -316,12 +318,13 @@ fn create(io: Arc<dyn Io>, pool_bytes: u64, log_bytes: u64) -> Result<(Log, Tail
         uuid: rand::random(),
         sequence: 0,
         capacity,
+        base: 0,
         pool_bytes,
         start: 0,
         incarnation_next: incarnation + 1,
         ranges: vec![LogRange { incarnation, begin: 0 }],
     };
-    let log = Log::new(io, header);
+    let log = Log::new(io, header, options.log_bytes_max);
     log.fill_ahead(0, FILLED_AT_FIRST).map_err(refused("fill the log with zeros"))?;
     log.update(|_| {}).map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
@@ -333,10 +336,10 @@ fn reopen(
     io: Arc<dyn Io>,
     header: &Header,
     pool: &dyn Io,
-    mark_offset: u64,
+    options: &FileOptions,
     mapping: &Mapping,
 ) -> Result<(Log, Tail, Option<Replayed>), MediumError> {
-    let log = Log::new(io, header.clone());
+    let log = Log::new(io, header.clone(), options.log_bytes_max);
     log.set_filled();
     let mut pages = Pages::default();
     let mut grown = Ok(());
@@ -371,12 +374,13 @@ fn reopen(
     );
     grown?;
     let replayed = replayed?;
-    begin(&log, pool, mark_offset, &replayed).map_err(refused("begin a new incarnation of the log"))?;
+    begin(&log, pool, options.mark_offset, &replayed)
+        .map_err(refused("begin a new incarnation of the log"))?;
     let end = replayed.end;
     let mut block = vec![0; (end % BLOCK_BYTES) as usize];
     log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
     let incarnation = log.header().ranges.last().map_or(0, |range| range.incarnation);
-    let appender = Appender::new(incarnation, end, &block, log.capacity);
+    let appender = Appender::new(incarnation, end, &block, log.capacity());
     Ok((log, Tail { appender, pages, dozing: false }, Some(replayed)))
 }
 

@@ -106,7 +106,7 @@ fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Res
     let io = |error: io::Error| refused("read the log")(error);
     let header_start = log.start();
     // Frames that were appended when this place was durable begin no farther away than all that is ever not durable.
-    let limit = (found.end + BACKLOG_BYTES_MAX + 2 * BLOCK_BYTES * 16).min(header_start + log.capacity);
+    let limit = (found.end + BACKLOG_BYTES_MAX + 2 * BLOCK_BYTES * 16).min(header_start + log.capacity());
     let mut reader = Reader::new(log, limit);
     let mut torn = broken;
     let mut position = found.end + 8;

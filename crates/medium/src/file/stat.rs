@@ -71,7 +71,7 @@ impl File {
         let used = SIZES - sync_sizes.iter().rev().take_while(|count| **count == 0).count();
         sync_sizes.truncate(used);
         FileStat {
-            log_capacity_bytes: core.log.capacity,
+            log_capacity_bytes: core.log.capacity(),
             log_used_bytes: end - core.log.start(),
             log_bytes: load(&figures.bytes) + (end - durable),
             backlog_bytes: end.saturating_sub(durable),

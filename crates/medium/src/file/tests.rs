@@ -15,11 +15,21 @@ const HERE: u64 = 0x4000;
 const WORDS: usize = 2048;
 
 fn options() -> FileOptions {
-    FileOptions { log_bytes: 64 << 10, mark_offset: MARK, background: false, ..FileOptions::default() }
+    FileOptions {
+        log_bytes: 64 << 10,
+        log_bytes_max: 64 << 10,
+        mark_offset: MARK,
+        background: false,
+        ..FileOptions::default()
+    }
 }
 
 fn open(machine: &Arc<Machine>) -> Result<File, MediumError> {
-    File::open(machine.io(Which::Pool), machine.io(Which::Log), options())
+    open_with(machine, options())
+}
+
+fn open_with(machine: &Arc<Machine>, options: FileOptions) -> Result<File, MediumError> {
+    File::open(machine.io(Which::Pool), machine.io(Which::Log), options)
 }
 
 type Content = Vec<u64>;
@@ -32,6 +42,7 @@ fn content(file: &File) -> Content {
 /// A medium, and what it may be found as after a crash.
 struct Rig {
     machine: Arc<Machine>,
+    options: FileOptions,
     file: Option<File>,
     /// The content after each fence, the first being zeros; and its LSN in the file that is open now.
     history: Vec<(Content, Lsn)>,
@@ -45,7 +56,7 @@ impl Rig {
         let machine = Machine::new(&Image::default());
         let file = Some(open(&machine).unwrap());
         let history = vec![(vec![0; WORDS], Lsn::DURABLE)];
-        Self { machine, file, history, acknowledged: vec![(0, 0)], next: 1 }
+        Self { machine, options: options(), file, history, acknowledged: vec![(0, 0)], next: 1 }
     }
 
     fn file(&self) -> &File {
@@ -78,7 +89,7 @@ impl Rig {
     /// The process ends without a close, and another one opens the files: what was written is there.
     fn kill(&mut self) {
         self.file = None;
-        let file = open(&self.machine).unwrap();
+        let file = open_with(&self.machine, self.options).unwrap();
         self.found(&content(&file));
         self.file = Some(file);
         // What an open shows is durable.
@@ -125,7 +136,8 @@ impl Rig {
                     let context =
                         || format!("{what:?}, cut at {moment}, {piece_bytes}-byte pieces {choice:?}");
                     let second = Machine::new(&image);
-                    let file = open(&second).unwrap_or_else(|error| panic!("{error}: {}", context()));
+                    let file = open_with(&second, self.options)
+                        .unwrap_or_else(|error| panic!("{error}: {}", context()));
                     let found = content(&file);
                     let fits = self.history[least..].iter().any(|(content, _)| *content == found);
                     assert!(fits, "lost or torn, at least {least} of {}: {}", self.history.len(), context());
@@ -136,7 +148,7 @@ impl Rig {
                         2,
                         |below| random.random_range(0..below),
                         |_, image| {
-                            let file = open(&Machine::new(&image))
+                            let file = open_with(&Machine::new(&image), self.options)
                                 .unwrap_or_else(|error| panic!("{error}, the second time: {}", context()));
                             assert!(
                                 content(&file) == found
@@ -205,27 +217,68 @@ fn making_a_log_may_be_cut_off() {
     rig.verify(0, 64, 64, &mut random, &"a new pool");
 }
 
+/// Groups of all sizes, of which six of the largest fill the log; now and then a sync, a checkpoint, a kill.
+fn churn(rig: &mut Rig, random: &mut SmallRng, steps: u32) {
+    for _ in 0..steps {
+        let step = if random.random_range(0..12) == 0 { Step::Kill } else { Step::Write };
+        run(rig, step, random, 150);
+        if random.random_range(0..3) == 0 {
+            rig.settle();
+        }
+        if random.random_range(0..8) == 0 {
+            run(rig, Step::Checkpoint, random, 1);
+        }
+    }
+    rig.settle();
+}
+
 #[test]
 fn a_log_that_is_recycled_many_times_loses_nothing() {
     for seed in 0..12 {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut rig = Rig::new();
-        for _ in 0..40 {
-            // Six of the largest fill the log.
-            let step = if random.random_range(0..12) == 0 { Step::Kill } else { Step::Write };
-            run(&mut rig, step, &mut random, 150);
-            if random.random_range(0..3) == 0 {
-                rig.settle();
-            }
-            if random.random_range(0..8) == 0 {
-                run(&mut rig, Step::Checkpoint, &mut random, 1);
-            }
-        }
-        rig.settle();
+        churn(&mut rig, &mut random, 40);
         assert!(rig.history.len() > 10);
         let now = rig.machine.now();
         rig.verify(now.saturating_sub(40), [64, 512][seed as usize % 2], 4, &mut random, &seed);
     }
+}
+
+#[test]
+fn a_log_that_grows_loses_nothing() {
+    let mut grown = 0;
+    for seed in 0..16 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut rig = Rig::new();
+        // In some it grows in its first lap, in some later.
+        churn(&mut rig, &mut random, 5 * seed as u32);
+        rig.options.log_bytes_max = 4 * rig.options.log_bytes;
+        rig.kill();
+        let from = rig.machine.now();
+        churn(&mut rig, &mut random, 12);
+        rig.verify(from, [64, 512][seed as usize % 2], 4, &mut random, &seed);
+        // What grew is recycled as well.
+        churn(&mut rig, &mut random, 60);
+        rig.kill();
+        grown += u32::from(rig.file().stat().log_capacity_bytes == 2 * rig.options.log_bytes);
+    }
+    assert!(grown > 8, "only {grown} of 16 grew; twice the pool is as far as they go");
+}
+
+#[test]
+fn a_log_that_finds_no_room_to_grow_stays_as_it_is() {
+    let mut rig = Rig::new();
+    rig.options.log_bytes_max = 1 << 20;
+    rig.kill();
+    for round in 0..40 {
+        rig.write(round, 100);
+        // The disk has no room for anything new, but takes what overwrites.
+        rig.machine.set_faults(Faults { no_room: true, ..Faults::default() });
+        rig.settle();
+    }
+    assert_eq!(rig.file().stat().log_capacity_bytes, 64 << 10);
+    rig.kill();
+    assert_eq!(rig.history.len(), 41);
 }
 
 #[test]
@@ -429,31 +482,38 @@ fn a_torn_tail_and_a_stale_frame_are_no_damage() {
 #[test]
 fn what_lies_behind_a_tear_never_comes_back() {
     let mut rig = Rig::new();
-    rig.kill();
+    // The second open of a log: the third one must not take the same incarnation again.
     rig.write(0, 1);
     rig.settle();
-    let durable = rig.history.last().unwrap().1.0 as usize;
+    rig.kill();
+    // The rest of a block is written with zeros, so only what begins with a block can come back.
+    let (durable, lines) = loop {
+        rig.write(0, 1);
+        rig.settle();
+        let durable = rig.history.last().unwrap().1.0;
+        let end =
+            |lines: usize| durable + (layout::FRAME_HEADER_BYTES + lines * layout::FRAME_LINE_BYTES) as u64;
+        if let Some(lines) = (1..200).find(|lines| end(*lines).is_multiple_of(layout::BLOCK_BYTES)) {
+            break (durable as usize, lines);
+        }
+    };
+    let acknowledged = rig.history.len() - 1;
     // Two groups under one sync, of which the disk writes only the second.
-    rig.write(1, 1);
+    rig.write(0, lines);
     rig.write(2, 1);
     rig.settle();
     let mut image = rig.machine.shown();
-    let frame = layout::FRAME_HEADER_BYTES + layout::FRAME_LINE_BYTES;
     let torn = layout::RING as usize + durable;
-    image.files[1][torn..torn + frame].fill(0);
+    image.files[1][torn..torn + 512].fill(0);
     // Another group takes the place of the first one, and is of its size.
-    let machine = Machine::new(&image);
-    let file = open(&machine).unwrap();
-    let mut expected = rig.history[1].0.clone();
-    assert_eq!((content(&file), file.stat().replay.end), (expected.clone(), LogEnd::Torn));
-    {
-        let guard = Guard::new(&file);
-        guard.words(HERE, WORDS).unwrap()[800].publish(&guard, 77);
-        guard.drain().unwrap();
-    }
-    drop(file);
-    expected[800] = 77;
-    assert!(content(&open(&machine).unwrap()) == expected, "what lay behind the tear came back");
+    rig.machine = Machine::new(&image);
+    rig.acknowledged = vec![(0, acknowledged)];
+    rig.kill();
+    assert_eq!((rig.history.len() - 1, rig.file().stat().replay.end), (acknowledged, LogEnd::Torn));
+    rig.write(0, lines);
+    rig.settle();
+    assert!(rig.file().end().0.is_multiple_of(layout::BLOCK_BYTES));
+    rig.kill();
 }
 
 #[test]
@@ -495,11 +555,11 @@ fn pool_and_log_that_do_not_fit_are_told_apart() {
     for copy in layout::HEADERS {
         let copy = copy as usize..copy as usize + layout::HEADER_BYTES;
         // The version is the second word.
-        newer.files[1][copy.start + 8] = 2;
+        newer.files[1][copy.start + 8] = 9;
         let check = crc32c::crc32c(&newer.files[1][copy.start..copy.end - 8]);
         newer.files[1][copy.end - 8..copy.end - 4].copy_from_slice(&check.to_le_bytes());
     }
-    assert!(matches!(reopened(&newer), Err(LogError::Version { found: 2, .. })));
+    assert!(matches!(reopened(&newer), Err(LogError::Version { found: 9, .. })));
     assert_eq!(reopened(&image).unwrap().1, content);
 }
 

@@ -133,6 +133,7 @@ impl Place for OnFile {
         let options = FileOptions {
             limit_bytes: self.limit_bytes,
             log_bytes: 512 << 10,
+            log_bytes_max: 512 << 10,
             mark_offset: pool::MEDIUM_LINE,
             ..FileOptions::default()
         };
