@@ -10,13 +10,17 @@ use super::{Failure, json, output};
 const EVERLEAF: &str = "target/release/everleaf";
 /// Where the command names the engines.
 const ENGINES: &str = "crates/cli/src/commands/crash/engine.rs";
-/// The engines whose figures stand in the page; the others take long, and are to follow.
+/// The engines whose sequences stand in the page; those of the others take long, and are to follow.
 const MEASURED: [&str; 1] = ["rntree"];
 const CODECS: [&str; 2] = ["word", "record"];
 const MEDIA: [&str; 3] = ["dax", "eadr", "file"];
-/// The table, by its head; and how many cells of a row say what it is about.
+/// The tables, by their heads; and how many cells of a row say what it is about.
 const SEQUENCES: Table = Table {
     head: "| engine | entries | medium | what | traces | crash points | images avoided | recoveries | violations |",
+    keys: 4,
+};
+const THREADS: Table = Table {
+    head: "| engine | entries | threads | what | schedules | crash points | recoveries | violations |",
     keys: 4,
 };
 /// How much is explored.
@@ -26,6 +30,8 @@ pub(super) struct Extent {
     pub(super) length: u8,
     /// Operations of random sequences.
     pub(super) ops: u32,
+    /// Preemptions of pairs of threads.
+    pub(super) preemptions: u32,
 }
 
 /// A table of the page.
@@ -76,8 +82,7 @@ fn engines() -> Result<Vec<String>, Failure> {
         _ => None,
     });
     let variants = variants.ok_or(Failure::NoEngines { path })?;
-    let names = variants.iter().map(|variant| variant.ident.to_string().to_lowercase());
-    Ok(names.filter(|name| MEASURED.contains(&name.as_str())).collect())
+    Ok(variants.iter().map(|variant| variant.ident.to_string().to_lowercase()).collect())
 }
 
 fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
@@ -87,12 +92,12 @@ fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
 }
 
 /// One thread: small scopes, and random sequences at full size.
-fn sequences(engines: &[String], Extent { length, ops }: Extent) -> Vec<Row> {
+fn sequences(engines: &[String], Extent { length, ops, .. }: Extent) -> Vec<Row> {
     let (length, ops) = (length.to_string(), ops.to_string());
     let small = (format!("all sequences of {length}"), ["--exhaustive", "--length", &length, "--jobs", "2"]);
     let large = (format!("{ops} random operations"), ["--ops", &ops, "--seed", "1", "--jobs=2"]);
     let mut rows = Vec::new();
-    for engine in engines {
+    for engine in engines.iter().filter(|engine| MEASURED.contains(&engine.as_str())) {
         for (what, options) in [&small, &large] {
             for medium in MEDIA {
                 for codec in CODECS {
@@ -103,6 +108,15 @@ fn sequences(engines: &[String], Extent { length, ops }: Extent) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// Two threads: all pairs of operations.
+fn threads(engines: &[String], Extent { preemptions, .. }: Extent) -> Vec<Row> {
+    let preemptions = preemptions.to_string();
+    let what = format!("all pairs, {preemptions} preemption");
+    let options = ["--exhaustive", "--threads=2", "--preemptions", &preemptions];
+    let of_engine = |engine| CODECS.map(|codec| row([engine, codec, "2", &what], &options));
+    engines.iter().flat_map(|engine: &String| of_engine(engine)).collect()
 }
 
 fn build() -> Result<(), Failure> {
@@ -123,8 +137,11 @@ pub(super) fn measure(extent: Extent, exhibits: usize) -> Result<String, Failure
     let sequences = SEQUENCES.measure(&sequences(&engines, extent), |row| {
         cells(EVERLEAF, row, &["traces", "points", "images_avoided", "recoveries", "violations"])
     })?;
+    let threads = THREADS.measure(&threads(&engines, extent), |row| {
+        cells(EVERLEAF, row, &["schedules", "points", "recoveries", "violations"])
+    })?;
     Ok(format!(
-        "\n{sequences}Museum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask \
+        "\n{sequences}{threads}Museum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask \
          report`.\n\n",
         machine()
     ))
@@ -134,9 +151,15 @@ pub(super) fn measure(extent: Extent, exhibits: usize) -> Result<String, Failure
 pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Vec<String>, Failure> {
     let engines = engines()?;
     let mut complaints = Vec::new();
-    if !SEQUENCES.is_in(figures, &sequences(&engines, extent)) {
-        complaints
-            .push("the figures do not have the rows and columns that `cargo xtask report` writes".to_owned());
+    for (name, table, rows) in [
+        ("sequences", SEQUENCES, sequences(&engines, extent)),
+        ("threads", THREADS, threads(&engines, extent)),
+    ] {
+        if !table.is_in(figures, &rows) {
+            complaints.push(format!(
+                "the figures of {name} do not have the rows and columns that `cargo xtask report` writes"
+            ));
+        }
     }
     if !figures.contains(&format!("Museum: {exhibits} exhibits,")) {
         complaints.push(format!("the museum has {exhibits} exhibits"));

@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 /// How much is explored for the page: minutes for each engine.
-const EXTENT: Extent = Extent { length: 2, ops: 1000 };
+const EXTENT: Extent = Extent { length: 2, ops: 1000, preemptions: 1 };
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
