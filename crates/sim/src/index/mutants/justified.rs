@@ -59,7 +59,6 @@ const BOTH_BEFORE: &str =
 
 /// What all engines share: the pool and the medium.
 pub(super) const SHARED: &[Justified] = &[
-    justified("medium/src/cell.rs", "other.store_words(guard, &twin::repair(tag))", &[Store], TORN_TWIN),
     justified("medium/src/cell.rs", "&twin::repair(tag)); guard.flush(other)", &[Flush], TORN_TWIN),
     justified("medium/src/cell.rs", "guard.flush(other); guard.fence()", &[Fence], TORN_TWIN),
     justified("pool/src/space.rs", "publish(guard, checked(0))", &[Flush, Store], NO_CLASS),
