@@ -178,7 +178,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// A new border node with entries in order; nobody sees it yet.
     pub(super) fn new_border(&self, work: &mut Work<'_>, entries: &[(Slice, u64)]) -> Walk<u64> {
-        let offset = self.allocate_border(work)?;
+        let offset = self.allocate_node(work)?;
         self.fill_border(work, offset, entries)?;
         Ok(offset)
     }

@@ -189,7 +189,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             // No node with a single child but where it cannot be helped.
             let per_node = nodes.len().div_ceil(nodes.len().div_ceil(W + 1));
             for children in nodes.chunks(per_node) {
-                let offset = self.allocate_interior(work)?;
+                let offset = self.allocate_node(work)?;
                 load.made.push(offset);
                 let separators: Vec<Slice> = children[1..].iter().map(|(slice, _)| *slice).collect();
                 let pointers: Vec<u64> = children.iter().map(|(_, pointer)| *pointer).collect();

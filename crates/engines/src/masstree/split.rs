@@ -273,9 +273,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         made: &mut SmallVec<[u64; 8]>,
         is_new_root: bool,
     ) -> Walk<()> {
-        made.push(self.allocate_border(work)?);
-        for _ in 0..full.len() + usize::from(is_new_root) {
-            made.push(self.allocate_interior(work)?);
+        for _ in 0..1 + full.len() + usize::from(is_new_root) {
+            made.push(self.allocate_node(work)?);
         }
         for parent in full {
             self.prepare_interior(work, parent.pointer, parent.node)?;
