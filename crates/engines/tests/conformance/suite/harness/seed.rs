@@ -62,9 +62,7 @@ pub fn run(module: &str, test: &str, body: impl FnOnce(Seed) -> Check) {
             std::process::abort();
         }
     });
-    let began = std::time::Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| body(seed)));
-    eprintln!("TIME {} {name}", began.elapsed().as_millis());
     drop(ended);
     watchdog.join().expect("the watchdog does not panic");
     match outcome {
