@@ -9,10 +9,10 @@ use medium::{Durability, LineStore};
 use super::keys::Keys;
 use crate::failure::Failure;
 
-/// What is measured.
 /// The most keys of a tree on which persists are counted.
 const COUNTED_KEYS_MAX: u64 = 1_000_000;
 
+/// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Workload {
     /// Inserts into an empty tree

@@ -43,7 +43,7 @@ impl Baseline {
                 _ => {}
             }
         }
-        let keys = Keys::new(args.keys, args.seed);
+        let keys = args.keys_drawn();
         let finds = Script::finds(args, &keys, 1000 + args.runs);
         if let (Some(finds), true) = (&finds.finds, args.workload != Workload::Load) {
             report.baseline_find(self.run_finds(finds));

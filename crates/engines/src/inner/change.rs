@@ -120,28 +120,41 @@ impl<C: Codec> Structure<'_, C> {
         let tree = self.tree;
         let mut steps = self.way(key)?;
         let mut added = Some((separator, right));
-        let mut locked = Vec::new();
+        // All memory first: a node that is locked when there is no more would stay so.
+        let (mut changed, mut made) = (Vec::new(), Vec::new());
+        let give_back = |made: &[u32]| {
+            let pin = medium::pin();
+            made.iter().for_each(|index| tree.nodes.retire(&pin, *index));
+        };
         while let Some(mut step) = steps.pop() {
             let Some((separator, child)) = added.take() else { break };
             step.image.separators.insert(step.position, separator);
             step.image.children.insert(step.position + 1, child);
             if step.image.children.len() > CHILDREN_MAX {
                 let (middle, upper) = step.image.split();
-                added = Some((middle, tree.new_node(&upper)?));
+                made.push(tree.new_node(&upper).inspect_err(|_| give_back(&made))?);
+                added = made.last().map(|upper| (middle, *upper));
             }
-            let (node, tails) = tree.node_and_tails(step.node);
-            node.lock();
-            step.image.store(node, tails);
-            locked.push(node);
+            changed.push(step);
         }
+        let mut root = None;
         if let Some((separator, child)) = added {
             let (old_root, level) = unpack(tree.root.load(Ordering::Relaxed));
             let image = Image { separators: vec![separator], children: vec![old_root, child] };
+            let index = tree.new_node(&image).inspect_err(|_| give_back(&made))?;
+            root = Some(pack(index, level + 1));
+        }
+        for step in &changed {
+            let (node, tails) = tree.node_and_tails(step.node);
+            node.lock();
+            step.image.store(node, tails);
+        }
+        if let Some(root) = root {
             // ORDER: pairs with the acquire in `try_locate`; stored while the old root is locked, so that a reader of
             // the old root that missed this fails to validate.
-            tree.root.store(pack(tree.new_node(&image)?, level + 1), Ordering::Release);
+            tree.root.store(root, Ordering::Release);
         }
-        locked.into_iter().for_each(InnerNode::unlock);
+        changed.iter().for_each(|step| tree.nodes.get(step.node).unlock());
         Ok(())
     }
 

@@ -56,6 +56,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if record.dead.load(Ordering::Relaxed) != 0 {
             record.recycle();
         } else if record.slots().count() * 2 >= N {
+            // What moves gets a new check, and damage would be sound from then on.
+            self.verify_check(guard, record)?;
             if !self.share(guard, record)? {
                 self.split(guard, record, key)?;
             }

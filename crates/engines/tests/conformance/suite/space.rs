@@ -39,12 +39,25 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
 }
 
 /// Repeats what a full pool may refuse until it is done.
-fn insist(world: &dyn World, what: &str, mut write: impl FnMut() -> pool::Result<bool>) -> Check {
-    for _ in 0..ATTEMPTS {
+fn insist(world: &dyn World, what: &str, write: impl FnMut() -> pool::Result<bool>) -> Check {
+    if fits(world, ATTEMPTS, what, write)? {
+        return Ok(());
+    }
+    Err(Failure(format!("{what}: still full after half of all keys were removed")))
+}
+
+/// Whether a full pool accepts a write, if it is repeated.
+fn fits(
+    world: &dyn World,
+    attempts: u32,
+    what: &str,
+    mut write: impl FnMut() -> pool::Result<bool>,
+) -> Result<bool, Failure> {
+    for _ in 0..attempts {
         match write() {
             Ok(done) => {
                 ensure!(done, "{what} returned false");
-                return Ok(());
+                return Ok(true);
             }
             Err(error) if matches!(error.root(), Error::PoolFull { .. }) => {
                 // Another pool's readers may hold the epoch back for a moment.
@@ -54,7 +67,7 @@ fn insist(world: &dyn World, what: &str, mut write: impl FnMut() -> pool::Result
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure(format!("{what}: still full after half of all keys were removed")))
+    Ok(false)
 }
 
 /// A pool at its limit says so, loses nothing, reads and removes; what was removed makes room again.
@@ -85,9 +98,22 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
         insist(&*world, "update", || world.tree().update(key, &value))?;
         model.insert(key.clone(), value);
     }
+    // A leaf of `bztree` is changed by a copy, which needs a free node; removed records make room for one only when they
+    // leave a slab empty. See docs/BZTREE.md, "Limits".
+    let (attempts, mut more) = match world.tree().engine() {
+        "bztree" => (100, kept),
+        _ => (ATTEMPTS, &[][..]),
+    };
     for (number, key) in (0..).zip(&gone[..gone.len() / 4]) {
         let value = value_of(cell.kind, number, number % 40);
-        insist(&*world, "insert", || world.tree().insert(key, &value))?;
+        while !fits(&*world, attempts, "insert", || world.tree().insert(key, &value))? {
+            let Some((another, rest)) = more.split_first() else {
+                return Err(Failure("insert: still full after keys were removed".to_owned()));
+            };
+            ensure!(world.tree().remove(another)?, "remove from a full pool");
+            model.remove(another);
+            more = rest;
+        }
         model.insert(key.clone(), value);
     }
     expect_equal(world.tree(), &model)?;
