@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 use crossbeam_utils::CachePadded;
 use medium::arena::Arena;
-use medium::sync::{AtomicU32, AtomicU64, Mutex, Ordering, schedule};
+use medium::sync::{AtomicU32, AtomicU64, Mutex, Ordering, thread_number};
 use medium::{Medium, volatile};
 
 use crate::class::{BITMAP_WORD, BITMAP_WORDS_MAX, CLASSES, Class};
@@ -103,15 +103,6 @@ pub(crate) struct Space {
 }
 
 type MediumGuard<'m, M> = medium::Guard<'m, M>;
-
-fn shard_of_thread() -> usize {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    thread_local!(static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) as usize % SHARDS);
-    match schedule::thread() {
-        Some(thread) => usize::from(thread) % SHARDS,
-        None => SHARD.with(|shard| *shard),
-    }
-}
 
 fn slab_of(offset: u64) -> u32 {
     (offset / SLAB_BYTES) as u32
@@ -417,7 +408,7 @@ impl Space {
             return self.allocate_span(guard, bytes);
         };
         guard.interleave_memory();
-        let mut open = self.shards[shard_of_thread()].lock();
+        let mut open = self.shards[thread_number::<M>() % SHARDS].lock();
         loop {
             let slab = open[class.index()];
             if slab != 0 {

@@ -13,15 +13,15 @@
 //! epoch runs while they are on their way: such a medium writes nothing back unasked, so what that changes cannot be
 //! durable before.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use medium::sync::{Mutex, MutexGuard};
+use medium::sync::{Mutex, MutexGuard, thread_number};
 use medium::{LINE_BYTES, Medium};
 use pool::{Guard, Result};
 
 use super::access::{View, Work};
 use super::external_log::LogCursor;
-use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, SHARDS, checked, node_bytes};
+use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, checked, node_bytes};
 use super::{Core, Mode};
 
 /// One thread's share of a tree, in lines of its own.
@@ -58,19 +58,13 @@ fn unpack(listed: u64) -> (u64, usize) {
     ((listed >> 20) * LINE_BYTES as u64, (listed & LINES_MAX) as usize * LINE_BYTES / 8)
 }
 
-fn shard_of_thread() -> usize {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    thread_local!(static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) as usize % SHARDS);
-    SHARD.with(|shard| *shard)
-}
-
 /// All shards of a tree.
 pub(super) type Shards = [Mutex<Shard>];
 
 impl<M: Medium, const W: usize> Core<M, W> {
     /// This thread's shard, or another one that is not in use.
     pub(super) fn lock_shard(&self) -> MutexGuard<'_, Shard> {
-        let own = if self.shards.len() == 1 { 0 } else { shard_of_thread() % self.shards.len() };
+        let own = thread_number::<M>() % self.shards.len();
         if let Some(shard) = self.shards[own].try_lock() {
             return shard;
         }

@@ -1,6 +1,6 @@
 //! The two phases, helping, and giving descriptors back.
 
-use medium::sync::Ordering;
+use medium::sync::{Ordering, thread_number};
 use medium::{Lsn, Medium, Word};
 use pool::{Error, Guard, Result};
 
@@ -54,7 +54,7 @@ fn flush_targets<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<
 impl Pmwcas {
     #[cold]
     pub(super) fn read_helping<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
-        let held = self.slots.take(|_| true);
+        let held = self.slots.take(thread_number::<M>(), |_| true);
         loop {
             let raw = cell.load(guard);
             if !is_name(raw) {
@@ -117,7 +117,7 @@ impl Pmwcas {
     fn take_descriptor<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<(Held<'_>, usize)> {
         let free = |held: &Held<'_>| (0..DESCRIPTORS_PER_SLOT).find(|turn| held.phase(*turn) == Phase::Free);
         let mut damage = Ok(());
-        let held = self.slots.take(|held| {
+        let held = self.slots.take(thread_number::<M>(), |held| {
             // After an operation that failed early a fence may be missing; where somebody still helps both, another
             // slot will do.
             for _ in 0..2 {

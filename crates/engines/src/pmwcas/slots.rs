@@ -128,12 +128,6 @@ impl Drop for Hazard<'_> {
     }
 }
 
-fn number_of_thread() -> usize {
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed) as usize);
-    NUMBER.with(|number| *number)
-}
-
 impl Slots {
     pub(super) fn new(count: usize) -> Self {
         Self {
@@ -171,9 +165,8 @@ impl Slots {
         self.try_take(number)
     }
 
-    /// Takes a slot that `suits`: the thread's own if it is free. Waits only where all slots are taken.
-    pub(super) fn take(&self, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
-        let first = number_of_thread();
+    /// Takes a slot that `suits`: that of number `first` if it is free. Waits only where all slots are taken.
+    pub(super) fn take(&self, first: usize, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
         let mut spins = 0;
         loop {
             for step in 0..self.len() {
@@ -226,12 +219,12 @@ mod tests {
     #[test]
     fn a_slot_is_held_by_one_at_a_time() {
         let slots = Slots::new(2);
-        let held = slots.take(|_| true);
+        let held = slots.take(0, |_| true);
         let number = held.number;
         for _ in 0..2 {
             assert!(slots.take_number(number).is_none(), "a slot that is taken");
         }
-        let other = slots.take(|_| true);
+        let other = slots.take(0, |_| true);
         assert_ne!(other.number, number);
         drop(held);
         assert!(slots.take_number(number).is_some());
@@ -240,7 +233,7 @@ mod tests {
     #[test]
     fn a_descriptor_is_helped_until_its_last_helper_is_done() {
         let slots = Slots::new(3);
-        let (one, other) = (slots.take(|_| true), slots.take(|_| true));
+        let (one, other) = (slots.take(0, |_| true), slots.take(0, |_| true));
         let name = Name { index: 4, sequence: 7 };
         assert!(!slots.is_helped(4));
         let first = slots.announce(&one, name);

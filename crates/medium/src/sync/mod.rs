@@ -72,6 +72,18 @@ pub fn is_scheduled<M: Medium>() -> bool {
     M::SCHEDULED && schedule::is_running()
 }
 
+/// A number of the calling thread, to choose a share by: from 0 on, in the order of the first calls. On a medium that a
+/// scheduler knows, that of its thread, and 0 outside of one: what follows from it is then the same in every run.
+#[inline]
+pub fn thread_number<M: Medium>() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+    if M::SCHEDULED {
+        return schedule::thread().map_or(0, usize::from);
+    }
+    NUMBER.with(|number| *number)
+}
+
 /// Waits a moment for another thread: spins at first, then lets others run. Under a scheduler others run at once.
 #[inline]
 pub fn pause(spins: &mut u32) {
