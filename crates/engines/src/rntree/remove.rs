@@ -76,8 +76,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             drop(lock);
             C::retire(&guard, words);
             if slots.count() - 1 <= N / 4 {
-                // The key is gone whether or not the leaf can be merged.
-                let _ = self.merge(&guard, key);
+                let _ = self.merge(&guard, key); // the key is gone, merged or not
             }
             return guard.wait_for(lsn).map(|()| true);
         }
