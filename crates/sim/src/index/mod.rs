@@ -1,4 +1,4 @@
-//! Drives Everleaf's engines, through [`Index`].
+//! Drives Everleaf's engines, through [`Index`](engines::index::Index).
 
 mod concurrent;
 mod engine;
