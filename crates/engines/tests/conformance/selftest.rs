@@ -28,12 +28,17 @@ fn cell<const FLAW: usize>(kind: Kind) -> Cell {
     Cell { kind, capacity: 4, other_capacity: 56, contract: CONTRACT, flips: 1000, slowness: 1, make }
 }
 
-/// Whether `test` fails for the stand-in with this flaw: with either codec, for not every flaw shows with both.
+/// Runs in which a flaw must show that only threads which meet bring to light.
+const RUNS: u64 = 50;
+
+/// Whether `test` fails for the stand-in with this flaw: with either codec, for not every flaw shows with both, and in
+/// one of some runs, for not every flaw shows each time.
 fn catches<const FLAW: usize>(test: Test) -> bool {
-    [Kind::Word, Kind::Record].into_iter().any(|kind| {
-        let outcome = std::panic::catch_unwind(|| test(&cell::<FLAW>(kind), Seed(7)));
+    let fails = |kind, seed| {
+        let outcome = std::panic::catch_unwind(|| test(&cell::<FLAW>(kind), Seed(seed)));
         !matches!(outcome, Ok(Ok(())))
-    })
+    };
+    (7..7 + RUNS).any(|seed| [Kind::Word, Kind::Record].into_iter().any(|kind| fails(kind, seed)))
 }
 
 macro_rules! every_flaw_is_caught {
