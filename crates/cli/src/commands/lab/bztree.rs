@@ -78,6 +78,20 @@ fn scaling(args: &Args, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec
     claims.iter().map(claim).collect()
 }
 
+/// A figure of throughput by threads, without the paper's rival.
+fn scales(
+    args: &Args,
+    context: Context,
+    title: &'static str,
+    curves: &[Curve],
+    claims: &[(&str, &'static str)],
+) -> Result<Figure, Failure> {
+    let points = by_threads(args, curves, context)?;
+    let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: NO_RIVAL };
+    figure.claims = scaling(args, &figure, claims);
+    Ok(figure)
+}
+
 fn random(args: &Args, context: Context) -> Result<Figure, Failure> {
     let curves = [
         curve("read-only", Workload::Find, Distribution::Uniform),
@@ -85,23 +99,13 @@ fn random(args: &Args, context: Context) -> Result<Figure, Failure> {
         curve("75/25", Workload::ReadHeavy, Distribution::Uniform),
         curve("50/50", Workload::Balanced, Distribution::Uniform),
     ];
-    let points = by_threads(args, &curves, context)?;
-    let mut figure = Figure {
-        title: "Figure 4: random keys, volatile",
-        x: THREADS,
-        y: MOPS,
-        points,
-        claims: Vec::new(),
-        missing: NO_RIVAL,
-    };
     let claims = [
         ("read-only", "1.28x the Bw-tree"),
         ("90/10", "-"),
         ("75/25", "1.7x the Bw-tree"),
         ("50/50", "2.4x the Bw-tree"),
     ];
-    figure.claims = scaling(args, &figure, &claims);
-    Ok(figure)
+    scales(args, context, "Figure 4: random keys, volatile", &curves, &claims)
 }
 
 fn skewed(args: &Args, context: Context) -> Result<Figure, Failure> {
@@ -111,22 +115,12 @@ fn skewed(args: &Args, context: Context) -> Result<Figure, Failure> {
         curve("ascending, read-only", Workload::Find, Distribution::Monotonic),
         curve("ascending, 50/50", Workload::Balanced, Distribution::Monotonic),
     ];
-    let points = by_threads(args, &curves, context)?;
-    let mut figure = Figure {
-        title: "Figure 5: zipfian and ascending keys, volatile",
-        x: THREADS,
-        y: MOPS,
-        points,
-        claims: Vec::new(),
-        missing: NO_RIVAL,
-    };
     let claims = [
         ("zipfian, read-only", "1.33x the Bw-tree"),
         ("zipfian, 50/50", "4.3x the Bw-tree"),
         ("ascending, 50/50", "34 M/s, Bw-tree 21"),
     ];
-    figure.claims = scaling(args, &figure, &claims);
-    Ok(figure)
+    scales(args, context, "Figure 5: zipfian and ascending keys, volatile", &curves, &claims)
 }
 
 fn durability(args: &Args, context: Context) -> Result<Figure, Failure> {
@@ -161,19 +155,10 @@ fn ranges(args: &Args, context: Context) -> Result<Figure, Failure> {
         curve("90/10", Workload::ScanMostly, Distribution::Uniform),
         curve("50/50", Workload::ScanBalanced, Distribution::Uniform),
     ];
-    let points = by_threads(args, &curves, context)?;
-    let mut figure = Figure {
-        title: "Figure 7: ranges of up to 10 and upserts, random keys, volatile",
-        x: THREADS,
-        y: MOPS,
-        points,
-        claims: Vec::new(),
-        missing: NO_RIVAL,
-    };
     let claims =
         [("90/10", "1.8x the Bw-tree; 28.5x on 48 threads"), ("50/50", "2.7x the Bw-tree; 2.1x its 90/10")];
-    figure.claims = scaling(args, &figure, &claims);
-    Ok(figure)
+    let title = "Figure 7: ranges of up to 10 and upserts, random keys, volatile";
+    scales(args, context, title, &curves, &claims)
 }
 
 fn sizes(args: &Args, context: Context) -> Result<Figure, Failure> {
