@@ -198,8 +198,13 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
             Self::prefetch_for::<P>(guard, record, Self::leaf(guard, record)?, key);
             if matches!(condition, Condition::Always) {
+                let beyond = Self::beyond(heap, record, key);
+                // A merge changes high key and next leaf; with one of each it would lead too far.
+                if !record.is_still(version) {
+                    continue;
+                }
                 // Where the parent does not know the next leaf, descending again would lead here for ever.
-                match Self::beyond(heap, record, key)? {
+                match beyond? {
                     Some(next) => index = next,
                     None => return Ok(Place::Leaf(index, version)),
                 }
