@@ -31,6 +31,17 @@ pub struct Parent {
     step: Step,
 }
 
+/// Two neighbouring leaves under one parent, as long as the structure is not changed otherwise.
+pub struct Neighbours {
+    /// The left one.
+    pub left: u32,
+    /// The right one.
+    pub right: u32,
+    /// The way to one of them, and the position of the left one in its last node.
+    steps: Vec<Step>,
+    position: usize,
+}
+
 impl<C: Codec> InnerTree<C> {
     /// Waits for the right to change the structure. Held for a few hundred nanoseconds; never across a wait for
     /// durability.
@@ -178,26 +189,27 @@ impl<C: Codec> Structure<'_, C> {
     }
 
     /// Two neighbouring leaves under one parent, of which one covers `key`: candidates for a merge.
-    pub fn neighbours(&self, key: C::Key<'_>) -> Result<Option<(u32, u32)>> {
+    pub fn neighbours(&self, key: C::Key<'_>) -> Result<Option<Neighbours>> {
         let steps = self.way(key)?;
         let Some(Step { position, image, .. }) = steps.last() else { return Ok(None) };
-        let left = if position + 1 < image.children.len() { *position } else { position.wrapping_sub(1) };
-        let children = image.children.get(left).zip(image.children.get(left.wrapping_add(1)));
-        Ok(children.map(|(left, right)| (*left, *right)))
+        let position = if position + 1 < image.children.len() { *position } else { position.wrapping_sub(1) };
+        let children = image.children.get(position).zip(image.children.get(position.wrapping_add(1)));
+        Ok(children.map(|(left, right)| (*left, *right)).map(|(left, right)| Neighbours {
+            left,
+            right,
+            steps,
+            position,
+        }))
     }
 
-    /// Removes leaf `right`, which [`Structure::neighbours`] gave for `key`. Returns its separator; the leaf before
-    /// it covers its keys from now on.
-    pub fn remove(&mut self, key: C::Key<'_>, right: u32) -> Result<Option<Separator>> {
+    /// Removes the right one of two leaves. Returns its separator; the left one covers its keys from now on. Needs no
+    /// memory, so that nothing can fail when the leaves have been merged.
+    pub fn remove_right(&mut self, neighbours: Neighbours) -> Separator {
         let tree = self.tree;
-        let mut steps = self.way(key)?;
-        let Some(mut step) = steps.pop() else { return Ok(None) };
-        let Some(child) = step.image.children.iter().position(|child| *child == right) else {
-            return Ok(None);
-        };
-        let Some(before) = child.checked_sub(1) else { return Ok(None) };
-        step.image.children.remove(child);
-        let removed = step.image.separators.remove(before);
+        let Neighbours { mut steps, position, .. } = neighbours;
+        let mut step = steps.pop().expect("neighbours hang in a node");
+        step.image.children.remove(position + 1);
+        let removed = step.image.separators.remove(position);
         let mut locked = Vec::new();
         let mut obsolete = Vec::new();
         while let Some(mut parent) = steps.pop() {
@@ -213,7 +225,7 @@ impl<C: Codec> Structure<'_, C> {
         locked.into_iter().for_each(|index| tree.nodes.get(index).unlock());
         let pin = medium::pin();
         obsolete.into_iter().for_each(|index| tree.nodes.retire(&pin, index));
-        Ok(Some(removed))
+        removed
     }
 
     fn store_locked(&self, index: u32, image: &Image, locked: &mut Vec<u32>) {

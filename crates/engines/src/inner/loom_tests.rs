@@ -65,7 +65,12 @@ fn a_descent_beside_a_removal_ends_at_the_leaf_or_the_one_before() {
         let tree = tree(3);
         let writer = {
             let tree = Arc::clone(&tree);
-            thread::spawn(move || tree.structure().remove(20, 2).unwrap())
+            thread::spawn(move || {
+                let mut structure = tree.structure();
+                let neighbours = structure.neighbours(20).unwrap().unwrap();
+                assert_eq!(neighbours.right, 2);
+                structure.remove_right(neighbours);
+            })
         };
         let found = tree.descend(25).unwrap();
         assert!(found == 1 || found == 2, "{found}");

@@ -37,7 +37,7 @@ use pool::{Guard, Pool, PoolOptions, Result};
 use crate::index::Codec;
 use node::{InnerNode, Tails};
 
-pub use change::{Parent, Structure};
+pub use change::{Neighbours, Parent, Structure};
 pub use descend::{GROUP, Place, Target};
 pub use node::CHILDREN_MAX;
 

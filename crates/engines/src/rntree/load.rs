@@ -135,15 +135,21 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         }
         let new = new.with(new.count(), leaves.first().map_or(0, |leaf| leaf.offset)).sealed(&old, sum);
         let first = if leaves.is_empty() { 0 } else { self.leaves.allocate_run(leaves.len() as u32)? };
-        let publish = || -> Result<_> {
-            let separators = self.write_slots(guard, load, first)?;
+        let mut separators = vec![(Separator::default(), self.head)];
+        let mut publish = || -> Result<_> {
+            self.write_slots(guard, load, first, &mut separators)?;
             guard.fence();
             // PERSIST: all leaves and records are ordered before; lost, the tree is empty.
-            Ok((separators, Slots(leaf.slots.publish(guard, &old.0, &new.0)?)))
+            Ok(Slots(leaf.slots.publish(guard, &old.0, &new.0)?))
         };
-        let (separators, stored) = publish().inspect_err(|_| {
-            (first..).take(leaves.len()).for_each(|index| self.leaves.free(index));
-        })?;
+        let stored = match publish() {
+            Ok(stored) => stored,
+            Err(error) => {
+                (first..).take(leaves.len()).for_each(|index| self.leaves.free(index));
+                separators.into_iter().for_each(|(separator, _)| self.inner.retire_separator(separator));
+                return Err(error);
+            }
+        };
         let lsn = guard.fence();
         head.stamp(lsn);
         (first..).take(leaves.len()).for_each(|index| self.leaves.get(index).stamp(lsn));
@@ -164,10 +170,15 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if C::TIES { separator.tail } else { separator.word }
     }
 
-    /// Writes and flushes the slot lines of the new leaves, and fills their records from index `first` on. Returns the
-    /// separators of all leaves.
-    fn write_slots(&self, guard: &Guard<'_, M>, load: &Load, first: u32) -> Result<Vec<(Separator, u32)>> {
-        let mut separators = vec![(Separator::default(), self.head)];
+    /// Writes and flushes the slot lines of the new leaves, and fills their records from index `first` on. Appends their
+    /// separators.
+    fn write_slots(
+        &self,
+        guard: &Guard<'_, M>,
+        load: &Load,
+        first: u32,
+        separators: &mut Vec<(Separator, u32)>,
+    ) -> Result<()> {
         let mut last = load.first.last().copied().unwrap_or_default();
         for (position, loaded) in load.leaves.iter().enumerate() {
             let next = load.leaves.get(position + 1).map_or(0, |next| next.offset);
@@ -189,6 +200,6 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             separators.push((separator, number));
             last = leaf.entry(guard, &slots, loaded.count - 1);
         }
-        Ok(separators)
+        Ok(())
     }
 }

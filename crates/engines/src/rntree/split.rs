@@ -77,7 +77,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let new = self.build(guard, record, keep, None, 1)?;
         self.publish_built(guard, record, keep, &new, None)?;
         guard.interleave(&self.inner);
-        self.enter(&mut self.inner.structure(), &new)
+        self.enter(&mut self.inner.structure(), &new);
+        Ok(())
     }
 
     /// Instead of splitting a full leaf alone: its entries and those of its right neighbour move on into one new leaf,
@@ -124,7 +125,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             return Err(error);
         }
         let replaced = structure.replace(parent, new[0].separator, new[0].index);
-        self.enter(&mut structure, &new[1..])?;
+        self.enter(&mut structure, &new[1..]);
         drop((structure, lock));
         self.inner.retire_separator(replaced);
         guard.retire_node(neighbour.offset());
@@ -132,16 +133,18 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(true)
     }
 
-    /// Enters new leaves in the inner nodes.
-    fn enter(&self, structure: &mut Structure<'_, C>, leaves: &[NewLeaf]) -> Result<()> {
-        let mut bytes = Vec::new();
+    /// Enters new leaves, which are published, in the inner nodes.
+    fn enter(&self, structure: &mut Structure<'_, C>, leaves: &[NewLeaf]) {
+        let heap = self.inner.heap();
+        let mut enter = |leaf: &NewLeaf| -> Result<()> {
+            let mut bytes = Vec::new();
+            InnerTree::<C>::copy_separator(&heap, leaf.separator, &mut bytes)?;
+            structure.insert(C::key(&bytes)?, leaf.separator, leaf.index)
+        };
         for leaf in leaves {
-            bytes.clear();
-            InnerTree::<C>::copy_separator(&self.inner.heap(), leaf.separator, &mut bytes)?;
             // Without memory for inner nodes the leaf is still found, by way of the one before.
-            let _ = structure.insert(C::key(&bytes)?, leaf.separator, leaf.index);
+            let _ = enter(leaf);
         }
-        Ok(())
     }
 
     /// Writes `parts` new leaves with the entries from position `keep` on and those of `absorbed`, ordered before what
@@ -338,8 +341,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     pub(super) fn merge(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
         guard.interleave(&self.inner);
         let Some(mut structure) = self.inner.try_structure() else { return Ok(()) };
-        let Some((left_index, right_index)) = structure.neighbours(key)? else { return Ok(()) };
-        let (left, right) = (self.leaves.get(left_index), self.leaves.get(right_index));
+        let Some(neighbours) = structure.neighbours(key)? else { return Ok(()) };
+        let right_index = neighbours.right;
+        let (left, right) = (self.leaves.get(neighbours.left), self.leaves.get(right_index));
         // Left to right, and only if free: a split waits for the structure with its leaf locked.
         let Some(left_lock) = left.try_lock() else { return Ok(()) };
         let Some(right_lock) = right.try_lock() else { return Ok(()) };
@@ -351,11 +355,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if !worth_it || counts.0 + counts.1 > N || !self.absorb(guard, left, right)? {
             return Ok(());
         }
-        let separator = structure.remove(key, right_index)?;
+        // Nothing may fail from here on: the inner nodes lead to a dead leaf.
+        let separator = structure.remove_right(neighbours);
         drop((left_lock, right_lock));
-        if let Some(separator) = separator {
-            self.inner.retire_separator(separator);
-        }
+        self.inner.retire_separator(separator);
         guard.retire_node(right.offset());
         self.leaves.retire(guard.pin(), right_index);
         Ok(())
