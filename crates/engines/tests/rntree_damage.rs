@@ -179,3 +179,126 @@ fn every_byte_of_a_large_leaf() {
     every_byte::<_, WordCodec, 56>(singles(), 0);
     every_byte::<_, RecordCodec, 56>(twins(), 0);
 }
+
+/// A pool of words in single lines, where entry `n` is the `n`th key that was inserted, with a tree of full leaves: 10 to
+/// 40 in the first, the rest behind.
+fn ascending(keys: u64) -> (Pool<Ram>, RnTree<Ram, WordCodec, 4>, TreeRoot) {
+    let pool = Pool::open(singles(), PoolOptions::default()).unwrap();
+    let tree = RnTree::create(&pool, "tree", OPTIONS).unwrap();
+    (1..=keys).for_each(|key| assert!(is_added(&tree, 10 * key)));
+    let root = pool.trees().unwrap().remove(0);
+    (pool, tree, root)
+}
+
+fn is_added(tree: &dyn Index, key: u64) -> bool {
+    tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()
+}
+
+/// Changes the value of the entry of `key`, behind the tree's back.
+fn damage(pool: &Pool<Ram>, root: &TreeRoot, key: u64) {
+    let guard = pool.pin();
+    for (leaf, listed) in leaves::<_, 4>(pool, root) {
+        for entry in listed {
+            let words = guard.words(leaf + LINE + 16 * entry, 2).unwrap();
+            if words[0].load(&guard) == key {
+                return words[1].store(&guard, words[1].load(&guard) ^ 1 << 20);
+            }
+        }
+    }
+    panic!("key {key} is in no leaf");
+}
+
+/// Changes the first word of a leaf's slot line: the next leaf in bits 0 to 47, the number of slots in bits 48 to 53.
+fn relink(pool: &Pool<Ram>, leaf: u64, change: impl FnOnce(u64) -> u64) {
+    let guard = pool.pin();
+    let word = &guard.words(leaf, 1).unwrap()[0];
+    word.store(&guard, change(word.load(&guard)));
+}
+
+/// The keys that are salvaged, and the leaves of which something is left out.
+fn salvaged(pool: &Pool<Ram>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
+    let mut keys = Vec::new();
+    let left_out = RnTree::<Ram, WordCodec, 4>::salvage(pool, root, &mut |key, _| {
+        keys.push(u64::from_be_bytes(key.try_into().unwrap()));
+        true
+    });
+    (keys, left_out.unwrap().into_iter().map(|violation| violation.offset).collect())
+}
+
+#[test]
+fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
+    let (pool, _tree, root) = ascending(12);
+    let all = leaves::<_, 4>(&pool, &root);
+    assert_eq!(all.len(), 4);
+    relink(&pool, all[1].0, |word| word ^ 63 << 48);
+    assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 70, 80, 90, 100, 110, 120], vec![all[1].0]));
+    // What is too many for a leaf is not looked for beyond its end.
+    relink(&pool, all[1].0, |word| word | 63 << 48);
+    assert_eq!(salvaged(&pool, &root).1, [all[1].0]);
+}
+
+#[test]
+fn salvage_ends_where_the_chain_leads_back_or_out_of_the_pool() {
+    let (pool, _tree, root) = ascending(12);
+    let all = leaves::<_, 4>(&pool, &root);
+    let next = |offset: u64| move |word: u64| word >> 48 << 48 | offset;
+    for back in [all[0].0, all[1].0, all[2].0] {
+        relink(&pool, all[2].0, next(back));
+        assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 40, 50, 60], vec![all[2].0, back]));
+    }
+    for out in [1 << 40, 8, all[3].0 + 8] {
+        relink(&pool, all[2].0, next(out));
+        assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 40, 50, 60], vec![all[2].0, out]));
+    }
+    relink(&pool, all[2].0, next(all[3].0));
+    assert_eq!(salvaged(&pool, &root).0.len(), 12);
+}
+
+/// Damage is found by a check, by an open, and nowhere but in one leaf.
+fn assert_is_damaged(pool: &Pool<Ram>, root: &TreeRoot, tree: &dyn Index) {
+    assert_eq!(tree.check().unwrap().len(), 1);
+    let opened = RnTree::<Ram, WordCodec, 4>::open(pool, root, OPTIONS);
+    assert!(matches!(opened.map(drop), Err(Error::Corrupt { .. })));
+}
+
+/// What moves to another leaf gets a new check there: damage would be sound from then on.
+#[test]
+fn a_split_launders_no_damage() {
+    // In the part that would stay, and in the part that would move.
+    for damaged in [10, 40] {
+        let (pool, tree, root) = ascending(4);
+        damage(&pool, &root, damaged);
+        let refused = tree.insert(&25_u64.to_be_bytes(), &[7; 8]);
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+        assert_eq!(tree.len().unwrap(), 4);
+        assert_is_damaged(&pool, &root, &tree);
+    }
+}
+
+#[test]
+fn a_share_launders_no_damage() {
+    // 10, 20, 25, 30 and 40, 50: a full leaf, and one with room to share.
+    for damaged in [20, 30, 40, 50] {
+        let (pool, tree, root) = ascending(5);
+        assert!(is_added(&tree, 25));
+        assert_eq!(tree.stat().unwrap().leaves, 2);
+        damage(&pool, &root, damaged);
+        let added = tree.insert(&15_u64.to_be_bytes(), &15_u64.to_be_bytes());
+        // A neighbour that is damaged is left alone: then the leaf splits without it.
+        assert_eq!(added.is_ok(), damaged >= 40, "{added:?}");
+        assert_is_damaged(&pool, &root, &tree);
+    }
+}
+
+#[test]
+fn a_merge_launders_no_damage() {
+    for damaged in [10, 40] {
+        let (pool, tree, root) = ascending(5);
+        assert!(tree.remove(&50_u64.to_be_bytes()).unwrap() && tree.remove(&20_u64.to_be_bytes()).unwrap());
+        damage(&pool, &root, damaged);
+        assert!(tree.remove(&30_u64.to_be_bytes()).unwrap());
+        assert_is_damaged(&pool, &root, &tree);
+        // The right leaf is left alone if it is damaged; the left one keeps its damage, with more entries.
+        assert_eq!(tree.stat().unwrap().leaves, if damaged == 40 { 2 } else { 1 });
+    }
+}

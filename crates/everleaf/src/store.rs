@@ -215,10 +215,12 @@ impl Store {
 
     /// Calls `visit` with what can be read of the tree `name`, which is too damaged to be opened, in ascending order of
     /// keys, until it returns `false`. Returns what was left out; `None`, and nothing is read, for engines other than
-    /// `rntree`. Nothing is written. O(n).
+    /// `rntree`. Damage is no error: it is left out. Nothing is written. O(n).
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`].
+    /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
+    /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
+    /// - [`Error::Corrupt`]: the root table is damaged, so that it is not known where the tree begins.
     pub fn salvage(
         &self,
         name: &str,
@@ -388,28 +390,25 @@ impl Store {
         &self.inner.path
     }
 
-    /// Verifies the whole structure of every tree and returns every violation. A tree too damaged to be opened is one
-    /// violation. O(entries); other threads may go on working.
+    /// Verifies the whole structure of every tree and returns every violation. Of a tree of `rntree` that is too damaged to
+    /// be opened these are what [`Store::salvage`] leaves out; of another engine's it is one, the first that was met.
+    /// O(entries); other threads may go on working.
     ///
     /// # Errors
     /// Only if checking itself is impossible, as for want of memory.
     pub fn check(&self) -> Result<Vec<StoreViolation>> {
         let mut found = Vec::new();
         for info in self.trees()? {
-            let tree = Some(info.name.clone());
+            let violation = |offset, what| StoreViolation { tree: Some(info.name.clone()), offset, what };
+            let of_tree = |Violation { offset, what }: Violation| violation(Some(offset), what);
             match self.open_tree(&info.name).and_then(|tree| tree.check()) {
-                Ok(violations) => found.extend(violations.into_iter().map(|violation| StoreViolation {
-                    tree: tree.clone(),
-                    offset: Some(violation.offset),
-                    what: violation.what,
-                })),
+                Ok(violations) => found.extend(violations.into_iter().map(of_tree)),
                 Err(error) => match error.root() {
                     Error::Corrupt { offset, what } => {
-                        found.push(StoreViolation { tree, offset: Some(*offset), what: what.clone() });
+                        let first = Violation { offset: *offset, what: what.clone() };
+                        found.extend(self.damage(&info.name, first)?.into_iter().map(of_tree));
                     }
-                    Error::UnknownEngine { .. } => {
-                        found.push(StoreViolation { tree, offset: None, what: error.root().to_string() });
-                    }
+                    Error::UnknownEngine { .. } => found.push(violation(None, error.root().to_string())),
                     _ => return Err(error),
                 },
             }
@@ -419,6 +418,16 @@ impl Store {
         if refused > 0 {
             let what = format!("{refused} records or leaves to be freed were none");
             found.push(StoreViolation { tree: None, offset: None, what });
+        }
+        Ok(found)
+    }
+
+    /// All damage of a tree that does not open, for the `first` that was met.
+    fn damage(&self, name: &str, first: Violation) -> Result<Vec<Violation>> {
+        let mut found = self.salvage(name, |_, _| true)?.unwrap_or_default();
+        // What keeps it from being opened may be something that salvage gets over.
+        if found.iter().all(|violation| violation.offset != first.offset) {
+            found.insert(0, first);
         }
         Ok(found)
     }

@@ -266,6 +266,34 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
 }
 
 #[test]
+fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
+    let (_folder, path) = pool();
+    let mut bytes = fs::read(&path).unwrap();
+    for number in [5_u64, 190] {
+        let entry = [number.to_le_bytes(), (number + 1).to_le_bytes()].concat();
+        let at = bytes.windows(16).position(|window| window == entry).unwrap();
+        bytes[at + 12] ^= 4;
+    }
+    fs::write(&path, &bytes).unwrap();
+    let store = opened(&path)?;
+    let Error::Corrupt { offset: first, .. } = *store.open_tree("words").unwrap_err().root() else {
+        panic!("no damage")
+    };
+    let found = store.check()?;
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|violation| violation.tree.as_deref() == Some("words")));
+    assert!(found[0].offset == Some(first) && found[1].offset > Some(first), "{found:?}");
+    let mut saved = 0;
+    let left_out = store.salvage("words", |_, _| {
+        saved += 1;
+        true
+    });
+    assert_eq!((left_out?.map(|left_out| left_out.len()), saved > 80), (Some(2), true));
+    assert!(matches!(store.salvage("none", |_, _| true).unwrap_err().root(), Error::NoSuchTree { .. }));
+    Ok(())
+}
+
+#[test]
 fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
     let (_folder, path) = pool();
     let whole = fs::read(&path).unwrap();

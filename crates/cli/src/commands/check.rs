@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         if sound {
             writeln!(output, "sound: {} trees, no violation", store.trees()?.len())?;
         } else {
-            writeln!(output, "{} violations", progress::count(found.len() as u64))?;
+            let count = progress::count(found.len() as u64);
+            writeln!(
+                output,
+                "{count} violations; `everleaf dump --salvage` saves what is whole, `restore` it elsewhere"
+            )?;
         }
     }
     output.flush()?;

@@ -1,5 +1,7 @@
 //! What can be read of a tree that is too damaged to be opened.
 
+use std::collections::HashSet;
+
 use medium::Medium;
 use pool::{Error, Guard, Pool, Result, TreeRoot};
 
@@ -7,12 +9,27 @@ use super::layout::{Leaf, Slots};
 use super::{ROOT_HEAD, RnTree};
 use crate::index::{Codec, Violation};
 
+/// Calls `visit` with entries until it returns `false`, and collects what is left out.
+struct Salvage<'v> {
+    visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
+    left_out: Vec<Violation>,
+    last: Option<Vec<u8>>,
+}
+
+impl Salvage<'_> {
+    fn leave_out(&mut self, offset: u64, what: String) {
+        self.left_out.push(Violation { offset, what });
+    }
+}
+
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Calls `visit` with the entries of all leaves that pass their checks, in ascending order of keys, until it returns
-    /// `false`. Returns what was left out. Writes nothing, and needs no tree that is open. O(n).
+    /// `false`. Returns what was left out. Writes nothing, and needs no tree that is open. O(n), with some bytes of memory
+    /// for each leaf.
     ///
     /// A leaf that fails its check is left out, and the leaf that it names is gone on with; where a leaf names none that
-    /// can be read, all behind it is left out.
+    /// can be read, or one that was visited before, all behind it is left out. If the name itself is what is damaged,
+    /// leaves in between may be missed without a word.
     ///
     /// # Errors
     /// [`Error::TreeMismatch`], as [`RnTree::open`].
@@ -23,53 +40,63 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<Vec<Violation>> {
         Self::demand(root)?;
         let guard = pool.pin();
-        let leaves_max = guard.medium().extent().length() / size_of::<Leaf<N>>() as u64;
-        let (mut offset, mut seen) = (root.words[ROOT_HEAD], 0);
-        let (mut left_out, mut last) = (Vec::new(), None);
-        let mut leave_out = |offset, what: String| left_out.push(Violation { offset, what });
+        let mut salvage = Salvage { visit, left_out: Vec::new(), last: None };
+        let (mut offset, mut visited) = (root.words[ROOT_HEAD], HashSet::new());
         while offset != 0 {
-            seen += 1;
+            if !visited.insert(offset) {
+                salvage.leave_out(
+                    offset,
+                    "the chain of leaves runs in a circle: all behind is left out".to_owned(),
+                );
+                break;
+            }
             let (leaf, slots) = match Self::read_leaf(&guard, offset) {
-                Ok(read) if seen <= leaves_max => read,
-                Ok(_) => {
-                    leave_out(offset, "the chain of leaves runs in a circle".to_owned());
-                    break;
-                }
+                Ok(read) => read,
                 Err(error) => {
-                    leave_out(offset, format!("this leaf and all behind it: {}", what_of(&error)));
+                    salvage.leave_out(offset, format!("this leaf and all behind it: {}", what_of(&error)));
                     break;
                 }
             };
-            let count = slots.count();
-            let entries = (0..count).map(|position| leaf.entry(&guard, &slots, position));
-            if let Err(error) = slots.verify(leaf.sum(&guard, &slots, 0), offset) {
-                leave_out(offset, format!("{count} entries: {}", what_of(&error)));
-            } else {
-                for words in entries {
-                    match Self::read_entry(&guard, words) {
-                        Ok((key, _)) if last.as_ref().is_some_and(|last| key <= *last) => {
-                            leave_out(offset, "an entry out of order".to_owned());
-                        }
-                        Ok((key, value)) => {
-                            if !visit(&key, &value) {
-                                return Ok(left_out);
-                            }
-                            last = Some(key);
-                        }
-                        Err(error) => leave_out(offset, format!("an entry: {}", what_of(&error))),
-                    }
-                }
+            if !Self::salvage_leaf(&guard, (offset, leaf, &slots), &mut salvage) {
+                break;
             }
             offset = slots.next();
         }
-        Ok(left_out)
+        Ok(salvage.left_out)
     }
 
+    /// Visits the entries of one leaf, or leaves them out; `false` if no more are wanted.
+    fn salvage_leaf(
+        guard: &Guard<'_, M>,
+        (offset, leaf, slots): (u64, &Leaf<N>, &Slots),
+        salvage: &mut Salvage<'_>,
+    ) -> bool {
+        let check = || slots.verify(leaf.sum(guard, slots, 0), offset);
+        if let Err(error) = slots.validate(N, offset).and_then(|()| check()) {
+            salvage.leave_out(offset, format!("{} entries: {}", slots.count(), what_of(&error)));
+            return true;
+        }
+        for position in 0..slots.count() {
+            match Self::read_entry(guard, leaf.entry(guard, slots, position)) {
+                Ok((key, _)) if salvage.last.as_ref().is_some_and(|last| key <= *last) => {
+                    salvage.leave_out(offset, "an entry out of order".to_owned());
+                }
+                Ok((key, value)) => {
+                    if !(salvage.visit)(&key, &value) {
+                        return false;
+                    }
+                    salvage.last = Some(key);
+                }
+                Err(error) => salvage.leave_out(offset, format!("an entry: {}", what_of(&error))),
+            }
+        }
+        true
+    }
+
+    /// A leaf and its slots, whatever they say.
     fn read_leaf<'g>(guard: &'g Guard<'_, M>, offset: u64) -> Result<(&'g Leaf<N>, Slots)> {
         let leaf = guard.node::<Leaf<N>>(offset)?;
-        let slots = Slots(leaf.slots.load(guard).map_err(Error::torn(offset))?);
-        slots.validate(N, offset)?;
-        Ok((leaf, slots))
+        Ok((leaf, Slots(leaf.slots.load(guard).map_err(Error::torn(offset))?)))
     }
 
     fn read_entry(guard: &Guard<'_, M>, words: [u64; 2]) -> Result<(Vec<u8>, Vec<u8>)> {
