@@ -98,8 +98,8 @@ use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, Result};
 
 use crate::index::{
-    Bounds, Codec, Condition, Direction, Index, IndexStat, MaybeWords, NextEntry, RecordCodec, Scan, Value,
-    Violation, WordCodec, WordIndex,
+    Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation, methods_of_entries,
+    words_of_entries,
 };
 use crate::pmwcas::{Pmwcas, PmwcasStat};
 
@@ -189,41 +189,7 @@ impl<M: Medium, C: Codec, const N: usize> Index for BzTree<M, C, N>
 where
     Self: MaybeWords,
 {
-    fn engine(&self) -> &'static str {
-        Self::ENGINE.1
-    }
-
-    fn codec(&self) -> &'static str {
-        C::NAME
-    }
-
-    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        value.clear();
-        let found = self.find(C::key(key)?, |guard, words| C::copy_value(guard, words, value))?;
-        Ok(found.is_some())
-    }
-
-    fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
-        let (key, condition) = (C::key(key)?, condition.try_map(C::value)?);
-        match value {
-            Some(value) => self.store(key, C::value(value)?, condition),
-            None => self.erase(key, condition),
-        }
-    }
-
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        let keys = keys.iter().map(|key| C::key(key)).collect::<Result<Vec<_>>>()?;
-        let mut values = vec![None; keys.len()];
-        self.find_many(&keys, |guard, position, words| {
-            if let Some(words) = words {
-                let mut value = Vec::new();
-                C::copy_value(guard, words, &mut value)?;
-                values[position] = Some(Value::from_vec(value));
-            }
-            Ok(())
-        })?;
-        Ok(values)
-    }
+    methods_of_entries!();
 
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
         Ok(Box::new(scan::RangeScan::new(self, bounds, direction)))
@@ -264,45 +230,6 @@ where
     fn destroy(&self) -> Result<()> {
         self.give_back()
     }
-
-    fn words(&self) -> Option<&dyn WordIndex> {
-        self.maybe_words()
-    }
 }
 
-impl<M: Medium, const N: usize> MaybeWords for BzTree<M, WordCodec, N> {
-    fn maybe_words(&self) -> Option<&dyn WordIndex> {
-        Some(self)
-    }
-}
-
-impl<M: Medium, const N: usize> MaybeWords for BzTree<M, RecordCodec, N> {
-    fn maybe_words(&self) -> Option<&dyn WordIndex> {
-        None
-    }
-}
-
-impl<M: Medium, const N: usize> WordIndex for BzTree<M, WordCodec, N> {
-    #[inline]
-    fn get(&self, key: u64) -> Result<Option<u64>> {
-        self.find(key, |_, words| Ok(words[1]))
-    }
-
-    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        match value {
-            Some(value) => self.store(key, value, condition),
-            None => self.erase(key, condition),
-        }
-    }
-
-    fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {
-        self.find_many(keys, |_, position, words| {
-            values[position] = words.map(|words| words[1]);
-            Ok(())
-        })
-    }
-
-    fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
-        self.visit_words(from, visit)
-    }
-}
+words_of_entries!(BzTree);

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod codec;
+mod entries;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 
 pub use bounds::{Bounds, Direction, prefix_end};
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
+pub(crate) use entries::{methods_of_entries, words_of_entries};
 
 /// A copy of a value: short ones need no allocation.
 pub type Value = SmallVec<[u8; 24]>;

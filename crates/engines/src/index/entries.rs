@@ -1,0 +1,110 @@
+//! What is the same in every engine whose entries are the two words of a codec, said once. As macros: each engine is compiled
+//! as if it stood there.
+//!
+//! Such an engine has a constant `ENGINE`, and the methods `find`, `find_many`, `store`, `erase` and, for words,
+//! `visit_words`.
+
+/// Methods of [`Index`](crate::index::Index), for an engine with the codec `C`.
+macro_rules! methods_of_entries {
+    () => {
+        fn engine(&self) -> &'static str {
+            Self::ENGINE.1
+        }
+
+        fn codec(&self) -> &'static str {
+            C::NAME
+        }
+
+        fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> pool::Result<bool> {
+            value.clear();
+            let found = self.find(C::key(key)?, |guard, words| C::copy_value(guard, words, value))?;
+            Ok(found.is_some())
+        }
+
+        fn write(
+            &self,
+            key: &[u8],
+            value: Option<&[u8]>,
+            condition: $crate::index::Condition<&[u8]>,
+        ) -> pool::Result<bool> {
+            let (key, condition) = (C::key(key)?, condition.try_map(C::value)?);
+            match value {
+                Some(value) => self.store(key, C::value(value)?, condition),
+                None => self.erase(key, condition),
+            }
+        }
+
+        fn get_many(&self, keys: &[&[u8]]) -> pool::Result<Vec<Option<$crate::index::Value>>> {
+            let keys = keys.iter().map(|key| C::key(key)).collect::<pool::Result<Vec<_>>>()?;
+            let mut values = vec![None; keys.len()];
+            self.find_many(&keys, |guard, position, words| {
+                if let Some(words) = words {
+                    let mut value = Vec::new();
+                    C::copy_value(guard, words, &mut value)?;
+                    values[position] = Some($crate::index::Value::from_vec(value));
+                }
+                Ok(())
+            })?;
+            Ok(values)
+        }
+
+        fn words(&self) -> Option<&dyn $crate::index::WordIndex> {
+            $crate::index::MaybeWords::maybe_words(self)
+        }
+    };
+}
+
+/// [`WordIndex`](crate::index::WordIndex) for an engine with words, and which codec has it.
+macro_rules! words_of_entries {
+    ($tree:ident) => {
+        impl<M: medium::Medium, const N: usize> $crate::index::MaybeWords
+            for $tree<M, $crate::index::WordCodec, N>
+        {
+            fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
+                Some(self)
+            }
+        }
+
+        impl<M: medium::Medium, const N: usize> $crate::index::MaybeWords
+            for $tree<M, $crate::index::RecordCodec, N>
+        {
+            fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
+                None
+            }
+        }
+
+        impl<M: medium::Medium, const N: usize> $crate::index::WordIndex
+            for $tree<M, $crate::index::WordCodec, N>
+        {
+            #[inline]
+            fn get(&self, key: u64) -> pool::Result<Option<u64>> {
+                self.find(key, |_, words| Ok(words[1]))
+            }
+
+            fn write(
+                &self,
+                key: u64,
+                value: Option<u64>,
+                condition: $crate::index::Condition<u64>,
+            ) -> pool::Result<bool> {
+                match value {
+                    Some(value) => self.store(key, value, condition),
+                    None => self.erase(key, condition),
+                }
+            }
+
+            fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> pool::Result<()> {
+                self.find_many(keys, |_, position, words| {
+                    values[position] = words.map(|words| words[1]);
+                    Ok(())
+                })
+            }
+
+            fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> pool::Result<()> {
+                self.visit_words(from, visit)
+            }
+        }
+    };
+}
+
+pub(crate) use {methods_of_entries, words_of_entries};
