@@ -9,7 +9,7 @@ extern crate everleaf_engines as engines;
 mod suite;
 
 use engines::bztree::{BzTree, BzTreeOptions};
-use harness::Contract;
+use harness::{Contract, Durability};
 use suite::*;
 
 conformance!(
@@ -17,6 +17,9 @@ conformance!(
     BzTree,
     [4, 56],
     BzTreeOptions::default(),
-    Contract::Immediate(budget::Fences { insert: 3, update: 3, remove: 3 }),
+    Contract {
+        durability: Durability::Immediate(budget::Fences { insert: 3, update: 3, remove: 3 }),
+        notices_damage: false,
+    },
     on_media_without_lines
 );

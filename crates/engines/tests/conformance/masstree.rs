@@ -11,7 +11,7 @@ mod suite;
 use std::time::Duration;
 
 use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode};
-use harness::Contract;
+use harness::{Contract, Durability};
 use suite::*;
 
 /// Epochs that end all the time; every open is one after a crash.
@@ -24,4 +24,11 @@ const MASSTREE: MassTreeOptions = MassTreeOptions {
     first_epoch: 1,
 };
 
-conformance!(masstree, MassTree, [4, 14], MASSTREE, Contract::Epoch, on_media_without_lines);
+conformance!(
+    masstree,
+    MassTree,
+    [4, 14],
+    MASSTREE,
+    Contract { durability: Durability::Epoch, notices_damage: false },
+    on_media_without_lines
+);

@@ -9,7 +9,7 @@ extern crate everleaf_engines as engines;
 mod suite;
 
 use engines::rntree::{RnTree, RnTreeOptions};
-use harness::Contract;
+use harness::{Contract, Durability};
 use suite::*;
 
 conformance!(
@@ -17,6 +17,9 @@ conformance!(
     RnTree,
     [4, 56],
     RnTreeOptions::default(),
-    Contract::Immediate(budget::Fences { insert: 2, update: 2, remove: 1 }),
+    Contract {
+        durability: Durability::Immediate(budget::Fences { insert: 2, update: 2, remove: 1 }),
+        notices_damage: true,
+    },
     on_every_medium
 );

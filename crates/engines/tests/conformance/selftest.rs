@@ -12,13 +12,16 @@ mod suite;
 
 use engines::index::{RecordCodec, WordCodec};
 
-use harness::{Cell, Check, Contract, Failure, InRam, Kind, Seed, Site};
+use harness::{Cell, Check, Contract, Durability, Failure, InRam, Kind, Seed, Site};
 use standin::{Flaw, StandinEngine};
 use suite::*;
 
 type Test = fn(&Cell, Seed) -> Check;
 
-const CONTRACT: Contract = Contract::Immediate(budget::Fences { insert: 2, update: 2, remove: 1 });
+const CONTRACT: Contract = Contract {
+    durability: Durability::Immediate(budget::Fences { insert: 2, update: 2, remove: 1 }),
+    notices_damage: false,
+};
 
 fn cell<const FLAW: usize>(kind: Kind) -> Cell {
     let make = match kind {
@@ -107,23 +110,4 @@ macro_rules! right_one_passes {
     )* };
 }
 
-right_one_passes! {
-    model::random_operations,
-    limits::lengths_up_to_the_limits,
-    limits::keys_that_nearly_tie,
-    threads::each_thread_reads_what_it_wrote,
-    threads::contended_counters_sum_up,
-    threads::inserts_and_removes_balance,
-    ranges::ranges_beside_writers,
-    ranges::a_range_holds_no_lock,
-    space::a_full_pool_loses_nothing,
-    space::an_emptied_tree_gives_its_space_back,
-    space::a_removed_tree_gives_its_space_back,
-    space::nothing_leaks,
-    bulk::bulk_load_at_every_fill,
-    bulk::bulk_load_is_all_or_nothing,
-    damage::every_flipped_byte_is_survived,
-    trees::trees_do_not_mix,
-    trees::a_tree_opens_only_as_what_it_is,
-    budget::operations_keep_their_budget,
-}
+every_test!(right_one_passes);

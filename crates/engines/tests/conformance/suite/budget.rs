@@ -1,6 +1,6 @@
 //! Persists per operation, counted.
 
-use crate::harness::{Cell, Check, Contract, Seed};
+use crate::harness::{Cell, Check, Durability, Seed};
 use crate::threads::{key_of, value_of};
 
 /// What an operation may cost on its critical path without a split: fences, each after one or more flushes.
@@ -16,7 +16,7 @@ pub struct Fences {
 
 /// No operation takes more fences than its engine promises, and none at all are spent on what changes nothing.
 pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
-    let Contract::Immediate(budget) = cell.contract else { return Ok(()) };
+    let Durability::Immediate(budget) = cell.contract.durability else { return Ok(()) };
     let Some(world) = cell.world()? else { return Ok(()) };
     let (tree, kind) = (world.tree(), cell.kind);
     let Some(_) = world.counts() else { return Ok(()) };

@@ -11,10 +11,6 @@ use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, World, collect, 
 use crate::model::{Model, expect_equal};
 use crate::threads::{key_of, value_of};
 
-/// Engines that promise to notice damage: whatever byte was changed, the tree does not open, `check` finds a violation, or
-/// the content is what it was. The others promise an answer, right or wrong, or a typed error.
-const NOTICING: [&str; 1] = ["rntree"];
-
 /// A scan of the small tree that returns more than this does not end.
 const ENTRIES_MAX: usize = 10_000;
 
@@ -73,7 +69,7 @@ fn survive(world: &mut dyn World, kind: Kind, rng: &mut SmallRng, model: Option<
     if world.open().is_err() {
         return Ok(());
     }
-    if let Some(model) = model.filter(|_| NOTICING.contains(&world.tree().engine())) {
+    if let Some(model) = model {
         expect_noticed(world.tree(), model)?;
     }
     use_tree(world.tree(), kind, rng)?;
@@ -118,7 +114,7 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
             world.set_image(&damaged);
             // After a crash the copy of a twin line with another tag is one that the crash tore.
             let may_be_torn = how == Closing::Crash && place % 8 == 7 && mask & 0xc0 != 0;
-            let noticed = Some(&model).filter(|_| !may_be_torn);
+            let noticed = Some(&model).filter(|_| cell.contract.notices_damage && !may_be_torn);
             let at = format!("{how:?}, byte {place:#x} xor {mask:#x}");
             match catch_unwind(AssertUnwindSafe(|| survive(&mut *world, cell.kind, &mut rng, noticed))) {
                 Ok(outcome) => outcome.map_err(|failure| Failure(format!("{at}: {}", failure.0)))?,

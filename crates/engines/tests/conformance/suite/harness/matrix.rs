@@ -118,32 +118,43 @@ macro_rules! tests {
                 }
             }
 
-            tests!(@each
-                model::random_operations,
-                limits::lengths_up_to_the_limits,
-                limits::keys_that_nearly_tie,
-                threads::each_thread_reads_what_it_wrote,
-                threads::contended_counters_sum_up,
-                threads::inserts_and_removes_balance,
-                ranges::ranges_beside_writers,
-                ranges::a_range_holds_no_lock,
-                space::a_full_pool_loses_nothing,
-                space::an_emptied_tree_gives_its_space_back,
-                space::a_removed_tree_gives_its_space_back,
-                space::nothing_leaks,
-                bulk::bulk_load_at_every_fill,
-                bulk::bulk_load_is_all_or_nothing,
-                damage::every_flipped_byte_is_survived,
-                trees::trees_do_not_mix,
-                trees::a_tree_opens_only_as_what_it_is,
-                budget::operations_keep_their_budget,
-            );
+            every_test!(tests_of_cell);
         }
     };
-    (@each $($module:ident::$test:ident),* $(,)?) => { $(
+}
+
+/// In the module of a cell.
+macro_rules! tests_of_cell {
+    ($($module:ident::$test:ident),* $(,)?) => { $(
         #[test]
         fn $test() {
             harness::run(module_path!(), stringify!($test), |seed| $module::$test(&cell(), seed));
         }
     )* };
+}
+
+/// The suite: calls `$each` with all of its tests.
+macro_rules! every_test {
+    ($each:ident) => {
+        $each! {
+            model::random_operations,
+            limits::lengths_up_to_the_limits,
+            limits::keys_that_nearly_tie,
+            threads::each_thread_reads_what_it_wrote,
+            threads::contended_counters_sum_up,
+            threads::inserts_and_removes_balance,
+            ranges::ranges_beside_writers,
+            ranges::a_range_holds_no_lock,
+            space::a_full_pool_loses_nothing,
+            space::an_emptied_tree_gives_its_space_back,
+            space::a_removed_tree_gives_its_space_back,
+            space::nothing_leaks,
+            bulk::bulk_load_at_every_fill,
+            bulk::bulk_load_is_all_or_nothing,
+            damage::every_flipped_byte_is_survived,
+            trees::trees_do_not_mix,
+            trees::a_tree_opens_only_as_what_it_is,
+            budget::operations_keep_their_budget,
+        }
+    };
 }

@@ -42,10 +42,20 @@ impl Kind {
 
 /// What an engine promises.
 #[derive(Clone, Copy, Debug)]
-pub enum Contract {
-    /// An operation is durable when it returns, and takes so many fences.
+pub struct Contract {
+    /// When what was done is durable.
+    pub durability: Durability,
+    /// Whether it notices damage: whatever byte was changed, the tree does not open, `check` finds a violation, or the
+    /// content is what it was. Without that there is an answer, right or wrong, or a typed error.
+    pub notices_damage: bool,
+}
+
+/// When what was done is durable.
+#[derive(Clone, Copy, Debug)]
+pub enum Durability {
+    /// When an operation returns, and it takes so many fences.
     Immediate(Fences),
-    /// What was done before `sync` is durable when that returns. What the tree gives back it keeps for itself.
+    /// When a `sync` returns that came after it. What the tree gives back it keeps for itself.
     Epoch,
 }
 
@@ -79,7 +89,7 @@ impl Cell {
 
     /// Whether a tree keeps the space that it has no use for, until it is removed.
     pub fn keeps_space(&self) -> bool {
-        matches!(self.contract, Contract::Epoch)
+        matches!(self.contract.durability, Durability::Epoch)
     }
 
     /// How many cases to run where `usual` are enough every day on a fast medium.
