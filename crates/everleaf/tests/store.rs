@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::path::PathBuf;
 
-use everleaf::{Bounds, Error, Options, Result, Store, Survives, TreeOptions};
+use everleaf::{Bounds, Error, MediumChoice, Options, Result, Store, Survives, TreeOptions};
 use tempfile::TempDir;
 
 fn folder() -> (TempDir, PathBuf) {
@@ -235,6 +235,34 @@ fn a_bulk_load_is_done_wholly_or_not_at_all() -> Result<()> {
     assert!(matches!(tree.bulk_load([("z", "")], 1.0).unwrap_err().root(), Error::NotEmpty));
     assert_eq!(tree.len()?, 5000);
     assert_eq!(store.check()?, []);
+    Ok(())
+}
+
+/// What is free behind the last thing in use is cut off by a clean close; what lies between is kept for later.
+#[test]
+fn a_clean_close_gives_the_free_tail_of_the_file_back() -> Result<()> {
+    for medium in [MediumChoice::Dax, MediumChoice::File] {
+        let (_folder, path) = folder();
+        let options = Options::new().medium(medium);
+        let length = || std::fs::metadata(&path).map(|metadata| metadata.len()).unwrap_or_default();
+        let store = options.open(&path)?;
+        store.tree("keep")?.insert("a", "b")?;
+        store.close()?;
+        let small = length();
+        let store = options.open(&path)?;
+        let tree = store.tree("big")?;
+        (0..3000).try_for_each(|number| tree.put(key(number), vec![1; 3000]))?;
+        drop(tree);
+        store.close()?;
+        assert!(length() > 9_000_000, "{medium:?}: {} bytes", length());
+        let store = options.open(&path)?;
+        store.drop_tree("big")?;
+        store.close()?;
+        assert!(length() <= 2 * small, "{medium:?}: {} bytes, {small} before", length());
+        let store = options.open(&path)?;
+        assert_eq!(store.tree("keep")?.get("a")?.as_deref(), Some(b"b".as_slice()));
+        assert_eq!(store.check()?, []);
+    }
     Ok(())
 }
 
