@@ -16,6 +16,7 @@ use everleaf::{Codec, Engine, TreeOptions};
 
 use crate::context::Notation;
 use crate::failure::Failure;
+use crate::input::{LineRead, read_line, too_long};
 use crate::text;
 
 const FIRST: &str = "# everleaf dump 1";
@@ -134,12 +135,15 @@ impl<R: BufRead> DumpReader<R> {
 
     /// Reads a line, without its end; `false` at the end of the input.
     fn read_line(&mut self) -> Result<bool, Failure> {
-        self.line.clear();
-        let action = || format!("read {}", self.name);
-        if self.input.read_until(b'\n', &mut self.line).map_err(|error| Failure::io(action())(error))? == 0 {
+        let read = read_line(&mut self.input, &mut self.line);
+        let read = read.map_err(|error| Failure::io(format!("read {}", self.name))(error))?;
+        if read == LineRead::End {
             return Ok(false);
         }
         self.number += 1;
+        if let LineRead::TooLong(length) = read {
+            return Err(self.bad(too_long(length)));
+        }
         if self.line.last() != Some(&b'\n') {
             return Err(self.bad("the line is cut off; the dump was truncated"));
         }

@@ -1,10 +1,17 @@
 //! Text input from a file or from standard input.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use everleaf::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
 use crate::failure::Failure;
+
+/// The longest line that may mean something: the longest key, a tab, the longest value, all of it escaped, and the end.
+pub(crate) const LINE_BYTES_MAX: usize = ESCAPE_BYTES * (KEY_BYTES_MAX + VALUE_BYTES_MAX) + 2;
+/// Of a byte at most: `\xNN`.
+const ESCAPE_BYTES: usize = 4;
 
 /// An input, with a name for errors and, if it is a file, a length for progress.
 pub(crate) struct Input {
@@ -27,8 +34,74 @@ impl Input {
         Ok(Self { reader: Box::new(BufReader::with_capacity(1 << 20, input)), name, length })
     }
 
-    /// Appends a line with its end, if it has one; returns its length, 0 at the end of the input.
-    pub(crate) fn read_line(&mut self, line: &mut Vec<u8>) -> Result<usize, Failure> {
-        self.reader.read_until(b'\n', line).map_err(|error| Failure::io(format!("read {}", self.name))(error))
+    /// As [`read_line`].
+    pub(crate) fn read_line(&mut self, line: &mut Vec<u8>) -> Result<LineRead, Failure> {
+        read_line(&mut self.reader, line).map_err(Failure::io(format!("read {}", self.name)))
+    }
+}
+
+/// What there was to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LineRead {
+    /// Nothing: the input has ended.
+    End,
+    /// A line of so many bytes, with its end if it has one.
+    Line(usize),
+    /// A line of so many bytes, which are more than [`LINE_BYTES_MAX`]: it was skipped, so that memory stays bounded.
+    TooLong(usize),
+}
+
+/// Replaces `line` by the next one.
+pub(crate) fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineRead> {
+    line.clear();
+    let read = input.take(LINE_BYTES_MAX as u64).read_until(b'\n', line)?;
+    if read < LINE_BYTES_MAX || line.last() == Some(&b'\n') {
+        return Ok(if read == 0 { LineRead::End } else { LineRead::Line(read) });
+    }
+    let rest = input.skip_until(b'\n')?;
+    if rest == 0 {
+        return Ok(LineRead::Line(read));
+    }
+    line.clear();
+    Ok(LineRead::TooLong(read + rest))
+}
+
+/// What is wrong with a line of so many bytes.
+pub(crate) fn too_long(bytes: usize) -> String {
+    format!(
+        "a line of {bytes} bytes; the limit is {LINE_BYTES_MAX}, for keys have up to {KEY_BYTES_MAX} bytes and values \
+         up to {VALUE_BYTES_MAX}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_up_to_the_limit_are_read_and_longer_ones_are_skipped() {
+        let of = |bytes: usize, end: &str| [vec![b'x'; bytes], end.as_bytes().to_vec()].concat();
+        let input = [
+            of(3, "\n"),
+            of(LINE_BYTES_MAX - 1, "\n"),
+            of(LINE_BYTES_MAX, "\n"),
+            of(0, "\n"),
+            of(2 * LINE_BYTES_MAX, "\n"),
+            of(LINE_BYTES_MAX, ""),
+        ]
+        .concat();
+        let (mut input, mut line) = (BufReader::new(&input[..]), Vec::new());
+        let mut next = || {
+            let read = read_line(&mut input, &mut line).unwrap();
+            assert!(line.capacity() <= 2 * LINE_BYTES_MAX);
+            read
+        };
+        assert_eq!(next(), LineRead::Line(4));
+        assert_eq!(next(), LineRead::Line(LINE_BYTES_MAX));
+        assert_eq!(next(), LineRead::TooLong(LINE_BYTES_MAX + 1));
+        assert_eq!(next(), LineRead::Line(1));
+        assert_eq!(next(), LineRead::TooLong(2 * LINE_BYTES_MAX + 1));
+        assert_eq!(next(), LineRead::Line(LINE_BYTES_MAX));
+        assert_eq!(next(), LineRead::End);
     }
 }

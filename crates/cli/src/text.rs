@@ -4,6 +4,7 @@
 //! `\\` `\t` `\n` `\r`, and `\xNN` (two lower-case hex digits) for each other byte.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 
 /// A text that is not in escaped or hex form.
@@ -83,6 +84,16 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadText> {
     Ok(Cow::Owned(bytes))
 }
 
+/// A command line that a shell takes as it stands. What is no UTF-8 cannot be written so, and is shown as well as it can be.
+pub(crate) fn command_line<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> String {
+    let quoted = |argument: A| {
+        let argument = argument.as_ref().to_string_lossy().replace('\0', "");
+        // Nothing but a NUL is refused.
+        shlex::try_quote(&argument).map_or_else(|_| argument.clone(), Cow::into_owned)
+    };
+    arguments.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// Bytes as hex digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
@@ -118,6 +129,13 @@ mod tests {
             assert_eq!(from_hex(to_hex(bytes).as_bytes()).unwrap(), bytes);
         }
         assert_eq!(escape(b"\xff\\\t\xc3\xa4"), "\\xff\\\\\\t\u{e4}");
+    }
+
+    #[test]
+    fn a_shell_takes_command_lines_apart_again() {
+        let arguments = ["everleaf", "--prefix", "/a b/it's\t$HOME;*", "", "-x"];
+        assert_eq!(shlex::split(&command_line(arguments)).unwrap(), arguments);
+        assert_eq!(command_line(["stat", "/tmp/a.pool"]), "stat /tmp/a.pool");
     }
 
     #[test]

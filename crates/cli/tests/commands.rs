@@ -171,6 +171,14 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     assert!(said.text().contains("2 lines skipped") && said.text().contains("line 2"), "{said:?}");
     let said = run(&on("load", &pool, &["/no/such/file"])).expect(1);
     assert!(said.errors.contains("/no/such/file"), "{said:?}");
+
+    // No key and no value are so long, however they are written; the line is not kept in memory.
+    let lines = format!("d\t4\ne\t{}\nf\t6\n", "v".repeat(70 << 20));
+    let said = run_with(&on("load", &pool, &["--tree", "long"]), lines.as_bytes()).expect(1);
+    assert!(said.errors.contains("standard input, line 2: a line of 73400323 bytes"), "{said:?}");
+    let said = run_with(&on("load", &pool, &["--tree", "long", "--skip-bad"]), lines.as_bytes()).expect(0);
+    assert!(said.text().contains("1 lines skipped"), "{said:?}");
+    assert_eq!(run(&on("scan", &pool, &["--tree", "long"])).text(), "d\t4\nf\t6\n");
 }
 
 #[test]
@@ -248,6 +256,8 @@ fn completions_are_made_for_shells() {
         assert!(said.text().contains("torture") && said.text().len() > 1000);
     }
     run(&["completions", "no-such-shell"]).expect(2);
+    let said = run(&["completions", "bash", "--json"]).expect(0);
+    assert!(said.json()["script"].as_str().unwrap().contains("torture"));
 }
 
 #[test]

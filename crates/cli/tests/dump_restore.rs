@@ -104,13 +104,7 @@ fn what_is_whole_is_salvaged_from_a_damaged_pool() {
 #[test]
 fn whole_leaves_are_salvaged_from_a_tree_that_does_not_open() {
     let (_folder, pool) = pool();
-    let words = lines(0..3000, |number| {
-        format!(
-            "{number}	{}
-",
-            number + 77_000_000
-        )
-    });
+    let words = lines(0..3000, |number| format!("{number}\t{}\n", number + 77_000_000));
     run_with(&on("load", &pool, &["--tree", "w", "--codec", "word"]), words.as_bytes()).expect(0);
     run(&on("put", &pool, &["a", "b", "--tree", "t"])).expect(0);
     let mut bytes = fs::read(&pool).unwrap();

@@ -141,7 +141,7 @@ pub(crate) struct Args {
     /// Skew of the zipfian distribution, 0 to 1 exclusive
     #[arg(long, default_value_t = 0.99)]
     pub(crate) theta: f64,
-    /// Bytes of a key; 8 with values of 8 selects the codec for words
+    /// Bytes of a key, as many as it takes to tell the keys apart; 8 with values of 8 selects the codec for words
     #[arg(long, default_value_t = 8)]
     pub(crate) key_size: usize,
     /// Bytes of a value
@@ -203,8 +203,15 @@ impl Args {
                 "these workloads need at least twice as many keys as operations: raise --keys or lower --ops",
             );
         }
-        if self.key_size < 8 || self.value_size < 8 {
-            return refuse("keys and values of a benchmark have at least 8 bytes");
+        if self.keys_of_size().is_none() {
+            let (keys, size) = (self.keys, self.key_size);
+            return refuse(&format!(
+                "{keys} keys do not differ in {size} bytes: raise --key-size, or lower --keys to at most {}",
+                1_u128 << (8 * size)
+            ));
+        }
+        if self.value_size == 0 && self.scans() {
+            return refuse("ranges read a byte of each value: give a --value-size of at least 1");
         }
         if !(self.theta > 0.0 && self.theta < 1.0) {
             return refuse("--theta lies between 0 and 1");
@@ -249,8 +256,20 @@ impl Args {
 
     /// The keys.
     pub(crate) fn keys_drawn(&self) -> Keys {
+        self.keys_of_size().expect("arguments that were validated")
+    }
+
+    /// The keys; `None` if so many do not differ in so few bytes.
+    fn keys_of_size(&self) -> Option<Keys> {
         let ordered = self.ordered_keys || self.distribution == Distribution::Monotonic;
-        if ordered { Keys::ordered(self.keys) } else { Keys::new(self.keys, self.seed) }
+        let keys = if ordered { Keys::ordered(self.keys) } else { Keys::new(self.keys, self.seed) };
+        keys.of_bytes(self.key_size)
+    }
+
+    /// Whether some operations are ranges.
+    fn scans(&self) -> bool {
+        use Workload::{E, Scan, ScanBalanced, ScanMostly};
+        matches!(self.workload, Scan | E | ScanMostly | ScanBalanced)
     }
 
     /// Whether keys and values are words.

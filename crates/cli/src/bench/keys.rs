@@ -1,21 +1,30 @@
 //! Keys, and which of them are asked for.
 
-/// `count` distinct keys in random order, without a table: a bijection of 64-bit words.
+/// `count` distinct keys in random order, without a table: a bijection of words of up to 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
     count: u64,
     salt: u64,
     ordered: bool,
+    /// Bits of a key: its upper ones, the others are 0.
+    bits: u32,
 }
 
 impl Keys {
     /// The numbers from 0 on.
     pub(crate) fn ordered(count: u64) -> Self {
-        Self { count, salt: 0, ordered: true }
+        Self { count, salt: 0, ordered: true, bits: u64::BITS }
     }
 
     pub(crate) fn new(count: u64, seed: u64) -> Self {
-        Self { count, salt: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ordered: false }
+        Self { count, salt: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ordered: false, bits: u64::BITS }
+    }
+
+    /// The same, told apart by their first `bytes` bytes, for keys that have no more; `None` if there are too many keys
+    /// for that.
+    pub(crate) fn of_bytes(self, bytes: usize) -> Option<Self> {
+        let bits = 8 * bytes.min(size_of::<u64>()) as u32;
+        (u128::from(self.count) <= 1 << bits).then_some(Self { bits, ..self })
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -24,13 +33,15 @@ impl Keys {
 
     /// The key of number `index`: each step of the mix can be undone, so different numbers have different keys.
     pub(crate) fn key(&self, index: u64) -> u64 {
+        let unused = u64::BITS - self.bits;
         if self.ordered {
-            return index;
+            return index << unused;
         }
-        let mut word = index.wrapping_add(self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        word ^= word >> 32;
-        word = word.wrapping_mul(0xd6e8_feb8_6659_fd93);
-        word ^ word >> 32
+        let (mask, half) = (u64::MAX >> unused, self.bits / 2);
+        let mut word = index.wrapping_add(self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
+        word ^= word >> half;
+        word = word.wrapping_mul(0xd6e8_feb8_6659_fd93) & mask;
+        (word ^ word >> half) << unused
     }
 }
 
@@ -109,6 +120,21 @@ mod tests {
         let keys = Keys::new(100_000, 7);
         let all: std::collections::HashSet<u64> = (0..keys.count()).map(|index| keys.key(index)).collect();
         assert_eq!(all.len(), 100_000);
+    }
+
+    #[test]
+    fn short_keys_are_all_there_are() {
+        for keys in [Keys::new(1 << 16, 7), Keys::ordered(1 << 16)] {
+            let keys = keys.of_bytes(2).unwrap();
+            let all: std::collections::HashSet<u64> =
+                (0..keys.count()).map(|index| keys.key(index)).collect();
+            assert_eq!(all.len(), 1 << 16);
+            assert!(all.iter().all(|key| key.trailing_zeros() >= 48));
+        }
+        assert!(Keys::new((1 << 16) + 1, 7).of_bytes(2).is_none());
+        assert!(Keys::new(2, 7).of_bytes(0).is_none());
+        let same = |index| Keys::new(u64::MAX, 7).of_bytes(99).unwrap().key(index);
+        assert!((0..100).all(|index| same(index) == Keys::new(u64::MAX, 7).key(index)));
     }
 
     #[test]

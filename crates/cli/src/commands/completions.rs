@@ -1,7 +1,5 @@
 //! `everleaf completions`: completion scripts for shells.
 
-use std::io::Write;
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -14,11 +12,11 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> Outcome {
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "everleaf", &mut script);
-    let mut output = Context::output();
-    output.write_all(&script)?;
-    output.flush()?;
+    let script = String::from_utf8_lossy(&script);
+    let json = serde_json::json!({ "shell": args.shell.to_string(), "script": script });
+    context.say(&json, script.trim_end())?;
     Ok(Answer::Yes)
 }

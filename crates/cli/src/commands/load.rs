@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
-use crate::input::Input;
+use crate::input::{Input, LineRead, too_long};
 use crate::progress;
 
 #[derive(clap::Args, Debug)]
@@ -61,19 +61,20 @@ impl Args {
     ) -> Result<(), Failure> {
         let (mut line, mut number, mut bytes) = (Vec::new(), 0_u64, 0_u64);
         loop {
-            line.clear();
             let read = input.read_line(&mut line)?;
-            if read == 0 {
-                return Ok(());
-            }
+            let (LineRead::Line(length) | LineRead::TooLong(length)) = read else { return Ok(()) };
             number += 1;
-            bytes += read as u64;
+            bytes += length as u64;
             if number % 256 == 0 {
                 bar.set_position(bytes);
                 bar.set_message(progress::count(report.loaded));
             }
             let content = line.strip_suffix(b"\n").unwrap_or(&line);
-            match self.store(tree, content) {
+            let stored = match read {
+                LineRead::TooLong(length) => Err(Ok(too_long(length))),
+                _ => self.store(tree, content),
+            };
+            match stored {
                 Ok(()) => report.loaded += 1,
                 Err(Err(error)) => return Err(error.into()),
                 Err(Ok(what)) => {

@@ -96,6 +96,6 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Crash(args) => crash::run(&args, context),
         Command::Bench(args) => crate::bench::run(&args, context),
         Command::Lab(args) => lab::run(&args, context),
-        Command::Completions(args) => completions::run(&args),
+        Command::Completions(args) => completions::run(&args, context),
     }
 }

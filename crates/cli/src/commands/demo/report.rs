@@ -174,18 +174,20 @@ impl Report {
         if count > SHOWN {
             lines.push("  ...".to_owned());
         }
-        self.next = self.commands(&shown);
+        self.next = self.commands(prefix);
         Ok(lines.join("\n"))
     }
 
-    fn commands(&self, prefix: &str) -> Vec<String> {
+    fn commands(&self, prefix: &[u8]) -> Vec<String> {
         let program = std::env::args().next().unwrap_or_else(|| "everleaf".to_owned());
-        let torture = Path::new(&self.pool).with_file_name("torture.pool");
-        vec![
-            format!("{program} scan {} --prefix {prefix} --reverse --limit 5", self.pool),
-            format!("{program} stat {}", self.pool),
-            format!("{program} torture {} --rounds 50", torture.display()),
-        ]
+        let torture = Path::new(&self.pool).with_file_name("torture.pool").display().to_string();
+        let prefix = text::escape(prefix);
+        let mut scan = vec!["scan", &self.pool, "--prefix", &prefix, "--reverse", "--limit", "5"];
+        if matches!(prefix, std::borrow::Cow::Owned(_)) {
+            scan.push("--escaped");
+        }
+        let commands = [scan, vec!["stat", &self.pool], vec!["torture", &torture, "--rounds", "50"]];
+        commands.map(|arguments| text::command_line([&[program.as_str()], &arguments[..]].concat())).into()
     }
 
     pub(super) fn summed_up(&mut self, store: &Store, tree: &Tree, listing: &Listing) -> Result<(), Failure> {

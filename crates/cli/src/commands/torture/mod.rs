@@ -9,6 +9,7 @@ mod round;
 mod verify;
 pub(crate) mod writer;
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use everleaf::Engine;
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use crate::context::{Context, PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
-use crate::{child, progress};
+use crate::{child, progress, text};
 use model::Model;
 use op::TREES;
 use verify::{Contents, open_trees};
@@ -45,6 +46,23 @@ pub(crate) struct Args {
     /// Repeats the choices of an earlier run (moments of death differ all the same) [default: random]
     #[arg(long)]
     seed: Option<u64>,
+}
+
+impl Args {
+    /// The command that repeats a run.
+    fn replay(&self, seed: u64) -> String {
+        let Self { engine, rounds, seconds_per_round, threads, keys, .. } = self;
+        let own = [
+            format!("--engine={}", engine.name()),
+            format!("--rounds={rounds}"),
+            format!("--seconds-per-round={seconds_per_round}"),
+            format!("--threads={threads}"),
+            format!("--keys={keys}"),
+            format!("--seed={seed}"),
+        ];
+        let command = ["everleaf", "torture"].map(OsString::from).into_iter();
+        text::command_line(command.chain(own.map(OsString::from)).chain(self.pool.to_arguments()))
+    }
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
@@ -113,16 +131,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut model =
         Model::new(Contents::empty(args.keys), args.keys, args.threads, args.engine.is_buffered());
-    let replay = format!(
-        "everleaf torture {} --engine {} --rounds {} --seconds-per-round {} --threads {} --keys {} --seed {seed}",
-        args.pool.pool.display(),
-        args.engine.name(),
-        args.rounds,
-        args.seconds_per_round,
-        args.threads,
-        args.keys,
-    );
-    let mut report = Report { seed, replay, ..Report::default() };
+    let mut report = Report { seed, replay: args.replay(seed), ..Report::default() };
     make_pool(args, context)?;
     let bar = progress::bar(context, Some(args.rounds.into()), "{bar:40} round {pos} of {len}, {msg}");
     let mut recoveries = Vec::new();
