@@ -96,16 +96,13 @@ impl PoolArgs {
     /// The command-line arguments that stand for this.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
-        if let Some(limit) = self.limit_bytes {
-            arguments.push(format!("--limit-bytes={limit}").into());
-        }
-        arguments.push(format!("--medium={}", medium_name(self.medium)).into());
-        if let Some(line_store) = self.line_store {
-            arguments.push(format!("--line-store={line_store}").into());
-        }
-        if let Some(flush) = self.flush {
-            arguments.push(format!("--flush={flush}").into());
-        }
+        let mut option = |name: &str, value: Option<String>| {
+            arguments.extend(value.map(|value| [name.into(), OsString::from(value)]).into_iter().flatten());
+        };
+        option("--limit-bytes", self.limit_bytes.map(|limit| limit.to_string()));
+        option("--medium", Some(medium_name(self.medium).to_owned()));
+        option("--line-store", self.line_store.map(|line_store| line_store.to_string()));
+        option("--flush", self.flush.map(|flush| flush.to_string()));
         arguments.extend([OsString::from("--"), self.pool.clone().into_os_string()]);
         arguments
     }

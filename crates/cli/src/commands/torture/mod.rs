@@ -9,7 +9,6 @@ mod round;
 mod verify;
 pub(crate) mod writer;
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use everleaf::Engine;
@@ -52,16 +51,12 @@ impl Args {
     /// The command that repeats a run.
     fn replay(&self, seed: u64) -> String {
         let Self { engine, rounds, seconds_per_round, threads, keys, .. } = self;
-        let own = [
-            format!("--engine={}", engine.name()),
-            format!("--rounds={rounds}"),
-            format!("--seconds-per-round={seconds_per_round}"),
-            format!("--threads={threads}"),
-            format!("--keys={keys}"),
-            format!("--seed={seed}"),
-        ];
-        let command = ["everleaf", "torture"].map(OsString::from).into_iter();
-        text::command_line(command.chain(own.map(OsString::from)).chain(self.pool.to_arguments()))
+        let own = format!(
+            "everleaf torture --engine {} --rounds {rounds} --seconds-per-round {seconds_per_round} --threads {threads} \
+             --keys {keys} --seed {seed}",
+            engine.name()
+        );
+        format!("{own} {}", text::command_line(self.pool.to_arguments()))
     }
 }
 
