@@ -84,8 +84,8 @@ impl Word {
     }
 }
 
-/// A word in the pool that means nothing across a restart (a lock, a version): it reads as arbitrary after a crash
-/// and is never recorded or flushed.
+/// A word in the pool that means nothing across a restart (a lock, a version): it reads as arbitrary after a crash. Whoever
+/// uses it gives it a value first ([`VolatileWord::start`]), in each execution; only that is a store to the medium.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct VolatileWord(AtomicU64);
@@ -96,6 +96,14 @@ unsafe impl Node for VolatileWord {
 }
 
 impl VolatileWord {
+    /// Gives the word a value, whatever lies there, with release ordering: where the memory becomes a node, and where an
+    /// execution reaches the node for the first time.
+    #[inline(always)]
+    #[track_caller]
+    pub fn start<M: Medium>(&self, guard: &Guard<'_, M>, value: u64) {
+        guard.medium().start_volatile(&self.0, value);
+    }
+
     /// The atomic itself: its stores bypass the medium, and no scheduler learns of them. For memory that nobody else
     /// reaches yet, and for hints.
     #[inline(always)]

@@ -168,6 +168,12 @@ unsafe impl<M: Medium> Medium for Count<M> {
     }
 
     #[inline]
+    #[track_caller]
+    fn start_volatile(&self, word: &AtomicU64, value: u64) {
+        self.inner.start_volatile(word, value);
+    }
+
+    #[inline]
     fn store(&self, word: &AtomicU64, value: u64) {
         // The old value is only counted, so it is read past the medium.
         self.count_word(word.load(Ordering::Relaxed), value);

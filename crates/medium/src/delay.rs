@@ -74,6 +74,11 @@ unsafe impl<M: Medium> Medium for Delay<M> {
     }
 
     #[inline(always)]
+    fn start_volatile(&self, word: &AtomicU64, value: u64) {
+        self.inner.start_volatile(word, value);
+    }
+
+    #[inline(always)]
     fn store(&self, word: &AtomicU64, value: u64) {
         self.inner.store(word, value);
     }

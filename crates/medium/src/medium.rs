@@ -123,6 +123,13 @@ pub unsafe trait Medium: Send + Sync + 'static {
         word.store(value, Ordering::Release);
     }
 
+    /// Gives a [`VolatileWord`](crate::VolatileWord) its first value, with release ordering.
+    #[inline(always)]
+    #[track_caller]
+    fn start_volatile(&self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+    }
+
     /// Atomic compare-and-exchange; `Err` holds what was found.
     #[inline(always)]
     #[track_caller]

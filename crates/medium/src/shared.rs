@@ -43,6 +43,12 @@ unsafe impl<M: Medium> Medium for Arc<M> {
 
     #[inline(always)]
     #[track_caller]
+    fn start_volatile(&self, word: &AtomicU64, value: u64) {
+        (**self).start_volatile(word, value);
+    }
+
+    #[inline(always)]
+    #[track_caller]
     fn store(&self, word: &AtomicU64, value: u64) {
         (**self).store(word, value);
     }

@@ -18,8 +18,8 @@
 //!
 //! Each of its operations is a yield point of a [scheduler](crate::sync::schedule), if one runs.
 //!
-//! [`VolatileWord`](crate::VolatileWord)s bypass it: they are not recorded, and after a rollback they hold whatever was
-//! there.
+//! Of a [`VolatileWord`](crate::VolatileWord) it sees the start alone: from then on a rollback restores the line, which in
+//! another image may be something else; and in an image the word holds [`VOLATILE_LEFT`], whatever was stored to it.
 
 mod open;
 #[cfg(test)]
@@ -44,6 +44,8 @@ pub use self::trace::{Event, Mark, Mutation, Site, SiteKind, Trace};
 
 /// Words in a line.
 const LINE_WORDS: usize = LINE_BYTES / WORD_BYTES;
+/// What a crash leaves in a volatile word: a lock that is taken, a counter that has just begun.
+pub const VOLATILE_LEFT: u64 = 1;
 /// In a line's flags: its content is open.
 const OPEN: u8 = 1 << 7;
 /// In a line's flags: the level below which its old content was noted.
@@ -406,6 +408,26 @@ impl Shared {
         self.record(inner, event);
     }
 
+    fn start_locked(
+        &self,
+        inner: &mut Inner,
+        word: &AtomicU64,
+        value: u64,
+        site: &'static Location<'static>,
+    ) {
+        let number = self.number_of(word);
+        let line = (number / LINE_WORDS) as u32;
+        // Also if the start is left out: what is stored to the word from now on, past the medium, is taken back.
+        self.save(inner, line);
+        if Self::is_dropped(inner, Mutation::DropStore, site) {
+            return;
+        }
+        self.before_store(inner, line, 1 << (number % LINE_WORDS));
+        word.store(value, Ordering::Release);
+        let (word, thread) = (number as u32, thread_number());
+        self.record(inner, Event::Store { word, value: VOLATILE_LEFT, thread, site });
+    }
+
     fn load_locked(&self, inner: &mut Inner, word: &AtomicU64) -> u64 {
         let number = self.number_of(word);
         let line = (number / LINE_WORDS) as u32;
@@ -491,6 +513,11 @@ unsafe impl Medium for Sim {
         let site = Location::caller();
         self.shared.reach(word, AccessKind::Store);
         self.shared.store_locked(&mut self.shared.lock(), word, value, site);
+    }
+
+    fn start_volatile(&self, word: &AtomicU64, value: u64) {
+        let site = Location::caller();
+        self.shared.start_locked(&mut self.shared.lock(), word, value, site);
     }
 
     fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {

@@ -1,11 +1,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::{
     Chooser, Decision, Event, Mark, Mutation, OpenLine, OpenState, Sim, SimOptions, SiteKind,
-    StepLimitExceeded, Trace, Worlds,
+    StepLimitExceeded, Trace, VOLATILE_LEFT, Worlds,
 };
-use crate::{Guard, Line, LineForm, LineValue, Medium};
+use crate::{Guard, Line, LineForm, LineValue, Medium, VolatileWord};
 
 fn sim() -> Sim {
     let sim = Sim::new(SimOptions::default()).unwrap();
@@ -288,4 +289,31 @@ fn fresh_memory_may_hold_rubbish() {
         sim.grow(length).unwrap();
         assert_eq!(word(&sim, last), before);
     }
+}
+
+/// The word of one image may be a node's lock in another.
+#[test]
+fn what_is_volatile_is_taken_back_from_its_start_on_and_means_nothing_in_an_image() {
+    let sim = sim();
+    store(&sim, 72, 7);
+    sim.push_level();
+    sim.set_recording(true);
+    let guard = Guard::new(&sim);
+    let lock: &VolatileWord = guard.node(72).unwrap();
+    let work = |value| {
+        lock.start(&guard, 0);
+        lock.get().store(value, Ordering::Relaxed);
+        store(&sim, 64, 3);
+    };
+    work(5);
+    sim.rollback();
+    assert_eq!((word(&sim, 64), word(&sim, 72)), (0, 7));
+    let mut trace = Trace::default();
+    sim.swap_trace(&mut trace);
+    assert!(matches!(trace.events[0], Event::Store { word: 9, value: VOLATILE_LEFT, .. }));
+    // Also if the start is left out.
+    sim.set_mutations(vec![Mutation::DropStore(trace.events[0].site().unwrap().1)]);
+    work(6);
+    sim.pop_level();
+    assert_eq!((word(&sim, 64), word(&sim, 72)), (0, 7));
 }

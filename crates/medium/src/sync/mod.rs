@@ -32,9 +32,10 @@
 //! ```
 //!
 //! runs the models of the volatile protocols: optimistic lock coupling of the inner nodes, and a leaf's version, claims,
-//! live entries and slots, each with the reuse of what was retired. They have at most two preemptions. Everything else is
-//! built for them, but does not run: an arena has six elements then, an inner node four children. Pool memory is not
-//! modelled; where a model needs an entry, it has atomics with the orderings of cells.
+//! live entries and slots, each with the reuse of what was retired; and the Masstree's barrier between epochs. They have
+//! at most two preemptions. Everything else is built for them, but does not run: an arena has six elements then, an inner
+//! node four children. Pool memory is not modelled; where a model needs an entry, it has atomics with the orderings of
+//! cells.
 //!
 //! # What is no yield point
 //!
