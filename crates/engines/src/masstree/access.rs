@@ -5,13 +5,13 @@
 //! overtaken by the end of an epoch, hold a pass.
 
 use std::cell::Cell;
-use std::sync::atomic::{Ordering, fence};
 
-use medium::sync::MutexGuard;
+use medium::sync::{MutexGuard, thread_number};
 use medium::{Medium, VolatileWord, kernels};
 use pool::{Error, Guard};
 
 use super::Core;
+use super::barrier::Pass;
 use super::epoch::Shard;
 use super::layout::{Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK};
 use super::version::{Lock, Version};
@@ -86,19 +86,16 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// A look without a pass.
     #[inline(always)]
     pub(super) fn look(&self) -> View<'_, M, W> {
-        // ORDER: pairs with the release in `advance`: what was flushed and freed before is visible.
-        let epoch = self.running.load(Ordering::Acquire);
+        let epoch = self.barrier.running();
         View { core: self, guard: self.pool.peek(), epoch, has_pass: false, attempts: Cell::new(0) }
     }
 
     /// A look with a pass. Waits while an epoch ends.
     pub(super) fn enter(&self) -> (View<'_, M, W>, Work<'_>) {
-        let shard = self.lock_shard();
-        let mut view = self.look();
-        view.has_pass = true;
-        // ORDER: `advance` changes the phase before it locks the shards in turn.
-        let phase = self.phase.load(Ordering::Acquire);
-        (view, Work { shard, phase })
+        let Pass { share, epoch, phase } = self.barrier.enter(thread_number::<M>());
+        let guard = self.pool.peek();
+        let view = View { core: self, guard, epoch, has_pass: true, attempts: Cell::new(0) };
+        (view, Work { shard: share, phase })
     }
 }
 
@@ -106,9 +103,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Whether what was seen so far may be trusted.
     #[inline(always)]
     pub(super) fn is_valid(&self) -> bool {
-        // What was read before was read before this; kernels load relaxed.
-        fence(Ordering::Acquire);
-        self.has_pass || self.core.running.load(Ordering::Acquire) == self.epoch
+        self.has_pass || self.core.barrier.is_running(self.epoch)
     }
 
     /// Before something is tried again.

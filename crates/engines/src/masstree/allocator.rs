@@ -368,7 +368,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             if let Some(object) = self.take(&mut work.shard, work.phase, class)? {
                 return Ok(object);
             }
-            for shard in &self.core.shards {
+            for shard in self.core.barrier.shares() {
                 let Some(mut shard): Option<MutexGuard<'_, Shard>> = shard.try_lock() else { continue };
                 if let Some(object) = self.take(&mut shard, work.phase, class)? {
                     return Ok(object);
@@ -398,8 +398,17 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(())
     }
 
-    /// Space for a node.
-    pub(super) fn allocate_node(&self, work: &mut Work<'_>) -> Walk<u64> {
+    /// Space for a border node.
+    pub(super) fn allocate_border(&self, work: &mut Work<'_>) -> Walk<u64> {
         self.allocate(work, super::layout::node_bytes::<W>())
+    }
+
+    /// Space for an interior node: of the next class, so that these few and often read nodes lie together and the
+    /// processor knows their pages. Among the border nodes each lies in a page of its own; there it goes if need be.
+    pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
+        match self.allocate(work, super::layout::node_bytes::<W>() + medium::LINE_BYTES) {
+            Err(Stop::Full(_)) => self.allocate_border(work),
+            allocated => allocated,
+        }
     }
 }

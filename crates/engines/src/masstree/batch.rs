@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use medium::Medium;
+use medium::sync::{is_scheduled, thread_number};
 use pool::record::check_lengths;
 use pool::{Error, Result};
 
@@ -14,17 +15,29 @@ use super::Core;
 use super::access::{Stop, View, Work};
 use crate::index::{Batch, Condition};
 
+/// Threads of a scheduler, which are one of the system.
+const SCHEDULED_MAX: usize = 8;
+
 thread_local! {
-    /// The tree, by its address, in a batch of which this thread is; 0 for none.
-    static BATCH: Cell<usize> = const { Cell::new(0) };
+    /// The tree, by its address, in a batch of which this thread is; 0 for none. Only a scheduler's threads need more than
+    /// the first.
+    static BATCHES: [Cell<usize>; SCHEDULED_MAX] = const { [const { Cell::new(0) }; SCHEDULED_MAX] };
 }
 
-/// Ends the thread's batch, also when the caller panics.
-struct Mark;
+/// Which of them is the calling thread's.
+#[inline(always)]
+fn own_batch<M: Medium>() -> usize {
+    if is_scheduled::<M>() { thread_number::<M>() % SCHEDULED_MAX } else { 0 }
+}
+
+/// The thread's batch; it ends when this is dropped, also when the caller panics.
+pub(super) struct Mark {
+    own: usize,
+}
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        BATCH.set(0);
+        BATCHES.with(|batches| batches[self.own].set(0));
     }
 }
 
@@ -42,7 +55,20 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Refuses what would wait for the end of a batch of the same thread.
     #[inline(always)]
     pub(super) fn refuse_in_batch(&self) -> Result<()> {
-        if BATCH.get() == std::ptr::from_ref(self).addr() { Err(Error::InBatch) } else { Ok(()) }
+        let tree = BATCHES.with(|batches| batches[own_batch::<M>()].get());
+        if tree == std::ptr::from_ref(self).addr() { Err(Error::InBatch) } else { Ok(()) }
+    }
+
+    /// Says that the thread is in a batch: what would wait for its end is refused from now on.
+    pub(super) fn begin_batch(&self) -> Result<Mark> {
+        let own = own_batch::<M>();
+        BATCHES.with(|batches| match batches[own].get() {
+            0 => {
+                batches[own].set(std::ptr::from_ref(self).addr());
+                Ok(Mark { own })
+            }
+            _ => Err(Error::InBatch),
+        })
     }
 
     /// Runs `run` within one epoch.
@@ -51,14 +77,9 @@ impl<M: Medium, const W: usize> Core<M, W> {
         check: CheckEntry<'t>,
         run: &mut dyn FnMut(&dyn Batch) -> Result<()>,
     ) -> Result<()> {
-        if BATCH.get() != 0 {
-            return Err(Error::InBatch);
-        }
+        let _mark = self.begin_batch()?;
         let (view, work) = self.enter();
-        let writes = Writes { view, work: RefCell::new(work), check };
-        BATCH.set(std::ptr::from_ref(self).addr());
-        let _mark = Mark;
-        run(&writes)
+        run(&Writes { view, work: RefCell::new(work), check })
     }
 }
 

@@ -1,8 +1,7 @@
-//! Epochs: the barrier, the list of what changed, the end of an epoch.
+//! Epochs: the list of what changed, the end of an epoch.
 //!
-//! A thread works with one of [`SHARDS`](super::layout::SHARDS) shards, whose lock it holds for the time of one
-//! operation. To end an epoch means to hold all of these locks: nobody works then, and what was freed is seen by nobody.
-//! Nobody starves: the locks are fair, and the one that ends epochs holds them for a bounded time.
+//! A thread works with one of [`SHARDS`](super::layout::SHARDS) shards, its share of the `barrier`. While all are held,
+//! nobody works, and what was freed is seen by nobody.
 //!
 //! Each operation lists what it changes when it changes it for the first time in a *phase*. An epoch has two phases. When
 //! it is to end, the second begins; what the first one listed is flushed while others go on working; only then are all
@@ -15,7 +14,7 @@
 
 use std::sync::atomic::Ordering;
 
-use medium::sync::{Mutex, MutexGuard, thread_number};
+use medium::sync::MutexGuard;
 use medium::{LINE_BYTES, Medium};
 use pool::{Guard, Result};
 
@@ -58,25 +57,7 @@ fn unpack(listed: u64) -> (u64, usize) {
     ((listed >> 20) * LINE_BYTES as u64, (listed & LINES_MAX) as usize * LINE_BYTES / 8)
 }
 
-/// All shards of a tree.
-pub(super) type Shards = [Mutex<Shard>];
-
 impl<M: Medium, const W: usize> Core<M, W> {
-    /// This thread's shard, or another one that is not in use.
-    pub(super) fn lock_shard(&self) -> MutexGuard<'_, Shard> {
-        let own = thread_number::<M>() % self.shards.len();
-        if let Some(shard) = self.shards[own].try_lock() {
-            return shard;
-        }
-        let others = (1..self.shards.len()).map(|step| (own + step) % self.shards.len());
-        for other in others {
-            if let Some(shard) = self.shards[other].try_lock() {
-                return shard;
-            }
-        }
-        self.shards[own].lock()
-    }
-
     /// Flushes what is listed.
     fn flush_listed(&self, guard: &Guard<'_, M>, listed: &mut Vec<u64>) -> Result<()> {
         let mut lines = 0;
@@ -100,15 +81,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
             return Ok(());
         }
         let guard = self.pool.peek();
-        // ORDER: pairs with the load in `enter`, by way of the shards' locks.
-        self.phase.fetch_add(1, Ordering::Release);
         let mut listed = Vec::new();
-        for shard in &self.shards {
-            listed.append(&mut shard.lock().listed);
-        }
+        self.barrier.begin_phase(|shard| listed.append(&mut shard.listed));
         let something = !listed.is_empty();
         self.flush_listed(&guard, &mut listed)?;
-        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let mut shards = self.barrier.stop();
         for shard in &mut shards {
             listed.append(&mut shard.listed);
         }
@@ -117,7 +94,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             return Ok(());
         }
         self.flush_listed(&guard, &mut listed)?;
-        let next = self.running.load(Ordering::Relaxed) + 1;
+        let next = self.barrier.running() + 1;
         let anchor = guard.node::<Anchor>(self.anchor)?;
         guard.fence();
         // PERSIST: all that changed in the epoch is ordered before; lost, the epoch has failed.
@@ -136,8 +113,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Ends an epoch of a tree that is not durable: what was freed may be reused.
     fn advance_volatile(&self) {
         let _advancing = self.advancing.lock();
-        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
-        self.begin(self.running.load(Ordering::Relaxed) + 1, &mut shards);
+        let mut shards = self.barrier.stop();
+        self.begin(self.barrier.running() + 1, &mut shards);
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -145,9 +122,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         for shard in shards {
             shard.log.rewind();
         }
-        // ORDER: pairs with the load in `look`: who sees the new epoch sees all of the old one.
-        self.running.store(next, Ordering::Release);
-        self.phase.fetch_add(1, Ordering::Release);
+        self.barrier.begin(next);
     }
 
     /// Lists a node that a recovery touched.
@@ -178,6 +153,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             listed.get().store(work.phase, Ordering::Relaxed);
             self.list(work, pointer & OFFSET_MASK, node_bytes::<W>() as u64);
         }
+    }
+
+    /// Lists a node that was made just now.
+    pub(super) fn list_new(&self, work: &mut Work<'_>, offset: u64, listed: &medium::VolatileWord) {
+        listed.start(&self.guard, work.phase);
+        self.list(work, offset, node_bytes::<W>() as u64);
     }
 
     /// Lists the line of the root and the runs, unless it is listed already.

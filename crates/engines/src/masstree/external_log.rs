@@ -91,9 +91,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             self.guard.flush_words(words);
         }
         self.guard.fence();
-        // PERSIST: the segment is empty; lost, it is in no chain and free.
+        // PERSIST: the segment is empty; lost, it is in no chain and free. The fence of the first entry is this one's, too.
         link.publish(&self.guard, checked(segment));
-        self.guard.fence();
         Ok(segment)
     }
 
@@ -148,7 +147,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
 
     /// Gives the segments that are in the chains to the shards.
     pub(super) fn adopt_segments(&self, guard: &Guard<'_, M>) -> Result<()> {
-        for shard in &self.shards {
+        for shard in self.barrier.shares() {
             let mut shard = shard.lock();
             shard.log.segments = self.log_segments(guard, shard.index)?;
         }
@@ -176,17 +175,15 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let Some(offset) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {
             return Ok(false);
         };
-        let content: Vec<u64> =
-            entry[ENTRY_HEADER_BYTES as usize / 8..].iter().map(|word| word.load(guard)).collect();
-        let kept = |index: &usize| !NODE_WORDS_SKIPPED.contains(index);
-        let sum =
-            (0..content.len()).filter(kept).fold(mix(epoch, offset), |sum, index| mix(sum, content[index]));
-        if sum != header[2] {
+        let words = entry[ENTRY_HEADER_BYTES as usize / 8..].iter().enumerate();
+        let kept = words.filter(|(index, _)| !NODE_WORDS_SKIPPED.contains(index));
+        let content: Vec<(usize, u64)> = kept.map(|(index, word)| (index, word.load(guard))).collect();
+        if content.iter().fold(mix(epoch, offset), |sum, (_, word)| mix(sum, *word)) != header[2] {
             return Ok(false);
         }
-        let node = guard.words(offset, content.len())?;
-        for index in (0..content.len()).filter(kept) {
-            node[index].store(guard, content[index]);
+        let node = guard.words(offset, node_bytes::<W>() / 8)?;
+        for (index, word) in content {
+            node[index].store(guard, word);
         }
         guard.flush_words(node);
         Ok(true)

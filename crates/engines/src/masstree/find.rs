@@ -7,7 +7,7 @@ use pool::{Error, Result};
 
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk, Work};
-use super::layout::{Border, Interior, OFFSET_MASK, nibble};
+use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
@@ -23,8 +23,19 @@ pub(super) struct Leaf<'v, const W: usize> {
     pub(super) low: Option<Slice>,
     /// The first slice above those that it covers; `None` for the last of a layer.
     pub(super) high: Option<Slice>,
-    /// The next node under the same parent, or 0: a hint.
-    pub(super) next: u64,
+    /// What led there, unless it is the root.
+    above: Option<Above<'v, W>>,
+}
+
+/// An interior node on the way of a descent.
+#[derive(Clone, Copy)]
+struct Above<'v, const W: usize> {
+    node: &'v Interior<W>,
+    version: Version,
+    /// The child that the descent took.
+    rank: usize,
+    /// The first slice above those that the node covers.
+    high: Option<Slice>,
 }
 
 /// An entry of a border node.
@@ -97,14 +108,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     pub(super) fn descend(&self, root: u64, origin: Origin<'_, W>, target: Target) -> Walk<Leaf<'_, W>> {
         'again: loop {
             let mut pointer = root;
-            let (mut low, mut high, mut next) = (None, None, 0);
-            let mut above: Option<(&Interior<W>, Version)> = None;
+            let (mut low, mut high) = (None, None);
+            let mut above: Option<Above<'_, W>> = None;
             for _ in 0..HEIGHT_MAX {
                 let node = self.node(pointer)?;
                 let version = self.stable(node.version())?;
                 match above {
                     None if !self.is_root(origin, root)? => return Err(Stop::Again),
-                    Some((above, seen)) if !seen.is_still(&above.version) => {
+                    Some(above) if !above.version.is_still(&above.node.version) => {
                         self.retry()?;
                         continue 'again;
                     }
@@ -118,21 +129,19 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     continue 'again;
                 }
                 match node {
-                    NodeRef::Border(node) => return Ok(Leaf { node, pointer, version, low, high, next }),
+                    NodeRef::Border(node) => return Ok(Leaf { node, pointer, version, low, high, above }),
                     NodeRef::Interior(node) => {
                         let shape = node.shape.load(&self.guard);
                         let rank = self.rank(node, shape, target);
                         pointer = node.child(rank).load(&self.guard);
                         self.prefetch(pointer);
+                        above = Some(Above { node, version, rank, high });
                         if rank > 0 {
                             low = Some(self.separator(node, shape, rank - 1));
                         }
-                        next = 0;
                         if rank < ((shape & 15) as usize).min(W) {
-                            next = node.child(rank + 1).load(&self.guard);
                             high = Some(self.separator(node, shape, rank));
                         }
-                        above = Some((node, version));
                     }
                 }
             }
@@ -142,6 +151,41 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             }
             return Err(Stop::NeedsPass);
         }
+    }
+
+    /// Hints the processor to load border nodes behind one: those from the `first` to the `last` next, as far as they have
+    /// the same parent.
+    pub(super) fn prefetch_behind(&self, leaf: &Leaf<'_, W>, first: usize, last: usize) {
+        let Some(above) = leaf.above else { return };
+        let count = ((above.node.shape.load(&self.guard) & 15) as usize).min(W);
+        for rank in above.rank + first..=(above.rank + last).min(count) {
+            self.prefetch(above.node.child(rank).load(&self.guard));
+        }
+    }
+
+    /// The border node behind one, if both have the same parent and that has not changed: a step of a descent, repeated.
+    #[inline]
+    pub(super) fn next_leaf<'v>(&'v self, leaf: &Leaf<'v, W>) -> Walk<Option<Leaf<'v, W>>> {
+        let Some(Above { node: parent, version: seen, rank, high }) = leaf.above else { return Ok(None) };
+        let shape = parent.shape.load(&self.guard);
+        let count = ((shape & 15) as usize).min(W);
+        if rank >= count {
+            return Ok(None);
+        }
+        let rank = rank + 1;
+        let pointer = parent.child(rank).load(&self.guard);
+        let low = Some(self.separator(parent, shape, rank - 1));
+        let own_high = if rank < count { Some(self.separator(parent, shape, rank)) } else { high };
+        if pointer & INTERIOR != 0 || !seen.is_still(&parent.version) {
+            return Ok(None);
+        }
+        let node = self.border(pointer)?;
+        let version = self.stable(&node.version)?;
+        if version.is_deleted() || !seen.is_still(&parent.version) {
+            return Ok(None);
+        }
+        let above = Some(Above { node: parent, version: seen, rank, high });
+        Ok(Some(Leaf { node, pointer, version, low, high: own_high, above }))
     }
 
     /// The entry of a slice, among those that `permutation` lists.

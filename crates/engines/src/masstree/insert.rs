@@ -178,7 +178,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// A new border node with entries in order; nobody sees it yet.
     pub(super) fn new_border(&self, work: &mut Work<'_>, entries: &[(Slice, u64)]) -> Walk<u64> {
-        let offset = self.allocate_node(work)?;
+        let offset = self.allocate_border(work)?;
         self.fill_border(work, offset, entries)?;
         Ok(offset)
     }
@@ -186,8 +186,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Makes a border node of allocated memory. [`LAYER`] as a class stands for itself.
     pub(super) fn fill_border(&self, work: &mut Work<'_>, offset: u64, entries: &[(Slice, u64)]) -> Walk<()> {
         let node = self.guard.node::<Border<W>>(offset)?;
-        Version::start(&node.version);
-        node.listed.get().store(0, std::sync::atomic::Ordering::Relaxed);
+        Version::start(&self.guard, &node.version);
         let mut classes = 0;
         for (slot, (slice, value)) in entries.iter().enumerate() {
             node.slices[slot].store(&self.guard, slice.word);
@@ -202,7 +201,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         node.permutation.store(&self.guard, permutation);
         // New in this epoch, so nothing of it has to be logged.
         node.epoch.store(&self.guard, self.epoch | LOGGED);
-        self.list_node(work, offset, &node.listed);
+        self.list_new(work, offset, &node.listed);
         Ok(())
     }
 

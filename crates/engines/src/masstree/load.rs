@@ -34,13 +34,15 @@ struct Load {
 }
 
 impl<M: Medium, const W: usize> Core<M, W> {
-    /// Fills an empty tree. All of it lies in one epoch, so a crash leaves all or nothing.
+    /// Fills an empty tree. All of it lies in one epoch, which is held while the source runs; so a crash leaves all or
+    /// nothing, and a source that would wait for the end of that epoch is refused.
     pub(super) fn load(
         &self,
         next: &mut NextEntry<'_>,
         fill: f64,
         check: impl Fn(&[u8], &[u8]) -> Result<()>,
     ) -> Result<u64> {
+        let _mark = self.begin_batch()?;
         let (view, mut work) = self.enter();
         let per_node = ((W as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, W);
         let mut load = Load { per_node, layers: Vec::new(), last: Vec::new(), entries: 0, made: Vec::new() };
@@ -189,7 +191,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             // No node with a single child but where it cannot be helped.
             let per_node = nodes.len().div_ceil(nodes.len().div_ceil(W + 1));
             for children in nodes.chunks(per_node) {
-                let offset = self.allocate_node(work)?;
+                let offset = self.allocate_interior(work)?;
                 load.made.push(offset);
                 let separators: Vec<Slice> = children[1..].iter().map(|(slice, _)| *slice).collect();
                 let pointers: Vec<u64> = children.iter().map(|(_, pointer)| *pointer).collect();

@@ -61,6 +61,7 @@
 
 mod access;
 mod allocator;
+mod barrier;
 mod batch;
 mod check;
 mod epoch;
@@ -71,6 +72,8 @@ mod in_line_log;
 mod insert;
 mod layout;
 mod load;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod permutation;
 mod record;
 mod recover;
@@ -94,7 +97,8 @@ use crate::index::{
     Batch, Bounds, Codec, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value,
     Violation, WordCodec, WordIndex,
 };
-use epoch::{Shard, Shards};
+use barrier::Barrier;
+use epoch::Shard;
 use layout::{Anchor, SHARDS, checked, node_bytes, unchecked};
 use recover::Failed;
 use slice::Slice;
@@ -181,15 +185,11 @@ struct Core<M: Medium, const W: usize> {
     /// Where the anchor is.
     anchor: u64,
     mode: Mode,
-    /// The running epoch.
-    running: AtomicU64,
     /// The first epoch of this execution: nodes of earlier ones are not touched yet.
     first: u64,
-    /// The part of an epoch: what is listed in it is not flushed yet.
-    phase: AtomicU64,
     /// The phase in which the line of the root and the runs was listed.
     cells_listed: AtomicU64,
-    shards: Box<Shards>,
+    barrier: Barrier<Shard>,
     /// Nodes that were recovered, as the shards list what changed.
     touched: Mutex<Vec<u64>>,
     advancing: Mutex<()>,
@@ -209,16 +209,14 @@ struct Core<M: Medium, const W: usize> {
 impl<M: Medium, const W: usize> Core<M, W> {
     fn new(pool: &Pool<M>, anchor: u64, first: u64, options: &MassTreeOptions, failed: Failed) -> Self {
         const { assert!(W >= 4 && W <= 15 && node_bytes::<W>() <= 1024) };
-        let shards = (0..options.shards.clamp(1, SHARDS)).map(|index| Mutex::new(Shard::new(index)));
+        let shards = (0..options.shards.clamp(1, SHARDS)).map(Shard::new);
         Self {
             pool: pool.clone(),
             anchor,
             mode: options.mode,
-            running: AtomicU64::new(first),
             first,
-            phase: AtomicU64::new(1),
             cells_listed: AtomicU64::new(0),
-            shards: shards.collect(),
+            barrier: Barrier::new(first, shards),
             touched: Mutex::new(Vec::new()),
             advancing: Mutex::new(()),
             root: Mutex::new(()),
@@ -249,6 +247,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let words = guard.words(self.anchor, size_of::<Anchor>() / 8)?;
         words.iter().for_each(|word| word.store(guard, 0));
         guard.flush_words(words);
+        // The root table leads here only after this and the first epoch.
         guard.fence();
         let made = {
             let (view, mut work) = self.enter();
@@ -262,9 +261,6 @@ impl<M: Medium, const W: usize> Core<M, W> {
             access::Stop::Full(error) | access::Stop::Failed(error) => error,
             _ => Error::corrupt(self.anchor, "a new tree that is not empty"),
         })?;
-        // PERSIST: the root table leads here only after this has ended.
-        guard.node::<Anchor>(self.anchor)?.clean.publish(guard, checked(0));
-        guard.drain()?;
         self.advance()
     }
 
@@ -288,12 +284,12 @@ impl<M: Medium, const W: usize> Core<M, W> {
             Self::fail(&guard, anchor_offset, running, &mut failed)?;
         }
         // PERSIST: what failed is in the set, and the log is applied; lost, that is done once more. Not clean before it
-        // begins: both words lie in one line.
+        // begins: both words lie in one line. Whatever is durable later is so after this, so nobody has to wait.
         anchor.clean.store(&guard, checked(0));
         anchor.running.publish(&guard, checked(running + 1));
-        guard.drain()?;
+        guard.fence();
         core.first = running + 1;
-        core.running.store(running + 1, Ordering::Release);
+        core.barrier.begin(running + 1);
         core.any_failed.store(!failed.is_empty(), Ordering::Release);
         *core.failed.lock() = failed;
         core.recover_cells(&guard)?;
@@ -331,7 +327,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Gives all space back to the pool; the tree is not used again.
     fn give_back(&self) -> Result<()> {
         let _advancing = self.advancing.lock();
-        let _shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let _shards = self.barrier.stop();
         self.is_gone.store(true, Ordering::Release);
         let guard = self.pool.peek();
         let mut offsets = Vec::new();
@@ -457,7 +453,7 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
     pub fn epochs(&self) -> EpochStat {
         let figures = &self.core.figures;
         EpochStat {
-            running: self.core.running.load(Ordering::Relaxed),
+            running: self.core.barrier.running(),
             epochs: figures.epochs.load(Ordering::Relaxed),
             nodes_logged: figures.nodes_logged.load(Ordering::Relaxed),
             in_line_logs: figures.in_line_logs.load(Ordering::Relaxed),
@@ -538,7 +534,6 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.core.refuse_in_batch()?;
         self.core.load(next, fill, Self::check_entry)
     }
 
@@ -574,6 +569,16 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
 
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
         self.core.batch(&Self::check_entry, run)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let stat = self.epochs();
+        vec![
+            ("epochs", stat.epochs),
+            ("nodes_logged", stat.nodes_logged),
+            ("in_line_logs", stat.in_line_logs),
+            ("lines_flushed", stat.lines_flushed),
+        ]
     }
 
     fn words(&self) -> Option<&dyn WordIndex> {

@@ -87,7 +87,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
             for shard in (thread..SHARDS).step_by(step) {
                 restored += self.restore_nodes(&guard, shard, epoch)?;
             }
-            guard.drain()?;
+            // Ordered before the epoch is in the set; nobody reads the log of an epoch that is.
+            guard.fence();
             Ok(restored)
         };
         let threads = threads.clamp(1, SHARDS);
@@ -141,7 +142,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             }
         }
         for shard in 0..SHARDS {
-            let _lock = self.shards.get(shard).map(|shard| shard.lock());
+            let _lock = self.barrier.shares().get(shard).map(|shard| shard.lock());
             let mut view = self.look();
             view.has_pass = true;
             self.sweep_links(&view, shard)?;
@@ -183,8 +184,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let node = self.guard.node::<super::layout::Interior<W>>(offset)?;
             let state = node.epoch.load(&self.guard);
             if state & EPOCH_MASK < self.core.first {
-                Version::start(&node.version);
-                node.listed.get().store(0, Ordering::Relaxed);
+                Version::start(&self.guard, &node.version);
+                node.listed.start(&self.guard, 0);
                 // ORDER: pairs with the load in `interior`: the version is visible.
                 node.epoch.store(&self.guard, self.core.first);
                 self.core.list_touched(offset, node_bytes::<W>() as u64);
@@ -230,8 +231,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if !Permutation(node.permutation.load(guard)).is_sound(W) {
             return Err(Error::corrupt(guard.offset_of(node), "a permutation that is none").into());
         }
-        Version::start(&node.version);
-        node.listed.get().store(0, Ordering::Relaxed);
+        Version::start(guard, &node.version);
+        node.listed.start(guard, 0);
         // ORDER: pairs with the load in `border`: what was put back, and the version, are visible.
         node.epoch.store(guard, self.core.first);
         if is_far {

@@ -24,6 +24,8 @@ use crate::index::{Bounds, Direction, Scan};
 const BATCH_ENTRIES_MIN: usize = 16;
 /// Entries of the largest batch.
 const BATCH_ENTRIES_MAX: usize = 256;
+/// Border nodes that a scan has on their way while it reads one.
+const LEAVES_AHEAD: usize = 3;
 /// Bytes after which a batch ends.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -197,9 +199,22 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let (edge, target) = start.along(0);
         let mut frames = vec![Frame { root, origin: Origin::Anchor, edge, target }];
         let mut prefix = Vec::new();
+        let mut next_leaf = None;
         while let Some(&frame) = frames.last() {
             let top = frames.len() - 1;
-            let mut leaf = self.descend(frame.root, frame.origin, frame.target)?;
+            let mut leaf = match next_leaf.take() {
+                Some(leaf) => {
+                    self.prefetch_behind(&leaf, LEAVES_AHEAD, LEAVES_AHEAD);
+                    leaf
+                }
+                None => {
+                    let leaf = self.descend(frame.root, frame.origin, frame.target)?;
+                    if start.is_forward() {
+                        self.prefetch_behind(&leaf, 1, LEAVES_AHEAD);
+                    }
+                    leaf
+                }
+            };
             let entries = match self.entries_of(&mut leaf, start.is_forward()) {
                 Err(Stop::Again) => {
                     self.retry()?;
@@ -207,9 +222,6 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 }
                 entries => entries?,
             };
-            if start.is_forward() && leaf.next != 0 {
-                self.prefetch(leaf.next);
-            }
             for (_, class, object) in &entries {
                 if *class != LAYER {
                     self.prefetch_record(*object);
@@ -249,7 +261,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     frames.push(Frame { root, origin, edge, target });
                 }
                 None => match self.go_on(start, frame, &leaf)? {
-                    Some(next) => frames[top] = next,
+                    Some(next) => {
+                        frames[top] = next;
+                        if start.is_forward() {
+                            next_leaf = self.next_leaf(&leaf)?;
+                        }
+                    }
                     None => {
                         frames.pop();
                         prefix.truncate(8 * frames.len().saturating_sub(1));

@@ -204,11 +204,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         children: &[u64],
     ) -> Walk<u64> {
         let node = self.guard.node::<Interior<W>>(offset)?;
-        Version::start(&node.version);
-        node.listed.get().store(0, std::sync::atomic::Ordering::Relaxed);
+        Version::start(&self.guard, &node.version);
         self.store_parts(node, separators, children);
         node.epoch.store(&self.guard, self.epoch | LOGGED);
-        self.list_node(work, offset, &node.listed);
+        self.list_new(work, offset, &node.listed);
         Ok(offset | INTERIOR)
     }
 
@@ -273,8 +272,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         made: &mut SmallVec<[u64; 8]>,
         is_new_root: bool,
     ) -> Walk<()> {
-        for _ in 0..1 + full.len() + usize::from(is_new_root) {
-            made.push(self.allocate_node(work)?);
+        made.push(self.allocate_border(work)?);
+        for _ in 0..full.len() + usize::from(is_new_root) {
+            made.push(self.allocate_interior(work)?);
         }
         for parent in full {
             self.prepare_interior(work, parent.pointer, parent.node)?;

@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use medium::VolatileWord;
+use medium::{Guard, Medium, VolatileWord};
 
 const LOCKED: u64 = 1;
 const DIRTY: u64 = 2;
@@ -33,8 +33,9 @@ impl Version {
     }
 
     /// Makes the version of a node that nobody else sees yet.
-    pub(super) fn start(word: &VolatileWord) {
-        word.get().store(0, Ordering::Release);
+    #[track_caller]
+    pub(super) fn start<M: Medium>(guard: &Guard<'_, M>, word: &VolatileWord) {
+        word.start(guard, 0);
     }
 
     #[inline(always)]

@@ -1,0 +1,128 @@
+//! The barrier between epochs under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+use super::barrier::Barrier;
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
+    builder.check(check);
+}
+
+/// What a share lists: nodes, of which there are two here.
+type Share = Vec<usize>;
+
+/// Two nodes, as memory has them and as the medium has them, and the phase in which each was listed last.
+struct Tree {
+    barrier: Barrier<Share>,
+    nodes: [AtomicU64; 2],
+    durable: [AtomicU64; 2],
+    listed: [AtomicU64; 2],
+}
+
+impl Tree {
+    fn new(shares: usize) -> Arc<Self> {
+        let words = || std::array::from_fn(|_| AtomicU64::new(0));
+        let barrier = Barrier::new(1, (0..shares).map(|_| Share::new()));
+        Arc::new(Self { barrier, nodes: words(), durable: words(), listed: words() })
+    }
+
+    /// Changes a node, which is locked elsewhere; returns the epoch in which that was.
+    fn write(&self, thread: usize, node: usize, value: u64) -> u64 {
+        let mut pass = self.barrier.enter(thread);
+        self.nodes[node].fetch_add(value, Ordering::Release);
+        if self.listed[node].load(Ordering::Relaxed) != pass.phase {
+            self.listed[node].store(pass.phase, Ordering::Relaxed);
+            pass.share.push(node);
+        }
+        pass.epoch
+    }
+
+    fn flush(&self, listed: &mut Share) {
+        for node in listed.drain(..) {
+            self.durable[node].store(self.nodes[node].load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// As `Core::advance`.
+    fn advance(&self) -> [u64; 2] {
+        let mut listed = Share::new();
+        self.barrier.begin_phase(|share| listed.append(share));
+        self.flush(&mut listed);
+        let mut shares = self.barrier.stop();
+        shares.iter_mut().for_each(|share| listed.append(share));
+        self.flush(&mut listed);
+        let durable = std::array::from_fn(|node| self.durable[node].load(Ordering::Relaxed));
+        self.barrier.begin(self.barrier.running() + 1);
+        durable
+    }
+}
+
+#[test]
+fn what_is_changed_in_an_epoch_is_durable_at_its_end_and_nothing_later() {
+    model(|| {
+        let tree = Tree::new(2);
+        let writer = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || [tree.write(0, 0, 1), tree.write(0, 0, 2)])
+        };
+        let other = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || tree.write(1, 0, 4))
+        };
+        let durable = tree.advance();
+        let [first, second] = writer.join().unwrap();
+        let third = other.join().unwrap();
+        let ended = [(first, 1), (second, 2), (third, 4)].into_iter().filter(|(epoch, _)| *epoch == 1);
+        assert_eq!(durable[0], ended.map(|(_, value)| value).sum::<u64>());
+    });
+}
+
+#[test]
+fn a_reader_without_a_share_never_takes_what_was_reused() {
+    model(|| {
+        let tree = Tree::new(1);
+        let writer = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || {
+                tree.advance();
+                // What was freed in epoch 1 becomes something else.
+                let pass = tree.barrier.enter(0);
+                assert_eq!(pass.epoch, 2);
+                tree.nodes[0].store(7, Ordering::Release);
+            })
+        };
+        let epoch = tree.barrier.running();
+        let found = tree.nodes[0].load(Ordering::Relaxed);
+        if tree.barrier.is_running(epoch) && epoch == 1 {
+            assert_eq!(found, 0);
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn an_epoch_does_not_end_while_a_share_is_held() {
+    model(|| {
+        let tree = Tree::new(2);
+        let worker = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || {
+                let pass = tree.barrier.enter(1);
+                tree.nodes[1].store(1, Ordering::Relaxed);
+                assert_eq!(tree.barrier.running(), pass.epoch);
+                tree.nodes[1].store(0, Ordering::Relaxed);
+            })
+        };
+        let shares = tree.barrier.stop();
+        assert_eq!(tree.nodes[1].load(Ordering::Relaxed), 0);
+        tree.barrier.begin(2);
+        drop(shares);
+        worker.join().unwrap();
+    });
+}
