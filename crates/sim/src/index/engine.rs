@@ -223,6 +223,8 @@ where
 /// `masstree` with `W` slots a node. Its epochs end when an operation says so.
 pub struct MassTreeEngine<C, const W: usize> {
     options: MassTreeOptions,
+    /// Whether an open recovers all of the tree at once.
+    sweeps: bool,
     codec: PhantomData<fn() -> C>,
 }
 
@@ -238,7 +240,19 @@ impl<C, const W: usize> MassTreeEngine<C, W> {
             close_cleanly: false,
             first_epoch,
         };
-        Self { options, codec: PhantomData }
+        Self { options, sweeps: false, codec: PhantomData }
+    }
+
+    /// An engine whose opens recover all of the tree at once, instead of each node when it is touched.
+    pub fn sweeping() -> Self {
+        Self { sweeps: true, ..Self::default() }
+    }
+
+    /// An engine whose trees end their epoch when they are dropped. For sequences whose last write is followed by a sync:
+    /// the end of the last tree is then no more than that.
+    pub fn closing_cleanly() -> Self {
+        let usual = Self::default();
+        Self { options: MassTreeOptions { close_cleanly: true, ..usual.options }, ..usual }
     }
 }
 
@@ -262,7 +276,11 @@ impl<C: Codec, const W: usize> Engine for MassTreeEngine<C, W> {
     }
 
     fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(MassTree::<Sim, C, W>::open(pool, root, self.options)?))
+        let tree = MassTree::<Sim, C, W>::open(pool, root, self.options)?;
+        if self.sweeps {
+            tree.sweep()?;
+        }
+        Ok(Box::new(tree))
     }
 
     fn leaf_entries(&self) -> usize {

@@ -43,6 +43,40 @@ pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
+/// Changes that meet in one epoch, and the same nodes touched again in the next: of one key updated, removed and inserted,
+/// of both lines of values, of nodes that are split, emptied and made again; in short epochs.
+pub fn what_epochs_meet() -> Vec<IndexOperation> {
+    let mut script: Vec<_> = (1..5).map(|key| Insert(10 * key, key)).collect();
+    script.push(Sync);
+    for round in 0..3 {
+        let value = 100 * round;
+        script.extend([
+            Update(10, value + 1),
+            Remove(10),
+            Insert(10, value + 2),
+            Update(10, value + 3),
+            Sync,
+        ]);
+        script.extend([Update(20, value + 4), Sync, Update(40, value + 5), Update(20, value + 6), Sync]);
+        script.extend([
+            Remove(30),
+            Sync,
+            Insert(30, value + 7),
+            Sync,
+            Update(30, value + 8),
+            Remove(40),
+            Sync,
+        ]);
+        // A node that is split and whose halves are emptied.
+        script.extend((31..35).map(|key| Insert(key, value)));
+        script.extend([Sync, Insert(40, value + 9), Sync]);
+        script.extend((31..35).map(Remove));
+        script.extend([Sync, Update(20, value + 10), Update(20, value + 11)]);
+        script.push(if round == 1 { Reopen } else { Sync });
+    }
+    script
+}
+
 /// What kinds of operations there are: of a number below 100, a key and a value, and whether the tree is to grow, makes
 /// one.
 pub type Mix = fn(u64, (u64, u64), bool) -> IndexOperation;

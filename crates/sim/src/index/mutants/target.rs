@@ -1,16 +1,20 @@
 //! The engines into which faults are planted: how each is run, and what may be left out of it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use engines::index::WordCodec;
+use engines::masstree::Mode;
 use medium::LineForm;
 use medium::sim::Mutation;
 
 use super::justified::{self, Justified};
 use crate::explore::{Explorer, Images, Options, SecondCrash};
-use crate::index::script::{every_change, every_change_in_epochs};
+use crate::index::script::{every_change, every_change_in_epochs, what_epochs_meet};
 use crate::index::suite::{Suite, exhaust};
 use crate::index::{
-    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
+    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, MassTreeEngine, RUBBISH_FROM,
+    Size, engine,
 };
 use crate::model::Rules;
 use crate::subject::Complaint;
@@ -169,7 +173,19 @@ fn masstree() -> Target {
         let of_rules = |rules| {
             let images = Images::Some { random: 2 };
             let options = Options { images, ..options(LineForm::Single, rules) };
-            CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()))
+            let mut closed = every_change_in_epochs();
+            closed.push(IndexOperation::Sync);
+            let closing: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::closing_cleanly());
+            let sweeping: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::sweeping());
+            let logging: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1));
+            let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
+            let others = [
+                make(closing, closed, options.clone()),
+                make(logging, every_change_in_epochs(), options.clone()),
+                make(sweeping, every_change_in_epochs(), options.clone()),
+                make(of_codec(CodecName::Word), what_epochs_meet(), options.clone()),
+            ];
+            usual.into_iter().chain(others)
         };
         [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).collect()
     };
