@@ -85,6 +85,8 @@ pub(crate) struct Sample {
     pub(crate) mops: f64,
     /// Bytes of slabs in use at the end of the runs.
     pub(crate) used_bytes: u64,
+    /// What the engine counted in the last run.
+    pub(crate) counters: Vec<(&'static str, u64)>,
 }
 
 /// Measures one workload, without the standard library's map beside it.
@@ -93,16 +95,23 @@ pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
     let keys = args.keys_drawn();
     let mut bench = Bench::create(args)?;
     bench.load(args, &keys, args.keys - args.withheld())?;
-    let (mut mops, mut used_bytes) = (Vec::with_capacity(args.runs), 0);
+    let (mut mops, mut used_bytes, mut counters) = (Vec::with_capacity(args.runs), 0, Vec::new());
     for number in 0..args.runs {
         let script = Script::new(args, &keys, number);
+        let before = bench.counters();
         let measured = bench.measure(args, &script)?;
+        counters = bench
+            .counters()
+            .iter()
+            .zip(before)
+            .map(|(after, before)| (after.0, after.1 - before.1))
+            .collect();
         mops.push(measured.operations as f64 / measured.elapsed.as_secs_f64() / 1e6);
         used_bytes = bench.sizes()?.used_bytes;
         undo(args, &bench, &script)?;
     }
     mops.sort_by(f64::total_cmp);
-    Ok(Sample { mops: mops[mops.len() / 2], used_bytes })
+    Ok(Sample { mops: mops[mops.len() / 2], used_bytes, counters })
 }
 
 /// Takes back what a run of inserts or removes did, so that each run meets the same tree.

@@ -1,6 +1,7 @@
 //! `everleaf lab`: the figures of the papers, measured again on this machine, the paper's claim beside each.
 
 mod bztree;
+mod incll;
 mod plot;
 
 use std::path::PathBuf;
@@ -15,20 +16,21 @@ use crate::failure::{Answer, Failure, Outcome};
 /// Measure the figures of a paper again
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Whose figures: bztree, of Arulraj et al., VLDB 2018
-    #[arg(value_parser = ["bztree"])]
+    /// Whose figures: bztree, of Arulraj et al., VLDB 2018; incll, of Cohen et al., ASPLOS 2019
+    #[arg(value_parser = ["bztree", "incll"])]
     system: String,
-    /// Which figure: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7 (ranges), 8 (key sizes, free
-    /// space), 9 (where the time goes), or 0 for table 2 (memory)
+    /// Which figure. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7 (ranges), 8 (key
+    /// sizes), or 0 for table 2 (memory). incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the
+    /// tree), 7 (nodes logged), 8 (latency, without in-line logs)
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
     figure: u8,
-    /// Keys in the tree [the paper: 1,000,000]
+    /// Keys in the tree [the papers: 1,000,000 and 20,000,000]
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
     /// Operations of a run, over all threads
     #[arg(long, default_value_t = 500_000)]
     ops: u64,
-    /// Numbers of threads [the paper: up to 48]
+    /// Numbers of threads; most figures of incll take the largest [the papers: up to 48, and 8]
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
     /// Runs, of which the median counts
@@ -146,7 +148,10 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.threads.is_empty() || args.threads.contains(&0) {
         return Err(Failure::Usage("--threads lists numbers of threads, each at least 1".to_owned()));
     }
-    let figure = bztree::figure(args, context)?;
+    let figure = match args.system.as_str() {
+        "incll" => incll::figure(args, context)?,
+        _ => bztree::figure(args, context)?,
+    };
     if let Some(path) = &args.plot {
         plot::draw(&figure, path)?;
     }

@@ -1,0 +1,254 @@
+//! The figures of the InCLL paper (section 6): 8-byte keys and values, epochs of 64 ms, the transient tree (MT+) beside the
+//! durable one, and beside one without in-line logs.
+
+use super::{Args, Claim, Figure, Point, bench_args};
+use crate::bench::{Distribution, MediumChoice, Sample, Workload, sample};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// A tree as the paper names it, and the engine that it is here.
+type Series = (&'static str, &'static str);
+
+const TRANSIENT: Series = ("MT+", "masstree-transient");
+const IN_LINE: Series = ("INCLL", "masstree");
+const LOGGING: Series = ("LOGGING", "masstree-logging");
+
+const DISTRIBUTIONS: [(&str, Distribution); 2] =
+    [("uniform", Distribution::Uniform), ("zipfian", Distribution::Zipfian)];
+
+const MOPS: &str = "M ops/s";
+const DELAY: &str = "ns added to a fence";
+/// Delays of the paper's emulation of slow memory.
+const DELAYS_NS: [u64; 5] = [0, 100, 200, 500, 1000];
+const NO_MT: &str = "MT, the Masstree of its authors: bench it by itself";
+
+/// Measures a figure.
+pub(super) fn figure(args: &Args, context: Context) -> Result<Figure, Failure> {
+    let lab = Lab { args, context, points: Vec::new() };
+    match args.figure {
+        2 => lab.workloads(),
+        3 => lab.delays("Figure 3: latency of fences, YCSB-A", &[IN_LINE], &["-4.3%", "-6.0%"]),
+        4 => lab.threads(),
+        5 => lab.sizes(),
+        6 => lab.overheads(),
+        7 => lab.nodes_logged(),
+        8 => lab.delays(
+            "Figure 8: latency of fences with in-line logs and without, YCSB-A",
+            &[IN_LINE, LOGGING],
+            &["-4.1%", "-5.7%", "-42.5%", "-28.5%"],
+        ),
+        other => Err(Failure::Usage(format!("figure {other} is not here: the paper measures in 2 to 8"))),
+    }
+}
+
+/// A figure that is being measured.
+struct Lab<'a> {
+    args: &'a Args,
+    context: Context,
+    points: Vec<Point>,
+}
+
+/// What one point is measured on.
+#[derive(Clone, Copy)]
+struct Setting {
+    workload: Workload,
+    distribution: Distribution,
+    threads: usize,
+    keys: u64,
+    delay_ns: u64,
+}
+
+impl Lab<'_> {
+    fn setting(&self, workload: Workload, distribution: Distribution) -> Setting {
+        let threads = self.args.threads.iter().copied().max().unwrap_or(1);
+        Setting { workload, distribution, threads, keys: self.args.keys, delay_ns: 0 }
+    }
+
+    fn measure(&self, engine: &str, setting: Setting) -> Result<Sample, Failure> {
+        let Setting { workload, distribution, threads, keys, delay_ns } = setting;
+        let name = workload.name();
+        self.context.note(format!("{engine}, {name}, {keys} keys, {threads} threads, {delay_ns} ns"));
+        let mut bench = bench_args(self.args);
+        engine.clone_into(&mut bench.engine);
+        (bench.workload, bench.distribution, bench.threads) = (workload, distribution, threads);
+        (bench.medium, bench.keys, bench.persist_delay_ns) = (MediumChoice::Dax, keys, delay_ns);
+        bench.ops = Some(self.args.ops.min(keys));
+        sample(&bench)
+    }
+
+    fn point(&mut self, panel: &str, series: &str, x: f64, y: f64) {
+        self.points.push(Point { panel: panel.to_owned(), series: series.to_owned(), x, y });
+    }
+
+    fn figure(self, title: &'static str, x: &'static str, y: &'static str, missing: &'static str) -> Figure {
+        Figure { title, x, y, points: self.points, claims: Vec::new(), missing }
+    }
+
+    /// By how much one curve lies below another, in percent, at a point.
+    fn overhead(figure: &Figure, panel: &str, series: [Series; 2], x: f64) -> f64 {
+        let [durable, transient] = series.map(|(name, _)| figure.at(panel, name, x));
+        100.0 * (1.0 - durable / transient)
+    }
+
+    fn workloads(mut self) -> Result<Figure, Failure> {
+        let papers = [
+            (Workload::A, "10.3% to 15.4%"),
+            (Workload::B, "5.9% to 13.9%"),
+            (Workload::C, "7.9% to 13.5%"),
+            (Workload::E, "within 5.9% to 15.4%"),
+        ];
+        let mut claims = Vec::new();
+        for (workload, paper) in papers {
+            for (name, distribution) in DISTRIBUTIONS {
+                claims.push((format!("{}, {name}", workload.name()), paper));
+                let setting = self.setting(workload, distribution);
+                for (series, engine) in [TRANSIENT, IN_LINE] {
+                    let mops = self.measure(engine, setting)?.mops;
+                    let panel = format!("{}, {name}", workload.name());
+                    self.point(&panel, series, setting.threads as f64, mops);
+                }
+            }
+        }
+        let threads = self.args.threads.iter().copied().max().unwrap_or(1) as f64;
+        let missing =
+            "MT, the Masstree of its authors; E is YCSB's here, the paper's scans 10 keys and writes nothing";
+        let mut figure = self.figure("Figure 2: YCSB-A, B, C, E", "threads", MOPS, missing);
+        for (panel, paper) in claims {
+            let overhead = Self::overhead(&figure, &panel, [IN_LINE, TRANSIENT], threads);
+            let what = format!("INCLL below MT+, {panel}");
+            figure.claims.push(Claim { what, paper, ours: format!("{overhead:.1}%") });
+        }
+        Ok(figure)
+    }
+
+    fn delays(
+        mut self,
+        title: &'static str,
+        trees: &[Series],
+        papers: &[&'static str],
+    ) -> Result<Figure, Failure> {
+        for (series, engine) in trees {
+            for (panel, distribution) in DISTRIBUTIONS {
+                for delay_ns in DELAYS_NS {
+                    let setting = Setting { delay_ns, ..self.setting(Workload::A, distribution) };
+                    let mops = self.measure(engine, setting)?.mops;
+                    self.point(panel, series, delay_ns as f64, mops);
+                }
+            }
+        }
+        let mut figure = self.figure(title, DELAY, MOPS, "");
+        let curves = trees.iter().flat_map(|tree| DISTRIBUTIONS.map(|(panel, _)| (tree.0, panel)));
+        for ((series, panel), paper) in curves.zip(papers.iter().copied()) {
+            let at = |delay: u64| figure.at(panel, series, delay as f64);
+            let change = 100.0 * (at(1000) / at(0) - 1.0);
+            let what = format!("{series}, {panel}, 1 us added");
+            figure.claims.push(Claim { what, paper, ours: format!("{change:+.1}%") });
+        }
+        Ok(figure)
+    }
+
+    fn threads(mut self) -> Result<Figure, Failure> {
+        for (panel, distribution) in DISTRIBUTIONS {
+            for &threads in &self.args.threads {
+                let setting = Setting { threads, ..self.setting(Workload::A, distribution) };
+                for (series, engine) in [TRANSIENT, IN_LINE] {
+                    let mops = self.measure(engine, setting)?.mops;
+                    self.point(panel, series, threads as f64, mops);
+                }
+            }
+        }
+        let threads = self.args.threads.clone();
+        let missing = "the second tree, of 100 M keys: run it again with --keys 100000000";
+        let mut figure = self.figure("Figure 4: threads, YCSB-A", "threads", MOPS, missing);
+        for ((panel, _), paper) in DISTRIBUTIONS.into_iter().zip(["3.0% to 21.3%", "6.7% to 22.2%"]) {
+            for threads in &threads {
+                let overhead = Self::overhead(&figure, panel, [IN_LINE, TRANSIENT], *threads as f64);
+                let what = format!("INCLL below MT+, {panel}, {threads} threads");
+                figure.claims.push(Claim { what, paper, ours: format!("{overhead:.1}%") });
+            }
+        }
+        Ok(figure)
+    }
+
+    /// Numbers of keys in decades, up to what was asked for.
+    fn decades(&self) -> Vec<u64> {
+        let (mut keys, mut decades) = (10_000, Vec::new());
+        while keys <= self.args.keys {
+            decades.push(keys);
+            keys *= 10;
+        }
+        decades
+    }
+
+    fn by_size(&mut self) -> Result<(), Failure> {
+        for (panel, distribution) in DISTRIBUTIONS {
+            for keys in self.decades() {
+                let setting = Setting { keys, ..self.setting(Workload::A, distribution) };
+                for (series, engine) in [TRANSIENT, IN_LINE] {
+                    let mops = self.measure(engine, setting)?.mops;
+                    self.point(panel, series, keys as f64, mops);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sizes(mut self) -> Result<Figure, Failure> {
+        self.by_size()?;
+        Ok(self.figure("Figure 5: throughput by the size of the tree, YCSB-A", "keys", MOPS, NO_MT))
+    }
+
+    fn overheads(mut self) -> Result<Figure, Failure> {
+        self.by_size()?;
+        let decades = self.decades();
+        let mut measured = self.figure(
+            "Figure 6: INCLL below MT+ by the size of the tree, YCSB-A",
+            "keys",
+            "percent",
+            "sizes between the decades",
+        );
+        let mut points = Vec::new();
+        for (panel, _) in DISTRIBUTIONS {
+            let overheads = decades.iter().map(|keys| {
+                let y = Self::overhead(&measured, panel, [IN_LINE, TRANSIENT], *keys as f64);
+                Point { panel: panel.to_owned(), series: IN_LINE.0.to_owned(), x: *keys as f64, y }
+            });
+            let overheads: Vec<Point> = overheads.collect();
+            let worst = overheads.iter().max_by(|one, other| one.y.total_cmp(&other.y));
+            if let Some(Point { x, y, .. }) = worst {
+                let ours = format!("{y:.1}%, at {x:.0} keys");
+                let what = format!("the most, {panel}");
+                measured.claims.push(Claim { what, paper: "27%, at 1 to 3 M keys", ours });
+            }
+            points.extend(overheads);
+        }
+        measured.points = points;
+        Ok(measured)
+    }
+
+    fn nodes_logged(mut self) -> Result<Figure, Failure> {
+        for (panel, distribution) in DISTRIBUTIONS {
+            for keys in self.decades() {
+                let setting = Setting { keys, ..self.setting(Workload::A, distribution) };
+                for (series, engine) in [LOGGING, IN_LINE] {
+                    let counters = self.measure(engine, setting)?.counters;
+                    let of = |name| {
+                        counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
+                    };
+                    let per_epoch = of("nodes_logged") as f64 / of("epochs").max(1) as f64;
+                    self.point(panel, series, keys as f64, per_epoch);
+                }
+            }
+        }
+        let largest = self.decades().last().copied().unwrap_or(0) as f64;
+        let title = "Figure 7: nodes in the external log by the size of the tree, YCSB-A";
+        let mut figure = self.figure(title, "keys", "nodes an epoch", "");
+        for (panel, _) in DISTRIBUTIONS {
+            let [in_line, logging] = [IN_LINE, LOGGING].map(|(name, _)| figure.at(panel, name, largest));
+            let ours = format!("{in_line:.0} of {logging:.0} nodes an epoch");
+            let what = format!("what in-line logs leave, {panel}, {largest:.0} keys");
+            figure.claims.push(Claim { what, paper: "rise up to 1 to 3 M keys, then fall", ours });
+        }
+        Ok(figure)
+    }
+}
