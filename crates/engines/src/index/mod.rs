@@ -123,6 +123,10 @@ pub struct EpochStat {
     pub in_line_logs: u64,
     /// Lines flushed at the ends of epochs.
     pub lines_flushed: u64,
+    /// Nanoseconds for which nobody could work, for epochs to end.
+    pub pause_ns: u64,
+    /// The longest of these pauses.
+    pub pause_ns_max: u64,
     /// Nodes that recovery put back from the external log.
     pub nodes_restored: u64,
     /// Whether nodes of failed epochs may be left, which are recovered when they are touched.

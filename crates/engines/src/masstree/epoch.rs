@@ -13,6 +13,7 @@
 //! durable before.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use medium::sync::MutexGuard;
 use medium::{LINE_BYTES, Medium};
@@ -85,6 +86,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.barrier.begin_phase(|shard| listed.append(&mut shard.listed));
         let something = !listed.is_empty();
         self.flush_listed(&guard, &mut listed)?;
+        let pause = Instant::now();
         let mut shards = self.barrier.stop();
         for shard in &mut shards {
             listed.append(&mut shard.listed);
@@ -103,6 +105,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.begin(next, &mut shards);
         self.renew_links(&guard, next)?;
         drop(shards);
+        self.figures.count_pause(pause.elapsed());
         // The next epoch runs while this one is on its way.
         guard.wait_for(lsn)?;
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);

@@ -176,7 +176,17 @@ struct Figures {
     nodes_logged: AtomicU64,
     in_line_logs: AtomicU64,
     lines_flushed: AtomicU64,
+    pause_ns: AtomicU64,
+    pause_ns_max: AtomicU64,
     swept_keys: AtomicU64,
+}
+
+impl Figures {
+    fn count_pause(&self, pause: Duration) {
+        let ns = pause.as_nanos() as u64;
+        self.pause_ns.fetch_add(ns, Ordering::Relaxed);
+        self.pause_ns_max.fetch_max(ns, Ordering::Relaxed);
+    }
 }
 
 /// A tree of byte strings, whatever its codec.
@@ -458,6 +468,8 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
             nodes_logged: figures.nodes_logged.load(Ordering::Relaxed),
             in_line_logs: figures.in_line_logs.load(Ordering::Relaxed),
             lines_flushed: figures.lines_flushed.load(Ordering::Relaxed),
+            pause_ns: figures.pause_ns.load(Ordering::Relaxed),
+            pause_ns_max: figures.pause_ns_max.load(Ordering::Relaxed),
             nodes_restored: self.core.nodes_restored,
             is_sweeping: self.core.any_failed.load(Ordering::Relaxed),
             swept_keys: figures.swept_keys.load(Ordering::Relaxed),
@@ -578,6 +590,7 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
             ("nodes_logged", stat.nodes_logged),
             ("in_line_logs", stat.in_line_logs),
             ("lines_flushed", stat.lines_flushed),
+            ("pause_ns", stat.pause_ns),
         ]
     }
 

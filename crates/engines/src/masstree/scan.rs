@@ -193,6 +193,39 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(take_if(is_beyond || included && order.is_eq()))
     }
 
+    /// The border node that a frame goes on with, `next` if that is known; those behind it are on their way.
+    #[inline(always)]
+    fn leaf_of<'v>(
+        &'v self,
+        start: &Start<'_>,
+        frame: Frame<'v, W>,
+        next: Option<Leaf<'v, W>>,
+    ) -> Walk<Leaf<'v, W>> {
+        let (leaf, first) = match next {
+            Some(leaf) => (leaf, LEAVES_AHEAD),
+            None => (self.descend(frame.root, frame.origin, frame.target)?, 1),
+        };
+        if start.is_forward() {
+            self.prefetch_behind(&leaf, first, LEAVES_AHEAD);
+        }
+        Ok(leaf)
+    }
+
+    /// A frame for the layer `depth`, whose root an entry of a border node leads to.
+    fn frame_below<'v>(
+        start: &Start<'_>,
+        depth: usize,
+        leaf: &Leaf<'v, W>,
+        root: u64,
+        verdict: &Verdict,
+    ) -> Walk<Frame<'v, W>> {
+        if 8 * depth > pool::record::KEY_BYTES_MAX {
+            return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
+        }
+        let (edge, target) = if *verdict == Verdict::Enter { start.along(depth) } else { start.whole() };
+        Ok(Frame { root, origin: Origin::Entry(leaf.node, leaf.version), edge, target })
+    }
+
     /// Reads entries from `start` on into `sink`. Returns the last key if the sink had enough, `None` at the end.
     pub(super) fn collect(&self, start: &Start<'_>, sink: &mut impl Sink<M, W>) -> Walk<Option<Vec<u8>>> {
         let root = self.anchor()?.root.value.load(&self.guard);
@@ -202,19 +235,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let mut next_leaf = None;
         while let Some(&frame) = frames.last() {
             let top = frames.len() - 1;
-            let mut leaf = match next_leaf.take() {
-                Some(leaf) => {
-                    self.prefetch_behind(&leaf, LEAVES_AHEAD, LEAVES_AHEAD);
-                    leaf
-                }
-                None => {
-                    let leaf = self.descend(frame.root, frame.origin, frame.target)?;
-                    if start.is_forward() {
-                        self.prefetch_behind(&leaf, 1, LEAVES_AHEAD);
-                    }
-                    leaf
-                }
-            };
+            let mut leaf = self.leaf_of(start, frame, next_leaf.take())?;
             let entries = match self.entries_of(&mut leaf, start.is_forward()) {
                 Err(Stop::Again) => {
                     self.retry()?;
@@ -250,15 +271,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     // When the layer below is read this one goes on behind its entry.
                     frames[top] =
                         Frame { edge: Edge::Slice(slice, false), target: Target::At(slice), ..frame };
-                    let depth = frames.len();
-                    let (edge, target) =
-                        if verdict == Verdict::Enter { start.along(depth) } else { start.whole() };
-                    if 8 * depth > pool::record::KEY_BYTES_MAX {
-                        return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
-                    }
                     prefix.extend_from_slice(&slice.word.to_be_bytes());
-                    let origin = Origin::Entry(leaf.node, leaf.version);
-                    frames.push(Frame { root, origin, edge, target });
+                    frames.push(Self::frame_below(start, frames.len(), &leaf, root, &verdict)?);
                 }
                 None => match self.go_on(start, frame, &leaf)? {
                     Some(next) => {
