@@ -19,7 +19,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Exit code 0: every mutant was caught or is justified. 1: one survived. 2: there is no such engine.
+/// Exit code 0: every mutant was caught or is justified, and every argument is needed. 1: not so. 2: there is no such engine.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

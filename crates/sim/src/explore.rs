@@ -96,7 +96,7 @@ impl Default for Options {
             shrink: true,
             skip_known: true,
             replay: None,
-            command: "cargo test -p everleaf-sim".to_owned(),
+            command: "cargo test".to_owned(),
         }
     }
 }

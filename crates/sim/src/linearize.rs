@@ -261,3 +261,108 @@ impl<S: Subject> History<S> {
         (!names.is_empty()).then(|| names.join(" beside "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use medium::sim::Sim;
+
+    use super::*;
+
+    /// A number that is set; setting it returns what it was.
+    struct Register;
+
+    impl Subject for Register {
+        type Operation = u64;
+        type Outcome = u64;
+        type State = u64;
+        type Instance = ();
+
+        fn initial(&self) -> u64 {
+            0
+        }
+
+        /// 0 only reads.
+        fn step(&self, state: &mut u64, value: &u64) -> u64 {
+            let before = *state;
+            if *value != 0 {
+                *state = *value;
+            }
+            before
+        }
+
+        fn open(&self, _: &Sim) -> Result<(), Complaint> {
+            Ok(())
+        }
+
+        fn apply(&self, (): &mut (), _: &u64) -> Result<u64, Complaint> {
+            Err("never called".to_owned())
+        }
+
+        fn observe(&self, (): &mut ()) -> Result<u64, Complaint> {
+            Err("never called".to_owned())
+        }
+    }
+
+    /// Sets 7, reads, sets 9. The outcomes are what they returned, if they did.
+    fn history(outcomes: [Option<u64>; 3]) -> History<Register> {
+        let call = |(operation, outcome)| {
+            let steps = vec![Step { part: 0, operation, outcome }];
+            Call { operation, steps }
+        };
+        History::new(0, Rc::new([7, 0, 9].into_iter().zip(outcomes).map(call).collect()))
+    }
+
+    /// What a crash may leave now.
+    fn left(history: &History<Register>) -> Vec<u64> {
+        let Expected { mut states, parts } = history.expected(&Register);
+        states.extend(parts.into_iter().flat_map(|(_, states)| states));
+        states.sort_unstable();
+        states.dedup();
+        states
+    }
+
+    #[test]
+    fn what_is_pending_happened_or_not() {
+        let mut history = history([None, None, None]);
+        assert_eq!(left(&history), [0]);
+        history.invoke(&Register, 0);
+        assert_eq!(left(&history), [0, 7]);
+        history.invoke(&Register, 2);
+        assert_eq!(left(&history), [0, 7, 9]);
+    }
+
+    #[test]
+    fn what_was_seen_happened() {
+        let mut history = history([None, Some(7), None]);
+        history.invoke(&Register, 0);
+        history.invoke(&Register, 1);
+        history.respond(&Register, 1).unwrap();
+        assert_eq!(left(&history), [7]);
+    }
+
+    #[test]
+    fn what_returned_happened_in_time() {
+        // The read began after 7 was set, so it returned too little.
+        let mut late = history([Some(0), Some(0), None]);
+        late.invoke(&Register, 0);
+        late.respond(&Register, 0).unwrap();
+        late.invoke(&Register, 1);
+        assert!(late.respond(&Register, 1).is_err());
+        // It began before: it may come first, but then the other cannot have found what nobody set.
+        let mut early = history([Some(9), Some(0), None]);
+        early.invoke(&Register, 1);
+        early.invoke(&Register, 0);
+        early.respond(&Register, 1).unwrap();
+        assert!(early.respond(&Register, 0).is_err());
+    }
+
+    #[test]
+    fn nothing_takes_effect_after_it_was_passed_by() {
+        // 9 found 0, so 7 was not set before it; pending, it may be set after it, or never.
+        let mut history = history([None, None, Some(0)]);
+        history.invoke(&Register, 0);
+        history.invoke(&Register, 2);
+        history.respond(&Register, 2).unwrap();
+        assert_eq!(left(&history), [7, 9]);
+    }
+}

@@ -120,6 +120,23 @@ impl<O> Failure<O> {
     }
 }
 
+/// What went wrong, in what, for people.
+pub(crate) fn write_head(
+    formatter: &mut fmt::Formatter<'_>,
+    what: &str,
+    planted: &[String],
+    setup: &[impl fmt::Debug],
+) -> fmt::Result {
+    writeln!(formatter, "{what}")?;
+    for fault in planted {
+        writeln!(formatter, "  planted: {fault}")?;
+    }
+    if !setup.is_empty() {
+        writeln!(formatter, "  after setup {setup:?}")?;
+    }
+    Ok(())
+}
+
 /// The crashes of a failure, for people.
 pub(crate) fn write_crashes(formatter: &mut fmt::Formatter<'_>, crashes: &[Crash]) -> fmt::Result {
     for (index, crash) in crashes.iter().enumerate() {
@@ -159,13 +176,7 @@ impl<O: fmt::Debug> fmt::Display for Failure<O> {
 impl<O: fmt::Debug> fmt::Display for Story<'_, O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(failure) = self;
-        writeln!(formatter, "{}", failure.what)?;
-        for fault in &failure.planted {
-            writeln!(formatter, "  planted: {fault}")?;
-        }
-        if !failure.setup.is_empty() {
-            writeln!(formatter, "  after setup {:?}", failure.setup)?;
-        }
+        write_head(formatter, &failure.what, &failure.planted, &failure.setup)?;
         for (number, operation) in failure.operations.iter().enumerate() {
             writeln!(formatter, "  operation {number}: {operation:?}")?;
         }

@@ -98,7 +98,8 @@ fn a_remove_from_a_leaf_that_is_being_consolidated() {
     race("a consolidation beside a scan", &setup, &[Insert(15, 101), Scan(0, 100)]);
 }
 
-/// The mark after a crash beside a thread that splits, merges, replaces records; then everything that was free is reused.
+/// The mark after a crash beside a thread that splits, merges, replaces records; then what it found free is used again,
+/// while that thread may still retire what it had taken out before the mark came by.
 #[test]
 fn a_mark_beside_changes() {
     let engines: [AnyEngine; 2] = [
@@ -107,10 +108,15 @@ fn a_mark_beside_changes() {
     ];
     for engine in &engines {
         let explore = |setup: &[IndexOperation], operation: IndexOperation| {
-            let search = Search::Exhaustive { preemptions_max: 2 };
             let scheduling = Scheduling { crashes: false, ..Scheduling::default() };
-            let next =
-                |number: usize| (number == 0).then(|| (Program::single(&[Mark, operation]), search.clone()));
+            let programs = [
+                (Program::single(&[Mark, operation]), Search::Exhaustive { preemptions_max: 2 }),
+                (
+                    Program::of(vec![vec![Mark, Insert(16, 103)], vec![operation]]),
+                    Search::Exhaustive { preemptions_max: 1 },
+                ),
+            ];
+            let next = |number: usize| programs.get(number).cloned();
             let work = Work { options: &options(), scheduling: &scheduling, workers: 1, progress: None };
             let stats = threads::exhaust(engine, setup, next, work);
             let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));

@@ -5,13 +5,28 @@ use medium::sim::{Mutation, Sim};
 use medium::{Guard, Medium, Word};
 
 /// A value in two lines, and a word that says which of two such places holds it.
-struct Pair;
+#[derive(Clone, Copy)]
+struct Pair {
+    /// Whether each persist is waited for.
+    drains: bool,
+}
 
 const SELECTOR: u64 = 64;
 const PLACES: [u64; 2] = [128, 256];
 
 fn word<'g>(guard: &'g Guard<'_, Sim>, offset: u64) -> Result<&'g Word, Complaint> {
     guard.words(offset, 1).map(|words| &words[0]).map_err(|bad| bad.to_string())
+}
+
+impl Pair {
+    #[track_caller]
+    fn persist(self, guard: &Guard<'_, Sim>) -> Result<(), Complaint> {
+        if self.drains {
+            return guard.drain().map_err(|error| error.to_string());
+        }
+        guard.fence();
+        Ok(())
+    }
 }
 
 impl Subject for Pair {
@@ -43,13 +58,12 @@ impl Subject for Pair {
         word(&guard, place + 64)?.store(&guard, *value);
         guard.flush(word(&guard, place)?);
         guard.flush(word(&guard, place + 64)?);
-        guard.fence();
+        self.persist(&guard)?;
         selector.publish(&guard, other);
-        guard.fence();
+        self.persist(&guard)?;
         // Nothing depends on this.
         word(&guard, 512)?.publish(&guard, *value);
-        guard.fence();
-        Ok(())
+        self.persist(&guard)
     }
 
     fn observe(&self, sim: &mut Sim) -> Result<u64, Complaint> {
@@ -62,8 +76,14 @@ impl Subject for Pair {
 
 #[test]
 fn what_depends_on_order_is_caught_and_nothing_else() {
+    for drains in [false, true] {
+        judge(Pair { drains });
+    }
+}
+
+fn judge(pair: Pair) {
     let explorer =
-        |mutations| Explorer::new(Pair, Options { mutations, shrink: false, ..Options::default() }).unwrap();
+        |mutations| Explorer::new(pair, Options { mutations, shrink: false, ..Options::default() }).unwrap();
     let survey = explorer(Vec::new()).survey(&[1, 2]).unwrap();
     let moves: Vec<Mutation> = survey
         .into_iter()

@@ -8,10 +8,10 @@ use super::{Failure, json, output};
 
 /// The command, as `cargo build` leaves it.
 const EVERLEAF: &str = "target/release/everleaf";
+/// What plants mutants, as `cargo build` leaves it.
+const MUTANTS_EXAMPLE: &str = "target/release/examples/mutants";
 /// Where the command names the engines.
 const ENGINES: &str = "crates/cli/src/commands/crash/engine.rs";
-/// The engines whose sequences stand in the page; those of the others take long, and are to follow.
-const MEASURED: [&str; 1] = ["rntree"];
 const CODECS: [&str; 2] = ["word", "record"];
 const MEDIA: [&str; 3] = ["dax", "eadr", "file"];
 /// The tables, by their heads; and how many cells of a row say what it is about.
@@ -23,6 +23,9 @@ const THREADS: Table = Table {
     head: "| engine | entries | threads | what | schedules | crash points | recoveries | violations |",
     keys: 4,
 };
+const MUTANTS: Table =
+    Table { head: "| engine | mutants | noticed | justified | survived | arguments not needed |", keys: 1 };
+
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
@@ -32,6 +35,8 @@ pub(super) struct Extent {
     pub(super) ops: u32,
     /// Preemptions of pairs of threads.
     pub(super) preemptions: u32,
+    /// Operations of random programs of three threads, of all together.
+    pub(super) random_ops: u32,
 }
 
 /// A table of the page.
@@ -40,10 +45,19 @@ struct Table {
     keys: usize,
 }
 
-/// What a row is about, and how its figures are found.
+/// What a row is about, the engine first, and how its figures are found.
 struct Row {
     keys: Vec<String>,
     arguments: Vec<String>,
+}
+
+/// What is measured anew, and what stays as the page has it.
+#[derive(Clone, Copy)]
+pub(super) struct Renewal<'p> {
+    /// The figures that the page has.
+    pub(super) page: &'p str,
+    /// The engine whose rows are measured; all, if there is none.
+    pub(super) engine: Option<&'p str>,
 }
 
 impl Table {
@@ -51,24 +65,41 @@ impl Table {
     fn measure(
         &self,
         rows: &[Row],
+        renewal: Renewal<'_>,
         measure: impl Fn(&Row) -> Result<Vec<String>, Failure>,
     ) -> Result<String, Failure> {
-        let mut table = format!("{}\n{}|\n", self.head, "| --- ".repeat(self.head.matches('|').count() - 1));
+        let columns = self.head.matches('|').count() - 1;
+        let mut table = format!("{}\n{}|\n", self.head, "| --- ".repeat(columns));
         for row in rows {
-            let cells = [row.keys.clone(), measure(row)?].concat();
+            let is_measured = renewal.engine.is_none_or(|engine| row.keys[0] == engine);
+            let cells = if is_measured {
+                [row.keys.clone(), measure(row)?].concat()
+            } else {
+                let known = self.rows(renewal.page).find(|cells| cells[..self.keys] == row.keys);
+                known
+                    .unwrap_or_else(|| [row.keys.clone(), vec!["-".to_owned(); columns - self.keys]].concat())
+            };
             table += &format!("| {} |\n", cells.join(" | "));
         }
         Ok(table + "\n")
     }
 
+    /// The rows that it has in the page, as cells.
+    fn rows<'p>(&self, page: &'p str) -> impl Iterator<Item = Vec<String>> + use<'p> {
+        let columns = self.head.matches('|').count() - 1;
+        let rest = page.split_once(self.head).map_or("", |(_, rest)| rest);
+        let cells = move |line: &str| -> Vec<String> {
+            let cells =
+                line.split('|').map(|cell| cell.trim().to_owned()).chain(std::iter::repeat(String::new()));
+            cells.skip(1).take(columns).collect()
+        };
+        rest.lines().skip(2).take_while(|line| line.starts_with('|')).map(cells)
+    }
+
     /// Whether it stands in the page with these rows, their figures aside.
     fn is_in(&self, page: &str, rows: &[Row]) -> bool {
-        let Some((_, rest)) = page.split_once(self.head) else { return false };
-        let keys = |line: &str| -> Vec<String> {
-            line.split('|').skip(1).take(self.keys).map(|cell| cell.trim().to_owned()).collect()
-        };
-        let found = rest.lines().skip(2).take_while(|line| line.starts_with('|')).map(keys);
-        found.eq(rows.iter().map(|row| row.keys.clone()))
+        let keys = self.rows(page).map(|cells| cells[..self.keys].to_vec());
+        page.contains(self.head) && keys.eq(rows.iter().map(|row| row.keys.clone()))
     }
 }
 
@@ -97,7 +128,7 @@ fn sequences(engines: &[String], Extent { length, ops, .. }: Extent) -> Vec<Row>
     let small = (format!("all sequences of {length}"), ["--exhaustive", "--length", &length, "--jobs", "2"]);
     let large = (format!("{ops} random operations"), ["--ops", &ops, "--seed", "1", "--jobs=2"]);
     let mut rows = Vec::new();
-    for engine in engines.iter().filter(|engine| MEASURED.contains(&engine.as_str())) {
+    for engine in engines {
         for (what, options) in [&small, &large] {
             for medium in MEDIA {
                 for codec in CODECS {
@@ -110,38 +141,65 @@ fn sequences(engines: &[String], Extent { length, ops, .. }: Extent) -> Vec<Row>
     rows
 }
 
-/// Two threads: all pairs of operations.
-fn threads(engines: &[String], Extent { preemptions, .. }: Extent) -> Vec<Row> {
-    let preemptions = preemptions.to_string();
-    let what = format!("all pairs, {preemptions} preemption");
-    let options = ["--exhaustive", "--threads=2", "--preemptions", &preemptions];
-    let of_engine = |engine| CODECS.map(|codec| row([engine, codec, "2", &what], &options));
-    engines.iter().flat_map(|engine: &String| of_engine(engine)).collect()
+/// Two threads: all pairs of operations. Three: random programs.
+fn threads(engines: &[String], Extent { preemptions, random_ops, .. }: Extent) -> Vec<Row> {
+    let (preemptions, ops) = (preemptions.to_string(), random_ops.to_string());
+    let pairs = format!("all pairs, {preemptions} preemption");
+    let pairs = ("2", pairs, vec!["--exhaustive", "--threads=2", "--preemptions", &preemptions]);
+    let random = format!("{ops} random operations");
+    let random = ("3", random, vec!["--threads=3", "--ops", &ops, "--seed=1", "--jobs=2"]);
+    let of_engine = |engine: &String| {
+        let of_search = |(threads, what, options): &(&str, String, Vec<&str>)| {
+            CODECS.map(|codec| row([engine, codec, threads, what], options))
+        };
+        [&pairs, &random].into_iter().flat_map(of_search).collect::<Vec<_>>()
+    };
+    engines.iter().flat_map(of_engine).collect()
+}
+
+/// One fault at a time, of each engine.
+fn mutants(engines: &[String]) -> Vec<Row> {
+    let arguments = |engine: &String| ["--json", "--engine", engine].map(str::to_owned).to_vec();
+    engines.iter().map(|engine| Row { keys: vec![engine.clone()], arguments: arguments(engine) }).collect()
 }
 
 fn build() -> Result<(), Failure> {
-    output("cargo", &["build", "--release", "--quiet", "--package", "everleaf-cli"]).map(drop)
+    let build = ["build", "--release", "--quiet", "--package"];
+    output("cargo", &[&build[..], &["everleaf-cli"]].concat())?;
+    output("cargo", &[&build[..], &["everleaf-sim", "--example", "mutants"]].concat())?;
+    Ok(())
 }
 
-/// What a command says about some figures, as cells.
+/// What a command says about some figures, as cells; of a list, how long it is.
 fn cells(program: &str, row: &Row, figures: &[&str]) -> Result<Vec<String>, Failure> {
     let arguments: Vec<&str> = row.arguments.iter().map(String::as_str).collect();
     let said = json(program, &arguments)?;
-    Ok(figures.iter().map(|figure| count(&said[figure])).collect())
+    let cell = |figure: &&str| match &said[figure] {
+        Value::Array(list) => count(&list.len().into()),
+        number => count(number),
+    };
+    Ok(figures.iter().map(cell).collect())
 }
 
-/// Runs everything.
-pub(super) fn measure(extent: Extent, exhibits: usize) -> Result<String, Failure> {
+/// Runs everything, or everything of one engine.
+pub(super) fn measure(extent: Extent, exhibits: usize, renewal: Renewal<'_>) -> Result<String, Failure> {
     build()?;
+    output("cargo", &["test", "--release", "--quiet", "--package", "everleaf-sim", "--test", "museum"])?;
     let engines = engines()?;
-    let sequences = SEQUENCES.measure(&sequences(&engines, extent), |row| {
+    if let Some(engine) = renewal.engine.filter(|engine| !engines.iter().any(|known| known == engine)) {
+        return Err(Failure::NoEngine { engine: engine.to_owned(), known: engines.join(", ") });
+    }
+    let sequences = SEQUENCES.measure(&sequences(&engines, extent), renewal, |row| {
         cells(EVERLEAF, row, &["traces", "points", "images_avoided", "recoveries", "violations"])
     })?;
-    let threads = THREADS.measure(&threads(&engines, extent), |row| {
+    let threads = THREADS.measure(&threads(&engines, extent), renewal, |row| {
         cells(EVERLEAF, row, &["schedules", "points", "recoveries", "violations"])
     })?;
+    let mutants = MUTANTS.measure(&mutants(&engines), renewal, |row| {
+        cells(MUTANTS_EXAMPLE, row, &["mutants", "killed", "justified", "survived", "unused"])
+    })?;
     Ok(format!(
-        "\n{sequences}{threads}Museum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask \
+        "\n{sequences}{threads}{mutants}Museum: {exhibits} exhibits, all found.\n\nMeasured on {} by `cargo xtask \
          report`.\n\n",
         machine()
     ))
@@ -154,6 +212,7 @@ pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Ve
     for (name, table, rows) in [
         ("sequences", SEQUENCES, sequences(&engines, extent)),
         ("threads", THREADS, threads(&engines, extent)),
+        ("mutants", MUTANTS, mutants(&engines)),
     ] {
         if !table.is_in(figures, &rows) {
             complaints.push(format!(
@@ -192,6 +251,20 @@ fn machine() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_measured_stays() {
+        let table = Table { head: "| engine | what | found |", keys: 2 };
+        let row =
+            |engine: &str| Row { keys: vec![engine.to_owned(), "all".to_owned()], arguments: Vec::new() };
+        let rows = ["a", "b", "c"].map(row);
+        let page =
+            "| engine | what | found |\n| --- | --- | --- |\n| a | all | 1 |\n| b | all | 2 |\n\nelse\n";
+        let renewal = Renewal { page, engine: Some("b") };
+        let found = table.measure(&rows, renewal, |_| Ok(vec!["3".to_owned()])).expect("it is measured");
+        assert!(found.ends_with("| a | all | 1 |\n| b | all | 3 |\n| c | all | - |\n\n"), "{found}");
+        assert!(table.is_in(&found, &rows) && !table.is_in(page, &rows) && !table.is_in("", &[]));
+    }
 
     #[test]
     fn counts_are_readable() {

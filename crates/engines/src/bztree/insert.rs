@@ -227,9 +227,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let (cells, (payload, high)) = (&leaf.entries[entry], Self::part(words[1]));
         cells[KEY].store(guard, words[0]);
         cells[PAYLOAD].store(guard, payload);
+        // The fingerprint lies in the line of the status, whose name is flushed when the entry is completed.
         leaf.set_fingerprint(guard, entry, C::hash(key) as u8);
         guard.flush(cells);
-        guard.flush(&leaf.head);
         if status.pending() > 0 {
             // Reservations before this one may be for the same key, and come first.
             match self.wait_for_earlier(guard, leaf, entry, key)? {

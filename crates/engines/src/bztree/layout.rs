@@ -305,7 +305,7 @@ pub(super) fn with_child_swapped(status: u64) -> u64 {
 }
 
 impl<const N: usize> Leaf<N> {
-    /// Notes the fingerprint of an entry that is not visible yet; the caller flushes.
+    /// Notes the fingerprint of an entry that is not visible yet; it is durable when the next name in the status is.
     pub(super) fn set_fingerprint<M: Medium>(
         &self,
         guard: &medium::Guard<'_, M>,

@@ -37,8 +37,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let enter = || -> Result<TreeRoot> {
             Self::write_leaf(&guard, leaf, &[])?;
             let node = guard.node::<Anchor>(anchor)?;
-            node.root.publish(&guard, Pointer::leaf(leaf).0);
-            node.epoch.publish(&guard, 0);
+            node.root.store(&guard, Pointer::leaf(leaf).0);
+            node.epoch.store(&guard, 0);
+            guard.flush(node);
             Pmwcas::format(&guard, anchor + ANCHOR_BYTES, slots)?;
             // PERSIST: leaf, anchor and descriptors before the root that leads to them; lost, there is no tree yet. The
             // fences of `create_tree` are another guard's.

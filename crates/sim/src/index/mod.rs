@@ -326,6 +326,10 @@ impl Subject for IndexSubject {
             return Err(format!("the length is {length}, but there are {} keys", state.len()));
         }
         let pool = opened.pool.as_ref().ok_or("not open")?;
+        let refused = pool.stat().frees_refused;
+        if refused > 0 {
+            return Err(format!("{refused} frees of what was no allocation, or not any more"));
+        }
         if pool.needs_mark() {
             // What is in use is not known yet.
             return Ok(());
@@ -367,7 +371,8 @@ impl Subject for IndexSubject {
             operations.push(Sync);
         }
         if self.engine.marks_later() {
-            operations.push(Mark);
+            // What the mark found free is allocated again.
+            operations.extend([Mark, Put(beside, 503), Put(beside + 1, 504)]);
         }
         operations
     }

@@ -6,7 +6,7 @@ use medium::sim::{Event, Trace};
 
 use super::Program;
 use super::order::Schedule;
-use crate::report::{Crash, Failure, Replay, write_crashes};
+use crate::report::{Crash, Failure, Replay, write_crashes, write_head};
 use crate::subject::Complaint;
 
 /// How many switches are told, the last ones: a livelock has thousands.
@@ -89,13 +89,7 @@ impl<O: fmt::Debug> fmt::Display for ThreadsFailure<O> {
 impl<O: fmt::Debug> fmt::Display for Story<'_, O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(failure) = self;
-        writeln!(formatter, "{}", failure.what)?;
-        for fault in &failure.planted {
-            writeln!(formatter, "  planted: {fault}")?;
-        }
-        if !failure.setup.is_empty() {
-            writeln!(formatter, "  after setup {:?}", failure.setup)?;
-        }
+        write_head(formatter, &failure.what, &failure.planted, &failure.setup)?;
         formatter.write_str(&failure.program.lines())?;
         writeln!(formatter, "  thread {} begins", failure.schedule.first)?;
         let mut from = failure.schedule.first;

@@ -126,7 +126,7 @@ impl Exhibit<'_> {
     }
 
     /// The toy as published must fail with the complaint, under some schedule and some crash, and in the same way when
-    /// both are repeated; the mended one must pass under all.
+    /// both are repeated; the sweep, which is made for such bugs, must find it as well. The mended one must pass under all.
     fn show<T: OneKey>(&self, toy: impl Fn(bool) -> T) {
         let options =
             Options { command: "cargo test -p everleaf-sim --test museum".to_owned(), ..Options::default() };
@@ -143,8 +143,13 @@ impl Exhibit<'_> {
             .explore(toy(false), (&failure.program, search), Options { replay, ..options.clone() })
             .expect_err("the replay passed");
         assert_eq!((&again.what, again.replay()), (&failure.what, failure.replay()));
-        self.explore(toy(true), (&program, all), options)
-            .unwrap_or_else(|failure| panic!("mended: {failure}"));
+        let swept = self.explore(toy(false), (&program, Search::Sweep), options.clone());
+        let swept = swept.expect_err("the sweep did not notice the bug");
+        assert!(swept.what.contains(self.complaint), "another complaint: {swept}");
+        for search in [all, Search::Sweep] {
+            self.explore(toy(true), (&program, search), options.clone())
+                .unwrap_or_else(|failure| panic!("mended: {failure}"));
+        }
     }
 }
 

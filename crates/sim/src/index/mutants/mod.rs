@@ -23,6 +23,8 @@ pub struct MutantProgress {
     pub done: usize,
     /// Mutants that there are.
     pub mutants: usize,
+    /// The one that was judged last, if nobody noticed it.
+    pub survivor: Option<Mutation>,
 }
 
 /// A mutant that nobody noticed.
@@ -57,6 +59,13 @@ pub struct MutantReport {
     pub failure: Option<String>,
 }
 
+impl MutantReport {
+    /// Whether every mutant was caught or is justified, and every argument is needed.
+    pub fn is_sound(&self) -> bool {
+        self.failure.is_none() && self.survived == 0 && self.unused.is_empty()
+    }
+}
+
 fn kind(mutation: &Mutation) -> &'static str {
     match mutation {
         Mutation::DropFlush(_) => "flush left out",
@@ -77,29 +86,23 @@ pub fn run(
     progress: &(dyn Fn(&MutantProgress) + Sync),
 ) -> MutantReport {
     let mut report = MutantReport { engine: target.name.to_owned(), ..MutantReport::default() };
-    let mut places: BTreeMap<Mutation, Vec<&Trial>> = BTreeMap::new();
-    for trial in &target.trials {
-        match trial.survey() {
-            Ok(found) => {
-                found.into_iter().for_each(|mutation| places.entry(mutation).or_default().push(trial));
-            }
-            Err(failure) => {
-                report.failure = Some(format!("{}: {failure}", trial.name));
-                return report;
-            }
+    let mutants = match places(target) {
+        Ok(mutants) => mutants,
+        Err(failure) => {
+            report.failure = Some(failure);
+            return report;
         }
-    }
-    let mutants: Vec<_> = places.into_iter().collect();
+    };
     let (next, done, survivors) = (AtomicUsize::new(0), Mutex::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some((mutation, trials)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
             let thorough = trials.iter().copied().chain(&target.suites);
-            if !target.quick.iter().chain(thorough).any(|trial| trial.notices(*mutation)) {
-                survivors.lock().push(*mutation);
-            }
+            let is_noticed = target.quick.iter().chain(thorough).any(|trial| trial.notices(*mutation));
+            let survivor = (!is_noticed).then_some(*mutation);
+            survivors.lock().extend(survivor);
             let mut done = done.lock();
             *done += 1;
-            progress(&MutantProgress { done: *done, mutants: mutants.len() });
+            progress(&MutantProgress { done: *done, mutants: mutants.len(), survivor });
         }
     };
     std::thread::scope(|scope| {
@@ -114,6 +117,36 @@ pub fn run(
     report.mutants = mutants.len();
     judge(&mut report, survivors.into_inner(), target, root);
     report
+}
+
+/// The mutants of a target, and where each has a place. What engines share is judged once: a place that the target of
+/// another engine comes by, and accounts for, is left to that.
+fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
+    let survey = |trial: &Trial| trial.survey().map_err(|failure| format!("{}: {failure}", trial.name));
+    let mut places: BTreeMap<Mutation, Vec<&Trial>> = BTreeMap::new();
+    for trial in &target.trials {
+        survey(trial)?.into_iter().for_each(|mutation| places.entry(mutation).or_default().push(trial));
+    }
+    if let Some(other) = target.judged_by.and_then(Target::of_name) {
+        for trial in &other.quick {
+            survey(trial)?.iter().filter(|mutation| other.has(mutation)).for_each(|mutation| {
+                places.remove(mutation);
+            });
+        }
+    }
+    Ok(places.into_iter().collect())
+}
+
+/// Where a fault is planted.
+fn sites(mutation: &Mutation) -> [Site; 2] {
+    match *mutation {
+        Mutation::DropFlush(site)
+        | Mutation::DropFence(site)
+        | Mutation::DropWait(site)
+        | Mutation::DropStore(site)
+        | Mutation::PublishEarly(site) => [site; 2],
+        Mutation::SwapPersists(first, second) => [first, second],
+    }
 }
 
 fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Target, root: &Path) {
@@ -137,14 +170,15 @@ fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Targe
 impl Justified {
     /// Whether this entry is about the mutant.
     fn covers(&self, mutation: &Mutation, root: &Path) -> bool {
-        let (change, site) = match *mutation {
-            Mutation::DropFlush(site) => (Change::Flush, site),
-            Mutation::DropFence(site) => (Change::Fence, site),
-            Mutation::DropWait(site) => (Change::Wait, site),
-            Mutation::DropStore(site) => (Change::Store, site),
-            Mutation::PublishEarly(site) => (Change::DoneFirst, site),
-            Mutation::SwapPersists(_, second) => (Change::Swapped, second),
+        let change = match mutation {
+            Mutation::DropFlush(_) => Change::Flush,
+            Mutation::DropFence(_) => Change::Fence,
+            Mutation::DropWait(_) => Change::Wait,
+            Mutation::DropStore(_) => Change::Store,
+            Mutation::PublishEarly(_) => Change::DoneFirst,
+            Mutation::SwapPersists(..) => Change::Swapped,
         };
+        let [_, site] = sites(mutation);
         self.changes.contains(&change) && self.is_at(site, root)
     }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use engines::index::WordCodec;
 use engines::masstree::Mode;
 use medium::LineForm;
-use medium::sim::Mutation;
+use medium::sim::{Mutation, Site};
 
 use super::justified::{self, Justified};
+use super::sites;
 use crate::explore::{Explorer, Images, Options, SecondCrash};
 use crate::index::script::{every_change, every_change_in_epochs, what_epochs_meet};
 use crate::index::suite::{Suite, exhaust};
@@ -89,6 +90,8 @@ pub struct Target {
     pub(super) justified: &'static [&'static [Justified]],
     /// The folders whose justifications must all be needed.
     folders: &'static [&'static str],
+    /// The target that judges what all engines share, where it comes by.
+    pub(super) judged_by: Option<&'static str>,
 }
 
 impl Target {
@@ -109,6 +112,12 @@ impl Target {
     /// accounted for by one of them.
     pub(super) fn accounts_for(&self, justified: &Justified) -> bool {
         self.folders.iter().any(|folder| justified.file.starts_with(folder))
+    }
+
+    /// Whether a fault is in these folders, wholly.
+    pub(super) fn has(&self, mutation: &Mutation) -> bool {
+        let is_here = |site: &Site| self.folders.iter().any(|folder| site.file.contains(folder));
+        sites(mutation).iter().all(is_here)
     }
 }
 
@@ -142,6 +151,7 @@ fn rntree() -> Target {
         suites: Vec::new(),
         justified: &[justified::SHARED, justified::RNTREE],
         folders: &["rntree/", "pool/", "medium/"],
+        judged_by: None,
     }
 }
 
@@ -163,6 +173,7 @@ fn bztree() -> Target {
         suites: Vec::new(),
         justified: &[justified::SHARED, justified::BZTREE],
         folders: &["bztree/", "pmwcas/"],
+        judged_by: Some("rntree"),
     }
 }
 
@@ -201,5 +212,6 @@ fn masstree() -> Target {
         suites: [Rules::Lines, Rules::Log].map(suite).into(),
         justified: &[justified::SHARED, justified::MASSTREE],
         folders: &["masstree/"],
+        judged_by: Some("rntree"),
     }
 }
