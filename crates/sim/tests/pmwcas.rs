@@ -240,11 +240,7 @@ fn two_threads_that_help_each_other() {
 }
 
 /// What may be left out unnoticed, and why: a part of a line of `pmwcas` up to the operation.
-const REDUNDANT: [(&str, &str); 5] = [
-    (
-        "guard.flush(&self.check)",
-        "the check shares its line with the status; flushed where a node may lie elsewhere",
-    ),
+const REDUNDANT: [(&str, &str); 4] = [
     (
         "Phase::Freed => guard.flush",
         "every guard here fences what it flushed; needed where a guard ends before a fence",

@@ -144,6 +144,13 @@ fn triples_of_words() {
     explore(&rntree(Word), triples, 29, (&options(LINEAR), ONE));
 }
 
+/// A share of all triples, with two preemptions: minutes. `EVERLEAF_LONG=1` takes all, which is hours.
+#[test]
+#[ignore = "long: `cargo test --release -p everleaf-sim --test threads -- --ignored`"]
+fn triples_of_words_with_two_preemptions() {
+    explore(&rntree(Word), triples, 29, (&options(LINEAR), TWO));
+}
+
 #[test]
 fn what_is_visible_is_durable() {
     explore(&rntree(Word), triples, 5, (&options(Images::All), Search::Sweep));

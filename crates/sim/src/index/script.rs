@@ -15,6 +15,8 @@ pub fn every_change() -> Vec<IndexOperation> {
     script.extend([Put(30, 6), Put(40, 7), Remove(20), Remove(20), Insert(25, 8)]);
     script.extend([Exchange(25, 8, 9), Exchange(25, 8, 10), Reopen]);
     script.extend((41..53).map(|key| Insert(key, key)));
+    // One after the other, so that each finds what the last one but one has left.
+    script.extend((0..4).map(|value| Update(50, 12 + value)));
     script.extend([10, 25, 30, 40, 41, 42, 43, 48, 49].map(Remove));
     script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5), Reopen]);
     script

@@ -54,6 +54,8 @@ const BEING_MADE: &str = "a pool that is being made: its state words do not depe
                           header, and nothing was allocated yet";
 const FENCED_LATER: &str = "who opened a slab fences through the same guard before he publishes what he allocated there; \
                             needed with more than eight threads, of which several allocate from one slab";
+const EPOCH: &str = "two lives of a tree in one epoch: a reservation that a crash left looks like one that is under way, so \
+                     who meets it waits a bounded time before he ends it, and nothing else";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 
@@ -190,7 +192,48 @@ pub(super) const RNTREE: &[Justified] = &[
 ];
 
 /// `bztree`, and what it is made of.
-pub(super) const BZTREE: &[Justified] = &[];
+pub(super) const BZTREE: &[Justified] = &[
+    justified("bztree/recover.rs", "node.epoch.store(&guard, 0)", &[Store], "any number does"),
+    justified("bztree/recover.rs", "cell.publish(&guard, epoch)", &[Flush, Store], EPOCH),
+    justified("bztree/recover.rs", "cell.publish(&guard, epoch); guard.drain()", &[Fence, Wait], EPOCH),
+    justified(
+        "pmwcas/execute.rs",
+        "Phase::Freed => guard.flush(",
+        &[Flush],
+        "every guard here fences what it flushed; needed where a guard ends before a fence",
+    ),
+    justified(
+        "pmwcas/execute.rs",
+        "self.give_back(guard, held))?; } guard.fence()",
+        &[Fence],
+        "of what is in its place already; needed where the file is cut, and a Sim never is",
+    ),
+    justified(
+        "pmwcas/execute.rs",
+        "cell.compare_exchange(guard, dirty, target.new)",
+        &[Store],
+        "who meets the dirty bit waits for what is durable already, and clears it",
+    ),
+    justified(
+        "pmwcas/recover.rs",
+        "pmwcas.node(guard, operation.index)?.status.publish(guard, free)",
+        &[Flush, Store],
+        "needed when the descriptor is filled again and that is crashed: tests/pmwcas.rs does that, where operations have \
+         enough words",
+    ),
+    justified(
+        "pmwcas/recover.rs",
+        "status.publish(guard, free); } guard.drain()",
+        &[Fence, Wait],
+        "the open of the tree drains as well, for its epoch, through the same guard and before anybody has seen anything",
+    ),
+    justified(
+        "pmwcas/recover.rs",
+        "before the descriptor goes, it must be durable. guard.flush(cell)",
+        &[Flush],
+        "after a crash all that is left is durable; needed where only the process ended",
+    ),
+];
 
 /// `masstree`.
 pub(super) const MASSTREE: &[Justified] = &[];
