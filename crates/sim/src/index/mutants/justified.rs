@@ -56,6 +56,9 @@ const FENCED_LATER: &str = "who opened a slab fences through the same guard befo
                             needed with more than eight threads, of which several allocate from one slab";
 const EPOCH: &str = "two lives of a tree in one epoch: a reservation that a crash left looks like one that is under way, so \
                      who meets it waits a bounded time before he ends it, and nothing else";
+const EPOCH_FIRST: &str = "nothing has to be durable before an epoch begins";
+const ROLLED: &str = "what comes before is the pool's own: what a word is to be, follows from the descriptor alone, which \
+                      stays until the word is durable";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 
@@ -196,6 +199,11 @@ pub(super) const BZTREE: &[Justified] = &[
     justified("bztree/recover.rs", "node.epoch.store(&guard, 0)", &[Store], "any number does"),
     justified("bztree/recover.rs", "cell.publish(&guard, epoch)", &[Flush, Store], EPOCH),
     justified("bztree/recover.rs", "cell.publish(&guard, epoch); guard.drain()", &[Fence, Wait], EPOCH),
+    justified("bztree/recover.rs", "cell.publish(&guard, epoch)", &[DoneFirst], EPOCH_FIRST),
+    justified("bztree/recover.rs", "cell.publish(&guard, epoch); guard.drain()", &[Swapped], EPOCH_FIRST),
+    justified("bztree/recover.rs", "another guard's. guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified("pmwcas/execute.rs", "// Fence 1. guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified("pmwcas/recover.rs", "lost, they are rolled again. guard.fence()", &[Swapped], ROLLED),
     justified(
         "pmwcas/execute.rs",
         "Phase::Freed => guard.flush(",
@@ -214,6 +222,14 @@ pub(super) const BZTREE: &[Justified] = &[
         &[Store],
         "who meets the dirty bit waits for what is durable already, and clears it",
     ),
+    justified(
+        "pmwcas/recover.rs",
+        "pmwcas.node(guard, index)?.status.publish(guard, free.encode())",
+        &[DoneFirst],
+        NO_PUBLISH,
+    ),
+    justified("pmwcas/recover.rs", "cell.publish(guard, if succeeded", &[DoneFirst], ROLLED),
+    justified("pmwcas/recover.rs", "cell.publish(guard, target.old)", &[DoneFirst], ROLLED),
     justified(
         "pmwcas/recover.rs",
         "pmwcas.node(guard, operation.index)?.status.publish(guard, free)",
