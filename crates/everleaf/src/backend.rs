@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Index, RecordCodec, Violation, WordCodec, WordIndex};
-use engines::masstree::{EpochLength, MassTree, MassTreeOptions};
+use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode, WIDTH_TRANSIENT};
 use engines::rntree::{RnTree, RnTreeOptions};
 use medium::file::Io;
 use medium::{FileStat, Lsn, Medium, Survives};
@@ -75,6 +75,8 @@ pub(crate) struct Opening {
     pub(crate) threads: Option<usize>,
     /// When epochs end.
     pub(crate) epoch: EpochLength,
+    /// How changes of a Masstree are made undoable.
+    pub(crate) masstree_mode: Mode,
     /// Whether dropping a tree ends its epoch.
     pub(crate) close_cleanly: bool,
 }
@@ -91,8 +93,8 @@ impl Opening {
     }
 
     fn masstree(&self) -> MassTreeOptions {
-        let Self { threads, epoch, close_cleanly } = *self;
-        let mut options = MassTreeOptions { epoch, close_cleanly, ..MassTreeOptions::default() };
+        let Self { threads, epoch, masstree_mode: mode, close_cleanly } = *self;
+        let mut options = MassTreeOptions { epoch, mode, close_cleanly, ..MassTreeOptions::default() };
         options.recovery_threads = threads.unwrap_or(options.recovery_threads);
         options
     }
@@ -104,7 +106,16 @@ impl<M: Medium> Backend for Pool<M> {
     }
 
     fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree> {
+        let transient = kind.engine == Engine::MassTree && opening.masstree_mode == Mode::Transient;
         Ok(match (kind.engine, kind.codec) {
+            (_, Codec::Record) if transient => {
+                let options = opening.masstree();
+                AnyTree::records(MassTree::<M, RecordCodec, WIDTH_TRANSIENT>::create(self, name, options)?)
+            }
+            (_, Codec::Word) if transient => {
+                let options = opening.masstree();
+                AnyTree::words(MassTree::<M, WordCodec, WIDTH_TRANSIENT>::create(self, name, options)?)
+            }
             (Engine::RnTree, Codec::Record) => {
                 AnyTree::records(RnTree::<M, RecordCodec>::create(self, name, opening.rntree())?)
             }

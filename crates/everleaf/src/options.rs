@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engines::masstree::EpochLength;
+use engines::masstree::{EpochLength, Mode};
 use medium::file::Io;
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
@@ -60,6 +60,7 @@ pub struct Options {
     recovery_threads: Option<usize>,
     close_cleanly: bool,
     epoch: EpochLength,
+    masstree_mode: Mode,
 }
 
 impl Default for Options {
@@ -77,6 +78,7 @@ impl Default for Options {
             recovery_threads: None,
             close_cleanly: true,
             epoch: EpochLength::Every(Duration::from_millis(64)),
+            masstree_mode: Mode::default(),
         }
     }
 }
@@ -180,6 +182,13 @@ impl Options {
         self
     }
 
+    /// How trees of [`Engine::MassTree`](crate::Engine::MassTree) make changes undoable: for comparisons.
+    #[doc(hidden)]
+    pub fn masstree_mode(mut self, mode: Mode) -> Self {
+        self.masstree_mode = mode;
+        self
+    }
+
     /// Opens the store at `path`, and makes it if it is missing. O(pool's slabs) after a clean close; after a crash
     /// O(leaves), on all cores.
     ///
@@ -207,6 +216,15 @@ impl Options {
         let (path, start) = (Path::new("(memory)"), Instant::now());
         let ram = Ram::new(self.limit_bytes).map_err(medium::MediumError::from)?;
         self.finish(path, ram, start).map_err(|error| error.at(path))
+    }
+
+    /// Opens the store on a medium of the caller's: for benchmarks that count or delay what reaches it.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    #[doc(hidden)]
+    pub fn open_with<M: Medium>(&self, medium: M) -> Result<Store> {
+        self.finish(Path::new("(medium)"), medium, Instant::now())
     }
 
     fn open_path(&self, path: &Path) -> Result<Store> {
@@ -375,8 +393,12 @@ impl Options {
             ..PoolOptions::default()
         };
         let pool: Box<dyn Backend> = Box::new(Pool::open(medium, pool_options)?);
-        let opening =
-            Opening { threads: self.recovery_threads, epoch: self.epoch, close_cleanly: self.close_cleanly };
+        let opening = Opening {
+            threads: self.recovery_threads,
+            epoch: self.epoch,
+            masstree_mode: self.masstree_mode,
+            close_cleanly: self.close_cleanly,
+        };
         Store::recover(path, pool, opening, start)
     }
 }

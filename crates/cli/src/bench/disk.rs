@@ -1,4 +1,4 @@
-//! The disk's own rate: what one thread gets that writes 4 KiB to a log full of zeros, and syncs, again and again.
+//! The disk's own rates: what one thread gets that writes to a file full of zeros, and syncs, again and again.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -7,27 +7,43 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
+/// Of a durable write.
 const BLOCK_BYTES: usize = 4096;
-const LOG_BYTES: usize = 16 << 20;
+/// Written between two syncs for bandwidth.
+const STREAM_BYTES: usize = 8 << 20;
+const FILE_BYTES: usize = 64 << 20;
 const DURATION: Duration = Duration::from_secs(1);
 
-/// Durable writes a second in this folder.
-pub(crate) fn syncs_per_second(folder: &Path) -> Result<f64, Failure> {
+/// What the disk of a folder does for one thread.
+pub(crate) struct DiskRates {
+    /// Durable writes of 4 KiB a second.
+    pub(crate) syncs_per_second: f64,
+    /// Bytes a second that become durable, 8 MiB at a time.
+    pub(crate) bytes_per_second: f64,
+}
+
+/// Measures the disk of this folder.
+pub(crate) fn rates(folder: &Path) -> Result<DiskRates, Failure> {
     let path = folder.join(format!("everleaf-bench-{}.disk", std::process::id()));
     let measured = measure(&path).map_err(Failure::io(format!("sync {}", path.display())));
     let _ = std::fs::remove_file(&path);
     measured
 }
 
-fn measure(path: &Path) -> std::io::Result<f64> {
+fn measure(path: &Path) -> std::io::Result<DiskRates> {
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all_at(&vec![0; LOG_BYTES], 0)?;
+    file.write_all_at(&vec![0; FILE_BYTES], 0)?;
     file.sync_all()?;
-    let (start, mut syncs, block) = (Instant::now(), 0_u64, [7; BLOCK_BYTES]);
-    while start.elapsed() < DURATION {
-        file.write_all_at(&block, syncs * BLOCK_BYTES as u64 % LOG_BYTES as u64)?;
-        file.sync_data()?;
-        syncs += 1;
-    }
-    Ok(syncs as f64 / start.elapsed().as_secs_f64())
+    let blocks_per_second = |block: &[u8]| -> std::io::Result<f64> {
+        let (start, mut blocks) = (Instant::now(), 0_u64);
+        while start.elapsed() < DURATION {
+            file.write_all_at(block, blocks * block.len() as u64 % FILE_BYTES as u64)?;
+            file.sync_data()?;
+            blocks += 1;
+        }
+        Ok(blocks as f64 / start.elapsed().as_secs_f64())
+    };
+    let syncs_per_second = blocks_per_second(&[7; BLOCK_BYTES])?;
+    let bytes_per_second = blocks_per_second(&vec![7; STREAM_BYTES])? * STREAM_BYTES as f64;
+    Ok(DiskRates { syncs_per_second, bytes_per_second })
 }

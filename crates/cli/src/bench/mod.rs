@@ -40,16 +40,22 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut report = Report::new(args);
     report.load(prefill, load_seconds);
     if args.medium == args::MediumChoice::File {
-        report.disk(disk::syncs_per_second(bench.folder())?);
+        report.disk(disk::rates(bench.folder())?);
     }
     for number in 0..args.runs {
         context.note(format!("run {} of {}", number + 1, args.runs));
         let script = Script::new(args, &keys, number);
-        let (log_before, counters_before) = (bench.log(), bench.counters());
+        let (log_before, counters_before) = (bench.log()?, bench.counters());
         report.run(&bench.measure(args, &script)?);
-        report.log(log_before.zip(bench.log()));
+        report.log(log_before.zip(bench.log()?));
         report.counters(&counters_before, &bench.counters());
         undo(args, &bench, &script)?;
+        if args.threads > 1 && args.workload != Workload::Load {
+            let alone = Args { threads: 1, ..args.clone() };
+            let script = Script::new(&alone, &keys, number);
+            report.alone(&bench.measure(&alone, &script)?);
+            undo(args, &bench, &script)?;
+        }
         baseline.measure(args, &script, &mut report);
         report.find(&bench.measure(args, &Script::finds(args, &keys, number))?);
     }
@@ -58,9 +64,13 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.recover {
         report.recoveries(bench.recover()?);
     }
-    if let Some(pool) = bench.close().filter(|_| face::is_measured(args)) {
-        context.note("comparing finds through the store with finds through its engine");
-        report.face(face::store_over_engine(args, &keys, pool)?);
+    if let Some(pool) = bench.close()? {
+        report
+            .file(std::fs::metadata(pool).map_err(Failure::io(format!("look at {}", pool.display())))?.len());
+        if face::is_measured(args) {
+            context.note("comparing finds through the store with finds through its engine");
+            report.face(face::store_over_engine(args, &keys, pool)?);
+        }
     }
     drop(bench);
     if args.count {
@@ -116,7 +126,7 @@ pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
 
 /// Takes back what a run of inserts or removes did, so that each run meets the same tree.
 fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<(), Failure> {
-    let (undone, lsn) = medium::deferred(|| -> Result<(), Failure> {
+    bench.together(|| {
         for step in script.steps() {
             match step {
                 Step::Insert(key) => drop(bench.subject().remove(key)?),
@@ -128,7 +138,5 @@ fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<(), Failure> {
             }
         }
         Ok(())
-    });
-    undone?;
-    bench.settle(lsn)
+    })
 }

@@ -5,6 +5,7 @@ use medium::{Counts, FileStat};
 use serde_json::{Value, json};
 
 use super::args::{Args, Workload};
+use super::disk::DiskRates;
 use super::subject::{Measured, Recoveries, Sizes};
 
 /// What was measured so far.
@@ -12,6 +13,7 @@ pub(crate) struct Report {
     args: Args,
     load_mops: f64,
     ns: Vec<f64>,
+    alone_ns: Vec<f64>,
     find_ns: Vec<f64>,
     baseline_ns: Vec<f64>,
     baseline_find_ns: Vec<f64>,
@@ -21,7 +23,8 @@ pub(crate) struct Report {
     sizes: Option<(Sizes, u64)>,
     recoveries: Option<Recoveries>,
     store_over_engine: f64,
-    disk_syncs_per_second: f64,
+    disk: Option<DiskRates>,
+    file_bytes: Option<u64>,
     log: Option<LogShare>,
     /// What the engine counted in the last run.
     counters: Vec<(&'static str, u64)>,
@@ -52,6 +55,7 @@ impl Report {
             args: args.clone(),
             load_mops: f64::NAN,
             ns: Vec::new(),
+            alone_ns: Vec::new(),
             find_ns: Vec::new(),
             baseline_ns: Vec::new(),
             baseline_find_ns: Vec::new(),
@@ -61,14 +65,20 @@ impl Report {
             sizes: None,
             recoveries: None,
             store_over_engine: f64::NAN,
-            disk_syncs_per_second: f64::NAN,
+            disk: None,
+            file_bytes: None,
             log: None,
             counters: Vec::new(),
         }
     }
 
-    pub(crate) fn disk(&mut self, syncs_per_second: f64) {
-        self.disk_syncs_per_second = syncs_per_second;
+    pub(crate) fn disk(&mut self, rates: DiskRates) {
+        self.disk = Some(rates);
+    }
+
+    /// The pool's file after a clean close.
+    pub(crate) fn file(&mut self, bytes: u64) {
+        self.file_bytes = Some(bytes);
     }
 
     pub(crate) fn log(&mut self, stats: Option<(FileStat, FileStat)>) {
@@ -93,6 +103,11 @@ impl Report {
     pub(crate) fn run(&mut self, measured: &Measured) {
         self.ns.push(measured.elapsed.as_nanos() as f64 / measured.operations as f64);
         self.latency_ns.add(&measured.latency_ns).expect("histograms of one shape");
+    }
+
+    /// The same on one thread.
+    pub(crate) fn alone(&mut self, measured: &Measured) {
+        self.alone_ns.push(measured.elapsed.as_nanos() as f64 / measured.operations as f64);
     }
 
     /// What [`Args::count`] asks for.
@@ -197,6 +212,7 @@ impl Report {
             "mops": rounded(1e3 / ns),
             "ns_per_op": rounded(ns),
             "ratio_to_btreemap": rounded(median(&self.baseline_ns) / ns),
+            "ratio_to_one_thread": rounded(median(&self.alone_ns) / ns),
             "ratio_to_floor": rounded(ns / self.floor_ns()),
             "floor_ns": rounded(self.floor_ns()),
             "find_ns": rounded(median(&self.find_ns)),
@@ -213,6 +229,7 @@ impl Report {
             "load_mops": rounded(self.load_mops),
             "bytes_per_key": per_key(|sizes| sizes.used_bytes),
             "volatile_bytes_per_key": per_key(|sizes| sizes.volatile_bytes),
+            "file_bytes_per_key": rounded(self.file_bytes.map_or(f64::NAN, |bytes| bytes as f64) / args.keys as f64),
             "recover_clean_ms": ms(|recoveries| recoveries.clean),
             "store_over_engine": rounded(self.store_over_engine),
             "recover_crash_ms": ms(|recoveries| recoveries.crash),
@@ -246,14 +263,21 @@ impl Report {
             None => Value::Null,
         };
         let operations = self.args.operations() as f64;
+        let only_writes = matches!(self.args.workload, Workload::Load | Workload::Insert | Workload::Update);
+        let entry_bytes = (self.args.key_size + self.args.value_size) as f64;
+        let user_bytes = if only_writes { operations * entry_bytes } else { f64::NAN };
+        let of_disk = |rate: fn(&DiskRates) -> f64| self.disk.as_ref().map_or(f64::NAN, rate);
+        let syncs_per_second = of_disk(|rates| rates.syncs_per_second);
         json!({
             "durability": format!("{:?}", self.args.durability).to_lowercase(),
             "tickets": self.args.tickets,
             "ordered_keys": self.args.ordered_keys,
-            "disk_syncs_per_second": rounded(self.disk_syncs_per_second),
-            "ops_per_disk_sync": rounded(1e9 / ns / self.disk_syncs_per_second),
+            "disk_syncs_per_second": rounded(syncs_per_second),
+            "disk_bytes_per_second": rounded(of_disk(|rates| rates.bytes_per_second)),
+            "ops_per_disk_sync": rounded(1e9 / ns / syncs_per_second),
             "log_bytes_per_op": of_log(|log| log.log_bytes as f64, operations),
             "home_bytes_per_op": of_log(|log| log.home_bytes as f64, operations),
+            "write_amplification": of_log(|log| (log.log_bytes + log.home_bytes) as f64, user_bytes),
             "groups_per_sync": of_log(|log| log.groups as f64 / log.syncs.max(1) as f64, 1.0),
             "private_bytes": of_log(|log| log.private_bytes as f64, 1.0),
         })

@@ -1,27 +1,24 @@
-//! The tree that is measured, whatever its medium and codec.
+//! The tree that is measured, whatever its engine, medium and codec.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use engines::bztree::{BzTree, BzTreeOptions};
-use engines::index::{Bounds, Codec, Condition, Direction, Index, RecordCodec, WordCodec, WordIndex};
-use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode, WIDTH, WIDTH_TRANSIENT};
-use engines::rntree::{RnTree, RnTreeOptions};
+use engines::index::{Bounds, Condition, Direction, Index, WordIndex};
+use engines::masstree::Mode;
+use everleaf::{Codec, Engine, Options, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
-use medium::{Count, Counts, Dax, DaxOptions, Delay, FileOptions, FileStat, Lsn, Medium, Ram};
-use pool::{Pool, PoolOptions, TreeRoot};
+use medium::{Count, Counts, Dax, DaxOptions, Delay, FileStat, Medium};
 
 use super::args::{Args, MediumChoice};
 use super::keys::{Keys, Random};
 use super::workload::{Script, Step};
 use crate::failure::Failure;
 
-/// The most memory that a pool in memory may take.
-const RAM_BYTES_MAX: u64 = 1 << 40;
+/// The tree's name in its pool.
+pub(crate) const NAME: &str = "bench";
 /// The region over which single persists are measured.
 const PERSIST_REGION_BYTES: u64 = 512 << 20;
 /// Single persists measured.
@@ -54,154 +51,6 @@ pub(crate) struct Recoveries {
     pub(crate) crash: Duration,
 }
 
-/// A tree on some medium.
-trait Subject: Send + Sync {
-    fn index(&self) -> &dyn Index;
-    fn counts(&self) -> Option<Counts>;
-    fn sizes(&self) -> Result<Sizes, Failure>;
-    fn recover(self: Box<Self>) -> Result<Recoveries, Failure>;
-    fn settle(&self, lsn: Lsn) -> Result<(), Failure>;
-    fn log(&self) -> Option<FileStat>;
-}
-
-type MakeMedium<M> = Box<dyn Fn() -> Result<M, Failure> + Send + Sync>;
-
-/// How an engine makes and opens a tree.
-trait Engine<M: Medium>: Send + Sync + 'static {
-    type Tree: Index;
-    fn create(&self, pool: &Pool<M>) -> pool::Result<Self::Tree>;
-    fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree>;
-}
-
-struct Rn<C>(PhantomData<fn() -> C>);
-
-impl<M: Medium, C: Codec> Engine<M> for Rn<C>
-where
-    RnTree<M, C>: Index,
-{
-    type Tree = RnTree<M, C>;
-
-    fn create(&self, pool: &Pool<M>) -> pool::Result<Self::Tree> {
-        RnTree::create(pool, "bench", RnTreeOptions::default())
-    }
-
-    fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree> {
-        RnTree::open(pool, root, RnTreeOptions::default())
-    }
-}
-
-struct Bz<C>(PhantomData<fn() -> C>);
-
-impl<M: Medium, C: Codec> Engine<M> for Bz<C>
-where
-    BzTree<M, C>: Index,
-{
-    type Tree = BzTree<M, C>;
-
-    fn create(&self, pool: &Pool<M>) -> pool::Result<Self::Tree> {
-        BzTree::create(pool, "bench", BzTreeOptions::default())
-    }
-
-    fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree> {
-        BzTree::open(pool, root, BzTreeOptions { mark_later: true, ..BzTreeOptions::default() })
-    }
-}
-
-struct Mass<C, const W: usize>(MassTreeOptions, PhantomData<fn() -> C>);
-
-impl<M: Medium, C: Codec, const W: usize> Engine<M> for Mass<C, W> {
-    type Tree = MassTree<M, C, W>;
-
-    fn create(&self, pool: &Pool<M>) -> pool::Result<Self::Tree> {
-        MassTree::create(pool, "bench", self.0)
-    }
-
-    fn open(&self, pool: &Pool<M>, root: &TreeRoot) -> pool::Result<Self::Tree> {
-        // The first time is that after a clean close, the second that after a crash.
-        MassTree::open(pool, root, MassTreeOptions { close_cleanly: false, ..self.0 })
-    }
-}
-
-struct Tree<M: Medium, E: Engine<M>> {
-    // Before the pool, which is closed after it.
-    tree: E::Tree,
-    pool: Pool<M>,
-    engine: E,
-    make: MakeMedium<M>,
-    counts: fn(&M) -> Option<Counts>,
-}
-
-fn tree<M: Medium, E: Engine<M>>(
-    engine: E,
-    make: MakeMedium<M>,
-    counts: fn(&M) -> Option<Counts>,
-) -> Result<Box<dyn Subject>, Failure> {
-    // A pool with a log is left as a kill would leave it.
-    let options = PoolOptions { close_on_drop: !M::LATE, ..PoolOptions::default() };
-    let pool = Pool::open(make()?, options)?;
-    let tree = engine.create(&pool)?;
-    Ok(Box::new(Tree { tree, pool, engine, make, counts }))
-}
-
-impl<M: Medium, E: Engine<M>> Subject for Tree<M, E> {
-    fn index(&self) -> &dyn Index {
-        &self.tree
-    }
-
-    fn counts(&self) -> Option<Counts> {
-        (self.counts)(self.pool.medium())
-    }
-
-    fn sizes(&self) -> Result<Sizes, Failure> {
-        let volatile_bytes = Index::stat(&self.tree)?.volatile_bytes;
-        let medium = self.pool.medium().describe();
-        Ok(Sizes { used_bytes: self.pool.stat().used_bytes, volatile_bytes, medium })
-    }
-
-    fn settle(&self, lsn: Lsn) -> Result<(), Failure> {
-        Ok(self.pool.medium().settle(lsn).map_err(everleaf::Error::from)?)
-    }
-
-    fn log(&self) -> Option<FileStat> {
-        self.pool.medium().file().map(medium::File::stat)
-    }
-
-    fn recover(self: Box<Self>) -> Result<Recoveries, Failure> {
-        let Self { pool, tree, engine, make, .. } = *self;
-        let mut some_key = Vec::new();
-        Index::range(&tree, Bounds::all(), Direction::Forward)?.next_into(&mut some_key, &mut Vec::new())?;
-        drop(tree);
-        let open = |close_on_drop: bool| -> Result<Duration, Failure> {
-            let start = Instant::now();
-            let medium = make()?;
-            let options = PoolOptions { close_on_drop, read_bitmaps_later: true, ..PoolOptions::default() };
-            let pool = Pool::open(medium, options)?;
-            let root = pool.trees()?.remove(0);
-            let tree = engine.open(&pool, &root)?;
-            tree.get(&some_key)?;
-            let elapsed = start.elapsed();
-            // What a store does beside the trees at work.
-            pool.read_bitmaps()?;
-            if pool.needs_mark() && tree.mark(&|| true)? {
-                pool.finish_marking();
-            }
-            drop(tree);
-            Ok(elapsed)
-        };
-        if M::LATE {
-            // As after a kill, with all that is in the log.
-            drop(pool);
-            let crash = open(true)?;
-            return Ok(Recoveries { clean: open(true)?, crash });
-        }
-        pool.close()?;
-        // The first is left unclean, so that the second follows a crash.
-        let clean = open(false)?;
-        let crash = open(true)?;
-        Ok(Recoveries { clean, crash })
-    }
-}
-
 /// A file that is removed at the end.
 struct Scratch(PathBuf);
 
@@ -212,33 +61,21 @@ impl Drop for Scratch {
     }
 }
 
-/// The tree that is measured, and its file.
+/// The tree that is measured, its store, and the file of both.
 pub(crate) struct Bench {
-    subject: Option<Box<dyn Subject>>,
+    // The tree before its store, the store before its file.
+    tree: Option<Tree>,
+    store: Option<Store>,
     scratch: Option<Scratch>,
-    folder: PathBuf,
-    sizes: (usize, usize),
-    tickets: usize,
+    counted: Option<Arc<Count<Dax>>>,
+    path: PathBuf,
+    args: Args,
 }
 
 fn log_of(pool: &Path) -> PathBuf {
     let mut name = pool.as_os_str().to_owned();
     name.push(".log");
     name.into()
-}
-
-fn new_file_medium(path: &Path, args: &Args) -> Result<medium::File, Failure> {
-    let file = OpenOptions::new().read(true).write(true).open(path);
-    let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
-    let default = FileOptions::default();
-    let options = FileOptions {
-        durability: args.durability,
-        log_bytes: args.log_bytes.unwrap_or(default.log_bytes),
-        log_bytes_max: args.log_bytes.unwrap_or(default.log_bytes_max),
-        mark_offset: pool::MEDIUM_LINE,
-        ..default
-    };
-    Ok(medium::File::beside(file, &log_of(path), options).map_err(everleaf::Error::from)?)
 }
 
 /// Memory-backed if there is such a folder.
@@ -261,6 +98,52 @@ pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions, Failure> {
     Ok(DaxOptions { line_store, ..options })
 }
 
+/// The engine of a name of the command line, and how it makes changes undoable if it is Masstree.
+fn engine(name: &str) -> (Engine, Mode) {
+    match name {
+        "masstree-logging" => (Engine::MassTree, Mode::Logging),
+        "masstree-transient" => (Engine::MassTree, Mode::Transient),
+        name => (Engine::from_name(name).expect("clap knows the names"), Mode::default()),
+    }
+}
+
+fn store_options(args: &Args) -> Options {
+    let medium = match args.medium {
+        MediumChoice::Ram => everleaf::MediumChoice::Ram,
+        MediumChoice::Dax => everleaf::MediumChoice::Dax,
+        MediumChoice::File => everleaf::MediumChoice::File,
+    };
+    let mut options = Store::options()
+        .medium(medium)
+        .durability(args.durability)
+        .epoch(Duration::from_millis(args.epoch_ms))
+        .masstree_mode(engine(&args.engine).1)
+        // A pool with a log is left as a kill would leave it.
+        .close_cleanly(args.medium != MediumChoice::File);
+    if let Some(line_store) = args.line_store {
+        options = options.line_store(line_store);
+    }
+    if let Some(bytes) = args.log_bytes {
+        options = options.log_bytes(bytes);
+    }
+    options
+}
+
+fn new_dax(path: &Path, args: &Args) -> Result<Dax, Failure> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
+    Ok(Dax::new(file, dax_options(args)?)
+        .map_err(medium::MediumError::from)
+        .map_err(everleaf::Error::from)?)
+}
+
+fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store, Failure> {
+    if args.persist_delay_ns == 0 {
+        return Ok(options.open(path)?);
+    }
+    Ok(options.open_with(Delay::new(new_dax(path, args)?, args.persist_delay_ns))?)
+}
+
 impl Bench {
     /// An empty tree.
     pub(crate) fn create(args: &Args) -> Result<Self, Failure> {
@@ -275,72 +158,56 @@ impl Bench {
     fn new(args: &Args, counted: bool) -> Result<Self, Failure> {
         let kind = if counted { "counted" } else { "pool" };
         let name = format!("everleaf-bench-{}.{kind}", std::process::id());
-        let on_file = args.medium == MediumChoice::File;
-        let default = if on_file { PathBuf::from(".") } else { default_folder() };
+        let default = if args.medium == MediumChoice::File { PathBuf::from(".") } else { default_folder() };
         let path = args.pool.clone().unwrap_or_else(|| default.join(name));
-        let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
-        let sizes = (args.key_size, args.value_size);
-        let ram = args.medium == MediumChoice::Ram;
-        let scratch = if ram {
+        let scratch = if args.medium == MediumChoice::Ram {
             None
         } else {
             drop(new_file(&path)?);
             Some(Scratch(path.clone()))
         };
-        let options = dax_options(args)?;
-        let path_of_pool = path.clone();
-        let dax = move || -> Result<Dax, Failure> {
-            let file = OpenOptions::new().read(true).write(true).open(&path);
-            let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
-            Ok(Dax::new(file, options).map_err(medium::MediumError::from).map_err(everleaf::Error::from)?)
+        let options = store_options(args);
+        let counted = if counted { Some(Arc::new(Count::new(new_dax(&path, args)?))) } else { None };
+        let store = match &counted {
+            Some(counted) => options.open_with(Arc::clone(counted))?,
+            None => open_store(&path, args, &options)?,
         };
-        let ns = args.persist_delay_ns;
-        let file_args = (path_of_pool, args.clone());
-        let subject = match args.medium {
-            _ if counted => {
-                by_codec(args, Box::new(move || Ok(Count::new(dax()?))), |count| Some(count.counts()))?
-            }
-            MediumChoice::File => {
-                by_codec(args, Box::new(move || new_file_medium(&file_args.0, &file_args.1)), |_| None)?
-            }
-            MediumChoice::Ram => by_codec(args, Box::new(new_ram), |_| None)?,
-            MediumChoice::Dax if ns > 0 => {
-                by_codec(args, Box::new(move || Ok(Delay::new(dax()?, ns))), |_| None)?
-            }
-            MediumChoice::Dax => by_codec(args, Box::new(dax), |_| None)?,
-        };
-        Ok(Self { subject: Some(subject), scratch, folder, sizes, tickets: args.tickets })
+        let codec = if args.words() { Codec::Word } else { Codec::Record };
+        let tree = store.tree_with(NAME, TreeOptions { engine: engine(&args.engine).0, codec })?;
+        Ok(Self { tree: Some(tree), store: Some(store), scratch, counted, path, args: args.clone() })
     }
 
-    fn tree(&self) -> &dyn Subject {
-        self.subject.as_deref().expect("only `recover` takes the tree")
+    fn tree(&self) -> &Tree {
+        self.tree.as_ref().expect("only `close` and `recover` take the tree")
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("only `close` and `recover` take the store")
     }
 
     /// Where the pool lies.
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.path.parent().unwrap_or(Path::new("."))
     }
 
     /// Figures of the log, if there is one.
-    pub(crate) fn log(&self) -> Option<FileStat> {
-        self.tree().log()
+    pub(crate) fn log(&self) -> Result<Option<FileStat>, Failure> {
+        Ok(self.store().stat()?.log)
     }
 
-    /// Returns when everything up to `lsn` is durable.
-    pub(crate) fn settle(&self, lsn: Lsn) -> Result<(), Failure> {
-        self.tree().settle(lsn)
+    /// Runs operations without waiting for each, and then for all of them.
+    pub(crate) fn together<T>(&self, run: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        let (done, ticket) = self.tree().ticketed(|| Ok(run()))?;
+        let done = done?;
+        ticket.wait()?;
+        Ok(done)
     }
 
     /// The tree's operations.
     pub(crate) fn subject(&self) -> Operations<'_> {
-        let index = self.tree().index();
-        Operations {
-            index,
-            words: index.words(),
-            sizes: self.sizes,
-            subject: self.tree(),
-            tickets: self.tickets,
-        }
+        let (tree, args) = (self.tree(), &self.args);
+        let sizes = (args.key_size, args.value_size);
+        Operations { tree, index: tree.index(), words: tree.index().words(), sizes, tickets: args.tickets }
     }
 
     /// Inserts the first `count` keys, on all threads.
@@ -350,13 +217,12 @@ impl Bench {
         }
         let load = |thread: u64| -> Result<(), Failure> {
             let subject = self.subject();
-            let (loaded, lsn) = medium::deferred(|| {
+            self.together(|| {
                 (thread..count).step_by(args.threads).try_for_each(|index| {
                     let key = keys.key(index);
                     subject.insert(key, key).map(|_| ())
                 })
-            });
-            loaded.and_then(|()| self.settle(lsn))
+            })
         };
         let load = &load;
         std::thread::scope(|scope| {
@@ -366,9 +232,13 @@ impl Bench {
         })
     }
 
+    fn counts(&self) -> Option<Counts> {
+        self.counted.as_ref().map(|counted| counted.counts())
+    }
+
     /// Runs a script and measures it.
     pub(crate) fn measure(&self, args: &Args, script: &Script) -> Result<Measured, Failure> {
-        let before = self.tree().counts();
+        let before = self.counts();
         let barrier = Barrier::new(script.threads.len() + 1);
         let (results, elapsed) = std::thread::scope(|scope| {
             let barrier = &barrier;
@@ -399,7 +269,7 @@ impl Bench {
         for result in results {
             latency_ns.add(result?).expect("histograms of one shape");
         }
-        let counts = self.tree().counts().zip(before).map(|(after, before)| after - before);
+        let counts = self.counts().zip(before).map(|(after, before)| after - before);
         let operations = script.threads.iter().map(|steps| steps.len() as u64).sum();
         debug_assert!(args.threads > 0);
         Ok(Measured { operations, elapsed, latency_ns, counts })
@@ -410,7 +280,7 @@ impl Bench {
         if args.medium != MediumChoice::Dax {
             return Ok(0.0);
         }
-        let path = self.folder.join(format!("everleaf-bench-{}.region", std::process::id()));
+        let path = self.folder().join(format!("everleaf-bench-{}.region", std::process::id()));
         let file = new_file(&path)?;
         let _scratch = Scratch(path);
         let dax = Dax::new(file, dax_options(args)?).map_err(medium::MediumError::from);
@@ -444,59 +314,54 @@ impl Bench {
     }
 
     pub(crate) fn sizes(&self) -> Result<Sizes, Failure> {
-        self.tree().sizes()
+        let stat = self.store().stat()?;
+        let volatile_bytes = self.tree().stat()?.volatile_bytes;
+        Ok(Sizes { used_bytes: stat.used_bytes, volatile_bytes, medium: stat.medium })
     }
 
-    /// Closes the tree, which ends the measurement; where it lies, until this is dropped.
-    pub(crate) fn close(&mut self) -> Option<&Path> {
-        self.subject = None;
-        self.scratch.as_ref().map(|scratch| &*scratch.0)
+    fn let_go(&mut self) {
+        drop(self.tree.take());
+        drop(self.store.take());
+    }
+
+    /// Closes the tree cleanly, which ends the measurement; where it lies, until this is dropped.
+    pub(crate) fn close(&mut self) -> Result<Option<&Path>, Failure> {
+        self.let_go();
+        if self.args.medium == MediumChoice::File {
+            store_options(&self.args).close_cleanly(true).open(&self.path)?.close()?;
+        }
+        Ok(self.scratch.as_ref().map(|scratch| &*scratch.0))
     }
 
     /// Times recovery, which ends the measurement.
     pub(crate) fn recover(&mut self) -> Result<Recoveries, Failure> {
         if self.scratch.is_none() {
-            return Err(Failure::Usage("--recover needs --medium dax: nothing is left of memory".to_owned()));
+            return Err(Failure::Usage("--recover needs a file: nothing is left of memory".to_owned()));
         }
-        self.subject.take().expect("only `recover` takes the tree").recover()
-    }
-}
-
-fn new_ram() -> Result<Ram, Failure> {
-    Ok(Ram::new(RAM_BYTES_MAX).map_err(medium::MediumError::from).map_err(everleaf::Error::from)?)
-}
-
-fn by_codec<M: Medium>(
-    args: &Args,
-    make: MakeMedium<M>,
-    counts: fn(&M) -> Option<Counts>,
-) -> Result<Box<dyn Subject>, Failure> {
-    if args.words() {
-        by_engine::<M, WordCodec>(args, make, counts)
-    } else {
-        by_engine::<M, RecordCodec>(args, make, counts)
-    }
-}
-
-fn by_engine<M: Medium, C: Codec>(
-    args: &Args,
-    make: MakeMedium<M>,
-    counts: fn(&M) -> Option<Counts>,
-) -> Result<Box<dyn Subject>, Failure>
-where
-    RnTree<M, C>: Index,
-    BzTree<M, C>: Index,
-{
-    let epoch = EpochLength::Every(Duration::from_millis(args.epoch_ms));
-    let mass = |mode| MassTreeOptions { epoch, mode, ..MassTreeOptions::default() };
-    match args.engine.as_str() {
-        "masstree" => tree(Mass::<C, WIDTH>(mass(Mode::InLine), PhantomData), make, counts),
-        "masstree-logging" => tree(Mass::<C, WIDTH>(mass(Mode::Logging), PhantomData), make, counts),
-        "masstree-transient" => {
-            tree(Mass::<C, WIDTH_TRANSIENT>(mass(Mode::Transient), PhantomData), make, counts)
+        let mut some_key = Vec::new();
+        let mut first = self.tree().index().range(Bounds::all(), Direction::Forward)?;
+        first.next_into(&mut some_key, &mut Vec::new())?;
+        drop(first);
+        self.let_go();
+        if self.args.medium == MediumChoice::File {
+            // All that was written is in the log.
+            let crash = self.open(&some_key, true)?;
+            return Ok(Recoveries { clean: self.open(&some_key, true)?, crash });
         }
-        "bztree" => tree(Bz::<C>(PhantomData), make, counts),
-        _ => tree(Rn::<C>(PhantomData), make, counts),
+        // The first is left unclean, so that the second follows a crash.
+        let clean = self.open(&some_key, false)?;
+        Ok(Recoveries { clean, crash: self.open(&some_key, true)? })
+    }
+
+    /// From the opening of the file to the first answer.
+    fn open(&self, key: &[u8], close_cleanly: bool) -> Result<Duration, Failure> {
+        let options = store_options(&self.args).close_cleanly(close_cleanly);
+        let start = Instant::now();
+        let store = open_store(&self.path, &self.args, &options)?;
+        store.open_tree(NAME)?.get(key)?;
+        let elapsed = start.elapsed();
+        store.finish_recovery();
+        Ok(elapsed)
     }
 }
 
@@ -507,10 +372,10 @@ fn histogram() -> Histogram<u64> {
 /// Operations on 64-bit keys, which are padded to the sizes asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Operations<'t> {
+    tree: &'t Tree,
     index: &'t dyn Index,
     words: Option<&'t dyn WordIndex>,
     sizes: (usize, usize),
-    subject: &'t dyn Subject,
     tickets: usize,
 }
 
@@ -597,8 +462,8 @@ impl Operations<'_> {
     fn run_ticketed(&self, steps: &[Step]) -> Result<Histogram<u64>, Failure> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer, mut under_way) = (0_u64, Vec::new(), VecDeque::new());
-        let mut wait = |(lsn, start): (Lsn, Instant)| -> Result<(), Failure> {
-            self.subject.settle(lsn)?;
+        let mut wait = |(ticket, start): (Ticket, Instant)| -> Result<(), Failure> {
+            ticket.wait()?;
             latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
             Ok(())
         };
@@ -607,9 +472,9 @@ impl Operations<'_> {
                 under_way.pop_front().map_or(Ok(()), &mut wait)?;
             }
             let start = Instant::now();
-            let (done, lsn) = medium::deferred(|| self.step(*step, &mut buffer));
+            let (done, ticket) = self.tree.ticketed(|| Ok(self.step(*step, &mut buffer)))?;
             sum = sum.wrapping_add(done?);
-            under_way.push_back((lsn, start));
+            under_way.push_back((ticket, start));
         }
         under_way.into_iter().try_for_each(wait)?;
         std::hint::black_box(sum);

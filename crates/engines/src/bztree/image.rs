@@ -11,6 +11,7 @@ use super::layout::{
     EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META,
     Meta, PAYLOAD, Pointer, children_max, inner_bytes, with_child_swapped,
 };
+use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
 use crate::pmwcas::{Descriptor, Recycling, VALUE_MASK};
 
@@ -22,7 +23,7 @@ pub(super) struct Copied {
 }
 
 /// The entries of a frozen leaf, or of two.
-pub(super) type Copies = SmallVec<[Copied; 64]>;
+pub(super) type Copies = Run<Copied>;
 
 /// The content of an inner node.
 #[derive(Clone, Debug)]
@@ -205,20 +206,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 sorted = copies.len() - start;
             }
         }
-        // The few that were added since are inserted where they belong.
-        for position in start + sorted.max(1)..copies.len() {
-            let copied = copies[position];
-            let (mut low, mut high) = (start, position);
-            while low < high {
-                let middle = usize::midpoint(low, high);
-                if Self::compare_entries(guard, copies[middle].words, copied.words)?.is_lt() {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
-            }
-            copies[low..=position].rotate_right(1);
-        }
+        runs::sort(&mut copies[start..], sorted, |one, other| {
+            Self::compare_entries(guard, one.words, other.words)
+        })?;
         Ok(())
     }
 

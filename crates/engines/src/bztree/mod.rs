@@ -88,6 +88,7 @@ mod mark;
 mod merge;
 mod recover;
 mod remove;
+mod runs;
 mod scan;
 mod split;
 

@@ -6,16 +6,20 @@
 
 use std::ops::Bound;
 
-use medium::Medium;
+use medium::{Medium, kernels};
 use pool::{Error, Guard, Result};
-use smallvec::SmallVec;
 
 use super::BzTree;
-use super::find::{Goal, Path, Seen};
-use super::layout::Leaf;
+use super::find::{Goal, Path, Seen, Step};
+use super::layout::{LEAF_STATUS, Leaf, LeafStatus, Pointer};
+use super::runs::{self, Run};
 use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
+use crate::pmwcas::VALUE_MASK;
 
-type Snapshot = SmallVec<[EntryWords; 64]>;
+/// Leaves behind the one that is read that are prefetched, as far as they have its parent.
+const LEAVES_AHEAD: usize = 3;
+
+type Snapshot = Run<EntryWords>;
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// The visible entries of a leaf, in the order of their keys.
@@ -28,6 +32,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     ) -> Result<()> {
         into.clear();
         let status = self.leaf_status(guard, leaf)?;
+        kernels::prefetch_lines(&leaf.entries[..status.count()]);
         let mut sorted = 0;
         for entry in 0..status.count() {
             if let Some(found) = self.read_entry(guard, leaf, entry, seen)? {
@@ -37,27 +42,12 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 sorted = into.len();
             }
         }
-        for position in sorted.max(1)..into.len() {
-            let words = into[position];
-            let (mut low, mut high) = (0, position);
-            while low < high {
-                let middle = usize::midpoint(low, high);
-                if Self::compare_entries(guard, into[middle], words)?.is_lt() {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
-            }
-            into[low..=position].rotate_right(1);
-            // A key that was removed and inserted again while its leaf was read: the later entry, now at `low`, counts.
-            if low < position && Self::compare_entries(guard, words, into[low + 1])?.is_eq() {
-                into[low + 1] = words;
-            }
-        }
-        if into.len() > sorted {
+        let compare = |one: &EntryWords, other: &EntryWords| Self::compare_entries(guard, *one, *other);
+        if runs::sort(into, sorted, compare)? {
+            // A key that was removed and inserted again while its leaf was read: the later entry counts.
             let mut kept = 0;
             for position in 0..into.len() {
-                if kept == 0 || Self::compare_entries(guard, into[kept - 1], into[position])?.is_ne() {
+                if position + 1 == into.len() || compare(&into[position], &into[position + 1])?.is_ne() {
                     into[kept] = into[position];
                     kept += 1;
                 }
@@ -65,6 +55,28 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             into.truncate(kept);
         }
         Ok(())
+    }
+
+    /// Prefetches what follows the leaf at the end of a path under the same parent: of the next leaf the entries, of those
+    /// behind it the line that tells how many these are.
+    #[inline(always)]
+    fn prefetch_siblings(guard: &Guard<'_, M>, path: &[Step]) {
+        let Some(Ok((inner, position))) =
+            path.last().map(|step| Self::inner(guard, step.offset).map(|inner| (inner, step.position)))
+        else {
+            return;
+        };
+        let following = inner.children.iter().take(Self::header(guard, inner).separators() + 1);
+        for (ahead, child) in following.skip(position + 1).take(LEAVES_AHEAD).enumerate() {
+            let pointer = Pointer(child.load(guard) & VALUE_MASK);
+            let Ok(leaf) = Self::leaf(guard, pointer.offset()) else { continue };
+            if ahead == 0 {
+                let status = LeafStatus(leaf.head[LEAF_STATUS].load(guard) & VALUE_MASK);
+                kernels::prefetch_lines(&leaf.entries[..status.count().min(N)]);
+            } else {
+                kernels::prefetch_read(&leaf.head);
+            }
+        }
     }
 
     /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns `false`.
@@ -77,6 +89,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             let next = {
                 let (guard, mut seen) = (self.pool.pin(), Seen::default());
                 let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
+                Self::prefetch_siblings(&guard, &path);
                 self.snapshot(&guard, Self::leaf(&guard, offset)?, &mut seen, &mut snapshot)?;
                 self.settle(&guard, seen)?;
                 Self::upper_bound(&guard, &path)?.map(|separator| separator.word)

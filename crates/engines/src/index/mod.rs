@@ -8,6 +8,7 @@ mod bounds;
 mod codec;
 mod entries;
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 
@@ -144,8 +145,9 @@ pub trait Scan {
 }
 
 /// An ordered map. Keys compare as byte strings. Unless an engine says otherwise all of it is safe to call from any
-/// number of threads, and an operation is durable when it returns.
-pub trait Index: Send + Sync {
+/// number of threads, and an operation is durable when it returns. Who holds one as `dyn Index` may ask [`Any`] for the
+/// engine's own type.
+pub trait Index: Any + Send + Sync {
     /// The engine's name.
     fn engine(&self) -> &'static str;
 

@@ -1,7 +1,8 @@
 //! Writes that leave the key present: insert, update, put.
 //!
 //! Record and entry are written and flushed outside of the leaf's lock, into an entry that was claimed by
-//! compare-and-swap; under the lock only the slot line changes.
+//! compare-and-swap; under the lock only the slot line changes. What it will be is worked out while the entry is being
+//! written back, and worked out again under the lock if the leaf has changed since.
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word, kernels};
@@ -49,6 +50,7 @@ impl Purpose for Update {
 /// A claimed entry, given back unless it is published.
 struct Claim<'l, M: Medium> {
     record: &'l LeafRecord<M>,
+    index: u32,
     entry: usize,
 }
 
@@ -86,6 +88,24 @@ enum Place {
     Leaf(u32, u64),
     /// Nowhere: its condition does not hold. That is durable at this LSN.
     Fails(Lsn),
+}
+
+/// What a write does to a leaf.
+enum Plan {
+    /// The key belongs to this one, the next.
+    Beyond(u32),
+    /// Its condition does not hold.
+    Fails,
+    /// It lists the claimed entry, instead of `old` if the key is there.
+    Publish { sequence: u64, live: u64, old: Option<(usize, EntryWords)>, slots: Slots, new: Slots },
+}
+
+impl Plan {
+    /// Whether it is to be carried out as it is, in a leaf that is locked.
+    #[inline(always)]
+    fn holds_in<M: Medium>(&self, record: &LeafRecord<M>) -> bool {
+        matches!(self, Self::Publish { sequence, .. } if record.is_still_in(*sequence))
+    }
 }
 
 /// How an attempt ended.
@@ -139,7 +159,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 next = self.make_room(index, version, key)?.filter(|_| C::TIES);
                 continue;
             };
-            let claim = Claim { record, entry };
+            let claim = Claim { record, index, entry };
             if !record.is_still(version) {
                 continue;
             }
@@ -151,9 +171,16 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
             let Some(encoded) = &mut encoded else { continue };
             write_entry(&guard, &leaf.entries[entry], encoded.words);
+            let plan = |locked| {
+                self.plan(&guard, &heap, (index, entry), (key, hash), encoded.words, condition, locked)
+            };
+            // The entry is under way to the medium meanwhile. What looks wrong beside writers is looked at again.
+            let early = plan(false).ok().flatten();
             // PERSIST: record and entry before the slot line that lists the entry; lost, nobody misses them.
             guard.fence();
-            match self.publish_entry(&guard, &heap, index, claim, (key, hash), encoded, condition)? {
+            let attempt = self.publish_entry(&guard, claim, (key, hash), encoded.words, early, plan)?;
+            encoded.published = matches!(attempt, Attempt::Done(true, _));
+            match attempt {
                 Attempt::Done(held, lsn) => return guard.wait_for(lsn).map(|()| held),
                 // Where there is no pin, nobody knows whether that leaf is still there.
                 Attempt::At(index) => next = Some(index).filter(|_| C::TIES),
@@ -262,18 +289,65 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         })
     }
 
-    /// Lists a written entry in the slot line, under the leaf's lock.
-    #[expect(clippy::too_many_arguments, reason = "one step of `store`, cut out for its length")]
+    /// Works out what a write does to a leaf. Without the lock that is so only if the sequence in it proves to be the
+    /// leaf's still; `None` then if it takes the lock, or the leaf is changing.
+    #[expect(clippy::too_many_arguments, reason = "one step of `store`, cut out for it is done twice")]
+    #[inline(always)]
+    fn plan(
+        &self,
+        guard: &Guard<'_, M>,
+        heap: &HeapGuard<'_>,
+        (index, entry): (u32, usize),
+        (key, hash): (C::Key<'_>, u16),
+        words: EntryWords,
+        condition: Condition<C::Value<'_>>,
+        locked: bool,
+    ) -> Result<Option<Plan>> {
+        let record = self.leaves.get(index);
+        let Some(sequence) = record.sequence() else { return Ok(None) };
+        if let Some(next) = Self::beyond(heap, record, key)? {
+            return Ok(Some(Plan::Beyond(next)));
+        }
+        // ORDER: as in `look`.
+        let live = record.live.load(Ordering::Acquire);
+        let old = self.look_among(guard, record, record.matches(hash as u8) & live, key, hash)?;
+        if !Self::holds(guard, condition, old.map(|(_, words)| words))? {
+            return Ok(Some(Plan::Fails));
+        }
+        let slots = record.slots();
+        let new = match old {
+            Some((old, _)) => match slots.position_of(old) {
+                Some(position) => slots.replaced(position, entry as u8),
+                None => return Err(self.damaged(index, "a live entry without a slot")),
+            },
+            None => {
+                let leaf = Self::leaf(guard, record)?;
+                match self.rank(guard, (record, leaf), &slots, live, key, locked)? {
+                    // Beside writers the count may be any.
+                    Some(position) if position <= slots.count() && slots.count() < N => {
+                        slots.inserted(position, entry as u8)
+                    }
+                    _ if locked => return Err(self.damaged(index, "slots that miss live entries")),
+                    _ => return Ok(None),
+                }
+            }
+        };
+        let change = EntrySum::default().with(entry, words);
+        let new = new.sealed(&slots, old.map_or(change, |(old, words)| change.with(old, words)));
+        Ok(Some(Plan::Publish { sequence, live, old, slots, new }))
+    }
+
+    /// Lists a written entry in the slot line, under the leaf's lock: as it was planned `early` if the leaf has not
+    /// changed since, otherwise by another `plan`.
     #[inline(always)]
     fn publish_entry(
         &self,
         guard: &Guard<'_, M>,
-        heap: &HeapGuard<'_>,
-        index: u32,
         claim: Claim<'_, M>,
         (key, hash): (C::Key<'_>, u16),
-        encoded: &mut Encoded<'_, '_, M, C>,
-        condition: Condition<C::Value<'_>>,
+        words: EntryWords,
+        early: Option<Plan>,
+        plan: impl Fn(bool) -> Result<Option<Plan>>,
     ) -> Result<Attempt> {
         let record = claim.record;
         let lock = record.lock();
@@ -283,34 +357,24 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             LeafRecord::<M>::wait_for_successor();
             return Ok(Attempt::At(self.inner.descend(key)?));
         }
-        if let Some(next) = Self::beyond(heap, record, key)? {
-            return Ok(Attempt::At(next));
-        }
-        let live = record.live.load(Ordering::Relaxed);
-        let old = self.look_among(guard, record, record.matches(hash as u8) & live, key, hash)?;
-        if !Self::holds(guard, condition, old.map(|(_, words)| words))? {
-            return Ok(Attempt::Done(false, record.lsn()));
-        }
-        let leaf = Self::leaf(guard, record)?;
-        let slots = record.slots();
-        let new = match old {
-            Some((entry, _)) => match slots.position_of(entry) {
-                Some(position) => slots.replaced(position, claim.entry as u8),
-                None => return Err(self.damaged(index, "a live entry without a slot")),
-            },
-            None => {
-                let position = self.rank(guard, (record, leaf), &slots, live, key)?;
-                slots.inserted(position, claim.entry as u8)
-            }
+        let plan = match early {
+            Some(early) if early.holds_in(record) => Some(early),
+            _ => plan(true)?,
         };
-        let change = EntrySum::default().with(claim.entry, encoded.words);
-        let new = new.sealed(&slots, old.map_or(change, |(entry, words)| change.with(entry, words)));
+        let (live, old, slots, new) = match plan {
+            Some(Plan::Publish { live, old, slots, new, .. }) => (live, old, slots, new),
+            Some(Plan::Fails) => return Ok(Attempt::Done(false, record.lsn())),
+            Some(Plan::Beyond(next)) => return Ok(Attempt::At(next)),
+            // Nobody else changes it.
+            None => return Err(self.damaged(claim.index, "a leaf that changes while it is locked")),
+        };
+        let leaf = Self::leaf(guard, record)?;
         // PERSIST: the entry is ordered before; lost, the leaf is as it was.
         let stored = Slots(leaf.slots.publish(guard, &slots.0, &new.0)?);
         let (added, removed) = (1 << claim.entry, old.map_or(0, |(entry, _)| 1 << entry));
         // What only lock holders see, or goes with a bit of `live`, need not wait for the fence.
         record.set_fingerprint(claim.entry, hash as u8);
-        record.set_order(claim.entry, encoded.words[0]);
+        record.set_order(claim.entry, words[0]);
         record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);
         let lsn = guard.fence();
         record.stamp(lsn);
@@ -319,7 +383,6 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             record.live.store((live | added) & !removed, Ordering::Release);
         });
         claim.publish();
-        encoded.published = true;
         drop(lock);
         if let Some((_, words)) = old {
             C::retire(guard, words);
@@ -327,7 +390,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(Attempt::Done(true, lsn))
     }
 
-    /// How many of a leaf's keys are below `key`, which is not among them. Under the leaf's lock.
+    /// How many of a leaf's keys are below `key`, which is not among them. `None` if it takes the lock, without it.
     fn rank(
         &self,
         guard: &Guard<'_, M>,
@@ -335,11 +398,15 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         slots: &Slots,
         live: u64,
         key: C::Key<'_>,
-    ) -> Result<usize> {
+        locked: bool,
+    ) -> Result<Option<usize>> {
         let word = C::word(key);
         let (mut below, tied) = record.compare_orders(word);
         let (mut tied, mut equal) = (tied & live, 0);
         if tied.count_ones() > TIES_MAX {
+            if !locked {
+                return Ok(None);
+            }
             (below, equal) = guard.medium().compare_entries(Word::pairs(&leaf.entries), word);
             self.rescale(guard, (record, leaf), live, word);
             tied = 0;
@@ -357,7 +424,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let mut high = low + (equal & live).count_ones() as usize;
             while low < high {
                 let middle = usize::midpoint(low, high);
-                let cells = &leaf.entries[slots.entry(middle)];
+                let cells = &leaf.entries[slots.entry(middle).min(N - 1)];
                 let words = [cells[0].load(guard), cells[1].load(guard)];
                 if C::compare_tie(guard, key, words)? == Compare::Greater {
                     low = middle + 1;
@@ -366,7 +433,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 }
             }
         }
-        Ok(low)
+        Ok(Some(low))
     }
 }
 
@@ -384,6 +451,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let low = if key < low { key.saturating_sub(room) } else { low };
         let high = if key > high { key.saturating_add(room) } else { high };
         record.rescale(Scale::covering(low, high), keys());
+        // Whoever ranked a key meanwhile ranks it anew.
+        record.change(&record.slots(), || {});
     }
 }
 

@@ -1,0 +1,79 @@
+//! The order of a leaf's entries: those from its last consolidation are sorted, the few that came since are not.
+
+use std::cmp::Ordering as Compare;
+
+use pool::Result;
+use smallvec::SmallVec;
+
+/// The entries of a leaf, or of two.
+pub(super) type Run<T> = SmallVec<[T; 64]>;
+
+/// Sorts `run`, whose first `sorted` entries are in order; the others are few. Entries that compare equal keep their order.
+/// Returns whether there are any.
+#[inline(always)]
+pub(super) fn sort<T: Copy>(
+    run: &mut [T],
+    sorted: usize,
+    compare: impl Fn(&T, &T) -> Result<Compare>,
+) -> Result<bool> {
+    let mut equal = false;
+    let mut goes_before = |one: &T, other: &T| -> Result<bool> {
+        let found = compare(one, other)?;
+        equal |= found.is_eq();
+        Ok(found.is_lt())
+    };
+    let mut late: Run<T> = SmallVec::from_slice(&run[sorted..]);
+    for position in 1..late.len() {
+        let (entry, mut hole) = (late[position], position);
+        while hole > 0 && goes_before(&entry, &late[hole - 1])? {
+            late[hole] = late[hole - 1];
+            hole -= 1;
+        }
+        late[hole] = entry;
+    }
+    // From the end, so that what is in place stays there.
+    let (mut early, mut end) = (sorted, run.len());
+    while let Some(last) = late.last() {
+        end -= 1;
+        if early > 0 && goes_before(last, &run[early - 1])? {
+            early -= 1;
+            run[end] = run[early];
+        } else {
+            run[end] = *last;
+            late.pop();
+        }
+    }
+    Ok(equal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_merged_and_equals_are_noticed() {
+        let compare = |one: &(u32, u32), other: &(u32, u32)| Ok(one.0.cmp(&other.0));
+        let sorted_at = |keys: &[u32], sorted: usize| {
+            let mut run: Vec<_> = (0..).zip(keys).map(|(place, key)| (*key, place)).collect();
+            let equal = sort(&mut run, sorted, compare).unwrap();
+            let mut expected: Vec<_> = (0..).zip(keys).map(|(place, key)| (*key, place)).collect();
+            expected.sort_by_key(|entry| entry.0);
+            assert_eq!(run, expected, "{keys:?}, {sorted} sorted");
+            equal
+        };
+        assert!(!sorted_at(&[], 0));
+        assert!(!sorted_at(&[5, 3, 1, 4], 0));
+        assert!(!sorted_at(&[1, 4, 6, 9, 8, 0, 5, 2], 4));
+        assert!(!sorted_at(&[1, 4, 6], 3));
+        assert!(sorted_at(&[1, 4, 6, 4, 0], 3));
+        assert!(sorted_at(&[1, 7, 0, 7, 3], 1));
+        assert!(!sorted_at(&[2, 3, 1], 2));
+    }
+
+    #[test]
+    fn an_error_of_the_comparison_is_the_result() {
+        let fails = |_: &u64, _: &u64| Err(pool::Error::corrupt(64, "a record"));
+        assert!(sort(&mut [1, 2, 0], 2, fails).is_err());
+        assert!(sort(&mut [1, 2], 2, fails).is_ok(), "nothing to compare");
+    }
+}
