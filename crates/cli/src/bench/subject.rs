@@ -437,7 +437,7 @@ impl Operations<'_> {
         let mut scan = self.index.range(bounds, Direction::Forward)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while left > 0 && scan.next_into(&mut key, &mut value)? {
-            sum = sum.wrapping_add(key.len() as u64 + u64::from(value[0]));
+            sum = sum.wrapping_add((key.len() + value.len()) as u64);
             left -= 1;
         }
         Ok(sum)
