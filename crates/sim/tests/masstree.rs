@@ -4,11 +4,13 @@ mod common;
 
 use std::sync::Arc;
 
-use engines::index::RecordCodec;
+use engines::index::{RecordCodec, WordCodec};
 use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Put, Remove, Sync, Update};
-use everleaf_sim::index::script::{every_change_in_epochs, random_operations, writes_in_epochs};
+use everleaf_sim::index::script::{
+    every_change_in_epochs, random_operations, what_epochs_meet, writes_in_epochs,
+};
 use everleaf_sim::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexSubject, MassTreeEngine, Size, engine,
 };
@@ -43,6 +45,21 @@ fn a_script_with_the_external_log_alone() {
     let options = options(Images::Some { random: 4 }, SecondCrash::InRecovery);
     let engine: AnyEngine = Arc::new(MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1));
     common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options);
+}
+
+/// A sweep after each open, and crashes in it; and a tree that is closed in good order.
+#[test]
+fn a_script_with_sweeps_and_one_with_clean_ends() {
+    let mut script = what_epochs_meet();
+    script.push(Sync);
+    let engines: [AnyEngine; 2] = [
+        Arc::new(MassTreeEngine::<WordCodec, 4>::sweeping()),
+        Arc::new(MassTreeEngine::<WordCodec, 4>::closing_cleanly()),
+    ];
+    for (engine, rules) in engines.iter().flat_map(|engine| [(engine, Rules::Lines), (engine, Rules::Log)]) {
+        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
+        common::explore(engine, &script, FollowUp::SplitAndMerge, options);
+    }
 }
 
 #[test]

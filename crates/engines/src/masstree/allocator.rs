@@ -171,7 +171,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 
     /// Puts the ends of all queues back to where the last completed epoch had them.
-    pub(super) fn recover_queues(&self, guard: &Guard<'_, M>, running: u64) -> Result<()> {
+    pub(super) fn recover_queues(&self, guard: &Guard<'_, M>) -> Result<()> {
         let anchor = guard.node::<Anchor>(self.anchor)?;
         for queue in anchor.queues.iter().flatten() {
             let epoch = queue.epoch.load(guard);
@@ -185,7 +185,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             ] {
                 value.store(guard, old.load(guard));
             }
-            queue.epoch.store(guard, running);
+            // The epoch stays: until it is forgotten, a crash puts the same back once more.
             self.list_touched(guard.offset_of(queue), 64);
         }
         Ok(())

@@ -196,10 +196,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         node.classes.store(&self.guard, classes);
         node.values.log_low.store(&self.guard, 0);
         node.values.log_high.store(&self.guard, 0);
-        let permutation = Permutation::identity(entries.len()).0;
-        node.permutation_log.store(&self.guard, permutation);
-        node.permutation.store(&self.guard, permutation);
-        // New in this epoch, so nothing of it has to be logged.
+        node.permutation.store(&self.guard, Permutation::identity(entries.len()).0);
+        // New in this epoch, so nothing of it has to be logged; if that fails, nothing leads here.
         node.epoch.store(&self.guard, self.epoch | LOGGED);
         self.list_new(work, offset, &node.listed);
         Ok(())

@@ -110,12 +110,12 @@ impl<M: Medium, const W: usize> Core<M, W> {
         for cell in [&anchor.root, &anchor.runs] {
             let Logged { epoch, old, value } = cell;
             if self.has_failed(epoch.load(guard)) {
+                // The epoch stays: until it is forgotten, a crash puts the same back once more.
                 value.store(guard, old.load(guard));
-                epoch.store(guard, self.first);
                 self.list_touched(self.anchor + 64, 64);
             }
         }
-        self.recover_queues(guard, self.first)
+        self.recover_queues(guard)
     }
 
     /// Touches every node and every link, makes that durable, and empties the set of failed epochs. Usable meanwhile.
