@@ -18,7 +18,6 @@
 //! crash in between. The epoch has 32 bits: every 2^31 epochs all links that are in queues are written anew, so that no
 //! failed epoch is taken for one that many years ago had the same number.
 
-use medium::sync::MutexGuard;
 use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Error, Guard, Result, SLAB_BYTES};
 
@@ -368,9 +367,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             if let Some(object) = self.take(&mut work.shard, work.phase, class)? {
                 return Ok(object);
             }
-            for shard in self.core.barrier.shares() {
-                let Some(mut shard): Option<MutexGuard<'_, Shard>> = shard.try_lock() else { continue };
-                if let Some(object) = self.take(&mut shard, work.phase, class)? {
+            for mut pass in self.core.barrier.enter_free() {
+                if let Some(object) = self.take(&mut pass.share, pass.phase, class)? {
                     return Ok(object);
                 }
             }

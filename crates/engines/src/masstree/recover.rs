@@ -142,7 +142,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             }
         }
         for shard in 0..SHARDS {
-            let _lock = self.barrier.shares().get(shard).map(|shard| shard.lock());
+            let _lock = self.barrier.shares().nth(shard).map(|shard| shard.lock());
             let mut view = self.look();
             view.has_pass = true;
             self.sweep_links(&view, shard)?;
