@@ -30,6 +30,8 @@ use pool::{Pool, PoolOptions};
 type Tree<const N: usize> = RnTree<Late, WordCodec, N>;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+/// For a thread that is to be stopped, and is not.
+const TIME_TO_GO_WRONG: Duration = Duration::from_millis(50);
 
 fn tree<const N: usize>(keys: impl IntoIterator<Item = u64>) -> (Pool<Late>, Tree<N>) {
     let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
@@ -226,15 +228,22 @@ fn stop_before_the_parent_is_updated<C: Codec>(
                     // Fills the leaf that is last now.
                     while keys.len() < 6 + 2 * done {
                         let next = keys.last().unwrap() + 10;
-                        assert!(is_added(tree, next));
+                        let writer = scope.spawn(move || assert!(is_added(tree, next)));
+                        until("a key is added by a stale parent", || writer.is_finished());
                         keys.push(next);
                     }
                     writers.push(scope.spawn(move || assert!(is_added(tree, *key))));
                     until("a split is published", || leaves() == 4 + done as u64);
                 }
                 // Belongs to the leaf that was split first, and that stays locked until its parent knows of it.
-                writers.push(scope.spawn(move || assert!(is_added(tree, 75))));
+                let (begun, is_begun) = std::sync::mpsc::channel();
+                writers.push(scope.spawn(move || {
+                    begun.send(()).unwrap();
+                    assert!(is_added(tree, 75));
+                }));
+                is_begun.recv().unwrap();
                 meanwhile(tree, &keys);
+                std::thread::sleep(TIME_TO_GO_WRONG);
                 assert!(writers.iter().all(|writer| !writer.is_finished()), "nobody was stopped");
             },
         );
