@@ -210,9 +210,6 @@ impl Args {
                 1_u128 << (8 * size)
             ));
         }
-        if self.value_size == 0 && self.scans() {
-            return refuse("ranges read a byte of each value: give a --value-size of at least 1");
-        }
         if !(self.theta > 0.0 && self.theta < 1.0) {
             return refuse("--theta lies between 0 and 1");
         }
@@ -264,12 +261,6 @@ impl Args {
         let ordered = self.ordered_keys || self.distribution == Distribution::Monotonic;
         let keys = if ordered { Keys::ordered(self.keys) } else { Keys::new(self.keys, self.seed) };
         keys.of_bytes(self.key_size)
-    }
-
-    /// Whether some operations are ranges.
-    fn scans(&self) -> bool {
-        use Workload::{E, Scan, ScanBalanced, ScanMostly};
-        matches!(self.workload, Scan | E | ScanMostly | ScanBalanced)
     }
 
     /// Whether keys and values are words.
