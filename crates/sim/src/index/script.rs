@@ -69,6 +69,11 @@ pub fn what_epochs_meet() -> Vec<IndexOperation> {
             Remove(40),
             Sync,
         ]);
+        // What the first change of an epoch is says nothing of the later ones; and a node is logged once.
+        script.extend([Update(20, value + 12), Remove(10), Insert(15, value), Sync]);
+        script.extend([Remove(15), Insert(10, value), Sync]);
+        script.extend([Remove(10), Remove(20), Insert(11, value), Insert(21, value), Sync]);
+        script.extend([Remove(11), Remove(21), Insert(10, value), Insert(20, value), Sync]);
         // A node that is split and whose halves are emptied.
         script.extend((31..35).map(|key| Insert(key, value)));
         script.extend([Sync, Insert(40, value + 9), Sync]);

@@ -59,6 +59,8 @@ const EPOCH: &str = "two lives of a tree in one epoch: a reservation that a cras
 const EPOCH_FIRST: &str = "nothing has to be durable before an epoch begins";
 const ROLLED: &str = "what comes before is the pool's own: what a word is to be, follows from the descriptor alone, which \
                       stays until the word is durable";
+const UNCLEAN: &str = "the next open takes an epoch for failed in which nothing was done";
+const REMEMBERED: &str = "the next sweep looks once more for what is left of epochs of which nothing is left";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 
@@ -252,4 +254,25 @@ pub(super) const BZTREE: &[Justified] = &[
 ];
 
 /// `masstree`.
-pub(super) const MASSTREE: &[Justified] = &[];
+pub(super) const MASSTREE: &[Justified] = &[
+    justified(
+        "masstree/epoch.rs",
+        "listed.start(&self.guard, work.phase)",
+        &[Store],
+        "the node is listed twice",
+    ),
+    justified("masstree/mod.rs", "clean.publish(&guard, checked(1))", &[Flush, Store], UNCLEAN),
+    justified(
+        "masstree/mod.rs",
+        "clean.publish(&guard, checked(1)); Ok(guard.drain()",
+        &[Fence, Wait],
+        UNCLEAN,
+    ),
+    justified("masstree/recover.rs", "range[0].publish(&guard, 0)", &[Flush, Store], REMEMBERED),
+    justified(
+        "masstree/recover.rs",
+        "range[0].publish(&guard, 0); } guard.drain()",
+        &[Fence, Wait],
+        REMEMBERED,
+    ),
+];
