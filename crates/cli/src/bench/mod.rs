@@ -46,18 +46,18 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         context.note(format!("run {} of {}", number + 1, args.runs));
         let script = Script::new(args, &keys, number);
         let (log_before, counters_before) = (bench.log()?, bench.counters());
-        report.run(&bench.measure(args, &script)?);
+        report.run(&bench.measure(&script)?);
         report.log(log_before.zip(bench.log()?));
         report.counters(&counters_before, &bench.counters());
         undo(args, &bench, &script)?;
         if args.threads > 1 && args.workload != Workload::Load {
             let alone = Args { threads: 1, ..args.clone() };
             let script = Script::new(&alone, &keys, number);
-            report.alone(&bench.measure(&alone, &script)?);
+            report.alone(&bench.measure(&script)?);
             undo(args, &bench, &script)?;
         }
         baseline.measure(args, &script, &mut report);
-        report.find(&bench.measure(args, &Script::finds(args, &keys, number))?);
+        report.find(&bench.measure(&Script::finds(args, &keys, number))?);
     }
     report.persist(bench.persist_ns(args)?);
     report.sizes(&bench.sizes()?, args.keys);
@@ -86,7 +86,7 @@ fn counted(args: &Args) -> Result<Measured, Failure> {
     let keys = args.keys_drawn();
     let mut bench = Bench::create_counted(args)?;
     bench.load(args, &keys, args.keys - args.withheld())?;
-    bench.measure(args, &Script::new(args, &keys, 0))
+    bench.measure(&Script::new(args, &keys, 0))
 }
 
 /// A throughput, and what it took.
@@ -109,7 +109,7 @@ pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
     for number in 0..args.runs {
         let script = Script::new(args, &keys, number);
         let before = bench.counters();
-        let measured = bench.measure(args, &script)?;
+        let measured = bench.measure(&script)?;
         counters = bench
             .counters()
             .iter()

@@ -236,42 +236,40 @@ impl Bench {
         self.counted.as_ref().map(|counted| counted.counts())
     }
 
-    /// Runs a script and measures it.
-    pub(crate) fn measure(&self, args: &Args, script: &Script) -> Result<Measured, Failure> {
+    /// Runs a script and measures it: from the first thread's start to the last one's end.
+    pub(crate) fn measure(&self, script: &Script) -> Result<Measured, Failure> {
         let before = self.counts();
-        let barrier = Barrier::new(script.threads.len() + 1);
-        let (results, elapsed) = std::thread::scope(|scope| {
-            let barrier = &barrier;
-            let workers: Vec<_> = script
-                .threads
-                .iter()
-                .enumerate()
-                .map(|(thread, steps)| {
-                    let subject = self.subject();
-                    scope.spawn(move || {
-                        barrier.wait();
-                        match &script.finds {
-                            Some(finds) if script.batched => subject.run_batched(&finds[thread]),
-                            Some(finds) => subject.run_finds(&finds[thread]),
-                            None if subject.tickets > 0 => subject.run_ticketed(steps),
-                            None => subject.run(steps),
-                        }
-                    })
-                })
-                .collect();
+        let barrier = Barrier::new(script.threads.len());
+        let run = |thread: usize| {
+            let subject = self.subject();
             barrier.wait();
+            // By its own clock: whoever waited for all of them might be woken late.
             let start = Instant::now();
-            let results: Vec<_> =
-                workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect();
-            (results, start.elapsed())
+            let latency_ns = match &script.finds {
+                Some(finds) if script.batched => subject.run_batched(&finds[thread]),
+                Some(finds) => subject.run_finds(&finds[thread]),
+                None if subject.tickets > 0 => subject.run_ticketed(&script.threads[thread]),
+                None => subject.run(&script.threads[thread]),
+            };
+            latency_ns.map(|latency_ns| (start, Instant::now(), latency_ns))
+        };
+        let run = &run;
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..script.threads.len()).map(|thread| scope.spawn(move || run(thread))).collect();
+            workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect()
         });
-        let mut latency_ns = histogram();
+        let (mut latency_ns, mut spans) = (histogram(), Vec::new());
         for result in results {
-            latency_ns.add(result?).expect("histograms of one shape");
+            let (start, end, latencies) = result?;
+            latency_ns.add(latencies).expect("histograms of one shape");
+            spans.push((start, end));
         }
+        let start = spans.iter().map(|(start, _)| *start).min();
+        let end = spans.iter().map(|(_, end)| *end).max();
+        let elapsed = start.zip(end).map_or(Duration::ZERO, |(start, end)| end - start);
         let counts = self.counts().zip(before).map(|(after, before)| after - before);
         let operations = script.threads.iter().map(|steps| steps.len() as u64).sum();
-        debug_assert!(args.threads > 0);
         Ok(Measured { operations, elapsed, latency_ns, counts })
     }
 
