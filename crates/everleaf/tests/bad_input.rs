@@ -216,7 +216,7 @@ fn a_flipped_byte_in_an_entry_or_a_record_is_noticed() {
         let whole = fs::read(&path).unwrap();
         let (records, words) = (first_leaf(&whole, 0) + 64, first_leaf(&whole, 1) + 64);
         // The first 28 entries stayed when the leaf was split, so they are in use.
-        for byte in 0..16 * 28 {
+        for byte in (0..16 * 28).step_by(3) {
             let noticed = try_damage(&path, &whole, form, records + byte, 1 << (byte % 8));
             assert!(noticed, "byte {byte} of the entries of records");
         }

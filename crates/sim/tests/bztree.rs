@@ -121,6 +121,10 @@ fn exhaust(codec: CodecName, length: usize, rules: Rules) {
 #[test]
 fn small_scopes_exhausted() {
     exhaust(Word, 2, Rules::Lines);
+}
+
+#[test]
+fn small_scopes_exhausted_on_a_log_and_with_records() {
     exhaust(Word, 2, Rules::Log);
     exhaust(Record, 1, Rules::Lines);
 }

@@ -256,6 +256,17 @@ impl Report {
         figures
     }
 
+    /// When an operation is durable.
+    fn durability(&self) -> String {
+        match self.args.engine.as_str() {
+            "masstree-transient" => "never".to_owned(),
+            engine if engine.starts_with("masstree") => {
+                format!("with its epoch, of {} ms", self.args.epoch_ms)
+            }
+            _ => format!("{:?}", self.args.durability).to_lowercase(),
+        }
+    }
+
     /// The figures of the file medium.
     fn log_json(&self, ns: f64) -> Value {
         let of_log = |share: fn(&LogShare) -> f64, by: f64| match &self.log {
@@ -269,7 +280,7 @@ impl Report {
         let of_disk = |rate: fn(&DiskRates) -> f64| self.disk.as_ref().map_or(f64::NAN, rate);
         let syncs_per_second = of_disk(|rates| rates.syncs_per_second);
         json!({
-            "durability": format!("{:?}", self.args.durability).to_lowercase(),
+            "durability": self.durability(),
             "tickets": self.args.tickets,
             "ordered_keys": self.args.ordered_keys,
             "disk_syncs_per_second": rounded(syncs_per_second),
