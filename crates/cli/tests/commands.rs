@@ -52,6 +52,25 @@ fn every_command_speaks_json() {
 }
 
 #[test]
+fn a_benchmark_measures_the_tree_that_it_filled() {
+    for (engine, workload, medium) in [
+        ("rntree", "load", "dax"),
+        ("rntree", "insert", "ram"),
+        ("bztree", "d", "ram"),
+        ("masstree", "remove", "dax"),
+    ] {
+        let sizes = ["--keys", "20000", "--ops", "2000", "--runs", "2", "--count", "--json", "--quiet"];
+        let what = ["bench", "--engine", engine, "--workload", workload, "--medium", medium];
+        let report = run(&[&what[..], &sizes].concat()).expect(0).json();
+        let figure = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
+        assert!(figure("mops") > 0.0 && figure("find_ns") > 0.0 && figure("ratio_to_btreemap") > 0.0);
+        assert!((16.0..400.0).contains(&figure("bytes_per_key")), "{report}");
+        assert!(engine == "masstree" || workload == "d" || figure("persists_per_op") >= 2.0, "{report}");
+        assert_eq!(report["load_mops"].is_null(), workload == "load", "{report}");
+    }
+}
+
+#[test]
 fn an_emulated_medium_is_told_once_on_standard_error() {
     let (_folder, pool) = pool();
     let said = run(&on("put", &pool, &["k", "v", "--json"])).expect(0);

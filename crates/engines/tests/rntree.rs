@@ -32,6 +32,36 @@ fn assert_clean(index: &dyn Index) {
     assert!(violations.is_empty(), "{} violations, the first: {}", violations.len(), violations[0]);
 }
 
+/// Leaves beyond the first few thousand were not entered in the table that finds lead by: the first find panicked.
+#[test]
+fn a_large_load_is_found_without_opening_it_again() {
+    const KEYS: u64 = 600_000;
+    let pool = pool();
+    let tree = words::<56>(&pool);
+    let mut next = 0;
+    let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+        key.splice(.., u64::to_be_bytes(next));
+        value.splice(.., u64::to_be_bytes(next + 1));
+        next += 1;
+        Ok(next <= KEYS)
+    };
+    assert_eq!(tree.bulk_load(&mut source, 1.0).unwrap(), KEYS);
+    for key in (0..KEYS).step_by(997).chain([KEYS - 1]) {
+        assert_eq!(WordIndex::get(&tree, key).unwrap(), Some(key + 1));
+        assert!(WordIndex::write(&tree, key, Some(7), Condition::Present).unwrap());
+    }
+    assert!(WordIndex::write(&tree, KEYS, Some(7), Condition::Absent).unwrap());
+    let mut last = 0;
+    (&tree as &dyn WordIndex)
+        .scan_each(0, |key, _| {
+            last = key;
+            true
+        })
+        .unwrap();
+    assert_eq!(last, KEYS);
+    assert_clean(&tree);
+}
+
 #[test]
 fn a_hundred_thousand_words_come_and_go() {
     let pool = pool();

@@ -1,8 +1,9 @@
 //! Durable ordered maps in a file, as fast as memory.
 //!
-//! Everleaf keeps B+-trees in a *pool*: one memory-mapped file, written line by line with the processor's own
-//! write-back instructions. There is no log to replay, no page cache to warm and no transaction to commit: an insert is
-//! durable when it returns, and a read is a search in memory.
+//! Everleaf keeps B+-trees in a *pool*: one memory-mapped file. On persistent memory it is written line by line with the
+//! processor's own write-back instructions; on an ordinary disk the same lines go to a log beside the file, which many
+//! writers sync together. There is no page cache to warm and no transaction to commit: an insert is durable when it
+//! returns, and a read is a search in memory.
 //!
 //! ```
 //! # fn main() -> Result<(), everleaf::Error> {
@@ -86,7 +87,8 @@
 //! # Threads
 //!
 //! [`Store`], [`Tree`] and [`WordTree`] are cheap to clone, and all their methods may be called from any thread.
-//! Readers wait for nobody; writers lock one leaf for a moment.
+//! Readers take no lock; on a disk they wait until what they saw is durable. Writers lock one leaf for a moment, or nothing
+//! ([`Engine::BzTree`]).
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -136,7 +138,8 @@
 //! # Closing, and opening after a crash
 //!
 //! [`Store::close`], or dropping the last handle, writes down which space is in use. If that did not happen, the next
-//! open finds it anew: it reads all leaves of all trees, on all cores, before it returns. Nothing leaks.
+//! open finds it anew. Trees of [`Engine::RnTree`] are read for that before it returns, all their leaves, on all cores;
+//! those of [`Engine::BzTree`] and [`Engine::MassTree`] are at work at once, and are read beside it. Nothing leaks.
 //!
 //! # Errors
 //!

@@ -190,7 +190,8 @@ impl Options {
     }
 
     /// Opens the store at `path`, and makes it if it is missing. O(pool's slabs) after a clean close; after a crash
-    /// O(leaves), on all cores.
+    /// O(leaves of [`Engine::RnTree`](crate::Engine::RnTree)), on all cores, whatever the other trees' size; on
+    /// [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
     /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::ReadOnly`], [`Error::Locked`], [`Error::Io`]: the file;

@@ -401,9 +401,15 @@ impl Store {
         for info in self.trees()? {
             let violation = |offset, what| StoreViolation { tree: Some(info.name.clone()), offset, what };
             let of_tree = |Violation { offset, what }: Violation| violation(Some(offset), what);
-            match self.open_tree(&info.name).and_then(|tree| tree.check()) {
+            let opened = self.open_tree(&info.name);
+            let is_open = opened.is_ok();
+            match opened.and_then(|tree| tree.check()) {
                 Ok(violations) => found.extend(violations.into_iter().map(of_tree)),
                 Err(error) => match error.root() {
+                    // Others may be writing to it, so nobody reads it past its locks.
+                    Error::Corrupt { offset, what } if is_open => {
+                        found.push(violation(Some(*offset), what.clone()));
+                    }
                     Error::Corrupt { offset, what } => {
                         let first = Violation { offset: *offset, what: what.clone() };
                         found.extend(self.damage(&info.name, first)?.into_iter().map(of_tree));

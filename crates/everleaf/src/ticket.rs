@@ -33,7 +33,9 @@ impl Ticket {
     }
 
     /// Returns when the write is durable, whatever the store's [`Durability`](crate::Durability). The thread that
-    /// waits may do the sync, for all who wait.
+    /// waits may do the sync, for all who wait. Of trees that are durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)) it returns at once, and says nothing: they are durable with
+    /// [`Store::sync`](crate::Store::sync).
     ///
     /// # Errors
     /// [`Error::Medium`](crate::Error::Medium) if the medium failed: then nobody knows whether the write is durable.

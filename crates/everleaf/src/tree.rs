@@ -170,19 +170,10 @@ impl Tree {
         self.written(|| self.any.index.compare_exchange(key.as_ref(), current, new))
     }
 
-    /// Runs writes of this store that return before they are durable; the ticket is for all of them.
-    ///
-    /// ```
-    /// # let store = everleaf::Store::in_memory()?;
-    /// let tree = store.tree("readings")?;
-    /// let (added, ticket) = tree.ticketed(|| {
-    ///     tree.put("today", "21.5 C")?;
-    ///     tree.insert("yesterday", "20.0 C")
-    /// })?;
-    /// ticket.wait()?;
-    /// assert!(added);
-    /// # Ok::<(), everleaf::Error>(())
-    /// ```
+    /// A write that returns before it is durable, and what to wait for: or several, all of this store and none of them with
+    /// a ticket of its own. Where one of them fails, those before it have no ticket; [`Store::sync`](crate::Store::sync)
+    /// waits for them.
+    #[doc(hidden)]
     #[inline]
     pub fn ticketed<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<(T, Ticket)> {
         let (result, lsn) = medium::deferred(write);

@@ -112,19 +112,21 @@ fn random_scripts() {
     }
 }
 
-fn exhaust(codec: CodecName, length: usize, rules: Rules) {
-    let options = Options { rules, ..options(Images::All, SecondCrash::InRecovery) };
+fn exhaust(codec: CodecName, length: usize, rules: Rules, second_crash: SecondCrash) {
+    let options = Options { rules, ..options(Images::All, second_crash) };
     common::exhaust(&common::small(EngineName::BzTree, codec), length, &options);
 }
 
-/// Every sequence of so many operations on small trees, every crash of the last one, every image.
+/// Every sequence of so many operations on small trees, every crash of the last one, every image. With a crash of the
+/// recovery as well `everleaf crash --exhaustive` does it at length 2 and beyond.
 #[test]
 fn small_scopes_exhausted() {
-    exhaust(Word, 2, Rules::Lines);
+    exhaust(Word, 2, Rules::Lines, SecondCrash::Never);
+    exhaust(Word, 1, Rules::Lines, SecondCrash::InRecovery);
 }
 
 #[test]
 fn small_scopes_exhausted_on_a_log_and_with_records() {
-    exhaust(Word, 2, Rules::Log);
-    exhaust(Record, 1, Rules::Lines);
+    exhaust(Word, 2, Rules::Log, SecondCrash::InRecovery);
+    exhaust(Record, 1, Rules::Lines, SecondCrash::InRecovery);
 }

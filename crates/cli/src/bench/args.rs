@@ -62,6 +62,11 @@ impl Workload {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
+    /// Whether a run leaves all keys in the tree that were there, and adds some.
+    pub(crate) fn only_adds(self) -> bool {
+        matches!(self, Self::Load | Self::Insert | Self::D | Self::E)
+    }
+
     /// How many of a hundred operations are upserts, where the others read.
     pub(crate) fn upserts_percent(self) -> Option<u64> {
         match self {
@@ -202,6 +207,12 @@ impl Args {
             return refuse(
                 "these workloads need at least twice as many keys as operations: raise --keys or lower --ops",
             );
+        }
+        if self.key_size < 2 {
+            return refuse("--key-size is at least 2: 1,000 keys do not differ in less");
+        }
+        if self.recover && (self.medium == MediumChoice::Ram || self.engine == "masstree-transient") {
+            return refuse("--recover needs a file and an engine that can be opened again");
         }
         if self.keys_of_size().is_none() {
             let (keys, size) = (self.keys, self.key_size);

@@ -27,7 +27,7 @@ impl Baseline {
         Self { map }
     }
 
-    /// Runs the same operations, then finds.
+    /// Runs the same operations and finds, and takes them back.
     pub(crate) fn measure(&mut self, args: &Args, script: &Script, report: &mut Report) {
         let steps: Vec<Step> = script.steps().collect();
         let ns = match &script.finds {
@@ -35,6 +35,10 @@ impl Baseline {
             None => self.run(&steps),
         };
         report.baseline(ns);
+        let finds = Script::finds(args, &args.keys_drawn(), 1000 + args.runs).finds.unwrap_or_default();
+        if args.workload.only_adds() {
+            report.baseline_find(self.run_finds(&finds));
+        }
         for step in &steps {
             match step {
                 Step::Insert(key) => drop(self.map.remove(key)),
@@ -43,10 +47,8 @@ impl Baseline {
                 _ => {}
             }
         }
-        let keys = args.keys_drawn();
-        let finds = Script::finds(args, &keys, 1000 + args.runs);
-        if let (Some(finds), true) = (&finds.finds, args.workload != Workload::Load) {
-            report.baseline_find(self.run_finds(finds));
+        if !args.workload.only_adds() {
+            report.baseline_find(self.run_finds(&finds));
         }
     }
 

@@ -38,29 +38,39 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     context.note("loading the standard library's map with the same keys");
     let mut baseline = Baseline::load(args, &keys, prefill);
     let mut report = Report::new(args);
-    report.load(prefill, load_seconds);
+    if args.workload != Workload::Load {
+        report.load(prefill, load_seconds);
+    }
     if args.medium == args::MediumChoice::File {
         report.disk(disk::rates(bench.folder())?);
     }
     for number in 0..args.runs {
         context.note(format!("run {} of {}", number + 1, args.runs));
+        if args.threads > 1 && args.workload != Workload::Load {
+            let alone = Script::new(&Args { threads: 1, ..args.clone() }, &keys, number);
+            report.alone(&bench.measure(&alone)?);
+            undo(args, &bench, &alone)?;
+        }
         let script = Script::new(args, &keys, number);
         let (log_before, counters_before) = (bench.log()?, bench.counters());
         report.run(&bench.measure(&script)?);
         report.log(log_before.zip(bench.log()?));
         report.counters(&counters_before, &bench.counters());
-        undo(args, &bench, &script)?;
-        if args.threads > 1 && args.workload != Workload::Load {
-            let alone = Args { threads: 1, ..args.clone() };
-            let script = Script::new(&alone, &keys, number);
-            report.alone(&bench.measure(&script)?);
+        let finds = Script::finds(args, &keys, number);
+        if args.workload.only_adds() {
+            report.find(&bench.measure(&finds)?);
+        }
+        // Sizes and recovery are those of the tree that the last run filled.
+        if !(args.workload.only_adds() && number + 1 == args.runs) {
             undo(args, &bench, &script)?;
         }
+        if !args.workload.only_adds() {
+            report.find(&bench.measure(&finds)?);
+        }
         baseline.measure(args, &script, &mut report);
-        report.find(&bench.measure(&Script::finds(args, &keys, number))?);
     }
     report.persist(bench.persist_ns(args)?);
-    report.sizes(&bench.sizes()?, args.keys);
+    report.sizes(bench.sizes()?);
     if args.recover {
         report.recoveries(bench.recover()?);
     }

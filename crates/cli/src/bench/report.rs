@@ -20,7 +20,7 @@ pub(crate) struct Report {
     latency_ns: Histogram<u64>,
     counts: Option<(Counts, u64)>,
     persist_ns: f64,
-    sizes: Option<(Sizes, u64)>,
+    sizes: Option<Sizes>,
     recoveries: Option<Recoveries>,
     store_over_engine: f64,
     disk: Option<DiskRates>,
@@ -131,11 +131,8 @@ impl Report {
         self.persist_ns = ns;
     }
 
-    pub(crate) fn sizes(&mut self, sizes: &Sizes, keys: u64) {
-        let Sizes { used_bytes, volatile_bytes, medium } = sizes;
-        let sizes =
-            Sizes { used_bytes: *used_bytes, volatile_bytes: *volatile_bytes, medium: medium.clone() };
-        self.sizes = Some((sizes, keys));
+    pub(crate) fn sizes(&mut self, sizes: Sizes) {
+        self.sizes = Some(sizes);
     }
 
     pub(crate) fn face(&mut self, store_over_engine: f64) {
@@ -184,8 +181,8 @@ impl Report {
             Some((counts, operations)) => rounded(count(counts) as f64 / *operations as f64),
             None => Value::Null,
         };
-        let per_key = |bytes: fn(&Sizes) -> u64| match &self.sizes {
-            Some((sizes, keys)) => rounded(bytes(sizes) as f64 / *keys as f64),
+        let per_key = |bytes: &dyn Fn(&Sizes) -> u64| match &self.sizes {
+            Some(sizes) => rounded(bytes(sizes) as f64 / sizes.keys as f64),
             None => Value::Null,
         };
         let ms = |time: fn(&Recoveries) -> std::time::Duration| match &self.recoveries {
@@ -197,7 +194,7 @@ impl Report {
         let mut figures = json!({
             "engine": args.engine,
             "medium": name(&args.medium),
-            "medium_description": self.sizes.as_ref().map(|(sizes, _)| sizes.medium.clone()),
+            "medium_description": self.sizes.as_ref().map(|sizes| sizes.medium.clone()),
             "workload": args.workload.name(),
             "distribution": name(&args.distribution),
             "theta": args.theta,
@@ -227,9 +224,9 @@ impl Report {
             "p999_ns": latency(0.999),
             "max_ns": self.latency_ns.max(),
             "load_mops": rounded(self.load_mops),
-            "bytes_per_key": per_key(|sizes| sizes.used_bytes),
-            "volatile_bytes_per_key": per_key(|sizes| sizes.volatile_bytes),
-            "file_bytes_per_key": rounded(self.file_bytes.map_or(f64::NAN, |bytes| bytes as f64) / args.keys as f64),
+            "bytes_per_key": per_key(&|sizes| sizes.used_bytes),
+            "volatile_bytes_per_key": per_key(&|sizes| sizes.volatile_bytes),
+            "file_bytes_per_key": self.file_bytes.map_or(Value::Null, |bytes| per_key(&|_| bytes)),
             "recover_clean_ms": ms(|recoveries| recoveries.clean),
             "store_over_engine": rounded(self.store_over_engine),
             "recover_crash_ms": ms(|recoveries| recoveries.crash),
@@ -258,12 +255,13 @@ impl Report {
 
     /// When an operation is durable.
     fn durability(&self) -> String {
+        let medium = format!("{:?}", self.args.durability).to_lowercase();
         match self.args.engine.as_str() {
             "masstree-transient" => "never".to_owned(),
             engine if engine.starts_with("masstree") => {
-                format!("with its epoch, of {} ms", self.args.epoch_ms)
+                format!("epochs of {} ms, each {medium}", self.args.epoch_ms)
             }
-            _ => format!("{:?}", self.args.durability).to_lowercase(),
+            _ => medium,
         }
     }
 
@@ -276,7 +274,9 @@ impl Report {
         let operations = self.args.operations() as f64;
         let only_writes = matches!(self.args.workload, Workload::Load | Workload::Insert | Workload::Update);
         let entry_bytes = (self.args.key_size + self.args.value_size) as f64;
-        let user_bytes = if only_writes { operations * entry_bytes } else { f64::NAN };
+        // What the log took goes home with a checkpoint; without one in the run only half of it was seen.
+        let went_home = self.log.as_ref().is_some_and(|log| log.home_bytes > 0);
+        let user_bytes = if only_writes && went_home { operations * entry_bytes } else { f64::NAN };
         let of_disk = |rate: fn(&DiskRates) -> f64| self.disk.as_ref().map_or(f64::NAN, rate);
         let syncs_per_second = of_disk(|rates| rates.syncs_per_second);
         json!({

@@ -40,6 +40,7 @@ pub(crate) struct Measured {
 
 /// Sizes at the end.
 pub(crate) struct Sizes {
+    pub(crate) keys: u64,
     pub(crate) used_bytes: u64,
     pub(crate) volatile_bytes: u64,
     pub(crate) medium: String,
@@ -313,8 +314,8 @@ impl Bench {
 
     pub(crate) fn sizes(&self) -> Result<Sizes, Failure> {
         let stat = self.store().stat()?;
-        let volatile_bytes = self.tree().stat()?.volatile_bytes;
-        Ok(Sizes { used_bytes: stat.used_bytes, volatile_bytes, medium: stat.medium })
+        let (keys, volatile_bytes) = (self.tree().len()?, self.tree().stat()?.volatile_bytes);
+        Ok(Sizes { keys, used_bytes: stat.used_bytes, volatile_bytes, medium: stat.medium })
     }
 
     fn let_go(&mut self) {
@@ -326,7 +327,9 @@ impl Bench {
     pub(crate) fn close(&mut self) -> Result<Option<&Path>, Failure> {
         self.let_go();
         if self.args.medium == MediumChoice::File {
-            store_options(&self.args).close_cleanly(true).open(&self.path)?.close()?;
+            let store = store_options(&self.args).close_cleanly(true).open(&self.path)?;
+            store.finish_recovery();
+            store.close()?;
         }
         Ok(self.scratch.as_ref().map(|scratch| &*scratch.0))
     }

@@ -372,7 +372,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         // PERSIST: the entry is ordered before; lost, the leaf is as it was.
         let stored = Slots(leaf.slots.publish(guard, &slots.0, &new.0)?);
         let (added, removed) = (1 << claim.entry, old.map_or(0, |(entry, _)| 1 << entry));
-        // What only lock holders see, or goes with a bit of `live`, need not wait for the fence.
+        // What only lock holders use, or goes with a bit of `live`, need not wait for the fence.
         record.set_fingerprint(claim.entry, hash as u8);
         record.set_order(claim.entry, words[0]);
         record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);

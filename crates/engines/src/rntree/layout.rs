@@ -15,9 +15,10 @@
 //!  40  offset      of the leaf in the pool
 //!  48  lsn         of the last change, for media that are durable late
 //!  56  next        index of the next leaf, 0 for none
-//!  64  fingerprints, one byte per entry; the last 8 bytes are the sequence that scans retry on
+//!  64  fingerprints, one byte per entry; the last 8 bytes are the sequence that scans and planned
+//!                writes retry on
 //! 128  slots       the transient slot array: the slot line as last made durable
-//! 192  orders      one order byte per entry; the last 8 bytes are their scale. For the holder of the lock
+//! 192  orders      one order byte per entry; the last 8 bytes are their scale. For writers
 //! ```
 //!
 //! The *check* covers the slot line and the entries that it lists: the exclusive or of all their bytes is [`SEED`], where
@@ -462,7 +463,7 @@ impl<M: Medium> LeafRecord<M> {
         Atomic::store_together(&self.slots, &slots.0);
     }
 
-    /// Changes the transient slots and what belongs to them, as one for scans. Under the lock.
+    /// Changes the transient slots and what belongs to them, as one for scans and planned writes. Under the lock.
     #[inline(always)]
     pub(super) fn change(&self, slots: &Slots, rest: impl FnOnce()) {
         let sequence = self.fingerprints[SEQUENCE].load(Ordering::Relaxed);
@@ -474,7 +475,7 @@ impl<M: Medium> LeafRecord<M> {
         self.fingerprints[SEQUENCE].store((sequence | 1) + 1, Ordering::Release);
     }
 
-    /// The sequence that scans retry on; `None` during a change.
+    /// The sequence that scans and planned writes retry on; `None` during a change.
     pub(super) fn sequence(&self) -> Option<u64> {
         let sequence = self.fingerprints[SEQUENCE].load(Ordering::Acquire);
         (sequence & 1 == 0).then_some(sequence)

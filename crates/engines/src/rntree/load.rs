@@ -189,6 +189,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let record = self.leaves.get(number);
             let next_number = if next == 0 { 0 } else { number + 1 };
             record.reset(loaded.offset, &slots, (next_number, 0), Lsn::DURABLE);
+            self.place(number, loaded.offset)?;
             for entry in 0..loaded.count {
                 let words = leaf.entry(guard, &slots, entry);
                 record.set_fingerprint(entry, C::hash_of(words) as u8);

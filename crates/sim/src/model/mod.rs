@@ -27,8 +27,9 @@
 //!
 //! What a log can leave, lines can leave as well, but for waits: with lines the fence is enough.
 //!
-//! Not covered: weak orderings between threads (events have the order in which they took effect), caches of real
-//! processors.
+//! Not covered: weak orderings between threads (events have the order in which they took effect), streaming stores to one
+//! line that arrive out of order before their fence, caches of real processors. CLFLUSH, CLFLUSHOPT and CLWB are one flush,
+//! the weakest of them.
 
 mod lines;
 mod log;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everleaf::{Store, Survives, Tree};
+use everleaf::{Engine, Store, Survives, Tree};
 use serde::Serialize;
 
 use super::Killed;
@@ -31,7 +31,8 @@ pub(super) struct Report {
     recovery_seconds: f64,
     /// With the start of the process's view of it: from asking for the pool to the first tree.
     reopen_seconds: f64,
-    leaves: u64,
+    /// What of the tree was read to recover it; 0 for engines that are at work at once.
+    leaves_read: u64,
     in_flight_done: u64,
     in_flight_max: u64,
     violations: Vec<String>,
@@ -101,15 +102,21 @@ impl Report {
     ) -> Result<(), Failure> {
         self.recovery_seconds = store.recovery().duration.as_secs_f64();
         self.reopen_seconds = duration.as_secs_f64();
-        self.leaves = tree.stat()?.leaves;
+        self.leaves_read = if tree.kind().engine == Engine::RnTree { tree.stat()?.leaves } else { 0 };
         Ok(())
     }
 
     pub(super) fn recovery_words(&self) -> String {
         format!(
-            "reopened and recovered in {}: {} leaves read, inner nodes rebuilt, free space found anew",
+            "reopened and recovered in {}: {}",
             progress::duration(Duration::from_secs_f64(self.recovery_seconds)),
-            progress::count(self.leaves),
+            match self.leaves_read {
+                0 => "nothing of the tree had to be read for that".to_owned(),
+                leaves => format!(
+                    "{} leaves read, inner nodes rebuilt, free space found anew",
+                    progress::count(leaves)
+                ),
+            }
         )
     }
 
@@ -151,7 +158,7 @@ impl Report {
 
     pub(super) fn finish_words(&self) -> String {
         format!(
-            "{} more paths from two threads, {:.0} k/s, each durable before the next",
+            "{} more paths from two threads, {:.0} k/s, all durable at the end",
             progress::count(self.finished),
             self.finish_per_second / 1e3
         )

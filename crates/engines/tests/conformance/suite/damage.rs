@@ -95,9 +95,9 @@ fn places(image: &[u64], rng: &mut SmallRng) -> Vec<usize> {
     places
 }
 
-/// Flips every byte in turn, of a pool closed cleanly and of one that was not: the right answer, a typed error, or, with
-/// an engine that promises no better, a wrong one; but never a panic, and it ends. With the byte put right, all is as it
-/// was.
+/// Flips bytes, one at a time and as many as the place has time for, of a pool closed cleanly and of one that was not: the
+/// right answer, a typed error, or, with an engine that promises no better, a wrong one; but never a panic, and it ends.
+/// With the byte put right, all is as it was.
 pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
     for how in [Closing::Clean, Closing::Crash] {
         let Some(mut world) = cell.limited(4 << 20)? else { return Ok(()) };
