@@ -142,7 +142,9 @@ impl Exhibit<'_> {
         println!("{failure}\n");
         assert!(failure.what.contains(self.complaint), "another complaint: {failure}");
         let schedule: Schedule = failure.schedule.to_string().parse().unwrap();
-        let replay = Some(failure.replay().to_string().parse().unwrap());
+        // Some go wrong without a crash.
+        let crash = failure.replay().to_string();
+        let replay = (!crash.is_empty()).then(|| crash.parse().unwrap());
         let search = Search::Replay(schedule);
         let again = self
             .explore(toy(false), (&failure.program, search), Options { replay, ..options.clone() })
