@@ -1,15 +1,18 @@
 //! Damage to what recovery of a Masstree rests on: the number of the running epoch, the set of failed epochs, the external
 //! log. A typed error, a violation that `check` names, or nothing; never a panic, never a walk without an end.
 
+mod common;
+
 use std::sync::Arc;
 
-use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec};
+use everleaf_engines::index::{Index, RecordCodec};
 use everleaf_engines::masstree::{EpochLength, MassTree, MassTreeOptions};
 use medium::Ram;
 use pool::{Error, Pool, PoolOptions};
 
+use common::content;
+
 type Tree = MassTree<Arc<Ram>, RecordCodec, 4>;
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 const OPTIONS: MassTreeOptions = MassTreeOptions {
     epoch: EpochLength::Manual,
@@ -49,16 +52,6 @@ fn load(pool: &Pool<Arc<Ram>>, offset: u64) -> u64 {
 fn store(pool: &Pool<Arc<Ram>>, offset: u64, value: u64) {
     let guard = pool.pin();
     guard.words(offset, 1).unwrap()[0].store(&guard, value);
-}
-
-fn content(tree: &dyn Index) -> Result<Entries, Error> {
-    let mut scan = tree.range(Bounds::all(), Direction::Forward)?;
-    let (mut key, mut value, mut entries) = (Vec::new(), Vec::new(), Vec::new());
-    while scan.next_into(&mut key, &mut value)? {
-        entries.push((key.clone(), value.clone()));
-        assert!(entries.len() < 10_000, "a scan that does not end");
-    }
-    Ok(entries)
 }
 
 fn key(number: u64) -> Vec<u8> {

@@ -1,28 +1,18 @@
 //! Damage to RNTree's leaves: every byte of every leaf, changed in several ways, is a typed error or means nothing. And a
 //! check that every operation keeps right, for a check that is wrong without damage is found by these tests as well.
 
-use everleaf_engines::index::{
-    Bounds, Codec, Condition, Direction, Index, MaybeWords, RecordCodec, WordCodec,
-};
+mod common;
+
+use everleaf_engines::index::{Codec, Condition, Index, MaybeWords, RecordCodec, WordCodec};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use medium::late::Late;
 use medium::{LineForm, Medium, Ram};
 use pool::{Error, Pool, PoolOptions, TreeRoot};
 
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+use common::{Entries, content};
 
 const OPTIONS: RnTreeOptions = RnTreeOptions { recovery_threads: 1 };
 const LINE: u64 = 64;
-
-fn content(tree: &dyn Index) -> Result<Entries, Error> {
-    let mut scan = tree.range(Bounds::all(), Direction::Forward)?;
-    let (mut key, mut value, mut entries) = (Vec::new(), Vec::new(), Vec::new());
-    while scan.next_into(&mut key, &mut value)? {
-        entries.push((key.clone(), value.clone()));
-        assert!(entries.len() < 10_000, "a scan that does not end");
-    }
-    Ok(entries)
-}
 
 /// One of some keys, which fill some leaves.
 fn key_of<const N: usize>(number: u64) -> [u8; 8] {

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 use engines::index::{Bounds, Condition, Direction, Index, RecordCodec};
 use engines::masstree::{EpochLength, MassTree, MassTreeOptions};
+use everleaf_sim::index::pool_options;
 use everleaf_sim::{
     Complaint, Concurrent, Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search,
     SecondCrash, Subject,
 };
 use medium::sim::Sim;
-use pool::{Pool, PoolOptions};
+use pool::Pool;
 
 use common::text;
 
@@ -72,13 +73,7 @@ impl Subject for Batches {
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
-        let options = PoolOptions {
-            step_slabs_min: 1,
-            reclaim_by_epoch: false,
-            close_on_drop: false,
-            ..PoolOptions::default()
-        };
-        let pool = Pool::open(sim.clone(), options).map_err(text)?;
+        let pool = Pool::open(sim.clone(), pool_options()).map_err(text)?;
         let options = MassTreeOptions {
             epoch: EpochLength::Manual,
             recovery_threads: 1,

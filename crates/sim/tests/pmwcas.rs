@@ -3,13 +3,14 @@
 mod common;
 
 use engines::pmwcas::{Pmwcas, VALUE_MASK};
+use everleaf_sim::index::pool_options;
 use everleaf_sim::{
     Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash,
     Subject,
 };
 use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
-use pool::{Pool, PoolOptions, ROOT_WORDS};
+use pool::{Pool, ROOT_WORDS};
 
 use common::text;
 
@@ -66,13 +67,7 @@ impl Subject for Words {
     }
 
     fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
-        let options = PoolOptions {
-            step_slabs_min: 1,
-            reclaim_by_epoch: false,
-            close_on_drop: false,
-            ..PoolOptions::default()
-        };
-        let pool = Pool::open(sim.clone(), options).map_err(text)?;
+        let pool = Pool::open(sim.clone(), pool_options()).map_err(text)?;
         let root = if let Some(root) = pool.trees().map_err(text)?.pop() {
             if pool.needs_mark() {
                 root.words[..2].iter().try_for_each(|offset| pool.mark(*offset)).map_err(text)?;

@@ -5,10 +5,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
+use everleaf_sim::index::pool_options;
 use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
 use medium::sim::Sim;
 use medium::{LineForm, Word};
-use pool::{Pool, PoolOptions, ROOT_WORDS, TreeRoot};
+use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use common::text;
 
@@ -42,10 +43,6 @@ struct Opened {
 
 type Blocks = BTreeMap<usize, (usize, u64)>;
 
-fn options() -> PoolOptions {
-    PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false, ..PoolOptions::default() }
-}
-
 fn content(value: u64, index: usize) -> u64 {
     value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index as u64
 }
@@ -65,7 +62,7 @@ impl Opened {
     }
 
     fn open_pool(&mut self) -> Result<(), Complaint> {
-        let pool = Pool::open(self.sim.clone(), options()).map_err(text)?;
+        let pool = Pool::open(self.sim.clone(), pool_options()).map_err(text)?;
         let trees = pool.trees().map_err(text)?;
         self.trees = trees.into_iter().map(|tree| (tree.name.as_bytes()[0], tree)).collect();
         if pool.needs_mark() {

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         let (log_before, counters_before) = (bench.log()?, bench.counters());
         report.run(&bench.measure(&script)?);
         report.log(log_before.zip(bench.log()?));
-        report.counters(&counters_before, &bench.counters());
+        report.counters(bench.counters_since(&counters_before));
         let finds = Script::finds(args, &keys, number);
         if args.workload.only_adds() {
             report.find(&bench.measure(&finds)?);
@@ -120,12 +120,7 @@ pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
         let script = Script::new(args, &keys, number);
         let before = bench.counters();
         let measured = bench.measure(&script)?;
-        counters = bench
-            .counters()
-            .iter()
-            .zip(before)
-            .map(|(after, before)| (after.0, after.1 - before.1))
-            .collect();
+        counters = bench.counters_since(&before);
         mops.push(measured.operations as f64 / measured.elapsed.as_secs_f64() / 1e6);
         used_bytes = bench.sizes()?.used_bytes;
         undo(args, &bench, &script)?;

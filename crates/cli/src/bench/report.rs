@@ -91,9 +91,8 @@ impl Report {
         });
     }
 
-    pub(crate) fn counters(&mut self, before: &[(&'static str, u64)], after: &[(&'static str, u64)]) {
-        self.counters =
-            after.iter().zip(before).map(|(after, before)| (after.0, after.1 - before.1)).collect();
+    pub(crate) fn counters(&mut self, counters: Vec<(&'static str, u64)>) {
+        self.counters = counters;
     }
 
     pub(crate) fn load(&mut self, keys: u64, seconds: f64) {

@@ -280,11 +280,9 @@ impl Bench {
             return Ok(0.0);
         }
         let path = self.folder().join(format!("everleaf-bench-{}.region", std::process::id()));
-        let file = new_file(&path)?;
-        let _scratch = Scratch(path);
-        let dax = Dax::new(file, dax_options(args)?).map_err(medium::MediumError::from);
-        let dax = dax.map_err(everleaf::Error::from)?;
-        let region = Delay::new(dax, args.persist_delay_ns);
+        drop(new_file(&path)?);
+        let scratch = Scratch(path);
+        let region = Delay::new(new_dax(&scratch.0, args)?, args.persist_delay_ns);
         region.grow(PERSIST_REGION_BYTES).map_err(everleaf::Error::from)?;
         let guard = medium::Guard::new(&region);
         let mut random = Random::new(args.seed);
@@ -310,6 +308,11 @@ impl Bench {
     /// What the engine counted since it was opened.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         self.tree().index().counters()
+    }
+
+    /// What the engine counted since these.
+    pub(crate) fn counters_since(&self, before: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
+        self.counters().iter().zip(before).map(|(after, before)| (after.0, after.1 - before.1)).collect()
     }
 
     pub(crate) fn sizes(&self) -> Result<Sizes, Failure> {

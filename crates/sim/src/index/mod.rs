@@ -135,7 +135,8 @@ fn text(error: impl ToString) -> Complaint {
     error.to_string()
 }
 
-fn pool_options() -> PoolOptions {
+/// How pools are opened that are explored: small, left as a crash leaves them, and the same in every run.
+pub fn pool_options() -> PoolOptions {
     PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false, ..PoolOptions::default() }
 }
 

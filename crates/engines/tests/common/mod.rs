@@ -1,0 +1,17 @@
+//! What the tests of damage share.
+
+use everleaf_engines::index::{Bounds, Direction, Index};
+use pool::Error;
+
+pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// All entries, in ascending order.
+pub(crate) fn content(tree: &dyn Index) -> Result<Entries, Error> {
+    let mut scan = tree.range(Bounds::all(), Direction::Forward)?;
+    let (mut key, mut value, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+    while scan.next_into(&mut key, &mut value)? {
+        entries.push((key.clone(), value.clone()));
+        assert!(entries.len() < 10_000, "a scan that does not end");
+    }
+    Ok(entries)
+}
