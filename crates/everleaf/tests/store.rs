@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::path::PathBuf;
 
-use everleaf::{Bounds, Error, MediumChoice, Options, Result, Store, Survives, TreeOptions};
+use everleaf::{Bounds, Engine, Error, MediumChoice, Options, Result, Store, Survives, TreeOptions};
 use tempfile::TempDir;
 
 fn folder() -> (TempDir, PathBuf) {
@@ -77,12 +77,21 @@ fn a_crash_leaks_nothing() -> Result<()> {
 fn the_second_opener_is_told_who_is_first() -> Result<()> {
     let (_folder, path) = folder();
     let first = Store::open(&path)?;
+    for engine in Engine::ALL {
+        first
+            .tree_with(engine.name(), TreeOptions { engine, ..TreeOptions::RECORDS })?
+            .put("still", "there")?;
+    }
     let error = Store::open(&path).unwrap_err();
     let me = std::process::id();
     assert!(matches!(error.root(), Error::Locked { holder: Some(pid) } if *pid == me), "{error}");
     assert!(error.to_string().contains("a.pool") && error.to_string().contains(&me.to_string()), "{error}");
     first.close()?;
-    Store::open(&path)?.close()
+    let second = Store::open(&path)?;
+    for engine in Engine::ALL {
+        assert!(second.open_tree(engine.name())?.contains("still")?);
+    }
+    second.close()
 }
 
 #[test]

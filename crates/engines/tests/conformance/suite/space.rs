@@ -99,7 +99,7 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
         model.insert(key.clone(), value);
     }
     // A leaf of `bztree` is changed by a copy, which needs a free node; removed records make room for one only when they
-    // leave a slab empty. See docs/BZTREE.md, "Limits".
+    // leave a slab empty. See docs/engines/bztree.md, "Limits".
     let (attempts, mut more) = match world.tree().engine() {
         "bztree" => (100, kept),
         _ => (ATTEMPTS, &[][..]),
