@@ -5,7 +5,7 @@ mod common;
 use std::time::Instant;
 
 use everleaf_sim::index::CodecName::{Record, Word};
-use everleaf_sim::index::IndexOperation::{self, Get, Insert, Put, Remove};
+use everleaf_sim::index::IndexOperation::{self, Get, Insert, Put, Remove, Update};
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{Chance, Work, exhaust, pairs, scopes, triples};
 use everleaf_sim::index::{AnyEngine, CodecName, EngineName, FollowUp, IndexSubject};
@@ -177,11 +177,16 @@ fn long_runs_by_chance() {
 }
 
 /// One program, exhaustively: nothing must be wrong.
-fn explore_program(codec: CodecName, setup: &[IndexOperation], program: &Program<IndexOperation>) {
+fn explore_program(
+    codec: CodecName,
+    setup: &[IndexOperation],
+    program: &Program<IndexOperation>,
+    search: Search,
+) {
     let subject = IndexSubject::new(&rntree(codec), FollowUp::Keys);
     let mut explorer = Explorer::new(subject, options(LINEAR)).unwrap();
     explorer.set_up(setup).unwrap();
-    let explored = explorer.explore_threads(program, &Scheduling::default());
+    let explored = explorer.explore_threads(program, &scheduling(search));
     explored.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
@@ -189,9 +194,22 @@ fn explore_program(codec: CodecName, setup: &[IndexOperation], program: &Program
 #[test]
 fn readers_beside_the_split_of_the_last_leaf_are_never_sent_past_their_leaf() {
     let setup = [10, 20, 30, 40].map(|key| Insert(key, key));
-    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Get(5)]));
-    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Insert(5, 2)]));
-    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Remove(5)]));
+    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Get(5)]), TWO);
+    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Insert(5, 2)]), TWO);
+    explore_program(Word, &setup, &Program::single(&[Insert(15, 1), Remove(5)]), TWO);
+}
+
+/// A split sends writers on to the new leaf before it takes out of the old one what has moved there: a reader would still
+/// find it, as it was before a write that has returned.
+#[test]
+fn who_is_sent_on_by_a_split_writes_after_its_end() {
+    let setup = [10, 20, 30, 40].map(|key| Insert(key, key));
+    for write in [Put(40, 2), Update(40, 2)] {
+        let program = Program::single(&[Insert(15, 1), write, Get(40)]);
+        for codec in [Word, Record] {
+            explore_program(codec, &setup, &program, ONE);
+        }
+    }
 }
 
 /// A merge gives the left leaf another high key and another next leaf. A reader that saw the one before and the other
@@ -207,6 +225,6 @@ fn readers_beside_a_merge_are_never_sent_past_their_leaf() {
     moves.extend([12, 13, 20, 14, 10].map(Remove));
     let threads = vec![vec![Get(30)], moves, vec![Remove(40)]];
     let program = Program { uninterrupted: vec![1], ..Program::of(threads) };
-    explore_program(Record, &setup, &program);
-    explore_program(Word, &setup, &program);
+    explore_program(Record, &setup, &program, TWO);
+    explore_program(Word, &setup, &program, TWO);
 }

@@ -36,7 +36,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             if LeafRecord::<M>::is_dead(record.version()) {
                 // Merged away since its left neighbour was looked at: its entries were taken over there.
                 drop(lock);
-                LeafRecord::<M>::wait_for_successor();
+                LeafRecord::<M>::wait();
                 index = self.inner.descend(C::bound(&low))?;
                 continue;
             }

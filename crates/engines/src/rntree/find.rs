@@ -72,6 +72,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     /// Whether `key` belongs to the next leaf, and which that is.
+    ///
+    /// In the middle of a split the key may be live in this leaf as well. Readers may go either way: it is the same entry.
+    /// Who goes on to write without having missed the key here must first see the split's change at its end, by
+    /// [`LeafRecord::sequence`]; or a reader would find here, after that write, what was there before it.
     #[inline(always)]
     pub(super) fn beyond(
         heap: &HeapGuard<'_>,
@@ -111,7 +115,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         loop {
             let version = record.version();
             if LeafRecord::<M>::is_dead(version) {
-                LeafRecord::<M>::wait_for_successor();
+                LeafRecord::<M>::wait();
                 return Ok(Seen::Dead);
             }
             // ORDER: pairs with the release store of `live`: the entries in it, and their fingerprints, are visible.
@@ -247,6 +251,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                     continue 'descend;
                 }
                 match (beyond?, next_version) {
+                    // ORDER: pairs with the release at the end of `change`: who is sent on to write, after that.
+                    (Some(_), _) if !P::CONFIRMS && record.sequence().is_none() => LeafRecord::<M>::wait(),
                     // Still the next leaf, so the version is of its life as that.
                     (Some(next), Some(next_version)) if record.next() == next => {
                         (index, version) = (next, next_version);
@@ -258,7 +264,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                     _ => continue 'descend,
                 }
             }
-            LeafRecord::<M>::wait_for_successor();
+            LeafRecord::<M>::wait();
         }
     }
 

@@ -219,7 +219,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let record = self.leaves.get(index);
             let version = record.version();
             if LeafRecord::<M>::is_dead(version) {
-                LeafRecord::<M>::wait_for_successor();
+                LeafRecord::<M>::wait();
                 index = self.inner.descend(key)?;
                 continue;
             }
@@ -232,6 +232,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 }
                 // Where the parent does not know the next leaf, descending again would lead here for ever.
                 match beyond? {
+                    // ORDER: as in `peek`.
+                    Some(_) if record.sequence().is_none() => LeafRecord::<M>::wait(),
                     Some(next) => index = next,
                     None => return Ok(Place::Leaf(index, version)),
                 }
@@ -354,7 +356,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         // Between claim and lock the leaf may have been split or merged away: then the entry is in the wrong leaf.
         if LeafRecord::<M>::is_dead(record.version()) {
             drop(lock);
-            LeafRecord::<M>::wait_for_successor();
+            LeafRecord::<M>::wait();
             return Ok(Attempt::At(self.inner.descend(key)?));
         }
         let plan = match early {

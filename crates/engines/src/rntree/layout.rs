@@ -333,9 +333,10 @@ impl<M: Medium> LeafRecord<M> {
         version & DEAD != 0
     }
 
-    /// Waits a moment before another descent, for the inner nodes lead to a leaf that dies until its end is published.
+    /// Waits a moment for whoever changes a leaf, to look again. Of a dead leaf: to descend again, for the inner nodes lead
+    /// to it until its end is published.
     #[cold]
-    pub(super) fn wait_for_successor() {
+    pub(super) fn wait() {
         spin_loop();
     }
 

@@ -40,7 +40,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let lock = record.lock();
             if LeafRecord::<M>::is_dead(record.version()) {
                 drop(lock);
-                LeafRecord::<M>::wait_for_successor();
+                LeafRecord::<M>::wait();
                 index = self.inner.descend(key)?;
                 continue;
             }

@@ -48,7 +48,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         loop {
             let version = record.version();
             if LeafRecord::<M>::is_dead(version) {
-                LeafRecord::<M>::wait_for_successor();
+                LeafRecord::<M>::wait();
                 return Ok(false);
             }
             let Some(sequence) = record.sequence() else {
@@ -137,7 +137,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             Ok(leaf) if !LeafRecord::<M>::is_dead(version) => leaf,
             Err(error) if is_still() => return Err(error),
             _ => {
-                LeafRecord::<M>::wait_for_successor();
+                LeafRecord::<M>::wait();
                 return Ok(Visited::Changed);
             }
         };

@@ -44,7 +44,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let lock = record.lock();
         if LeafRecord::<M>::is_dead(record.version()) {
             drop(lock);
-            LeafRecord::<M>::wait_for_successor();
+            LeafRecord::<M>::wait();
             return Ok(None);
         }
         if let Some(next) = Self::beyond(&self.inner.heap(), record, key)? {
