@@ -122,8 +122,9 @@ pub struct Explorer<S: Subject> {
     known: HashSet<u64>,
     /// What could be planted in the traces, if somebody wants to know.
     moves: Option<BTreeSet<Mutation>>,
-    /// Where to write what is tried, if somebody watches; and the crashes that lead there.
+    /// Where to write what is tried, if somebody watches; and the schedule and the crashes that lead there.
     beacon: Option<Beacon>,
+    schedule: String,
     trail: Replay,
     pub(crate) stats: Stats,
     progress: Option<Box<Progress>>,
@@ -146,9 +147,23 @@ impl<S: Subject> Explorer<S> {
         sim.set_chooser(Some(Box::new(Follower(Arc::clone(&plan)))));
         let (start, setup) = (subject.initial(), Vec::new());
         let (known, moves, stats) = (HashSet::new(), None, Stats::default());
-        let (beacon, trail, progress) = (Beacon::new(), Replay::default(), None);
-        let subject = Arc::new(subject);
-        Ok(Self { subject, sim, options, plan, setup, start, known, moves, beacon, trail, stats, progress })
+        let (beacon, schedule, trail) = (Beacon::new(), String::new(), Replay::default());
+        let (subject, progress) = (Arc::new(subject), None);
+        Ok(Self {
+            subject,
+            sim,
+            options,
+            plan,
+            setup,
+            start,
+            known,
+            moves,
+            beacon,
+            schedule,
+            trail,
+            stats,
+            progress,
+        })
     }
 
     /// How much was explored so far.
@@ -237,7 +252,18 @@ impl<S: Subject> Explorer<S> {
     /// Tells who watches what is tried next.
     fn tell(&mut self) {
         if let Some(beacon) = &mut self.beacon {
-            beacon.attempt(&self.trail.to_string());
+            beacon.attempt(&format!("{}{}", self.schedule, self.trail));
+        }
+    }
+
+    /// Tells who watches by which schedule threads run from now on: the part of the word before the crash.
+    pub(crate) fn tell_schedule(&mut self, schedule: impl FnOnce() -> String) {
+        if self.beacon.is_some() {
+            self.schedule = schedule();
+            // What is tried next says so itself; but without a crash nothing is.
+            if self.schedule.is_empty() {
+                self.tell();
+            }
         }
     }
 
@@ -254,6 +280,7 @@ impl<S: Subject> Explorer<S> {
         if let Some(beacon) = &mut self.beacon {
             beacon.program(&self.options.command, &word, &text);
         }
+        self.schedule.clear();
         self.trail.crashes.clear();
         self.tell();
     }

@@ -196,33 +196,19 @@ impl<S: Concurrent + 'static> Explorer<S> {
         scheduling: &Scheduling,
     ) -> ThreadsVerdict<S> {
         let mut verdict = self.search(program, scheduling);
-        if let (Err(failure), Search::Exhaustive { preemptions_max }) = (&mut verdict, &scheduling.search) {
+        if let (Err(failure), Search::Exhaustive { .. }) = (&mut verdict, &scheduling.search) {
             let stats = self.stats;
-            self.simplify(failure, program, scheduling, *preemptions_max);
+            self.simplify(failure, scheduling);
             self.stats = stats;
         }
         self.rest();
         verdict
     }
 
-    /// Looks for a failure with fewer preemptions, then for one with fewer operations.
-    fn simplify(
-        &mut self,
-        failure: &mut Box<ThreadsFailure<S::Operation>>,
-        program: &Program<S::Operation>,
-        scheduling: &Scheduling,
-        preemptions_max: u32,
-    ) {
-        let mut scheduling = scheduling.clone();
-        for fewer in 0..preemptions_max {
-            self.forget();
-            scheduling.search = Search::Exhaustive { preemptions_max: fewer };
-            if let Err(simpler) = self.search(program, &scheduling) {
-                *failure = simpler;
-                break;
-            }
-            scheduling.search = Search::Exhaustive { preemptions_max };
-        }
+    /// Looks for a failure with fewer operations, and no more preemptions.
+    fn simplify(&mut self, failure: &mut Box<ThreadsFailure<S::Operation>>, scheduling: &Scheduling) {
+        let search = Search::Exhaustive { preemptions_max: failure.preemptions };
+        let scheduling = Scheduling { search, ..scheduling.clone() };
         let mut position = 0;
         while let Some(shorter) = failure.program.without(position) {
             self.forget();
@@ -247,13 +233,18 @@ impl<S: Concurrent + 'static> Explorer<S> {
             }
             Search::Replay(schedule) => Order::Again(schedule.clone()),
         };
+        self.announce(|explorer| (explorer.word(program.parts()), program.lines()));
         let turn = Rc::new(Turn::new(self.sim.clone(), order));
         let mut crew = Crew::default();
         match &scheduling.search {
-            Search::Exhaustive { .. } => {
-                // As long as runs show places in conflict that were not known when they were made.
-                while turn.begin_round() {
-                    self.search_tree(&mut crew, &turn, program, scheduling)?;
+            Search::Exhaustive { preemptions_max } => {
+                // Few preemptions first: a failure then needs no more than it has, and what is in conflict is known
+                // before there are many runs.
+                for preemptions in 0..=*preemptions_max {
+                    // As long as runs show conflicts that were not known when they were made.
+                    while turn.begin_round(preemptions) {
+                        self.search_tree(&mut crew, &turn, program, scheduling)?;
+                    }
                 }
                 Ok(())
             }
@@ -296,7 +287,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         scheduling: &Scheduling,
     ) -> ThreadsVerdict<S> {
         self.sim.set_mutations(self.options.mutations.clone());
-        self.announce(|_| (String::new(), program.lines()));
+        self.tell_schedule(String::new);
         let recorded = self.record_threads(crew, turn, program, scheduling.steps_max);
         self.sim.set_mutations(Vec::new());
         self.stats.schedules += 1;
@@ -309,6 +300,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 setup: explorer.setup.clone(),
                 program: program.clone(),
                 schedule,
+                preemptions: turn.preemptions(),
                 places,
                 crashes,
                 planted: explorer.options.mutations.iter().map(ToString::to_string).collect(),
@@ -321,12 +313,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let history = History::new(recorded.start.clone(), Rc::clone(&recorded.calls));
         if scheduling.crashes {
             let from = recorded.begin.max(turn.known_events());
-            self.announce(|explorer| {
-                let (schedule, _) = turn.schedule();
-                let word = explorer.word(program.parts());
-                let word = if word.is_empty() { word } else { format!("{word}{schedule}@") };
-                (word, format!("{}  by the schedule {schedule}\n", program.lines()))
-            });
+            self.tell_schedule(|| format!("{}@", turn.schedule().0));
             let context = Context::of_threads(&*self.subject, history, turn.end() == Some(End::Known));
             if let Err(found) = self.crash_trace(&recorded.trace, from, context) {
                 return Err(failure(self, found.what.clone(), found.crashes.clone()));

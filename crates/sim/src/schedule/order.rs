@@ -1,9 +1,9 @@
 //! Who goes on: all schedules, random ones, one again.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
+use super::states::{NumberMap, mix};
 use crate::subject::Complaint;
 
 /// At which steps another thread went on, and which. Reads and prints as `thread,step:thread,step:thread`: who began, and
@@ -56,14 +56,14 @@ pub(super) struct Tree {
     preemptions_max: u32,
     /// Whether a run ends where everything that may follow was tried.
     prunes: bool,
-    /// Whether a round has begun.
-    is_begun: bool,
+    /// With how many preemptions the last round began.
+    begun: Option<u32>,
     /// Choices to repeat, and the steps at which they were made.
     path: Vec<(usize, u32)>,
     decided: Vec<Decided>,
     preemptions: u32,
     /// States from which everything was tried, and with how many preemptions left.
-    visited: HashMap<u64, u32>,
+    visited: NumberMap<u64, u32>,
 }
 
 /// How a decision ended.
@@ -81,19 +81,25 @@ impl Tree {
         Self {
             preemptions_max,
             prunes,
-            is_begun: false,
+            begun: None,
             path: Vec::new(),
             decided: Vec::new(),
             preemptions: 0,
-            visited: HashMap::new(),
+            visited: NumberMap::default(),
         }
     }
 
-    /// Forgets everything that was tried; `true` for the first time.
-    pub(super) fn begin_round(&mut self) -> bool {
+    /// Forgets everything that was tried, and takes so many preemptions from now on; `true` if they were others before.
+    pub(super) fn begin_round(&mut self, preemptions_max: u32) -> bool {
         self.visited.clear();
         self.path.clear();
-        !std::mem::replace(&mut self.is_begun, true)
+        self.preemptions_max = preemptions_max;
+        self.begun.replace(preemptions_max) != Some(preemptions_max)
+    }
+
+    /// Preemptions of this run so far.
+    pub(super) fn preemptions(&self) -> u32 {
+        self.preemptions
     }
 
     pub(super) fn begin_run(&mut self) {
@@ -128,7 +134,7 @@ impl Tree {
         let position = self.decided.len();
         if self.prunes && position >= self.path.len() {
             // One number for who would go on and for what the state is.
-            let state = super::states::mix(state(), u64::from(options[0]));
+            let state = mix(state(), u64::from(options[0]));
             let tried = self.visited.entry(state).or_insert(0);
             // Stored one higher, for 0 is "never".
             if *tried > left {

@@ -23,6 +23,8 @@ pub struct ThreadsFailure<O> {
     pub program: Program<O>,
     /// In which order.
     pub schedule: Schedule,
+    /// How often a thread was stopped that could have gone on, if schedules were searched by that.
+    pub preemptions: u32,
     /// For each switch, where the thread stood that was stopped.
     pub places: Vec<String>,
     /// The crashes; none, if it goes wrong without one.
@@ -39,7 +41,7 @@ impl<O> ThreadsFailure<O> {
         let Failure { what, setup, operations, planted, command, .. } = failure;
         let program = Program { before: operations, ..Program::of(Vec::new()) };
         let (schedule, places, crashes) = (Schedule::default(), Vec::new(), Vec::new());
-        Self { what, setup, program, schedule, places, crashes, planted, command }
+        Self { what, setup, program, schedule, preemptions: 0, places, crashes, planted, command }
     }
 
     /// The crashes to repeat.

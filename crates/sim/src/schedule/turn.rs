@@ -65,6 +65,8 @@ struct Run {
     changes: u64,
     /// Threads whose last access was a store, or an exchange that failed: which, tells what they do next.
     unsure: u64,
+    /// Threads that are not done.
+    live: u64,
     /// Threads that are not stopped as long as they can go on.
     uninterrupted: u64,
     looks: u32,
@@ -184,6 +186,7 @@ impl Turn {
             steps_max: 0,
             changes: 0,
             unsure: 0,
+            live: 0,
             uninterrupted: 0,
             looks: 0,
             end: None,
@@ -207,6 +210,7 @@ impl Turn {
         let run = &mut *self.run.borrow_mut();
         (run.steps, run.steps_max, run.changes, run.looks, run.returned) = (0, steps_max, 1, 0, 0);
         (run.end, run.is_stuck, run.unsure) = (None, false, 0);
+        run.live = u64::MAX >> (64 - threads);
         run.uninterrupted = uninterrupted.iter().fold(0, |bits, thread| bits | 1 << thread);
         run.schedule = Schedule::default();
         run.switch_events.clear();
@@ -259,13 +263,22 @@ impl Turn {
         self.run.borrow_mut().order = order;
     }
 
-    /// Begins all schedules anew, with the conflicts known by now; `false` if there are no new ones since the last time.
-    pub(super) fn begin_round(&self) -> bool {
+    /// Begins all schedules with so many preemptions anew, with the conflicts known by now; `false` if that is what was
+    /// done last.
+    pub(super) fn begin_round(&self, preemptions_max: u32) -> bool {
         let run = &mut *self.run.borrow_mut();
         let found = run.conflicts.next_round();
         match &mut run.order {
-            Order::All(tree) => tree.begin_round() || found,
+            Order::All(tree) => tree.begin_round(preemptions_max) || found,
             Order::Random(_) | Order::Again(_) => false,
+        }
+    }
+
+    /// How often a thread was stopped that could have gone on, where that is counted.
+    pub(super) fn preemptions(&self) -> u32 {
+        match &self.run.borrow().order {
+            Order::All(tree) => tree.preemptions(),
+            Order::Random(_) | Order::Again(_) => 0,
         }
     }
 
@@ -297,6 +310,7 @@ impl Turn {
         let event = self.sim.recorded();
         let run = &mut *self.run.borrow_mut();
         run.status[thread] = Status::Done;
+        run.live &= !(1 << thread);
         // A step of its own: who goes on then is another question than at the last access.
         run.step();
         run.change();
@@ -348,6 +362,9 @@ impl Turn {
                 run.unsure &= !(1 << current);
                 run.change();
             }
+            if let Some(access) = &access {
+                run.state.approach(&run.conflicts, current, access);
+            }
             if run.end.is_none()
                 && run.uninterrupted & 1 << current == 0
                 && access.is_none_or(|access| is_point(run, &access))
@@ -373,7 +390,7 @@ impl Turn {
 /// Whether another thread may go on before this access.
 fn is_point(run: &Run, access: &Access) -> bool {
     match &run.order {
-        Order::All(_) => run.conflicts.concerns(access),
+        Order::All(_) => run.conflicts.concerns(access, run.live & !(1 << run.current)),
         Order::Random(_) | Order::Again(_) => true,
     }
 }
