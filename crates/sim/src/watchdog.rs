@@ -6,7 +6,8 @@
 //! ([`watch`]). There each explorer writes into a file what it is about to try; the watcher reads it, and says so
 //! if the child dies of a signal or does not go on.
 //!
-//! No clock is read: the watcher counts how often it looked, so that a machine that was stopped for a while does no harm.
+//! No clock is read. A loop is told by the time that its thread has used of a processor, a thread that sleeps by how often
+//! the watcher found it so: a machine or a process that was stopped for a while does no harm, nor does a busy machine.
 
 use std::fmt;
 use std::fs::File;
@@ -30,6 +31,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Slots that were given back.
 static FREE: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The calling thread, as the system names it: its folder in `/proc`; empty where there is none.
+    static THREAD: String = std::fs::read_link("/proc/thread-self")
+        .map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned());
+}
 
 /// Where an explorer writes what it does.
 #[derive(Debug)]
@@ -76,7 +83,7 @@ impl Beacon {
     /// From now on this crash is tried.
     pub(crate) fn attempt(&mut self, crash: &str) {
         self.attempts += 1;
-        let text = format!("{} {crash}", self.attempts);
+        let text = THREAD.with(|thread| format!("{} {thread} {crash}", self.attempts));
         self.write(0, PROGRAM_AT, &[&text]);
     }
 
@@ -174,14 +181,78 @@ fn doing(file: &File, slot: usize, attempt: &str) -> io::Result<Doing> {
     let at = (slot * SLOT_BYTES + PROGRAM_AT) as u64;
     let mut bytes = read(file, at, SLOT_BYTES - PROGRAM_AT)?.into_iter();
     let (command, word, program) = (text(&mut bytes), text(&mut bytes), text(&mut bytes));
-    let crash = attempt.split_once(' ').map_or("", |(_, crash)| crash);
+    let (_, crash) = parts(attempt);
     Ok(Doing { command, word, program, crash: crash.to_owned() })
+}
+
+/// The thread that tries something, and the crash that it tries.
+fn parts(attempt: &str) -> (&str, &str) {
+    let mut parts = attempt.splitn(3, ' ').skip(1);
+    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+}
+
+/// What a thread has done of late.
+enum Activity {
+    /// It waits for something.
+    Sleeps,
+    /// It runs, or would like to, and has used so much of a processor since it began.
+    Runs(Duration),
+    /// Somebody has stopped it.
+    IsStopped,
+}
+
+/// What a thread does, named as `/proc` does; `None` where nobody knows.
+fn activity(thread: &str) -> Option<Activity> {
+    let read = |name| std::fs::read_to_string(format!("/proc/{thread}/{name}")).ok();
+    if thread.is_empty() {
+        return None;
+    }
+    // The state follows the name of the program, which may be anything in brackets.
+    let state = read("stat")?.rsplit_once(')')?.1.trim_start().chars().next()?;
+    match state {
+        'S' | 'D' => Some(Activity::Sleeps),
+        'T' | 't' => Some(Activity::IsStopped),
+        _ => {
+            let used_ns = read("schedstat")?.split(' ').next()?.parse().ok()?;
+            Some(Activity::Runs(Duration::from_nanos(used_ns)))
+        }
+    }
+}
+
+/// What one explorer was seen to do.
+#[derive(Default)]
+struct Watched {
+    attempt: String,
+    /// How long it has tried that.
+    idle: Duration,
+    /// What its thread had used of a processor, if that was known at the last look.
+    used: Option<Duration>,
+}
+
+impl Watched {
+    /// Another look, [`PAUSE`] after the last.
+    fn look(&mut self, attempt: String) {
+        if attempt != self.attempt {
+            *self = Self { attempt, ..Self::default() };
+        }
+        if self.attempt.is_empty() {
+            return;
+        }
+        match activity(parts(&self.attempt).0) {
+            Some(Activity::Runs(used)) => {
+                self.idle += used.saturating_sub(self.used.replace(used).unwrap_or(used));
+            }
+            Some(Activity::IsStopped) => {}
+            Some(Activity::Sleeps) | None => self.idle += PAUSE,
+        }
+    }
 }
 
 /// Runs a command and watches the explorers in it. `Err` inside: an explorer tried nothing new for `limit`, and the process
 /// was killed, or the process died of a signal; with what was being tried. Else how it exited.
 ///
-/// `limit` is time in which the watcher runs, and has to be longer than the longest recovery.
+/// `limit` has to be longer than the longest recovery: time of a processor while the explorer runs, any time while it
+/// sleeps, none while it is stopped.
 ///
 /// # Errors
 /// If the command cannot be run or watched.
@@ -198,9 +269,7 @@ pub fn watch(mut command: Command, limit: Duration) -> io::Result<Result<ExitSta
 }
 
 fn follow(child: &mut Child, file: &File, limit: Duration) -> io::Result<Result<ExitStatus, Ended>> {
-    let looks_max = limit.as_millis().div_ceil(PAUSE.as_millis()).max(1);
-    // For each explorer, what it tried and for how many looks.
-    let mut known: Vec<(String, u128)> = Vec::new();
+    let mut watched: Vec<Watched> = Vec::new();
     loop {
         if let Some(status) = child.try_wait()? {
             let Some(signal) = status.signal() else { return Ok(Ok(status)) };
@@ -211,15 +280,14 @@ fn follow(child: &mut Child, file: &File, limit: Duration) -> io::Result<Result<
         }
         std::thread::sleep(PAUSE);
         let now = attempts(file)?;
-        known.resize(now.len(), (String::new(), 0));
-        for (slot, ((before, looks), attempt)) in known.iter_mut().zip(now).enumerate() {
-            *looks = if attempt == *before { *looks + 1 } else { 0 };
-            *before = attempt;
-            if !before.is_empty() && *looks >= looks_max {
+        watched.resize_with(now.len(), Watched::default);
+        for (slot, (watched, attempt)) in watched.iter_mut().zip(now).enumerate() {
+            watched.look(attempt);
+            if watched.idle >= limit {
                 let what = format!(
                     "did not go on for {limit:?}: a loop without operations on the medium, or close to one"
                 );
-                return Ok(Err(Ended { what, doing: vec![doing(file, slot, before)?] }));
+                return Ok(Err(Ended { what, doing: vec![doing(file, slot, &watched.attempt)?] }));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Recoveries that take their process with them: each is a report that says where.
 
 use std::process::Command;
+use std::sync::Once;
 use std::time::Duration;
 
 use everleaf_sim::watchdog::{self, Ended};
@@ -17,10 +18,17 @@ enum Fault {
     Aborts,
     /// It calls itself for ever.
     Overflows,
+    /// It waits for ever.
+    Sleeps,
+    /// Somebody stops the process for a while.
+    IsStopped,
 }
 
 /// The variable that tells the child its fault.
 const VARIABLE: &str = "EVERLEAF_TEST_FAULT";
+
+/// Once is enough.
+static STOPPED: Once = Once::new();
 
 /// A counter.
 struct Counter(Fault);
@@ -55,6 +63,13 @@ impl Subject for Counter {
                 },
                 Fault::Aborts => std::process::abort(),
                 Fault::Overflows => drop(std::hint::black_box(descend(0))),
+                Fault::Sleeps => loop {
+                    std::thread::park();
+                },
+                Fault::IsStopped => STOPPED.call_once(|| {
+                    let stop = format!("kill -STOP {0}; sleep 4; kill -CONT {0}", std::process::id());
+                    Command::new("sh").args(["-c", &stop]).status().expect("a shell");
+                }),
             }
         }
         Ok(sim.clone())
@@ -77,7 +92,8 @@ impl Subject for Counter {
 #[test]
 fn child() {
     let Ok(fault) = std::env::var(VARIABLE) else { return };
-    let faults = [Fault::Nothing, Fault::Loops, Fault::Aborts, Fault::Overflows];
+    let faults =
+        [Fault::Nothing, Fault::Loops, Fault::Aborts, Fault::Overflows, Fault::Sleeps, Fault::IsStopped];
     let fault = faults.into_iter().find(|known| format!("{known:?}") == fault).unwrap();
     assert!(watchdog::is_watched());
     let mut explorer = Explorer::new(Counter(fault), Options::default()).unwrap();
@@ -95,15 +111,22 @@ fn watch(fault: Fault, limit: Duration) -> Result<bool, Ended> {
 fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
     let long = Duration::from_secs(300);
     assert_eq!(watch(Fault::Nothing, long), Ok(true));
+    let short = Duration::from_secs(2);
     for (fault, limit) in
-        [(Fault::Loops, Duration::from_secs(2)), (Fault::Aborts, long), (Fault::Overflows, long)]
+        [(Fault::Loops, short), (Fault::Sleeps, short), (Fault::Aborts, long), (Fault::Overflows, long)]
     {
         let ended = watch(fault, limit).expect_err("a fault that nobody noticed");
         let report = ended.to_string();
         println!("{fault:?}: {report}\n");
-        let what = if fault == Fault::Loops { "did not go on for 2s" } else { "died of signal" };
+        let what = if limit == short { "did not go on for 2s" } else { "died of signal" };
         assert!(report.contains(what), "{report}");
         // The first crash that leaves a 2 is the one in the second operation.
         assert!(report.contains("operation 2: ()") && report.contains("EVERLEAF_CRASH="), "{report}");
     }
+}
+
+/// The time that counts is that of the processor: a process that is stopped, or gets none, is no loop.
+#[test]
+fn a_process_that_is_stopped_for_a_while_is_no_report() {
+    assert_eq!(watch(Fault::IsStopped, Duration::from_secs(2)), Ok(true));
 }
