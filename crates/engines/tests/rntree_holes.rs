@@ -424,47 +424,6 @@ fn a_find_returns_also_for_keys_below_above_and_between() {
     assert_eq!(get(&tree, u64::MAX), Some(7));
 }
 
-/// The published remove compares a version that never changes, and does not return on a leaf that was modified
-/// meanwhile.
-#[test]
-fn a_remove_returns_on_a_leaf_that_others_modify() {
-    let (_pool, tree) = tree::<8>(0..8);
-    std::thread::scope(|scope| {
-        for thread in 0..4u64 {
-            let tree = &tree;
-            scope.spawn(move || {
-                for _ in 0..5000 {
-                    for key in [2 * thread, 2 * thread + 1] {
-                        assert!(remove(tree, key));
-                        assert!(insert(tree, key));
-                    }
-                }
-            });
-        }
-    });
-    assert_holds(&tree, 0..8);
-}
-
-/// In the published code split detection is dead: a racing insert can land in the wrong leaf.
-#[test]
-fn racing_inserts_land_in_the_leaf_that_covers_them() {
-    for round in 0..20 {
-        let (_pool, tree) = tree::<4>([]);
-        std::thread::scope(|scope| {
-            for thread in 0..4u64 {
-                let tree = &tree;
-                scope.spawn(move || {
-                    (0..200).for_each(|key| {
-                        assert!(insert(tree, (4 * key + thread).wrapping_mul(7919 + round) % 1009));
-                    });
-                });
-            }
-        });
-        assert_eq!(tree.len().unwrap(), 800);
-        assert!(tree.check().unwrap().is_empty());
-    }
-}
-
 /// In the published code a scan takes no care of writers.
 #[test]
 fn a_scan_beside_splits_and_merges_returns_what_stays_once_and_in_order() {

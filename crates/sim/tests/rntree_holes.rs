@@ -71,13 +71,8 @@ fn a_split_flushes_the_link_to_its_leaf() {
     });
 }
 
-/// A writer is sent on by a leaf that was just split, while a merge gives it another high key and another next leaf: by the
-/// old one of the first and the new one of the second it would go too far.
-#[test]
-fn a_merge_sends_no_writer_too_far() {
-    let mut setup: Vec<_> = (1..7).map(|key| Insert(10 * key, key)).collect();
-    setup.push(Insert(25, 7));
-    let program = Program::of(vec![vec![Put(27, 101)], vec![Remove(10), Remove(20)]]);
+/// Every schedule with two preemptions, on either codec.
+fn explore_schedules(setup: &[IndexOperation], program: &Program<IndexOperation>) {
     let options = common::options("rntree_holes", Images::Some { random: 0 }, SecondCrash::Never);
     let scheduling = Scheduling { crashes: false, ..Scheduling::default() };
     let search = Search::Exhaustive { preemptions_max: 2 };
@@ -85,9 +80,37 @@ fn a_merge_sends_no_writer_too_far() {
         let engine = common::small(EngineName::RnTree, codec);
         let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
         let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
-        let stats = exhaust(&engine, &setup, next, work);
+        let stats = exhaust(&engine, setup, next, work);
         let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
         println!("{codec:?}: {} schedules", stats.schedules);
         assert_eq!(stats.cut_short, 0);
     }
+}
+
+/// The published remove compares a version that never changes, and does not return on a leaf that was modified meanwhile:
+/// a thread that goes on for ever is a violation.
+#[test]
+fn a_remove_returns_on_a_leaf_that_others_modify() {
+    let setup = [Insert(10, 1), Insert(20, 2)];
+    for other in [Put(10, 3), Put(20, 3), Insert(15, 3), Remove(20), Remove(10)] {
+        explore_schedules(&setup, &Program::single(&[Remove(10), other]));
+    }
+}
+
+/// In the published code split detection is dead: a racing insert can land in the wrong leaf.
+#[test]
+fn racing_inserts_land_in_the_leaf_that_covers_them() {
+    let setup = [10, 20, 30, 40].map(|key| Insert(key, key));
+    for key in [5, 25, 35, 45] {
+        explore_schedules(&setup, &Program::single(&[Insert(15, 1), Insert(key, 2)]));
+    }
+}
+
+/// A writer is sent on by a leaf that was just split, while a merge gives it another high key and another next leaf: by the
+/// old one of the first and the new one of the second it would go too far.
+#[test]
+fn a_merge_sends_no_writer_too_far() {
+    let mut setup: Vec<_> = (1..7).map(|key| Insert(10 * key, key)).collect();
+    setup.push(Insert(25, 7));
+    explore_schedules(&setup, &Program::of(vec![vec![Put(27, 101)], vec![Remove(10), Remove(20)]]));
 }
