@@ -13,6 +13,14 @@ fn crash(more: &[&str], code: i32) -> Value {
     run(&[&["crash", "--engine", "rntree", "--json"], more].concat()).expect(code).json()
 }
 
+/// The arguments of a command that a report names, taken apart as a shell does it; with `--json` at the end.
+fn arguments_of(replay: &str) -> Vec<String> {
+    let mut arguments = shlex::split(replay).unwrap();
+    arguments.remove(0);
+    arguments.push("--json".to_owned());
+    arguments
+}
+
 /// Where the first fence of an insertion is: that which makes an entry durable before it is published.
 fn a_fence() -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../engines/src/rntree/insert.rs");
@@ -71,7 +79,7 @@ fn a_violation_is_told_and_its_command_repeats_it() {
         assert!(crashes[0]["point"].as_str().unwrap().contains("rntree/insert.rs:"), "{violation}");
         assert!(!crashes[0]["behind"].as_array().unwrap().is_empty(), "{violation}");
         let replay = violation["replay"].as_str().unwrap();
-        let arguments: Vec<&str> = replay.split(' ').skip(1).chain(["--json"]).collect();
+        let arguments = arguments_of(replay);
         let repeated = run(&arguments).expect(1).json();
         assert_eq!((&repeated["violation"], &repeated["recoveries"]), (violation, &json!(1)), "{replay}");
         let words = run(&arguments[..arguments.len() - 1]).expect(1);
@@ -79,8 +87,9 @@ fn a_violation_is_told_and_its_command_repeats_it() {
             assert!(words.text().contains(part), "{part}: {words:?}");
         }
         // Without the mistake the same crash does no harm.
+        let mended: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mended: Vec<&str> =
-            arguments.iter().copied().filter(|word| *word != "--leave-out" && *word != fence).collect();
+            mended.into_iter().filter(|word| *word != "--leave-out" && *word != fence).collect();
         assert_eq!(run(&mended).expect(0).json()["violations"], json!(0));
     }
 }
@@ -128,7 +137,7 @@ fn a_violation_of_threads_is_told_and_its_command_repeats_it() {
         let violation = &report["violation"];
         assert!(!violation["threads"].as_array().unwrap().is_empty(), "{violation}");
         let replay = violation["replay"].as_str().unwrap();
-        let arguments: Vec<&str> = replay.split(' ').skip(1).chain(["--json"]).collect();
+        let arguments = arguments_of(replay);
         let repeated = run(&arguments).expect(1).json();
         for part in ["what", "threads", "crashes"] {
             assert_eq!(repeated["violation"][part], violation[part], "{part}: {replay}");
@@ -189,7 +198,7 @@ fn an_exploration_that_does_not_come_to_its_end_is_a_violation() {
         // What was tried then does no harm: it was not to blame.
         let replay = report["violation"]["replay"].as_str().unwrap();
         assert!(replay.contains("--replay"), "{replay}");
-        let arguments: Vec<&str> = replay.split(' ').skip(1).chain(["--json"]).collect();
+        let arguments = arguments_of(replay);
         assert_eq!(run(&arguments).expect(0).json()["violations"], json!(0));
     }
 }

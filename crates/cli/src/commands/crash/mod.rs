@@ -16,6 +16,7 @@ use sim::{Rules, watchdog};
 
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
+use crate::text::command_line;
 use engine::{CodecName, EngineName};
 use replay::Repeat;
 use report::Scope;
@@ -79,7 +80,8 @@ pub(crate) struct Args {
     /// Leave out the flush, fence, wait or store called there, to see the report of a mistake
     #[arg(long, value_name = "FILE:LINE")]
     leave_out: Option<String>,
-    /// How long a recovery may do nothing with the medium before it is a loop, and a violation
+    /// How long a recovery may do nothing with the medium before it is a loop, and a violation: seconds of a processor, or
+    /// asleep
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience: u64,
     /// Repeat one crash, as a report names it
@@ -234,7 +236,7 @@ impl Args {
             command += &format!(" --threads {threads}");
         }
         if let Some(place) = &self.leave_out {
-            command += &format!(" --leave-out {place}");
+            command += &format!(" --leave-out {}", command_line([place]));
         }
         command
     }
@@ -247,7 +249,7 @@ impl Args {
             return format!("{command} --long{minutes} --seed {seed}");
         }
         match (&self.replay, self.exhaustive, self.extent()) {
-            (Some(repeat), ..) => format!("{command} --replay {repeat}"),
+            (Some(repeat), ..) => repeat.command(&command),
             (None, true, _) if self.threads.is_some() => {
                 format!("{command} --preemptions {}", self.preemptions)
             }

@@ -7,6 +7,8 @@ use sim::index::IndexOperation;
 use sim::index::script::{from_word, to_word};
 use sim::{Replay, Schedule};
 
+use crate::text::command_line;
+
 /// Operations that set the stage, operations, and crashes: `SETUP,OPERATIONS@CRASHES`. With several threads, what one
 /// does before the others begin, what each does, and when which goes on: `SETUP,BEFORE,THREAD,THREAD@SCHEDULE@CRASHES`.
 #[derive(Clone, Debug)]
@@ -15,6 +17,13 @@ pub(super) struct Repeat {
     pub(super) operations: Vec<IndexOperation>,
     pub(super) threads: Option<(Vec<Vec<IndexOperation>>, Schedule)>,
     pub(super) crashes: Replay,
+}
+
+impl Repeat {
+    /// The command that repeats it, where `command` is what explores.
+    pub(super) fn command(&self, command: &str) -> String {
+        format!("{command} --replay {}", command_line([self.to_string()]))
+    }
 }
 
 impl fmt::Display for Repeat {

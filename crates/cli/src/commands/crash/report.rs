@@ -159,7 +159,7 @@ impl Violation {
             threads: None,
             crashes: failure.replay(),
         };
-        let replay = format!("{command} --replay {repeat}");
+        let replay = repeat.command(command);
         Self {
             crashes: failure.crashes.iter().map(Moment::from).collect(),
             left_out: failure.planted.clone(),
@@ -177,7 +177,7 @@ impl Violation {
             threads: Some((failure.program.threads.clone(), failure.schedule.clone())),
             crashes: failure.replay(),
         };
-        let replay = format!("{command} --replay {repeat}");
+        let replay = repeat.command(command);
         let switches = failure.schedule.switches.iter().zip(&failure.places);
         let switches =
             switches.map(|((step, to), place)| Switch { step: *step, to: *to, stopped: place.clone() });
@@ -199,7 +199,7 @@ impl Violation {
         for Doing { command, word, program, crash } in &ended.doing {
             let repeat = format!("{word}{crash}").parse::<Repeat>().ok().filter(|_| !word.is_empty());
             let replay = match &repeat {
-                Some(repeat) => format!("{command} --replay {repeat}"),
+                Some(repeat) => repeat.command(command),
                 None => whole.to_owned(),
             };
             let which = if repeats.is_empty() { "during" } else { "or during" };
