@@ -1,11 +1,11 @@
 //! What an open leaves for later: finding out which space is in use, on a thread beside the trees at work.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engines::index::Index;
+use medium::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 use pool::Error;
 

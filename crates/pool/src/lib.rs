@@ -11,6 +11,8 @@ mod class;
 mod error;
 mod header;
 mod limbo;
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[allow(clippy::module_inception)]
 mod pool;
 pub mod record;

@@ -4,8 +4,15 @@ use std::sync::Arc;
 
 use medium::sync::Mutex;
 
+use crate::space::Space;
+
 /// Offsets retired together; freed once, by the epoch collector or by the close of the pool.
 pub(crate) type Batch = Arc<Mutex<Vec<u64>>>;
+
+/// Frees a batch. Under its lock: a close that finds it empty finds its offsets freed, too.
+pub(crate) fn free_batch(batch: &Batch, space: &Space) {
+    batch.lock().drain(..).for_each(|offset| space.free(offset));
+}
 
 /// How many offsets share one deferred call.
 const BATCH_OFFSETS: usize = 64;

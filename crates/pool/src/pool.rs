@@ -8,7 +8,7 @@ use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};
 
 use crate::header::{self, Identity, PREFIX_BYTES, State};
-use crate::limbo::{Batch, Limbo};
+use crate::limbo::{Batch, Limbo, free_batch};
 use crate::roots::{self, ROOT_WORDS, TreeRoot};
 use crate::space::{SLAB_BYTES, Space};
 use crate::{Error, FORMAT_VERSION, Result};
@@ -424,8 +424,7 @@ impl<M: Medium> Guard<'_, M> {
     /// Frees a batch when no thread that is pinned now is so any more.
     fn free_later(&self, batch: Batch) {
         let space = Arc::clone(&self.shared.space);
-        // Freed under the batch's lock: a close that finds the batch empty finds its offsets freed, too.
-        self.pin().defer(move || batch.lock().drain(..).for_each(|offset| space.free(offset)));
+        self.pin().defer(move || free_batch(&batch, &space));
         // Else up to 64 batches wait with this thread, for as long as it retires nothing more.
         self.pin().flush();
     }

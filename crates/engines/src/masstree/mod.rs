@@ -84,13 +84,12 @@ mod split;
 mod version;
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use medium::Medium;
-use medium::sync::Mutex;
+use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
 
 use crate::index::{

@@ -8,6 +8,7 @@ use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering};
 
 use super::layout::{EntrySum, LeafRecord, Slots};
+use super::order::Scale;
 
 type Record = LeafRecord<Ram>;
 
@@ -28,6 +29,14 @@ fn model(check: impl Fn() + Sync + Send + 'static) {
 
 fn fingerprint(key: u64) -> u8 {
     key as u8 + 100
+}
+
+/// What a write goes by: which entries are live, which of them has the key, how they rank.
+#[derive(PartialEq, Eq, Debug)]
+struct Planned {
+    live: u64,
+    old: Option<(usize, u64)>,
+    orders: (u64, u64),
 }
 
 impl Leaf {
@@ -64,10 +73,38 @@ impl Leaf {
         let live = record.live.load(Ordering::Relaxed);
         let removed = old.map_or(0, |old| 1 << old);
         record.set_fingerprint(entry, fingerprint(key));
+        record.set_order(entry, key);
         let slots = record.slots();
         record.change(&slots, || record.live.store((live | 1 << entry) & !removed, Ordering::Release));
         record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);
         drop(lock);
+    }
+
+    /// Fits the order bytes to other keys, as the engine does.
+    fn rescale(&self) {
+        let record = self.record();
+        let lock = record.lock();
+        let live = record.live.load(Ordering::Relaxed);
+        let live = (0..ENTRIES).filter(|entry| live & 1 << entry != 0);
+        let keys: Vec<_> =
+            live.map(|entry| (entry, self.entries[entry][0].load(Ordering::Acquire))).collect();
+        record.rescale(Scale::covering(0, 2), keys);
+        record.change(&record.slots(), || {});
+        drop(lock);
+    }
+
+    /// What a write to `key` goes by, and the sequence of that.
+    fn plan(&self, key: u64) -> Option<(u64, Planned)> {
+        let record = self.record();
+        let sequence = record.sequence()?;
+        let live = record.live.load(Ordering::Acquire);
+        let matches = record.matches(fingerprint(key)) & live;
+        let old = (0..ENTRIES).filter(|entry| matches & 1 << entry != 0).find_map(|entry| {
+            let cells = &self.entries[entry];
+            (cells[0].load(Ordering::Acquire) == key).then(|| (entry, cells[1].load(Ordering::Acquire)))
+        });
+        let (below, tied) = record.compare_orders(key);
+        Some((sequence, Planned { live, old, orders: (below & live, tied & live) }))
     }
 
     /// A point read, as the engine does it.
@@ -147,6 +184,67 @@ fn a_scan_sees_slots_and_next_leaf_of_one_moment() {
         };
         assert_eq!(slots.next(), u64::from(next));
         writer.join().unwrap();
+    });
+}
+
+/// A write is planned without the lock; if the sequence is the same under it, so is the plan.
+fn check_plan(key: u64, meanwhile: fn(&Leaf)) {
+    model(move || {
+        let leaf = Leaf::new();
+        let other = {
+            let leaf = Arc::clone(&leaf);
+            thread::spawn(move || meanwhile(&leaf))
+        };
+        let early = leaf.plan(key);
+        let lock = leaf.record().lock();
+        if let Some((sequence, planned)) = early
+            && leaf.record().is_still_in(sequence)
+        {
+            assert_eq!(Some((sequence, planned)), leaf.plan(key));
+        }
+        drop(lock);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_plan_that_holds_knows_of_each_entry_that_was_recycled() {
+    check_plan(1, |leaf| {
+        leaf.publish(1, 11, Some(0));
+        // Entry 0 is free again, and goes to another key.
+        leaf.publish(2, 20, None);
+    });
+}
+
+#[test]
+fn a_plan_that_holds_ranks_by_the_scale_of_the_leaf() {
+    check_plan(2, Leaf::rescale);
+}
+
+/// In a split the high key comes before `live`. Who goes by it alone and writes to the next leaf does so when nobody finds
+/// the key in this one any more.
+#[test]
+fn a_writer_that_is_sent_on_by_a_split_has_seen_its_end() {
+    model(|| {
+        let leaf = Leaf::new();
+        let splitter = {
+            let leaf = Arc::clone(&leaf);
+            thread::spawn(move || {
+                let record = leaf.record();
+                let lock = record.lock();
+                record.change(&Slots::identity(0, 7, EntrySum::default()), || {
+                    record.set_next(7);
+                    record.high.store(1, Ordering::Release);
+                    record.live.store(0, Ordering::Release);
+                });
+                drop(lock);
+            })
+        };
+        let record = leaf.record();
+        if record.high.load(Ordering::Acquire) != 0 && record.sequence().is_some() {
+            assert_eq!(record.live.load(Ordering::Relaxed), 0);
+        }
+        splitter.join().unwrap();
     });
 }
 

@@ -4,9 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 use super::schedule::{Access, AccessKind, reach};
 use super::{Ordering, is_scheduled};

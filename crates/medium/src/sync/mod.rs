@@ -28,11 +28,12 @@
 //! # Under `loom`
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p everleaf-engines --lib loom_tests
+//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p everleaf-pool -p everleaf-engines --lib loom_tests
 //! ```
 //!
-//! runs the models of the volatile protocols: optimistic lock coupling of the inner nodes, and a leaf's version, claims,
-//! live entries and slots, each with the reuse of what was retired; and the Masstree's barrier between epochs. They have
+//! runs the models of the volatile protocols: the pool's space and what waits to be freed; optimistic lock coupling of the
+//! inner nodes, and a leaf's version, claims, live entries and slots, each with the reuse of what was retired; and the
+//! Masstree's barrier between epochs. They have
 //! at most two preemptions. Everything else is built for them, but does not run: an arena has six elements then, an inner
 //! node four children. Pool memory is not modelled; where a model needs an entry, it has atomics with the orderings of
 //! cells.
@@ -55,7 +56,7 @@ mod epoch;
 mod mutex;
 pub mod schedule;
 
-pub use atomic::{Atomic, AtomicU32, AtomicU64, fence, load_all};
+pub use atomic::{Atomic, AtomicBool, AtomicU32, AtomicU64, fence, load_all};
 pub(crate) use epoch::pin_on;
 pub use epoch::{Pin, pin};
 pub use mutex::{Mutex, MutexGuard};

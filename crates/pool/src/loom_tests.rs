@@ -1,0 +1,162 @@
+//! The protocols of space and limbo under every interleaving and every weak ordering. See `medium::sync` for how to run it.
+//!
+//! Not here: that a slab is offered which fills while its last slot is freed (`Space::offer`). That rests on sequential
+//! consistency of two words, which `loom` does not model.
+
+use std::sync::Arc;
+
+use loom::thread;
+use medium::sync::{AtomicU64, Ordering};
+use medium::{Medium, Ram};
+
+use crate::SLAB_BYTES;
+use crate::header::State;
+use crate::limbo::{Limbo, free_batch};
+use crate::space::Space;
+
+/// Three of these fill a slab.
+const BYTES: usize = 21_824;
+
+type MediumGuard<'m> = medium::Guard<'m, Ram>;
+
+/// A space in use.
+struct Used {
+    ram: Ram,
+    space: Box<Space>,
+    /// What stands for the content of an allocation: as ordered as the space makes it, and no more.
+    content: AtomicU64,
+}
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
+    builder.check(check);
+}
+
+/// Allocates two slots of a slab of three. A function of its own: the stacks of a model are small.
+#[inline(never)]
+fn allocate_two(ram: &Ram, space: &Space) -> [u64; 2] {
+    let guard = MediumGuard::new(ram);
+    [(); 2].map(|()| space.allocate(&guard, BYTES, false).unwrap())
+}
+
+/// Does what a clean close does to a new pool with two allocations: what is in use stands in bitmaps.
+#[inline(never)]
+fn close_with_two(ram: &Ram) -> [u64; 2] {
+    let space = Box::new(Space::create(1).unwrap());
+    let offsets = allocate_two(ram, &space);
+    let guard = MediumGuard::new(ram);
+    let end = space.write_bitmaps(&guard).unwrap();
+    State::HighWater.publish(&guard, end.into()).unwrap();
+    State::Clean.publish(&guard, 1).unwrap();
+    offsets
+}
+
+#[inline(never)]
+fn open(ram: &Ram) -> Box<Space> {
+    Box::new(Space::open(&MediumGuard::new(ram), 1).unwrap())
+}
+
+fn ram() -> Ram {
+    let ram = Ram::new(4 << 20).unwrap();
+    ram.grow(SLAB_BYTES).unwrap();
+    ram
+}
+
+impl Used {
+    /// A space with two allocations in a slab of three, which belong to whoever made it.
+    fn new() -> (Arc<Self>, [u64; 2]) {
+        let (ram, space) = (ram(), Box::new(Space::create(1).unwrap()));
+        let offsets = allocate_two(&ram, &space);
+        (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)
+    }
+
+    /// The same after a clean close.
+    fn reopened() -> (Arc<Self>, [u64; 2]) {
+        let ram = ram();
+        let offsets = close_with_two(&ram);
+        let space = open(&ram);
+        (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)
+    }
+
+    fn allocate(&self) -> u64 {
+        self.space.allocate(&MediumGuard::new(&self.ram), BYTES, false).unwrap()
+    }
+
+    /// So many allocations are in use, and no free was refused: each was freed once.
+    fn assert_in_use(&self, allocations: u64) {
+        assert_eq!((self.space.allocations(), self.space.frees_refused()), (allocations, 0));
+    }
+}
+
+#[test]
+fn who_is_given_what_was_freed_comes_after_who_had_it() {
+    model(|| {
+        let (used, [offset, _]) = Used::new();
+        let before = {
+            let used = Arc::clone(&used);
+            thread::spawn(move || {
+                used.content.store(1, Ordering::Relaxed);
+                used.space.free(offset);
+            })
+        };
+        if used.allocate() == offset {
+            assert_eq!(used.content.load(Ordering::Relaxed), 1);
+        }
+        before.join().unwrap();
+        used.assert_in_use(2);
+    });
+}
+
+/// Whoever frees either sees what the bitmaps said, or leaves it to who reads them.
+#[test]
+fn what_is_freed_while_bitmaps_are_read_is_freed_once() {
+    model(|| {
+        let (used, [offset, _]) = Used::reopened();
+        let freeing = {
+            let used = Arc::clone(&used);
+            thread::spawn(move || used.space.free(offset))
+        };
+        assert!(used.space.read_bitmaps(&MediumGuard::new(&used.ram)).unwrap());
+        freeing.join().unwrap();
+        used.assert_in_use(1);
+    });
+}
+
+/// Old space is allocated from when it is known what of it is in use, and not before.
+#[test]
+fn nothing_old_is_given_away_before_the_bitmaps_are_read() {
+    model(|| {
+        let (used, offsets) = Used::reopened();
+        let reading = {
+            let used = Arc::clone(&used);
+            thread::spawn(move || used.space.read_bitmaps(&MediumGuard::new(&used.ram)).unwrap())
+        };
+        assert!(!offsets.contains(&used.allocate()));
+        assert!(reading.join().unwrap());
+        used.assert_in_use(3);
+    });
+}
+
+/// The epoch collector frees a batch while the pool is closed, which frees all that still waits.
+#[test]
+fn a_close_that_finds_nothing_waiting_finds_it_freed() {
+    model(|| {
+        let (used, offsets) = Used::new();
+        let limbo = Arc::new(Limbo::default());
+        assert!(offsets.iter().all(|offset| limbo.add(*offset).is_none()));
+        let batch = limbo.take_batch().unwrap();
+        let collector = {
+            let used = Arc::clone(&used);
+            thread::spawn(move || free_batch(&batch, &used.space))
+        };
+        if !limbo.is_waiting() {
+            used.assert_in_use(0);
+        }
+        limbo.drain().into_iter().for_each(|offset| used.space.free(offset));
+        used.assert_in_use(0);
+        collector.join().unwrap();
+        used.assert_in_use(0);
+    });
+}
