@@ -90,6 +90,12 @@ pub(crate) struct PoolArgs {
     /// How lines are flushed: clwb, clflushopt, clflush, nothing (eADR) [default: detected]
     #[arg(long, value_name = "NAME", value_parser = FlushKind::from_str, help_heading = "Opening the pool")]
     pub(crate) flush: Option<FlushKind>,
+    /// The size of a new log beside a file [default: 32M, growing]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) log_bytes: Option<u64>,
+    /// The size that the log grows to with its pool [default: 2G, or --log-bytes]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
+    pub(crate) log_bytes_max: Option<u64>,
 }
 
 impl PoolArgs {
@@ -103,6 +109,8 @@ impl PoolArgs {
         option("--medium", Some(medium_name(self.medium).to_owned()));
         option("--line-store", self.line_store.map(|line_store| line_store.to_string()));
         option("--flush", self.flush.map(|flush| flush.to_string()));
+        option("--log-bytes", self.log_bytes.map(|bytes| bytes.to_string()));
+        option("--log-bytes-max", self.log_bytes_max.map(|bytes| bytes.to_string()));
         arguments.extend([OsString::from("--"), self.pool.clone().into_os_string()]);
         arguments
     }
@@ -117,6 +125,12 @@ impl PoolArgs {
         }
         if let Some(flush) = self.flush {
             options = options.flush(flush);
+        }
+        if let Some(bytes) = self.log_bytes {
+            options = options.log_bytes(bytes);
+        }
+        if let Some(bytes) = self.log_bytes_max {
+            options = options.log_bytes_max(bytes);
         }
         options
     }

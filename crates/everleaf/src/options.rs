@@ -56,6 +56,7 @@ pub struct Options {
     require: Survives,
     durability: Durability,
     log_bytes: Option<u64>,
+    log_bytes_max: Option<u64>,
     private_bytes_max: u64,
     recovery_threads: Option<usize>,
     close_cleanly: bool,
@@ -74,6 +75,7 @@ impl Default for Options {
             require: Survives::Nothing,
             durability: Durability::Immediate,
             log_bytes: None,
+            log_bytes_max: None,
             private_bytes_max: u64::MAX,
             recovery_threads: None,
             close_cleanly: true,
@@ -139,10 +141,17 @@ impl Options {
     }
 
     /// Bytes of the log on [`MediumChoice::File`], at least 64 KiB; less if the disk has no room. The larger, the fewer
-    /// checkpoints, and the longer an open after a crash. A log that exists keeps its size. Default: 32 MiB at first,
-    /// and twice that whenever it is half full, up to 2 GiB, while it is smaller than twice the pool's file.
+    /// checkpoints, and the longer an open after a crash. A log that exists keeps its size. Default: 32 MiB at first, and
+    /// then it grows, see [`Options::log_bytes_max`]; a size that is given does not grow unless that is given, too.
     pub fn log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = Some(log_bytes);
+        self
+    }
+
+    /// The most bytes that the log on [`MediumChoice::File`] grows to: it gets twice as large whenever it is half full,
+    /// while it is smaller than twice the pool's file. Default: 2 GiB.
+    pub fn log_bytes_max(mut self, log_bytes_max: u64) -> Self {
+        self.log_bytes_max = Some(log_bytes_max);
         self
     }
 
@@ -308,7 +317,7 @@ impl Options {
         FileOptions {
             durability: self.durability,
             log_bytes: self.log_bytes.unwrap_or(default.log_bytes),
-            log_bytes_max: self.log_bytes.unwrap_or(default.log_bytes_max),
+            log_bytes_max: self.log_bytes_max.or(self.log_bytes).unwrap_or(default.log_bytes_max),
             limit_bytes: self.limit_bytes,
             private_bytes_max: self.private_bytes_max,
             mark_offset: pool::MEDIUM_LINE,

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   0 MiB   memory
-//! 384 MiB   the channel, /dev/pmem0: what the reader found, then from RECORDS_AT what the writer says
+//! 384 MiB   the channel, /dev/pmem0: what the reader found, from FIGURES_AT the writer's log, from RECORDS_AT what it says
 //! 448 MiB   memory
 //! 464 MiB   with the medium dax /dev/pmem1, where the pool lies; otherwise memory
 //! 896 MiB   memory
@@ -29,6 +29,8 @@ pub(super) const POOL_BYTES: u64 = 432 * MIB;
 /// The firmware takes the end of it.
 pub(super) const RAM_BYTES: u64 = POOL_AT + POOL_BYTES + 16 * MIB;
 pub(super) const DISK_BYTES: u64 = 1024 * MIB;
+/// Where in the channel the writer tells about its log.
+pub(super) const FIGURES_AT: u64 = 7 * MIB;
 /// Where in the channel the records of the writer begin.
 pub(super) const RECORDS_AT: u64 = 8 * MIB;
 
@@ -110,11 +112,12 @@ fn kernel_line(args: &Args, round: u32, seed: u64) -> String {
         reserved = format!("{reserved} {}", part(POOL_AT, POOL_BYTES));
     }
     let (medium, fs, engine) = (args.medium.name(), args.fs.name(), &args.engine);
-    let (threads, keys) = (args.threads, args.keys);
+    let Args { threads, keys, log_bytes, log_bytes_max, .. } = args;
     let syncs = if args.no_sync { "no" } else { "yes" };
     format!(
         "console=ttyS0 quiet panic=-1 {reserved} guest_medium={medium} guest_fs={fs} guest_round={round} \
          guest_seed={seed} guest_threads={threads} guest_keys={keys} guest_engine={engine} guest_syncs={syncs} \
+         guest_log_bytes={log_bytes} guest_log_bytes_max={log_bytes_max} guest_figures_at={FIGURES_AT} \
          guest_records_at={RECORDS_AT}"
     )
 }
@@ -260,6 +263,7 @@ mod tests {
             assert!(init.contains(&format!("guest_{name}")), "nobody asks for {name}");
         }
         assert!(told.contains("guest_medium=dax guest_fs=xfs guest_round=7 guest_seed=9"), "{told}");
+        assert!(line(&["--log-bytes-max", "99"]).contains("guest_log_bytes=65536 guest_log_bytes_max=99"));
         assert!(line(&["--no-sync"]).contains("guest_syncs=no") && told.contains("guest_syncs=yes"));
     }
 

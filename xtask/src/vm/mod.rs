@@ -77,6 +77,12 @@ pub(crate) struct Args {
     /// Keys that are used in each tree
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     keys: u32,
+    /// Bytes of a new log of the medium `file`; small, so that it grows and goes around while the power is cut
+    #[arg(long, default_value_t = 64 << 10)]
+    log_bytes: u64,
+    /// Bytes that this log grows to
+    #[arg(long, default_value_t = 256 << 10)]
+    log_bytes_max: u64,
     /// Processors of the guest
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     cpus: u8,

@@ -2,12 +2,97 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Args, Medium};
 
 /// How many violations are told in full.
 const VIOLATIONS_TOLD: usize = 20;
+
+/// The log of a pool on the medium `file`, as our command tells it.
+#[derive(Deserialize)]
+pub(super) struct Log {
+    capacity_bytes: u64,
+    written_bytes: u64,
+    syncs: u64,
+    groups: u64,
+    checkpoints: u64,
+    checkpoint_seconds: f64,
+    replayed_bytes: u64,
+    torn_tail: bool,
+}
+
+/// A writer's log shortly before its end.
+#[derive(Deserialize)]
+pub(super) struct Figures {
+    seconds: f64,
+    log_bytes_at_open: u64,
+    #[serde(flatten)]
+    log: Log,
+}
+
+/// What the logs of all lives did: a run whose log never grew, went around or was checkpointed proves less.
+#[derive(Serialize, Default)]
+pub(super) struct Logs {
+    /// Lives in which it grew.
+    grown: u32,
+    /// Lives in which more was written than it holds.
+    recycled: u32,
+    /// Lives with a checkpoint, and checkpoints.
+    checkpointed: u32,
+    checkpoints: u64,
+    /// The share of the writers' time in which a checkpoint was under way, and so about the share of cuts that met one.
+    checkpoints_time_share: f64,
+    #[serde(skip)]
+    checkpoint_seconds: f64,
+    #[serde(skip)]
+    seconds: f64,
+    syncs: u64,
+    groups: u64,
+    written_bytes: u64,
+    capacity_bytes_max: u64,
+    /// Opens that found something to replay, and the most that it was.
+    replays: u32,
+    replayed_bytes_max: u64,
+    /// Opens that found a torn tail.
+    torn_tails: u32,
+}
+
+impl Logs {
+    /// Adds what an open found, and what the writer after it told last.
+    pub(super) fn add(&mut self, found: &Log, figures: Option<&Figures>) {
+        self.replays += u32::from(found.replayed_bytes > 0);
+        self.replayed_bytes_max = self.replayed_bytes_max.max(found.replayed_bytes);
+        self.torn_tails += u32::from(found.torn_tail);
+        let Some(Figures { seconds, log_bytes_at_open, log }) = figures else { return };
+        self.grown += u32::from(log.capacity_bytes > *log_bytes_at_open);
+        self.recycled += u32::from(log.written_bytes > log.capacity_bytes);
+        self.checkpointed += u32::from(log.checkpoints > 0);
+        self.checkpoints += log.checkpoints;
+        self.checkpoint_seconds += log.checkpoint_seconds;
+        self.seconds += seconds;
+        self.checkpoints_time_share = self.checkpoint_seconds / self.seconds.max(1e-9);
+        self.syncs += log.syncs;
+        self.groups += log.groups;
+        self.written_bytes += log.written_bytes;
+        self.capacity_bytes_max = self.capacity_bytes_max.max(log.capacity_bytes);
+    }
+
+    fn words(&self) -> String {
+        let bytes = self.capacity_bytes_max >> 10;
+        format!(
+            "log: of the lives it grew in {}, went around in {}, was checkpointed in {} ({} times, {:.0} % of the time); at \
+             most {bytes} KiB; {} opens replayed it, {} found a torn tail\n",
+            self.grown,
+            self.recycled,
+            self.checkpointed,
+            self.checkpoints,
+            100.0 * self.checkpoints_time_share,
+            self.replays,
+            self.torn_tails,
+        )
+    }
+}
 
 /// The one object of `--json`.
 #[derive(Serialize, Default)]
@@ -31,6 +116,8 @@ pub(super) struct Report {
     pub(super) pending_undone: u64,
     /// Keys in the end.
     pub(super) keys: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) log: Option<Logs>,
     /// From the start of the machine until its writer wrote.
     pub(super) boot_seconds_median: f64,
     pub(super) open_ns_median: u64,
@@ -56,7 +143,7 @@ impl Report {
     pub(super) fn new(args: &Args, seed: u64, accelerator: &'static str) -> Self {
         let mut replay = format!(
             "cargo xtask vm --medium {} --fs {} --engine {} --rounds {} --seconds-per-round {} --threads {} --keys {} \
-             --cpus {} --kernel {} --seed {seed}",
+             --log-bytes {} --log-bytes-max {} --cpus {} --kernel {} --seed {seed}",
             args.medium.name(),
             args.fs.name(),
             args.engine,
@@ -64,6 +151,8 @@ impl Report {
             args.seconds_per_round,
             args.threads,
             args.keys,
+            args.log_bytes,
+            args.log_bytes_max,
             args.cpus,
             args.kernel,
         );
@@ -125,6 +214,7 @@ impl Report {
             self.proves,
             self.does_not_prove,
         );
+        words += &self.log.as_ref().map(Logs::words).unwrap_or_default();
         for violation in &self.first_violations {
             words += &format!("violation: {violation}\n");
         }
@@ -169,6 +259,29 @@ mod tests {
     fn medians_are_in_the_middle() {
         assert_eq!((median(&mut [3, 1, 2]), median(&mut [0.5])), (2, 0.5));
         assert_eq!(median::<u64>(&mut []), 0);
+    }
+
+    #[test]
+    fn what_logs_did_is_added_up() {
+        let log = |capacity_bytes, written_bytes, checkpoints, replayed_bytes| Log {
+            capacity_bytes,
+            written_bytes,
+            syncs: 10,
+            groups: 30,
+            checkpoints,
+            checkpoint_seconds: 0.1,
+            replayed_bytes,
+            torn_tail: replayed_bytes > 0,
+        };
+        let mut logs = Logs::default();
+        logs.add(&log(64, 0, 0, 0), None);
+        logs.add(&log(64, 0, 0, 50), Some(&Figures { seconds: 1.0, log_bytes_at_open: 64, log: log(64, 40, 0, 50) }));
+        logs.add(&log(64, 0, 0, 9), Some(&Figures { seconds: 1.0, log_bytes_at_open: 64, log: log(128, 500, 3, 9) }));
+        assert_eq!((logs.grown, logs.recycled, logs.checkpointed, logs.checkpoints), (1, 1, 1, 3));
+        assert_eq!((logs.replays, logs.replayed_bytes_max, logs.torn_tails), (2, 50, 2));
+        assert_eq!((logs.groups, logs.capacity_bytes_max, logs.checkpoints_time_share), (60, 128, 0.1));
+        let words = Report { log: Some(logs), ..Report::default() }.words();
+        assert!(words.contains("grew in 1, went around in 1, was checkpointed in 1 (3 times, 10 %"), "{words}");
     }
 
     #[test]

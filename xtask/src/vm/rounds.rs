@@ -15,8 +15,8 @@ use serde::Deserialize;
 use super::Args;
 use super::failure::Failure;
 use super::guest::Guest;
-use super::machine::{Left, Machine, RECORDS_AT};
-use super::report::{Report, median};
+use super::machine::{FIGURES_AT, Left, Machine, RECORDS_AT};
+use super::report::{Figures, Log, Report, median};
 
 /// One cut in this many comes early: while the pool is opened, recovered or read.
 const EARLY_EVERY: u32 = 8;
@@ -29,6 +29,7 @@ struct Reading {
     open_ns: u64,
     medium: String,
     survives: String,
+    log: Option<Log>,
     violations: Vec<String>,
 }
 
@@ -134,6 +135,12 @@ impl Run<'_> {
         })?;
         std::fs::write(&after, &left.channel).map_err(Failure::io("write", &after))?;
         self.opens_ns.push(reading.open_ns);
+        if let Some(log) = &reading.log {
+            let told = left.channel[FIGURES_AT as usize..].split(|byte| *byte == b'\n').next();
+            // It may have been cut off while it was told.
+            let figures: Option<Figures> = told.and_then(|told| serde_json::from_slice(told).ok());
+            self.report.log.get_or_insert_default().add(log, figures.as_ref());
+        }
         let mut violations = match self.before.take() {
             // In the first boot there was nothing before.
             None => reading.violations,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use everleaf::{EpochStat, FileStat, IndexStat, LineForm, LogEnd, Store, StoreStat, Survives};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
@@ -42,7 +42,7 @@ struct Report {
 }
 
 /// The line log of a pool on the file medium.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct LogReport {
     capacity_bytes: u64,
     used_bytes: u64,
@@ -56,10 +56,12 @@ pub(super) struct LogReport {
     sync_sizes: Vec<u64>,
     checkpoints: u64,
     home_bytes: u64,
+    checkpoint_seconds: f64,
     last_checkpoint_seconds_ago: Option<f64>,
     private_bytes: u64,
     replayed_bytes: u64,
     replayed_groups: u64,
+    replayed_syncs: u64,
     torn_tail: bool,
 }
 
@@ -77,10 +79,14 @@ impl LogReport {
             sync_sizes: stat.sync_sizes,
             checkpoints: stat.checkpoints,
             home_bytes: stat.home_bytes,
-            last_checkpoint_seconds_ago: stat.last_checkpoint.map(|(ago, _)| ago.as_secs_f64()),
+            checkpoint_seconds: stat.checkpoint_time.as_secs_f64(),
+            last_checkpoint_seconds_ago: stat
+                .last_checkpoint
+                .map(|time| time.elapsed().unwrap_or_default().as_secs_f64()),
             private_bytes: stat.private_bytes,
             replayed_bytes: stat.replay.bytes,
             replayed_groups: stat.replay.groups,
+            replayed_syncs: stat.replay.syncs,
             torn_tail: stat.replay.end == LogEnd::Torn,
         }
     }
@@ -92,7 +98,7 @@ impl LogReport {
         let torn = if self.torn_tail { ", behind them a torn tail" } else { "" };
         format!(
             "{} of {} used; last checkpoint {ago}; {} syncs of {:.1} groups (most {}); {} in written pages; replayed {} \
-             groups at the open{torn}",
+             groups of {} syncs at the open{torn}",
             progress::bytes(self.used_bytes),
             progress::bytes(self.capacity_bytes),
             progress::count(self.syncs),
@@ -100,6 +106,7 @@ impl LogReport {
             progress::count(self.groups_per_sync_max),
             progress::bytes(self.private_bytes),
             progress::count(self.replayed_groups),
+            progress::count(self.replayed_syncs),
         )
     }
 }

@@ -6,6 +6,7 @@
 //! holds and replays. Writers go on all the while, for nothing here looks at the memory.
 
 use std::io;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Core;
 use super::io::{Io, write_all};
@@ -100,6 +101,7 @@ fn incarnation_at(header: &Header, position: u64) -> u32 {
 /// Everything before `start` is home.
 pub(super) fn forget(header: &mut Header, start: u64) {
     header.start = start;
+    header.checkpointed_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let last = header.ranges.iter().rposition(|range| range.begin <= start).unwrap_or(0);
     header.ranges.drain(..last);
 }
@@ -121,7 +123,7 @@ impl Core {
         if from == to {
             return Ok(());
         }
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let bytes = write_home(&self.log, &*self.pool, self.mark_offset, from, to)?;
         self.pool.sync()?;
         let pool_bytes = self.pool.length()?;
@@ -132,8 +134,7 @@ impl Core {
         last.checkpoints += 1;
         last.log_bytes += to - from;
         last.home_bytes += bytes;
-        last.last = Some(start);
-        last.last_duration = start.elapsed();
+        last.time += start.elapsed();
         Ok(())
     }
 }

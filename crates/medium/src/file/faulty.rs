@@ -37,6 +37,20 @@ pub struct Faults {
     pub sync: Option<u64>,
     /// The most bytes that one write takes.
     pub short: Option<usize>,
+    /// Which syncs say that they synced and did not: a fault not of the disk but of whoever forgot them.
+    pub lost: Option<Lost>,
+}
+
+/// Whether a sync is lost, by its file and by what was done to that since its last sync.
+pub type Lost = fn(Which, &[Unsynced]) -> bool;
+
+/// Something that is not durable yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsynced {
+    /// A write at this offset.
+    Write(u64),
+    /// The file's length.
+    Length(u64),
 }
 
 #[derive(Clone, Debug)]
@@ -316,6 +330,22 @@ impl Faulty {
     }
 }
 
+impl State {
+    /// What is not durable of a file, the newest first.
+    fn unsynced(&self, which: usize) -> Vec<Unsynced> {
+        let mut unsynced = Vec::new();
+        for event in self.events.iter().rev() {
+            match *event {
+                Event::Write { file, offset, .. } if file == which => unsynced.push(Unsynced::Write(offset)),
+                Event::Length { file, length } if file == which => unsynced.push(Unsynced::Length(length)),
+                Event::Sync { file } | Event::Forget { file } if file == which => break,
+                _ => {}
+            }
+        }
+        unsynced
+    }
+}
+
 fn disk_full() -> io::Error {
     rustix::io::Errno::NOSPC.into()
 }
@@ -361,6 +391,10 @@ impl Io for Faulty {
         if state.faults.sync == Some(number) {
             state.events.push(Event::Forget { file });
             return Err(broken());
+        }
+        let which = if file == Which::Pool as usize { Which::Pool } else { Which::Log };
+        if state.faults.lost.is_some_and(|lost| lost(which, &state.unsynced(file))) {
+            return Ok(());
         }
         state.events.push(Event::Sync { file });
         Ok(())

@@ -34,7 +34,7 @@ pub(super) const HEADERS: [u64; 2] = [0, BLOCK_BYTES];
 pub(super) const HEADER_BYTES: usize = 512;
 const MAGIC: u64 = u64::from_le_bytes(*b"EVERLLOG");
 /// The version of the format that this crate writes.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 pub(super) const FRAME_HEADER_BYTES: usize = 24;
 pub(super) const FRAME_LINE_BYTES: usize = 8 + LINE_BYTES;
@@ -66,6 +66,8 @@ pub(super) struct Header {
     pub(super) pool_bytes: u64,
     /// Where replay starts: what is before is home.
     pub(super) start: u64,
+    /// When that was last moved, in seconds since 1970; 0 if it never was.
+    pub(super) checkpointed_at: u64,
     /// What the next open takes for its incarnation.
     pub(super) incarnation_next: u32,
     /// Oldest first; none in a log whose pool was closed cleanly.
@@ -89,7 +91,7 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 }
 
 const CHECK: usize = HEADER_BYTES / 8 - 1;
-const FIXED: usize = 9;
+const FIXED: usize = 10;
 
 /// The words that a header's content takes: all but the check and the first of each line, which is the magic, so that a
 /// header that was written in part is known for one.
@@ -111,6 +113,7 @@ impl Header {
             self.start,
             u64::from(self.incarnation_next) | (self.ranges.len() as u64) << 32,
             self.base,
+            self.checkpointed_at,
         ];
         let ranges = self.ranges.iter().flat_map(|range| [u64::from(range.incarnation), range.begin]);
         for (index, word) in payload().zip(fixed.into_iter().chain(ranges)) {
@@ -153,6 +156,7 @@ impl Header {
             base,
             pool_bytes: words[5],
             start,
+            checkpointed_at: words[9],
             incarnation_next: words[7] as u32,
             ranges: pairs.map(|pair| LogRange { incarnation: pair[0] as u32, begin: pair[1] }).collect(),
         })
@@ -264,6 +268,7 @@ mod tests {
             base: CAPACITY_MIN,
             pool_bytes: 1 << 20,
             start: CAPACITY_MIN + 96,
+            checkpointed_at: 1 << 31,
             incarnation_next: 12,
             ranges: (0..RANGES_MAX as u32)
                 .map(|index| LogRange { incarnation: index, begin: 96 * u64::from(index) })

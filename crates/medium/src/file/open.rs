@@ -154,7 +154,7 @@ impl File {
         } else {
             Vec::new()
         };
-        let nothing = Replay { bytes: 0, groups: 0, lines: 0, end: LogEnd::Empty };
+        let nothing = Replay { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty };
         Ok(Self {
             core,
             mapping,
@@ -321,6 +321,7 @@ fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Lo
         base: 0,
         pool_bytes,
         start: 0,
+        checkpointed_at: 0,
         incarnation_next: incarnation + 1,
         ranges: vec![LogRange { incarnation, begin: 0 }],
     };

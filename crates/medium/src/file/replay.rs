@@ -35,6 +35,8 @@ pub struct Replay {
     pub groups: u64,
     /// Lines in them.
     pub lines: u64,
+    /// Syncs that made them durable, as far as they tell: groups appended between the same two syncs count as one.
+    pub syncs: u64,
     /// How the log ended.
     pub end: LogEnd,
 }
@@ -56,13 +58,14 @@ pub(super) fn replay(
     mut grow: impl FnMut(u64) -> Result<(), LogError>,
 ) -> Result<Replayed, LogError> {
     let mut found = Replayed {
-        replay: Replay { bytes: 0, groups: 0, lines: 0, end: LogEnd::Empty },
+        replay: Replay { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty },
         end: header.start,
         durable: header.start,
         length: None,
     };
     let limit = header.start + header.capacity;
     let mut reader = Reader::new(log, limit);
+    let mut synced = None;
     for (index, range) in header.ranges.iter().enumerate() {
         let next = header.ranges.get(index + 1);
         while next.is_none_or(|next| found.end < next.begin) {
@@ -86,6 +89,10 @@ pub(super) fn replay(
                 }
             }
             found.replay.groups += 1;
+            if synced != Some(frame_header.durable) {
+                synced = Some(frame_header.durable);
+                found.replay.syncs += 1;
+            }
             found.replay.lines += u64::from(frame_header.lines);
             found.replay.bytes += frame_header.bytes() as u64;
             found.durable = found.durable.max(frame_header.durable);

@@ -1,7 +1,7 @@
 //! Figures about the log and its pool.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::commit::SIZES;
 use super::pages::PAGE_BYTES;
@@ -13,8 +13,7 @@ pub(super) struct Checkpoints {
     pub(super) checkpoints: u64,
     pub(super) log_bytes: u64,
     pub(super) home_bytes: u64,
-    pub(super) last: Option<Instant>,
-    pub(super) last_duration: Duration,
+    pub(super) time: Duration,
 }
 
 /// Figures about a [`File`], since it was opened.
@@ -44,8 +43,10 @@ pub struct FileStat {
     pub checkpoints: u64,
     /// Bytes that checkpoints wrote to the pool's file.
     pub home_bytes: u64,
-    /// How long ago the last one began, and what it took.
-    pub last_checkpoint: Option<(Duration, Duration)>,
+    /// What all of them took.
+    pub checkpoint_time: Duration,
+    /// When the last one was, to the second; also if the log was not open here then.
+    pub last_checkpoint: Option<SystemTime>,
     /// Memory in pages that were written, in bytes.
     pub private_bytes: u64,
     /// The most of it.
@@ -67,6 +68,7 @@ impl File {
         let syncs = load(&figures.syncs);
         let (end, durable) = (core.end(), core.commit.durable());
         let last = core.checkpointing.lock();
+        let checkpointed_at = core.log.header().checkpointed_at;
         let mut sync_sizes: Vec<u64> = figures.sizes.iter().map(load).collect();
         let used = SIZES - sync_sizes.iter().rev().take_while(|count| **count == 0).count();
         sync_sizes.truncate(used);
@@ -83,7 +85,8 @@ impl File {
             sync_sizes,
             checkpoints: last.checkpoints,
             home_bytes: last.home_bytes,
-            last_checkpoint: last.last.map(|start| (start.elapsed(), last.last_duration)),
+            checkpoint_time: last.time,
+            last_checkpoint: (checkpointed_at > 0).then(|| UNIX_EPOCH + Duration::from_secs(checkpointed_at)),
             private_bytes: load(&core.private_pages) * PAGE_BYTES,
             private_bytes_max: self.options.private_bytes_max,
             replay: self.replay,

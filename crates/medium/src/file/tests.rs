@@ -9,6 +9,8 @@ use super::faulty::{Faults, Image, Machine, Which};
 use super::*;
 use crate::{Guard, Word};
 
+mod mutants;
+
 const MARK: u64 = 0x2040;
 /// Where the tests write: a line apart from the mark's.
 const HERE: u64 = 0x4000;
@@ -53,7 +55,10 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let machine = Machine::new(&Image::default());
+        Self::on(Machine::new(&Image::default()))
+    }
+
+    fn on(machine: Arc<Machine>) -> Self {
         let file = Some(open(&machine).unwrap());
         let history = vec![(vec![0; WORDS], Lsn::DURABLE)];
         Self { machine, options: options(), file, history, acknowledged: vec![(0, 0)], next: 1 }
@@ -115,7 +120,7 @@ impl Rig {
         self.kill();
     }
 
-    /// Cuts the power at every moment from `from` on, in up to `limit` ways each.
+    /// Cuts the power at every moment from `from` on, in up to `limit` ways each. Nothing must be lost or torn.
     fn verify(
         &self,
         from: usize,
@@ -124,6 +129,20 @@ impl Rig {
         random: &mut SmallRng,
         what: &dyn std::fmt::Debug,
     ) {
+        if let Some(violation) = self.find_violation(from, piece_bytes, limit, random) {
+            panic!("{what:?}: {violation}");
+        }
+    }
+
+    /// As [`Rig::verify`]: the first cut that loses or tears something.
+    fn find_violation(
+        &self,
+        from: usize,
+        piece_bytes: usize,
+        limit: usize,
+        random: &mut SmallRng,
+    ) -> Option<String> {
+        let mut violation = None;
         for moment in from..=self.machine.now() {
             let least = self.acknowledged.iter().filter(|(when, _)| *when <= moment).map(|(_, index)| *index);
             let least = least.max().unwrap();
@@ -133,36 +152,49 @@ impl Rig {
                 limit,
                 |below| pick.random_range(0..below),
                 |choice, image| {
-                    let context =
-                        || format!("{what:?}, cut at {moment}, {piece_bytes}-byte pieces {choice:?}");
-                    let second = Machine::new(&image);
-                    let file = open_with(&second, self.options)
-                        .unwrap_or_else(|error| panic!("{error}: {}", context()));
-                    let found = content(&file);
-                    let fits = self.history[least..].iter().any(|(content, _)| *content == found);
-                    assert!(fits, "lost or torn, at least {least} of {}: {}", self.history.len(), context());
-                    drop(file);
-                    // Cut again, in recovery: it finds the same.
-                    let twice = second.crash(random.random_range(0..=second.now()), piece_bytes);
-                    twice.images(
-                        2,
-                        |below| random.random_range(0..below),
-                        |_, image| {
-                            let file = open_with(&Machine::new(&image), self.options)
-                                .unwrap_or_else(|error| panic!("{error}, the second time: {}", context()));
-                            assert!(
-                                content(&file) == found
-                                    || self.history[least..]
-                                        .iter()
-                                        .any(|(history, _)| *history == content(&file)),
-                                "the second time: {}",
-                                context()
-                            );
-                        },
-                    );
+                    if violation.is_none() {
+                        violation = self.judge(&image, least, piece_bytes, random).err().map(|what| {
+                            format!("{what}; cut at {moment}, {piece_bytes}-byte pieces {choice:?}")
+                        });
+                    }
                 },
             );
+            if violation.is_some() {
+                break;
+            }
         }
+        violation
+    }
+
+    /// Opens what a cut left, and cuts again in recovery: it finds the same.
+    fn judge(
+        &self,
+        image: &Image,
+        least: usize,
+        piece_bytes: usize,
+        random: &mut SmallRng,
+    ) -> Result<(), String> {
+        let machine = Machine::new(image);
+        let file = open_with(&machine, self.options).map_err(|error| error.to_string())?;
+        let found = content(&file);
+        drop(file);
+        let may_be = |found: &Content| self.history[least..].iter().any(|(content, _)| content == found);
+        if !may_be(&found) {
+            return Err(format!("lost or torn, at least {least} of {}", self.history.len()));
+        }
+        let mut result = Ok(());
+        let twice = machine.crash(random.random_range(0..=machine.now()), piece_bytes);
+        let pick = |below| random.random_range(0..below);
+        twice.images(2, pick, |_, image| match open_with(&Machine::new(&image), self.options) {
+            Ok(file) => {
+                let second = content(&file);
+                if second != found && !may_be(&second) {
+                    result = Err("lost or torn, the second time".to_owned());
+                }
+            }
+            Err(error) => result = Err(format!("{error}, the second time")),
+        });
+        result
     }
 }
 

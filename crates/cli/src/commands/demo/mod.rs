@@ -167,7 +167,15 @@ fn walk(args: &Args, show: &Show, report: &mut Report) -> Result<Listing, Failur
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let medium = MediumChoice::Auto;
-    let pool = PoolArgs { pool: args.pool.clone(), limit_bytes: None, medium, line_store: None, flush: None };
+    let pool = PoolArgs {
+        pool: args.pool.clone(),
+        limit_bytes: None,
+        medium,
+        line_store: None,
+        flush: None,
+        log_bytes: None,
+        log_bytes_max: None,
+    };
     child::replace_own(&pool, &[TREE], "pool of an earlier demo")?;
     let (show, mut report) = (Show::new(context), Report::new(&args.pool));
     show.title("everleaf demo: a durable ordered map of this machine's own files");

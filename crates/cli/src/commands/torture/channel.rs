@@ -3,20 +3,28 @@
 //!
 //! ```text
 //! from 0              what the reader found, one line of JSON
+//! from --figures-at   what the writer's log was like a moment ago, one line of JSON
 //! from --records-at   the records of the writer; zeros behind them
 //! ```
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use everleaf::Store;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::verify::Contents;
 use crate::child;
+use crate::commands::stat::LogReport;
+use crate::context::write_json;
 use crate::failure::Failure;
+
+/// How often a writer tells about its log.
+const FIGURES_EVERY: Duration = Duration::from_millis(50);
 
 /// Where to say it.
 #[derive(clap::Args, Debug)]
@@ -27,6 +35,19 @@ pub(super) struct ChannelArgs {
     /// Where in the device the records begin, in bytes
     #[arg(long, requires = "channel")]
     records_at: Option<u64>,
+    /// Where in the device figures of the log are told, in bytes
+    #[arg(long, requires = "channel")]
+    figures_at: Option<u64>,
+}
+
+/// The log of a writer, a moment ago.
+#[derive(Serialize)]
+struct Figures {
+    /// Since the pool was opened.
+    seconds: f64,
+    log_bytes_at_open: u64,
+    #[serde(flatten)]
+    log: LogReport,
 }
 
 impl ChannelArgs {
@@ -40,6 +61,22 @@ impl ChannelArgs {
         file.seek(SeekFrom::Start(self.records_at.unwrap_or_default())).map_err(refused())?;
         Ok(file)
     }
+
+    /// Tells about the log of a store, again and again, if anybody wants to know and it has one.
+    pub(super) fn tell_figures(&self, store: &Store) -> Result<(), Failure> {
+        let Some(offset) = self.figures_at else { return Ok(()) };
+        let (file, start) = (self.open()?, Instant::now());
+        let mut log_bytes_at_open = None;
+        while let Some(log) = store.stat()?.log {
+            let log_bytes_at_open = *log_bytes_at_open.get_or_insert(log.log_capacity_bytes);
+            let seconds = start.elapsed().as_secs_f64();
+            let mut told = Vec::new();
+            write_json(&mut told, &Figures { seconds, log_bytes_at_open, log: LogReport::of(log) })?;
+            file.write_all_at(&told, offset).map_err(Failure::io("write to the channel"))?;
+            std::thread::sleep(FIGURES_EVERY);
+        }
+        Ok(())
+    }
 }
 
 /// What a reader found after a loss of power.
@@ -50,6 +87,8 @@ pub(super) struct Reading {
     /// The medium, as it describes itself.
     pub(super) medium: String,
     pub(super) survives: String,
+    /// The log as the open found it.
+    pub(super) log: Option<LogReport>,
     /// `None` if the pool does not open, or cannot be read.
     pub(super) contents: Option<Contents>,
     pub(super) violations: Vec<String>,

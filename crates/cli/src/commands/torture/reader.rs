@@ -8,7 +8,7 @@ use everleaf::Engine;
 
 use super::channel::Reading;
 use super::verify;
-use crate::commands::stat::survives_name;
+use crate::commands::stat::{LogReport, survives_name};
 use crate::context::{PoolArgs, parse_engine, write_json};
 use crate::failure::{Answer, Failure, Outcome};
 
@@ -51,7 +51,8 @@ fn read(args: &Args) -> Result<Reading, Failure> {
         }
     };
     reading.open_ns = store.recovery().duration.as_nanos() as u64;
-    reading.medium = store.stat()?.medium;
+    let stat = store.stat()?;
+    (reading.medium, reading.log) = (stat.medium, stat.log.map(LogReport::of));
     survives_name(store.survives()).clone_into(&mut reading.survives);
     match verify::read_all(&store, args.keys, args.round, args.engine, &mut reading.violations) {
         Ok(contents) => reading.contents = Some(contents),

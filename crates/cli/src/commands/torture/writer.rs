@@ -216,6 +216,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             })
             .collect();
         drop::<Vec<std::thread::ScopedJoinHandle<'_, ()>>>(threads);
-    });
+        args.channel.tell_figures(&store)
+    })?;
     Ok(Answer::Yes)
 }

@@ -1,0 +1,77 @@
+//! Mutants of the file medium: each kind of its syncs, left out, must be noticed by the cuts that find nothing otherwise.
+//!
+//! Syncs are told apart by what they make durable, so none can hide behind another one. Without a sync between them two
+//! writes may reach the disk in either order, so this is also what happens if they are swapped.
+
+use super::*;
+use crate::file::faulty::{Lost, Unsynced};
+
+/// The kinds of syncs, each with what it is for.
+const KINDS: [(&str, Lost); 6] = [
+    ("groups, before they are acknowledged", |file, unsynced| {
+        file == Which::Log && !unsynced.is_empty() && unsynced.iter().all(|what| is_in_ring(*what))
+    }),
+    ("the length of a log that grows, before its header says so", |file, unsynced| {
+        file == Which::Log && is_length(unsynced) && !unsynced.iter().any(|what| is_header(*what))
+    }),
+    ("the header, before space is used again or an incarnation begins", |file, unsynced| {
+        file == Which::Log && unsynced.iter().any(|what| is_header(*what))
+    }),
+    ("lines that went home, before the header forgets them", |file, unsynced| {
+        file == Which::Pool && unsynced.iter().any(|what| is_home(*what))
+    }),
+    ("the mark of a pool that needs its log, before anything is in that", |file, unsynced| {
+        file == Which::Pool && unsynced.contains(&MARK_WRITTEN) && !is_length(unsynced)
+    }),
+    ("the first mark, with the length of a new pool", |file, unsynced| {
+        file == Which::Pool && unsynced.contains(&MARK_WRITTEN) && is_length(unsynced)
+    }),
+];
+
+const MARK_WRITTEN: Unsynced = Unsynced::Write(MARK);
+
+fn is_in_ring(what: Unsynced) -> bool {
+    matches!(what, Unsynced::Write(offset) if offset >= layout::RING)
+}
+
+fn is_header(what: Unsynced) -> bool {
+    matches!(what, Unsynced::Write(offset) if offset < layout::RING)
+}
+
+fn is_home(what: Unsynced) -> bool {
+    matches!(what, Unsynced::Write(offset) if offset != MARK)
+}
+
+fn is_length(unsynced: &[Unsynced]) -> bool {
+    unsynced.iter().any(|what| matches!(what, Unsynced::Length(_)))
+}
+
+/// A life with everything that a log does, without syncs of one kind; the first cut that is not survived.
+fn live(lost: Option<Lost>, seed: u64) -> Option<String> {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let machine = Machine::new(&Image::default());
+    machine.set_faults(Faults { lost, ..Faults::default() });
+    let mut rig = Rig::on(machine);
+    let from = rig.machine.now();
+    rig.write(0, 1);
+    rig.settle();
+    rig.options.log_bytes_max = 2 * rig.options.log_bytes;
+    for step in [Step::Kill, Step::Write, Step::Close, Step::Write] {
+        run(&mut rig, step, &mut random, 20);
+        rig.settle();
+    }
+    churn(&mut rig, &mut random, 25);
+    rig.find_violation(from, [64, 512][seed as usize % 2], 24, &mut random)
+}
+
+#[test]
+fn every_kind_of_sync_is_needed() {
+    const SEEDS: std::ops::Range<u64> = 0..6;
+    for seed in SEEDS {
+        assert_eq!(live(None, seed), None, "with all syncs, seed {seed}");
+    }
+    for (what, lost) in KINDS {
+        let noticed = SEEDS.into_iter().find_map(|seed| live(Some(lost), seed));
+        assert!(noticed.is_some(), "nobody notices a lost sync of {what}");
+    }
+}
