@@ -243,8 +243,9 @@ impl Mapping {
                 }
             }
             Backing::Private { io } => {
+                // What is new in the file is zeros as well; memory that no file stands behind comes in huge pages.
                 allocate_by(&**io, old, length)?;
-                self.map_file(old, length)?;
+                self.map_memory(old, length)?;
             }
         }
         self.length_max.fetch_max(length, Ordering::Relaxed);

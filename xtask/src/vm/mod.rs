@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..1 << 23))]
     rounds: u32,
     /// The longest life of a writer, in seconds; the power is cut at a random moment before
-    #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
+    #[arg(long, default_value_t = 4.0, value_parser = parse_seconds)]
     seconds_per_round: f64,
     /// The engine
     #[arg(long, default_value = "rntree", value_parser = ["rntree", "bztree", "masstree"])]
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 64 << 10)]
     log_bytes: u64,
     /// Bytes that this log grows to
-    #[arg(long, default_value_t = 256 << 10)]
+    #[arg(long, default_value_t = 128 << 10)]
     log_bytes_max: u64,
     /// Processors of the guest
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]

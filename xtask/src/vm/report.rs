@@ -275,13 +275,22 @@ mod tests {
         };
         let mut logs = Logs::default();
         logs.add(&log(64, 0, 0, 0), None);
-        logs.add(&log(64, 0, 0, 50), Some(&Figures { seconds: 1.0, log_bytes_at_open: 64, log: log(64, 40, 0, 50) }));
-        logs.add(&log(64, 0, 0, 9), Some(&Figures { seconds: 1.0, log_bytes_at_open: 64, log: log(128, 500, 3, 9) }));
+        logs.add(
+            &log(64, 0, 0, 50),
+            Some(&Figures { seconds: 1.0, log_bytes_at_open: 64, log: log(64, 40, 0, 50) }),
+        );
+        logs.add(
+            &log(64, 0, 0, 9),
+            Some(&Figures { seconds: 1.0, log_bytes_at_open: 64, log: log(128, 500, 3, 9) }),
+        );
         assert_eq!((logs.grown, logs.recycled, logs.checkpointed, logs.checkpoints), (1, 1, 1, 3));
         assert_eq!((logs.replays, logs.replayed_bytes_max, logs.torn_tails), (2, 50, 2));
         assert_eq!((logs.groups, logs.capacity_bytes_max, logs.checkpoints_time_share), (60, 128, 0.1));
         let words = Report { log: Some(logs), ..Report::default() }.words();
-        assert!(words.contains("grew in 1, went around in 1, was checkpointed in 1 (3 times, 10 %"), "{words}");
+        assert!(
+            words.contains("grew in 1, went around in 1, was checkpointed in 1 (3 times, 10 %"),
+            "{words}"
+        );
     }
 
     #[test]

@@ -9,13 +9,16 @@ use std::io;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Core;
-use super::io::{Io, write_all};
+use super::io::{Io, read_all, write_all};
 use super::layout::{Header, LENGTH, lines_of};
 use super::log::{Found, Log, Reader};
+use super::pages::{PAGE_BYTES, PAGE_LINES};
 use crate::{LINE_BYTES, MediumError};
 
-/// Lines of so many bytes of log are sorted and written together.
-const BATCH_BYTES: u64 = 8 << 20;
+/// Lines of so many bytes of log are sorted and written together: the more, the more of them share a page.
+const BATCH_BYTES: u64 = 64 << 20;
+/// The most pages that are written at a time.
+const SPAN_PAGES: u64 = 256;
 
 /// Lines on their way home.
 #[derive(Default)]
@@ -25,7 +28,7 @@ struct Batch {
     /// Number of the line, and its place in `contents`.
     lines: Vec<(u64, u32)>,
     contents: Vec<[u8; LINE_BYTES]>,
-    run: Vec<u8>,
+    span: Vec<u8>,
 }
 
 impl Batch {
@@ -36,33 +39,59 @@ impl Batch {
         }
     }
 
-    /// Writes the newest content of each line, neighbours together. Returns the bytes written.
+    /// Writes the newest content of each line, neighbouring pages together. Returns the bytes of pages that it changed.
     fn write(&mut self, target: &dyn Io) -> io::Result<u64> {
         self.lines.sort_unstable();
-        let mut bytes = 0;
-        let mut index = 0;
-        while index < self.lines.len() {
-            let first = self.lines[index].0;
-            let mut expected = first;
-            self.run.clear();
-            while let Some((number, place)) = self.lines.get(index) {
-                if *number != expected {
-                    break;
-                }
-                index += 1;
-                // The last of equal ones is the newest.
-                if self.lines.get(index).is_none_or(|(next, _)| next != number) {
-                    self.run.extend_from_slice(&self.contents[*place as usize]);
-                    expected += 1;
-                }
+        self.lines.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            // The last of equal ones is the newest.
+            if is_same {
+                kept.1 = later.1;
             }
-            write_all(target, &self.run, first * LINE_BYTES as u64)?;
-            bytes += self.run.len() as u64;
+            is_same
+        });
+        let (mut rest, mut pages) = (&self.lines[..], 0);
+        while let Some((first, _)) = rest.first() {
+            let begin = first / PAGE_LINES;
+            let mut end = begin;
+            let joined = rest.iter().take_while(|(number, _)| {
+                let page = number / PAGE_LINES;
+                let is_joined = page <= end && page < begin + SPAN_PAGES;
+                if is_joined {
+                    end = page + 1;
+                }
+                is_joined
+            });
+            let (lines, later) = rest.split_at(joined.count());
+            write_span(target, lines, &self.contents, &mut self.span)?;
+            pages += end - begin;
+            rest = later;
         }
         self.lines.clear();
         self.contents.clear();
-        Ok(bytes)
+        Ok(pages * PAGE_BYTES)
     }
+}
+
+/// Writes lines of neighbouring pages at once. What lies between them is read before and written as it is: one call for
+/// all of them is cheaper than one for each, and the disk gets whole pages in either case.
+fn write_span(
+    target: &dyn Io,
+    lines: &[(u64, u32)],
+    contents: &[[u8; LINE_BYTES]],
+    span: &mut Vec<u8>,
+) -> io::Result<()> {
+    let (Some((first, _)), Some((last, _))) = (lines.first(), lines.last()) else { return Ok(()) };
+    let (offset, count) = (first * LINE_BYTES as u64, last - first + 1);
+    span.resize(count as usize * LINE_BYTES, 0);
+    if count > lines.len() as u64 {
+        read_all(target, span, offset)?;
+    }
+    for (number, place) in lines {
+        let begin = (number - first) as usize * LINE_BYTES;
+        span[begin..begin + LINE_BYTES].copy_from_slice(&contents[*place as usize]);
+    }
+    write_all(target, span, offset)
 }
 
 /// Writes the lines that the log holds from `from` to `to` into `target`, except the one at `mark_offset`, which belongs

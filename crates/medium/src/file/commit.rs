@@ -21,8 +21,10 @@ use parking_lot::Mutex;
 
 use crate::MediumError;
 
-/// How long a thread looks for the end of a sync before it sleeps, if no other thread waits.
+/// How long a thread that waits alone for the end of a sync keeps its processor to itself.
 const SPIN: Duration = Duration::from_micros(10);
+/// How long it then goes on looking, whenever no other thread needs the processor, before it sleeps.
+const YIELD_NS_MAX: u64 = 300_000;
 /// A leader gathers others for at most this part of what a sync takes.
 const GATHER_FRACTION: u64 = 4;
 /// And at most this long.
@@ -57,6 +59,8 @@ pub(super) struct Commit {
     active: AtomicU64,
     /// What a sync takes, about.
     sync_ns: AtomicU64,
+    /// How many leaders came to their end.
+    led: AtomicU64,
     failure: OnceLock<String>,
     waiting: Mutex<Waiting>,
     pub(super) figures: Figures,
@@ -123,8 +127,9 @@ impl Commit {
         self.arrived.fetch_add(1, Ordering::Relaxed);
         let mut waiting = self.waiting.lock();
         if waiting.leading && waiting.threads.is_empty() {
+            let led = self.led.load(Ordering::Relaxed);
             drop(waiting);
-            self.spin(position);
+            self.spin(position, led);
             waiting = self.waiting.lock();
         }
         loop {
@@ -150,10 +155,19 @@ impl Commit {
         }
     }
 
-    fn spin(&self, position: u64) {
+    /// Looks for the end of the sync that is under way, for about as long as it takes: to sleep and to be woken takes a
+    /// good part of a sync of a fast disk. If it does not serve this thread, nobody leads afterwards, and this one can
+    /// at once.
+    fn spin(&self, position: u64, led: u64) {
         let start = Instant::now();
-        while self.durable() < position && !self.has_failed() && start.elapsed() < SPIN {
-            std::hint::spin_loop();
+        let sync_ns = self.sync_ns.load(Ordering::Relaxed);
+        let patience = SPIN.max(Duration::from_nanos((sync_ns + sync_ns / 2).min(YIELD_NS_MAX)));
+        while self.durable() < position && self.led.load(Ordering::Relaxed) == led && !self.has_failed() {
+            match start.elapsed() {
+                elapsed if elapsed >= patience => break,
+                elapsed if elapsed >= SPIN => std::thread::yield_now(),
+                _ => std::hint::spin_loop(),
+            }
         }
     }
 
@@ -168,6 +182,7 @@ impl Commit {
         let durable = if self.has_failed() { u64::MAX } else { self.durable() };
         let mut waiting = self.waiting.lock();
         waiting.leading = false;
+        self.led.fetch_add(1, Ordering::Relaxed);
         let (served, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut waiting.threads).into_iter().partition(|(position, _)| *position <= durable);
         waiting.threads = rest;

@@ -3,7 +3,7 @@
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Lines of a page.
-const PAGE_LINES: u64 = PAGE_BYTES / crate::LINE_BYTES as u64;
+pub(super) const PAGE_LINES: u64 = PAGE_BYTES / crate::LINE_BYTES as u64;
 
 /// A set of pages.
 #[derive(Debug, Default)]

@@ -628,6 +628,25 @@ fn written_pages_are_counted_and_limited() {
 }
 
 #[test]
+fn a_log_tells_of_its_last_checkpoint_and_of_its_syncs_to_the_next_open() {
+    let mut rig = Rig::new();
+    for _ in 0..3 {
+        rig.write(0, 5);
+        rig.write(5, 5);
+        rig.settle();
+    }
+    rig.kill();
+    let stat = rig.file().stat();
+    assert_eq!((stat.replay.groups, stat.replay.syncs, stat.last_checkpoint), (6, 3, None));
+    rig.file().checkpoint().unwrap();
+    rig.kill();
+    let stat = rig.file().stat();
+    assert_eq!((stat.replay.groups, stat.replay.syncs), (0, 0));
+    let ago = stat.last_checkpoint.expect("a checkpoint").elapsed().unwrap();
+    assert!(ago < Duration::from_secs(60), "{ago:?}");
+}
+
+#[test]
 fn many_threads_share_syncs() {
     let machine = Machine::new(&Image::default());
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options()).unwrap();
