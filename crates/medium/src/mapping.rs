@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync, ftruncate};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
@@ -214,9 +214,10 @@ impl Mapping {
 
     /// Makes at least `length` bytes accessible; never shrinks. What is new reads as zeros.
     ///
-    /// That a file has grown is not synced here. With `MAP_SYNC` the file system makes its metadata, length and blocks,
-    /// durable before it lets the first store to a new page pass; without, nothing that is mapped shared is promised to
-    /// survive the machine; and the file medium logs the length, and syncs the file before it lets go of the log.
+    /// With `MAP_SYNC` the file's new length is durable when this returns. The file system alone makes it so only before
+    /// the first store to a *new* page; what is said of the new space may lie in an old one, whose stores it lets pass.
+    /// Otherwise nothing is synced here: nothing that is mapped shared without `MAP_SYNC` is promised to survive the
+    /// machine; and the file medium logs the length, and syncs the file before it lets go of the log.
     pub(crate) fn grow(&self, length: u64) -> Result<(), MediumError> {
         let _growing = self.growing.lock();
         let old = self.extent.length();
@@ -229,7 +230,7 @@ impl Mapping {
         }
         match &self.backing {
             Backing::Memory => self.map_memory(old, length)?,
-            Backing::Shared { file, .. } => {
+            Backing::Shared { file, synchronous } => {
                 let huge = huge_pages::prepare(file, old, length);
                 if huge.is_empty() {
                     allocate(file, old, length)?;
@@ -240,6 +241,9 @@ impl Mapping {
                     // SAFETY: mapped up to `length`.
                     unsafe { huge_pages::collapse(self.address(huge.start), bytes) };
                     allocate(file, old, length)?;
+                }
+                if synchronous.load(Ordering::Relaxed) {
+                    fdatasync(file).map_err(refused("make durable a file of", length))?;
                 }
             }
             Backing::Private { io } => {

@@ -12,7 +12,7 @@ use super::Core;
 use super::io::{Io, read_all, write_all};
 use super::layout::{Header, LENGTH, lines_of};
 use super::log::{Found, Log, Reader};
-use super::pages::{PAGE_BYTES, PAGE_LINES};
+use super::pages::{PAGE_BYTES, PAGE_LINES, Pages};
 use crate::{LINE_BYTES, MediumError};
 
 /// Lines of so many bytes of log are sorted and written together: the more, the more of them share a page.
@@ -29,6 +29,8 @@ struct Batch {
     lines: Vec<(u64, u32)>,
     contents: Vec<[u8; LINE_BYTES]>,
     span: Vec<u8>,
+    /// What was written so far.
+    pages: Pages,
 }
 
 impl Batch {
@@ -39,8 +41,8 @@ impl Batch {
         }
     }
 
-    /// Writes the newest content of each line, neighbouring pages together. Returns the bytes of pages that it changed.
-    fn write(&mut self, target: &dyn Io) -> io::Result<u64> {
+    /// Writes the newest content of each line, neighbouring pages together.
+    fn write(&mut self, target: &dyn Io) -> io::Result<()> {
         self.lines.sort_unstable();
         self.lines.dedup_by(|later, kept| {
             let is_same = later.0 == kept.0;
@@ -50,7 +52,7 @@ impl Batch {
             }
             is_same
         });
-        let (mut rest, mut pages) = (&self.lines[..], 0);
+        let mut rest = &self.lines[..];
         while let Some((first, _)) = rest.first() {
             let begin = first / PAGE_LINES;
             let mut end = begin;
@@ -64,12 +66,14 @@ impl Batch {
             });
             let (lines, later) = rest.split_at(joined.count());
             write_span(target, lines, &self.contents, &mut self.span)?;
-            pages += end - begin;
+            for page in begin..end {
+                self.pages.add(page * PAGE_LINES);
+            }
             rest = later;
         }
         self.lines.clear();
         self.contents.clear();
-        Ok(pages * PAGE_BYTES)
+        Ok(())
     }
 }
 
@@ -95,7 +99,7 @@ fn write_span(
 }
 
 /// Writes the lines that the log holds from `from` to `to` into `target`, except the one at `mark_offset`, which belongs
-/// to the medium. Returns the bytes written.
+/// to the medium. Returns the bytes of pages that changed, each once: the system writes them when they are synced.
 pub(super) fn write_home(
     log: &Log,
     target: &dyn Io,
@@ -106,7 +110,7 @@ pub(super) fn write_home(
     let header = log.header();
     let mut reader = Reader::new(log, to);
     let mut batch = Batch { mark: mark_offset / LINE_BYTES as u64, ..Batch::default() };
-    let (mut position, mut batch_begin, mut written) = (from, from, 0);
+    let (mut position, mut batch_begin) = (from, from);
     while position < to {
         let Found::Frame(frame, bytes) = reader.look(position, incarnation_at(&header, position))? else {
             let what = format!("the log cannot be read any more at byte {:#x}", log.physical(position));
@@ -115,11 +119,12 @@ pub(super) fn write_home(
         lines_of(bytes).for_each(|(number, line)| batch.add(number, line));
         position += frame.bytes() as u64;
         if position - batch_begin >= BATCH_BYTES {
-            written += batch.write(target)?;
+            batch.write(target)?;
             batch_begin = position;
         }
     }
-    Ok(written + batch.write(target)?)
+    batch.write(target)?;
+    Ok(batch.pages.count() * PAGE_BYTES)
 }
 
 fn incarnation_at(header: &Header, position: u64) -> u32 {
