@@ -178,7 +178,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let early = plan(false).ok().flatten();
             // PERSIST: record and entry before the slot line that lists the entry; lost, nobody misses them.
             guard.fence();
-            let attempt = self.publish_entry(&guard, claim, (key, hash), encoded.words, early, plan)?;
+            let attempt = self.publish_entry(&guard, claim, hash, encoded.words, early, plan)?;
             encoded.published = matches!(attempt, Attempt::Done(true, _));
             match attempt {
                 Attempt::Done(held, lsn) => return guard.wait_for(lsn).map(|()| held),
@@ -346,19 +346,15 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         &self,
         guard: &Guard<'_, M>,
         claim: Claim<'_, M>,
-        (key, hash): (C::Key<'_>, u16),
+        hash: u16,
         words: EntryWords,
         early: Option<Plan>,
         plan: impl Fn(bool) -> Result<Option<Plan>>,
     ) -> Result<Attempt> {
         let record = claim.record;
         let lock = record.lock();
-        // Between claim and lock the leaf may have been split or merged away: then the entry is in the wrong leaf.
-        if LeafRecord::<M>::is_dead(record.version()) {
-            drop(lock);
-            LeafRecord::<M>::wait();
-            return Ok(Attempt::At(self.inner.descend(key)?));
-        }
+        // The claim keeps the leaf from being merged away (`LeafRecord::close`), not from being split: then the entry may be
+        // in the wrong leaf, which the plan says.
         let plan = match early {
             Some(early) if early.holds_in(record) => Some(early),
             _ => plan(true)?,

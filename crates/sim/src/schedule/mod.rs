@@ -14,9 +14,10 @@
 //!
 //! - [`Search::Exhaustive`]: all schedules with so many *preemptions* (a thread is stopped though it could have gone on).
 //!   Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Two reductions keep that small. Threads are stopped only
-//!   before accesses to places that another one uses in conflict, and before fences, where what they stored is visible and
-//!   not yet durable. And a run ends where it comes to a state from which everything was tried: each thread has seen the
-//!   same as then, and each shared place was last written by the same thread with the same knowledge.
+//!   before accesses in conflict with those of a thread that is not done, and before fences, where what they stored is
+//!   visible and not yet durable. And a run ends where it comes to a state from which everything was tried: each thread has
+//!   seen the same as then and is about to do the same, and each shared place was last written by the same thread with
+//!   the same knowledge.
 //! - [`Search::Sweep`]: visible before durable. One thread is stopped at a fence, after each of its publishing stores that
 //!   is; the others run to their ends; then comes the crash.
 //! - [`Search::Random`]: probabilistic concurrency testing, for long runs.
