@@ -141,7 +141,7 @@ fn waits_of_readers_are_found_missing_by_threads_alone() {
 
 #[test]
 fn triples_of_words() {
-    explore(&rntree(Word), triples, 29, (&options(LINEAR), ONE));
+    explore(&rntree(Word), triples, 5, (&options(LINEAR), ONE));
 }
 
 /// A share of all triples, with two preemptions: minutes. `EVERLEAF_LONG=1` takes all, which is hours.
