@@ -25,6 +25,8 @@ use crate::MediumError;
 const SPIN: Duration = Duration::from_micros(10);
 /// How long it then goes on looking, whenever no other thread needs the processor, before it sleeps.
 const YIELD_NS_MAX: u64 = 300_000;
+/// It does that only if no more threads than these wait for syncs: of many the others have work for the processor.
+const YIELDING_MAX: u64 = 4;
 /// A leader gathers others for at most this part of what a sync takes.
 const GATHER_FRACTION: u64 = 4;
 /// And at most this long.
@@ -161,7 +163,11 @@ impl Commit {
     fn spin(&self, position: u64, led: u64) {
         let start = Instant::now();
         let sync_ns = self.sync_ns.load(Ordering::Relaxed);
-        let patience = SPIN.max(Duration::from_nanos((sync_ns + sync_ns / 2).min(YIELD_NS_MAX)));
+        let patience = if self.active.load(Ordering::Relaxed) <= YIELDING_MAX {
+            SPIN.max(Duration::from_nanos((sync_ns + sync_ns / 2).min(YIELD_NS_MAX)))
+        } else {
+            SPIN
+        };
         while self.durable() < position && self.led.load(Ordering::Relaxed) == led && !self.has_failed() {
             match start.elapsed() {
                 elapsed if elapsed >= patience => break,
