@@ -49,6 +49,13 @@ fn second_crashes_anywhere() {
     exhaust(Record, length(1), Rules::Lines, LineForm::Twin, SecondCrash::Anywhere);
 }
 
+/// Every store is a crash point.
+#[test]
+fn with_persistent_caches() {
+    exhaust(Word, length(3), Rules::PersistentCaches, LineForm::Single, SecondCrash::InRecovery);
+    exhaust(Record, length(3), Rules::PersistentCaches, LineForm::Single, SecondCrash::InRecovery);
+}
+
 #[test]
 fn on_a_log() {
     exhaust(Word, length(3), Rules::Log, LineForm::Single, SecondCrash::InRecovery);
