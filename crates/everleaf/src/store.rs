@@ -195,14 +195,14 @@ impl Store {
         self.at(found)
     }
 
-    /// The tree `name` of `u64` keys and values, made if it is missing. Errors and cost as [`Store::tree`].
+    /// The tree `name` of `u64` keys and values, made if it is missing. Errors and cost as [`Store::tree`]. For another
+    /// engine than the default one, [`Store::tree_with`] and [`Tree::as_words`].
     pub fn word_tree(&self, name: &str) -> Result<WordTree> {
         let tree = self.tree_with(name, TreeOptions::WORDS)?;
-        let words = tree.words().cloned().ok_or_else(|| {
+        tree.as_words().ok_or_else(|| {
             let (found, wanted) = (tree.kind().to_string(), TreeOptions::WORDS.to_string());
             self.inner.name_path(Error::TreeMismatch { name: name.to_owned(), found, wanted })
-        })?;
-        Ok(WordTree::new(tree, words))
+        })
     }
 
     /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].

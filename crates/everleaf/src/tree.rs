@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use engines::index::{Bounds, Condition, Index, IndexStat, Value, Violation, WordIndex};
+use engines::index::{Bounds, Condition, Index, IndexStat, Value, Violation};
 use pool::{Error, Result};
 
 use crate::backend::AnyTree;
 use crate::store::Inner;
-use crate::{KeyRange, Range, Ticket, TreeOptions};
+use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
 
 /// An ordered map from byte strings to byte strings, by name in a [`Store`](crate::Store).
 ///
@@ -56,8 +56,20 @@ impl Tree {
         &*self.any.index
     }
 
-    pub(crate) fn words(&self) -> Option<&Arc<dyn WordIndex>> {
-        self.any.words.as_ref()
+    /// The same tree as a tree of words, whatever its engine; `None` if it is one of records.
+    ///
+    /// ```
+    /// # use everleaf::{Codec, Engine, Store, TreeOptions};
+    /// # let store = Store::in_memory()?;
+    /// let tree = store.tree_with("ages", TreeOptions { engine: Engine::BzTree, codec: Codec::Word })?;
+    /// let ages = tree.as_words().expect("made as one");
+    /// ages.put(7, 41)?;
+    /// assert_eq!(tree.get(7_u64.to_be_bytes())?.as_deref(), Some(&41_u64.to_be_bytes()[..]));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn as_words(&self) -> Option<WordTree> {
+        let words = self.any.words.clone()?;
+        Some(WordTree::new(self.clone(), words))
     }
 
     #[cold]

@@ -25,8 +25,11 @@ pub(crate) fn is_measured(args: &Args) -> bool {
         && args.engine != "masstree-transient"
 }
 
+/// Finds of one turn, at most: what else the machine does meanwhile is the same for both.
+const TURN_MAX: usize = 1 << 15;
+
 /// The time of a find through the store over the time of a find through its engine, in the closed pool at `path`: the
-/// median over pairs of runs, of which first the one and then the other comes first.
+/// median over runs, in each of which they take turns.
 pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result<f64, Failure> {
     let mut options = Store::options().create(false).medium(MediumChoice::Dax);
     if let Some(line_store) = args.line_store {
@@ -34,27 +37,33 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
     }
     let store = options.open(path)?;
     let tree = store.open_tree(NAME)?;
-    let words = if args.words() { store.word_tree(NAME).ok() } else { None };
+    let words = tree.as_words();
     let bytes = |key| padded(key, args.key_size);
+    let engine = |finds: &[u64]| match &words {
+        Some(_) => words_ns(tree.index(), finds),
+        None => records_ns(tree.index(), finds, bytes),
+    };
+    let face = |finds: &[u64]| match &words {
+        Some(words) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),
+        None => time(finds, |key, value| Ok(u64::from(tree.get_into(bytes(key), value)?))),
+    };
     let mut ratios = Vec::new();
-    for pair in 0..2 * args.runs {
-        let script = Script::finds(args, keys, 2000 + pair);
+    for run in 0..2 * args.runs {
+        let script = Script::finds(args, keys, 2000 + run);
         let finds = script.finds.as_ref().map_or(&[][..], |finds| &finds[0]);
-        let engine = || match &words {
-            Some(_) => words_ns(tree.index(), finds),
-            None => records_ns(tree.index(), finds, bytes),
-        };
-        let face = || match &words {
-            Some(words) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),
-            None => time(finds, |key, value| Ok(u64::from(tree.get_into(bytes(key), value)?))),
-        };
-        let ratio = if pair % 2 == 0 {
-            let engine_ns = engine()?;
-            face()? / engine_ns
-        } else {
-            face()? / engine()?
-        };
-        ratios.push(ratio);
+        let turn_length = (finds.len() / 2).clamp(1, TURN_MAX);
+        let (mut engine_ns, mut face_ns) = (0.0, 0.0);
+        for (turn, finds) in finds.chunks_exact(2 * turn_length).enumerate() {
+            let (first, second) = finds.split_at(turn_length);
+            if turn % 2 == 0 {
+                engine_ns += engine(first)?;
+                face_ns += face(second)?;
+            } else {
+                face_ns += face(first)?;
+                engine_ns += engine(second)?;
+            }
+        }
+        ratios.push(face_ns / engine_ns);
     }
     ratios.sort_by(f64::total_cmp);
     Ok(f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]))
