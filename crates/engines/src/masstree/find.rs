@@ -14,11 +14,35 @@ use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::Version;
 
 /// A border node that a descent reached.
-pub(super) struct Leaf<'v, const W: usize> {
+pub(super) struct Leaf<'v, const W: usize, T = ()> {
     pub(super) node: &'v Border<W>,
     pub(super) pointer: u64,
     /// Taken while the node was certainly the right one.
     pub(super) version: Version,
+    /// What is remembered of the descent.
+    pub(super) trail: T,
+}
+
+/// What is remembered of a descent: nothing to find a key, `Neighbours` to go on from there.
+pub(super) trait Trail<'v, M: Medium, const W: usize>: Default {
+    /// The descent goes on with a child.
+    fn step(
+        &mut self,
+        view: &'v View<'_, M, W>,
+        node: &'v Interior<W>,
+        version: Version,
+        shape: u64,
+        rank: usize,
+    );
+}
+
+impl<'v, M: Medium, const W: usize> Trail<'v, M, W> for () {
+    #[inline(always)]
+    fn step(&mut self, _: &'v View<'_, M, W>, _: &'v Interior<W>, _: Version, _: u64, _: usize) {}
+}
+
+/// Between which slices a border node lies.
+pub(super) struct Neighbours<'v, const W: usize> {
     /// The lowest slice that it covers; `None` for the first of a layer.
     pub(super) low: Option<Slice>,
     /// The first slice above those that it covers; `None` for the last of a layer.
@@ -26,6 +50,35 @@ pub(super) struct Leaf<'v, const W: usize> {
     /// What led there, unless it is the root.
     above: Option<Above<'v, W>>,
 }
+
+impl<const W: usize> Default for Neighbours<'_, W> {
+    fn default() -> Self {
+        Self { low: None, high: None, above: None }
+    }
+}
+
+impl<'v, M: Medium, const W: usize> Trail<'v, M, W> for Neighbours<'v, W> {
+    #[inline(always)]
+    fn step(
+        &mut self,
+        view: &'v View<'_, M, W>,
+        node: &'v Interior<W>,
+        version: Version,
+        shape: u64,
+        rank: usize,
+    ) {
+        self.above = Some(Above { node, version, rank, high: self.high });
+        if rank > 0 {
+            self.low = Some(view.separator(node, shape, rank - 1));
+        }
+        if rank < ((shape & 15) as usize).min(W) {
+            self.high = Some(view.separator(node, shape, rank));
+        }
+    }
+}
+
+/// A border node from which a scan can go on.
+pub(super) type ScanLeaf<'v, const W: usize> = Leaf<'v, W, Neighbours<'v, W>>;
 
 /// An interior node on the way of a descent.
 #[derive(Clone, Copy)]
@@ -105,17 +158,22 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// From the root of a layer to the border node that `target` means. [`Stop::Again`] if it is no root any more.
     #[inline(always)]
-    pub(super) fn descend(&self, root: u64, origin: Origin<'_, W>, target: Target) -> Walk<Leaf<'_, W>> {
+    pub(super) fn descend<'v, T: Trail<'v, M, W>>(
+        &'v self,
+        root: u64,
+        origin: Origin<'_, W>,
+        target: Target,
+    ) -> Walk<Leaf<'v, W, T>> {
         'again: loop {
             let mut pointer = root;
-            let (mut low, mut high) = (None, None);
-            let mut above: Option<Above<'_, W>> = None;
+            let mut trail = T::default();
+            let mut above: Option<(&Interior<W>, Version)> = None;
             for _ in 0..HEIGHT_MAX {
                 let node = self.node(pointer)?;
                 let version = self.stable(node.version())?;
                 match above {
                     None if !self.is_root(origin, root)? => return Err(Stop::Again),
-                    Some(above) if !above.version.is_still(&above.node.version) => {
+                    Some((above, version)) if !version.is_still(&above.version) => {
                         self.retry()?;
                         continue 'again;
                     }
@@ -129,19 +187,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     continue 'again;
                 }
                 match node {
-                    NodeRef::Border(node) => return Ok(Leaf { node, pointer, version, low, high, above }),
+                    NodeRef::Border(node) => return Ok(Leaf { node, pointer, version, trail }),
                     NodeRef::Interior(node) => {
                         let shape = node.shape.load(&self.guard);
                         let rank = self.rank(node, shape, target);
                         pointer = node.child(rank).load(&self.guard);
                         self.prefetch(pointer);
-                        above = Some(Above { node, version, rank, high });
-                        if rank > 0 {
-                            low = Some(self.separator(node, shape, rank - 1));
-                        }
-                        if rank < ((shape & 15) as usize).min(W) {
-                            high = Some(self.separator(node, shape, rank));
-                        }
+                        trail.step(self, node, version, shape, rank);
+                        above = Some((node, version));
                     }
                 }
             }
@@ -155,8 +208,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Hints the processor to load border nodes behind one: those from the `first` to the `last` next, as far as they have
     /// the same parent.
-    pub(super) fn prefetch_behind(&self, leaf: &Leaf<'_, W>, first: usize, last: usize) {
-        let Some(above) = leaf.above else { return };
+    pub(super) fn prefetch_behind(&self, leaf: &ScanLeaf<'_, W>, first: usize, last: usize) {
+        let Some(above) = leaf.trail.above else { return };
         let count = ((above.node.shape.load(&self.guard) & 15) as usize).min(W);
         for rank in above.rank + first..=(above.rank + last).min(count) {
             self.prefetch(above.node.child(rank).load(&self.guard));
@@ -165,8 +218,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// The border node behind one, if both have the same parent and that has not changed: a step of a descent, repeated.
     #[inline]
-    pub(super) fn next_leaf<'v>(&'v self, leaf: &Leaf<'v, W>) -> Walk<Option<Leaf<'v, W>>> {
-        let Some(Above { node: parent, version: seen, rank, high }) = leaf.above else { return Ok(None) };
+    pub(super) fn next_leaf<'v>(&'v self, leaf: &ScanLeaf<'v, W>) -> Walk<Option<ScanLeaf<'v, W>>> {
+        let Some(Above { node: parent, version: seen, rank, high }) = leaf.trail.above else {
+            return Ok(None);
+        };
         let shape = parent.shape.load(&self.guard);
         let count = ((shape & 15) as usize).min(W);
         if rank >= count {
@@ -185,7 +240,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return Ok(None);
         }
         let above = Some(Above { node: parent, version: seen, rank, high });
-        Ok(Some(Leaf { node, pointer, version, low, high: own_high, above }))
+        Ok(Some(Leaf { node, pointer, version, trail: Neighbours { low, high: own_high, above } }))
     }
 
     /// The entry of a slice, among those that `permutation` lists.

@@ -82,6 +82,7 @@ mod scan;
 mod slice;
 mod split;
 mod version;
+mod words;
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::Core;
 use super::access::{Stop, View, Walk};
-use super::find::{Leaf, Origin};
+use super::find::{Origin, ScanLeaf};
 use super::layout::nibble;
 use super::permutation::Permutation;
 use super::record::Record;
@@ -25,7 +25,7 @@ const BATCH_ENTRIES_MIN: usize = 16;
 /// Entries of the largest batch.
 const BATCH_ENTRIES_MAX: usize = 256;
 /// Border nodes that a scan has on their way while it reads one.
-const LEAVES_AHEAD: usize = 3;
+pub(super) const LEAVES_AHEAD: usize = 3;
 /// Bytes after which a batch ends.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -74,22 +74,12 @@ impl Found<'_> {
         }
         Ok(())
     }
-
-    /// The key, if it is one word.
-    pub(super) fn word(&self) -> u64 {
-        self.slice.word
-    }
 }
 
 /// Takes what a scan finds.
 pub(super) trait Sink<M: Medium, const W: usize> {
     /// Takes an entry; `false` if it was the last one wanted.
     fn take(&mut self, view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool>;
-
-    /// Nothing more comes of this look.
-    fn finish(&mut self, _view: &View<'_, M, W>) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// Where a scan begins, or goes on.
@@ -138,7 +128,7 @@ type Entries = SmallVec<[(Slice, u8, u64); 16]>;
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
     /// The entries of a border node at one version, in the order of the scan.
-    fn entries_of(&self, leaf: &mut Leaf<'_, W>, is_forward: bool) -> Walk<Entries> {
+    fn entries_of(&self, leaf: &mut ScanLeaf<'_, W>, is_forward: bool) -> Walk<Entries> {
         loop {
             let permutation = Permutation(leaf.node.permutation.load(&self.guard));
             let count = permutation.count(W);
@@ -199,8 +189,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         &'v self,
         start: &Start<'_>,
         frame: Frame<'v, W>,
-        next: Option<Leaf<'v, W>>,
-    ) -> Walk<Leaf<'v, W>> {
+        next: Option<ScanLeaf<'v, W>>,
+    ) -> Walk<ScanLeaf<'v, W>> {
         let (leaf, first) = match next {
             Some(leaf) => (leaf, LEAVES_AHEAD),
             None => (self.descend(frame.root, frame.origin, frame.target)?, 1),
@@ -215,7 +205,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn frame_below<'v>(
         start: &Start<'_>,
         depth: usize,
-        leaf: &Leaf<'v, W>,
+        leaf: &ScanLeaf<'v, W>,
         root: u64,
         verdict: &Verdict,
     ) -> Walk<Frame<'v, W>> {
@@ -296,13 +286,13 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         &self,
         start: &Start<'_>,
         frame: Frame<'v, W>,
-        leaf: &Leaf<'_, W>,
+        leaf: &ScanLeaf<'_, W>,
     ) -> Walk<Option<Frame<'v, W>>> {
         let (end, target) = if start.is_forward() {
-            let Some(high) = leaf.high else { return Ok(None) };
+            let Some(high) = leaf.trail.high else { return Ok(None) };
             ((high, true), Target::At(high))
         } else {
-            let Some(low) = leaf.low else { return Ok(None) };
+            let Some(low) = leaf.trail.low else { return Ok(None) };
             ((low, false), Target::Below(low))
         };
         let is_progress = match frame.target {
@@ -332,7 +322,6 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let read = |view: &View<'_, M, W>| {
             let mut sink = make();
             let last = view.collect(start, &mut sink)?;
-            sink.finish(view)?;
             Ok((sink, last))
         };
         let view = self.look();
@@ -465,51 +454,6 @@ impl<M: Medium, const W: usize> Scan for RangeScan<'_, M, W> {
                 return Ok(false);
             }
             self.refill()?;
-        }
-    }
-}
-
-/// Entries as words. Their records are read when all are found: until then they are on their way.
-struct Words {
-    entries: SmallVec<[[u64; 2]; WORDS_TOGETHER_MAX]>,
-    entries_max: usize,
-}
-
-/// Entries that a scan of words reads before it visits them: at first, and at most.
-const WORDS_TOGETHER_MIN: usize = 16;
-const WORDS_TOGETHER_MAX: usize = 128;
-
-impl<M: Medium, const W: usize> Sink<M, W> for Words {
-    fn take(&mut self, _view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool> {
-        self.entries.push([found.word(), found.object]);
-        Ok(self.entries.len() < self.entries_max)
-    }
-
-    fn finish(&mut self, view: &View<'_, M, W>) -> Result<()> {
-        for [_, value] in &mut self.entries {
-            *value = Record::at(&view.guard, *value)?.word(&view.guard)?;
-        }
-        Ok(())
-    }
-}
-
-impl<M: Medium, const W: usize> Core<M, W> {
-    /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it returns `false`.
-    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
-        let mut key = from.to_be_bytes();
-        let (mut included, mut entries_max) = (true, WORDS_TOGETHER_MIN);
-        loop {
-            let from = if included { Bound::Included(&key[..]) } else { Bound::Excluded(&key[..]) };
-            let start = Start { from, direction: Direction::Forward };
-            let (words, last) =
-                self.read_batch(&start, || Words { entries: SmallVec::new(), entries_max })?;
-            if !words.entries.is_empty() && !visit(&words.entries) {
-                return Ok(());
-            }
-            let Some(last) = last else { return Ok(()) };
-            let Some(last) = last.first_chunk::<8>() else { return Ok(()) };
-            (key, included) = (*last, false);
-            entries_max = (2 * entries_max).min(WORDS_TOGETHER_MAX);
         }
     }
 }

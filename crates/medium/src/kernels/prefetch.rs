@@ -23,7 +23,8 @@ pub fn prefetch_lines<T: ?Sized>(target: &T) {
 pub fn prefetch_first<T: ?Sized>(target: &T, bytes: usize) {
     let first = std::ptr::from_ref(target).cast::<u8>();
     let length = bytes.min(size_of_val(target));
-    let skew = first.addr() % LINE_BYTES;
+    // Known when this is built, for what begins a line; so is then the number of lines.
+    let skew = if align_of_val(target) >= LINE_BYTES { 0 } else { first.addr() % LINE_BYTES };
     for line in (0..length + if length == 0 { 0 } else { skew }).step_by(LINE_BYTES) {
         prefetch(first.wrapping_sub(skew).wrapping_add(line));
     }

@@ -1,0 +1,156 @@
+//! Scans of trees of words: one layer, keys that are slices, values that are words. As `scan`, without what that takes for
+//! keys of any length, and going on from batch to batch where the last one ended as long as the epoch lasts.
+
+use medium::Medium;
+use pool::{Error, Result};
+use smallvec::SmallVec;
+
+use super::Core;
+use super::access::{Stop, View, Walk};
+use super::find::{Origin, ScanLeaf};
+use super::layout::nibble;
+use super::permutation::Permutation;
+use super::record::Record;
+use super::scan::LEAVES_AHEAD;
+use super::slice::{Slice, Target};
+
+/// Entries that a scan of words finds before it reads their records, which are on their way meanwhile: at first, and at
+/// most, but for the rest of a border node.
+const WORDS_TOGETHER_MIN: usize = 16;
+const WORDS_TOGETHER_MAX: usize = 112;
+
+/// A scan of a tree of words, forward.
+struct Words {
+    /// Where it goes on.
+    from: u64,
+    /// Entries of one batch: key and record, then key and value.
+    entries: SmallVec<[[u64; 2]; 128]>,
+    entries_max: usize,
+}
+
+impl Words {
+    fn slice(key: u64) -> Slice {
+        Slice::of(&key.to_be_bytes())
+    }
+
+    /// Calls `visit` with a batch that was read; `false` if that, or the end of all keys, ends the scan.
+    fn hand_over(&mut self, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> bool {
+        let Some([last, _]) = self.entries.last() else { return true };
+        let Some(next) = last.checked_add(1) else {
+            visit(&self.entries);
+            return false;
+        };
+        self.from = next;
+        self.entries_max = (2 * self.entries_max).min(WORDS_TOGETHER_MAX);
+        visit(&self.entries)
+    }
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// The border node that covers a word.
+    fn leaf_of_word(&self, slice: Slice) -> Walk<ScanLeaf<'_, W>> {
+        let root = self.anchor()?.root.value.load(&self.guard);
+        self.descend(root, Origin::Anchor, Target::At(slice))
+    }
+
+    /// Appends the entries of a border node from where the scan goes on.
+    #[inline(always)]
+    fn take_words(&self, leaf: &mut ScanLeaf<'_, W>, scan: &mut Words) -> Walk<()> {
+        let start = scan.entries.len();
+        loop {
+            let permutation = Permutation(leaf.node.permutation.load(&self.guard));
+            let classes = leaf.node.classes.load(&self.guard);
+            let mut are_words = true;
+            for position in 0..permutation.count(W) {
+                let slot = permutation.slot(position, W);
+                let word = leaf.node.slices[slot].load(&self.guard);
+                are_words &= nibble(classes, slot) == 8;
+                if word >= scan.from {
+                    scan.entries.push([word, leaf.node.values.words[slot].load(&self.guard)]);
+                }
+            }
+            if leaf.version.is_still(&leaf.node.version) {
+                if !are_words {
+                    return Err(Error::corrupt(leaf.pointer, "a key that is no word").into());
+                }
+                break;
+            }
+            scan.entries.truncate(start);
+            if !leaf.version.covers_still(&leaf.node.version) {
+                return Err(Stop::Again);
+            }
+            self.retry()?;
+            leaf.version = self.stable(&leaf.node.version)?;
+        }
+        scan.entries[start..].iter().for_each(|[_, record]| self.prefetch_record(*record));
+        Ok(())
+    }
+
+    /// The border node behind one; `None` at the end.
+    fn leaf_behind<'v>(&'v self, leaf: &ScanLeaf<'v, W>) -> Walk<Option<ScanLeaf<'v, W>>> {
+        if let Some(next) = self.next_leaf(leaf)? {
+            self.prefetch_behind(&next, LEAVES_AHEAD, LEAVES_AHEAD);
+            return Ok(Some(next));
+        }
+        let Some(high) = leaf.trail.high else { return Ok(None) };
+        let next = self.leaf_of_word(high)?;
+        if next.trail.high.is_some_and(|end| end <= high) {
+            let error = Error::corrupt(next.pointer, "separators out of order");
+            return Err(if self.is_valid() { error.into() } else { Stop::NeedsPass });
+        }
+        self.prefetch_behind(&next, 1, LEAVES_AHEAD);
+        Ok(Some(next))
+    }
+
+    /// Reads a batch, from `place` on if that is known, which is left at where the next one begins. Returns whether
+    /// there is a next one.
+    fn read_words<'v>(&'v self, scan: &mut Words, place: &mut Option<ScanLeaf<'v, W>>) -> Walk<bool> {
+        scan.entries.clear();
+        let mut leaf = match place.take() {
+            Some(leaf) => leaf,
+            None => {
+                let leaf = self.leaf_of_word(Words::slice(scan.from))?;
+                self.prefetch_behind(&leaf, 1, LEAVES_AHEAD);
+                leaf
+            }
+        };
+        let mut is_end = false;
+        while !is_end && scan.entries.len() < scan.entries_max {
+            self.take_words(&mut leaf, scan)?;
+            match self.leaf_behind(&leaf)? {
+                Some(next) => leaf = next,
+                None => is_end = true,
+            }
+        }
+        for [_, value] in &mut scan.entries {
+            *value = Record::at(&self.guard, *value)?.word(&self.guard)?;
+        }
+        *place = Some(leaf).filter(|_| !is_end);
+        Ok(!is_end)
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it returns `false`. For trees
+    /// of words.
+    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+        let mut scan = Words { from, entries: SmallVec::new(), entries_max: WORDS_TOGETHER_MIN };
+        loop {
+            let view = self.look();
+            let mut place = None;
+            while let Ok(goes_on) = view.read_words(&mut scan, &mut place) {
+                if !view.is_valid() {
+                    break;
+                }
+                if !scan.hand_over(visit) || !goes_on {
+                    return Ok(());
+                }
+            }
+            // What `visit` does must not wait for a pass that is held here, so it is called behind it.
+            let goes_on = self.find_slowly(|view, _| view.read_words(&mut scan, &mut None))?;
+            if !scan.hand_over(visit) || !goes_on {
+                return Ok(());
+            }
+        }
+    }
+}
