@@ -137,6 +137,32 @@ fn memory_stays_within_its_budget() {
     assert!(used <= 17.5 && volatile <= 7.0, "{used} and {volatile} bytes a key after a load");
 }
 
+/// Inner nodes that recovery or a load built are full; one that came down to a single leaf could not give it back.
+#[test]
+fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
+    const KEYS: u64 = 20_000;
+    type Order = fn(u64) -> u64;
+    let orders: [Order; 3] = [|i| i, |i| KEYS - 1 - i, |i| i * 7919 % KEYS];
+    for order in orders {
+        let pool = pool();
+        let tree = words::<56>(&pool);
+        let mut keys = 0..KEYS;
+        let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            let Some(next) = keys.next() else { return Ok(false) };
+            key.splice(.., next.to_be_bytes());
+            value.splice(.., next.to_be_bytes());
+            Ok(true)
+        };
+        tree.bulk_load(&mut source, 1.0).unwrap();
+        for i in 0..KEYS {
+            assert!(WordIndex::write(&tree, order(i), None, Condition::Present).unwrap());
+        }
+        assert_eq!(tree.stat().unwrap().leaves, 1);
+        assert_clean(&tree);
+        assert_eq!(tree.bulk_load(&mut |_, _| Ok(false), 1.0).unwrap(), 0);
+    }
+}
+
 #[test]
 fn records_with_long_common_prefixes_stay_in_order() {
     let pool = pool();

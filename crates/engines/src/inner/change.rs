@@ -9,7 +9,8 @@ use crate::index::Codec;
 
 /// Children of a node that is built anew: some room for splits.
 const CHILDREN_BUILT: usize = CHILDREN_MAX - CHILDREN_MAX / 8;
-/// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare.
+/// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare; otherwise it takes some of
+/// the neighbour's. Leaves are merged with one under the same parent, so none may be an only child.
 const CHILDREN_MIN: usize = CHILDREN_MAX / 4;
 const CHILDREN_MERGED_MAX: usize = CHILDREN_MAX - CHILDREN_MAX / 4;
 
@@ -24,6 +25,17 @@ struct Step {
     node: u32,
     position: usize,
     image: Image,
+}
+
+/// What became of a node that had few children.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mended {
+    /// It has enough, or no neighbour.
+    Not,
+    /// It has some of its neighbour's; the separator between them is another one.
+    Evened,
+    /// It is one with its neighbour: the parent has a child less.
+    Merged,
 }
 
 /// Where a leaf hangs, as long as the structure is not changed otherwise.
@@ -213,12 +225,14 @@ impl<C: Codec> Structure<'_, C> {
         let mut locked = Vec::new();
         let mut obsolete = Vec::new();
         while let Some(mut parent) = steps.pop() {
-            let merged = self.merge_into_parent(&step, &mut parent, &mut locked, &mut obsolete);
-            if !merged {
-                steps.push(parent);
+            let mended = self.mend_small(&step, &mut parent, &mut locked, &mut obsolete);
+            if mended == Mended::Not {
                 break;
             }
             step = parent;
+            if mended == Mended::Evened {
+                break;
+            }
         }
         self.store_locked(step.node, &step.image, &mut locked);
         self.drop_roots_with_one_child(&mut obsolete);
@@ -235,35 +249,46 @@ impl<C: Codec> Structure<'_, C> {
         locked.push(index);
     }
 
-    /// Merges a node that has become small with a neighbour under the same parent, if both fit in one.
-    fn merge_into_parent(
+    /// Merges a node that has become small with a neighbour under the same parent, or gives it some of that one's children.
+    fn mend_small(
         &self,
         step: &Step,
         parent: &mut Step,
         locked: &mut Vec<u32>,
         obsolete: &mut Vec<u32>,
-    ) -> bool {
+    ) -> Mended {
         if step.image.children.len() >= CHILDREN_MIN || parent.image.children.len() < 2 {
-            return false;
+            return Mended::Not;
         }
         let left = parent.position.min(parent.image.children.len() - 2);
         let (left_index, right_index) = (parent.image.children[left], parent.image.children[left + 1]);
         let image_of =
             |index: u32| if index == step.node { step.image.clone() } else { self.tree.image(index) };
         let (mut merged, right) = (image_of(left_index), image_of(right_index));
-        if merged.children.len() + right.children.len() > CHILDREN_MERGED_MAX {
-            return false;
-        }
-        merged.separators.push(parent.image.separators.remove(left));
+        let between = &mut parent.image.separators;
+        merged.separators.push(between[left]);
         merged.separators.extend(right.separators);
         merged.children.extend(right.children);
+        let count = merged.children.len();
+        if count > CHILDREN_MERGED_MAX {
+            let half = count / 2;
+            let right = Image {
+                separators: merged.separators.split_off(half),
+                children: merged.children.split_off(half),
+            };
+            between[left] = merged.separators.remove(half - 1);
+            self.store_locked(left_index, &merged, locked);
+            self.store_locked(right_index, &right, locked);
+            return Mended::Evened;
+        }
+        between.remove(left);
         parent.image.children.remove(left + 1);
         self.store_locked(left_index, &merged, locked);
         // A reader inside of the node that goes must not validate any more.
         self.tree.nodes.get(right_index).lock();
         locked.push(right_index);
         obsolete.push(right_index);
-        true
+        Mended::Merged
     }
 
     fn drop_roots_with_one_child(&self, obsolete: &mut Vec<u32>) {

@@ -96,10 +96,16 @@ impl<M: Medium, const W: usize> Core<M, W> {
             return restore(0, 1);
         }
         std::thread::scope(|scope| {
-            let running: Vec<_> =
-                (0..threads).map(|thread| scope.spawn(move || restore(thread, threads))).collect();
+            let part = |thread| move || restore(thread, threads);
+            let running: Vec<_> = (0..threads)
+                .map(|thread| std::thread::Builder::new().spawn_scoped(scope, part(thread)))
+                .collect();
             let panicked = || Error::corrupt(self.anchor, "the external log could not be read");
-            let results = running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
+            let results = running.into_iter().enumerate().map(|(thread, helper)| match helper {
+                Ok(helper) => helper.join().unwrap_or_else(|_| Err(panicked())),
+                // The system gives no more threads.
+                Err(_) => restore(thread, threads),
+            });
             results.sum()
         })
     }

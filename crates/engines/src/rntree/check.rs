@@ -144,7 +144,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             keys,
             leaves,
             height: self.inner.height(),
-            volatile_bytes: self.inner.bytes() + self.leaves.bytes_used(),
+            volatile_bytes: self.inner.bytes()
+                + self.leaves.bytes_used()
+                + leaves * size_of_val(self.offsets.get(0)) as u64,
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: size_of::<super::layout::Leaf<N>>() as u64,

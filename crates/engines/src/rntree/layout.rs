@@ -26,7 +26,7 @@
 //! and other damage 255 times in 256. As the sum is linear, a write changes it by what it changes: no entry is read for
 //! it that is not read anyway, and damage that happened before is still noticed after.
 
-use medium::sync::{Atomic, Ordering, fence, load_all, pause, spin_loop};
+use medium::sync::{Atomic, Ordering, fence, load_all, pause, yield_now};
 use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
 use pool::{Error, Guard, Result};
 
@@ -337,7 +337,8 @@ impl<M: Medium> LeafRecord<M> {
     /// to it until its end is published.
     #[cold]
     pub(super) fn wait() {
-        spin_loop();
+        // Whoever changes it may wait for a persist, or for a processor.
+        yield_now();
     }
 
     /// Marks the leaf as merged away, or takes that back. Under the lock.

@@ -84,7 +84,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
         };
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            // Those that the system does not give are done without.
+            let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            let workers: Vec<_> = (1..threads).map_while(helper).collect();
             let mine = work();
             let theirs = workers.into_iter().map(|worker| match worker.join() {
                 Ok(result) => result,

@@ -15,7 +15,7 @@ use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots};
 use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
 use crate::inner::{HeapGuard, InnerTree, Separator, Target};
 
-/// How often a snapshot is tried beside writers before it takes the leaf's lock.
+/// How often a leaf is tried beside writers before a scan takes its lock.
 const ATTEMPTS: u32 = 32;
 
 /// Entries that a visit copies before it validates them: a scan may want no more.
@@ -96,6 +96,12 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let mut resume = from;
         let mut attempts = 0;
         loop {
+            if attempts == ATTEMPTS {
+                attempts = 0;
+                if !self.visit_pinned(&mut resume, visit)? {
+                    return Ok(());
+                }
+            }
             let (mut index, mut version) = self.inner.descend_touching(resume, |leaf, following| {
                 self.prefetch_whole_leaf(&guard, leaf);
                 for next in following.iter().take(LEAVES_AHEAD) {
@@ -104,8 +110,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 self.leaves.get(leaf).version()
             })?;
             loop {
-                match self.visit_leaf(&guard, (index, version), &mut resume, attempts >= ATTEMPTS, visit)? {
-                    Visited::All(next, next_version) => (index, version) = (next, next_version),
+                match self.visit_leaf(&guard, (index, version), &mut resume, visit)? {
+                    Visited::All(next, next_version) => {
+                        (index, version) = (next, next_version);
+                        attempts = 0;
+                    }
                     Visited::Enough => return Ok(()),
                     Visited::Changed => break,
                 }
@@ -122,11 +131,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         guard: &Guard<'_, M>,
         (index, version): (u32, u64),
         resume: &mut u64,
-        locked: bool,
         visit: &mut dyn FnMut(&[[u64; 2]]) -> bool,
     ) -> Result<Visited> {
         let record = self.leaves.get(index);
-        let mut lock = locked.then(|| record.lock());
         let Some(sequence) = record.sequence() else {
             pause(&mut 0);
             return Ok(Visited::Changed);
@@ -168,8 +175,6 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             if !is_still() {
                 return Ok(Visited::Changed);
             }
-            // Visits happen without the lock; what they take so long to see may have changed.
-            drop(lock.take());
             guard.wait_for(lsn)?;
             if let Some([last, _]) = entries.last() {
                 if !visit(entries) || *last == u64::MAX {
@@ -182,6 +187,38 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
             start = end;
         }
+    }
+
+    /// As [`RnTree::visit_leaf`] for the leaf of `resume`, however busy its writers are: that takes a pin, for what is not
+    /// pinned may not be locked. It ends before the visit. `false` if the scan is at its end.
+    #[cold]
+    fn visit_pinned(&self, resume: &mut u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<bool>
+    where
+        C: for<'k> Codec<Key<'k> = u64>,
+    {
+        let mut snapshot = Snapshot::new();
+        let guard = self.pool.pin();
+        let mut index = self.inner.descend(*resume)?;
+        loop {
+            if !self.snapshot(&guard, index, &mut snapshot)? {
+                index = self.inner.descend(*resume)?;
+            } else if snapshot.next != 0 && *resume >= snapshot.high {
+                index = snapshot.next;
+            } else {
+                break;
+            }
+        }
+        drop(guard);
+        let entries = &snapshot.entries[..snapshot.count];
+        let entries = &entries[entries.partition_point(|[key, _]| key < resume)..];
+        if let Some([last, _]) = entries.last() {
+            if !visit(entries) || *last == u64::MAX {
+                return Ok(false);
+            }
+            *resume = last + 1;
+        }
+        *resume = (*resume).max(snapshot.high);
+        Ok(snapshot.next != 0)
     }
 
     /// Prefetches the next leaf, which arrives while this one is copied and visited.
@@ -409,5 +446,38 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         };
         let place = self.inner.locate(target)?;
         Ok((place.leaf, place.low))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use medium::Ram;
+    use pool::{Pool, PoolOptions};
+
+    use super::*;
+    use crate::index::{Condition, WordCodec, WordIndex};
+    use crate::rntree::RnTreeOptions;
+
+    #[test]
+    fn a_visit_that_is_pinned_goes_on_where_the_leaf_ends() {
+        let pool = Pool::open(Ram::new(1 << 26).unwrap(), PoolOptions::default()).unwrap();
+        let tree = RnTree::<Ram, WordCodec, 4>::create(&pool, "t", RnTreeOptions::default()).unwrap();
+        let keys: Vec<u64> = (0..100).map(|key| 10 * key).chain([u64::MAX]).collect();
+        for key in &keys {
+            WordIndex::write(&tree, *key, Some(*key), Condition::Absent).unwrap();
+        }
+        for from in [0, 1, 10, 995, u64::MAX] {
+            let (mut resume, mut visited) = (from, Vec::new());
+            let mut visit = |entries: &[[u64; 2]]| {
+                visited.extend(entries.iter().map(|[key, _]| *key));
+                true
+            };
+            let steps =
+                std::iter::from_fn(|| tree.visit_pinned(&mut resume, &mut visit).unwrap().then_some(()));
+            assert!(steps.take(200).count() < 101, "from {from}");
+            assert_eq!(visited, keys.iter().copied().filter(|key| *key >= from).collect::<Vec<_>>());
+        }
+        let mut resume = 0;
+        assert!(!tree.visit_pinned(&mut resume, &mut |_| false).unwrap());
     }
 }
