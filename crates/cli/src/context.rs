@@ -144,6 +144,40 @@ impl PoolArgs {
         }
         Ok(store)
     }
+
+    /// Opens the pool, or makes it, for `write`, and closes it. If that fails, a pool that was made here and holds no entry
+    /// goes again.
+    pub(crate) fn write<T>(
+        &self,
+        context: Context,
+        write: impl FnOnce(&Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let is_new = self.is_new();
+        let store = self.open(context, true)?;
+        let written = write(&store);
+        if written.is_err() && is_new && has_no_entry(&store).unwrap_or(false) {
+            // Under its lock, so nobody else has it. If it cannot be removed, an empty pool does no harm.
+            let _ = std::fs::remove_file(&self.pool);
+        }
+        let closed = store.close();
+        let written = written?;
+        closed?;
+        Ok(written)
+    }
+
+    /// Whether there is nothing yet where the pool is to be.
+    pub(crate) fn is_new(&self) -> bool {
+        std::fs::metadata(&self.pool).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+fn has_no_entry(store: &Store) -> everleaf::Result<bool> {
+    for tree in store.trees()? {
+        if !store.open_tree(&tree.name)?.is_empty()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 const MEDIA: [(&str, MediumChoice); 3] =
@@ -226,6 +260,18 @@ impl TreeArgs {
 }
 
 impl NewTreeArgs {
+    /// The codec that a new tree gets.
+    pub(crate) fn new_codec(&self) -> Codec {
+        self.codec.unwrap_or(TreeOptions::default().codec)
+    }
+
+    /// The codec of the tree, which need not be there yet.
+    pub(crate) fn codec(&self, store: &Store) -> Result<Codec, Failure> {
+        let name = self.tree.name(store)?;
+        let found = store.trees()?.into_iter().find(|tree| tree.name == name);
+        Ok(found.and_then(|tree| tree.kind).map_or_else(|| self.new_codec(), |kind| kind.codec))
+    }
+
     /// The tree; made if it is missing. An existing one must have the codec and the engine that were asked for, if any
     /// were.
     pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {

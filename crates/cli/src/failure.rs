@@ -2,6 +2,9 @@
 
 use std::io;
 
+use everleaf::{Error, LogError};
+use medium::MediumError;
+
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -41,6 +44,16 @@ impl Failure {
     /// A closure for `map_err`.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action: action.into(), source }
+    }
+
+    /// Whether what is stored is not what may be there: the pool or its log is damaged, or they are not each other's.
+    pub(crate) fn is_damage(&self) -> bool {
+        let Self::Store(error) = self else { return false };
+        match error.root() {
+            Error::Corrupt { .. } => true,
+            Error::Medium(MediumError::Log(log)) => !matches!(log, LogError::Io { .. }),
+            _ => false,
+        }
     }
 
     /// Whether only the reader of the output went away, as `head` does.

@@ -12,6 +12,8 @@ mod failure;
 mod input;
 mod progress;
 mod text;
+mod under_way;
+mod whole_file;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -219,6 +219,46 @@ fn a_limit_is_told_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_mistake_makes_no_pool_and_no_tree() {
+    let (_folder, pool) = pool();
+    let log = pool.with_file_name("a.pool.log");
+    let word = ["abc", "1", "--codec=word"];
+    for medium in ["--medium=auto", "--medium=file", "--medium=dax"] {
+        let left = || (pool.exists(), log.exists());
+        for subcommand in ["put", "insert"] {
+            run(&on(subcommand, &pool, &[&word[..], &[medium]].concat())).expect(2);
+            assert_eq!(left(), (false, false), "{subcommand} {medium}");
+            run(&on(subcommand, &pool, &[&"k".repeat(70_000), "v", medium])).expect(1);
+            assert_eq!(left(), (false, false), "{subcommand} {medium}");
+        }
+        run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(1);
+        assert_eq!(left(), (false, false), "load {medium}");
+        run_with(&on("restore", &pool, &[medium]), b"# everleaf dump 1\nno tree\n").expect(1);
+        assert_eq!(left(), (false, false), "restore {medium}");
+        // What was loaded before the mistake stays.
+        run_with(&on("load", &pool, &[medium]), b"a\t1\nno tab\n").expect(1);
+        assert_eq!(run(&on("scan", &pool, &[medium])).expect(0).text(), "a\t1\n");
+        // A pool that was there stays, and gets no tree.
+        run(&on("rm", &pool, &["a", medium])).expect(0);
+        run(&on("put", &pool, &[&word[..], &["--tree=new", medium]].concat())).expect(2);
+        run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(1);
+        assert_eq!(run(&on("trees", &pool, &[])).expect(0).text(), "main\trntree\trecord\t0 keys\n");
+        std::fs::remove_file(&pool).unwrap();
+    }
+}
+
+#[test]
+fn nobody_is_blamed_for_what_a_dead_process_held() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v", "--medium=file"])).expect(0);
+    // The file still names the process that just ended.
+    let held = std::fs::File::open(&pool).unwrap();
+    held.lock().unwrap();
+    let said = run(&on("get", &pool, &["k"])).expect(1);
+    assert!(said.errors.contains("the pool is open in another process"), "{said:?}");
+}
+
+#[test]
 fn a_second_process_is_told_who_has_the_pool() {
     let (_folder, pool) = pool();
     run(&on("put", &pool, &["k", "v"])).expect(0);

@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use common::{lines, on, pool, run, run_with};
 
@@ -80,6 +81,51 @@ fn the_pool_is_not_overwritten_by_its_own_dump() {
     let said = run(&on("dump", &pool, &[pool.to_str().unwrap()])).expect(2);
     assert!(said.errors.contains("the pool itself"), "{said:?}");
     assert!(run(&on("dump", &pool, &[])).expect(0).output == dump);
+}
+
+#[test]
+fn nor_is_its_log() {
+    let (folder, pool) = pool();
+    let log = format!("{}.log", pool.display());
+    for medium in ["--medium=file", "--medium=dax"] {
+        run(&on("put", &pool, &["k", "v", medium])).expect(0);
+        let said = run(&on("dump", &pool, &[&log, medium])).expect(2);
+        assert!(said.errors.contains("is the log of the pool"), "{said:?}");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&log, &link).unwrap();
+        run(&on("dump", &pool, &[link.to_str().unwrap(), medium])).expect(2);
+        fs::remove_file(link).unwrap();
+        assert!(!fs::exists(&log).unwrap());
+        assert_eq!(run(&on("get", &pool, &["k", medium])).expect(0).text(), "v\n");
+        fs::remove_file(&pool).unwrap();
+    }
+}
+
+#[test]
+fn a_dump_that_fails_leaves_the_last_one() {
+    let (folder, pool, dump) = sample();
+    let (file, link) = (folder.path().join("pool.dump"), folder.path().join("link"));
+    fs::write(&file, "an old dump, much longer than nothing").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("pool.dump", &link).unwrap();
+    run(&on("dump", &pool, &[link.to_str().unwrap()])).expect(0);
+    assert!(fs::read(&file).unwrap() == dump, "a link's file is meant");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    run(&on("dump", &pool, &["/dev/null"])).expect(0);
+    // A tree that is not there, and damage behind much that is whole: each is met when the dump has begun.
+    run(&on("dump", &pool, &[file.to_str().unwrap(), "--tree=words", "--tree=none"])).expect(1);
+    let mut bytes = fs::read(&pool).unwrap();
+    let value = bytes.windows(8).rposition(|window| window == 499_u64.to_le_bytes()).unwrap();
+    bytes[value] ^= 1;
+    fs::write(&pool, &bytes).unwrap();
+    let said = run(&on("dump", &pool, &[file.to_str().unwrap()])).expect(1);
+    assert!(said.errors.contains("damaged at offset"), "{said:?}");
+    assert!(fs::read(&file).unwrap() == dump);
+    let said = run(&on("dump", &pool, &["/no/such/folder/dump"])).expect(1);
+    assert!(said.errors.contains("create /no/such/folder/dump"), "{said:?}");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{left:?}");
 }
 
 #[test]

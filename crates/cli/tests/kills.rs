@@ -32,6 +32,43 @@ fn torture_finds_no_violation_and_takes_its_own_pools_again() {
     assert!(words.text().contains("no violation"), "{words:?}");
 }
 
+/// Changes a bit of every line behind the pool's header.
+fn damage(pool: &std::path::Path) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::options().read(true).write(true).open(pool).unwrap();
+    let length = file.metadata().unwrap().len();
+    for offset in ((64 << 10)..length).step_by(64) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset + 9).unwrap();
+        file.write_all_at(&[byte[0] ^ 4], offset + 9).unwrap();
+    }
+}
+
+#[test]
+fn torture_reports_damage_that_its_writer_meets() {
+    let (_folder, pool) = pool();
+    let medium = ["--medium", "dax", "--line-store", "twin", "--keys", "2000"];
+    run(&on("torture", &pool, &[&["--rounds", "1"], &medium[..]].concat())).expect(0);
+    damage(&pool);
+    let choices = ["--seed=1", "--round=1", "--threads=1", "--engine=rntree"];
+    let said = run(&on("torture-writer", &pool, &[&choices, &medium[..]].concat())).expect(3);
+    assert!(said.errors.contains("torture writer: ") && said.errors.contains("is damaged"), "{said:?}");
+}
+
+#[test]
+fn torture_reports_damage_that_happens_meanwhile() {
+    let (_folder, pool) = pool();
+    let rounds = ["--rounds", "1000", "--seconds-per-round", "0.1", "--keys", "2000", "--json"];
+    let medium = ["--medium", "dax", "--line-store", "twin"];
+    let arguments = on("torture", &pool, &[&rounds[..], &medium].concat());
+    let torture = std::thread::spawn(move || run(&arguments));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    damage(&pool);
+    let said = torture.join().unwrap().expect(1);
+    assert!(said.json()["violations"].as_u64().unwrap() > 0, "{said:?}");
+    assert!(said.json()["replay"].as_str().unwrap().contains("--seed"), "{said:?}");
+}
+
 #[test]
 fn torture_leaves_other_pools_alone() {
     let (_folder, pool) = pool();

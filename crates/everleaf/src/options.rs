@@ -14,6 +14,7 @@ use medium::{
 };
 use pool::{Error, Identity, Pool, PoolOptions, Result};
 use rustix::fs::{AtFlags, FlockOperation, StatxAttributes, StatxFlags, flock, statx};
+use rustix::process::{Pid, test_kill_process};
 
 use crate::Store;
 use crate::backend::{Backend, Opening};
@@ -292,6 +293,10 @@ impl Options {
         if blank && !self.create {
             return Err(Error::NotAPool { why: "nothing was ever written to it".to_owned() });
         }
+        if !blank {
+            // At once: to replay and to recover may take long, and others ask meanwhile.
+            pool::set_holder_of_file(&file)?;
+        }
         let store = match self.medium {
             MediumChoice::Dax => self.open_dax(path, file, start)?,
             MediumChoice::Auto if is_dax(&file) => self.open_dax(path, file, start)?,
@@ -300,6 +305,7 @@ impl Options {
                 let again = file.try_clone().map_err(refused)?;
                 let medium = medium::File::beside(file, &log_path(path), self.file_options())?;
                 let store = self.open_on_file(path, medium, start)?;
+                // Again: what went home meanwhile may have been an older holder's.
                 pool::set_holder_of_file(&again)?;
                 store
             }
@@ -417,8 +423,9 @@ fn form_of(store: LineStore) -> LineForm {
     if store == LineStore::Twin { LineForm::Twin } else { LineForm::Single }
 }
 
-/// Where the log of a pool lies.
-fn log_path(path: &Path) -> PathBuf {
+/// Where the log of the pool at `path` lies, if it has one: it goes where the pool goes.
+#[must_use]
+pub fn log_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".log");
     path.with_file_name(name)
@@ -444,12 +451,21 @@ fn refused(source: io::Error) -> Error {
     }
 }
 
+/// Whether a process has this number, as far as this one can see.
+fn is_alive(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    process.is_some_and(|process| test_kill_process(process) != Err(rustix::io::Errno::SRCH))
+}
+
 /// One process, and within it one store, has a pool at a time. The system gives the lock back when the process ends,
 /// however it ends.
 fn lock(file: &File) -> Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Locked { holder: pool::holder_of_file(file) }),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            // Until the holder has said who it is, the file names the one before.
+            Err(Error::Locked { holder: pool::holder_of_file(file).filter(|holder| is_alive(*holder)) })
+        }
         Err(errno) => Err(Error::Io { action: "lock the pool", source: errno.into() }),
     }
 }

@@ -1,12 +1,13 @@
 //! A store: one pool file and the trees in it.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engines::index::Violation;
-use medium::file::{Disk, Io};
+use medium::file::{Disk, Io, PRIVATE_MODE, share_access};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
 use pool::{Error, Result, TreeRoot};
@@ -325,7 +326,8 @@ impl Store {
     }
 
     /// Copies the store as it is at some moment of the call into a new file, while other threads go on writing. The
-    /// copy is a pool of its own, with the same UUID, that is opened as after a crash; it is durable when this returns.
+    /// copy is a pool of its own, with the same UUID, that is opened as after a crash; it is durable when this returns. It
+    /// gets the permissions of the pool, and its owner where the system lets this process give files away.
     /// Returns its bytes. O(file). Writers wait if the log fills up meanwhile.
     ///
     /// # Errors
@@ -334,8 +336,14 @@ impl Store {
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
         let path = target.as_ref();
         let io = |source| Error::Io { action: "make the copy", source };
-        let made = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let target: Arc<dyn Io> = Arc::new(Disk(made.map_err(io).map_err(|error| error.at(path))?));
+        let mut made = std::fs::OpenOptions::new();
+        let made = made.read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(path);
+        let made = made.map_err(io).map_err(|error| error.at(path))?;
+        if let Ok(pool) = std::fs::metadata(&self.inner.path) {
+            // If it cannot be, only this user may read the copy.
+            let _ = share_access(&made, &pool);
+        }
+        let target: Arc<dyn Io> = Arc::new(Disk(made));
         let copied = self.inner.backend.backup(&target).and_then(|bytes| {
             sync_folder(path).map_err(io)?;
             Ok(bytes)

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Engine, Error, LineForm, LineStore, Options, Result, Store, Survives, TreeOptions};
+use everleaf::{
+    Engine, Error, LimitedBy, LineForm, LineStore, Options, Result, Store, Survives, TreeOptions,
+};
 use tempfile::TempDir;
 
 const COPIES: [usize; 2] = [0x0000, 0x1000];
@@ -443,7 +445,11 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
         refused = 0;
         for result in [records.put(format!("key {count:06}"), vec![b'v'; 100]), words.put(count, count)] {
             if let Err(error) = result {
-                assert!(matches!(error.root(), Error::PoolFull { limit: 1_048_576, .. }), "{error}");
+                let by = LimitedBy::Limit;
+                assert!(
+                    matches!(error.root(), Error::PoolFull { limit: 1_048_576, by: found, .. } if *found == by),
+                    "{error}"
+                );
                 refused += 1;
             }
         }

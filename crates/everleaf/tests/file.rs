@@ -1,6 +1,8 @@
 //! Stores on ordinary files: power cuts, logs that do not fit, tickets, backups.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +15,9 @@ use medium::MediumError;
 use medium::file::faulty::{Faults, Image, Machine, Which};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+
+/// Where a pool's file names its holder.
+const HOLDER: u64 = 0x2010;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -367,4 +372,50 @@ fn written_pages_are_limited() {
     store.close().unwrap();
     let store = options().open(path).unwrap();
     store.tree("main").unwrap().put("more", "room").unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// The log and every copy hold what the pool holds.
+#[test]
+fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
+    let folder = folder();
+    let (pool, copy) = (folder.path().join("a.pool"), folder.path().join("copy.pool"));
+    let store = options().open(&pool).unwrap();
+    assert_eq!(mode(&log_of(&pool)), mode(&pool), "a new pool's log");
+    store.tree("t").unwrap().put("secret", "secret").unwrap();
+    store.close().unwrap();
+    for secret in [0o600, 0o640, 0o606] {
+        std::fs::set_permissions(&pool, Permissions::from_mode(secret)).unwrap();
+        let store = killable(&pool);
+        assert_eq!(mode(&log_of(&pool)), secret, "a log made for an old pool");
+        store.backup(&copy).unwrap();
+        assert_eq!(mode(&copy), secret, "a copy");
+        std::fs::remove_file(&copy).unwrap();
+        drop(store);
+        std::fs::set_permissions(log_of(&pool), Permissions::from_mode(0o666)).unwrap();
+        let store = options().open(&pool).unwrap();
+        assert!(store.recovery().after_crash);
+        assert_eq!(mode(&log_of(&pool)), secret, "a log that was there");
+        store.close().unwrap();
+    }
+}
+
+/// To replay a log may take long, and others ask meanwhile who does it.
+#[test]
+fn a_pool_names_its_holder_before_its_log_is_replayed() {
+    let folder = folder();
+    let pool = folder.path().join("a.pool");
+    let store = killable(&pool);
+    store.tree("t").unwrap().put("key", "value").unwrap();
+    drop(store);
+    let file = std::fs::File::options().read(true).write(true).open(&pool).unwrap();
+    assert_eq!(pool::holder_of_file(&file), Some(std::process::id()));
+    file.write_all_at(&[0; 8], HOLDER).unwrap();
+    assert_eq!(pool::holder_of_file(&file), None);
+    std::fs::write(log_of(&pool), "this is no log").unwrap();
+    options().open(&pool).unwrap_err();
+    assert_eq!(pool::holder_of_file(&file), Some(std::process::id()));
 }

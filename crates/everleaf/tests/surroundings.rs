@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
-use everleaf::{Error, LineStore, MediumChoice, Options};
+use everleaf::{Error, LimitedBy, LineStore, MediumChoice, Options};
 
 /// A process that is being made holds for a moment what all tests have open: files, and their locks.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -128,7 +128,19 @@ fn fill_disk(folder: &Path, medium: MediumChoice) {
         assert!(u64::from(count) * 1000 < DISK_BYTES, "no limit");
     };
     assert!(matches!(error.root(), Error::PoolFull { .. }), "{error}");
-    assert!(error.to_string().contains("free disk space"), "{error}");
+    let Error::PoolFull { wanted, limit, by } = *error.root() else { panic!("{error}") };
+    match by {
+        LimitedBy::Disk { free_bytes } => {
+            assert!(free_bytes < wanted - limit, "{error}");
+            assert!(
+                error.to_string().contains(&format!("the disk is full: a file of {limit} bytes")),
+                "{error}"
+            );
+        }
+        LimitedBy::FileSize => assert!(error.to_string().contains("ulimit"), "{error}"),
+        _ => panic!("{error}"),
+    }
+    assert!(!error.to_string().contains("are the limit"), "{error}");
     assert!(u64::from(count) * 1000 > DISK_BYTES / 2, "only {count} keys");
     assert_eq!((tree.len().unwrap(), store.check().unwrap()), (u64::from(count), vec![]));
     // Nothing is left for another pool, and nothing is left of it.

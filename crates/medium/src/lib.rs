@@ -48,7 +48,7 @@ pub use guard::{BadOffset, Guard};
 pub use late::Late;
 pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;
-pub use medium::{LineForm, Lsn, Medium, MediumError, Survives};
+pub use medium::{LimitedBy, LineForm, Lsn, Medium, MediumError, Survives};
 pub use node::Node;
 pub use ram::Ram;
 pub use sim::Sim;

@@ -15,7 +15,7 @@ use rustix::mm::{
 
 use crate::file::Io;
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
-use crate::{Extent, MediumError};
+use crate::{Extent, LimitedBy, MediumError};
 
 /// The address space that a mapping asks for first; it is halved as long as the system refuses.
 const RESERVE_BYTES_WANTED: u64 = 1 << 40;
@@ -226,7 +226,7 @@ impl Mapping {
         }
         let limit = self.limit_bytes.min(self.reserved_bytes);
         if length > limit {
-            return Err(MediumError::Full { wanted: length, limit });
+            return Err(MediumError::Full { wanted: length, limit, by: LimitedBy::Limit });
         }
         match &self.backing {
             Backing::Memory => self.map_memory(old, length)?,
@@ -383,26 +383,29 @@ fn page_bytes() -> u64 {
 
 /// As [`allocate`], through the seam of the file medium.
 fn allocate_by(io: &dyn Io, old: u64, length: u64) -> Result<(), MediumError> {
-    match io.allocate(old, length) {
-        Ok(()) => Ok(()),
-        Err(error) if crate::file::is_full(&error) => {
-            // What the failed call may have left is taken back.
-            let _ = io.truncate(old);
-            Err(MediumError::Full { wanted: length, limit: old })
-        }
-        Err(source) => Err(MapError { action: "allocate", bytes: length - old, source }.into()),
-    }
+    io.allocate(old, length)
+        .map_err(|error| not_allocated(error, old, length, io.file(), || io.truncate(old)))
 }
 
 /// Gives the file real blocks: writing to a hole of a full disk would be a signal, not an error.
 fn allocate(file: &File, old: u64, length: u64) -> Result<(), MediumError> {
-    match fallocate(file, FallocateFlags::empty(), old, length - old) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::NOSPC | rustix::io::Errno::FBIG | rustix::io::Errno::DQUOT) => {
-            // What the failed call may have left is taken back.
-            let _ = ftruncate(file, old);
-            Err(MediumError::Full { wanted: length, limit: old })
-        }
-        Err(errno) => Err(refused("allocate", length - old)(errno).into()),
+    fallocate(file, FallocateFlags::empty(), old, length - old)
+        .map_err(|errno| not_allocated(errno.into(), old, length, file, || file.set_len(old)))
+}
+
+/// Why a file could not grow. `take_back` undoes what the failed call may have left of a file that is full.
+fn not_allocated(
+    source: io::Error,
+    old: u64,
+    length: u64,
+    file: &File,
+    take_back: impl FnOnce() -> io::Result<()>,
+) -> MediumError {
+    if crate::file::is_full(&source) {
+        let _ = take_back();
+    }
+    match LimitedBy::of(&source, file) {
+        Some(by) => MediumError::Full { wanted: length, limit: old, by },
+        None => MapError { action: "allocate", bytes: length - old, source }.into(),
     }
 }

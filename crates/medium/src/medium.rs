@@ -1,5 +1,6 @@
 //! The trait that every medium implements.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::file::{File, LogError};
@@ -37,19 +38,76 @@ pub enum Survives {
     PowerLoss,
 }
 
+/// What keeps a file from growing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum LimitedBy {
+    /// The limit that the pool was opened with, or the addresses that the system could reserve.
+    Limit,
+    /// The disk: its file system has no room.
+    Disk {
+        /// What it has, for this user, in bytes.
+        free_bytes: u64,
+    },
+    /// The user's quota on the disk.
+    Quota,
+    /// The longest file that the file system or the process may have (`ulimit -f`).
+    FileSize,
+}
+
+impl LimitedBy {
+    /// What an error says that kept `file` from growing; `None` if it is another one.
+    pub(crate) fn of(error: &io::Error, file: &std::fs::File) -> Option<Self> {
+        match error.kind() {
+            io::ErrorKind::StorageFull => {
+                let free_bytes = rustix::fs::fstatvfs(file)
+                    .map_or(0, |system| system.f_bavail.saturating_mul(system.f_frsize));
+                Some(Self::Disk { free_bytes })
+            }
+            io::ErrorKind::QuotaExceeded => Some(Self::Quota),
+            io::ErrorKind::FileTooLarge => Some(Self::FileSize),
+            _ => None,
+        }
+    }
+
+    /// A message: what was wanted, what is full, the way out.
+    #[must_use]
+    pub fn explain(self, wanted: u64, limit: u64) -> String {
+        let longer = format!("a file of {limit} bytes was to have {wanted}");
+        match self {
+            Self::Limit => format!(
+                "the pool is full: {wanted} bytes wanted, {limit} bytes are the limit; nothing was changed. Remove \
+                 entries, or raise the limit"
+            ),
+            Self::Disk { free_bytes } => format!(
+                "the disk is full: {longer}, and {free_bytes} bytes are free; nothing was changed. Free disk space, or \
+                 remove entries"
+            ),
+            Self::Quota => format!(
+                "the user's disk quota is used up: {longer}; nothing was changed. Free disk space, remove entries, or \
+                 have the quota raised"
+            ),
+            Self::FileSize => format!(
+                "the file may not get longer: {longer}, and the file system or `ulimit -f` allows less; nothing was \
+                 changed. Remove entries, or raise that limit"
+            ),
+        }
+    }
+}
+
 /// A medium failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MediumError {
-    /// The medium cannot grow: the disk or a configured limit is full.
-    #[error(
-        "no space: {wanted} bytes wanted, {limit} bytes are the limit; raise the limit or free space, then retry"
-    )]
+    /// The medium cannot grow: the disk or a configured limit is full. Nothing was changed.
+    #[error("{}", by.explain(*wanted, *limit))]
     Full {
-        /// Bytes that the pool would have had.
+        /// Bytes that the file would have had.
         wanted: u64,
-        /// Bytes that it may have.
+        /// Bytes that it may have: by the limit, or because it has them and the disk gives no more.
         limit: u64,
+        /// What is full.
+        by: LimitedBy,
     },
     /// The memory for pages that were written is used up.
     #[error(

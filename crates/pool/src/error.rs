@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use medium::{BadOffset, LineForm, MediumError, Torn};
+use medium::{BadOffset, LimitedBy, LineForm, MediumError, Torn};
 
 /// The result of an operation on a pool.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -96,14 +96,14 @@ pub enum Error {
         what: String,
     },
     /// No space is left for what was asked; nothing was changed.
-    #[error(
-        "the pool is full: {wanted} bytes wanted, {limit} bytes are the limit; nothing was changed. Remove entries, raise the limit, or free disk space"
-    )]
+    #[error("{}", by.explain(*wanted, *limit))]
     PoolFull {
-        /// The length that the pool would need.
+        /// The length that the pool's file would need; that of its log, if it has none yet.
         wanted: u64,
-        /// The length that it may have.
+        /// The length that it may have: by the limit, or because it has it and the disk gives no more.
         limit: u64,
+        /// What is full: the limit is met, or the disk.
+        by: LimitedBy,
     },
     /// A key is too long.
     #[error("a key of {length} bytes; the limit is {limit}")]
@@ -257,7 +257,7 @@ impl From<BadOffset> for Error {
 impl From<MediumError> for Error {
     fn from(error: MediumError) -> Self {
         match error {
-            MediumError::Full { wanted, limit } => Self::PoolFull { wanted, limit },
+            MediumError::Full { wanted, limit, by } => Self::PoolFull { wanted, limit, by },
             other => Self::Medium(other),
         }
     }

@@ -172,7 +172,7 @@ pub(crate) struct Args {
     /// Keys are the numbers from 0 on, so that neighbours meet in one leaf
     #[arg(long)]
     pub(crate) ordered_keys: bool,
-    /// The pool file, which must not exist [default: a temporary one, in memory if the system has such a folder; with
+    /// The pool file, which must not exist, and is deleted at the end, with its log [default: a temporary one, in memory if the system has such a folder; with
     /// --medium file in the current folder]
     #[arg(long)]
     pub(crate) pool: Option<PathBuf>,

@@ -30,6 +30,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     args.validate()?;
     let keys = args.keys_drawn();
     let mut bench = Bench::create(args)?;
+    bench.note_medium(context);
     context.note(format!("loading {} keys", args.keys));
     let load_started = Instant::now();
     let prefill = args.keys - args.withheld();

@@ -15,6 +15,7 @@ use medium::{Count, Counts, Dax, DaxOptions, Delay, FileStat, Medium};
 use super::args::{Args, MediumChoice};
 use super::keys::{Keys, Random};
 use super::workload::{Script, Step};
+use crate::context::Context;
 use crate::failure::Failure;
 
 /// The tree's name in its pool.
@@ -58,7 +59,7 @@ struct Scratch(PathBuf);
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
-        let _ = std::fs::remove_file(log_of(&self.0));
+        let _ = std::fs::remove_file(everleaf::log_path(&self.0));
     }
 }
 
@@ -71,12 +72,6 @@ pub(crate) struct Bench {
     counted: Option<Arc<Count<Dax>>>,
     path: PathBuf,
     args: Args,
-}
-
-fn log_of(pool: &Path) -> PathBuf {
-    let mut name = pool.as_os_str().to_owned();
-    name.push(".log");
-    name.into()
 }
 
 /// Memory-backed if there is such a folder.
@@ -184,6 +179,11 @@ impl Bench {
 
     fn store(&self) -> &Store {
         self.store.as_ref().expect("only `close` and `recover` take the store")
+    }
+
+    /// Says, if so, that the medium is an emulation.
+    pub(crate) fn note_medium(&self, context: Context) {
+        context.note_medium(self.store());
     }
 
     /// Where the pool lies.

@@ -1,8 +1,6 @@
 //! `everleaf dump`: a pool as text.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everleaf::{Engine, Store};
@@ -11,12 +9,14 @@ use crate::context::{Context, PoolArgs};
 use crate::dump_format::DumpWriter;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::progress;
+use crate::whole_file::{WholeFile, are_same};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The file to write; `-` is standard output
+    /// The file to write; `-` is standard output. One that is there is replaced when the new one is whole, and stays if
+    /// anything fails
     #[arg(default_value = "-")]
     file: PathBuf,
     /// Only this tree; may be given more than once
@@ -36,18 +36,20 @@ const DAMAGES_TOLD: u64 = 20;
 type Output = BufWriter<Box<dyn Write>>;
 
 impl Args {
-    fn output(&self) -> Result<(Output, Option<File>), Failure> {
+    fn output(&self) -> Result<(Output, Option<WholeFile>), Failure> {
         if self.file == Path::new("-") {
             return Ok((BufWriter::with_capacity(1 << 20, Box::new(io::stdout())), None));
         }
         let name = self.file.display();
-        let identity = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-        if identity(&self.file).is_some_and(|file| Some(file) == identity(&self.pool.pool)) {
-            return Err(Failure::Usage(format!("{name} is the pool itself")));
+        let pool = &self.pool.pool;
+        for (what, taken) in [("the pool itself", pool), ("the log of the pool", &everleaf::log_path(pool))] {
+            if are_same(&self.file, taken) {
+                return Err(Failure::Usage(format!("{name} is {what}")));
+            }
         }
-        let opened = File::create(&self.file).and_then(|file| Ok((file.try_clone()?, file)));
-        let (file, twin) = opened.map_err(Failure::io(format!("create {name}")))?;
-        Ok((BufWriter::with_capacity(1 << 20, Box::new(file)), Some(twin)))
+        let begun = WholeFile::begin(&self.file).and_then(|file| Ok((file.handle()?, file)));
+        let (handle, file) = begun.map_err(Failure::io(format!("create {name}")))?;
+        Ok((BufWriter::with_capacity(1 << 20, Box::new(handle)), Some(file)))
     }
 
     /// Writes a tree; returns how many times something was left out.
@@ -134,7 +136,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     }
     let (_, entries) = writer.finish()?;
     if let Some(file) = file {
-        file.sync_all().map_err(Failure::io(format!("write {}", args.file.display())))?;
+        file.finish().map_err(Failure::io(format!("write {}", args.file.display())))?;
         let report = serde_json::json!({ "trees": names.len(), "entries": entries, "damages": damages });
         let words = format!("{} entries of {} trees", progress::count(entries), names.len());
         context.say(&report, words)?;

@@ -1,15 +1,18 @@
 //! `everleaf load`: stores lines of `key TAB value`.
+//!
+//! What it says to be stored is durable.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use everleaf::{Error, Tree};
+use everleaf::{Codec, Error};
 use serde::Serialize;
 
 use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::{Input, LineRead, too_long};
 use crate::progress;
+use crate::under_way::Puts;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -38,13 +41,12 @@ struct Report {
 
 impl Args {
     /// Stores one line; `Err(Ok(what))` if it is malformed.
-    fn store(&self, tree: &Tree, line: &[u8]) -> Result<(), Result<String, Error>> {
-        let codec = tree.kind().codec;
+    fn store(&self, codec: Codec, puts: &mut Puts<'_>, line: &[u8]) -> Result<(), Result<String, Error>> {
         let tab = line.iter().position(|byte| *byte == b'\t');
         let tab = tab.ok_or_else(|| Ok("no tab between key and value".to_owned()))?;
         let key = self.notation.read(&line[..tab], codec).map_err(Ok)?;
         let value = self.notation.read(&line[tab + 1..], codec).map_err(Ok)?;
-        tree.put(key, value).map_err(|error| match error.root() {
+        puts.put(&key, &value).map_err(|error| match error.root() {
             Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::NotAWord { .. } => {
                 Ok(error.root().to_string())
             }
@@ -54,7 +56,8 @@ impl Args {
 
     fn load(
         &self,
-        tree: &Tree,
+        codec: Codec,
+        puts: &mut Puts<'_>,
         input: &mut Input,
         bar: &indicatif::ProgressBar,
         report: &mut Report,
@@ -67,15 +70,15 @@ impl Args {
             bytes += length as u64;
             if number % 256 == 0 {
                 bar.set_position(bytes);
-                bar.set_message(progress::count(report.loaded));
+                bar.set_message(progress::count(puts.durable()));
             }
             let content = line.strip_suffix(b"\n").unwrap_or(&line);
             let stored = match read {
                 LineRead::TooLong(length) => Err(Ok(too_long(length))),
-                _ => self.store(tree, content),
+                _ => self.store(codec, puts, content),
             };
             match stored {
-                Ok(()) => report.loaded += 1,
+                Ok(()) => {}
                 Err(Err(error)) => return Err(error.into()),
                 Err(Ok(what)) => {
                     let failure = Failure::Line { input: input.name.clone(), number, what };
@@ -92,21 +95,25 @@ impl Args {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut input = Input::open(&args.file)?;
-    let store = args.pool.open(context, true)?;
-    let tree = args.tree.open(&store)?;
     let template = match input.length {
         Some(_) => "{bar:40} {percent:>3}%  {msg} entries, {bytes_per_sec}, {eta} left",
         None => "{spinner} {msg} entries, {bytes} read, {bytes_per_sec}",
     };
     let bar = progress::bar(context, input.length, template);
     let (mut report, start) = (Report::default(), Instant::now());
-    let loaded = args.load(&tree, &mut input, &bar, &mut report);
+    let loaded = args.pool.write(context, |store| {
+        let tree = args.tree.open(store)?;
+        let mut puts = Puts::new(store, &tree);
+        let loaded = args.load(tree.kind().codec, &mut puts, &mut input, &bar, &mut report);
+        let settled = puts.settle();
+        report.loaded = puts.durable();
+        loaded?;
+        Ok(settled?)
+    });
     bar.finish_and_clear();
     let elapsed: Duration = start.elapsed();
     (report.seconds, report.per_second) =
         (elapsed.as_secs_f64(), progress::per_second(report.loaded, elapsed));
-    drop(tree);
-    store.close()?;
     if let Err(failure) = loaded {
         context.note(format!("{} entries were stored, then:", progress::count(report.loaded)));
         return Err(failure);

@@ -31,6 +31,9 @@ pub(crate) enum Command {
     #[command(hide = true)]
     DemoWriter(demo::writer::Args),
     /// Store lines of `key TAB value`
+    ///
+    /// Lines are made durable together, each a tenth of a second after it was read at the latest. What is said to be stored
+    /// is durable.
     Load(load::Args),
     /// Print the value of a key; exit code 1 if it is absent
     Get(get::Args),
@@ -49,6 +52,9 @@ pub(crate) enum Command {
     /// Verify the whole structure; exit code 1 if anything is wrong
     Check(check::Args),
     /// Copy a pool to a new file
+    ///
+    /// On the medium `file` only. It is refused on `dax`, which is what `--medium auto` means where the file system grants
+    /// MAP_SYNC: give --medium file there. Needs the pool for itself; a program copies its own by `Store::backup`.
     Backup(backup::Args),
     /// Write a pool as text
     Dump(dump::Args),
@@ -65,6 +71,10 @@ pub(crate) enum Command {
     /// Crash an engine at every moment that matters, and judge every recovery; exit code 1 if one is wrong
     Crash(crash::Args),
     /// Measure throughput, latency, persists and memory, beside the standard library's map
+    ///
+    /// Throughput counts all operations. Latencies, from p50 to max, are those of one operation in 128: only these are
+    /// timed alone, so max is that of the sample, and a rare pause may be missed. Otherwise with --tickets, where every write
+    /// is timed until it is durable, and in get_many, where every batch of 16 is. The pool's file is deleted at the end.
     Bench(crate::bench::Args),
     /// Measure the figures of a paper again, its claims beside what is measured here
     Lab(lab::Args),

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use everleaf::Codec;
+
 use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
 
@@ -21,21 +23,24 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Opens the tree and hands it over with key and value; closes the store.
+    fn entry(&self, codec: Codec) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+        Ok((self.notation.argument(&self.key, codec)?, self.notation.argument(&self.value, codec)?))
+    }
+
+    /// Opens the tree and hands it over with key and value; closes the store. Neither pool nor tree is made for a key or a
+    /// value that is none.
     pub(super) fn write<T>(
         &self,
         context: Context,
         write: impl FnOnce(&everleaf::Tree, &[u8], &[u8]) -> everleaf::Result<T>,
     ) -> Result<T, Failure> {
-        let store = self.pool.open(context, true)?;
-        let tree = self.tree.open(&store)?;
-        let codec = tree.kind().codec;
-        let key = self.notation.argument(&self.key, codec)?;
-        let value = self.notation.argument(&self.value, codec)?;
-        let written = write(&tree, &key, &value)?;
-        drop(tree);
-        store.close()?;
-        Ok(written)
+        if self.pool.is_new() {
+            self.entry(self.tree.new_codec())?;
+        }
+        self.pool.write(context, |store| {
+            let (key, value) = self.entry(self.tree.codec(store)?)?;
+            Ok(write(&self.tree.open(store)?, &key, &value)?)
+        })
     }
 }
 

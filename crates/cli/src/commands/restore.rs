@@ -10,6 +10,7 @@ use crate::dump_format::{DumpReader, Event};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::Input;
 use crate::progress;
+use crate::under_way::Puts;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -39,14 +40,14 @@ fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
     tree.try_bulk_load(entries, fill)
 }
 
-/// Puts the entries of a tree over those that are there.
-fn merge(tree: &Tree, reader: &mut Reader) -> Result<u64, Failure> {
-    let mut entries = 0;
+/// Puts the entries of a tree over those that are there; returns how many, all of them durable.
+fn merge(store: &Store, tree: &Tree, reader: &mut Reader) -> Result<u64, Failure> {
+    let mut puts = Puts::new(store, tree);
     while let Event::Entry(key, value) = reader.next()? {
-        tree.put(key, value)?;
-        entries += 1;
+        puts.put(&key, &value)?;
     }
-    Ok(entries)
+    puts.settle()?;
+    Ok(puts.durable())
 }
 
 impl Args {
@@ -68,7 +69,7 @@ impl Args {
             return filled;
         }
         if self.merge {
-            return merge(&tree, reader);
+            return merge(store, &tree, reader);
         }
         Err(Failure::Refused(format!(
             "tree {name:?} has entries already; give --merge to put these over them"
@@ -79,21 +80,20 @@ impl Args {
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let input = Input::open(&args.file)?;
     let mut reader = DumpReader::new(input.reader, &input.name)?;
-    let store = args.pool.open(context, true)?;
     let (mut trees, mut entries) = (0_u64, 0);
-    let restored = loop {
-        match reader.next() {
-            Ok(Event::Tree(name, kind)) => match args.restore_tree(&store, &mut reader, &name, kind) {
-                Ok(count) => (trees, entries) = (trees + 1, entries + count),
-                Err(failure) => break Err(failure),
-            },
-            Ok(Event::End) => break Ok(()),
-            // Inside a tree the loop above reads on; outside the reader refuses entries and ends.
-            Ok(Event::Entry(..) | Event::EndTree) => break Err(Error::NotSorted { index: 0 }.into()),
-            Err(failure) => break Err(failure),
+    let restored = args.pool.write(context, |store| {
+        loop {
+            match reader.next()? {
+                Event::Tree(name, kind) => {
+                    let count = args.restore_tree(store, &mut reader, &name, kind)?;
+                    (trees, entries) = (trees + 1, entries + count);
+                }
+                Event::End => return Ok(()),
+                // Inside a tree the loop above reads on; outside the reader refuses entries and ends.
+                Event::Entry(..) | Event::EndTree => return Err(Error::NotSorted { index: 0 }.into()),
+            }
         }
-    };
-    store.close()?;
+    });
     let words = format!("{} entries in {trees} trees", progress::count(entries));
     if restored.is_err() {
         context.note(format!("{words} were restored, then:"));

@@ -18,6 +18,7 @@
 //! No fence waits for the disk (but see [`Durability`] on backlogs), so no lock that is held across a fence is held
 //! across a sync.
 
+mod access;
 mod append;
 mod backup;
 mod capture;
@@ -46,6 +47,7 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
+pub use access::{PRIVATE_MODE, share_access};
 pub use error::LogError;
 pub(crate) use io::is_full;
 pub use io::{Disk, Io};

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
+use super::access::{PRIVATE_MODE, share_access};
 use super::append::Appender;
 use super::capture::Lines;
 use super::commit::Commit;
@@ -23,7 +24,7 @@ use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{LogEnd, Replay, Replayed, replay};
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
-use crate::{LINE_BYTES, MediumError, Survives};
+use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
 
 /// An environment variable that takes the syncs out, and the only value with which it does: data written by such a
 /// process is lost with the power. It is for the test that a test of power cuts notices.
@@ -45,8 +46,8 @@ enum There {
 }
 
 impl File {
-    /// Opens the pool in `pool` with the log at `log_path`, which is made if the pool has none. The caller holds the
-    /// pool's lock, and knows that the file is a pool or empty.
+    /// Opens the pool in `pool` with the log at `log_path`, which is made if the pool has none. Whoever may not read the
+    /// pool may not read the log either. The caller holds the pool's lock, and knows that the file is a pool or empty.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together or one is damaged; [`MediumError::Full`] if the disk
@@ -56,7 +57,7 @@ impl File {
         let mark =
             read_mark(&Disk(pool.try_clone().map_err(refused("open the pool"))?), options.mark_offset)?;
         let mut open = fs::OpenOptions::new();
-        open.read(true).write(true).mode(0o666);
+        open.read(true).write(true).mode(PRIVATE_MODE);
         let mut made = false;
         let log = match (open.open(log_path), mark) {
             (Ok(log), _) => log,
@@ -71,6 +72,9 @@ impl File {
             }
             (Err(error), _) => return Err(refused("open the log")(error).into()),
         };
+        let access = pool.metadata().map_err(refused("look at the pool"))?;
+        // If it cannot be: a new one keeps the narrowest mode there is, and one that was there is somebody else's.
+        let _ = share_access(&log, &access);
         sync_folder(log_path).map_err(refused("make the log durable in its folder"))?;
         let (pool, log): (Arc<dyn Io>, Arc<dyn Io>) = if no_sync {
             eprintln!(
@@ -124,9 +128,11 @@ impl File {
                 let wanted = (options.mark_offset + LINE_BYTES as u64).next_multiple_of(POOL_BYTES_MIN);
                 if length < wanted {
                     if wanted > options.limit_bytes {
-                        return Err(MediumError::Full { wanted, limit: options.limit_bytes });
+                        let (limit, by) = (options.limit_bytes, LimitedBy::Limit);
+                        return Err(MediumError::Full { wanted, limit, by });
                     }
-                    pool.allocate(length, wanted).map_err(|error| no_room(error, wanted, length))?;
+                    pool.allocate(length, wanted)
+                        .map_err(|error| no_room(error, wanted, length, pool.file()))?;
                 }
                 let (log, tail) = create(log, length.max(wanted), &options)?;
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
@@ -239,11 +245,11 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn no_room(error: std::io::Error, wanted: u64, limit: u64) -> MediumError {
-    if is_full(&error) {
-        return MediumError::Full { wanted, limit };
+fn no_room(error: std::io::Error, wanted: u64, limit: u64, file: &fs::File) -> MediumError {
+    match LimitedBy::of(&error, file) {
+        Some(by) => MediumError::Full { wanted, limit, by },
+        None => refused("make room on the disk")(error).into(),
     }
-    refused("make room on the disk")(error).into()
 }
 
 /// Whether what the file holds is gone with the power, however often it is synced.
@@ -308,7 +314,7 @@ fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Lo
         let smaller = (capacity / 2).next_multiple_of(BLOCK_BYTES);
         if !is_full(&error) || smaller < CAPACITY_MIN {
             let _ = io.truncate(0);
-            return Err(no_room(error, RING + capacity, 0));
+            return Err(no_room(error, RING + capacity, 0, io.file()));
         }
         io.truncate(0).map_err(refused("empty the log"))?;
         capacity = smaller;

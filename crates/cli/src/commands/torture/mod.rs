@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut recoveries = Vec::new();
     for round in 1..=args.rounds {
         let (recovery, violations) = round::run(args, seed, round, random.random(), &mut model, &mut report)?;
-        recoveries.push(recovery.as_nanos() as u64);
+        recoveries.extend(recovery.map(|recovery| recovery.as_nanos() as u64));
         report.rounds = round;
         report.violations += violations.len() as u64;
         let room = VIOLATIONS_TOLD - report.first_violations.len();
@@ -151,8 +151,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     bar.finish_and_clear();
     report.seconds = start.elapsed().as_secs_f64();
     recoveries.sort_unstable();
-    report.recovery_ns_median = recoveries[recoveries.len() / 2];
-    report.recovery_ns_max = recoveries[recoveries.len() - 1];
+    report.recovery_ns_median = recoveries.get(recoveries.len() / 2).copied().unwrap_or_default();
+    report.recovery_ns_max = recoveries.last().copied().unwrap_or_default();
     for violation in &report.first_violations {
         // Also when quiet: this is what torture is for.
         eprintln!("violation: {violation}");

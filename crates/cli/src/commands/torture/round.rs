@@ -6,6 +6,7 @@ use std::process::{ChildStdout, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use everleaf::Options;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -89,7 +90,27 @@ fn run_writer(
     Ok((said, Some(format!("the writer {why} ({status}), as it says above"))))
 }
 
-/// Runs a round; returns how long the pool took to open after it, and all violations.
+/// Opens the pool that a kill has left, and compares it with what its writer said; returns how long the opening took.
+fn judge(
+    args: &Args,
+    options: &Options,
+    round: u32,
+    history: History,
+    model: &mut Model,
+    report: &mut Report,
+    violations: &mut Vec<String>,
+) -> Result<Duration, Failure> {
+    let store = child::open_after_kill(options, &args.pool.pool)?;
+    let recovery = store.recovery().duration;
+    let contents = verify::read_all(&store, args.keys, round, args.engine, violations)?;
+    let pending = model.judge(history, contents, violations);
+    report.pending_done += pending.done;
+    report.pending_undone += pending.undone;
+    (report.keys, report.used_bytes) = (model.count(), store.stat()?.used_bytes);
+    Ok(recovery)
+}
+
+/// Runs a round; returns how long the pool took to open after it, if it did, and all violations.
 pub(super) fn run(
     args: &Args,
     seed: u64,
@@ -97,7 +118,7 @@ pub(super) fn run(
     round_seed: u64,
     model: &mut Model,
     report: &mut Report,
-) -> Result<(Duration, Vec<String>), Failure> {
+) -> Result<(Option<Duration>, Vec<String>), Failure> {
     let mut random = SmallRng::seed_from_u64(round_seed);
     let (said, blame) = run_writer(args, seed, round, &mut random)?;
     let mut violations: Vec<String> = blame.into_iter().collect();
@@ -113,13 +134,15 @@ pub(super) fn run(
     report.killed_while_opening += u32::from(history.announced == 0);
     // Half of the time the next writer has to recover, too.
     let options = args.pool.options().create(false).close_cleanly(random.random());
-    let store = child::open_after_kill(&options, &args.pool.pool)?;
-    let recovery = store.recovery().duration;
-    let contents = verify::read_all(&store, args.keys, round, args.engine, &mut violations)?;
-    let pending = model.judge(history, contents, &mut violations);
-    report.pending_done += pending.done;
-    report.pending_undone += pending.undone;
-    (report.keys, report.used_bytes) = (model.count(), store.stat()?.used_bytes);
+    let recovery = match judge(args, &options, round, history, model, report, &mut violations) {
+        Ok(recovery) => Some(recovery),
+        // Only kills have happened to the pool, so damage is what is looked for.
+        Err(failure) if failure.is_damage() => {
+            violations.push(failure.to_string());
+            None
+        }
+        Err(failure) => return Err(failure),
+    };
     for violation in &mut violations {
         *violation = format!("round {round}: {violation}");
     }

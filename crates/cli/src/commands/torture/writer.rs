@@ -66,6 +66,16 @@ struct Writer<'a> {
     value: Vec<u8>,
 }
 
+/// Ends the process at once, as an operation failed; so other threads write nothing more. Damage is something wrong: only
+/// kills have happened to the pool.
+fn failed(failure: &Failure) -> ! {
+    if failure.is_damage() {
+        found_wrong(&failure.to_string());
+    }
+    let _ = writeln!(std::io::stderr(), "everleaf torture writer: {failure}");
+    std::process::exit(1);
+}
+
 /// Ends the process at once, as something is wrong; the parent reads why on standard error.
 fn found_wrong(what: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "everleaf torture writer: {what}");
@@ -183,6 +193,13 @@ impl Writer<'_> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    match write(args) {
+        Err(failure) => failed(&failure),
+        Ok(()) => Ok(Answer::Yes),
+    }
+}
+
+fn write(args: &Args) -> Result<(), Failure> {
     let channel = Mutex::new(args.channel.open()?);
     let store = args.pool.options().open(&args.pool.pool)?;
     let trees = open_trees(&store, args.engine)?;
@@ -207,9 +224,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 scope.spawn(move || {
                     loop {
                         if let Err(failure) = writer.step() {
-                            // At once, so that the other threads write nothing more.
-                            let _ = writeln!(std::io::stderr(), "everleaf torture writer: {failure}");
-                            std::process::exit(1);
+                            failed(&failure);
                         }
                     }
                 })
@@ -217,6 +232,5 @@ pub(crate) fn run(args: &Args) -> Outcome {
             .collect();
         drop::<Vec<std::thread::ScopedJoinHandle<'_, ()>>>(threads);
         args.channel.tell_figures(&store)
-    })?;
-    Ok(Answer::Yes)
+    })
 }

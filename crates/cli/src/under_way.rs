@@ -1,0 +1,91 @@
+//! Many writes, one after the other, that are made durable together.
+
+use std::time::{Duration, Instant};
+
+use everleaf::{Result, Store, Ticket, Tree};
+
+/// The most writes that are under way.
+const UNDER_WAY_MAX: u64 = 4096;
+/// After this time the next write waits for those before it: if they come slowly, each is durable before the next one is
+/// read.
+const UNDER_WAY_TIME_MAX: Duration = Duration::from_millis(50);
+
+/// Puts entries into a tree; not each of them waits for the medium, but all for one now and then.
+pub(crate) struct Puts<'a> {
+    store: &'a Store,
+    tree: &'a Tree,
+    /// Of the last put: whoever waits for it finds those before it durable.
+    last: Option<Ticket>,
+    under_way: u64,
+    settled: Instant,
+    durable: u64,
+}
+
+impl<'a> Puts<'a> {
+    pub(crate) fn new(store: &'a Store, tree: &'a Tree) -> Self {
+        Self { store, tree, last: None, under_way: 0, settled: Instant::now(), durable: 0 }
+    }
+
+    /// Puts an entry, which will be durable.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.last = Some(self.tree.put_async(key, value)?);
+        self.under_way += 1;
+        let many = self.under_way >= UNDER_WAY_MAX && !self.tree.kind().engine.is_buffered();
+        if many || self.settled.elapsed() >= UNDER_WAY_TIME_MAX {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Returns when all that was put is durable.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        if let Some(ticket) = self.last.take() {
+            ticket.wait()?;
+            if self.tree.kind().engine.is_buffered() {
+                self.store.sync()?;
+            }
+        }
+        self.durable += self.under_way;
+        (self.under_way, self.settled) = (0, Instant::now());
+        Ok(())
+    }
+
+    /// How many entries are known to be durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf::{Engine, MediumChoice, Options, TreeOptions};
+
+    use super::*;
+
+    #[test]
+    fn few_syncs_make_many_puts_durable() {
+        for engine in Engine::ALL {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.pool");
+            let options = Options::new().medium(MediumChoice::File);
+            let store = options.clone().close_cleanly(false).open(&path).unwrap();
+            let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+            let mut puts = Puts::new(&store, &tree);
+            let count = 3 * UNDER_WAY_MAX + 5;
+            let before = store.stat().unwrap().log.unwrap().syncs;
+            for number in 0..count {
+                puts.put(&number.to_be_bytes(), b"value").unwrap();
+                assert!(puts.durable() <= number + 1);
+            }
+            puts.settle().unwrap();
+            assert_eq!(puts.durable(), count);
+            let log = store.stat().unwrap().log.unwrap();
+            assert_eq!(log.backlog_bytes, 0, "all is durable");
+            let syncs = log.syncs - before;
+            assert!(syncs < count / 20, "{} syncs for {count} puts into {}", syncs, engine.name());
+            drop((tree, store));
+            let store = options.open(&path).unwrap();
+            assert_eq!(store.open_tree("t").unwrap().len().unwrap(), count);
+        }
+    }
+}

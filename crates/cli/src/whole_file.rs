@@ -1,0 +1,88 @@
+//! Output files that take their place when they are whole.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+/// A file that is written beside its place, and takes it at the end: until then, and if anything fails, whatever was
+/// there stays as it was.
+pub(crate) enum WholeFile {
+    Beside {
+        file: NamedTempFile,
+        place: PathBuf,
+    },
+    /// A device or a pipe, which nothing can replace.
+    Direct(File),
+}
+
+impl WholeFile {
+    /// Begins a file at `path`; if there is one, the new one gets its owner and its permissions.
+    pub(crate) fn begin(path: &Path) -> io::Result<Self> {
+        // Of a link the file that it leads to is meant.
+        let place = place_of(path)?;
+        let found = match fs::metadata(&place) {
+            Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if !found.is_file() => return File::create(&place).map(Self::Direct),
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let mode = if found.is_some() { medium::file::PRIVATE_MODE } else { 0o666 };
+        let file = tempfile::Builder::new()
+            .prefix(&format!(".{}.", place.file_name().unwrap_or_default().to_string_lossy()))
+            .suffix(".part")
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(folder_of(&place))?;
+        if let Some(found) = found {
+            // If it cannot be, only this user may read it.
+            let _ = medium::file::share_access(file.as_file(), &found);
+        }
+        Ok(Self::Beside { file, place })
+    }
+
+    /// A handle to write to.
+    pub(crate) fn handle(&self) -> io::Result<File> {
+        match self {
+            Self::Beside { file, .. } => file.as_file().try_clone(),
+            Self::Direct(file) => file.try_clone(),
+        }
+    }
+
+    /// Takes the place, durably. All was written.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        let Self::Beside { file, place } = self else { return Ok(()) };
+        file.as_file().sync_all()?;
+        file.persist(&place)?;
+        File::open(folder_of(&place))?.sync_all()
+    }
+}
+
+/// Where a file lies or would lie, without links.
+fn place_of(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // A link may lead to where nothing is yet; one that leads in a circle is another error.
+            if let Ok(target) = fs::read_link(path) {
+                return place_of(&folder_of(path).join(target));
+            }
+            let name = path.file_name().ok_or(error)?;
+            Ok(folder_of(path).canonicalize()?.join(name))
+        }
+        place => place,
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether two paths lead, or would lead, to the same file.
+pub(crate) fn are_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let both = |found: Option<bool>| found.unwrap_or(false);
+    both(identity(one).zip(identity(other)).map(|(one, other)| one == other))
+        || both(place_of(one).ok().zip(place_of(other).ok()).map(|(one, other)| one == other))
+}

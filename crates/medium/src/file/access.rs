@@ -1,0 +1,29 @@
+//! Who may read what is made from a pool: its log and its copies hold the same keys and values.
+
+use std::fs::{File, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+
+/// Whoever makes a file for a pool makes it with this mode, and then calls [`share_access`]: at no moment may others
+/// read it.
+pub const PRIVATE_MODE: u32 = 0o600;
+const GROUP: u32 = 0o070;
+const ALL: u32 = 0o777;
+
+/// Gives `file` the owner, the group and the permissions of `pool`, as far as the system lets this process: only root
+/// gives files away. A group that is not the pool's gets nothing.
+///
+/// # Errors
+/// If permissions cannot be changed: the file is another user's, or its file system has none.
+pub fn share_access(file: &File, pool: &Metadata) -> io::Result<()> {
+    let own = file.metadata()?;
+    if (own.uid(), own.gid()) != (pool.uid(), pool.gid()) {
+        // What is refused here narrows the mode below.
+        let _ = fchown(file, Some(pool.uid()), Some(pool.gid()))
+            .or_else(|_| fchown(file, None, Some(pool.gid())));
+    }
+    let own = file.metadata()?;
+    let withheld = if own.gid() == pool.gid() { 0 } else { GROUP };
+    let mode = pool.mode() & ALL & !withheld;
+    if own.mode() & ALL == mode { Ok(()) } else { file.set_permissions(Permissions::from_mode(mode)) }
+}
