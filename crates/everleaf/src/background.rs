@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engines::index::Index;
 use medium::sync::{AtomicBool, Ordering};
@@ -51,6 +51,7 @@ impl State {
 
     /// Marks what `trees` reach, or reads the bitmaps where there are none to mark.
     fn work(&self, backend: &dyn Backend, trees: Vec<(String, Arc<dyn Index>)>) {
+        let _end = EndIfPanicking(self);
         if trees.is_empty() {
             if let Err(error) = backend.read_bitmaps() {
                 self.note(None, &error);
@@ -89,6 +90,17 @@ impl State {
     }
 }
 
+/// Lets those go on who wait for a thread that is no more.
+struct EndIfPanicking<'s>(&'s State);
+
+impl Drop for EndIfPanicking<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set(Progress::Ended);
+        }
+    }
+}
+
 impl Background {
     /// Begins to mark what `trees` reach; without trees, to read the bitmaps of a clean close.
     pub(crate) fn begin(backend: Arc<dyn Backend>, trees: Vec<(String, Arc<dyn Index>)>) -> Self {
@@ -108,12 +120,18 @@ impl Background {
         Self { state, backend, thread }
     }
 
-    /// Waits for the end. The calling thread must not be pinned.
-    pub(crate) fn wait(&self) {
+    /// Waits until all trees have marked, and then for the end, but no longer than that: whoever holds a range, perhaps the
+    /// calling thread, keeps the end from coming. Returns whether it came.
+    pub(crate) fn wait(&self, longest: Duration) -> bool {
         let mut progress = self.state.progress.lock();
-        while *progress != Progress::Ended {
+        while *progress == Progress::Running {
             self.state.ended.wait(&mut progress);
         }
+        let until = Instant::now() + longest;
+        while *progress == Progress::Marked && !self.state.ended.wait_until(&mut progress, until).timed_out()
+        {
+        }
+        *progress == Progress::Ended
     }
 
     /// A tree that could not be marked.

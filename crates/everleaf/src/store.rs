@@ -42,6 +42,9 @@ struct OpenTree {
     kind: TreeOptions,
 }
 
+/// How long it waits for those who hold ranges: perhaps the calling thread does.
+const RANGES_WAIT: Duration = Duration::from_millis(200);
+
 /// What opening the store took.
 #[derive(Clone, Debug)]
 pub struct Recovery {
@@ -277,23 +280,28 @@ impl Store {
     /// Waits until all is known that a crash left open. An open of trees of [`Engine::BzTree`](crate::Engine::BzTree) takes the
     /// same time whatever their size: they work at once, while a thread finds out which space is in use. Until it has, no
     /// space is reused that was in use before; a write to a full store waits for it. At once otherwise. O(n).
+    ///
+    /// Waits for ranges that are being read, too: not to be called by a thread that holds one.
     pub fn finish_recovery(&self) {
-        self.inner.finish_recovery();
+        while !self.inner.has_recovered() {}
     }
 
     /// Removes the tree `name` and gives its space back. Gone, wholly and durably, when this returns; not at all if a
     /// crash comes before. O(its entries), and it is opened for that if it is not open.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives; [`Error::Corrupt`] if it is
-    /// damaged: a damaged tree stays, so that what is left of it can be saved.
+    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives, or any range while the store recovers
+    /// ([`Store::finish_recovery`]); [`Error::Corrupt`] if it is damaged: a damaged tree stays, so that what is left of it
+    /// can be saved.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.at(self.drop_found(name))
     }
 
     fn drop_found(&self, name: &str) -> Result<()> {
         // Who marks holds the trees.
-        self.finish_recovery();
+        if !self.inner.has_recovered() {
+            return Err(Error::InUse);
+        }
         let Inner { trees, backend, opening, .. } = &*self.inner;
         let mut trees = trees.lock();
         let roots = backend.roots()?;
@@ -362,7 +370,7 @@ impl Store {
         let Inner { path, recovery, backend, .. } = &*self.inner;
         if !recovery.after_crash {
             // Milliseconds, for any size.
-            self.finish_recovery();
+            self.inner.has_recovered();
         }
         let pool = backend.stat();
         Ok(StoreStat {
@@ -483,16 +491,15 @@ impl Inner {
     pub(crate) fn may_retry(&self, error: &Error) -> bool {
         let full = matches!(error.root(), Error::PoolFull { .. });
         if full {
-            self.finish_recovery();
+            self.has_recovered();
             self.backend.reclaim();
         }
         full
     }
 
-    fn finish_recovery(&self) {
-        if let Some(background) = &self.background {
-            background.wait();
-        }
+    /// Whether it is known which space is in use; waits for that as long as it may take, unless somebody holds a range.
+    fn has_recovered(&self) -> bool {
+        self.background.as_ref().is_none_or(|background| background.wait(RANGES_WAIT))
     }
 
     /// The error with the path of this store.

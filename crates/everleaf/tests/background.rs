@@ -135,3 +135,21 @@ fn a_full_store_waits_for_its_mark() {
     }
     assert!(store.check().unwrap().is_empty());
 }
+
+/// Both once waited for ever for their own thread's range.
+#[test]
+fn a_thread_that_holds_a_range_is_not_waited_for() {
+    let folder = folder();
+    let limited = Options::new().close_cleanly(false).limit_bytes(2 << 20);
+    let open = || limited.clone().open(folder.path().join("pool")).unwrap();
+    fill(&open(), "words", WORDS, 5000);
+    let store = open();
+    let words = store.open_tree("words").unwrap();
+    let range = words.iter();
+    let full = (5000..).find_map(|number| words.insert(key(number), b"inserted").err()).unwrap();
+    assert!(matches!(full.root(), Error::PoolFull { .. }), "{full}");
+    let other = store.tree("other").map(drop).and_then(|()| store.drop_tree("other"));
+    assert!(other.is_err_and(|error| matches!(error.root(), Error::InUse | Error::PoolFull { .. })));
+    drop(range);
+    store.finish_recovery();
+}
