@@ -140,7 +140,7 @@ fn memory_stays_within_its_budget() {
 /// Inner nodes that recovery or a load built are full; one that came down to a single leaf could not give it back.
 #[test]
 fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
-    const KEYS: u64 = 20_000;
+    const KEYS: u64 = 200_000;
     type Order = fn(u64) -> u64;
     let orders: [Order; 3] = [|i| i, |i| KEYS - 1 - i, |i| i * 7919 % KEYS];
     for order in orders {
