@@ -8,7 +8,7 @@ use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode, WIDTH_TRAN
 use engines::rntree::{RnTree, RnTreeOptions};
 use medium::file::Io;
 use medium::{FileStat, Lsn, Medium, Survives};
-use pool::{Error, Pool, PoolStat, Result, TreeRoot};
+use pool::{Error, Pool, PoolStat, Result, Roots, TreeRoot};
 
 use crate::{Codec, Engine, TreeOptions};
 
@@ -41,7 +41,7 @@ pub(crate) type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
 
 /// What a store needs of its pool, whatever the medium.
 pub(crate) trait Backend: Send + Sync {
-    fn roots(&self) -> Result<Vec<TreeRoot>>;
+    fn roots(&self) -> Result<Roots>;
     fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree>;
     fn open_tree(&self, root: &TreeRoot, opening: &Opening) -> Result<AnyTree>;
     /// `None` for engines that cannot.
@@ -101,8 +101,8 @@ impl Opening {
 }
 
 impl<M: Medium> Backend for Pool<M> {
-    fn roots(&self) -> Result<Vec<TreeRoot>> {
-        self.trees()
+    fn roots(&self) -> Result<Roots> {
+        Pool::roots(self)
     }
 
     fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree> {

@@ -10,7 +10,7 @@ use engines::index::Violation;
 use medium::file::{Disk, Io, PRIVATE_MODE, share_access};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
-use pool::{Error, Result, TreeRoot};
+use pool::{DamagedRoot, Error, Result, TreeRoot};
 
 use crate::backend::{AnyTree, Backend, Opening};
 use crate::background::Background;
@@ -64,7 +64,7 @@ pub struct Recovery {
 pub struct TreeInfo {
     /// Its name.
     pub name: String,
-    /// Its engine and codec; `None` if this release does not know them.
+    /// Its engine and codec; `None` if this release does not know them, or they are damaged.
     pub kind: Option<TreeOptions>,
 }
 
@@ -155,7 +155,9 @@ impl Store {
         let after_crash = backend.needs_mark();
         let (mut trees, mut damaged, mut background) = (BTreeMap::new(), Vec::new(), None);
         if after_crash {
-            for root in backend.roots()? {
+            let roots = backend.roots()?;
+            damaged.extend(roots.damaged.iter().map(|root| (root.label(), root.error().to_string())));
+            for root in roots.trees {
                 match OpenTree::open(backend.as_ref(), &root, &opening) {
                     Ok(tree) => drop(trees.insert(root.name, tree)),
                     Err(error) => damaged.push((root.name, error.to_string())),
@@ -224,7 +226,7 @@ impl Store {
     /// # Errors
     /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
     /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
-    /// - [`Error::Corrupt`]: the root table is damaged, so that it is not known where the tree begins.
+    /// - [`Error::Corrupt`]: its slot of the root table is damaged, so that it is not known where it begins.
     pub fn salvage(
         &self,
         name: &str,
@@ -232,7 +234,7 @@ impl Store {
     ) -> Result<Option<Vec<Violation>>> {
         let backend = &self.inner.backend;
         let salvaged = backend.roots().and_then(|roots| {
-            let root = roots.iter().find(|root| root.name == name);
+            let root = roots.find(name)?;
             let root = root.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
             backend.salvage(root, &mut visit)
         });
@@ -245,7 +247,7 @@ impl Store {
         if let Some(tree) = trees.get(name) {
             return Ok(self.handle(name, tree));
         }
-        let tree = match (backend.roots()?.iter().find(|root| root.name == name), create) {
+        let tree = match (backend.roots()?.find(name)?, create) {
             (Some(root), _) => {
                 if let Some(wanted) = create {
                     TreeOptions::of(root)?.demand(name, wanted)?;
@@ -264,17 +266,19 @@ impl Store {
         Tree::new(tree.any.clone(), name, tree.kind, Arc::clone(&self.inner))
     }
 
-    /// All named trees, in order of their names. O(208).
+    /// All named trees, in order of their names. A damaged slot of the root table stands for a tree as well, which cannot be
+    /// opened: by its name, or where that is damaged by the number of the slot. O(208).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the root table is damaged.
+    /// [`Error::Corrupt`] if the file ends inside of the root table.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
-        let mut roots = self.at(self.inner.backend.roots())?;
-        roots.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(roots
-            .into_iter()
-            .map(|root| TreeInfo { kind: TreeOptions::of(&root).ok(), name: root.name })
-            .collect())
+        let roots = self.at(self.inner.backend.roots())?;
+        let whole = roots.trees.iter();
+        let whole = whole.map(|root| TreeInfo { kind: TreeOptions::of(root).ok(), name: root.name.clone() });
+        let damaged = roots.damaged.iter().map(|root| TreeInfo { kind: None, name: root.label() });
+        let mut trees: Vec<TreeInfo> = whole.chain(damaged).collect();
+        trees.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(trees)
     }
 
     /// Waits until all is known that a crash left open. An open of trees of [`Engine::BzTree`](crate::Engine::BzTree) takes the
@@ -305,7 +309,7 @@ impl Store {
         let Inner { trees, backend, opening, .. } = &*self.inner;
         let mut trees = trees.lock();
         let roots = backend.roots()?;
-        let Some(root) = roots.iter().find(|root| root.name == name) else {
+        let Some(root) = roots.find(name)? else {
             return Err(Error::NoSuchTree { name: name.to_owned() });
         };
         let tree = match trees.remove(name) {
@@ -365,7 +369,7 @@ impl Store {
     /// Figures about the pool and its medium. O(slabs).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the root table is damaged.
+    /// [`Error::Corrupt`] if the file ends inside of the root table.
     pub fn stat(&self) -> Result<StoreStat> {
         let Inner { path, recovery, backend, .. } = &*self.inner;
         if !recovery.after_crash {
@@ -373,6 +377,7 @@ impl Store {
             self.inner.has_recovered();
         }
         let pool = backend.stat();
+        let roots = self.at(backend.roots())?;
         Ok(StoreStat {
             path: path.clone(),
             format_version: pool.identity.version,
@@ -384,7 +389,7 @@ impl Store {
             high_water_bytes: pool.high_water_bytes,
             used_bytes: pool.used_bytes,
             allocations: pool.allocations,
-            trees: self.at(backend.roots())?.len() as u64,
+            trees: (roots.trees.len() + roots.damaged.len()) as u64,
             recovery: recovery.clone(),
             marked: pool.marked,
             log: backend.log_stat(),
@@ -413,8 +418,14 @@ impl Store {
     /// # Errors
     /// Only if checking itself is impossible, as for want of memory.
     pub fn check(&self) -> Result<Vec<StoreViolation>> {
-        let mut found = Vec::new();
-        for info in self.trees()? {
+        let roots = self.at(self.inner.backend.roots())?;
+        let of_root = |DamagedRoot { name, offset, what, .. }| StoreViolation {
+            tree: name,
+            offset: Some(offset),
+            what,
+        };
+        let mut found: Vec<StoreViolation> = roots.damaged.into_iter().map(of_root).collect();
+        for info in roots.trees {
             let violation = |offset, what| StoreViolation { tree: Some(info.name.clone()), offset, what };
             let of_tree = |Violation { offset, what }: Violation| violation(Some(offset), what);
             let opened = self.open_tree(&info.name);

@@ -474,3 +474,68 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
     assert_eq!(store.check()?, []);
     Ok(())
 }
+
+#[test]
+fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    let names: Vec<String> = Store::open(&path)?.trees()?.into_iter().map(|tree| tree.name).collect();
+    // A bit of the state, of the name, of a root word; with the tree's name, where that can be read.
+    for (byte, named) in [(0, true), (20, false), (8 * 18, true)] {
+        for (slot, clean) in [(0, true), (1, true), (3, true), (0, false), (1, false), (3, false)] {
+            let offset = ROOT_TABLE + 256 * slot + byte;
+            let mut damaged = flipped(&whole, &[offset], 4);
+            if !clean {
+                damaged[STATE + 8] ^= 1;
+            }
+            fs::write(&path, &damaged).unwrap();
+            let store = Options::new().create(false).open(&path)?;
+            let trees = store.trees()?;
+            assert_eq!((trees.len(), store.stat()?.trees), (names.len(), names.len() as u64));
+            let lost: Vec<_> = trees.iter().filter(|tree| tree.kind.is_none()).collect();
+            let [lost] = lost[..] else { panic!("{trees:?}") };
+            assert_eq!(names.contains(&lost.name), named, "{lost:?}");
+            assert!(named || lost.name.contains(&format!("slot {slot}")), "{lost:?}");
+            assert_eq!(store.recovery().damaged.len(), usize::from(!clean));
+            let found = store.check()?;
+            assert_eq!(
+                (found.len(), found[0].offset),
+                (1, Some((ROOT_TABLE + 256 * slot) as u64)),
+                "{found:?}"
+            );
+            let missing = names
+                .iter()
+                .find(|name| !trees.iter().any(|tree| tree.kind.is_some() && tree.name == **name));
+            let missing = missing.unwrap();
+            for name in [missing, &lost.name] {
+                let refused =
+                    [store.open_tree(name).err(), store.tree(name).err(), store.drop_tree(name).err()];
+                for error in refused.into_iter().chain([store.salvage(name, |_, _| true).err()]) {
+                    let error = error.unwrap();
+                    assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
+                }
+            }
+            // A tree of a name that cannot be read may have any.
+            assert_eq!(store.tree("another").is_ok(), named);
+            // Nothing that the lost tree may hold is reused.
+            for name in names.iter().filter(|name| *name != missing) {
+                let tree = store.open_tree(name)?;
+                (1000..1500_u64)
+                    .try_for_each(|number| tree.put(number.to_be_bytes(), number.to_be_bytes()))?;
+                (1000..1500_u64).try_for_each(|number| tree.remove(number.to_be_bytes()).map(drop))?;
+            }
+            if named {
+                store.drop_tree("another")?;
+            }
+            store.close()?;
+            let mut mended = fs::read(&path).unwrap();
+            mended[offset] ^= 4;
+            fs::write(&path, mended).unwrap();
+            let store = Store::open(&path)?;
+            expect_whole(&store)?;
+            assert_eq!(store.check()?, []);
+            store.close()?;
+        }
+    }
+    Ok(())
+}

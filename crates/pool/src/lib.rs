@@ -22,5 +22,5 @@ mod space;
 pub use error::{Error, Result};
 pub use header::{FORMAT_VERSION, Identity, MEDIUM_LINE};
 pub use pool::{Guard, Pool, PoolOptions, PoolStat, holder_of_file, set_holder_of_file};
-pub use roots::{ROOT_WORDS, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
+pub use roots::{DamagedRoot, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
 pub use space::{ALLOCATION_BYTES_MAX, SLAB_BYTES};

@@ -9,7 +9,7 @@ use medium::{LineForm, Lsn, Medium};
 
 use crate::header::{self, Identity, PREFIX_BYTES, State};
 use crate::limbo::{Batch, Limbo, free_batch};
-use crate::roots::{self, ROOT_WORDS, TreeRoot};
+use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
 use crate::space::{SLAB_BYTES, Space};
 use crate::{Error, FORMAT_VERSION, Result};
 
@@ -224,7 +224,20 @@ impl<M: Medium> Pool<M> {
     }
 
     /// All named trees. O(size of the root table).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if any slot of the root table is damaged; [`Pool::roots`] has the others.
     pub fn trees(&self) -> Result<Vec<TreeRoot>> {
+        let roots = self.roots()?;
+        roots.damaged.first().map_or(Ok(roots.trees), |damaged| Err(damaged.error()))
+    }
+
+    /// All named trees, and the slots of the root table that are damaged. While there are any, what their trees reach is
+    /// not known: after a crash, nobody may end the mark. O(size of the root table).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the file ends inside of the table.
+    pub fn roots(&self) -> Result<Roots> {
         roots::list(&self.pin())
     }
 

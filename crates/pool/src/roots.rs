@@ -65,6 +65,68 @@ impl TreeRoot {
     }
 }
 
+/// A slot of the table that is damaged: it is not known where its tree begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DamagedRoot {
+    /// The name of its tree, if that can be read.
+    pub name: Option<String>,
+    /// Its slot in the table.
+    pub slot: usize,
+    /// The slot's offset in the file.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl DamagedRoot {
+    /// The tree's name, or words that stand for it.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| format!("(slot {} of the root table)", self.slot))
+    }
+
+    /// The damage as an error.
+    #[must_use]
+    pub fn error(&self) -> Error {
+        Error::corrupt(self.offset, self.what.clone())
+    }
+
+    /// Whether its tree may be the one of this name.
+    fn may_be(&self, name: &str) -> bool {
+        self.name.as_deref().is_none_or(|own| own == name)
+    }
+}
+
+/// All named trees of a pool.
+#[derive(Clone, Default, Debug)]
+pub struct Roots {
+    /// Those that can be found, in the order of their slots.
+    pub trees: Vec<TreeRoot>,
+    /// Those that cannot.
+    pub damaged: Vec<DamagedRoot>,
+}
+
+impl Roots {
+    /// The tree `name`; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it may be one whose slot is damaged.
+    pub fn find(&self, name: &str) -> Result<Option<&TreeRoot>> {
+        let tree = self.trees.iter().find(|tree| tree.name == name);
+        match self.damaged.iter().find(|damaged| damaged.may_be(name)) {
+            Some(damaged) if tree.is_none() => Err(damaged.error()),
+            _ => Ok(tree),
+        }
+    }
+}
+
+/// What a slot holds.
+enum Slot {
+    Free,
+    Tree(TreeRoot),
+    Damaged(DamagedRoot),
+}
+
 fn slot_words<'g, M: Medium>(guard: &'g MediumGuard<'_, M>, slot: usize) -> Result<&'g [Word]> {
     Ok(guard.words(ROOT_TABLE + slot as u64 * SLOT_BYTES, SLOT_WORDS)?)
 }
@@ -74,40 +136,56 @@ fn name_check(words: &[u64]) -> u64 {
     u64::from(crc32c::crc32c(&bytes))
 }
 
-/// The tree in `slot`, if there is one.
-fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Option<TreeRoot>> {
-    let cells = slot_words(guard, slot)?;
-    let offset = ROOT_TABLE + slot as u64 * SLOT_BYTES;
-    let damage = |what: &str| Error::corrupt(offset, format!("root table slot {slot}: {what}"));
-    let state = cells[0].load(guard);
-    if state == 0 {
-        return Ok(None);
-    }
-    let state = unchecked(state).ok_or_else(|| damage("the state fails its check"))?;
-    if state & IN_USE == 0 {
-        return Ok(None);
-    }
-    let words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
+/// The name in the words of a slot, or what is wrong with it.
+fn name(words: &[u64]) -> std::result::Result<String, &'static str> {
     if words[CHECK] != name_check(&words[NAME_LENGTH..ROOTS]) {
-        return Err(damage("the name fails its checksum"));
+        return Err("the name fails its checksum");
     }
     let bytes: Vec<u8> = words[NAME..ROOTS].iter().flat_map(|word| word.to_le_bytes()).collect();
-    let name = bytes.get(..words[NAME_LENGTH] as usize).ok_or_else(|| damage("the name is too long"))?;
-    let name = String::from_utf8(name.to_vec()).map_err(|_| damage("the name is not UTF-8"))?;
+    let name = bytes.get(..words[NAME_LENGTH] as usize).ok_or("the name is too long")?;
+    String::from_utf8(name.to_vec()).map_err(|_| "the name is not UTF-8")
+}
+
+/// What `slot` holds.
+fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
+    let cells = slot_words(guard, slot)?;
+    if cells[0].load(guard) == 0 {
+        return Ok(Slot::Free);
+    }
+    let words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
+    let damaged = |name: Option<String>, what: &str| {
+        let (offset, what) =
+            (ROOT_TABLE + slot as u64 * SLOT_BYTES, format!("root table slot {slot}: {what}"));
+        Ok(Slot::Damaged(DamagedRoot { name, slot, offset, what }))
+    };
+    let name = name(&words);
+    let Some(state) = unchecked(words[0]) else { return damaged(name.ok(), "the state fails its check") };
+    if state & IN_USE == 0 {
+        return Ok(Slot::Free);
+    }
+    let name = match name {
+        Ok(name) => name,
+        Err(what) => return damaged(None, what),
+    };
     let mut roots = [0; ROOT_WORDS];
     for (root, word) in roots.iter_mut().zip(&words[ROOTS..CHECK]) {
-        *root = unchecked(*word).ok_or_else(|| damage("a root word fails its check"))?;
+        let Some(word) = unchecked(*word) else { return damaged(Some(name), "a root word fails its check") };
+        *root = word;
     }
-    Ok(Some(TreeRoot { slot, name, engine: state as u16, codec: (state >> 16) as u16, words: roots }))
+    Ok(Slot::Tree(TreeRoot { slot, name, engine: state as u16, codec: (state >> 16) as u16, words: roots }))
 }
 
 /// All trees, in the order of their slots.
-pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Vec<TreeRoot>> {
-    let mut trees = Vec::new();
+pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
+    let mut roots = Roots::default();
     for slot in 0..TREES_MAX {
-        trees.extend(read(guard, slot)?);
+        match read(guard, slot)? {
+            Slot::Free => {}
+            Slot::Tree(tree) => roots.trees.push(tree),
+            Slot::Damaged(damaged) => roots.damaged.push(damaged),
+        }
     }
-    Ok(trees)
+    Ok(roots)
 }
 
 /// Adds a tree whose nodes are flushed; durable when this returns. The caller serialises.
@@ -123,9 +201,10 @@ pub(crate) fn create<M: Medium>(
     let mut free = None;
     for slot in (0..TREES_MAX).rev() {
         match read(guard, slot)? {
-            Some(tree) if tree.name == name => return Err(Error::TreeExists { name: name.to_owned() }),
-            Some(_) => {}
-            None => free = Some(slot),
+            Slot::Tree(tree) if tree.name == name => return Err(Error::TreeExists { name: name.to_owned() }),
+            Slot::Damaged(damaged) if damaged.may_be(name) => return Err(damaged.error()),
+            Slot::Tree(_) | Slot::Damaged(_) => {}
+            Slot::Free => free = Some(slot),
         }
     }
     let slot = free.ok_or(Error::TooManyTrees { limit: TREES_MAX })?;
