@@ -2,8 +2,8 @@
 //!
 //! Everleaf keeps B+-trees in a *pool*: one memory-mapped file. On persistent memory it is written line by line with the
 //! processor's own write-back instructions; on an ordinary disk the same lines go to a log beside the file, which many
-//! writers sync together. There is no page cache to warm and no transaction to commit: an insert is durable when it
-//! returns, and a read is a search in memory.
+//! writers sync together. There is no transaction to commit and no cache to size: an insert is durable when it returns, and
+//! a read is a search in memory.
 //!
 //! ```
 //! # fn main() -> Result<(), everleaf::Error> {
@@ -87,7 +87,8 @@
 //! # Threads
 //!
 //! [`Store`], [`Tree`] and [`WordTree`] are cheap to clone, and all their methods may be called from any thread.
-//! Readers take no lock; on a disk they wait until what they saw is durable. Writers lock one leaf for a moment, or nothing
+//! Finding a key takes no lock; on a disk it waits until what it saw is durable. A range takes none either, unless writers
+//! change the same leaf again and again before it is read. Writers lock one leaf for a moment, or nothing
 //! ([`Engine::BzTree`]).
 //!
 //! ```
