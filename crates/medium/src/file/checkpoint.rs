@@ -159,8 +159,9 @@ impl Core {
         }
         let start = Instant::now();
         let bytes = write_home(&self.log, &*self.pool, self.mark_offset, from, to)?;
-        self.pool.sync()?;
+        // What the pool grows by from here on may not be durable when the header says so.
         let pool_bytes = self.pool.length()?;
+        self.pool.sync()?;
         self.log.update(|header| {
             forget(header, to);
             header.pool_bytes = pool_bytes;

@@ -35,6 +35,8 @@ impl Ring {
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) io: Arc<dyn Io>,
+    /// Whether a sync has failed; locked while one is under way.
+    lost: Mutex<bool>,
     pub(super) uuid: u128,
     ring: Mutex<Ring>,
     /// The largest capacity that it may grow to.
@@ -52,6 +54,7 @@ impl Log {
     pub(super) fn new(io: Arc<dyn Io>, header: Header, capacity_max: u64) -> Self {
         Self {
             io,
+            lost: Mutex::new(false),
             uuid: header.uuid,
             ring: Mutex::new(Ring { base: header.base, capacity: header.capacity }),
             capacity_max: AtomicU64::new(capacity_max / BLOCK_BYTES * BLOCK_BYTES),
@@ -60,6 +63,16 @@ impl Log {
             filling: Mutex::new(()),
             header: Mutex::new(header),
         }
+    }
+
+    /// Makes durable what was written. The system tells of data that it could not write only once, to whoever syncs first,
+    /// whose data it may not be: so syncs come one after the other, and after one that failed all fail.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let mut lost = self.lost.lock();
+        if *lost {
+            return Err(io::Error::other("an earlier sync of the log failed"));
+        }
+        self.io.sync().inspect_err(|_| *lost = true)
     }
 
     /// The newer whole header of a log's file.
@@ -96,7 +109,7 @@ impl Log {
         change(&mut new);
         new.sequence += 1;
         write_all(&*self.io, &new.encode(), HEADERS[(new.sequence % 2) as usize])?;
-        self.io.sync()?;
+        self.sync()?;
         *header = new;
         // ORDER: pairs with the acquire in `start`: the header says so durably.
         self.start.store(header.start, Ordering::Release);
@@ -148,7 +161,7 @@ impl Log {
             Err(error) => return Err(error),
         }
         // The header must not say of a shorter file that it has so many bytes.
-        self.io.sync()?;
+        self.sync()?;
         self.update(|header| (header.base, header.capacity) = (base, capacity))?;
         *self.ring.lock() = Ring { base, capacity };
         // The new part is full of nothing yet.
@@ -205,8 +218,11 @@ impl Log {
             return Ok(false);
         }
         let to = (from + PART).min(whole);
-        self.write_ring(from, &vec![0; (to - from) as usize])?;
-        self.io.sync()?;
+        // Zeros only make syncs cheaper: if they cannot be written, writing the log will say so.
+        if self.write_ring(from, &vec![0; (to - from) as usize]).is_err() {
+            return Ok(false);
+        }
+        self.sync()?;
         self.filled.store(to, Ordering::Relaxed);
         Ok(to < wanted)
     }

@@ -216,10 +216,10 @@ impl Core {
     fn try_sync(&self) -> std::io::Result<()> {
         if !self.marked.load(Ordering::Relaxed) {
             // Before anything is in the log; and not before anything is to be written, so that who finds something else
-            // than a pool has not touched it.
+            // than a pool has not touched it. If that fails, the pool may know of the log all the same: it stays.
+            self.marked.store(true, Ordering::Relaxed);
             open::write_mark(&*self.pool, self.mark_offset, layout::Mark(Some(self.log.uuid)))
                 .map_err(std::io::Error::other)?;
-            self.marked.store(true, Ordering::Relaxed);
         }
         let target = self.end();
         let begin = self.commit.durable();
@@ -228,7 +228,7 @@ impl Core {
             let Some(mut buffer) = self.tail.lock().appender.take() else { break };
             if !self.log.has_room(buffer.end()) {
                 // What is written must be durable before it can go home, and make room so.
-                self.log.io.sync()?;
+                self.log.sync()?;
                 self.commit.advance(end);
                 self.try_checkpoint()?;
             }
@@ -240,7 +240,7 @@ impl Core {
             groups += buffer.frames;
             self.tail.lock().appender.give_back(buffer);
         }
-        self.log.io.sync()?;
+        self.log.sync()?;
         self.commit.advance(end);
         self.commit.count(groups, end - begin);
         if end - self.log.start() > self.log.capacity() / 2 {

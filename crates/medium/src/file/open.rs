@@ -401,7 +401,7 @@ fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std
         log.read_ring(first, &mut bytes)?;
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES as usize), 0);
         log.write_ring(first, &bytes)?;
-        log.io.sync()?;
+        log.sync()?;
     }
     let full = log.header().ranges.len() == RANGES_MAX;
     if full {

@@ -66,15 +66,17 @@ impl File {
         let figures = &core.commit.figures;
         let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let syncs = load(&figures.syncs);
-        let (end, durable) = (core.end(), core.commit.durable());
         let last = core.checkpointing.lock();
+        // In this order none can be beyond the next.
+        let (start, durable) = (core.log.start(), core.commit.durable());
+        let end = core.end();
         let checkpointed_at = core.log.header().checkpointed_at;
         let mut sync_sizes: Vec<u64> = figures.sizes.iter().map(load).collect();
         let used = SIZES - sync_sizes.iter().rev().take_while(|count| **count == 0).count();
         sync_sizes.truncate(used);
         FileStat {
             log_capacity_bytes: core.log.capacity(),
-            log_used_bytes: end - core.log.start(),
+            log_used_bytes: end - start,
             log_bytes: load(&figures.bytes) + (end - durable),
             backlog_bytes: end.saturating_sub(durable),
             groups,

@@ -326,6 +326,20 @@ fn a_large_group_is_several_frames_and_goes_through_a_small_log() {
     assert!(stat.replay.groups > 1 && stat.private_bytes > 0, "{stat:?}");
 }
 
+/// The system tells of a write that it lost only once, to whoever syncs next: here to who writes the header.
+#[test]
+fn a_sync_that_failed_for_one_has_failed_for_all() {
+    let mut rig = Rig::new();
+    rig.write(0, 3);
+    let lsn = rig.history.last().unwrap().1;
+    rig.machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    assert!(rig.file().core.log.update(|_| ()).is_err());
+    rig.machine.set_faults(Faults::default());
+    assert!(matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))));
+    assert!(matches!(rig.file().checkpoint(), Err(MediumError::Failed(_))));
+    rig.kill();
+}
+
 #[test]
 fn a_failure_is_final() {
     for fault in [

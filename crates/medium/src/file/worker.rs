@@ -118,10 +118,12 @@ impl Core {
     fn run_checkpointer(&self) {
         let take = |signal: &mut Signal| std::mem::take(&mut signal.checkpoint);
         loop {
-            // Zeros only make syncs cheaper: if they cannot be written, writing the log will say so.
-            while self.log.fill_ahead(self.end(), FILL_AHEAD_BYTES).unwrap_or(false) {
-                if self.signal.lock().stop {
-                    return;
+            loop {
+                match self.log.fill_ahead(self.end(), FILL_AHEAD_BYTES) {
+                    Ok(true) if self.signal.lock().stop => return,
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => return self.commit.fail(format!("syncing the log failed: {error}")),
                 }
             }
             let timeout = if self.log.is_filled() { None } else { Some(IDLE / 4) };

@@ -40,7 +40,7 @@ impl Place for InRam {
     type Medium = Arc<Count<Ram>>;
 
     // EVERLEAF_CASES raises it, to all that there are if need be.
-    const FLIPS: u32 = 1500;
+    const FLIPS: u32 = 800;
 
     fn new(limit_bytes: u64) -> Option<Self> {
         Some(Self(Arc::new(Count::new(Ram::new(limit_bytes).expect("address space")))))
@@ -99,13 +99,13 @@ macro_rules! on_dax {
 
 on_dax! {
     /// A mapped file whose lines are twins.
-    DaxTwin: LineStore::Twin, 500;
+    DaxTwin: LineStore::Twin, 300;
     /// A mapped file whose lines are stored by AVX-512.
-    DaxAvx512: LineStore::Avx512, 100;
+    DaxAvx512: LineStore::Avx512, 60;
     /// A mapped file whose lines are stored by MOVDIR64B.
-    DaxMovdir64b: LineStore::Movdir64b, 100;
+    DaxMovdir64b: LineStore::Movdir64b, 60;
     /// A mapped file whose lines are stored in transactions.
-    DaxRtm: LineStore::Rtm, 100;
+    DaxRtm: LineStore::Rtm, 60;
 }
 
 /// A file with a log beside it, both in memory if the system has such a file system: what a crash leaves is what the
