@@ -29,6 +29,17 @@ fn collect(index: &dyn Index, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
+/// The words below `count`, for a bulk load.
+fn ascending(count: u64) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> pool::Result<bool> {
+    let mut keys = 0..count;
+    move |key, value| {
+        let Some(next) = keys.next() else { return Ok(false) };
+        key.splice(.., next.to_be_bytes());
+        value.splice(.., next.to_be_bytes());
+        Ok(true)
+    }
+}
+
 fn assert_clean(index: &dyn Index) {
     let violations = index.check().unwrap();
     assert!(violations.is_empty(), "{} violations, the first: {}", violations.len(), violations[0]);
@@ -40,16 +51,9 @@ fn a_large_load_is_found_without_opening_it_again() {
     const KEYS: u64 = 600_000;
     let pool = pool();
     let tree = words::<56>(&pool);
-    let mut next = 0;
-    let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-        key.splice(.., u64::to_be_bytes(next));
-        value.splice(.., u64::to_be_bytes(next + 1));
-        next += 1;
-        Ok(next <= KEYS)
-    };
-    assert_eq!(tree.bulk_load(&mut source, 1.0).unwrap(), KEYS);
+    assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     for key in (0..KEYS).step_by(997).chain([KEYS - 1]) {
-        assert_eq!(WordIndex::get(&tree, key).unwrap(), Some(key + 1));
+        assert_eq!(WordIndex::get(&tree, key).unwrap(), Some(key));
         assert!(WordIndex::write(&tree, key, Some(7), Condition::Present).unwrap());
     }
     assert!(WordIndex::write(&tree, KEYS, Some(7), Condition::Absent).unwrap());
@@ -125,14 +129,7 @@ fn memory_stays_within_its_budget() {
     assert!(used <= 25.0 && volatile <= 7.0, "{used} and {volatile} bytes a key after inserts");
     let before = pool.stat().used_bytes;
     let tree = Words::<56>::create(&pool, "loaded", RnTreeOptions::default()).unwrap();
-    let mut keys = 0..KEYS;
-    let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-        let Some(next) = keys.next() else { return Ok(false) };
-        key.splice(.., next.to_be_bytes());
-        value.splice(.., next.to_be_bytes());
-        Ok(true)
-    };
-    assert_eq!(tree.bulk_load(&mut source, 1.0).unwrap(), KEYS);
+    assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     let [used, volatile] = per_key(&tree, before);
     assert!(used <= 17.5 && volatile <= 7.0, "{used} and {volatile} bytes a key after a load");
 }
@@ -146,14 +143,7 @@ fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
     for order in orders {
         let pool = pool();
         let tree = words::<56>(&pool);
-        let mut keys = 0..KEYS;
-        let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-            let Some(next) = keys.next() else { return Ok(false) };
-            key.splice(.., next.to_be_bytes());
-            value.splice(.., next.to_be_bytes());
-            Ok(true)
-        };
-        tree.bulk_load(&mut source, 1.0).unwrap();
+        tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap();
         for i in 0..KEYS {
             assert!(WordIndex::write(&tree, order(i), None, Condition::Present).unwrap());
         }

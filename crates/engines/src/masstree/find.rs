@@ -25,20 +25,13 @@ pub(super) struct Leaf<'v, const W: usize, T = ()> {
 
 /// What is remembered of a descent: nothing to find a key, `Neighbours` to go on from there.
 pub(super) trait Trail<'v, M: Medium, const W: usize>: Default {
-    /// The descent goes on with a child.
-    fn step(
-        &mut self,
-        view: &'v View<'_, M, W>,
-        node: &'v Interior<W>,
-        version: Version,
-        shape: u64,
-        rank: usize,
-    );
+    /// The descent goes on with the child `rank` of a node.
+    fn step(&mut self, view: &'v View<'_, M, W>, at: (&'v Interior<W>, Version), shape: u64, rank: usize);
 }
 
 impl<'v, M: Medium, const W: usize> Trail<'v, M, W> for () {
     #[inline(always)]
-    fn step(&mut self, _: &'v View<'_, M, W>, _: &'v Interior<W>, _: Version, _: u64, _: usize) {}
+    fn step(&mut self, _: &'v View<'_, M, W>, _: (&'v Interior<W>, Version), _: u64, _: usize) {}
 }
 
 /// Between which slices a border node lies.
@@ -62,8 +55,7 @@ impl<'v, M: Medium, const W: usize> Trail<'v, M, W> for Neighbours<'v, W> {
     fn step(
         &mut self,
         view: &'v View<'_, M, W>,
-        node: &'v Interior<W>,
-        version: Version,
+        (node, version): (&'v Interior<W>, Version),
         shape: u64,
         rank: usize,
     ) {
@@ -193,7 +185,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                         let rank = self.rank(node, shape, target);
                         pointer = node.child(rank).load(&self.guard);
                         self.prefetch(pointer);
-                        trail.step(self, node, version, shape, rank);
+                        trail.step(self, (node, version), shape, rank);
                         above = Some((node, version));
                     }
                 }
