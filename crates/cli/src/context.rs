@@ -5,10 +5,12 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 use everleaf::{
-    Codec, Engine, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree, TreeOptions,
+    Codec, Durability, Engine, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree,
+    TreeOptions,
 };
 use serde::Serialize;
 
@@ -190,6 +192,18 @@ fn parse_medium(name: &str) -> Result<MediumChoice, String> {
 
 fn medium_name(medium: MediumChoice) -> &'static str {
     MEDIA.into_iter().find(|(_, known)| *known == medium).map_or("auto", |(name, _)| name)
+}
+
+/// When an operation is durable.
+pub(crate) fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "immediate" => Ok(Durability::Immediate),
+        "sync" => Ok(Durability::OnSync),
+        number => match number.parse() {
+            Ok(ms) => Ok(Durability::Buffered(Duration::from_millis(ms))),
+            Err(_) => Err("give immediate, sync, or a number of milliseconds".to_owned()),
+        },
+    }
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {

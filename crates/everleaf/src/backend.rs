@@ -6,7 +6,7 @@ use engines::bztree::{BzTree, BzTreeOptions};
 use engines::index::{Index, RecordCodec, Violation, WordCodec, WordIndex};
 use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode, WIDTH_TRANSIENT};
 use engines::rntree::{RnTree, RnTreeOptions};
-use medium::file::Io;
+use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Medium, Survives};
 use pool::{Error, Pool, PoolStat, Result, Roots, TreeRoot};
 
@@ -60,7 +60,7 @@ pub(crate) trait Backend: Send + Sync {
     fn durable(&self) -> Lsn;
     /// Figures of the log, if the medium has one.
     fn log_stat(&self) -> Option<FileStat>;
-    fn backup(&self, target: &Arc<dyn Io>) -> Result<u64>;
+    fn backup(&self, target: &CopyTarget) -> Result<u64>;
     fn reclaim(&self);
     fn stat(&self) -> PoolStat;
     fn survives(&self) -> Survives;
@@ -215,11 +215,9 @@ impl<M: Medium> Backend for Pool<M> {
         self.medium().file().map(medium::File::stat)
     }
 
-    fn backup(&self, target: &Arc<dyn Io>) -> Result<u64> {
-        let file = self.medium().file().ok_or(Error::Unsupported {
-            what: "backup of a pool on this medium while it is open: copy its file when it is closed"
-                .to_owned(),
-        })?;
+    fn backup(&self, target: &CopyTarget) -> Result<u64> {
+        let file = self.medium().file();
+        let file = file.ok_or_else(|| Error::NoBackup { why: "its medium has no log".to_owned() })?;
         Ok(file.backup(target)?)
     }
 

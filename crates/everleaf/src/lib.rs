@@ -177,6 +177,7 @@ struct Readme;
 
 mod backend;
 mod background;
+mod backup;
 mod kind;
 mod options;
 mod range;

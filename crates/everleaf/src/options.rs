@@ -59,6 +59,7 @@ pub struct Options {
     log_bytes: Option<u64>,
     log_bytes_max: Option<u64>,
     private_bytes_max: u64,
+    gather_max: Option<Duration>,
     recovery_threads: Option<usize>,
     close_cleanly: bool,
     epoch: EpochLength,
@@ -78,6 +79,7 @@ impl Default for Options {
             log_bytes: None,
             log_bytes_max: None,
             private_bytes_max: u64::MAX,
+            gather_max: None,
             recovery_threads: None,
             close_cleanly: true,
             epoch: EpochLength::Every(Duration::from_millis(64)),
@@ -161,6 +163,14 @@ impl Options {
     /// [`MediumError::PrivatePages`](medium::MediumError::PrivatePages) and change nothing. Default: no limit.
     pub fn private_bytes_max(mut self, private_bytes_max: u64) -> Self {
         self.private_bytes_max = private_bytes_max;
+        self
+    }
+
+    /// How long a sync on [`MediumChoice::File`] waits at most for other threads that are about to ask for one, if there were
+    /// such a moment ago: so that one sync serves all. Zero: not at all. Default: a quarter of what a sync takes, and no
+    /// longer than 200 us.
+    pub fn gather_max(mut self, gather_max: Duration) -> Self {
+        self.gather_max = Some(gather_max);
         self
     }
 
@@ -327,6 +337,7 @@ impl Options {
             limit_bytes: self.limit_bytes,
             private_bytes_max: self.private_bytes_max,
             mark_offset: pool::MEDIUM_LINE,
+            gather_max: self.gather_max,
             ..default
         }
     }
@@ -423,9 +434,11 @@ fn form_of(store: LineStore) -> LineForm {
     if store == LineStore::Twin { LineForm::Twin } else { LineForm::Single }
 }
 
-/// Where the log of the pool at `path` lies, if it has one: it goes where the pool goes.
+/// Where the log of the pool at `path` lies, if it has one: beside the file, whatever other names lead to it.
 #[must_use]
 pub fn log_path(path: &Path) -> PathBuf {
+    // A pool that is not there yet has no other names.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".log");
     path.with_file_name(name)

@@ -1,20 +1,18 @@
 //! A store: one pool file and the trees in it.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engines::index::Violation;
-use medium::file::{Disk, Io, PRIVATE_MODE, share_access};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
 use pool::{DamagedRoot, Error, Result, TreeRoot};
 
 use crate::backend::{AnyTree, Backend, Opening};
 use crate::background::Background;
-use crate::options::sync_folder;
+use crate::backup::NewCopy;
 use crate::{Options, Tree, TreeOptions, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
@@ -340,30 +338,17 @@ impl Store {
     /// Copies the store as it is at some moment of the call into a new file, while other threads go on writing. The
     /// copy is a pool of its own, with the same UUID, that is opened as after a crash; it is durable when this returns. It
     /// gets the permissions of the pool, and its owner where the system lets this process give files away.
-    /// Returns its bytes. O(file). Writers wait if the log fills up meanwhile.
+    /// Returns its bytes. O(file + log); the log is kept for the time being, in a file without a name beside `target`.
+    /// Writers wait only if the log is full while it goes around faster than it can be read. For a store that another
+    /// process has open: [`Options::backup`].
     ///
     /// # Errors
-    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::Unsupported`] if the store is not on
+    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::NoBackup`] if the store is not on
     /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails, and then there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
-        let path = target.as_ref();
-        let io = |source| Error::Io { action: "make the copy", source };
-        let mut made = std::fs::OpenOptions::new();
-        let made = made.read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(path);
-        let made = made.map_err(io).map_err(|error| error.at(path))?;
-        if let Ok(pool) = std::fs::metadata(&self.inner.path) {
-            // If it cannot be, only this user may read the copy.
-            let _ = share_access(&made, &pool);
-        }
-        let target: Arc<dyn Io> = Arc::new(Disk(made));
-        let copied = self.inner.backend.backup(&target).and_then(|bytes| {
-            sync_folder(path).map_err(io)?;
-            Ok(bytes)
-        });
-        self.at(copied.inspect_err(|_| {
-            // Half a copy is none.
-            let _ = std::fs::remove_file(path);
-        }))
+        let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
+        let copied = self.inner.backend.backup(&new.target).map(Some);
+        Ok(self.at(new.finish(copied))?.unwrap_or_default())
     }
 
     /// Figures about the pool and its medium. O(slabs).

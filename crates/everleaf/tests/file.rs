@@ -115,8 +115,8 @@ fn random_operations_survive_every_cut() {
         }
         let end = machine.now();
         let log = store.stat().unwrap().log.unwrap();
-        assert!(log.checkpoints > 0 || log.log_bytes < 64 << 10, "{log:?}");
-        for _ in 0..150 {
+        assert!(log.checkpoints > 1, "{log:?}");
+        for _ in 0..100 {
             let moment = random.random_range(begin..=end);
             history.verify(&machine, moment, [64, 512][seed as usize % 2], &mut random);
         }
@@ -182,6 +182,23 @@ fn a_pool_that_was_closed_is_one_file_and_one_that_was_not_is_two() {
     let store = options().open(&moved).unwrap();
     assert!(!store.recovery().after_crash);
     assert!(store.tree("main").unwrap().contains("key").unwrap());
+}
+
+/// Or its log would be missed, and with it what was written last.
+#[test]
+fn a_pool_that_is_opened_by_another_name_has_its_log_beside_the_file() {
+    let folder = folder();
+    let [path, link] = ["real/a.pool", "link.pool"].map(|name| folder.path().join(name));
+    std::fs::create_dir(folder.path().join("real")).unwrap();
+    options().open(&path).unwrap().close().unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    killable(&link).tree("main").unwrap().put("key", "value").unwrap();
+    assert!(log_of(&path).exists() && !log_of(&link).exists());
+    let store = killable(&path);
+    assert!(store.tree("main").unwrap().contains("key").unwrap());
+    store.tree("main").unwrap().put("other", "value").unwrap();
+    drop(store);
+    assert_eq!(options().open(&link).unwrap().tree("main").unwrap().len().unwrap(), 2);
 }
 
 fn log_error(pool: &Path) -> LogError {
@@ -350,7 +367,7 @@ fn a_backup_is_taken_while_writers_run() {
     let again = store.backup(folder.path().join("copy 0")).unwrap_err();
     assert!(matches!(again.root(), Error::Io { .. }), "{again}");
     let memory = Store::in_memory().unwrap().backup(folder.path().join("memory")).unwrap_err();
-    assert!(matches!(memory.root(), Error::Unsupported { .. }), "{memory}");
+    assert!(matches!(memory.root(), Error::NoBackup { .. }), "{memory}");
     assert!(!folder.path().join("memory").exists());
 }
 

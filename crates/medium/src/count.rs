@@ -230,6 +230,11 @@ unsafe impl<M: Medium> Medium for Count<M> {
         self.inner.wait(lsn)
     }
 
+    #[inline(always)]
+    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.inner.defer(lsn)
+    }
+
     fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
         self.inner.settle(lsn)
     }

@@ -175,7 +175,7 @@ impl<'m, M: Medium> Guard<'m, M> {
     #[track_caller]
     pub fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
         if M::LATE && crate::deferred::defer(lsn) {
-            return Ok(());
+            return self.medium.defer(lsn);
         }
         self.medium.wait(lsn)
     }

@@ -389,7 +389,7 @@ fn allocate_by(io: &dyn Io, old: u64, length: u64) -> Result<(), MediumError> {
 
 /// Gives the file real blocks: writing to a hole of a full disk would be a signal, not an error.
 fn allocate(file: &File, old: u64, length: u64) -> Result<(), MediumError> {
-    fallocate(file, FallocateFlags::empty(), old, length - old)
+    rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), old, length - old))
         .map_err(|errno| not_allocated(errno.into(), old, length, file, || file.set_len(old)))
 }
 

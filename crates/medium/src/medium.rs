@@ -238,6 +238,14 @@ pub unsafe trait Medium: Send + Sync + 'static {
         Ok(())
     }
 
+    /// In place of a wait that is put off ([`crate::deferred`]): does not wait for `lsn`, but if the medium is far behind
+    /// holds up who would make it worse. Called without any lock, as [`Medium::wait`] is.
+    #[inline(always)]
+    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
+        let _ = lsn;
+        Ok(())
+    }
+
     /// Waits until `durable() >= lsn`, also where the medium was told that operations need not.
     fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
         self.wait(lsn)

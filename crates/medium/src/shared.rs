@@ -99,6 +99,11 @@ unsafe impl<M: Medium> Medium for Arc<M> {
         (**self).wait(lsn)
     }
 
+    #[inline(always)]
+    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
+        (**self).defer(lsn)
+    }
+
     fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
         (**self).settle(lsn)
     }

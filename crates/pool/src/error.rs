@@ -47,6 +47,12 @@ pub enum Error {
         /// What was asked for.
         what: String,
     },
+    /// The pool cannot be copied while it is open.
+    #[error("no copy can be made while the pool is open: {why}; copy its file when it is closed")]
+    NoBackup {
+        /// Why not.
+        why: String,
+    },
     /// The file is something else.
     #[error("not an Everleaf pool: {why}; give the path of a pool, or of a new file")]
     NotAPool {

@@ -462,4 +462,10 @@ impl<M: Medium> Guard<'_, M> {
         }
         Ok(())
     }
+
+    /// Whether everything up to `lsn` is durable. After a wait it need not be: that may have been put off.
+    #[inline(always)]
+    pub fn is_durable(&self, lsn: Lsn) -> bool {
+        !M::LATE || self.inner.medium().durable() >= lsn
+    }
 }

@@ -98,8 +98,12 @@ impl<S: Subject> Context<S> {
             }
             Mark::Response(_) => {
                 let Some((number, next)) = self.pending.take() else { return };
-                if subject.durability(&self.operations[number as usize]) == Durability::OnReturn {
-                    self.acceptable = Expected::one_of(vec![next.clone()]);
+                match subject.durability(&self.operations[number as usize]) {
+                    Durability::OnReturn => self.acceptable = Expected::one_of(vec![next.clone()]),
+                    Durability::OfPart(part) => {
+                        self.acceptable.states.retain(|state| subject.is_same_part(part, state, &next));
+                    }
+                    Durability::WithEpoch | Durability::AtAnyTime => {}
                 }
                 self.current = Some(next);
             }

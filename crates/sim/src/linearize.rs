@@ -108,7 +108,7 @@ impl<S: Subject> Part<S> {
         let outcome = subject.step(&mut state, operation);
         let durable = match subject.durability(operation) {
             Durability::OnReturn => state.clone(),
-            Durability::WithEpoch | Durability::AtAnyTime => before.durable.clone(),
+            Durability::WithEpoch | Durability::AtAnyTime | Durability::OfPart(_) => before.durable.clone(),
         };
         let mut done = before.done.clone();
         let position = done.partition_point(|(other, _)| *other < number);

@@ -20,6 +20,9 @@ pub enum Durability {
     WithEpoch,
     /// At some time: the structure may end an epoch by itself, during this operation, before it or with it.
     AtAnyTime,
+    /// At some time, as above; but what was seen of one part is durable when it returns, with everything before the
+    /// operation that made it so. The contract of a read where writes may be waited for later.
+    OfPart(u64),
 }
 
 /// A durable structure under exploration, with its sequential specification.

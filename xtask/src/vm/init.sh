@@ -38,5 +38,6 @@ everleaf torture-reader --channel /dev/pmem0 --round "$guest_round" --keys "$gue
     fail "the reader ended with $?"
 everleaf torture-writer --channel /dev/pmem0 --records-at "$guest_records_at" --figures-at "$guest_figures_at" \
     --log-bytes "$guest_log_bytes" --log-bytes-max "$guest_log_bytes_max" --seed "$guest_seed" --round "$guest_round" \
-    --threads "$guest_threads" --keys "$guest_keys" --engine "$guest_engine" --medium "$guest_medium" -- /pool/torture.pool
+    --threads "$guest_threads" --keys "$guest_keys" --engine "$guest_engine" --durability "$guest_durability" --medium "$guest_medium" \
+    -- /pool/torture.pool
 fail "the writer ended with $?"

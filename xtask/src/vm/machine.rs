@@ -104,7 +104,8 @@ pub(super) struct Left {
     pub(super) ended: Option<String>,
 }
 
-/// What the kernel is told. What it does not know becomes the environment of the first process.
+/// What the kernel is told. What it does not know becomes the environment of the first process. That its timer does not tick
+/// for a while is no reason to give up: the host may be busy.
 fn kernel_line(args: &Args, round: u32, seed: u64) -> String {
     let part = |at: u64, bytes: u64| format!("memmap={}M!{}M", bytes / MIB, at / MIB);
     let mut reserved = part(CHANNEL_AT, CHANNEL_BYTES);
@@ -112,11 +113,11 @@ fn kernel_line(args: &Args, round: u32, seed: u64) -> String {
         reserved = format!("{reserved} {}", part(POOL_AT, POOL_BYTES));
     }
     let (medium, fs, engine) = (args.medium.name(), args.fs.name(), &args.engine);
-    let Args { threads, keys, log_bytes, log_bytes_max, .. } = args;
+    let Args { threads, keys, durability, log_bytes, log_bytes_max, .. } = args;
     let syncs = if args.no_sync { "no" } else { "yes" };
     format!(
-        "console=ttyS0 quiet panic=-1 {reserved} guest_medium={medium} guest_fs={fs} guest_round={round} \
-         guest_seed={seed} guest_threads={threads} guest_keys={keys} guest_engine={engine} guest_syncs={syncs} \
+        "console=ttyS0 quiet panic=-1 no_timer_check {reserved} guest_medium={medium} guest_fs={fs} guest_round={round} \
+         guest_seed={seed} guest_threads={threads} guest_keys={keys} guest_engine={engine} guest_durability={durability} guest_syncs={syncs} \
          guest_log_bytes={log_bytes} guest_log_bytes_max={log_bytes_max} guest_figures_at={FIGURES_AT} \
          guest_records_at={RECORDS_AT}"
     )

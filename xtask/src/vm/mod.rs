@@ -71,6 +71,9 @@ pub(crate) struct Args {
     /// The engine
     #[arg(long, default_value = "rntree", value_parser = ["rntree", "bztree", "masstree"])]
     engine: String,
+    /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets
+    #[arg(long, default_value = "immediate")]
+    durability: String,
     /// Threads of a writer
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,

@@ -100,6 +100,8 @@ pub(super) struct Report {
     pub(super) medium: &'static str,
     pub(super) file_system: &'static str,
     pub(super) engine: String,
+    /// What its writers relied on.
+    pub(super) durability: String,
     /// Whether the syncs were taken out.
     pub(super) no_sync: bool,
     /// What ran the guest: kvm or tcg.
@@ -143,7 +145,7 @@ impl Report {
     pub(super) fn new(args: &Args, seed: u64, accelerator: &'static str) -> Self {
         let mut replay = format!(
             "cargo xtask vm --medium {} --fs {} --engine {} --rounds {} --seconds-per-round {} --threads {} --keys {} \
-             --log-bytes {} --log-bytes-max {} --cpus {} --kernel {} --seed {seed}",
+             --log-bytes {} --log-bytes-max {} --cpus {} --kernel {} --durability {} --seed {seed}",
             args.medium.name(),
             args.fs.name(),
             args.engine,
@@ -155,6 +157,7 @@ impl Report {
             args.log_bytes_max,
             args.cpus,
             args.kernel,
+            args.durability,
         );
         if args.no_sync {
             replay += " --no-sync";
@@ -164,6 +167,7 @@ impl Report {
             medium: args.medium.name(),
             file_system: args.fs.name(),
             engine: args.engine.clone(),
+            durability: args.durability.clone(),
             no_sync: args.no_sync,
             accelerator,
             seed,
@@ -192,7 +196,7 @@ impl Report {
     pub(super) fn words(&self) -> String {
         let milliseconds = |ns| Duration::from_nanos(ns).as_secs_f64() * 1e3;
         let mut words = format!(
-            "{} power cuts in {:.0} s ({}, {}, {}, {}; {} while the pool was opened): {} operations, {} of them \
+            "{} power cuts in {:.0} s ({}, {}, {}, {}, {}; {} while the pool was opened): {} operations, {} of them \
              acknowledged; of those under way {} were done, {} were not\nopening took {:.1} ms (median), {:.1} ms \
              (longest); {} keys in the end\nmedium: {}; survives {}\nproves: {}\ndoes not prove: {}\n",
             self.rounds,
@@ -201,6 +205,7 @@ impl Report {
             self.medium,
             self.file_system,
             self.accelerator,
+            self.durability,
             self.cuts_while_opening,
             self.operations,
             self.acknowledged,

@@ -171,6 +171,7 @@ impl Run<'_> {
     fn compare(&mut self, before: &Path, after: &Path) -> Result<Vec<String>, Failure> {
         let mut command = Command::new(&self.guest.command);
         command.args(["--json", "torture-judge", "--engine", &self.args.engine]);
+        command.args(["--durability", &self.args.durability]);
         command.args(["--threads", &self.args.threads.to_string(), "--keys", &self.args.keys.to_string()]);
         command
             .args(["--records-at", &RECORDS_AT.to_string()])

@@ -1,12 +1,12 @@
 //! The arguments of `bench`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use medium::{Durability, LineStore};
 
 use super::keys::Keys;
+use crate::context::parse_durability;
 use crate::failure::Failure;
 
 /// The most keys of a tree on which persists are counted.
@@ -104,17 +104,6 @@ pub(crate) enum MediumChoice {
     File,
 }
 
-fn parse_durability(text: &str) -> Result<Durability, String> {
-    match text {
-        "immediate" => Ok(Durability::Immediate),
-        "sync" => Ok(Durability::OnSync),
-        number => match number.parse() {
-            Ok(ms) => Ok(Durability::Buffered(Duration::from_millis(ms))),
-            Err(_) => Err("give immediate, sync, or a number of milliseconds".to_owned()),
-        },
-    }
-}
-
 /// Measure throughput, latency, persists and memory
 #[derive(clap::Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -169,6 +158,10 @@ pub(crate) struct Args {
     /// Bytes of the log on the file medium [default: it grows as it does for everybody]
     #[arg(long)]
     pub(crate) log_bytes: Option<u64>,
+    /// Microseconds for which a sync on the file medium waits at most for others that are about to come [default: a quarter
+    /// of what a sync takes]
+    #[arg(long)]
+    pub(crate) gather_max_us: Option<u64>,
     /// Keys are the numbers from 0 on, so that neighbours meet in one leaf
     #[arg(long)]
     pub(crate) ordered_keys: bool,

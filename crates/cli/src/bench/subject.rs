@@ -122,6 +122,9 @@ fn store_options(args: &Args) -> Options {
     if let Some(bytes) = args.log_bytes {
         options = options.log_bytes(bytes);
     }
+    if let Some(us) = args.gather_max_us {
+        options = options.gather_max(Duration::from_micros(us));
+    }
     options
 }
 

@@ -1,7 +1,6 @@
 //! `everleaf backup`: a consistent copy of a pool, in a new file.
 //!
-//! One process has a pool open at a time, so this is for pools that no other has; a program copies its own, while it
-//! writes, by `Store::backup`.
+//! Also of a pool that another process has open: that goes on writing, and notices nothing.
 
 use std::path::PathBuf;
 
@@ -18,11 +17,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
-    let bytes = store.backup(&args.target)?;
+    let bytes = args.pool.options().backup(&args.pool.pool, &args.target)?;
     let words = format!("copied {} to {}", progress::bytes(bytes), args.target.display());
     context
         .say(&serde_json::json!({ "target": args.target.display().to_string(), "bytes": bytes }), words)?;
-    store.close()?;
     Ok(Answer::Yes)
 }

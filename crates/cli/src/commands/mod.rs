@@ -51,10 +51,11 @@ pub(crate) enum Command {
     Stat(stat::Args),
     /// Verify the whole structure; exit code 1 if anything is wrong
     Check(check::Args),
-    /// Copy a pool to a new file
+    /// Copy a pool to a new file, also while another process writes it
     ///
     /// On the medium `file` only. It is refused on `dax`, which is what `--medium auto` means where the file system grants
-    /// MAP_SYNC: give --medium file there. Needs the pool for itself; a program copies its own by `Store::backup`.
+    /// MAP_SYNC: give --medium file there. Of a pool that another process has open the copy has what was durable when the
+    /// command began; that process goes on and notices nothing. Otherwise the pool is opened, and recovered if need be.
     Backup(backup::Args),
     /// Write a pool as text
     Dump(dump::Args),

@@ -76,7 +76,8 @@ impl Pmwcas {
         let Progress::Succeeded(lsn) = progress? else { return Ok(false) };
         if M::LATE {
             guard.wait_for(lsn)?;
-            for target in targets {
+            // Where waits are put off nobody cleans up: its readers wait for what may be durable by then.
+            for target in targets.iter().filter(|_| guard.is_durable(lsn)) {
                 let (cell, dirty) = (word_at(guard, target.offset)?, target.new | DIRTY);
                 let _ = cell.compare_exchange(guard, dirty, target.new);
             }

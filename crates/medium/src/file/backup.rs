@@ -1,49 +1,264 @@
-//! A consistent copy of a pool while it is written.
+//! A consistent copy of a pool while it is written, by this process or by another.
+//!
+//! The base image is read part by part, as it is, while checkpoints may write to it: some of its lines are as of the
+//! beginning, some newer, and some may be caught half written. But whatever goes home meanwhile stands in the log, whole.
+//! So the log is read along, from the start that its header names at the beginning, and what it holds goes over the copy
+//! in the end: a *fuzzy* copy, made sharp by redo. It is then the state after a prefix of the log's groups, which ends
+//! where nothing more could be read after all of the base image had been read:
+//!
+//! - what was durable when the copy began is in it, for it was home, or in the log;
+//! - nothing of the base image is newer, for that holds no line before the log holds it durably, and a log is read to its
+//!   end;
+//! - a line is whole: if it went home meanwhile, the log's content of it comes over it.
+//!
+//! Nobody is locked out, and so nobody waits. In return the log's space may be used again before it was read. That shows,
+//! for frames name their positions; then the copy begins anew.
 
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::File;
-use super::checkpoint::write_home;
-use super::io::{Io, read_all, write_all};
-use super::layout::Mark;
-use super::open::write_mark;
+use super::checkpoint::{incarnation_at, write_home};
+use super::error::{LogError, refused};
+use super::io::{Disk, Io, read_some, write_all};
+use super::layout::{BLOCK_BYTES, Header, LENGTH, Mark, RING, first_word, lines_of};
+use super::log::{Found, Log, Reader};
+use super::open::{read_mark, write_mark};
 use crate::MediumError;
 
-/// Bytes that are copied at a time.
-const PART_BYTES: u64 = 4 << 20;
+/// Bytes of the base image that are copied before the log is looked at again.
+pub(super) const PART_BYTES: usize = 4 << 20;
+/// How often a copy is tried before the log's space is kept from being used again meanwhile.
+const FREE_ATTEMPTS: u32 = 2;
 
-impl File {
-    /// Copies the pool as it is at some moment of the call into `target`, which is empty: the base image, and what the
-    /// log holds beyond it. The copy needs no log. Durable when this returns. Writers go on, but wait if the log fills
-    /// up meanwhile, for no checkpoint frees its space. Returns the bytes of the copy.
-    ///
-    /// # Errors
-    /// [`MediumError::Log`] if reading or writing fails; [`MediumError::Failed`] if this medium failed.
-    pub fn backup(&self, target: &Arc<dyn Io>) -> Result<u64, MediumError> {
-        let core = &*self.core;
-        core.settle(core.end())?;
-        // Without a checkpoint nobody writes the base image, and the log keeps its start.
-        let _still = core.checkpointing.lock();
-        let to = core.commit.durable();
-        let copied = copy(&*core.pool, &**target).and_then(|length| {
-            write_home(&core.log, &**target, core.mark_offset, core.log.start(), to).map(|_| length)
-        });
-        let length = copied.map_err(super::error::refused("copy the pool"))?;
-        write_mark(&**target, self.options.mark_offset, Mark(None))?;
-        Ok(length)
+/// How a copy ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Copied {
+    /// With so many bytes.
+    Whole(u64),
+    /// The log's space was used again before it was read.
+    Overrun,
+    /// The log is no longer the pool's: this was closed.
+    Closed,
+}
+
+/// Where a copy is made: two empty files.
+#[derive(Clone, Debug)]
+pub struct CopyTarget {
+    /// The copy.
+    pub copy: Arc<dyn Io>,
+    /// Room for what the log holds and gets meanwhile. Nobody needs it afterwards.
+    pub spool: Arc<dyn Io>,
+}
+
+impl CopyTarget {
+    fn empty(&self) -> Result<(), LogError> {
+        let emptied = self.copy.truncate(0).and_then(|()| self.spool.truncate(0));
+        emptied.map_err(refused("empty the copy that was begun"))
+    }
+
+    /// The copy needs no log. Makes it durable.
+    fn finish(&self, mark_offset: u64) -> Result<(), LogError> {
+        write_mark(&*self.copy, mark_offset, Mark(None))
     }
 }
 
-fn copy(from: &dyn Io, to: &dyn Io) -> io::Result<u64> {
-    let length = from.length()?;
-    let mut part = vec![0; PART_BYTES.min(length) as usize];
-    let mut offset = 0;
-    while offset < length {
-        let bytes = (length - offset).min(PART_BYTES) as usize;
-        read_all(from, &mut part[..bytes], offset)?;
-        write_all(to, &part[..bytes], offset)?;
-        offset += bytes as u64;
+impl File {
+    /// Copies the pool as it is at some moment of the call. The copy needs no log. Durable when this returns. Writers go
+    /// on; only if the log went around before it could be read, twice, they wait while it is full. Returns the bytes of
+    /// the copy.
+    ///
+    /// # Errors
+    /// [`MediumError::Log`] if reading or writing fails; [`MediumError::Failed`] if this medium failed.
+    pub fn backup(&self, target: &CopyTarget) -> Result<u64, MediumError> {
+        let core = &*self.core;
+        core.settle(core.end())?;
+        for attempt in 0..=FREE_ATTEMPTS {
+            // Without a checkpoint the log keeps its start.
+            let _still = (attempt == FREE_ATTEMPTS).then(|| core.checkpointing.lock());
+            let copied = copy(&*core.pool, &core.log.io, target, core.mark_offset, PART_BYTES)?;
+            if let Copied::Whole(length) = copied {
+                target.finish(core.mark_offset)?;
+                return Ok(length);
+            }
+            core.commit.failure()?;
+            target.empty()?;
+        }
+        Err(LogError::Overrun.into())
     }
-    Ok(length)
+
+    /// As [`File::backup`], of a pool that another process has open; of what that has acknowledged all is in the copy that
+    /// was durable when this was called. `None` if the pool was closed meanwhile, or is on another medium: there is no log
+    /// at `log_path` that belongs to it. Then the copy is nothing, and empty.
+    ///
+    /// # Errors
+    /// [`LogError::Overrun`] if the log went around before it was read; else as [`File::backup`].
+    pub fn backup_beside(
+        pool: fs::File,
+        log_path: &Path,
+        target: &CopyTarget,
+        mark_offset: u64,
+    ) -> Result<Option<u64>, LogError> {
+        let pool = Disk(pool);
+        let mark = read_mark(&pool, mark_offset)?;
+        let log: Arc<dyn Io> = match fs::File::open(log_path) {
+            Ok(log) => Arc::new(Disk(log)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(refused("open the log")(error)),
+        };
+        let uuid = live_header(&*log)?.map(|header| header.uuid);
+        let Some(uuid) = uuid.filter(|uuid| mark.0.is_none_or(|named| named == *uuid)) else {
+            return Ok(None);
+        };
+        let copied = copy(&pool, &log, target, mark_offset, PART_BYTES)?;
+        // A log that the pool needs is gone for good when the pool is closed. One that it does not need yet may be named
+        // by it meanwhile; and if it is still where it was, nobody closed the pool.
+        let still = match (mark.0, read_mark(&pool, mark_offset)?.0) {
+            (None, None) => is_log(log_path, uuid)?,
+            (_, now) => now == Some(uuid),
+        };
+        match copied {
+            Copied::Whole(length) if still => {
+                target.finish(mark_offset)?;
+                Ok(Some(length))
+            }
+            Copied::Overrun if still => Err(LogError::Overrun),
+            _ => target.empty().map(|()| None),
+        }
+    }
+}
+
+/// The header of a log that is in use.
+fn live_header(log: &dyn Io) -> Result<Option<Header>, LogError> {
+    Ok(Log::read_header(log)?.ok().filter(|header| !header.ranges.is_empty()))
+}
+
+fn is_log(path: &Path, uuid: u128) -> Result<bool, LogError> {
+    let Ok(log) = fs::File::open(path) else { return Ok(false) };
+    Ok(live_header(&Disk(log))?.is_some_and(|header| header.uuid == uuid))
+}
+
+/// Copies base image and log, `part_bytes` at a time; makes nothing durable.
+pub(super) fn copy(
+    pool: &dyn Io,
+    log: &Arc<dyn Io>,
+    target: &CopyTarget,
+    mark_offset: u64,
+    part_bytes: usize,
+) -> Result<Copied, LogError> {
+    let Some(header) = live_header(&**log)? else { return Ok(Copied::Closed) };
+    let mut tail = Tail::new(log, &target.spool, header);
+    let (mut part, mut offset) = (vec![0; part_bytes], 0);
+    loop {
+        let bytes = read_some(pool, &mut part, offset).map_err(refused("read the pool"))?;
+        write_all(&*target.copy, &part[..bytes], offset).map_err(refused("write the copy"))?;
+        offset += bytes as u64;
+        match tail.follow()? {
+            Copied::Whole(_) => {}
+            other => return Ok(other),
+        }
+        if bytes == 0 {
+            break;
+        }
+    }
+    // It may have grown behind what was read.
+    let length = offset.max(tail.length);
+    let grown = if length > offset { target.copy.allocate(offset, length) } else { Ok(()) };
+    let written = grown
+        .and_then(|()| write_home(&tail.spooled(), &*target.copy, mark_offset, tail.begin, tail.position));
+    written.map_err(refused("write the copy"))?;
+    Ok(Copied::Whole(length))
+}
+
+/// The log of a pool that somebody else writes, and what was read of it.
+struct Tail<'c> {
+    log: &'c Arc<dyn Io>,
+    spool: &'c Arc<dyn Io>,
+    /// The newest header that was read, with incarnations that the log has forgotten since.
+    newest: Header,
+    /// As `newest`, but the ring may be as it was before the log grew.
+    header: Header,
+    begin: u64,
+    /// Up to here it was read.
+    position: u64,
+    /// The pool's length, as far as is known.
+    length: u64,
+}
+
+impl<'c> Tail<'c> {
+    fn new(log: &'c Arc<dyn Io>, spool: &'c Arc<dyn Io>, header: Header) -> Self {
+        let (begin, length) = (header.start, header.pool_bytes);
+        Self { log, spool, newest: header.clone(), header, begin, position: begin, length }
+    }
+
+    /// Reads the log to its end.
+    fn follow(&mut self) -> Result<Copied, LogError> {
+        loop {
+            self.read_frames().map_err(refused("read the log"))?;
+            let newest = live_header(&**self.log)?.filter(|newest| newest.uuid == self.newest.uuid);
+            let Some(newest) = newest else { return Ok(Copied::Closed) };
+            if newest.sequence != self.newest.sequence {
+                self.learn(newest);
+            } else if self.header.base != self.newest.base && self.position >= self.newest.base {
+                self.header = self.newest.clone();
+            } else if self.newest.start > self.position {
+                // There was something, and it cannot be read any more.
+                return Ok(Copied::Overrun);
+            } else {
+                return Ok(Copied::Whole(self.length));
+            }
+        }
+    }
+
+    /// Takes over a newer header. What a checkpoint forgot may still be to be read; so may what lies before the first lap
+    /// of a ring that grew, for it stays where it was until it is overwritten.
+    fn learn(&mut self, mut newest: Header) {
+        let first = newest.ranges[0].begin;
+        let forgotten = self.newest.ranges.iter().filter(|range| range.begin < first).copied();
+        newest.ranges = forgotten.chain(newest.ranges.iter().copied()).collect();
+        self.newest = newest.clone();
+        if newest.base > self.position {
+            (newest.base, newest.capacity) = (self.header.base, self.header.capacity);
+        }
+        self.header = newest;
+    }
+
+    /// Keeps the frames that can be read.
+    fn read_frames(&mut self) -> io::Result<()> {
+        let log = Log::new(Arc::clone(self.log), self.header.clone(), 0);
+        let mut reader = Reader::new(&log, self.position + self.header.capacity);
+        let (mut first, mut kept) = (self.position, Vec::new());
+        loop {
+            let incarnation = incarnation_at(&self.header, self.position);
+            let Found::Frame(frame, bytes) = reader.look(self.position, incarnation)? else { break };
+            let lengths = lines_of(bytes).filter(|(number, _)| *number == LENGTH);
+            self.length = lengths.map(|(_, line)| first_word(line)).fold(self.length, u64::max);
+            kept.extend_from_slice(bytes);
+            self.position += frame.bytes() as u64;
+            if kept.len() >= PART_BYTES {
+                self.keep(first, &kept)?;
+                (first, kept) = (self.position, Vec::new());
+            }
+        }
+        self.keep(first, &kept)
+    }
+
+    fn keep(&self, first: u64, frames: &[u8]) -> io::Result<()> {
+        write_all(&**self.spool, frames, RING + first - self.base())
+    }
+
+    /// Where what is kept begins: with a block.
+    fn base(&self) -> u64 {
+        self.begin - self.begin % BLOCK_BYTES
+    }
+
+    /// What was kept, as a log that never goes around.
+    fn spooled(&self) -> Log {
+        let base = self.base();
+        let capacity = (self.position - base + 1).next_multiple_of(BLOCK_BYTES);
+        let header = Header { capacity, base, ..self.newest.clone() };
+        Log::new(Arc::clone(self.spool), header, 0)
+    }
 }

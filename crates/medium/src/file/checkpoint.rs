@@ -127,7 +127,8 @@ pub(super) fn write_home(
     Ok(batch.pages.count() * PAGE_BYTES)
 }
 
-fn incarnation_at(header: &Header, position: u64) -> u32 {
+/// The incarnation that a position belongs to.
+pub(super) fn incarnation_at(header: &Header, position: u64) -> u32 {
     let range = header.ranges.iter().rev().find(|range| range.begin <= position);
     range.map_or(0, |range| range.incarnation)
 }

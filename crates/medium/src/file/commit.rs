@@ -6,10 +6,12 @@
 //!
 //! **Gathering.** Threads that were served together come back together, a moment after one another. A leader that did
 //! not wait for them would sync for itself alone, and they would have to wait for two syncs each. So it waits, for no
-//! longer than a small part of a sync, until as many are there as were active around the last sync.
+//! longer than a small part of a sync, until as many are there as were active around the last sync. How long at most may
+//! be told instead.
 //!
 //! **Failure.** After a failed write or sync nobody knows what the disk holds: a second sync may succeed without having
-//! written anything. So a failure is final; what was durable before stays acknowledged, and nothing else ever is.
+//! written anything. So a failure is final; what was durable before stays acknowledged, and nothing else ever is. A leader
+//! that panics is such a failure.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,14 +65,33 @@ pub(super) struct Commit {
     sync_ns: AtomicU64,
     /// How many leaders came to their end.
     led: AtomicU64,
+    /// How long a leader gathers others at most, if that was told.
+    gather_max: Option<Duration>,
     failure: OnceLock<String>,
     waiting: Mutex<Waiting>,
     pub(super) figures: Figures,
 }
 
+/// A leader at work. However that ends, those who wait are woken.
+struct Leader<'c> {
+    commit: &'c Commit,
+    /// How many threads its sync is for.
+    joined: u64,
+    has_synced: bool,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        if !self.has_synced {
+            self.commit.fail("the thread that wrote the log panicked".to_owned());
+        }
+        self.commit.hand_over(self.joined);
+    }
+}
+
 impl Commit {
-    pub(super) fn new(durable: u64) -> Self {
-        Self { durable: CachePadded::new(AtomicU64::new(durable)), ..Self::default() }
+    pub(super) fn new(durable: u64, gather_max: Option<Duration>) -> Self {
+        Self { durable: CachePadded::new(AtomicU64::new(durable)), gather_max, ..Self::default() }
     }
 
     #[inline(always)]
@@ -180,11 +201,17 @@ impl Commit {
     fn lead(&self, sync: &dyn Fn()) {
         self.gather();
         let joined = self.arrived.swap(0, Ordering::Relaxed);
+        let mut leader = Leader { commit: self, joined, has_synced: false };
         let start = Instant::now();
         sync();
+        leader.has_synced = true;
         let ns = start.elapsed().as_nanos() as u64;
         let about = self.sync_ns.load(Ordering::Relaxed);
         self.sync_ns.store(if about == 0 { ns } else { about - about / 8 + ns / 8 }, Ordering::Relaxed);
+    }
+
+    /// The end of a leader, whose sync was for `joined` threads: wakes whom it served, and one who leads next.
+    fn hand_over(&self, joined: u64) {
         let durable = if self.has_failed() { u64::MAX } else { self.durable() };
         let mut waiting = self.waiting.lock();
         waiting.leading = false;
@@ -202,11 +229,12 @@ impl Commit {
     /// Waits a moment for those who are about to come.
     fn gather(&self) {
         let expected = self.active.load(Ordering::Relaxed);
-        let patience = (self.sync_ns.load(Ordering::Relaxed) / GATHER_FRACTION).min(GATHER_NS_MAX);
+        let usual = || {
+            Duration::from_nanos((self.sync_ns.load(Ordering::Relaxed) / GATHER_FRACTION).min(GATHER_NS_MAX))
+        };
+        let patience = self.gather_max.unwrap_or_else(usual);
         let start = Instant::now();
-        while self.arrived.load(Ordering::Relaxed) < expected
-            && (start.elapsed().as_nanos() as u64) < patience
-        {
+        while self.arrived.load(Ordering::Relaxed) < expected && start.elapsed() < patience {
             // Those who are to come may need the processor.
             std::thread::yield_now();
         }

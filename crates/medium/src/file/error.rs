@@ -71,6 +71,12 @@ pub enum LogError {
         /// Where in the pool's file.
         offset: u64,
     },
+    /// A copy was to be made of a pool that another process writes, and the space of its log was used again before it was
+    /// read.
+    #[error(
+        "the log of the pool went around faster than it could be copied; copy it when less is written, or from within the process that has it open"
+    )]
+    Overrun,
     /// The pool's file is shorter than it was.
     #[error("the pool was truncated: it has {length} bytes and had {expected}; restore a backup")]
     PoolTruncated {

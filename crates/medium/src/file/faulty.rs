@@ -33,6 +33,8 @@ pub struct Faults {
     pub no_room: bool,
     /// The write that fails, once.
     pub write: Option<u64>,
+    /// The write that panics, once.
+    pub panic: Option<u64>,
     /// The sync that fails, once: what it would have made durable is forgotten, as if it were clean.
     pub sync: Option<u64>,
     /// The most bytes that one write takes.
@@ -146,6 +148,12 @@ impl Machine {
     pub fn set_faults(&self, faults: Faults) {
         let mut state = self.state.lock();
         (state.faults, state.writes, state.syncs) = (faults, 0, 0);
+    }
+
+    /// How many writes and how many syncs came since the faults were set.
+    pub fn counts(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.writes, state.syncs)
     }
 
     /// How much happened so far: a moment, for [`Machine::crash`].
@@ -376,6 +384,10 @@ impl Io for Faulty {
         }
         if state.faults.write == Some(number) {
             return Err(broken());
+        }
+        if state.faults.panic == Some(number) {
+            drop(state);
+            panic!("a fault on purpose");
         }
         let bytes = &bytes[..bytes.len().min(state.faults.short.unwrap_or(usize::MAX))];
         let written = self.file_of().write_at(bytes, offset)?;

@@ -50,7 +50,9 @@ impl Io for Disk {
     }
 
     fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
-        match fallocate(&self.0, FallocateFlags::empty(), start, end - start) {
+        let allocated =
+            rustix::io::retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), start, end - start));
+        match allocated {
             // The file system cannot reserve room; then a full disk shows when it is written.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
                 self.0.set_len(self.length()?.max(end))
@@ -116,22 +118,24 @@ pub(super) fn write_all(io: &dyn Io, mut bytes: &[u8], mut offset: u64) -> io::R
 }
 
 /// Fills `buffer`; what lies beyond the end of the file reads as zero.
-pub(super) fn read_all(io: &dyn Io, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match io.read(buffer, offset) {
-            Ok(0) => {
-                buffer.fill(0);
-                break;
-            }
-            Ok(read) => {
-                buffer = &mut buffer[read..];
-                offset += read as u64;
-            }
+pub(super) fn read_all(io: &dyn Io, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let bytes = read_some(io, buffer, offset)?;
+    buffer[bytes..].fill(0);
+    Ok(())
+}
+
+/// Reads what there is, and returns how much: less than `buffer` holds only at the end of the file.
+pub(super) fn read_some(io: &dyn Io, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut bytes = 0;
+    while bytes < buffer.len() {
+        match io.read(&mut buffer[bytes..], offset + bytes as u64) {
+            Ok(0) => break,
+            Ok(read) => bytes += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// Whether the error says that no space is left.

@@ -15,8 +15,9 @@
 //! 4. The log's space before its start is home, durably, before it is written again.
 //! 5. After a failed write or sync nothing is acknowledged any more.
 //!
-//! No fence waits for the disk (but see [`Durability`] on backlogs), so no lock that is held across a fence is held
-//! across a sync.
+//! No fence waits for the disk, so no lock that is held across a fence is held across a sync. Who writes more than the
+//! disk takes is held up where it waits, or would wait if its durability were not deferred: when it holds no lock. (A
+//! single operation that fences 64 MiB without a wait is held up at its fences, or it would take all memory: a bulk load.)
 
 mod access;
 mod append;
@@ -36,6 +37,7 @@ mod replay;
 mod stat;
 #[cfg(test)]
 mod tests;
+mod volatile;
 mod worker;
 
 use std::path::PathBuf;
@@ -48,6 +50,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
 pub use access::{PRIVATE_MODE, share_access};
+pub use backup::CopyTarget;
 pub use error::LogError;
 pub(crate) use io::is_full;
 pub use io::{Disk, Io};
@@ -64,8 +67,10 @@ use commit::Commit;
 use layout::{FRAME_LINES_MAX, LENGTH};
 use log::Log;
 use pages::Pages;
-use replay::BACKLOG_BYTES_MAX;
 use stat::Checkpoints;
+
+/// Who appends more than this beyond what is durable, without a wait, is held up.
+const BURST_BYTES_MAX: u64 = 64 << 20;
 
 /// When an operation is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,7 +78,7 @@ pub enum Durability {
     /// When it returns, and no reader sees it before.
     #[default]
     Immediate,
-    /// A sync begins at most this long after it returned. A crash may take back what was written last, also what was
+    /// A sync begins at most this long after it returned, or when the one that is under way then has ended. A crash may take back what was written last, also what was
     /// read; what it leaves is the state after a prefix of the operations.
     Buffered(Duration),
     /// When a later sync was asked for, and returned; otherwise as [`Durability::Buffered`].
@@ -98,6 +103,9 @@ pub struct FileOptions {
     pub line_form: LineForm,
     /// The offset of a line of the pool's file that belongs to the medium: it names the log. Nobody else writes there.
     pub mark_offset: u64,
+    /// How long who syncs waits at most for others who are about to come, if there were such a moment ago; `None` for a
+    /// quarter of what a sync takes, and no longer than 200 us.
+    pub gather_max: Option<Duration>,
     /// Whether threads sync, checkpoint and fill the log with zeros in the background. Without, whoever writes does the
     /// first two when it must: for tests.
     pub background: bool,
@@ -115,6 +123,7 @@ impl Default for FileOptions {
             private_bytes_max: u64::MAX,
             line_form: LineForm::Single,
             mark_offset: 0,
+            gather_max: None,
             background: true,
             whole_load: true,
         }
@@ -164,12 +173,12 @@ pub struct File {
 }
 
 impl Core {
-    /// Appends one frame of lines that `line` captures. Never waits for the disk unless far too much is not durable.
+    /// Appends one frame of lines that `line` captures. Does not wait for the disk, but see the [module](self).
     #[inline]
     fn append(&self, count: usize, line: impl FnMut(usize) -> (u64, LineValue)) -> u64 {
         let mut tail = self.tail.lock();
-        while tail.appender.end() - self.commit.durable() > BACKLOG_BYTES_MAX {
-            let half = tail.appender.end() - BACKLOG_BYTES_MAX / 2;
+        while tail.appender.end() - self.commit.durable() > BURST_BYTES_MAX {
+            let half = tail.appender.end() - BURST_BYTES_MAX / 2;
             drop(tail);
             if self.settle(half).is_err() {
                 return u64::MAX;
@@ -383,6 +392,11 @@ unsafe impl Medium for File {
             Durability::Immediate => self.core.settle(lsn.0),
             _ => self.core.defer(lsn.0),
         }
+    }
+
+    #[inline]
+    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.defer(lsn.0)
     }
 
     fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {

@@ -22,6 +22,7 @@ use super::layout::{
 use super::log::Log;
 use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{LogEnd, Replay, Replayed, replay};
+use super::volatile::is_volatile;
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
 use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
@@ -105,7 +106,7 @@ impl File {
     pub fn open(pool: Arc<dyn Io>, log: Arc<dyn Io>, options: FileOptions) -> Result<Self, MediumError> {
         let mark = read_mark(&*pool, options.mark_offset)?;
         let there = find(&*log, mark)?;
-        let survives = if is_volatile(&*pool) || is_volatile(&*log) {
+        let survives = if is_volatile(pool.file()) || is_volatile(log.file()) {
             Survives::ProcessCrash
         } else {
             Survives::PowerLoss
@@ -146,7 +147,7 @@ impl File {
             log,
             tail: CachePadded::new(Mutex::new(tail)),
             end: CachePadded::new(AtomicU64::new(end)),
-            commit: Commit::new(end),
+            commit: Commit::new(end, options.gather_max),
             checkpointing: Mutex::default(),
             signal: Mutex::default(),
             signalled: Condvar::new(),
@@ -250,14 +251,6 @@ fn no_room(error: std::io::Error, wanted: u64, limit: u64, file: &fs::File) -> M
         Some(by) => MediumError::Full { wanted, limit, by },
         None => refused("make room on the disk")(error).into(),
     }
-}
-
-/// Whether what the file holds is gone with the power, however often it is synced.
-fn is_volatile(io: &dyn Io) -> bool {
-    const TMPFS: i64 = 0x0102_1994;
-    const RAMFS: i64 = 0x8584_58f6;
-    let kind = rustix::fs::fstatfs(io.file()).map(|system| system.f_type & 0xffff_ffff);
-    matches!(kind, Ok(TMPFS | RAMFS))
 }
 
 pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {

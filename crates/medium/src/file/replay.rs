@@ -7,12 +7,12 @@
 use std::io;
 
 use super::error::{LogError, refused};
-use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, Header, LENGTH, first_word, lines_of};
+use super::layout::{FRAME_HEADER_BYTES, Header, LENGTH, first_word, lines_of};
 use super::log::{Found, Log, Reader};
 use crate::LINE_BYTES;
 
-/// The most that is appended beyond what is durable.
-pub(super) const BACKLOG_BYTES_MAX: u64 = 16 << 20;
+/// So far behind the place where a log ends a later frame is looked for; logs of tests are small.
+pub(super) const LOOK_BYTES: u64 = if cfg!(test) { 128 << 10 } else { 16 << 20 };
 
 /// How a log ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,12 +111,13 @@ fn damaged(log: &Log, position: u64, what: &str) -> LogError {
 /// The log ends here: is that a tail, or damage?
 fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Result<Replayed, LogError> {
     let io = |error: io::Error| refused("read the log")(error);
-    let header_start = log.start();
-    // Frames that were appended when this place was durable begin no farther away than all that is ever not durable.
-    let limit = (found.end + BACKLOG_BYTES_MAX + 2 * BLOCK_BYTES * 16).min(header_start + log.capacity());
-    let mut reader = Reader::new(log, limit);
+    let ring_end = log.start() + log.capacity();
+    let mut reader = Reader::new(log, ring_end);
     let mut torn = broken;
     let mut position = found.end + 8;
+    // One that was appended when this place was durable may be as far away as ever was appended without a sync: so every
+    // frame that is found is a reason to look on.
+    let mut limit = (found.end + LOOK_BYTES).min(ring_end);
     while position + FRAME_HEADER_BYTES as u64 <= limit {
         match reader.look(position, incarnation).map_err(io)? {
             Found::Frame(later, _) if later.durable > found.end => {
@@ -129,6 +130,7 @@ fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Res
             Found::Frame(later, _) => {
                 torn = true;
                 position += later.bytes() as u64;
+                limit = (position + LOOK_BYTES).min(ring_end);
             }
             Found::Broken => {
                 torn = true;

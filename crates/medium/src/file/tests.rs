@@ -7,9 +7,12 @@ use rand::{Rng, SeedableRng};
 
 use super::faulty::{Faults, Image, Machine, Which};
 use super::*;
-use crate::{Guard, Word};
+use crate::Guard;
 
+mod backup;
+mod faults;
 mod mutants;
+mod syncs;
 
 const MARK: u64 = 0x2040;
 /// Where the tests write: a line apart from the mark's.
@@ -297,6 +300,35 @@ fn a_log_that_grows_loses_nothing() {
     assert!(grown > 8, "only {grown} of 16 grew; twice the pool is as far as they go");
 }
 
+/// What a checkpoint has begun to read stays where it is; the checkpoint goes on from there.
+#[test]
+fn a_log_that_grows_beside_a_checkpoint_loses_nothing() {
+    for seed in 0..8 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut rig = Rig::new();
+        churn(&mut rig, &mut random, 6 * seed as u32);
+        rig.options.log_bytes_max = 4 * rig.options.log_bytes;
+        rig.kill();
+        rig.file().checkpoint().unwrap();
+        let (from, capacity) = (rig.machine.now(), rig.file().stat().log_capacity_bytes);
+        // Nobody brings anything home for now, as if somebody were about to.
+        let core = Arc::clone(&rig.file().core);
+        let still = core.checkpointing.lock();
+        while rig.file().end().0 - core.log.start() < 3 * capacity / 4 {
+            rig.write(random.random_range(0..64), 40);
+            rig.settle();
+        }
+        drop(still);
+        rig.settle();
+        rig.write(1, 1);
+        rig.settle();
+        rig.file().checkpoint().unwrap();
+        rig.verify(from, [64, 512][seed as usize % 2], 4, &mut random, &seed);
+        churn(&mut rig, &mut random, 20);
+        rig.kill();
+    }
+}
+
 #[test]
 fn a_log_that_finds_no_room_to_grow_stays_as_it_is() {
     let mut rig = Rig::new();
@@ -326,73 +358,6 @@ fn a_large_group_is_several_frames_and_goes_through_a_small_log() {
     assert!(stat.replay.groups > 1 && stat.private_bytes > 0, "{stat:?}");
 }
 
-/// The system tells of a write that it lost only once, to whoever syncs next: here to who writes the header.
-#[test]
-fn a_sync_that_failed_for_one_has_failed_for_all() {
-    let mut rig = Rig::new();
-    rig.write(0, 3);
-    let lsn = rig.history.last().unwrap().1;
-    rig.machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
-    assert!(rig.file().core.log.update(|_| ()).is_err());
-    rig.machine.set_faults(Faults::default());
-    assert!(matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))));
-    assert!(matches!(rig.file().checkpoint(), Err(MediumError::Failed(_))));
-    rig.kill();
-}
-
-#[test]
-fn a_failure_is_final() {
-    for fault in [
-        Faults { sync: Some(0), ..Faults::default() },
-        Faults { write: Some(0), ..Faults::default() },
-        Faults { full_from: Some(0), ..Faults::default() },
-    ] {
-        let mut rig = Rig::new();
-        rig.write(0, 3);
-        rig.settle();
-        rig.write(3, 2);
-        let lsn = rig.history.last().unwrap().1;
-        rig.machine.set_faults(fault);
-        assert!(matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))), "{fault:?}");
-        // The disk is well again, but nobody knows what it holds.
-        rig.machine.set_faults(Faults::default());
-        assert!(matches!(rig.file().settle(lsn), Err(MediumError::Failed(_))));
-        assert!(matches!(rig.file().grow(1 << 20), Err(MediumError::Failed(_))));
-        assert!(matches!(rig.file().checkpoint(), Err(MediumError::Failed(_))));
-        assert!(matches!(rig.file().finish(), Err(MediumError::Failed(_))));
-        {
-            let guard = Guard::new(rig.file());
-            let words = guard.words(HERE, 1).unwrap();
-            words[0].publish(&guard, 99);
-            assert!(matches!(guard.drain(), Err(MediumError::Failed(_))));
-        }
-        // What was acknowledged before still is, and a reader of it need not wait.
-        rig.file().settle(rig.history[1].1).unwrap();
-        let from = rig.machine.now();
-        rig.verify(from, 512, 16, &mut SmallRng::seed_from_u64(1), &fault);
-        rig.kill();
-    }
-}
-
-#[test]
-fn what_a_failed_sync_left_is_written_again_before_it_is_shown() {
-    let mut rig = Rig::new();
-    rig.write(0, 1);
-    rig.settle();
-    rig.write(1, 1);
-    let lsn = rig.history.last().unwrap().1;
-    rig.machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
-    rig.file().settle(lsn).unwrap_err();
-    rig.machine.set_faults(Faults::default());
-    // The files still show the write, so the next open replays it, and says so only when it is durable.
-    rig.kill();
-    assert_eq!(rig.history.len(), 3);
-    let crash = rig.machine.crash(rig.machine.now(), 512);
-    let old = vec![0; crash.choices().len()];
-    let file = open(&Machine::new(&crash.image(&old))).unwrap();
-    assert_eq!(content(&file), rig.history[2].0);
-}
-
 #[test]
 fn short_writes_are_continued() {
     let mut rig = Rig::new();
@@ -405,31 +370,6 @@ fn short_writes_are_continued() {
     assert_eq!(rig.history.len(), 21);
     rig.close();
     assert_eq!(rig.history.len(), 21);
-}
-
-#[test]
-fn a_disk_that_is_full_at_any_write_loses_nothing_that_was_acknowledged() {
-    for full_from in 0..40 {
-        let mut rig = Rig::new();
-        rig.machine.set_faults(Faults { full_from: Some(full_from), ..Faults::default() });
-        for _ in 0..12 {
-            rig.write(0, 120);
-            let lsn = rig.history.last().unwrap().1;
-            match rig.file().settle(lsn) {
-                Ok(()) => rig.acknowledged.push((rig.machine.now(), rig.history.len() - 1)),
-                Err(MediumError::Failed(why)) => {
-                    assert!(why.contains("space"), "{why}");
-                    break;
-                }
-                Err(other) => panic!("{other}"),
-            }
-        }
-        if full_from < 10 {
-            assert!(rig.file().settle(rig.history.last().unwrap().1).is_err());
-        }
-        let now = rig.machine.now();
-        rig.verify(now, 512, 8, &mut SmallRng::seed_from_u64(full_from), &full_from);
-    }
 }
 
 #[test]
@@ -523,6 +463,29 @@ fn a_torn_tail_and_a_stale_frame_are_no_damage() {
     image.files[1][torn..].fill(0);
     let (file, found) = reopened(&image).unwrap();
     assert_eq!((found, file.stat().replay.end), (rig.history[1].0.clone(), LogEnd::Torn));
+}
+
+/// However much was appended between two syncs.
+#[test]
+fn damage_far_before_the_frame_that_tells_of_it_is_found() {
+    let mut rig = Rig::new();
+    rig.options.log_bytes = 8 * replay::LOOK_BYTES;
+    rig.options.log_bytes_max = rig.options.log_bytes;
+    rig.close();
+    rig.write(0, 1);
+    rig.settle();
+    let durable = rig.file().end().0;
+    while rig.file().end().0 < durable + 2 * replay::LOOK_BYTES {
+        rig.write(0, 200);
+    }
+    rig.settle();
+    rig.write(0, 1);
+    rig.settle();
+    let mut image = rig.machine.shown();
+    let place = layout::RING + durable;
+    image.files[1][place as usize + 40] ^= 1;
+    let error = reopened(&image).unwrap_err();
+    assert!(matches!(error, LogError::Damaged { position, .. } if position == place), "{error}");
 }
 
 #[test]
@@ -658,97 +621,4 @@ fn a_log_tells_of_its_last_checkpoint_and_of_its_syncs_to_the_next_open() {
     assert_eq!((stat.replay.groups, stat.replay.syncs), (0, 0));
     let ago = stat.last_checkpoint.expect("a checkpoint").elapsed().unwrap();
     assert!(ago < Duration::from_secs(60), "{ago:?}");
-}
-
-#[test]
-fn many_threads_share_syncs() {
-    let machine = Machine::new(&Image::default());
-    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options()).unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..8_u64 {
-            let file = &file;
-            scope.spawn(move || {
-                for round in 1..=200 {
-                    let guard = Guard::new(file);
-                    let words = guard.words(HERE + 64 * thread, 1).unwrap();
-                    words[0].publish(&guard, round);
-                    let lsn = guard.fence();
-                    guard.wait(lsn).unwrap();
-                    assert!(file.durable() >= lsn);
-                }
-            });
-        }
-    });
-    let stat = file.stat();
-    assert_eq!((stat.groups, stat.lines), (1600, 1600));
-    assert_eq!(stat.sync_sizes.iter().sum::<u64>(), stat.syncs);
-    drop(file);
-    let file = open(&machine).unwrap();
-    let guard = Guard::new(&file);
-    for thread in 0..8 {
-        assert_eq!(guard.words(HERE + 64 * thread, 1).unwrap()[0].load(&guard), 200);
-    }
-}
-
-#[test]
-fn what_nobody_waits_for_becomes_durable_in_the_background() {
-    for durability in [Durability::Immediate, Durability::Buffered(Duration::from_millis(2))] {
-        let machine = Machine::new(&Image::default());
-        let options = FileOptions { background: true, durability, ..options() };
-        let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-        for round in 0..3 {
-            let guard = Guard::new(&file);
-            let words: &[Word] = guard.words(HERE, 8).unwrap();
-            words[0].publish(&guard, round);
-            let lsn = guard.fence();
-            while file.durable() < lsn {
-                std::thread::yield_now();
-            }
-        }
-    }
-}
-
-#[test]
-fn deferred_durability_waits_only_when_asked() {
-    let machine = Machine::new(&Image::default());
-    let options = FileOptions { durability: Durability::OnSync, ..options() };
-    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-    let guard = Guard::new(&file);
-    let before = file.durable();
-    guard.words(HERE, 8).unwrap()[0].publish(&guard, 5);
-    let lsn = guard.fence();
-    guard.wait(lsn).unwrap();
-    assert_eq!(file.durable(), before);
-    file.settle(lsn).unwrap();
-    assert!(file.durable() >= lsn);
-}
-
-#[test]
-fn a_backup_beside_writers_is_one_moment() {
-    let machine = Machine::new(&Image::default());
-    let options = FileOptions { background: true, ..options() };
-    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // Of two lines the second is always one behind, or equal.
-            let mut round = 0;
-            while !stop.load(Ordering::Relaxed) {
-                round += 1;
-                for line in 0..2 {
-                    let guard = Guard::new(&file);
-                    guard.words(HERE + 4096 * line, 1).unwrap()[0].publish(&guard, round);
-                    guard.drain().unwrap();
-                }
-            }
-        });
-        for _ in 0..20 {
-            let copy = Machine::new(&Image::default());
-            file.backup(&copy.io(Which::Pool)).unwrap();
-            let found = reopened(&copy.shown()).unwrap().1;
-            let (first, second) = (found[0], found[512]);
-            assert!(first == second || first == second + 1, "{first} and {second}");
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
 }

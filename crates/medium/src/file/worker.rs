@@ -1,9 +1,8 @@
 //! The threads in the background: one syncs, one checkpoints and fills the log with zeros.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::replay::BACKLOG_BYTES_MAX;
 use super::{Core, Durability};
 use crate::MediumError;
 
@@ -11,8 +10,10 @@ use crate::MediumError;
 const IDLE: Duration = Duration::from_millis(100);
 /// The log is filled with zeros so far ahead of its end.
 const FILL_AHEAD_BYTES: u64 = 8 << 20;
-/// With deferred durability, a sync begins early when so much is not durable.
-const BACKLOG_BYTES_EARLY: u64 = BACKLOG_BYTES_MAX / 8;
+/// With deferred durability, who writes waits when so much is not durable.
+const BACKLOG_BYTES_MAX: u64 = 8 << 20;
+/// And a sync begins early when so much is not durable.
+const BACKLOG_BYTES_EARLY: u64 = BACKLOG_BYTES_MAX / 4;
 
 /// What the threads are told.
 #[derive(Debug, Default)]
@@ -44,8 +45,8 @@ impl Core {
     pub(super) fn defer(&self, position: u64) -> Result<(), MediumError> {
         self.commit.failure()?;
         let behind = position.saturating_sub(self.commit.durable());
-        if behind > BACKLOG_BYTES_MAX / 2 {
-            return self.settle(position - BACKLOG_BYTES_MAX / 2);
+        if behind > BACKLOG_BYTES_MAX {
+            return self.settle(position - BACKLOG_BYTES_MAX);
         }
         if behind > BACKLOG_BYTES_EARLY && !self.commit.is_led() {
             self.wake();
@@ -55,7 +56,7 @@ impl Core {
 
     /// Waits for the signal that `take` takes, at most `timeout` if there is one. Whether to go on.
     fn wait_for(&self, timeout: Option<Duration>, take: impl Fn(&mut Signal) -> bool) -> bool {
-        let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut signal = self.signal.lock();
         while !signal.stop && !take(&mut signal) {
             match deadline {
@@ -86,8 +87,11 @@ impl Core {
         };
         let take = |signal: &mut Signal| std::mem::take(&mut signal.sync);
         let (mut seen, mut sealed) = (self.end(), self.end());
+        let mut begun = Instant::now();
         loop {
-            let timeout = if seen == sealed && self.doze() { None } else { Some(tick) };
+            // What was appended since the last sync began has its time from then on, however long that sync took.
+            let timeout =
+                if seen == sealed && self.doze() { None } else { Some(tick.saturating_sub(begun.elapsed())) };
             if !self.wait_for(timeout, take) || self.commit.has_failed() {
                 return;
             }
@@ -97,6 +101,7 @@ impl Core {
                     return;
                 }
             }
+            begun = Instant::now();
             let end = self.end();
             let idle = end == seen;
             seen = end;

@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use engines::index::{Bounds, Condition, Direction};
+use medium::Medium;
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions};
 
@@ -116,10 +117,23 @@ pub enum FollowUp {
     SplitAndMerge,
 }
 
+/// Which operations return before they are durable, as a file medium may be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Deferral {
+    /// None.
+    #[default]
+    Nothing,
+    /// Writes, whose tickets are waited for by [`IndexOperation::Sync`]; a read waits for what it returns.
+    Writes,
+    /// All, reads as well, up to [`IndexOperation::Sync`]; recovery, too.
+    Everything,
+}
+
 /// A pool with one tree of an engine.
 pub struct IndexSubject {
     engine: AnyEngine,
     follow_up: FollowUp,
+    deferral: Deferral,
 }
 
 /// The pool and its tree, opened.
@@ -173,7 +187,19 @@ fn value_number(codec: &str, bytes: &[u8]) -> Option<u64> {
 impl IndexSubject {
     /// A subject on a pool with single or twin lines, as the `Sim` has them.
     pub fn new(engine: &AnyEngine, follow_up: FollowUp) -> Self {
-        Self { engine: Arc::clone(engine), follow_up }
+        Self { engine: Arc::clone(engine), follow_up, deferral: Deferral::Nothing }
+    }
+
+    /// The same, where operations return before they are durable. For engines whose operations are durable on return
+    /// otherwise.
+    #[must_use]
+    pub fn deferring(self, deferral: Deferral) -> Self {
+        Self { deferral, ..self }
+    }
+
+    /// Runs something whose waits are put off, if that is what `deferral` says.
+    fn maybe_deferred<T>(&self, is_put_off: bool, run: impl FnOnce() -> T) -> T {
+        if is_put_off { medium::deferred(run).0 } else { run() }
     }
 
     fn open_tree(&self, sim: &Sim) -> pool::Result<(Pool<Sim>, Box<dyn EngineTree>)> {
@@ -259,9 +285,11 @@ impl Subject for IndexSubject {
     }
 
     fn durability(&self, operation: &IndexOperation) -> Durability {
-        match operation {
-            Sync | Reopen | Mark => Durability::OnReturn,
-            _ => self.engine.durability(),
+        match (operation, self.deferral) {
+            (Sync | Reopen | Mark, _) => Durability::OnReturn,
+            (_, Deferral::Nothing) => self.engine.durability(),
+            (Get(key), Deferral::Writes) => Durability::OfPart(*key),
+            _ => Durability::AtAnyTime,
         }
     }
 
@@ -281,7 +309,8 @@ impl Subject for IndexSubject {
     }
 
     fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint> {
-        let (pool, tree) = self.open_tree(sim).map_err(text)?;
+        let opened = self.maybe_deferred(self.deferral == Deferral::Everything, || self.open_tree(sim));
+        let (pool, tree) = opened.map_err(text)?;
         Ok(OpenedIndex { sim: sim.clone(), tree: Some(tree), pool: Some(pool) })
     }
 
@@ -300,7 +329,16 @@ impl Subject for IndexSubject {
             *opened = self.open(&opened.sim.clone())?;
             return Ok(Held(true));
         }
-        self.call(opened, operation)
+        if self.deferral == Deferral::Nothing {
+            return self.call(opened, operation);
+        }
+        if *operation == Sync {
+            let pool = opened.pool.as_ref().ok_or("not open")?;
+            let lsn = pool.pin().fence();
+            return pool.medium().settle(lsn).map(|()| Held(true)).map_err(text);
+        }
+        let is_put_off = self.deferral == Deferral::Everything || operation.writes();
+        self.maybe_deferred(is_put_off, || self.call(opened, operation))
     }
 
     fn observe(&self, opened: &mut Self::Instance) -> Result<Entries, Complaint> {
@@ -368,7 +406,7 @@ impl Subject for IndexSubject {
             operations.extend(fresh.iter().map(|key| Remove(*key)));
             operations.extend(state.keys().filter(|key| **key <= beside + 8).map(|key| Remove(*key)));
         }
-        if self.engine.durability() != Durability::OnReturn {
+        if self.engine.durability() != Durability::OnReturn || self.deferral != Deferral::Nothing {
             operations.push(Sync);
         }
         if self.engine.marks_later() {

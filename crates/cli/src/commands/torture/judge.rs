@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::channel::Reading;
 use super::model::{History, Model};
+use super::promise::Promise;
 use crate::context::{Context, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
 
@@ -20,6 +21,8 @@ pub(crate) struct Args {
     keys: u32,
     #[arg(long, value_parser = parse_engine)]
     engine: Engine,
+    #[arg(long, default_value = "immediate")]
+    durability: Promise,
     /// Where in a channel the records begin, in bytes
     #[arg(long)]
     records_at: usize,
@@ -64,7 +67,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             History::default()
         });
         (verdict.operations, verdict.acknowledged) = (history.announced, history.acknowledged);
-        let mut model = Model::new(before, args.keys, args.threads, args.engine.is_buffered());
+        let mut model = Model::new(before, args.keys, args.threads, args.engine, args.durability);
         let pending = model.judge(history, after, &mut verdict.violations);
         (verdict.pending_done, verdict.pending_undone) = (pending.done, pending.undone);
         verdict.keys = model.count();

@@ -4,6 +4,7 @@ mod channel;
 pub(crate) mod judge;
 mod model;
 mod op;
+mod promise;
 pub(crate) mod reader;
 mod round;
 mod verify;
@@ -21,6 +22,7 @@ use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress, text};
 use model::Model;
 use op::TREES;
+use promise::Promise;
 use verify::{Contents, open_trees};
 
 #[derive(clap::Args, Debug)]
@@ -30,6 +32,9 @@ pub(crate) struct Args {
     /// The engine: rntree, bztree or masstree
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_engine)]
     engine: Engine,
+    /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets
+    #[arg(long, value_name = "PROMISE", default_value = "immediate")]
+    durability: Promise,
     /// How many times a writer is started and killed
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..1 << 23))]
     rounds: u32,
@@ -50,10 +55,10 @@ pub(crate) struct Args {
 impl Args {
     /// The command that repeats a run.
     fn replay(&self, seed: u64) -> String {
-        let Self { engine, rounds, seconds_per_round, threads, keys, .. } = self;
+        let Self { engine, rounds, seconds_per_round, threads, keys, durability, .. } = self;
         let own = format!(
             "everleaf torture --engine {} --rounds {rounds} --seconds-per-round {seconds_per_round} --threads {threads} \
-             --keys {keys} --seed {seed}",
+             --keys {keys} --durability {durability} --seed {seed}",
             engine.name()
         );
         format!("{own} {}", text::command_line(self.pool.to_arguments()))
@@ -120,12 +125,15 @@ impl Report {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    if args.durability == Promise::Ticket && args.engine.is_buffered() {
+        return Err(Failure::Usage("tickets say nothing of an engine that is durable by epochs".to_owned()));
+    }
     child::replace_own(&args.pool, &TREES, "torture pool")?;
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
     let mut model =
-        Model::new(Contents::empty(args.keys), args.keys, args.threads, args.engine.is_buffered());
+        Model::new(Contents::empty(args.keys), args.keys, args.threads, args.engine, args.durability);
     let mut report = Report { seed, replay: args.replay(seed), ..Report::default() };
     make_pool(args, context)?;
     let bar = progress::bar(context, Some(args.rounds.into()), "{bar:40} round {pos} of {len}, {msg}");

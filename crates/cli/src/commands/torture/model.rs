@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
+use everleaf::Engine;
+
 use super::op::{Kind, RECORD_BYTES, Record, TREES, Version, owner};
+use super::promise::Promise;
 use super::verify::Contents;
 
 /// The positions of records in the pipe order operations in time. What was there before the round is before them all.
@@ -24,6 +27,8 @@ struct Op {
     effective: Option<bool>,
     /// What a read saw.
     seen: Version,
+    /// Whether it was waited for after it had returned, or was read where only what is durable is.
+    is_durable: bool,
 }
 
 /// What a round told.
@@ -52,6 +57,8 @@ impl History {
     pub(super) fn read(said: &[u8], keys: u32) -> Result<Self, String> {
         let mut history = Self::default();
         let mut last: HashMap<u8, (u8, u32, usize)> = HashMap::new();
+        // What each thread did since its last sync.
+        let mut since: HashMap<u8, Vec<(u8, u32, usize)>> = HashMap::new();
         let records = said.as_chunks::<RECORD_BYTES>().0;
         for (place, bytes) in records.iter().enumerate() {
             let Some(record) = Record::decode(bytes).filter(|record| record.key < keys) else {
@@ -66,8 +73,15 @@ impl History {
                 (Some(&(tree, key, index)), Some(answer)) => {
                     if let Some(op) = history.ops.get_mut(&(tree, key)).and_then(|ops| ops.get_mut(index)) {
                         (op.end, op.effective, op.seen) = (position, Some(answer), record.seen);
+                        let done = since.entry(record.thread).or_default();
                         if op.kind == Kind::Sync {
                             history.synced_until = history.synced_until.max(Some(op.begin));
+                            done.drain(..).for_each(|(tree, key, index)| {
+                                let op = history.ops.get_mut(&(tree, key)).and_then(|ops| ops.get_mut(index));
+                                op.into_iter().for_each(|op| op.is_durable = true);
+                            });
+                        } else {
+                            done.push((tree, key, index));
                         }
                     }
                     history.acknowledged += 1;
@@ -85,6 +99,7 @@ impl History {
                 end: NEVER,
                 effective: None,
                 seen: 0,
+                is_durable: false,
             });
             history.announced += 1;
         }
@@ -97,20 +112,24 @@ pub(super) struct Model {
     contents: Contents,
     keys: u32,
     threads: u8,
-    /// Whether the trees become durable by epochs.
+    /// Whether what was acknowledged may be lost until a sync was acknowledged.
     is_buffered: bool,
+    /// Whether a write is durable when its own thread has waited for it. What was read is durable all the same.
+    has_tickets: bool,
 }
 
 impl Model {
     /// Trees with this in them.
-    pub(super) fn new(contents: Contents, keys: u32, threads: u8, is_buffered: bool) -> Self {
-        Self { contents, keys, threads, is_buffered }
+    pub(super) fn new(contents: Contents, keys: u32, threads: u8, engine: Engine, promise: Promise) -> Self {
+        let (is_buffered, has_tickets) = (promise.is_buffered(engine), promise == Promise::Ticket);
+        Self { contents, keys, threads, is_buffered, has_tickets }
     }
 
-    /// Up to which moment what was acknowledged must be there: always all, if an operation is durable when it returns. With
-    /// epochs what was acknowledged before the last sync began, or before any operation began that is there.
+    /// Up to which moment what was acknowledged must be there: always all, if an operation is durable when it returns. Else
+    /// what was acknowledged before the last sync began, or before any operation began that is there: a log, and an epoch,
+    /// is there up to some place. With tickets a wait is only for what its own thread wrote.
     fn durable_until(&self, tree: u8, history: &History, found: &Contents) -> u64 {
-        if !self.is_buffered {
+        if !self.is_buffered && !self.has_tickets {
             return NEVER;
         }
         let of_tree = history.ops.iter().filter(|((other, _), _)| *other == tree);
@@ -119,7 +138,8 @@ impl Model {
             let is_there = move |op: &&Op| now != 0 && op.kind.writes() && op.version == now;
             ops.iter().filter(is_there).map(|op| op.begin)
         });
-        begins.chain(history.synced_until).max().unwrap_or(BEFORE)
+        let synced = history.synced_until.filter(|_| !self.has_tickets);
+        begins.chain(synced).max().unwrap_or(BEFORE)
     }
 
     /// How many keys the trees have.
@@ -142,7 +162,7 @@ impl Model {
                 let before = self.contents.version(tree, key);
                 let mut ops = history.ops.remove(&(tree, key)).unwrap_or_default();
                 let owned = owner(key, self.threads).is_some();
-                if let Err(what) = judge_key(before, &mut ops, now, owned, until) {
+                if let Err(what) = judge_key(before, &mut ops, now, owned, until, !self.is_buffered) {
                     violations.push(format!(
                         "tree {:?}, key {key}: {what}; before the round {before:#x}, now {now:#x}, told: {}",
                         TREES[usize::from(tree)],
@@ -172,8 +192,15 @@ fn tell(ops: &[Op]) -> String {
 }
 
 /// Whether what is `now` there can follow from what was there `before` and the operations told.
-fn judge_key(before: Version, ops: &mut [Op], now: Version, owned: bool, until: u64) -> Result<(), String> {
-    note_reads(before, ops, until == NEVER)?;
+fn judge_key(
+    before: Version,
+    ops: &mut [Op],
+    now: Version,
+    owned: bool,
+    until: u64,
+    reads_durable: bool,
+) -> Result<(), String> {
+    note_reads(before, ops, reads_durable)?;
     if owned {
         judge_answers(before, ops)?;
     }
@@ -187,7 +214,7 @@ fn judge_key(before: Version, ops: &mut [Op], now: Version, owned: bool, until: 
         let changes = op.kind.writes() || op.kind.removes();
         changes
             && op.effective == Some(true)
-            && op.end < until
+            && (op.end < until || op.is_durable)
             && op.begin > made
             && (now == 0 || op.version != now)
     });
@@ -210,7 +237,7 @@ fn note_reads(before: Version, ops: &mut [Op], is_durable: bool) -> Result<(), S
             return Err(format!("a read saw {seen:#x}, which nobody had written"));
         };
         if is_durable {
-            (write.end, write.effective) = (write.end.min(end), Some(true));
+            (write.end, write.effective, write.is_durable) = (write.end.min(end), Some(true), true);
         }
     }
     Ok(())
@@ -265,11 +292,11 @@ mod tests {
 
     fn op(kind: Kind, version: Version, begin: u64, end: u64) -> Op {
         let effective = (end != NEVER).then_some(true);
-        Op { kind, version, expected: 0, begin, end, effective, seen: 0 }
+        Op { kind, version, expected: 0, begin, end, effective, seen: 0, is_durable: false }
     }
 
     fn judged(before: Version, ops: &[Op], now: Version) -> bool {
-        judge_key(before, &mut ops.to_vec(), now, false, NEVER).is_ok()
+        judge_key(before, &mut ops.to_vec(), now, false, NEVER, true).is_ok()
     }
 
     #[test]
@@ -318,16 +345,56 @@ mod tests {
     #[test]
     fn with_epochs_what_was_acknowledged_late_may_be_lost() {
         let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
-        let judged = |now, until| judge_key(5, &mut ops.to_vec(), now, true, until).is_ok();
+        let judged = |now, until| judge_key(5, &mut ops.to_vec(), now, true, until, false).is_ok();
         assert!(judged(5, BEFORE) && judged(7, BEFORE) && judged(8, BEFORE));
         assert!(!judged(5, 4) && judged(7, 4) && judged(8, 4) && !judged(0, 4));
         assert!(!judged(7, 7) && judged(8, 7));
     }
 
     #[test]
+    fn with_tickets_what_was_waited_for_or_read_is_durable() {
+        let mut ops = vec![op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
+        let judged = |ops: &[Op], now| judge_key(5, &mut ops.to_vec(), now, true, BEFORE, true).is_ok();
+        assert!(judged(&ops, 5) && judged(&ops, 7) && judged(&ops, 8));
+        ops[0].is_durable = true;
+        assert!(!judged(&ops, 5) && judged(&ops, 7) && judged(&ops, 8));
+        let mut read = op(Kind::Get, 0, 7, 8);
+        read.seen = 8;
+        ops.push(read);
+        assert!(!judged(&ops, 5) && !judged(&ops, 7) && judged(&ops, 8));
+    }
+
+    #[test]
+    fn a_wait_is_for_what_its_own_thread_did() {
+        let record = |thread, answer, kind, version| Record {
+            thread,
+            answer,
+            seen: 0,
+            kind,
+            tree: 0,
+            key: 9,
+            version,
+            expected: 0,
+        };
+        let said: Vec<u8> = [
+            record(0, None, Kind::Put, 1),
+            record(1, None, Kind::Put, 2),
+            record(1, Some(true), Kind::Put, 3),
+            record(0, Some(true), Kind::Sync, 4),
+            record(0, Some(true), Kind::Put, 5),
+        ]
+        .iter()
+        .flat_map(Record::encode)
+        .collect();
+        let history = History::read(&said, 100).unwrap();
+        let durable = history.ops[&(0, 9)].iter().map(|op| op.is_durable);
+        assert_eq!(durable.collect::<Vec<_>>(), [true, false, false, false, false]);
+    }
+
+    #[test]
     fn answers_on_a_key_of_one_thread_are_those_of_a_map() {
         let inserted_twice = [op(Kind::Insert, 7, 1, 2), op(Kind::Insert, 8, 3, 4)];
-        assert!(judge_key(0, &mut inserted_twice.to_vec(), 8, true, NEVER).is_err());
-        assert!(judge_key(0, &mut inserted_twice[..1].to_vec(), 7, true, NEVER).is_ok());
+        assert!(judge_key(0, &mut inserted_twice.to_vec(), 8, true, NEVER, true).is_err());
+        assert!(judge_key(0, &mut inserted_twice[..1].to_vec(), 7, true, NEVER, true).is_ok());
     }
 }

@@ -50,6 +50,7 @@ fn run_writer(
     arguments.extend(numbers.map(|(name, number)| format!("--{name}={number}").into()));
     arguments.push(format!("--keys={}", args.keys).into());
     arguments.push(format!("--engine={}", args.engine.name()).into());
+    arguments.push(format!("--durability={}", args.durability).into());
     arguments.extend(args.pool.to_arguments());
     let mut writer = child::spawn(arguments, Stdio::null())?;
     let (sender, began) = channel();

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use everleaf::{Engine, Store, Tree};
+use everleaf::{Engine, Store, Ticket, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::channel::ChannelArgs;
 use super::op::{Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of};
+use super::promise::Promise;
 use super::verify::open_trees;
 use crate::context::{PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
@@ -18,8 +19,10 @@ use crate::failure::{Answer, Failure, Outcome};
 pub(super) const FOUND_WRONG: i32 = 3;
 /// One operation in this many is followed by a short scan.
 const SCAN_EVERY: u32 = 2000;
-/// In trees that become durable by epochs one operation in this many ends one.
+/// Where an operation is not durable when it returns one in this many is a sync.
 const SYNC_EVERY: u32 = 500;
+/// One operation in this many waits for all tickets before it.
+const WAIT_EVERY: u32 = 60;
 
 /// For `torture` itself: writes until it is killed.
 #[derive(clap::Args, Debug)]
@@ -36,6 +39,8 @@ pub(crate) struct Args {
     keys: u32,
     #[arg(long, value_parser = parse_engine)]
     engine: Engine,
+    #[arg(long, default_value = "immediate")]
+    durability: Promise,
     #[command(flatten)]
     channel: ChannelArgs,
 }
@@ -64,6 +69,8 @@ struct Writer<'a> {
     answer: Option<bool>,
     seen: Version,
     value: Vec<u8>,
+    /// Of writes that were not waited for.
+    tickets: Vec<Ticket>,
 }
 
 /// Ends the process at once, as an operation failed; so other threads write nothing more. Damage is something wrong: only
@@ -130,7 +137,7 @@ impl Writer<'_> {
         let tree = u8::from(self.random.random_bool(0.5));
         let key = key_bytes(tree, number);
         self.sequence += 1;
-        if self.args.engine.is_buffered() && self.sequence.is_multiple_of(SYNC_EVERY) {
+        if self.sync_every().is_some_and(|every| self.sequence.is_multiple_of(every)) {
             kind = Kind::Sync;
         }
         let version = version(self.args.round, self.thread, self.sequence);
@@ -149,28 +156,59 @@ impl Writer<'_> {
             expected,
         };
         self.say(&record)?;
-        let new = value_bytes(tree, version);
-        let old = (expected != 0).then(|| value_bytes(tree, expected));
-        let current = old.as_deref();
-        let handle = &self.trees[usize::from(tree)];
         let answer = match kind {
-            Kind::Insert => handle.insert(&key, &new)?,
-            Kind::Update => handle.update(&key, &new)?,
-            Kind::Put => handle.put(&key, &new).map(|()| true)?,
-            Kind::Remove => handle.remove(&key)?,
-            Kind::Exchange => handle.compare_exchange(&key, current, Some(&new))?,
-            Kind::ExchangeOut => handle.compare_exchange(&key, current, None)?,
             Kind::Get => {
                 self.seen = self.read(tree, &key)?;
                 self.seen != 0
             }
+            Kind::Sync if self.args.durability == Promise::Ticket => {
+                Ticket::wait_all(self.tickets.drain(..)).map(|()| true)?
+            }
             Kind::Sync => self.store.sync().map(|()| true)?,
+            _ => self.write(kind, tree, &key, version, expected)?,
         };
         self.answer = Some(answer);
         if self.sequence.is_multiple_of(SCAN_EVERY) {
             self.scan(tree, &key)?;
         }
         Ok(())
+    }
+
+    fn sync_every(&self) -> Option<u32> {
+        let Args { durability, engine, .. } = self.args;
+        match durability {
+            Promise::Ticket => Some(WAIT_EVERY),
+            promise @ Promise::Store(_) => promise.is_buffered(*engine).then_some(SYNC_EVERY),
+        }
+    }
+
+    /// Writes, and keeps the ticket if that is what the writer relies on.
+    fn write(
+        &mut self,
+        kind: Kind,
+        tree: u8,
+        key: &[u8],
+        version: Version,
+        expected: Version,
+    ) -> everleaf::Result<bool> {
+        let new = value_bytes(tree, version);
+        let old = (expected != 0).then(|| value_bytes(tree, expected));
+        let current = old.as_deref();
+        let handle = &self.trees[usize::from(tree)];
+        let write = || match kind {
+            Kind::Insert => handle.insert(key, &new),
+            Kind::Update => handle.update(key, &new),
+            Kind::Remove => handle.remove(key),
+            Kind::Exchange => handle.compare_exchange(key, current, Some(&new)),
+            Kind::ExchangeOut => handle.compare_exchange(key, current, None),
+            Kind::Put | Kind::Get | Kind::Sync => handle.put(key, &new).map(|()| true),
+        };
+        if self.args.durability != Promise::Ticket {
+            return write();
+        }
+        let (answer, ticket) = handle.ticketed(write)?;
+        self.tickets.push(ticket);
+        Ok(answer)
     }
 
     /// Reads some entries from a key on, either way: keys in order, values whole.
@@ -201,7 +239,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn write(args: &Args) -> Result<(), Failure> {
     let channel = Mutex::new(args.channel.open()?);
-    let store = args.pool.options().open(&args.pool.pool)?;
+    let options = args.pool.options().durability(args.durability.durability());
+    let store = options.open(&args.pool.pool)?;
     let trees = open_trees(&store, args.engine)?;
     let mix = MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
     std::thread::scope(|scope| {
@@ -220,6 +259,7 @@ fn write(args: &Args) -> Result<(), Failure> {
                     answer: None,
                     seen: 0,
                     value: Vec::new(),
+                    tickets: Vec::new(),
                 };
                 scope.spawn(move || {
                     loop {

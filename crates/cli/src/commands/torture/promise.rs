@@ -1,0 +1,54 @@
+//! What an operation of a writer promises when it returns.
+
+use std::fmt;
+use std::str::FromStr;
+
+use everleaf::{Durability, Engine};
+
+use crate::context::parse_durability;
+
+/// When an operation is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Promise {
+    /// As the store is told: when it returns, some time later, or when a sync is asked for.
+    Store(Durability),
+    /// When its ticket was waited for; others read what is durable.
+    Ticket,
+}
+
+impl Promise {
+    /// Whether what was acknowledged, or read, may be lost until a sync was acknowledged.
+    pub(super) fn is_buffered(self, engine: Engine) -> bool {
+        engine.is_buffered() || matches!(self, Self::Store(durability) if durability != Durability::Immediate)
+    }
+
+    /// What the store is told.
+    pub(super) fn durability(self) -> Durability {
+        match self {
+            Self::Store(durability) => durability,
+            Self::Ticket => Durability::Immediate,
+        }
+    }
+}
+
+impl FromStr for Promise {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "tickets" => Ok(Self::Ticket),
+            other => parse_durability(other).map(Self::Store).map_err(|what| format!("{what}, or tickets")),
+        }
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ticket => formatter.write_str("tickets"),
+            Self::Store(Durability::Immediate) => formatter.write_str("immediate"),
+            Self::Store(Durability::OnSync) => formatter.write_str("sync"),
+            Self::Store(Durability::Buffered(within)) => write!(formatter, "{}", within.as_millis()),
+        }
+    }
+}

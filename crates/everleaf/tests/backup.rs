@@ -1,0 +1,125 @@
+//! Copies of stores that are in use.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use everleaf::{Durability, Error, MediumChoice, Options, Result, Store, WordTree};
+
+/// Where a process that was started by a test finds the pool that it writes.
+const POOL: &str = "EVERLEAF_TEST_BACKUP_POOL";
+
+fn options() -> Options {
+    // So small that checkpoints come all the time.
+    Options::new().medium(MediumChoice::File).log_bytes(1 << 20).recovery_threads(1)
+}
+
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+/// Writes key after key, each into one tree first and then into the other, and says what is durable.
+#[test]
+fn writer() {
+    let Some(pool) = std::env::var_os(POOL) else { return };
+    let store = options().open(pool).unwrap();
+    let [first, second] = ["first", "second"].map(|name| store.word_tree(name).unwrap());
+    let mut output = std::io::stderr().lock();
+    for key in 0_u64.. {
+        // Old keys again, so that lines go home more than once.
+        first.put(key / 2, key).unwrap();
+        second.put(key / 2, key).unwrap();
+        if key % 16 == 0 && writeln!(output, "{}", key + 1).is_err() {
+            return;
+        }
+    }
+}
+
+fn start_writer(pool: &Path) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["writer", "--exact", "--nocapture"]).env(POOL, pool);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    (child, said)
+}
+
+/// What was written is a moment: both trees without a gap, the second no more than one write behind. Returns how many
+/// writes to the first there were.
+fn writes(store: &Store) -> u64 {
+    assert_eq!(store.check().unwrap(), []);
+    let count = |name: &str| {
+        let tree: WordTree = store.word_tree(name).unwrap();
+        let entries: Vec<(u64, u64)> = tree.range(..).collect::<Result<_>>().unwrap();
+        for (place, (key, value)) in entries.iter().enumerate() {
+            let is_last = place + 1 == entries.len();
+            let whole = *key == place as u64 && (*value == 2 * key + 1 || is_last && *value == 2 * key);
+            assert!(whole, "{name}: {key} = {value} at {place} of {}", entries.len());
+        }
+        entries.last().map_or(0, |(_, value)| value + 1)
+    };
+    let (first, second) = (count("first"), count("second"));
+    assert!(second == first || second + 1 == first, "{first} and {second} writes");
+    first
+}
+
+#[test]
+fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
+    let folder = folder();
+    let pool = folder.path().join("a.pool");
+    let (mut child, mut said) = start_writer(&pool);
+    let mut line = String::new();
+    for number in 0..8 {
+        // What it has said by now must be there. It goes on meanwhile.
+        let mut acknowledged = 0;
+        while acknowledged < 2000 * (number + 1) {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "the writer ended by itself");
+            acknowledged = line.trim().parse().unwrap_or(acknowledged);
+        }
+        assert!(matches!(options().open(&pool).unwrap_err().root(), Error::Locked { .. }));
+        let target = folder.path().join(format!("copy {number}"));
+        let bytes = options().backup(&pool, &target).unwrap();
+        assert_eq!(std::fs::metadata(&target).unwrap().len(), bytes);
+        let copy = options().open(&target).unwrap();
+        let found = writes(&copy);
+        assert!(found >= acknowledged, "{found} writes in the copy, {acknowledged} acknowledged before");
+        copy.close().unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left: Vec<PathBuf> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.iter().all(|path| path.extension().is_none_or(|name| name != "spool")), "{left:?}");
+    // And of one that nobody has open, but that a crash left.
+    options().backup(&pool, folder.path().join("last")).unwrap();
+    assert!(writes(&options().open(folder.path().join("last")).unwrap()) > 0);
+}
+
+#[test]
+fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
+    let folder = folder();
+    let [pool, copy] = ["a.pool", "copy"].map(|name| folder.path().join(name));
+    // A holder that has written nothing yet.
+    let store = options().durability(Durability::Buffered(Duration::from_secs(3600))).open(&pool).unwrap();
+    let words = store.word_tree("first").unwrap();
+    words.put(0, 0).unwrap();
+    store.sync().unwrap();
+    words.put(0, 1).unwrap();
+    options().backup(&pool, &copy).unwrap();
+    let found = options().open(&copy).unwrap().word_tree("first").unwrap().get(0).unwrap();
+    assert_eq!(found, Some(0), "what was durable, and no more");
+    let again = options().backup(&pool, &copy).unwrap_err();
+    assert!(matches!(again.root(), Error::Io { .. }), "{again}");
+    drop((store, words));
+    // Held on a medium without a log.
+    let other = folder.path().join("b.pool");
+    let mapped = Options::new().medium(MediumChoice::Dax).open(&other).unwrap();
+    let none = options().backup(&other, folder.path().join("none")).unwrap_err();
+    assert!(matches!(none.root(), Error::NoBackup { .. }), "{none}");
+    assert!(!folder.path().join("none").exists());
+    drop(mapped);
+    let missing = options().backup(folder.path().join("no.pool"), folder.path().join("none")).unwrap_err();
+    assert!(matches!(missing.root(), Error::NoSuchPool), "{missing}");
+}

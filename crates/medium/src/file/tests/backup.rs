@@ -1,0 +1,159 @@
+//! Copies that are made while the pool is written: between any two things that a copy does, anything may happen.
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::file::backup::{Copied, CopyTarget, copy};
+
+/// What goes on meanwhile.
+struct Life {
+    rig: Rig,
+    random: SmallRng,
+    steps: &'static [Step],
+    /// Beside each read and write of the copy, one in so many.
+    every: u32,
+    /// How many of them at a time.
+    burst: u32,
+    /// Then it ends: else a copy of a log that changes with every look at it would never end.
+    left: u32,
+}
+
+impl Life {
+    fn go_on(&mut self) {
+        if self.left > 0 && self.random.random_ratio(1, self.every) {
+            for _ in 0..self.burst {
+                self.left -= 1;
+                let step = self.steps[self.random.random_range(0..self.steps.len())];
+                run(&mut self.rig, step, &mut self.random, 60);
+            }
+        }
+    }
+}
+
+/// A file whose reader or writer is held up, while life goes on.
+#[derive(Clone)]
+struct HeldUp {
+    io: Arc<dyn Io>,
+    life: Arc<Mutex<Life>>,
+}
+
+impl std::fmt::Debug for HeldUp {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.io.fmt(formatter)
+    }
+}
+
+impl Io for HeldUp {
+    fn file(&self) -> &std::fs::File {
+        self.io.file()
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        self.io.length()
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        // Not even a line is read at one moment; but a sector is.
+        let bytes = if buffer.len() <= 512 { buffer.len() } else { buffer.len() / 2 + 8 };
+        let read = self.io.read(&mut buffer[..bytes], offset);
+        self.life.lock().go_on();
+        read
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
+        self.life.lock().go_on();
+        self.io.write(bytes, offset)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.io.sync()
+    }
+
+    fn allocate(&self, start: u64, end: u64) -> std::io::Result<()> {
+        self.io.allocate(start, end)
+    }
+
+    fn truncate(&self, length: u64) -> std::io::Result<()> {
+        self.io.truncate(length)
+    }
+}
+
+/// Makes a copy in the middle of such a life.
+fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Copied {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut rig = Rig::new();
+    churn(&mut rig, &mut random, 10);
+    // Some logs grow meanwhile.
+    rig.options.log_bytes_max = rig.options.log_bytes << (seed % 3);
+    rig.kill();
+    let least = rig.history.len() - 1;
+    let machine = Arc::clone(&rig.machine);
+    let life = Arc::new(Mutex::new(Life { rig, random, steps, every, burst, left: 240 }));
+    let held_up = |io: Arc<dyn Io>| -> Arc<dyn Io> { Arc::new(HeldUp { io, life: Arc::clone(&life) }) };
+    let [pool, log] = [Which::Pool, Which::Log].map(|which| held_up(machine.io(which)));
+    let made = Machine::new(&Image::default());
+    let target = CopyTarget { copy: made.io(Which::Pool), spool: held_up(made.io(Which::Log)) };
+    let copied = copy(&*pool, &log, &target, MARK, 4096).unwrap();
+    if matches!(copied, Copied::Whole(_)) {
+        open::write_mark(&*target.copy, MARK, layout::Mark(None)).unwrap();
+        let image = Image { files: [made.shown().files[0].clone(), Vec::new()] };
+        let found = reopened(&image).unwrap().1;
+        let history = &life.lock().rig.history;
+        let index = history.iter().rposition(|(content, _)| *content == found);
+        assert!(index.is_some_and(|index| index >= least), "seed {seed}: no moment since the copy began");
+    }
+    copied
+}
+
+#[test]
+fn a_copy_is_one_moment_whatever_goes_on_meanwhile() {
+    use Step::{Checkpoint, Close, Kill, Settle, Write};
+    let (mut whole, mut overrun, mut closed) = (0, 0, 0);
+    for seed in 0..120 {
+        let (steps, every, burst): (&[Step], _, _) = match seed % 4 {
+            0 => (&[Write, Settle, Checkpoint], 2, 1),
+            1 => (&[Write, Settle, Settle, Checkpoint, Kill], 8, 1),
+            2 => (&[Write, Write, Settle, Checkpoint, Kill, Close], 24, 1),
+            _ => (&[Write, Write, Write, Settle, Checkpoint], 4, 60),
+        };
+        match copy_beside(seed, steps, every, burst) {
+            Copied::Whole(_) => whole += 1,
+            Copied::Overrun => overrun += 1,
+            Copied::Closed => closed += 1,
+        }
+    }
+    assert!(whole > 40 && overrun > 5 && closed > 5, "{whole} whole, {overrun} overrun, {closed} closed");
+}
+
+#[test]
+fn a_backup_beside_writers_is_one_moment() {
+    let machine = Machine::new(&Image::default());
+    // So small that it goes around faster than it is copied.
+    let options = FileOptions { background: true, ..options() };
+    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Of two lines the second is always one behind, or equal.
+            let mut round = 0;
+            while !stop.load(Ordering::Relaxed) {
+                round += 1;
+                for line in 0..2 {
+                    let guard = Guard::new(&file);
+                    guard.words(HERE + 4096 * line, 1).unwrap()[0].publish(&guard, round);
+                    guard.drain().unwrap();
+                }
+            }
+        });
+        for _ in 0..20 {
+            let copy = Machine::new(&Image::default());
+            let target = CopyTarget { copy: copy.io(Which::Pool), spool: copy.io(Which::Log) };
+            file.backup(&target).unwrap();
+            let image = Image { files: [copy.shown().files[0].clone(), Vec::new()] };
+            let found = reopened(&image).unwrap().1;
+            let (first, second) = (found[0], found[512]);
+            assert!(first == second || first == second + 1, "{first} and {second}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,197 @@
+//! Who syncs when, and for whom.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::*;
+
+/// A log whose syncs take long, and when each began.
+#[derive(Debug)]
+struct Slow {
+    io: Arc<dyn Io>,
+    takes: Duration,
+    begun: Mutex<Vec<Instant>>,
+}
+
+impl Slow {
+    fn new(io: Arc<dyn Io>, takes: Duration) -> Arc<Self> {
+        Arc::new(Self { io, takes, begun: Mutex::default() })
+    }
+}
+
+impl Io for Slow {
+    fn file(&self) -> &std::fs::File {
+        self.io.file()
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        self.io.length()
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        self.io.read(buffer, offset)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
+        self.io.write(bytes, offset)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.begun.lock().push(Instant::now());
+        std::thread::sleep(self.takes);
+        self.io.sync()
+    }
+
+    fn allocate(&self, start: u64, end: u64) -> std::io::Result<()> {
+        self.io.allocate(start, end)
+    }
+
+    fn truncate(&self, length: u64) -> std::io::Result<()> {
+        self.io.truncate(length)
+    }
+}
+
+fn publish(file: &File, line: u64, value: u64) -> Lsn {
+    let guard = Guard::new(file);
+    guard.words(HERE + 64 * line, 1).unwrap()[0].publish(&guard, value);
+    guard.fence()
+}
+
+#[test]
+fn many_threads_share_syncs() {
+    const ROUNDS: u64 = 20;
+    let machine = Machine::new(&Image::default());
+    let log = Slow::new(machine.io(Which::Log), Duration::from_millis(2));
+    let file = File::open(machine.io(Which::Pool), log, options()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let file = &file;
+            scope.spawn(move || {
+                for round in 1..=ROUNDS {
+                    let lsn = publish(file, thread, round);
+                    file.wait(lsn).unwrap();
+                    assert!(file.durable() >= lsn);
+                }
+            });
+        }
+    });
+    let stat = file.stat();
+    assert_eq!((stat.groups, stat.lines), (8 * ROUNDS, 8 * ROUNDS));
+    assert_eq!(stat.sync_sizes.iter().sum::<u64>(), stat.syncs);
+    // Each could have one for itself; while one syncs all others come to wait.
+    assert!(stat.syncs < 5 * ROUNDS && stat.sync_groups_max > 2, "{stat:?}");
+    drop(file);
+    let words = content(&open(&machine).unwrap());
+    assert!((0..8).all(|thread| words[8 * thread] == ROUNDS));
+}
+
+#[test]
+fn a_leader_gathers_as_long_as_it_is_told() {
+    let syncs = |gather_max| {
+        let machine = Machine::new(&Image::default());
+        let log = Slow::new(machine.io(Which::Log), Duration::from_millis(2));
+        let file = File::open(machine.io(Which::Pool), log, FileOptions { gather_max, ..options() }).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let file = &file;
+                scope.spawn(move || {
+                    for round in 0..30 {
+                        file.wait(publish(file, thread, round)).unwrap();
+                    }
+                });
+            }
+        });
+        file.stat().syncs
+    };
+    // Whom a sync has served comes back too late for the next one, unless that waits.
+    let (patient, impatient) = (syncs(Some(Duration::from_millis(5))), syncs(Some(Duration::ZERO)));
+    assert!(patient < impatient, "{patient} syncs with a window of 5 ms, {impatient} without one");
+}
+
+#[test]
+fn what_nobody_waits_for_becomes_durable_in_the_background() {
+    for durability in [Durability::Immediate, Durability::Buffered(Duration::from_millis(2))] {
+        let machine = Machine::new(&Image::default());
+        let options = FileOptions { background: true, durability, ..options() };
+        let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+        for round in 0..3 {
+            let (lsn, start) = (publish(&file, 0, round), Instant::now());
+            while file.durable() < lsn {
+                assert!(start.elapsed() < Duration::from_secs(30), "{durability:?}");
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// The time runs from the beginning of the last sync, not from its end: else what was written right after that began
+/// would have to wait for the rest of it and then for all of its own time.
+#[test]
+fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
+    const TAKES: Duration = Duration::from_millis(20);
+    const BOUND: Duration = Duration::from_millis(25);
+    let machine = Machine::new(&Image::default());
+    let log = Slow::new(machine.io(Which::Log), TAKES);
+    let options = FileOptions { background: true, durability: Durability::Buffered(BOUND), ..options() };
+    let file = File::open(machine.io(Which::Pool), Arc::clone(&log) as _, options).unwrap();
+    let is_in_time = || {
+        let begun = log.begun.lock();
+        // Those of the open come one after the other, without a rest.
+        begun.windows(2).skip(4).any(|pair| pair[1] - pair[0] < TAKES + BOUND && pair[1] - pair[0] >= BOUND)
+    };
+    let start = Instant::now();
+    for round in 0.. {
+        publish(&file, 0, round);
+        if is_in_time() {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "no two syncs are as near as they should be");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Nobody is held up at a fence: there it may hold locks. Where it would wait, it is.
+#[test]
+fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
+    let machine = Machine::new(&Image::default());
+    let options = FileOptions { log_bytes: 64 << 20, durability: Durability::OnSync, ..options() };
+    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+    let fence = || {
+        let guard = Guard::new(&file);
+        guard.words(HERE, 8).unwrap()[0].publish(&guard, 1);
+        for _ in 0..8 {
+            (0..WORDS)
+                .step_by(8)
+                .for_each(|word| guard.flush_words(&guard.words(HERE, WORDS).unwrap()[word..=word]));
+            guard.fence();
+        }
+        guard.fence()
+    };
+    let before = file.durable();
+    let mut last = fence();
+    while last.0 - before.0 < 32 << 20 {
+        last = fence();
+    }
+    assert_eq!(file.durable(), before, "a fence waited");
+    // Of an operation whose wait is put off as well.
+    let (result, _) = crate::deferred(|| Guard::new(&file).wait(last));
+    result.unwrap();
+    let behind = last.0 - file.durable().0;
+    assert!(behind < 16 << 20, "{behind} bytes are not durable");
+}
+
+#[test]
+fn deferred_durability_waits_only_when_asked() {
+    let machine = Machine::new(&Image::default());
+    let options = FileOptions { durability: Durability::OnSync, ..options() };
+    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+    let guard = Guard::new(&file);
+    let before = file.durable();
+    guard.words(HERE, 8).unwrap()[0].publish(&guard, 5);
+    let lsn = guard.fence();
+    guard.wait(lsn).unwrap();
+    assert_eq!(file.durable(), before);
+    file.settle(lsn).unwrap();
+    assert!(file.durable() >= lsn);
+}
