@@ -70,11 +70,11 @@
 //! same slot, its status *free* on fence 2 of it, and only then is it filled again. Hence two descriptors a slot.
 //!
 //! *The dirty bit* is for media whose fence orders and does not yet make durable ([`Medium::LATE`]): there a value is
-//! visible after fence 3 and a crash could still take it back. It is dirty until [`Descriptor::execute`] has waited (where
-//! waits are put off, until the word changes again). Who reads a dirty value and answers from it waits for [`Pmwcas::settle`] first; who only expects it in an operation of his
-//! own need not, for that is ordered after. On other media no word is ever made dirty; on `Ram` nothing is flushed at all.
-//! Values must not recur in a word while the operation that wrote them has not returned, or the bit is cleared too early;
-//! offsets that are retired by epoch and counters do not.
+//! visible after fence 3 and a crash could still take it back. It is dirty until [`Descriptor::execute`] has waited; where
+//! waits are put off, until the word changes again. Who reads a dirty value and answers from it waits for [`Pmwcas::settle`]
+//! first; who only expects it in an operation of his own need not, for that is ordered after. On other media no word is ever
+//! made dirty; on `Ram` nothing is flushed at all. Values must not recur in a word while the operation that wrote them has
+//! not returned, or the bit is cleared too early; offsets that are retired by epoch and counters do not.
 //!
 //! ## Reusing descriptors
 //!
