@@ -82,6 +82,11 @@ impl Access {
         Self { place: FREE_MEMORY, places: 1, kind: AccessKind::Store }
     }
 
+    /// Whether it is an access to lines of a medium.
+    pub fn is_to_lines(&self) -> bool {
+        (FIRST_LINE..FREE_MEMORY).contains(&self.place)
+    }
+
     /// An access to lines of a medium, numbered from its start.
     pub fn lines(first: usize, lines: usize, kind: AccessKind) -> Self {
         Self { place: FIRST_LINE + first, places: lines, kind }

@@ -13,11 +13,12 @@
 //! Which runs there are, says [`Search`]:
 //!
 //! - [`Search::Exhaustive`]: all schedules with so many *preemptions* (a thread is stopped though it could have gone on).
-//!   Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Two reductions keep that small. Threads are stopped only
-//!   before accesses in conflict with those of a thread that is not done, and before fences, where what they stored is
-//!   visible and not yet durable. And a run ends where it comes to a state from which everything was tried: each thread has
-//!   seen the same as then and is about to do the same, and each shared place was last written by the same thread with
-//!   the same knowledge.
+//!   Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Three reductions keep that small. Threads are stopped
+//!   only before accesses in conflict with those of a thread that is not done, and before what makes something durable
+//!   (fences, and where caches are persistent stores): what they stored is visible there and not yet durable. A thread that was preempted goes on only after something in conflict with what it
+//!   is about to do: else it might have done that before. And a run ends where it comes to a state from which everything was
+//!   tried: each thread has seen the same as then and is about to do the same, and each shared place was last written by
+//!   the same thread with the same knowledge. They lose nothing (`tests/reduction.rs`).
 //! - [`Search::Sweep`]: visible before durable. One thread is stopped at a fence, after each of its publishing stores that
 //!   is; the others run to their ends; then comes the crash.
 //! - [`Search::Random`]: probabilistic concurrency testing, for long runs.
@@ -178,11 +179,19 @@ pub struct Scheduling {
     pub crashes: bool,
     /// The most steps of a run; more are a livelock.
     pub steps_max: u32,
+    /// Whether schedules are left out of which others show the same. If not, [`Search::Exhaustive`] may stop a thread
+    /// before each access, and no run ends early: slow, and only there to check the other way (`tests/reduction.rs`).
+    pub reduced: bool,
 }
 
 impl Default for Scheduling {
     fn default() -> Self {
-        Self { search: Search::Exhaustive { preemptions_max: 2 }, crashes: true, steps_max: 100_000 }
+        Self {
+            search: Search::Exhaustive { preemptions_max: 2 },
+            crashes: true,
+            steps_max: 100_000,
+            reduced: true,
+        }
     }
 }
 
@@ -226,8 +235,9 @@ impl<S: Concurrent + 'static> Explorer<S> {
 
     fn search(&mut self, program: &Program<S::Operation>, scheduling: &Scheduling) -> ThreadsVerdict<S> {
         assert!((1..=64).contains(&program.threads.len()), "1 to 64 threads");
+        let reduced = scheduling.reduced;
         let order = match &scheduling.search {
-            Search::Exhaustive { preemptions_max } => Order::All(Tree::new(*preemptions_max, true)),
+            Search::Exhaustive { preemptions_max } => Order::All(Tree::new(*preemptions_max, reduced)),
             Search::Sweep => Order::All(Tree::new(1, false)),
             Search::Random { depth, seed, .. } => {
                 Order::Random(Random::new(*seed, program.threads.len(), *depth, 0))
@@ -235,13 +245,16 @@ impl<S: Concurrent + 'static> Explorer<S> {
             Search::Replay(schedule) => Order::Again(schedule.clone()),
         };
         self.announce(|explorer| (explorer.word(program.parts()), program.lines()));
-        let turn = Rc::new(Turn::new(self.sim.clone(), order));
+        let is_reduced = reduced || scheduling.search == Search::Sweep;
+        let turn = Turn::new(self.sim.clone(), order, self.options.rules, is_reduced);
+        let turn = Rc::new(turn);
         let mut crew = Crew::default();
         match &scheduling.search {
             Search::Exhaustive { preemptions_max } => {
                 // Few preemptions first: a failure then needs no more than it has, and what is in conflict is known
                 // before there are many runs.
-                for preemptions in 0..=*preemptions_max {
+                let first = if reduced { 0 } else { *preemptions_max };
+                for preemptions in first..=*preemptions_max {
                     // As long as runs show conflicts that were not known when they were made.
                     while turn.begin_round(preemptions) {
                         self.search_tree(&mut crew, &turn, program, scheduling)?;
@@ -292,7 +305,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let recorded = self.record_threads(crew, turn, program, scheduling.steps_max);
         self.sim.set_mutations(Vec::new());
         self.stats.schedules += 1;
-        self.stats.schedules_cut += u64::from(turn.end() == Some(End::Known));
+        self.stats.schedules_cut += u64::from(matches!(turn.end(), Some(End::Known | End::Asleep)));
         let failure = |explorer: &Self, what: Complaint, crashes: Vec<Crash>| {
             let (schedule, events) = turn.schedule();
             let places = report::places(&schedule, &events, &recorded.trace);

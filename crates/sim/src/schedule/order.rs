@@ -62,7 +62,10 @@ pub(super) struct Tree {
     path: Vec<(usize, u32)>,
     decided: Vec<Decided>,
     preemptions: u32,
-    /// States from which everything was tried, and with how many preemptions left.
+    /// States from which everything was tried but for what begins with certain threads (see [`Sleepers`]), and with how many
+    /// preemptions left.
+    ///
+    /// [`Sleepers`]: super::states::Sleepers
     visited: NumberMap<u64, u32>,
 }
 
@@ -122,25 +125,46 @@ impl Tree {
         self.path.len().checked_sub(1).and_then(|last| self.decided.get(last)).map_or(0, |last| last.event)
     }
 
+    /// Whether a run ends where everything that may follow was tried.
+    pub(super) fn prunes(&self) -> bool {
+        self.prunes
+    }
+
+    /// Whether everything was tried from a state with so many preemptions left, but for what begins with a thread that is
+    /// asleep; from now on it is.
+    fn visit(&mut self, state: u64, asleep: u64, left: u32) -> bool {
+        let number = |asleep| mix(state, asleep);
+        // What was tried with fewer threads asleep is more. All sets of them, from all down to none.
+        let mut fewer = asleep;
+        loop {
+            if self.visited.get(&number(fewer)).is_some_and(|tried| *tried >= left) {
+                return true;
+            }
+            if fewer == 0 {
+                break;
+            }
+            fewer = (fewer - 1) & asleep;
+        }
+        self.visited.insert(number(asleep), left);
+        false
+    }
+
     /// Who goes on, of `options`. The first of them costs nothing; the others are preemptions if `preempts`.
     pub(super) fn choose(
         &mut self,
-        options: &[u16],
+        (options, asleep): (&[u16], u64),
         preempts: bool,
         (step, event): (u32, usize),
         state: impl FnOnce() -> u64,
     ) -> Choice {
         let left = self.preemptions_max - self.preemptions;
         let position = self.decided.len();
-        if self.prunes && position >= self.path.len() {
-            // One number for who would go on and for what the state is.
-            let state = mix(state(), u64::from(options[0]));
-            let tried = self.visited.entry(state).or_insert(0);
-            // Stored one higher, for 0 is "never".
-            if *tried > left {
-                return Choice::Known;
-            }
-            *tried = left + 1;
+        // One number for who would go on and for what the state is.
+        if self.prunes
+            && position >= self.path.len()
+            && self.visit(mix(state(), u64::from(options[0])), asleep, left)
+        {
+            return Choice::Known;
         }
         if options.len() == 1 || preempts && left == 0 {
             return Choice::Go(options[0]);
@@ -223,7 +247,7 @@ mod tests {
             let mut run = Vec::new();
             for step in 0..3 {
                 state += 1;
-                match tree.choose(&[0, 1], true, (step, 0), || state) {
+                match tree.choose((&[0, 1], 0), true, (step, 0), || state) {
                     Choice::Go(thread) => run.push(thread),
                     Choice::Known | Choice::Astray => panic!("no two states are the same"),
                 }

@@ -65,8 +65,8 @@ impl<S: Concurrent + 'static> Explorer<S> {
                         .to_owned())
                 }
                 (_, Some(failure)) => Err(failure),
-                // The rest was seen before.
-                (Some(End::Known | End::Failure), None) => Ok(None),
+                // The rest is seen in other runs.
+                (Some(End::Known | End::Asleep | End::Failure), None) => Ok(None),
                 (None, None) => {
                     let instance = Rc::get_mut(&mut instance).expect("the threads are done");
                     let seen = self.subject.observe(instance)?;

@@ -5,6 +5,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use medium::sync::schedule::{Access, AccessKind};
 
+use crate::model::Rules;
+
 /// Places and states are numbers that nobody chose to collide, so one multiplication is enough.
 #[derive(Default)]
 pub(super) struct NumberHasher(u64);
@@ -86,9 +88,12 @@ impl Conflicts {
         has_grown
     }
 
-    /// Whether the order of this access and those of these other threads matters.
-    pub(super) fn concerns(&self, access: &Access, others: u64) -> bool {
+    /// Whether the order of this access and those of these other threads matters. That of what makes something durable
+    /// always does, for a crash may come between: of fences, and of stores where caches are persistent.
+    pub(super) fn concerns(&self, access: &Access, others: u64, rules: Rules) -> bool {
+        let is_store = access.kind == AccessKind::Store && access.is_to_lines();
         access.kind == AccessKind::Fence
+            || rules == Rules::PersistentCaches && is_store
             || places(access).any(|place| {
                 self.known.get(&place).is_some_and(|users| users.against(access.kind) & others != 0)
             })
@@ -108,6 +113,73 @@ impl Conflicts {
     }
 }
 
+/// Whether the order of two accesses matters. In a log it also matters which fence comes first, and what lines hold then.
+fn are_in_conflict(one: &Access, other: &Access, rules: Rules) -> bool {
+    let either = |kind| one.kind == kind || other.kind == kind;
+    if either(AccessKind::Fence) {
+        return rules == Rules::Log && (one.kind == other.kind || either(AccessKind::Store));
+    }
+    let meet = one.place < other.place + other.places && other.place < one.place + one.places;
+    meet && either(AccessKind::Store)
+}
+
+/// Threads that were preempted, and that need not go on before something has happened that concerns them.
+///
+/// Had such a thread done what it was about to do before it was stopped, and been stopped then, the rest of the schedule
+/// would be the same, with no more preemptions; and that schedule is tried as well. (Godefroid's sleep sets. As preemptions
+/// are counted, only who is preempted falls asleep: a thread that was tried before another one, and is not going on
+/// by itself, would need one more preemption to come first.)
+///
+/// What the thread returns, it returns earlier in that schedule, and so to stricter expectations.
+#[derive(Default)]
+pub(super) struct Sleepers {
+    /// For each thread what it is about to do; nothing, if that is an operation.
+    pending: Vec<Option<Access>>,
+    /// Bit t for thread t.
+    asleep: u64,
+}
+
+impl Sleepers {
+    pub(super) fn reset(&mut self, threads: usize) {
+        self.pending.clear();
+        self.pending.resize(threads, None);
+        self.asleep = 0;
+    }
+
+    /// Who is asleep: bit t for thread t.
+    pub(super) fn asleep(&self) -> u64 {
+        self.asleep
+    }
+
+    /// A thread was preempted, and was about to do this.
+    pub(super) fn add(&mut self, thread: usize, pending: Option<Access>) {
+        self.pending[thread] = pending;
+        self.asleep |= 1 << thread;
+    }
+
+    /// Wakes those of whom this holds.
+    fn wake(&mut self, concerns: impl Fn(Option<&Access>) -> bool) {
+        let mut left = self.asleep;
+        while left != 0 {
+            let thread = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if concerns(self.pending[thread].as_ref()) {
+                self.asleep &= !(1 << thread);
+            }
+        }
+    }
+
+    /// Another thread does this.
+    pub(super) fn note(&mut self, access: &Access, rules: Rules) {
+        self.wake(|pending| pending.is_some_and(|pending| are_in_conflict(pending, access, rules)));
+    }
+
+    /// An operation has returned: those that begin now come after it.
+    pub(super) fn respond(&mut self) {
+        self.wake(|pending| pending.is_none());
+    }
+}
+
 fn places(access: &Access) -> impl Iterator<Item = usize> + use<> {
     access.place..access.place + access.places
 }
@@ -123,6 +195,8 @@ pub(super) struct State {
     places: PlaceMap<u64>,
     /// All places together.
     memory: u64,
+    /// Who appended to the log, if there is one, and what he and the memory were then.
+    log: u64,
 }
 
 impl State {
@@ -130,7 +204,7 @@ impl State {
         self.threads.clear();
         self.threads.resize(threads, 0);
         self.places.clear();
-        self.memory = 0;
+        (self.memory, self.log) = (0, 0);
     }
 
     /// A thread is about to do something. That tells what it knows, also of what is no place: inner nodes, free memory.
@@ -142,9 +216,18 @@ impl State {
     }
 
     /// A thread does something that others may have caused, or may see.
-    pub(super) fn note(&mut self, conflicts: &mut Conflicts, thread: usize, access: &Access) {
+    pub(super) fn note(
+        &mut self,
+        conflicts: &mut Conflicts,
+        thread: usize,
+        (access, rules): (&Access, Rules),
+    ) {
         conflicts.learn(thread, access);
         if access.kind == AccessKind::Fence {
+            if rules == Rules::Log {
+                // It takes along what lines hold now, whoever stored it.
+                self.log = mix(mix(self.log, self.memory), self.threads[thread]);
+            }
             return;
         }
         for place in places(access).filter(|place| conflicts.known.contains_key(place)) {
@@ -165,6 +248,6 @@ impl State {
 
     /// The number of all of it.
     pub(super) fn number(&self) -> u64 {
-        self.threads.iter().fold(self.memory, |state, thread| mix(state, *thread))
+        self.threads.iter().fold(self.memory ^ self.log, |state, thread| mix(state, *thread))
     }
 }

@@ -7,7 +7,8 @@ use medium::sync::schedule::{Access, AccessKind, Scheduler};
 
 use super::crew::give_way;
 use super::order::{Choice, Random, Schedule, Tree};
-use super::states::{Conflicts, State, mix};
+use super::states::{Conflicts, Sleepers, State, mix};
+use crate::model::Rules;
 
 /// How threads are chosen.
 pub(super) enum Order {
@@ -24,6 +25,8 @@ pub(super) enum Order {
 pub(super) enum End {
     /// What may follow was seen before. The threads run on to their ends, unrecorded.
     Known,
+    /// Only threads could go on that need not. The same, but nobody was here before.
+    Asleep,
     /// A thread failed. The others run on to their ends, unrecorded.
     Failure,
     /// Every thread waits. They wait for ever: nobody resumes them.
@@ -36,7 +39,7 @@ pub(super) enum End {
 
 impl End {
     fn is_final(self) -> bool {
-        !matches!(self, Self::Known | Self::Failure)
+        !matches!(self, Self::Known | Self::Asleep | Self::Failure)
     }
 }
 
@@ -55,8 +58,12 @@ const LOOKS_MAX: u32 = 3;
 /// One run.
 struct Run {
     order: Order,
+    rules: Rules,
+    /// Whether threads are stopped only where that may matter.
+    is_reduced: bool,
     conflicts: Conflicts,
     state: State,
+    sleepers: Sleepers,
     status: Vec<Status>,
     current: usize,
     steps: u32,
@@ -98,25 +105,36 @@ impl Run {
         (0..self.status.len()).filter(move |thread| *thread != self.current && can_go(thread))
     }
 
-    /// Chooses who goes on. `stays` if the current thread could.
-    fn choose(&mut self, stays: bool, event: usize) {
+    /// Chooses who goes on. `stays` if the current thread could, which is about to do `pending`.
+    fn choose(&mut self, stays: bool, pending: Option<Access>, event: usize) {
         let current = stays.then_some(self.current as u16);
-        let options: Vec<u16> = current.into_iter().chain(self.others().map(|other| other as u16)).collect();
-        if options.is_empty() {
-            return self.choose_among_waiting(event);
-        }
+        let mut options: Vec<u16> =
+            current.into_iter().chain(self.others().map(|other| other as u16)).collect();
+        let Some(&first) = options.first() else { return self.choose_among_waiting(event) };
         if self.end.is_some() {
-            return self.switch_to(usize::from(options[0]), event);
+            return self.switch_to(usize::from(first), event);
         }
         let step = self.steps;
         let next = match &mut self.order {
             Order::All(tree) => {
+                let asleep = self.sleepers.asleep();
+                options.retain(|option| asleep & 1 << option == 0);
+                if options.is_empty() {
+                    self.end = Some(End::Asleep);
+                    return self.switch_to(usize::from(first), event);
+                }
+                let prunes = tree.prunes();
                 let state = &self.state;
                 let waiting = self.status.iter().fold(0, |bits, status| {
                     bits << 2 | u64::from(matches!(status, Status::Waiting(since) if *since >= self.changes))
                 });
-                match tree.choose(&options, stays, (step, event), || mix(state.number(), waiting)) {
-                    Choice::Go(next) => next,
+                match tree.choose((&options, asleep), stays, (step, event), || mix(state.number(), waiting)) {
+                    Choice::Go(next) => {
+                        if prunes && stays && next != options[0] {
+                            self.sleepers.add(self.current, pending);
+                        }
+                        next
+                    }
                     Choice::Known => {
                         self.end = Some(End::Known);
                         options[0]
@@ -175,11 +193,15 @@ impl Run {
 }
 
 impl Turn {
-    pub(super) fn new(sim: Sim, order: Order) -> Self {
+    /// `is_reduced`: whether threads are stopped only where that may matter.
+    pub(super) fn new(sim: Sim, order: Order, rules: Rules, is_reduced: bool) -> Self {
         let run = Run {
             order,
+            rules,
+            is_reduced,
             conflicts: Conflicts::default(),
             state: State::default(),
+            sleepers: Sleepers::default(),
             status: Vec::new(),
             current: 0,
             steps: 0,
@@ -217,6 +239,7 @@ impl Turn {
         run.status.clear();
         run.status.resize(threads, Status::Ready);
         run.state.reset(threads);
+        run.sleepers.reset(threads);
         run.current = match &mut run.order {
             Order::All(tree) => {
                 tree.begin_run();
@@ -229,7 +252,7 @@ impl Turn {
             // Who begins is no preemption. Nobody is running, so all are others but the last, who stands for nobody.
             run.status.push(Status::Done);
             run.current = threads;
-            run.choose(false, event);
+            run.choose(false, None, event);
             run.status.pop();
             run.schedule.first = run.current as u16;
             run.schedule.switches.clear();
@@ -314,7 +337,7 @@ impl Turn {
         // A step of its own: who goes on then is another question than at the last access.
         run.step();
         run.change();
-        run.choose(false, event);
+        run.choose(false, None, event);
         self.stop_recording(run);
     }
 
@@ -345,6 +368,7 @@ impl Turn {
     pub(super) fn respond(&self, number: u32) {
         let run = &mut *self.run.borrow_mut();
         run.returned ^= mix(1, u64::from(number));
+        run.sleepers.respond();
         run.state.see(run.current, u64::from(number));
     }
 
@@ -369,7 +393,7 @@ impl Turn {
                 && run.uninterrupted & 1 << current == 0
                 && access.is_none_or(|access| is_point(run, &access))
             {
-                run.choose(true, event);
+                run.choose(true, access, event);
                 self.stop_recording(run);
             }
             run.current == current && !run.is_stuck
@@ -379,7 +403,8 @@ impl Turn {
         }
         if let Some(access) = access {
             let run = &mut *self.run.borrow_mut();
-            run.state.note(&mut run.conflicts, run.current, &access);
+            run.state.note(&mut run.conflicts, run.current, (&access, run.rules));
+            run.sleepers.note(&access, run.rules);
             if access.kind == AccessKind::Store {
                 run.unsure |= 1 << run.current;
             }
@@ -390,8 +415,10 @@ impl Turn {
 /// Whether another thread may go on before this access.
 fn is_point(run: &Run, access: &Access) -> bool {
     match &run.order {
-        Order::All(_) => run.conflicts.concerns(access, run.live & !(1 << run.current)),
-        Order::Random(_) | Order::Again(_) => true,
+        Order::All(_) if run.is_reduced => {
+            run.conflicts.concerns(access, run.live & !(1 << run.current), run.rules)
+        }
+        _ => true,
     }
 }
 
@@ -413,7 +440,7 @@ impl Scheduler for Turn {
                 run.unsure &= !(1 << current);
                 run.state.see(current, u64::MAX);
                 run.status[current] = Status::Waiting(run.changes);
-                run.choose(false, event);
+                run.choose(false, None, event);
                 self.stop_recording(run);
             }
             run.current == current && !run.is_stuck

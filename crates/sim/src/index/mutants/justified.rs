@@ -61,6 +61,16 @@ const ROLLED: &str = "what comes before is the pool's own: what a word is to be,
                       stays until the word is durable";
 const UNCLEAN: &str = "the next open takes an epoch for failed in which nothing was done";
 const REMEMBERED: &str = "the next sweep looks once more for what is left of epochs of which nothing is left";
+const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each touch stays as it is, and its first change \
+                             stores an epoch; beside others its version would be made anew under them";
+const SWEPT: &str = "in one operation with the end of an epoch stands only the recovery of what it has touched, which is done \
+                     once more; nothing moves across operations, and that what they did must come before shows the fence \
+                     between when it is left out";
+const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
+                           to be put back";
+const RESTORED_AGAIN: &str =
+    "as long as the next epoch has not begun, each open puts the nodes back, whatever the set says";
+const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 
@@ -267,6 +277,78 @@ pub(super) const MASSTREE: &[Justified] = &[
         "clean.publish(&guard, checked(1)); Ok(guard.drain()",
         &[Fence, Wait],
         UNCLEAN,
+    ),
+    justified(
+        "masstree/recover.rs",
+        "the version is visible. node.epoch.store(&self.guard, self.core.first)",
+        &[Store],
+        TOUCHED_AGAIN,
+    ),
+    justified(
+        "masstree/recover.rs",
+        "are visible. node.epoch.store(guard, self.core.first)",
+        &[Store],
+        TOUCHED_AGAIN,
+    ),
+    justified("masstree/epoch.rs", "anchor.running.publish(&guard, checked(next))", &[DoneFirst], SWEPT),
+    justified(
+        "masstree/epoch.rs",
+        "anchor.running.publish(&guard, checked(next)); let lsn = guard.fence()",
+        &[Swapped],
+        SWEPT,
+    ),
+    justified(
+        "masstree/epoch.rs",
+        "let anchor = guard.node::<Anchor>(self.anchor)?; guard.fence()",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified("masstree/mod.rs", "clean.publish(&guard, checked(1))", &[DoneFirst], ALL_DURABLE),
+    justified(
+        "masstree/mod.rs",
+        "clean.publish(&guard, checked(1)); Ok(guard.drain()",
+        &[Swapped],
+        ALL_DURABLE,
+    ),
+    justified("masstree/recover.rs", "range[0].publish(&guard, 0)", &[DoneFirst], ALL_DURABLE),
+    justified("masstree/recover.rs", "range[0].publish(&guard, 0); } guard.drain()", &[Swapped], ALL_DURABLE),
+    justified(
+        "masstree/recover.rs",
+        "range[1].publish(guard, checked(failed))",
+        &[DoneFirst],
+        RESTORED_AGAIN,
+    ),
+    justified(
+        "masstree/recover.rs",
+        "the set of failed epochs is full\")); } guard.fence()",
+        &[Swapped],
+        RESTORED_AGAIN,
+    ),
+    justified("masstree/recover.rs", "of an epoch that is. guard.fence()", &[Swapped], NOTHING_ALLOCATED),
+    justified(
+        "masstree/mod.rs",
+        "anchor.running.publish(&guard, checked(running + 1)); guard.fence()",
+        &[Swapped],
+        NOTHING_ALLOCATED,
+    ),
+    justified("masstree/mod.rs", "this and the first epoch. guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified(
+        "masstree/external_log.rs",
+        "self.guard.flush_words(words); } self.guard.fence()",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "masstree/external_log.rs",
+        "could not be undone. self.guard.fence()",
+        &[Swapped],
+        "of what was allocated nothing leads there before the epoch ends, which is after both",
+    ),
+    justified(
+        "pool/src/pool.rs",
+        "State::HighWater.publish(&guard, u64::from(end))?; guard.fence()",
+        &[Swapped],
+        "bitmaps count only with the clean flag, which comes after both",
     ),
     justified("masstree/recover.rs", "range[0].publish(&guard, 0)", &[Flush, Store], REMEMBERED),
     justified(
