@@ -56,7 +56,7 @@ impl WholeFile {
         let Self::Beside { file, place } = self else { return Ok(()) };
         file.as_file().sync_all()?;
         file.persist(&place)?;
-        File::open(folder_of(&place))?.sync_all()
+        medium::file::sync_folder(&place)
     }
 }
 

@@ -63,7 +63,7 @@ fn leaves<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Vec<(u6
         let count = words[0] >> 48 & 63;
         let slot = |position: u64| words[1 + position as usize / 8] >> (8 * (position % 8)) & 63;
         leaves.push((offset, (0..count).map(slot).collect()));
-        offset = words[0] & ((1 << 48) - 1);
+        offset = words[0] & ((1 << 48) - LINE);
     }
     leaves
 }
@@ -198,7 +198,7 @@ fn damage(pool: &Pool<Ram>, root: &TreeRoot, key: u64) {
     panic!("key {key} is in no leaf");
 }
 
-/// Changes the first word of a leaf's slot line: the next leaf in bits 0 to 47, the number of slots in bits 48 to 53.
+/// Changes the first word of a leaf's slot line: the next leaf in bits 6 to 47, the number of slots in bits 48 to 53.
 fn relink(pool: &Pool<Ram>, leaf: u64, change: impl FnOnce(u64) -> u64) {
     let guard = pool.pin();
     let word = &guard.words(leaf, 1).unwrap()[0];
@@ -231,12 +231,12 @@ fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
 fn salvage_ends_where_the_chain_leads_back_or_out_of_the_pool() {
     let (pool, _tree, root) = ascending(12);
     let all = leaves::<_, 4>(&pool, &root);
-    let next = |offset: u64| move |word: u64| word >> 48 << 48 | offset;
+    let next = |offset: u64| move |word: u64| word >> 48 << 48 | offset | word % LINE;
     for back in [all[0].0, all[1].0, all[2].0] {
         relink(&pool, all[2].0, next(back));
         assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 40, 50, 60], vec![all[2].0, back]));
     }
-    for out in [1 << 40, 8, all[3].0 + 8] {
+    for out in [1 << 40, LINE] {
         relink(&pool, all[2].0, next(out));
         assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 40, 50, 60], vec![all[2].0, out]));
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engines::masstree::{EpochLength, Mode};
-use medium::file::Io;
+use medium::file::{Io, sync_folder};
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
 };
@@ -448,12 +448,6 @@ pub fn log_path(path: &Path) -> PathBuf {
 fn is_dax(file: &File) -> bool {
     let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
     found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::DAX))
-}
-
-/// Makes durable which files the folder of `path` has.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// What it means that the system does not open a file for writing.

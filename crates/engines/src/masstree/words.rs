@@ -102,31 +102,27 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(Some(next))
     }
 
-    /// Reads a batch, from `place` on if that is known, which is left at where the next one begins. Returns whether
-    /// there is a next one.
-    fn read_words<'v>(&'v self, scan: &mut Words, place: &mut Option<ScanLeaf<'v, W>>) -> Walk<bool> {
+    /// Reads a batch, from behind `read` if that is known, which is left at the node that was read last. Returns whether
+    /// there may be a next one.
+    fn read_words<'v>(&'v self, scan: &mut Words, read: &mut Option<ScanLeaf<'v, W>>) -> Walk<bool> {
         scan.entries.clear();
-        let mut leaf = match place.take() {
-            Some(leaf) => leaf,
-            None => {
-                let leaf = self.leaf_of_word(Words::slice(scan.from))?;
-                self.prefetch_behind(&leaf, 1, LEAVES_AHEAD);
-                leaf
-            }
-        };
-        let mut is_end = false;
-        while !is_end && scan.entries.len() < scan.entries_max {
+        while scan.entries.len() < scan.entries_max {
+            let next = match read.take() {
+                Some(leaf) => self.leaf_behind(&leaf)?,
+                None => {
+                    let leaf = self.leaf_of_word(Words::slice(scan.from))?;
+                    self.prefetch_behind(&leaf, 1, LEAVES_AHEAD);
+                    Some(leaf)
+                }
+            };
+            let Some(mut leaf) = next else { break };
             self.take_words(&mut leaf, scan)?;
-            match self.leaf_behind(&leaf)? {
-                Some(next) => leaf = next,
-                None => is_end = true,
-            }
+            *read = Some(leaf);
         }
         for [_, value] in &mut scan.entries {
             *value = Record::at(&self.guard, *value)?.word(&self.guard)?;
         }
-        *place = Some(leaf).filter(|_| !is_end);
-        Ok(!is_end)
+        Ok(read.is_some())
     }
 }
 
@@ -137,8 +133,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let mut scan = Words { from, entries: SmallVec::new(), entries_max: WORDS_TOGETHER_MIN };
         loop {
             let view = self.look();
-            let mut place = None;
-            while let Ok(goes_on) = view.read_words(&mut scan, &mut place) {
+            let mut read = None;
+            while let Ok(goes_on) = view.read_words(&mut scan, &mut read) {
                 if !view.is_valid() {
                     break;
                 }

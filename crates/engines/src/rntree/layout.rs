@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! in the pool: 64 + 16 N bytes (960 for N = 56); a twin line's second copy lies in the 64 bytes before
-//!   0  slot line   bits 0..48 next leaf's offset | 48..54 count | 54..62 check | 62, 63 the medium's
+//!   0  slot line   bits 0..6 slot check | 6..48 next leaf's offset | 48..54 count | 54..62 check | 62, 63 the medium's
 //!                  bytes 8..64 slots: entries in key order
 //!  64  entries     N pairs of words: first word of the key, value or record
 //!
@@ -22,9 +22,11 @@
 //! ```
 //!
 //! The *check* covers the slot line and the entries that it lists: the exclusive or of all their bytes is [`SEED`], where
-//! each entry counts turned by its number, and its second word turned once more. So one changed byte is always noticed,
-//! and other damage 255 times in 256. As the sum is linear, a write changes it by what it changes: no entry is read for
-//! it that is not read anyway, and damage that happened before is still noticed after.
+//! each entry counts turned by its number, and its second word turned once more. As the sum is linear, a write changes it
+//! by what it changes: no entry is read for it that is not read anyway, and damage that happened before is still noticed
+//! after. A changed slot lists another entry, which may happen to have the same sum: so the slots and their count have
+//! a check of their own, the exclusive or of the line's bytes but for the checks. Together: one changed byte is always
+//! noticed, and other damage 255 times in 256.
 
 use medium::sync::{Atomic, Ordering, fence, load_all, pause, yield_now};
 use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
@@ -104,7 +106,9 @@ const SEQUENCE: usize = 7;
 /// The word of the line of order bytes that holds their scale.
 const SCALE: usize = 7;
 
-const NEXT_MASK: u64 = (1 << 48) - 1;
+/// The check of slots and count alone, where the next leaf's offset, a multiple of 64, has zeros.
+const SLOT_CHECK_MASK: u64 = 0x3f;
+const NEXT_MASK: u64 = ((1 << 48) - 1) & !SLOT_CHECK_MASK;
 const COUNT_SHIFT: u32 = 48;
 const COUNT_MASK: u64 = 0x3f;
 const CHECK_SHIFT: u32 = 54;
@@ -141,9 +145,18 @@ impl Slots {
 
     #[inline(always)]
     fn sealed_with(mut self, rest: u64) -> Self {
+        self.0.0[0] &= !(CHECK_MASK | SLOT_CHECK_MASK);
+        self.0.0[0] |= self.slot_check();
         // Bit n of the check stands where bit n of a byte stands, so it counts for that.
-        self.0.0[0] ^= u64::from(fold(self.sum() ^ rest).rotate_left(2)) << CHECK_SHIFT;
+        self.0.0[0] |= u64::from(fold(self.sum() ^ rest).rotate_left(2)) << CHECK_SHIFT;
         self
+    }
+
+    /// What the check of the slots and their count has to be.
+    #[inline(always)]
+    fn slot_check(&self) -> u64 {
+        let checks = self.0.0[0] & (CHECK_MASK | SLOT_CHECK_MASK);
+        u64::from(fold(self.sum() ^ checks)) & SLOT_CHECK_MASK
     }
 
     /// The exclusive or of the line's words.
@@ -163,8 +176,7 @@ impl Slots {
 
     /// The first `count` slots, and another next leaf.
     pub(super) fn with(mut self, count: usize, next: u64) -> Self {
-        let kept = self.0.0[0] & (medium::TAG_MASK | CHECK_MASK);
-        self.0.0[0] = kept | next | (count as u64) << COUNT_SHIFT;
+        self.0.0[0] = self.0.0[0] & medium::TAG_MASK | next | (count as u64) << COUNT_SHIFT;
         self
     }
 
@@ -213,7 +225,8 @@ impl Slots {
 
     /// Refuses slots whose check does not fit to the entries that they list.
     pub(super) fn verify(&self, entries: EntrySum, offset: u64) -> Result<()> {
-        if fold(self.sum() ^ entries.0 ^ SEED) != 0 {
+        let slots_fit = self.0.0[0] & SLOT_CHECK_MASK == self.slot_check();
+        if !slots_fit || fold(self.sum() ^ entries.0 ^ SEED) != 0 {
             return Err(Error::corrupt(offset, FAILS_CHECK));
         }
         Ok(())
@@ -529,14 +542,37 @@ mod tests {
     #[test]
     fn slots_keep_order_next_and_tags() {
         let tagged = LineValue([medium::TAG_MASK; 8]);
-        let slots = Slots(tagged).with(0, 0x1234_5678_9abc);
+        let slots = Slots(tagged).with(0, 0x1234_5678_9a80);
         let slots = slots.inserted(0, 7).inserted(0, 55).inserted(1, 3);
-        assert_eq!((slots.count(), slots.next()), (3, 0x1234_5678_9abc));
+        assert_eq!((slots.count(), slots.next()), (3, 0x1234_5678_9a80));
         assert_eq!([0, 1, 2].map(|position| slots.entry(position)), [55, 3, 7]);
         assert!(slots.0.0.iter().all(|word| word & medium::TAG_MASK == medium::TAG_MASK));
         let slots = slots.replaced(1, 9).removed(0);
         assert_eq!((slots.entry(0), slots.entry(1), slots.count()), (9, 7, 2));
         assert_eq!(slots.position_of(7), Some(1));
         assert_eq!(slots.position_of(55), None);
+    }
+
+    /// Also where the entry that is listed instead has the same sum as the one before: all have.
+    #[test]
+    fn every_changed_byte_of_a_line_fails_its_check() {
+        let entry = |number: usize| [0x51_u64.rotate_right(number as u32), 0];
+        let sum = |slots: &Slots| {
+            let listed = (0..slots.count()).map(|position| slots.entry(position));
+            listed.fold(EntrySum::default(), |sum, number| sum.with(number, entry(number)))
+        };
+        let mut slots = Slots::identity(20, 0x1234_5678_9a80, EntrySum::default());
+        slots = slots.removed(3).removed(8).inserted(2, 40);
+        slots = slots.sealed_with(SEED ^ sum(&slots).0);
+        slots.verify(sum(&slots), 0).unwrap();
+        for (byte, change) in (0..64).flat_map(|byte| (1..=0xff_u64).map(move |change| (byte, change))) {
+            let mut damaged = slots;
+            damaged.0.0[byte / 8] ^= change << (8 * (byte % 8)) & !medium::TAG_MASK;
+            if damaged == slots {
+                continue;
+            }
+            let found = damaged.validate(ENTRIES_MAX, 0).and_then(|()| damaged.verify(sum(&damaged), 0));
+            assert!(found.is_err(), "byte {byte} xor {change:#x}");
+        }
     }
 }

@@ -55,7 +55,7 @@ pub use error::LogError;
 pub(crate) use io::is_full;
 pub use io::{Disk, Io};
 pub use notes::Notes;
-pub use open::UNSAFE_NO_SYNC;
+pub use open::{UNSAFE_NO_SYNC, sync_folder};
 pub use replay::{LogEnd, Replay};
 pub use stat::FileStat;
 

@@ -241,7 +241,11 @@ impl Drop for File {
     }
 }
 
-fn sync_folder(path: &Path) -> std::io::Result<()> {
+/// Makes durable which files the folder of `path` has.
+///
+/// # Errors
+/// If the folder cannot be opened or synced.
+pub fn sync_folder(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
