@@ -150,6 +150,14 @@ impl<R: BufRead> DumpReader<R> {
         Ok(true)
     }
 
+    /// Refuses anything behind the dump.
+    pub(crate) fn expect_end_of_input(&mut self) -> Result<(), Failure> {
+        if self.read_line()? {
+            return Err(self.bad("the dump ended on the line before; restore one dump at a time"));
+        }
+        Ok(())
+    }
+
     /// The next part.
     pub(crate) fn next(&mut self) -> Result<Event, Failure> {
         if !self.read_line()? {

@@ -49,6 +49,8 @@ fn any_bytes_survive_a_dump_and_a_restore() {
         one.text().starts_with("# everleaf dump 1\n# tree engine=rntree codec=word name=words\n0\t0\n1\t1\n")
     );
     assert!(one.text().ends_with("# end of dump trees=1 entries=500\n"));
+    let twice = run(&on("dump", &pool, &["--tree", "words", "--tree", "words"])).expect(0);
+    assert_eq!(twice.output, one.output);
 }
 
 #[test]
@@ -65,6 +67,9 @@ fn a_damaged_dump_is_noticed_and_loads_no_part_of_a_tree() {
         assert!(!trees().contains("words"), "the truncated tree is not there");
         let _ = fs::remove_file(&other);
     }
+    let said = run_with(&on("restore", &other, &[]), &[&dump[..], &dump[..]].concat()).expect(1);
+    assert!(said.errors.contains("one dump at a time"), "{said:?}");
+    fs::remove_file(&other).unwrap();
     let mut changed = dump.clone();
     let value = changed.windows(5).rposition(|window| window == b"\t499\n").unwrap();
     changed[value + 1] = b'3';

@@ -228,6 +228,16 @@ fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
 }
 
 #[test]
+fn salvage_looks_past_damaged_tags() {
+    let (pool, _tree, root) = ascending(12);
+    let all = leaves::<_, 4>(&pool, &root);
+    relink(&pool, all[1].0, |word| word ^ 1 << 63);
+    assert!(RnTree::<Ram, WordCodec, 4>::open(&pool, &root, OPTIONS).is_err());
+    let keys: Vec<u64> = (1..=12).map(|key| 10 * key).collect();
+    assert_eq!(salvaged(&pool, &root), (keys, vec![]));
+}
+
+#[test]
 fn salvage_ends_where_the_chain_leads_back_or_out_of_the_pool() {
     let (pool, _tree, root) = ascending(12);
     let all = leaves::<_, 4>(&pool, &root);

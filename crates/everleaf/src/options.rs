@@ -257,7 +257,8 @@ impl Options {
                 break (file, made);
             }
         };
-        if !made {
+        // Another process may have had it, and filled it, before this one had the lock.
+        if !made || file.metadata().map_err(refused)?.len() > 0 {
             return self.open_locked(path, file);
         }
         // A second handle keeps the lock until the end.
@@ -381,7 +382,7 @@ impl Options {
         let line_store = self.choose_line_store(identity.map(|identity| identity.line_form))?;
         let flush = self.flush.unwrap_or_else(FlushKind::detect);
         let options = DaxOptions { flush, line_store, limit_bytes: self.limit_bytes };
-        let dax = Dax::new(file, options).map_err(medium::MediumError::from)?;
+        let dax = Dax::new(file, options)?;
         self.finish(path, dax, start)
     }
 

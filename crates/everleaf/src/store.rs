@@ -252,7 +252,10 @@ impl Store {
                 }
                 OpenTree::open(backend.as_ref(), root, opening)?
             }
-            (None, Some(kind)) => OpenTree { any: backend.create_tree(name, kind, opening)?, kind },
+            (None, Some(kind)) => {
+                let create = || backend.create_tree(name, kind, opening);
+                OpenTree { any: self.inner.written(create)?, kind }
+            }
             (None, None) => return Err(Error::NoSuchTree { name: name.to_owned() }),
         };
         let handle = self.handle(name, &tree);
@@ -481,16 +484,23 @@ impl Inner {
         self.backend.durable()
     }
 
-    /// What to do when a write failed: if the pool is full, space that was removed but not yet reused is fetched back,
-    /// and the write may be tried again.
-    #[cold]
-    pub(crate) fn may_retry(&self, error: &Error) -> bool {
-        let full = matches!(error.root(), Error::PoolFull { .. });
-        if full {
-            self.has_recovered();
-            self.backend.reclaim();
+    /// A write, tried twice if the pool is full at first.
+    #[inline(always)]
+    pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        match attempt() {
+            Err(error) if matches!(error.root(), Error::PoolFull { .. }) => {
+                self.find_space();
+                attempt()
+            }
+            result => result,
         }
-        full
+    }
+
+    /// Fetches space back that is free after a crash, or was removed but is not yet reused.
+    #[cold]
+    pub(crate) fn find_space(&self) {
+        self.has_recovered();
+        self.backend.reclaim();
     }
 
     /// Whether it is known which space is in use; waits for that as long as it may take, unless somebody holds a range.

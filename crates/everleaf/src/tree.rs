@@ -85,13 +85,7 @@ impl Tree {
     /// A write, tried twice if the pool is full at first.
     #[inline(always)]
     pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
-        let mut result = attempt();
-        if let Err(error) = &result
-            && self.context.store.may_retry(error)
-        {
-            result = attempt();
-        }
-        self.at(result)
+        self.at(self.context.store.written(attempt))
     }
 
     /// The value of `key`: a copy, which derefs to `[u8]`; up to 24 bytes cost no allocation. O(log n).
@@ -287,6 +281,8 @@ impl Tree {
         entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
         fill: f64,
     ) -> std::result::Result<u64, E> {
+        // Entries that were taken cannot be asked for again: what a second try would find is fetched back before.
+        self.context.store.find_space();
         let mut entries = entries.into_iter();
         let mut failure = None;
         let loaded = self.any.index.bulk_load(

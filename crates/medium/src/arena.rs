@@ -117,12 +117,18 @@ impl<T: Volatile> Arena<T> {
     /// If the index was never allocated.
     #[inline(always)]
     pub fn get(&self, index: u32) -> &T {
+        self.find(index).expect("an index of this arena")
+    }
+
+    /// The element at `index`, if the arena ever reached that far.
+    #[inline(always)]
+    fn find(&self, index: u32) -> Option<&T> {
         let extent = self.mapping.extent();
         let offset = u64::from(index) * size_of::<T>() as u64;
-        let address = extent.at(offset, size_of::<T>(), 1).expect("an index of this arena");
+        let address = extent.at(offset, size_of::<T>(), 1)?;
         // SAFETY: in bounds; aligned, because the base is aligned to a huge page and indices step by the size of an
         // element; zeroed or once written memory is a valid `T`, and `T` is atomics only.
-        unsafe { &*address.cast::<T>() }
+        Some(unsafe { &*address.cast::<T>() })
     }
 
     /// Makes the memory of `elements` elements accessible.
@@ -154,6 +160,10 @@ impl<T: Volatile> Arena<T> {
         &self.modelled[index as usize]
     }
 
+    fn find(&self, index: u32) -> Option<&T> {
+        self.modelled.get(index as usize)
+    }
+
     fn extend(&self, elements: u64) -> Result<(), MediumError> {
         assert!(elements <= u64::from(MODELLED_MAX), "a model is small");
         Ok(())
@@ -161,6 +171,19 @@ impl<T: Volatile> Arena<T> {
 }
 
 impl<T: Volatile> Arena<T> {
+    /// The element at `index`, or element 0 where none ever was: for an index that somebody else may have left where it
+    /// was read, and that is validated afterwards.
+    ///
+    /// # Panics
+    /// If nothing was ever allocated.
+    #[inline(always)]
+    pub fn peek(&self, index: u32) -> &T {
+        match self.find(index) {
+            Some(element) => element,
+            None => self.get(0),
+        }
+    }
+
     /// An element for the caller alone. Its content is zero or what a freed element left.
     pub fn allocate(&self) -> Result<u32, MediumError> {
         let mut free = self.free.lock();

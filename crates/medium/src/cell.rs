@@ -285,6 +285,13 @@ impl Line {
         }
     }
 
+    /// The copies without their tags, torn or not: for salvage, where something else tells what is whole.
+    pub fn copies<'l, M: Medium>(&'l self, guard: &'l Guard<'_, M>) -> impl Iterator<Item = LineValue> + 'l {
+        let second = (guard.medium().line_form() == LineForm::Twin).then(|| self.second(guard));
+        let copies = std::iter::once(self).chain(second);
+        copies.map(|copy| LineValue(guard.medium().load_line(&copy.0).0.map(|word| word & !TAG_MASK)))
+    }
+
     /// The newest whole value, as [`Line::inspect`] finds it.
     pub fn load<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<LineValue, Torn> {
         Ok(self.inspect(guard)?.value)

@@ -37,13 +37,14 @@ pub struct Dax {
 }
 
 impl Dax {
-    /// Maps all of `file`. Fails if the processor lacks an instruction that the options name.
-    pub fn new(file: File, options: DaxOptions) -> Result<Self, MapError> {
+    /// Maps all of `file`, and gives blocks to holes in it. Fails if the processor lacks an instruction that the options
+    /// name, or if the disk is full.
+    pub fn new(file: File, options: DaxOptions) -> Result<Self, MediumError> {
         let DaxOptions { flush, line_store, .. } = options;
         if !flush.is_supported() || !line_store.is_supported() {
             let what = format!("this processor lacks flush {flush} or line store {line_store}");
             let source = std::io::Error::new(std::io::ErrorKind::Unsupported, what);
-            return Err(MapError { action: "map a file of", bytes: 0, source });
+            return Err(MapError { action: "map a file of", bytes: 0, source }.into());
         }
         let mapping = Mapping::shared(file, options.limit_bytes)?;
         Ok(Self { mapping, flush, line_store })
@@ -132,6 +133,8 @@ unsafe impl Medium for Dax {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use rustix::fs::{MemfdFlags, memfd_create};
 
     use super::*;
@@ -145,5 +148,16 @@ mod tests {
         assert_eq!(before, (0, dax.survives()));
         let guard = crate::Guard::new(&dax);
         assert!(guard.words(0, 1 << 13).unwrap().iter().all(|word| word.load(&guard) == 0));
+    }
+
+    /// A store to a hole of a full disk would be a signal.
+    #[test]
+    fn a_file_whose_growth_was_cut_short_gets_its_blocks() {
+        let file: File = memfd_create("everleaf", MemfdFlags::CLOEXEC).unwrap().into();
+        let blocks = || file.metadata().unwrap().blocks();
+        file.set_len(1 << 20).unwrap();
+        assert_eq!(blocks(), 0);
+        let _dax = Dax::new(file.try_clone().unwrap(), DaxOptions::default()).unwrap();
+        assert_eq!(blocks(), (1 << 20) / 512);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, fallocate, fdatasync, ftruncate};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, ftruncate, seek};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
@@ -149,9 +149,10 @@ impl Mapping {
     }
 
     /// A shared mapping of all of `file`, which grows with it up to `limit_bytes`. Asks for `MAP_SYNC` first.
-    pub(crate) fn shared(file: File, limit_bytes: u64) -> Result<Self, MapError> {
+    pub(crate) fn shared(file: File, limit_bytes: u64) -> Result<Self, MediumError> {
         let action = "measure a file of";
         let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
+        fill_holes(&file, length)?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let synchronous = AtomicBool::new(true);
         let mapping = Self::reserve(Backing::Shared { file, synchronous }, limit_bytes, wanted)?;
@@ -391,6 +392,18 @@ fn allocate_by(io: &dyn Io, old: u64, length: u64) -> Result<(), MediumError> {
 fn allocate(file: &File, old: u64, length: u64) -> Result<(), MediumError> {
     rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), old, length - old))
         .map_err(|errno| not_allocated(errno.into(), old, length, file, || file.set_len(old)))
+}
+
+/// Gives blocks to what has none: the end of a file whose growth was cut short, or all that a copy left out.
+fn fill_holes(file: &File, length: u64) -> Result<(), MediumError> {
+    match seek(file, SeekFrom::Hole(0)) {
+        Ok(hole) if hole < length => {
+            let filled = fallocate(file, FallocateFlags::empty(), hole, length - hole);
+            filled.map_err(|errno| not_allocated(errno.into(), hole, length, file, || Ok(())))
+        }
+        // A system that does not tell holes has none to fill.
+        _ => Ok(()),
+    }
 }
 
 /// Why a file could not grow. `take_back` undoes what the failed call may have left of a file that is full.

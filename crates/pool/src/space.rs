@@ -434,10 +434,16 @@ impl Space {
     fn offer(&self, slab: u32, class: Class) {
         let known = self.slabs.get(slab);
         let used = known.used.load(Ordering::SeqCst) as u32;
-        let worth_it = (class.slots() - used) * REOPEN_FRACTION >= class.slots();
-        if worth_it && known.state.compare_exchange(FULL, PARTIAL, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        // Whoever freed the last slot may come late: the slab can be another class's by now, with more slots in use.
+        let worth_it = class.slots().saturating_sub(used) * REOPEN_FRACTION >= class.slots();
+        if !worth_it || known.state.load(Ordering::SeqCst) != FULL {
+            return;
+        }
+        let mut unowned = self.unowned.lock();
+        if known.class.load(Ordering::SeqCst) == class.index() as u64 + 1
+            && known.state.compare_exchange(FULL, PARTIAL, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         {
-            self.unowned.lock().partial[class.index()].push(slab);
+            unowned.partial[class.index()].push(slab);
         }
     }
 

@@ -58,8 +58,8 @@ fn measure(args: &Args, line_store: LineStore) -> Result<f64, Failure> {
     timed
 }
 
-fn time_stores(args: &Args, dax: Result<Dax, medium::MapError>) -> Result<f64, Failure> {
-    let dax = dax.map_err(medium::MediumError::from).map_err(everleaf::Error::from)?;
+fn time_stores(args: &Args, dax: Result<Dax, medium::MediumError>) -> Result<f64, Failure> {
+    let dax = dax.map_err(everleaf::Error::from)?;
     dax.grow(REGION_BYTES).map_err(everleaf::Error::from)?;
     let guard = medium::Guard::new(&dax);
     let mut random = Random::new(args.seed);

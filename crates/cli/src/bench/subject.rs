@@ -131,9 +131,7 @@ fn store_options(args: &Args) -> Options {
 fn new_dax(path: &Path, args: &Args) -> Result<Dax, Failure> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
-    Ok(Dax::new(file, dax_options(args)?)
-        .map_err(medium::MediumError::from)
-        .map_err(everleaf::Error::from)?)
+    Ok(Dax::new(file, dax_options(args)?).map_err(everleaf::Error::from)?)
 }
 
 fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store, Failure> {

@@ -1,5 +1,6 @@
 //! `everleaf dump`: a pool as text.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -124,9 +125,9 @@ impl Args {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.open(context, false)?;
-    let names = match args.trees.as_slice() {
+    let names: BTreeSet<String> = match args.trees.as_slice() {
         [] => store.trees()?.into_iter().map(|tree| tree.name).collect(),
-        names => names.to_vec(),
+        names => names.iter().cloned().collect(),
     };
     let (output, file) = args.output()?;
     let mut writer = DumpWriter::new(output)?;

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                     let count = args.restore_tree(store, &mut reader, &name, kind)?;
                     (trees, entries) = (trees + 1, entries + count);
                 }
-                Event::End => return Ok(()),
+                Event::End => return reader.expect_end_of_input(),
                 // Inside a tree the loop above reads on; outside the reader refuses entries and ends.
                 Event::Entry(..) | Event::EndTree => return Err(Error::NotSorted { index: 0 }.into()),
             }

@@ -41,7 +41,8 @@ impl<C: Codec> InnerTree<C> {
     }
 
     /// As [`InnerTree::descend`]. `touch` looks at the leaf while it is certain that the inner nodes lead there: for
-    /// readers that are not pinned, who must take the leaf's version then. It is also given the leaves that follow
+    /// readers that are not pinned, who must take the leaf's version then; or, and then that goes for nothing, at a leaf
+    /// that never was. It is also given the leaves that follow
     /// under the same parent, as far as they can be seen: worth a prefetch, and no more.
     #[inline(always)]
     pub fn descend_touching<T>(
@@ -108,7 +109,8 @@ impl<C: Codec> InnerTree<C> {
                 let touched = touch(index, following);
                 return Ok(if node.is_still(version) { Some((place, touched)) } else { None });
             }
-            let child = self.nodes.get(index);
+            // Of a node that was freed and became another's of a lower level, the child may be a leaf.
+            let child = self.nodes.peek(index);
             kernels::prefetch_lines(child);
             let child_version = child.stable_version();
             // Only now: had the node changed before the child's version was taken, the child could be the wrong one.
@@ -195,7 +197,7 @@ impl<C: Codec> InnerTree<C> {
                     continue;
                 }
                 // The child's version is taken without touching its other lines, which arrive meanwhile.
-                let child_node = self.nodes.get(child);
+                let child_node = self.nodes.peek(child);
                 kernels::prefetch_lines(child_node);
                 let child_version = child_node.stable_version();
                 *leaf = if node.is_still(*version) { child } else { 0 };

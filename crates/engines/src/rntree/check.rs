@@ -29,7 +29,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let guard = self.pool.pin();
         let mut violations = Vec::new();
         let mut index = self.head;
-        let mut low: Vec<u8> = Vec::new();
+        // Below `low` no key of the leaf may be; from `resume` on are those that were not looked at yet.
+        let (mut low, mut resume): (Vec<u8>, Vec<u8>) = Default::default();
         while index != 0 {
             let record = self.leaves.get(index);
             let lock = record.lock();
@@ -37,7 +38,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 // Merged away since its left neighbour was looked at: its entries were taken over there.
                 drop(lock);
                 LeafRecord::<M>::wait();
-                index = self.inner.descend(C::bound(&low))?;
+                index = self.inner.descend(C::bound(&resume))?;
+                // What took them over may begin before them.
+                low.clear();
                 continue;
             }
             let mut report = Report { offset: record.offset(), violations: &mut violations };
@@ -53,6 +56,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 low.clear();
                 let separator = Separator { word: high, tail: high };
                 InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut low)?;
+                resume.clone_from(&low);
             }
             index = record.next();
         }

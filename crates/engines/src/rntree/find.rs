@@ -223,9 +223,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<Peeked> {
         'descend: loop {
             let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
-                let record = self.leaves.get(leaf);
+                let record = self.leaves.peek(leaf);
                 record.prefetch();
-                if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.get(leaf).load(Ordering::Relaxed)) {
+                if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.peek(leaf).load(Ordering::Relaxed)) {
                     Self::prefetch_for::<P>(guard, record, leaf, key);
                 }
                 record.version()

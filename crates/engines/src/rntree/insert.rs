@@ -37,8 +37,8 @@ impl Purpose for Put {
     const RANKS: bool = true;
 }
 
-/// To set the value of a key that is there. A fingerprint nearly always means that it is; if not, that shows under the
-/// lock, and a persist was wasted.
+/// To set the value of a key that is there. A fingerprint nearly always means that it is; if not, that shows while the
+/// entry is being written back.
 struct Update;
 
 impl Purpose for Update {
@@ -94,8 +94,8 @@ enum Place {
 enum Plan {
     /// The key belongs to this one, the next.
     Beyond(u32),
-    /// Its condition does not hold.
-    Fails,
+    /// Its condition does not hold. That is durable at this LSN.
+    Fails { sequence: u64, lsn: Lsn },
     /// It lists the claimed entry, instead of `old` if the key is there.
     Publish { sequence: u64, live: u64, old: Option<(usize, EntryWords)>, slots: Slots, new: Slots },
 }
@@ -156,6 +156,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 };
             let record = self.leaves.get(index);
             let Some(entry) = record.claim(N) else {
+                // No room is made for what may turn out to be nothing.
+                if let Some(lsn) = self.fails_after_all::<P>(&guard, (key, hash), condition)? {
+                    return guard.wait_for(lsn).map(|()| false);
+                }
                 next = self.make_room(index, version, key)?.filter(|_| C::TIES);
                 continue;
             };
@@ -176,6 +180,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             };
             // The entry is under way to the medium meanwhile. What looks wrong beside writers is looked at again.
             let early = plan(false).ok().flatten();
+            if let Some(Plan::Fails { sequence, lsn }) = early
+                && record.is_still_in(sequence)
+            {
+                return guard.wait_for(lsn).map(|()| false);
+            }
             // PERSIST: record and entry before the slot line that lists the entry; lost, nobody misses them.
             guard.fence();
             let attempt = self.publish_entry(&guard, claim, hash, encoded.words, early, plan)?;
@@ -186,6 +195,21 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 Attempt::At(index) => next = Some(index).filter(|_| C::TIES),
             }
         }
+    }
+
+    /// Whether a condition that held at first sight does not hold, and at which LSN that is durable.
+    #[cold]
+    fn fails_after_all<P: Purpose>(
+        &self,
+        guard: &Guard<'_, M>,
+        (key, hash): (C::Key<'_>, u16),
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<Option<Lsn>> {
+        if P::CONFIRMS || C::TIES {
+            return Ok(None);
+        }
+        let peeked = self.peek::<Insert>(guard, key, hash)?;
+        Ok(if Self::holds(guard, condition, peeked.words)? { None } else { Some(peeked.lsn) })
     }
 
     /// The leaf to write to, from `from` on if that is known, unless the condition fails at first sight: then nothing is
@@ -314,7 +338,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let live = record.live.load(Ordering::Acquire);
         let old = self.look_among(guard, record, record.matches(hash as u8) & live, key, hash)?;
         if !Self::holds(guard, condition, old.map(|(_, words)| words))? {
-            return Ok(Some(Plan::Fails));
+            return Ok(Some(Plan::Fails { sequence, lsn: record.lsn() }));
         }
         let slots = record.slots();
         let new = match old {
@@ -361,7 +385,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         };
         let (live, old, slots, new) = match plan {
             Some(Plan::Publish { live, old, slots, new, .. }) => (live, old, slots, new),
-            Some(Plan::Fails) => return Ok(Attempt::Done(false, record.lsn())),
+            Some(Plan::Fails { lsn, .. }) => return Ok(Attempt::Done(false, lsn)),
             Some(Plan::Beyond(next)) => return Ok(Attempt::At(next)),
             // Nobody else changes it.
             None => return Err(self.damaged(claim.index, "a leaf that changes while it is locked")),

@@ -139,7 +139,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     pub const ENGINE: (u16, &'static str) = (1, "rntree");
 
     fn empty(pool: &Pool<M>) -> Result<Self> {
-        const { assert!(N >= 2 && N <= ENTRIES_MAX) };
+        const { assert!(N >= 3 && N <= ENTRIES_MAX) };
         let (leaves, offsets) = (Arc::new(Arena::new(LEAVES_MAX)?), Arena::new(LEAVES_MAX)?);
         let inner = InnerTree::new(0)?;
         let pool = pool.clone();

@@ -71,8 +71,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         (offset, leaf, slots): (u64, &Leaf<N>, &Slots),
         salvage: &mut Salvage<'_>,
     ) -> bool {
-        let check = || slots.verify(leaf.sum(guard, slots, 0), offset);
-        if let Err(error) = slots.validate(N, offset).and_then(|()| check()) {
+        if let Err(error) = Self::verify_slots(guard, (offset, leaf, slots)) {
             salvage.leave_out(offset, format!("{} entries: {}", slots.count(), what_of(&error)));
             return true;
         }
@@ -96,7 +95,19 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// A leaf and its slots, whatever they say.
     fn read_leaf<'g>(guard: &'g Guard<'_, M>, offset: u64) -> Result<(&'g Leaf<N>, Slots)> {
         let leaf = guard.node::<Leaf<N>>(offset)?;
-        Ok((leaf, Slots(leaf.slots.load(guard).map_err(Error::torn(offset))?)))
+        if let Ok(value) = leaf.slots.load(guard) {
+            return Ok((leaf, Slots(value)));
+        }
+        // Torn, or nothing but the medium's tags is damaged: the check tells.
+        let copies: Vec<_> = leaf.slots.copies(guard).map(Slots).collect();
+        let is_whole = |slots: &&Slots| Self::verify_slots(guard, (offset, leaf, slots)).is_ok();
+        let slots = copies.iter().find(is_whole).unwrap_or(&copies[0]);
+        Ok((leaf, *slots))
+    }
+
+    fn verify_slots(guard: &Guard<'_, M>, (offset, leaf, slots): (u64, &Leaf<N>, &Slots)) -> Result<()> {
+        slots.validate(N, offset)?;
+        slots.verify(leaf.sum(guard, slots, 0), offset)
     }
 
     fn read_entry(guard: &Guard<'_, M>, words: [u64; 2]) -> Result<(Vec<u8>, Vec<u8>)> {

@@ -107,7 +107,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 for next in following.iter().take(LEAVES_AHEAD) {
                     self.prefetch_whole_leaf(&guard, next.load(Ordering::Relaxed));
                 }
-                self.leaves.get(leaf).version()
+                self.leaves.peek(leaf).version()
             })?;
             loop {
                 match self.visit_leaf(&guard, (index, version), &mut resume, visit)? {
@@ -235,8 +235,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Prefetches all of a leaf and of its record.
     #[inline(always)]
     fn prefetch_whole_leaf(&self, guard: &Guard<'_, M>, index: u32) {
-        kernels::prefetch_lines(self.leaves.get(index));
-        if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.get(index).load(Ordering::Relaxed)) {
+        kernels::prefetch_lines(self.leaves.peek(index));
+        if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.peek(index).load(Ordering::Relaxed)) {
             kernels::prefetch_lines(&leaf.entries);
         }
     }

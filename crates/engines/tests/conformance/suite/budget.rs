@@ -58,6 +58,9 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
     measure("get_many", 0, &|| Ok(tree.get_many(&[&key, &key_of(kind, 0)])?.len() == 2))?;
     measure("len", 0, &|| Ok(tree.len()? == u64::from(ids)))?;
     measure("update of an absent key", 0, &|| Ok(!tree.update(&key, &value)?))?;
+    for absent in ids + 2..ids + 600 {
+        measure("update of an absent key", 0, &|| Ok(!tree.update(&key_of(kind, absent), &value)?))?;
+    }
     measure("remove of an absent key", 0, &|| Ok(!tree.remove(&key)?))?;
     measure("a comparison that fails", 0, &|| Ok(!tree.compare_exchange(&key, Some(&value), None)?))?;
     for id in 1..ids {
