@@ -227,6 +227,20 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
     assert_eq!(bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap(), 9, "clean, once it is durable");
 }
 
+/// The words of one that is left may be cut off with the file's free tail: then the pool would not open any more.
+#[test]
+fn a_pool_is_closed_without_operations_whatever_became_of_them() {
+    let bank = Bank::new(Ram::new(1 << 30).unwrap());
+    assert!(bank.swap(&[(0, 0, 1), (1, 0, 1)]));
+    assert!(!bank.swap(&[(0, 1, 2), (1, 0, 2)]));
+    assert!(!bank.swap(&[(0, 0, 3), (1, 1, 3)]));
+    let guard = bank.pool.pin();
+    bank.pmwcas.finish(&guard).unwrap();
+    for descriptor in guard.words(bank.place, Pmwcas::bytes(SLOTS) / 8).unwrap().chunks(32) {
+        assert_eq!(descriptor[0].load(&guard) & 3, 0, "a descriptor that is not free");
+    }
+}
+
 #[test]
 fn damaged_descriptors_are_refused_by_name() {
     let ram = Arc::new(Ram::new(1 << 20).unwrap());

@@ -186,6 +186,7 @@ impl Pmwcas {
         for _ in 0..2 {
             let held: Vec<Held<'_>> =
                 (0..self.slots.len()).filter_map(|number| self.slots.take_number(number)).collect();
+            held.iter().try_for_each(|held| self.recall_unseen(guard, held))?;
             let is_free = |held: &Held<'_>| {
                 (0..DESCRIPTORS_PER_SLOT).all(|turn| matches!(held.phase(turn), Phase::Free | Phase::Busy))
             };
@@ -197,6 +198,18 @@ impl Pmwcas {
             held.iter().try_for_each(|held| self.give_back(guard, held))?;
         }
         guard.fence();
+        Ok(())
+    }
+
+    /// What nobody saw left its descriptor as it was filled, to be filled again.
+    fn recall_unseen<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<()> {
+        for turn in 0..DESCRIPTORS_PER_SLOT {
+            let index = held.number * DESCRIPTORS_PER_SLOT + turn;
+            let status = status_of(guard, self.node(guard, index)?, index)?;
+            if held.phase(turn) == Phase::Free && status.state != State::Free {
+                held.set_phase(turn, Phase::Flushed);
+            }
+        }
         Ok(())
     }
 
