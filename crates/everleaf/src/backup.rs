@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use medium::MediumError;
-use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access};
+use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access, sync_folder};
 use pool::{Error, Result};
 
-use crate::options::{log_path, sync_folder};
+use crate::options::log_path;
 use crate::{Options, Store};
 
 /// How often a copy is tried of a pool whose holder changes meanwhile.
