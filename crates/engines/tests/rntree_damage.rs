@@ -241,7 +241,7 @@ fn salvage_looks_past_damaged_tags() {
 fn salvage_ends_where_the_chain_leads_back_or_out_of_the_pool() {
     let (pool, _tree, root) = ascending(12);
     let all = leaves::<_, 4>(&pool, &root);
-    let next = |offset: u64| move |word: u64| word >> 48 << 48 | offset | word % LINE;
+    let next = |offset: u64| move |word: u64| (word >> 48 << 48) | offset | (word % LINE);
     for back in [all[0].0, all[1].0, all[2].0] {
         relink(&pool, all[2].0, next(back));
         assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 40, 50, 60], vec![all[2].0, back]));
