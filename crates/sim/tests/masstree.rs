@@ -81,6 +81,20 @@ fn epochs_that_wrap() {
     }
 }
 
+/// What a recovery has put back is not put back once more, over what was written since, by the recovery from a second crash.
+#[test]
+fn crashes_in_what_follows_a_crash() {
+    for rules in [Rules::Lines, Rules::Log] {
+        let options = Options { rules, ..options(Images::Some { random: 0 }, SecondCrash::Anywhere) };
+        let script =
+            [Insert(10, 1), Insert(20, 2), Sync, Update(10, 3), Remove(20), Sync, Update(10, 4), Sync];
+        for codec in [Word, Record] {
+            let engine = common::small(EngineName::MassTree, codec);
+            common::explore(&engine, &script, FollowUp::Keys, options.clone());
+        }
+    }
+}
+
 #[test]
 fn random_scripts() {
     let first = setting("EVERLEAF_SEED", 1);

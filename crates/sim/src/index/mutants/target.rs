@@ -11,6 +11,7 @@ use medium::sim::{Mutation, Site};
 use super::justified::{self, Justified};
 use super::sites;
 use crate::explore::{Explorer, Images, Options, SecondCrash};
+use crate::index::IndexOperation::{Insert, Sync as EndEpoch, Update};
 use crate::index::script::{every_change, every_change_in_epochs, what_epochs_meet};
 use crate::index::suite::{Suite, exhaust};
 use crate::index::{
@@ -38,6 +39,12 @@ impl Trial {
     /// The same in a small part of the time: one crash, few images, little that follows.
     pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+        Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
+    }
+
+    /// As [`Trial::quick`], and crashes again wherever that is possible in what follows a crash.
+    pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Anywhere);
         Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
     }
 
@@ -200,6 +207,11 @@ fn masstree() -> Target {
         };
         [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).collect()
     };
+    // What recovery has put back must not be put back again, over what was written since.
+    let again = [Rules::Lines, Rules::Log].map(|rules| {
+        let script = [Insert(10, 1), Insert(20, 2), EndEpoch, Update(10, 3), EndEpoch];
+        Trial::again(of_codec(CodecName::Word), script.into(), options(LineForm::Single, rules))
+    });
     let suite = |rules| {
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
         let options = Options { images, second_crash, ..options(LineForm::Single, rules) };
@@ -209,7 +221,7 @@ fn masstree() -> Target {
         name: "masstree",
         quick: trials(Trial::quick),
         trials: trials(Trial::of_script),
-        suites: [Rules::Lines, Rules::Log].map(suite).into(),
+        suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).collect(),
         justified: &[justified::SHARED, justified::MASSTREE],
         folders: &["masstree/"],
         judged_by: Some("rntree"),
