@@ -51,7 +51,7 @@ impl Failure {
         let Self::Store(error) = self else { return false };
         match error.root() {
             Error::Corrupt { .. } => true,
-            Error::Medium(MediumError::Log(log)) => !matches!(log, LogError::Io { .. }),
+            Error::Medium(MediumError::Log(log)) => !matches!(log, LogError::Io { .. } | LogError::Overrun),
             _ => false,
         }
     }

@@ -32,6 +32,23 @@ fn torture_finds_no_violation_and_takes_its_own_pools_again() {
     assert!(words.text().contains("no violation"), "{words:?}");
 }
 
+#[test]
+fn torture_knows_what_operations_promise_that_are_durable_later() {
+    let (_folder, pool) = pool();
+    let short =
+        "--rounds 2 --seconds-per-round 0.1 --keys 2000 --medium file --log-bytes 256K --json --durability";
+    for promise in ["sync", "5", "tickets"] {
+        let arguments = [&short.split(' ').collect::<Vec<_>>()[..], &[promise]].concat();
+        let said = run(&on("torture", &pool, &arguments)).expect(0);
+        assert_eq!(said.json()["violations"], json!(0), "{said:?}");
+        let replay = said.json()["replay"].as_str().unwrap().to_owned();
+        assert!(replay.contains(&format!("--durability {promise} ")), "{replay}");
+    }
+    let none = ["--durability", "tickets", "--engine", "masstree"];
+    run(&on("torture", &pool, &none)).expect(2);
+    run(&on("torture", &pool, &["--durability", "never"])).expect(2);
+}
+
 /// Changes a bit of every line behind the pool's header.
 fn damage(pool: &std::path::Path) {
     use std::os::unix::fs::FileExt;

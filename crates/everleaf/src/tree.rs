@@ -188,7 +188,8 @@ impl Tree {
 
     /// As [`Tree::put`], but returns before it is durable: the [`Ticket`] is for waiting. One thread can so keep many
     /// writes under way and wait for them together. Other readers see the value only once it is durable (with
-    /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it.
+    /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it. Who gets 8 MiB of log ahead of the disk is
+    /// held up.
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;

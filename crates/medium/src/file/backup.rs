@@ -196,7 +196,7 @@ impl<'c> Tail<'c> {
     /// Reads the log to its end.
     fn follow(&mut self) -> Result<Copied, LogError> {
         loop {
-            self.read_frames().map_err(refused("read the log"))?;
+            self.read_frames()?;
             let newest = live_header(&**self.log)?.filter(|newest| newest.uuid == self.newest.uuid);
             let Some(newest) = newest else { return Ok(Copied::Closed) };
             if newest.sequence != self.newest.sequence {
@@ -226,13 +226,14 @@ impl<'c> Tail<'c> {
     }
 
     /// Keeps the frames that can be read.
-    fn read_frames(&mut self) -> io::Result<()> {
+    fn read_frames(&mut self) -> Result<(), LogError> {
         let log = Log::new(Arc::clone(self.log), self.header.clone(), 0);
         let mut reader = Reader::new(&log, self.position + self.header.capacity);
         let (mut first, mut kept) = (self.position, Vec::new());
         loop {
             let incarnation = incarnation_at(&self.header, self.position);
-            let Found::Frame(frame, bytes) = reader.look(self.position, incarnation)? else { break };
+            let found = reader.look(self.position, incarnation).map_err(refused("read the log"))?;
+            let Found::Frame(frame, bytes) = found else { break };
             let lengths = lines_of(bytes).filter(|(number, _)| *number == LENGTH);
             self.length = lengths.map(|(_, line)| first_word(line)).fold(self.length, u64::max);
             kept.extend_from_slice(bytes);
@@ -245,8 +246,9 @@ impl<'c> Tail<'c> {
         self.keep(first, &kept)
     }
 
-    fn keep(&self, first: u64, frames: &[u8]) -> io::Result<()> {
-        write_all(&**self.spool, frames, RING + first - self.base())
+    fn keep(&self, first: u64, frames: &[u8]) -> Result<(), LogError> {
+        let kept = write_all(&**self.spool, frames, RING + first - self.base());
+        kept.map_err(refused("keep beside the copy what the log holds"))
     }
 
     /// Where what is kept begins: with a block.
