@@ -168,7 +168,7 @@ fn a_scan_sees_slots_and_next_leaf_of_one_moment() {
             thread::spawn(move || {
                 let lock = leaf.record().lock();
                 leaf.record()
-                    .change(&Slots::identity(1, 7, EntrySum::default()), || leaf.record().set_next(7));
+                    .change(&Slots::identity(1, 7 * 64, EntrySum::default()), || leaf.record().set_next(7));
                 drop(lock);
             })
         };
@@ -182,7 +182,7 @@ fn a_scan_sees_slots_and_next_leaf_of_one_moment() {
             }
             thread::yield_now();
         };
-        assert_eq!(slots.next(), u64::from(next));
+        assert_eq!(slots.next(), 64 * u64::from(next));
         writer.join().unwrap();
     });
 }
@@ -232,7 +232,7 @@ fn a_writer_that_is_sent_on_by_a_split_has_seen_its_end() {
             thread::spawn(move || {
                 let record = leaf.record();
                 let lock = record.lock();
-                record.change(&Slots::identity(0, 7, EntrySum::default()), || {
+                record.change(&Slots::identity(0, 7 * 64, EntrySum::default()), || {
                     record.set_next(7);
                     record.high.store(1, Ordering::Release);
                     record.live.store(0, Ordering::Release);
