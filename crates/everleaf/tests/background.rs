@@ -153,3 +153,22 @@ fn a_thread_that_holds_a_range_is_not_waited_for() {
     drop(range);
     store.finish_recovery();
 }
+
+/// What a panic interrupted may name what a clean close cuts off.
+#[test]
+fn a_store_dropped_by_a_panic_opens_as_after_a_crash() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let panicking = path.clone();
+    let panicked = std::thread::spawn(move || {
+        let store = Store::open(panicking).unwrap();
+        let tree = fill(&store, "words", WORDS, 20_000);
+        (1000..20_000).for_each(|number| assert!(tree.remove(key(number)).unwrap()));
+        assert!(tree.is_empty().unwrap(), "the panic that is wanted");
+    });
+    assert!(panicked.join().is_err());
+    let store = Store::open(&path).unwrap();
+    assert!(store.recovery().after_crash);
+    assert_eq!(store.tree_with("words", WORDS).unwrap().len().unwrap(), 1000);
+    assert!(store.check().unwrap().is_empty());
+}

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};
@@ -66,6 +67,8 @@ struct Shared<M: Medium> {
     roots: Mutex<()>,
     options: PoolOptions,
     closed: bool,
+    /// See [`Pool::leave_unclean`].
+    is_unclean: AtomicBool,
 }
 
 /// A pool: cheap to clone, closed when the last clone is dropped.
@@ -185,6 +188,7 @@ impl<M: Medium> Pool<M> {
                 roots,
                 options,
                 closed: false,
+                is_unclean: AtomicBool::new(false),
             }),
         })
     }
@@ -338,6 +342,12 @@ impl<M: Medium> Pool<M> {
         }
     }
 
+    /// Leaves the pool as a crash would when it is closed: for a tree that could not bring to an end what it was at, so that
+    /// the next open does.
+    pub fn leave_unclean(&self) {
+        self.shared.is_unclean.store(true, Ordering::Relaxed);
+    }
+
     /// Closes the pool cleanly: writes the bitmaps, gives the file's free tail back. Durable when this returns.
     ///
     /// # Errors
@@ -354,9 +364,10 @@ impl<M: Medium> Shared<M> {
         }
         self.limbo.drain().into_iter().for_each(|offset| self.space.free(offset));
         let guard = medium::Guard::new(&self.medium);
-        if !self.space.read_bitmaps(&guard)? || self.space.needs_mark() {
-            // A tree was never opened since a crash, or its mark has not ended, so what it reaches is not known: the pool
-            // stays unclean.
+        let is_unclean = self.is_unclean.load(Ordering::Relaxed) || self.space.needs_mark();
+        if !self.space.read_bitmaps(&guard)? || is_unclean {
+            // A tree was never opened since a crash, or its mark has not ended, so what it reaches is not known; or a tree
+            // says so: the pool stays unclean.
             drop(guard);
             return Ok(self.medium.finish()?);
         }

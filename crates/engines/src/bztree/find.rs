@@ -237,7 +237,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     #[inline(always)]
     pub(super) fn next_level(header: InnerHeader, level: usize, pointer: Pointer) -> Result<usize> {
         let found = header.level();
-        if found == 0 || found > level || level != LEVELS_MAX && found != level - 1 {
+        if found == 0 || found >= level || level != LEVELS_MAX && found != level - 1 {
             return Err(Error::corrupt(pointer.offset(), "an inner node of a level that cannot be here"));
         }
         Ok(found)

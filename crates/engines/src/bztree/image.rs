@@ -164,13 +164,18 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         }
     }
 
-    /// Thaws a leaf that is frozen and still in the tree: where there is no space to replace it, it goes on as it is. Who is
-    /// about to replace it fails. Returns the status; frozen still, if it was replaced.
-    pub(super) fn thaw(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
+    /// Thaws the leaf at `offset` if it is frozen and still that of `key`: where there is no space to replace it, it goes on
+    /// as it is. Who is about to replace it fails. Returns the status; frozen still, if it was replaced.
+    pub(super) fn thaw(&self, guard: &Guard<'_, M>, key: C::Key<'_>, offset: u64) -> Result<LeafStatus> {
+        let leaf = Self::leaf(guard, offset)?;
         let cell = &leaf.head[LEAF_STATUS];
         let raw = self.pmwcas.read(guard, cell)?;
-        let status = LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))?;
-        if status.is_frozen() && cell.compare_exchange(guard, raw, status.thawed().0).is_ok() {
+        let status = LeafStatus(raw & VALUE_MASK).validated(N, offset)?;
+        // What replaces a leaf freezes it once more: so this is the status of one in the tree if it is there now.
+        if status.is_frozen()
+            && self.descend(guard, key, &mut super::find::Seen::default())? == offset
+            && cell.compare_exchange(guard, raw, status.thawed().0).is_ok()
+        {
             return Ok(status.thawed());
         }
         Ok(status)
@@ -362,5 +367,33 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Whether an entry's state says that it is pending.
     pub(super) fn is_pending(state: EntryState) -> bool {
         matches!(state, EntryState::Empty | EntryState::Reserved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use medium::Ram;
+    use pool::{Pool, PoolOptions};
+
+    use super::*;
+    use crate::bztree::BzTreeOptions;
+    use crate::bztree::find::{Goal, Seen};
+    use crate::index::{Index, WordCodec};
+
+    /// Whoever adds an entry to such a leaf adds it to nothing.
+    #[test]
+    fn a_leaf_that_was_replaced_is_not_thawed() {
+        let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();
+        let tree = BzTree::<Ram, WordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        assert!(tree.insert(&[1; 8], &[1; 8]).unwrap());
+        let (guard, key) = (pool.pin(), WordCodec::key(&[1; 8]).unwrap());
+        let place = || tree.descend_path(&guard, &Goal::Key(key), &mut Seen::default()).unwrap();
+        let (path, old) = place();
+        tree.renew_leaf(&guard, &path, old).unwrap();
+        let (_, new) = place();
+        assert_ne!(old, new);
+        assert!(tree.thaw(&guard, key, old).unwrap().is_frozen());
+        tree.freeze(&guard, BzTree::<Ram, WordCodec, 4>::leaf(&guard, new).unwrap()).unwrap();
+        assert!(!tree.thaw(&guard, key, new).unwrap().is_frozen());
     }
 }

@@ -177,7 +177,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         }
         match self.renew_leaf(guard, &path, offset) {
             Err(full @ Error::PoolFull { .. }) => {
-                let status = self.thaw(guard, Self::leaf(guard, offset)?)?;
+                let status = self.thaw(guard, key, offset)?;
                 if needs_room && status.count() == N && !status.is_frozen() {
                     return Err(full);
                 }

@@ -175,13 +175,14 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
 
 impl<M: Medium, C: Codec, const N: usize> Drop for BzTree<M, C, N> {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let guard = self.pool.pin();
-            self.free_spares(&guard);
-            if self.destroyed.load(Ordering::Acquire) == 0 {
-                // A descriptor that is not given back is finished by the next open, as after a crash.
-                let _ = self.pmwcas.finish(&guard);
-            }
+        // What a descriptor that is not given back names must stay in the pool, for the next open to finish it.
+        if std::thread::panicking() {
+            return self.pool.leave_unclean();
+        }
+        let guard = self.pool.pin();
+        self.free_spares(&guard);
+        if self.destroyed.load(Ordering::Acquire) == 0 && self.pmwcas.finish(&guard).is_err() {
+            self.pool.leave_unclean();
         }
     }
 }

@@ -79,7 +79,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
         let cell = &guard.node::<Anchor>(anchor)?.epoch;
-        let epoch = super::layout::epoch_number(cell.load(&guard) + 1);
+        let epoch = super::layout::epoch_number(cell.load(&guard).wrapping_add(1));
         // PERSIST: nothing must precede; lost, nobody has reserved anything in this epoch.
         cell.publish(&guard, epoch);
         guard.drain()?;
