@@ -159,9 +159,19 @@ impl Mapping {
         // A page of an empty file as well, which nobody touches before the file has it: only a mapping tells whether
         // the file system grants `MAP_SYNC`.
         mapping.map_file(0, length.max(page_bytes()))?;
+        mapping.settle().map_err(refused("make durable a file of", length))?;
         // SAFETY: just mapped up to `length`.
         unsafe { mapping.extent.set_length(length) };
         Ok(mapping)
+    }
+
+    /// Makes durable what a process that was killed left in the processors' caches, before anybody builds on what is read
+    /// there: a power cut would take it back.
+    fn settle(&self) -> rustix::io::Result<()> {
+        match &self.backing {
+            Backing::Shared { file, .. } if self.is_synchronous() => fdatasync(file),
+            _ => Ok(()),
+        }
     }
 
     /// A private mapping of all of the file behind `io`, which grows with it up to `limit_bytes`.
