@@ -8,7 +8,9 @@ mod common;
 use std::sync::Arc;
 
 use engines::index::{Bounds, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation};
-use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Scan as Forward, ScanBack as Backward};
+use everleaf_sim::index::IndexOperation::{
+    self, Insert, Remove, Scan as Forward, ScanBack as Backward, Visit,
+};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, EngineName, EngineTree, FollowUp, IndexSubject};
 use everleaf_sim::{Explorer, Images, Options, Program, Scheduling, Search, SecondCrash, ThreadsFailure};
 use medium::sim::Sim;
@@ -114,26 +116,28 @@ impl Index for Positions {
     }
 }
 
-/// A scan beside a write, on a tree with 10, 20 and 30.
+/// A scan beside writes, on a tree that `before` left.
 fn explore(
     engine: &AnyEngine,
-    operations: [IndexOperation; 2],
+    before: &[IndexOperation],
+    threads: [&[IndexOperation]; 2],
 ) -> Option<Box<ThreadsFailure<IndexOperation>>> {
     let options = Options {
         limit_bytes: 4 << 20,
         ..common::options("range_contract", Images::Some { random: 0 }, SecondCrash::Never)
     };
     let mut explorer = Explorer::new(IndexSubject::new(engine, FollowUp::Keys), options).unwrap();
-    explorer.set_up(&[10, 20, 30].map(|key| Insert(key, key))).unwrap();
-    let search = Search::Exhaustive { preemptions_max: 1 };
+    explorer.set_up(before).unwrap();
+    let search = Search::Exhaustive { preemptions_max: 2 };
     let scheduling = Scheduling { search, crashes: false, ..Scheduling::default() };
-    explorer.explore_threads(&Program::single(&operations), &scheduling).err()
+    explorer.explore_threads(&Program::of(threads.map(<[_]>::to_vec).to_vec()), &scheduling).err()
 }
 
 #[test]
 fn a_scan_must_return_what_is_there_all_the_time_once_and_in_order() {
     let right = common::small(EngineName::RnTree, CodecName::Word);
     let wrong: AnyEngine = Arc::new(ByPosition(Arc::clone(&right)));
+    let before = [10, 20, 30].map(|key| Insert(key, key));
     let missed = "returned Value(None) where scan";
     let twice = "a scan out of order, or with a key twice";
     for (scan, write, complaint) in [
@@ -142,10 +146,30 @@ fn a_scan_must_return_what_is_there_all_the_time_once_and_in_order() {
         (Forward(0, 99), Insert(5, 5), twice),
         (Backward(0, 99), Insert(35, 5), twice),
     ] {
-        let failure = explore(&wrong, [scan, write]).expect("a flaw that nobody noticed");
+        let failure = explore(&wrong, &before, [&[scan], &[write]]).expect("a flaw that nobody noticed");
         assert!(failure.what.contains(complaint), "another complaint: {failure}");
-        if let Some(failure) = explore(&right, [scan, write]) {
+        if let Some(failure) = explore(&right, &before, [&[scan], &[write]]) {
             panic!("{failure}");
+        }
+    }
+}
+
+/// A node whose neighbour goes covers more than it did when a scan came to it, and its version does not tell.
+#[test]
+fn a_masstree_node_that_comes_to_cover_more_gives_no_key_twice() {
+    let mut before = [10, 20, 30, 40, 50, 60].map(|key| Insert(key, key)).to_vec();
+    before.extend([Remove(20), Remove(40), IndexOperation::Sync]);
+    for codec in [CodecName::Word, CodecName::Record] {
+        let engine = common::small(EngineName::MassTree, codec);
+        for writes in [[Remove(50), Remove(60), Insert(55, 5)], [Remove(10), Remove(30), Insert(20, 5)]] {
+            for scan in [Forward(0, 99), Backward(0, 99), Visit(0, 99)] {
+                if scan == Visit(0, 99) && codec == CodecName::Record {
+                    continue;
+                }
+                if let Some(failure) = explore(&engine, &before, [&[scan], &writes]) {
+                    panic!("{failure}");
+                }
+            }
         }
     }
 }

@@ -96,11 +96,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
         let Some(layer) = load.layers.pop() else { return Ok(()) };
         let root = self.build_layer(work, load, layer)?;
-        let lock = self.core.root.lock();
+        // The node before the root, as all others do. A tree whose root others have changed meanwhile counts as not empty.
         let old = anchor.root.value.load(&self.guard);
+        if !self.is_empty(old)? {
+            return Err(Error::NotEmpty.into());
+        }
         let node = self.border(old)?;
         let mut old_lock = self.lock(&node.version)?;
-        if !self.is_empty(old)? {
+        let lock = self.core.root.lock();
+        if anchor.root.value.load(&self.guard) != old || !self.is_empty(old)? {
             return Err(Error::NotEmpty.into());
         }
         // PERSIST: nothing; durable with the epoch, and undone by the log of the root if that fails.

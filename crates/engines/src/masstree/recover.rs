@@ -149,6 +149,10 @@ impl<M: Medium, const W: usize> Core<M, W> {
         }
         for shard in 0..SHARDS {
             let _lock = self.barrier.shares().nth(shard).map(|shard| shard.lock());
+            // Who removes the tree stops all shards for it.
+            if self.is_gone.load(Ordering::Acquire) {
+                return Ok(());
+            }
             let mut view = self.look();
             view.has_pass = true;
             self.sweep_links(&view, shard)?;

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::Core;
 use super::access::{Stop, View, Walk};
-use super::find::{Origin, ScanLeaf};
+use super::find::{Neighbours, Origin, ScanLeaf};
 use super::layout::nibble;
 use super::permutation::Permutation;
 use super::record::Record;
@@ -127,8 +127,14 @@ enum Verdict {
 type Entries = SmallVec<[(Slice, u8, u64); 16]>;
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
-    /// The entries of a border node at one version, in the order of the scan.
+    /// The entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
+    /// more than when it was found, as its neighbour went: what lies there is taken where the scan goes on.
     fn entries_of(&self, leaf: &mut ScanLeaf<'_, W>, is_forward: bool) -> Walk<Entries> {
+        let Neighbours { low, high, .. } = leaf.trail;
+        let is_within = |(slice, ..): &(Slice, u8, u64)| match is_forward {
+            true => high.is_none_or(|high| *slice < high),
+            false => low.is_none_or(|low| *slice >= low),
+        };
         loop {
             let permutation = Permutation(leaf.node.permutation.load(&self.guard));
             let count = permutation.count(W);
@@ -140,7 +146,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     Slice { word: leaf.node.slices[slot].load(&self.guard), class: class.min(LONGER) };
                 (slice, class, leaf.node.values.words[slot].load(&self.guard))
             };
-            let entries = (0..count).map(entry).collect();
+            let entries = (0..count).map(entry).take_while(is_within).collect();
             if leaf.version.is_still(&leaf.node.version) {
                 return Ok(entries);
             }

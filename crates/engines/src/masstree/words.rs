@@ -53,10 +53,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         self.descend(root, Origin::Anchor, Target::At(slice))
     }
 
-    /// Appends the entries of a border node from where the scan goes on.
+    /// Appends the entries of a border node from `low` on. It may have come to cover more than when it was found, as its
+    /// neighbour went: what lies there is taken where the scan goes on.
     #[inline(always)]
-    fn take_words(&self, leaf: &mut ScanLeaf<'_, W>, scan: &mut Words) -> Walk<()> {
+    fn take_words(&self, leaf: &mut ScanLeaf<'_, W>, low: u64, scan: &mut Words) -> Walk<()> {
         let start = scan.entries.len();
+        let last = leaf.trail.high.map_or(u64::MAX, |high| high.word.saturating_sub(1));
         loop {
             let permutation = Permutation(leaf.node.permutation.load(&self.guard));
             let classes = leaf.node.classes.load(&self.guard);
@@ -65,7 +67,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 let slot = permutation.slot(position, W);
                 let word = leaf.node.slices[slot].load(&self.guard);
                 are_words &= nibble(classes, slot) == 8;
-                if word >= scan.from {
+                if (low..=last).contains(&word) {
                     scan.entries.push([word, leaf.node.values.words[slot].load(&self.guard)]);
                 }
             }
@@ -107,6 +109,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn read_words<'v>(&'v self, scan: &mut Words, read: &mut Option<ScanLeaf<'v, W>>) -> Walk<bool> {
         scan.entries.clear();
         while scan.entries.len() < scan.entries_max {
+            let low = read.as_ref().and_then(|leaf| leaf.trail.high).map_or(scan.from, |high| high.word);
             let next = match read.take() {
                 Some(leaf) => self.leaf_behind(&leaf)?,
                 None => {
@@ -116,7 +119,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 }
             };
             let Some(mut leaf) = next else { break };
-            self.take_words(&mut leaf, scan)?;
+            self.take_words(&mut leaf, low.max(scan.from), scan)?;
             *read = Some(leaf);
         }
         for [_, value] in &mut scan.entries {
