@@ -401,7 +401,8 @@ impl Store {
 
     /// Verifies the whole structure of every tree and returns every violation. Of a tree of `rntree` that is too damaged to
     /// be opened these are what [`Store::salvage`] leaves out; of another engine's it is one, the first that was met.
-    /// O(entries); other threads may go on working.
+    /// O(entries); other threads may go on working, but with trees of [`Engine::MassTree`](crate::Engine::MassTree), whose
+    /// writers wait.
     ///
     /// # Errors
     /// Only if checking itself is impossible, as for want of memory.

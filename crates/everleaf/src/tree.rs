@@ -310,12 +310,13 @@ impl Tree {
         }
     }
 
-    /// Verifies the whole structure and returns every violation. O(n); locks each leaf for a moment.
+    /// Verifies the whole structure and returns every violation. O(n). Writers of a leaf wait for a moment; those of
+    /// [`Engine::MassTree`](crate::Engine::MassTree) until the end.
     pub fn check(&self) -> Result<Vec<Violation>> {
         self.at(self.any.index.check())
     }
 
-    /// Figures. O(leaves).
+    /// Figures. O(leaves); with [`Engine::MassTree`](crate::Engine::MassTree) O(n).
     pub fn stat(&self) -> Result<IndexStat> {
         self.at(self.any.index.stat())
     }

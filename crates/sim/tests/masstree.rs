@@ -75,7 +75,7 @@ fn a_script_with_persistent_caches_and_on_a_log() {
 #[test]
 fn epochs_that_wrap() {
     for first_epoch in [(1 << 16) - 3, (1 << 31) - 4, (1 << 32) - 5] {
-        let options = options(Images::Some { random: 4 }, SecondCrash::InRecovery);
+        let options = options(Images::Some { random: 1 }, SecondCrash::InRecovery);
         let engine: AnyEngine = Arc::new(MassTreeEngine::<RecordCodec, 4>::new(Mode::InLine, first_epoch));
         common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options);
     }

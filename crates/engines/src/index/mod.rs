@@ -228,7 +228,8 @@ pub trait Index: Any + Send + Sync {
     /// write to it.
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64>;
 
-    /// Verifies the whole structure and returns every violation. O(n); locks each leaf for a moment.
+    /// Verifies the whole structure and returns every violation. O(n). Writers may have to wait: of one leaf for a
+    /// moment, or until the end.
     fn check(&self) -> Result<Vec<Violation>>;
 
     /// Figures. O(leaves).
