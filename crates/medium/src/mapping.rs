@@ -408,8 +408,9 @@ fn allocate(file: &File, old: u64, length: u64) -> Result<(), MediumError> {
 fn fill_holes(file: &File, length: u64) -> Result<(), MediumError> {
     match seek(file, SeekFrom::Hole(0)) {
         Ok(hole) if hole < length => {
-            let filled = fallocate(file, FallocateFlags::empty(), hole, length - hole);
-            filled.map_err(|errno| not_allocated(errno.into(), hole, length, file, || Ok(())))
+            let fill = || fallocate(file, FallocateFlags::empty(), hole, length - hole);
+            rustix::io::retry_on_intr(fill)
+                .map_err(|errno| not_allocated(errno.into(), hole, length, file, || Ok(())))
         }
         // A system that does not tell holes has none to fill.
         _ => Ok(()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use engines::index::{RecordCodec, WordCodec};
 use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Record, Word};
-use everleaf_sim::index::IndexOperation::{self, Insert, Put, Remove, Sync, Update};
+use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Sync, Update};
 use everleaf_sim::index::script::{
     every_change_in_epochs, random_operations, what_epochs_meet, writes_in_epochs,
 };
@@ -121,9 +121,7 @@ fn long_runs_at_full_width() {
 /// Every sequence of two writes on three keys, in one epoch and in two: every crash, every image.
 fn every_pair_of_writes(seed: &[IndexOperation]) {
     let choices = |value| {
-        [10, 20, 30]
-            .into_iter()
-            .flat_map(move |key| [Put(key, value), Insert(key, value), Update(key, value), Remove(key)])
+        [10, 20, 30].into_iter().flat_map(move |key| [Insert(key, value), Update(key, value), Remove(key)])
     };
     let mut total = Stats::default();
     for (first, second) in choices(7).flat_map(|first| choices(8).map(move |second| (first, second))) {

@@ -187,9 +187,13 @@ impl Pmwcas {
             let held: Vec<Held<'_>> =
                 (0..self.slots.len()).filter_map(|number| self.slots.take_number(number)).collect();
             held.iter().try_for_each(|held| self.recall_unseen(guard, held))?;
-            let is_free = |held: &Held<'_>| {
-                (0..DESCRIPTORS_PER_SLOT).all(|turn| matches!(held.phase(turn), Phase::Free | Phase::Busy))
-            };
+            let is = |held: &Held<'_>, phase| (0..DESCRIPTORS_PER_SLOT).any(|turn| held.phase(turn) == phase);
+            if held.len() < self.slots.len() || held.iter().any(|held| is(held, Phase::Busy)) {
+                // A panic or damage left it in the middle.
+                return Err(Error::InUse);
+            }
+            let is_free =
+                |held: &Held<'_>| (0..DESCRIPTORS_PER_SLOT).all(|turn| held.phase(turn) == Phase::Free);
             if held.iter().all(is_free) {
                 return Ok(());
             }

@@ -26,6 +26,7 @@ use super::io::{Disk, Io, read_some, write_all};
 use super::layout::{BLOCK_BYTES, Header, LENGTH, Mark, RING, first_word, lines_of};
 use super::log::{Found, Log, Reader};
 use super::open::{read_mark, write_mark};
+use super::replay::{Behind, look_behind, lost};
 use crate::MediumError;
 
 /// Bytes of the base image that are copied before the log is looked at again.
@@ -61,6 +62,8 @@ impl CopyTarget {
 
     /// The copy needs no log. Makes it durable.
     fn finish(&self, mark_offset: u64) -> Result<(), LogError> {
+        // All else first: a copy that lacks some of it must not say that it needs no log.
+        self.copy.sync().map_err(refused("make the copy durable"))?;
         write_mark(&*self.copy, mark_offset, Mark(None))
     }
 }
@@ -163,6 +166,10 @@ pub(super) fn copy(
             break;
         }
     }
+    match tail.expect_end()? {
+        Copied::Whole(_) => {}
+        other => return Ok(other),
+    }
     // It may have grown behind what was read.
     let length = offset.max(tail.length);
     let grown = if length > offset { target.copy.allocate(offset, length) } else { Ok(()) };
@@ -208,6 +215,24 @@ impl<'c> Tail<'c> {
                 return Ok(Copied::Overrun);
             } else {
                 return Ok(Copied::Whole(self.length));
+            }
+        }
+    }
+
+    /// Refuses damage that looks like the log's end: what is behind it would be missing.
+    fn expect_end(&mut self) -> Result<Copied, LogError> {
+        loop {
+            let log = Log::new(Arc::clone(self.log), self.header.clone(), 0);
+            let (end, incarnation) = (self.position, incarnation_at(&self.header, self.position));
+            let behind = look_behind(&log, end, incarnation, end + self.header.capacity);
+            if behind.map_err(refused("read the log"))? != Behind::Durable {
+                return Ok(Copied::Whole(self.length));
+            }
+            // Or it was not yet written when it was looked for.
+            match self.follow()? {
+                Copied::Whole(_) if self.position == end => return Err(lost(&log, end)),
+                Copied::Whole(_) => {}
+                other => return Ok(other),
             }
         }
     }

@@ -110,35 +110,54 @@ fn damaged(log: &Log, position: u64, what: &str) -> LogError {
 
 /// The log ends here: is that a tail, or damage?
 fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Result<Replayed, LogError> {
-    let io = |error: io::Error| refused("read the log")(error);
     let ring_end = log.start() + log.capacity();
+    let behind = look_behind(log, found.end, incarnation, ring_end).map_err(refused("read the log"))?;
+    if behind == Behind::Durable {
+        return Err(lost(log, found.end));
+    }
+    let torn = broken || behind == Behind::Something;
+    found.replay.end = if torn { LogEnd::Torn } else { LogEnd::Clean };
+    Ok(found)
+}
+
+/// What lies behind the end of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Behind {
+    /// Nothing, or what an earlier lap left.
+    Nothing,
+    /// Parts of what was being written.
+    Something,
+    /// A frame that says that the end was durable beyond.
+    Durable,
+}
+
+/// Damage that a later frame tells of.
+pub(super) fn lost(log: &Log, end: u64) -> LogError {
+    damaged(log, end, "no frame can be read here, but a later one says that it was durable")
+}
+
+/// Looks behind the `end` of a log, up to `ring_end`.
+pub(super) fn look_behind(log: &Log, end: u64, incarnation: u32, ring_end: u64) -> io::Result<Behind> {
     let mut reader = Reader::new(log, ring_end);
-    let mut torn = broken;
-    let mut position = found.end + 8;
+    let mut behind = Behind::Nothing;
+    let mut position = end + 8;
     // One that was appended when this place was durable may be as far away as ever was appended without a sync: so every
     // frame that is found is a reason to look on.
-    let mut limit = (found.end + LOOK_BYTES).min(ring_end);
+    let mut limit = (end + LOOK_BYTES).min(ring_end);
     while position + FRAME_HEADER_BYTES as u64 <= limit {
-        match reader.look(position, incarnation).map_err(io)? {
-            Found::Frame(later, _) if later.durable > found.end => {
-                return Err(damaged(
-                    log,
-                    found.end,
-                    "no frame can be read here, but a later one says that it was durable",
-                ));
-            }
+        match reader.look(position, incarnation)? {
+            Found::Frame(later, _) if later.durable > end => return Ok(Behind::Durable),
             Found::Frame(later, _) => {
-                torn = true;
+                behind = Behind::Something;
                 position += later.bytes() as u64;
                 limit = (position + LOOK_BYTES).min(ring_end);
             }
             Found::Broken => {
-                torn = true;
+                behind = Behind::Something;
                 position += 8;
             }
             Found::Nothing => position += 8,
         }
     }
-    found.replay.end = if torn { LogEnd::Torn } else { LogEnd::Clean };
-    Ok(found)
+    Ok(behind)
 }

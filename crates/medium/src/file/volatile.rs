@@ -27,17 +27,19 @@ pub(super) fn is_volatile(file: &File) -> bool {
 fn is_on_volatile_overlay(file: &File) -> Option<bool> {
     let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let mounts = std::fs::read(MOUNTS).ok()?;
-    let options = overlay_options(&mounts, found.stx_mnt_id)?;
+    loses_all(overlay_options(&mounts, found.stx_mnt_id)?)
+}
+
+/// Whether an overlay with these options is gone with the power.
+fn loses_all(options: &[u8]) -> Option<bool> {
     let mut options = options.split(|byte| *byte == b',');
-    options
-        .find_map(|option| match option {
-            b"volatile" => Some(Some(true)),
-            _ => option.strip_prefix(b"upperdir=").map(|folder| {
-                let system = statfs(path(folder)).ok()?;
-                Some(matches!(i64::from(system.f_type as u32), TMPFS | RAMFS))
-            }),
-        })
-        .flatten()
+    // The system tells it behind the folders.
+    if options.clone().any(|option| option == b"volatile") {
+        return Some(true);
+    }
+    let folder = options.find_map(|option| option.strip_prefix(b"upperdir="))?;
+    let system = statfs(path(folder)).ok()?;
+    Some(matches!(i64::from(system.f_type as u32), TMPFS | RAMFS))
 }
 
 /// The options of the overlay with this mount number: behind the dash come type, source and options.
@@ -77,6 +79,7 @@ mod tests {
         let options = overlay_options(TOLD, 77).unwrap();
         assert!(options.starts_with(b"rw,lowerdir=/a,upperdir=/dev/shm/my"));
         assert!(overlay_options(TOLD, 78).unwrap().ends_with(b",volatile"));
+        assert_eq!(overlay_options(TOLD, 78).and_then(loses_all), Some(true));
         assert_eq!((overlay_options(TOLD, 31), overlay_options(TOLD, 99)), (None, None));
         assert_eq!(path(b"/dev/shm/my\\040upper"), PathBuf::from("/dev/shm/my upper"));
         assert_eq!(path(b"/a\\04"), PathBuf::from("/a\\04"));

@@ -56,7 +56,8 @@ impl Core {
 
     /// Waits for the signal that `take` takes, at most `timeout` if there is one. Whether to go on.
     fn wait_for(&self, timeout: Option<Duration>, take: impl Fn(&mut Signal) -> bool) -> bool {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        // One that is beyond all time is none.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut signal = self.signal.lock();
         while !signal.stop && !take(&mut signal) {
             match deadline {
@@ -96,8 +97,8 @@ impl Core {
                 return;
             }
             if timeout.is_none() && !matches!(self.durability, Durability::OnSync) {
-                // Something was just appended; it has its time.
-                if !self.wait_for(Some(tick), |_| false) {
+                // Something was just appended; it has its time, unless much follows.
+                if !self.wait_for(Some(tick), take) {
                     return;
                 }
             }

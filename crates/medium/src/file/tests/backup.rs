@@ -157,3 +157,18 @@ fn a_backup_beside_writers_is_one_moment() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn damage_in_the_middle_of_the_log_is_not_its_end() {
+    let machine = Machine::new(&killed().0);
+    let (pool, log) = (machine.io(Which::Pool), machine.io(Which::Log));
+    let header = Log::read_header(&*log).unwrap().ok().unwrap();
+    let first = Log::new(Arc::clone(&log), header.clone(), 0).physical(header.start) + 20;
+    let mut byte = [0];
+    assert_eq!(log.read(&mut byte, first).unwrap(), 1);
+    assert_eq!(log.write(&[byte[0] ^ 1], first).unwrap(), 1);
+    let made = Machine::new(&Image::default());
+    let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
+    let copied = copy(&*pool, &log, &target, MARK, 4096);
+    assert!(matches!(copied, Err(LogError::Damaged { .. })), "{copied:?}");
+}
