@@ -218,8 +218,7 @@ struct Core<M: Medium, const W: usize> {
 
 impl<M: Medium, const W: usize> Core<M, W> {
     fn new(pool: &Pool<M>, anchor: u64, first: u64, options: &MassTreeOptions, failed: Failed) -> Self {
-        // With 7 or 15 the log of a line of values would lie in another line.
-        const { assert!(W >= 4 && W < 15 && W != 7 && node_bytes::<W>() <= 1024) };
+        const { assert!(W >= 4 && W <= 15 && node_bytes::<W>() <= 1024) };
         let shards = (0..options.shards.clamp(1, SHARDS)).map(Shard::new);
         Self {
             pool: pool.clone(),
