@@ -282,7 +282,8 @@ impl Tree {
         entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
         fill: f64,
     ) -> std::result::Result<u64, E> {
-        // Entries that were taken cannot be asked for again: what a second try would find is fetched back before.
+        // Entries that were taken cannot be asked for again: what a second try would find is fetched back before, which
+        // soon after a crash takes as long as it takes to find out what is free.
         self.context.store.find_space();
         let mut entries = entries.into_iter();
         let mut failure = None;

@@ -41,9 +41,9 @@ impl<C: Codec> InnerTree<C> {
     }
 
     /// As [`InnerTree::descend`]. `touch` looks at the leaf while it is certain that the inner nodes lead there: for
-    /// readers that are not pinned, who must take the leaf's version then; or, and then that goes for nothing, at a leaf
-    /// that never was. It is also given the leaves that follow
-    /// under the same parent, as far as they can be seen: worth a prefetch, and no more.
+    /// readers that are not pinned, who must take the leaf's version then. (Or it looks at one that never was, and that
+    /// goes for nothing.) It is also given the leaves that follow under the same parent, as far as they can be seen: worth a
+    /// prefetch, and no more.
     #[inline(always)]
     pub fn descend_touching<T>(
         &self,
