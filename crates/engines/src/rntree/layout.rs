@@ -490,6 +490,30 @@ impl<M: Medium> LeafRecord<M> {
         self.fingerprints[SEQUENCE].store((sequence | 1) + 1, Ordering::Release);
     }
 
+    /// Changes the leaf to one that ends sooner: keys from `high` on are in `next` and behind it. Under the lock.
+    pub(super) fn shorten(&self, slots: &Slots, next: u32, high: u64) {
+        self.change(slots, || {
+            // Next before high, high before live: whoever misses an entry that moved is sent on, and finds where to.
+            self.set_next(next);
+            // ORDER: pairs with the acquire in `beyond`.
+            self.high.store(high, Ordering::Release);
+            self.live.store(slots.bitmap(), Ordering::Release);
+        });
+    }
+
+    /// Changes the leaf to one that ends where `right` does, whose entries it has now. Under both locks.
+    pub(super) fn extend(&self, slots: &Slots, right: &Self) {
+        self.change(slots, || {
+            self.live.store(slots.bitmap(), Ordering::Release);
+            // ORDER: readers take these three in the same order. Old entries beside the new high key would miss what was
+            // in the right leaf, the old high key beside the new next leaf would lead past it: neither has one version.
+            self.raise_version();
+            self.high.store(right.high.load(Ordering::Relaxed), Ordering::Release);
+            self.raise_version();
+            self.set_next(right.next());
+        });
+    }
+
     /// The sequence that scans and planned writes retry on; `None` during a change.
     pub(super) fn sequence(&self) -> Option<u64> {
         let sequence = self.fingerprints[SEQUENCE].load(Ordering::Acquire);

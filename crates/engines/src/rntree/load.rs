@@ -153,20 +153,18 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let lsn = guard.fence();
         head.stamp(lsn);
         (first..).take(leaves.len()).for_each(|index| self.leaves.get(index).stamp(lsn));
-        head.change(&stored, || {
-            head.live.store(stored.bitmap(), Ordering::Release);
-            if let Some((separator, _)) = separators.get(1) {
-                head.high.store(Self::bound_of(*separator), Ordering::Release);
-            }
-            head.set_next(first);
-        });
+        head.shorten(
+            &stored,
+            first,
+            separators.get(1).map_or(0, |(separator, _)| Self::bound_of(*separator)),
+        );
         // Without memory for inner nodes the leaves are still found, by way of the first.
         let _ = self.inner.build(&separators);
         Ok(lsn)
     }
 
     /// A separator as a leaf's high key.
-    fn bound_of(separator: Separator) -> u64 {
+    pub(super) fn bound_of(separator: Separator) -> u64 {
         if C::TIES { separator.tail } else { separator.word }
     }
 

@@ -272,14 +272,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             absorbed.stamp(lsn);
         }
         let moved = slots.bitmap() & !stored.bitmap();
-        record.change(&stored, || {
-            // Next before high, high before live: whoever misses a moved entry is sent on, and finds where to.
-            record.set_next(first.index);
-            let bound = if C::TIES { first.separator.tail } else { first.separator.word };
-            // ORDER: pairs with the acquire in `beyond`.
-            record.high.store(bound, Ordering::Release);
-            record.live.store(stored.bitmap(), Ordering::Release);
-        });
+        record.shorten(&stored, first.index, Self::bound_of(first.separator));
         record.dead.store(record.dead.load(Ordering::Relaxed) | moved, Ordering::Relaxed);
         Ok(())
     }
@@ -408,13 +401,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         };
         let lsn = guard.fence();
         left.stamp(lsn);
-        left.change(&stored, || {
-            left.live.store(stored.bitmap(), Ordering::Release);
-            left.high.store(right.high.load(Ordering::Relaxed), Ordering::Release);
-            // ORDER: before the next leaf; whoever saw the old high key beside the new next leaf tries again.
-            left.raise_version();
-            left.set_next(right.next());
-        });
+        left.extend(&stored, right);
         Ok(true)
     }
 }
