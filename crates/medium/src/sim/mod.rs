@@ -44,8 +44,8 @@ pub use self::trace::{Event, Mark, Mutation, Site, SiteKind, Trace};
 
 /// Words in a line.
 const LINE_WORDS: usize = LINE_BYTES / WORD_BYTES;
-/// What a crash leaves in a volatile word: a lock that is taken, a counter that has just begun.
-pub const VOLATILE_LEFT: u64 = 1;
+/// What a crash leaves in a volatile word: locks that are taken, marks that are set.
+pub const VOLATILE_LEFT: u64 = u64::MAX;
 /// In a line's flags: its content is open.
 const OPEN: u8 = 1 << 7;
 /// In a line's flags: the level below which its old content was noted.
@@ -168,9 +168,12 @@ impl Sim {
         let first = from / WORD_BYTES as u64;
         let words = self.extent().words(0, limit_bytes as usize / WORD_BYTES).unwrap_or_default();
         for (number, word) in words.iter().enumerate().skip(first as usize) {
-            // Another value for each word, small and large ones.
+            // Another value for each word: large and small ones, and some that are small at both ends, as are a slot and
+            // the low bits of an epoch.
             let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            word.store(mixed >> (mixed % 3 * 28), Ordering::Relaxed);
+            let both_ends = mixed >> 40 & 31 | mixed >> 50 << 4 | (mixed >> 45 & 31) << 48;
+            let value = [mixed, mixed >> 28, mixed >> 56, both_ends][(mixed >> 32) as usize % 4];
+            word.store(value, Ordering::Relaxed);
         }
         self.set_length(0)
     }
