@@ -11,10 +11,10 @@
 //! | `next` lies outside of the flushed range | [`a_split_that_returned_has_its_link_on_the_medium`]; `a_split_flushes_the_link_to_its_leaf`, by the explorer |
 //! | the split's undo log is valid before its content | `a_split_is_valid_only_after_its_content`, by the explorer |
 //! | repair sets the next free entry one too low | [`a_recovered_tree_takes_entries_without_losing_any`] |
-//! | insert overwrites an existing key | [`a_condition_that_fails_changes_nothing`] |
+//! | insert overwrites an existing key | [`an_insert_overwrites_nothing`] |
 //! | a scan takes no care of writers | [`a_scan_beside_splits_and_merges_returns_what_stays_once_and_in_order`] |
 //! | nothing is ever freed | [`a_tree_emptied_by_removes_gives_its_space_back`] |
-//! | a missing key reads before the slot array | [`a_find_returns_also_for_keys_below_above_and_between`] |
+//! | a missing key reads before the slot array | [`a_find_of_a_missing_key_stays_within_the_slots`] |
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -339,18 +339,25 @@ fn an_odd_leaf_keeps_its_last_entry_when_it_splits() {
     assert_holds(&tree, [10, 20, 30, 35, 40, 50, 60, 70]);
 }
 
-/// Algorithm 3 rewrites slots that it still reads, and takes the separator by physical position: both show where
-/// entries were written in another order than that of their keys.
+/// Algorithm 3 rewrites slots that it still reads: where entries lie in descending order, the upper half's slots come first.
 #[test]
-fn a_split_goes_by_the_order_of_keys_not_of_entries() {
-    let mut orders = [[0u64; 8]; 3];
-    orders[0] = [80, 70, 60, 50, 40, 30, 20, 10];
-    orders[1] = [40, 80, 10, 70, 20, 60, 30, 50];
-    orders[2] = [10, 80, 20, 70, 30, 60, 40, 50];
-    for order in orders {
+fn a_split_reads_no_slot_that_it_has_overwritten() {
+    let (_pool, tree) = tree::<8>([80, 70, 60, 50, 40, 30, 20, 10]);
+    assert!(insert(&tree, 45));
+    assert_holds(&tree, [10, 20, 30, 40, 45, 50, 60, 70, 80]);
+}
+
+/// Algorithm 3 takes the separator by physical position: the entry in the middle has another key than the middle one.
+#[test]
+fn a_separator_is_the_middle_key_and_not_that_of_the_middle_entry() {
+    for order in [[40, 80, 10, 70, 20, 60, 30, 50], [10, 80, 20, 70, 30, 60, 40, 50]] {
         let (_pool, tree) = tree::<8>(order);
         assert!(insert(&tree, 45));
-        assert_holds(&tree, [10, 20, 30, 40, 45, 50, 60, 70, 80]);
+        assert_eq!(leaves(&tree), 2);
+        // What comes by the inner nodes arrives where the key is, and where it belongs.
+        assert!(order.iter().all(|key| get(&tree, *key) == Some(key + 1)), "{order:?}");
+        assert!(insert(&tree, 46) && insert(&tree, 54));
+        assert_holds(&tree, [10, 20, 30, 40, 45, 46, 50, 54, 60, 70, 80]);
     }
 }
 
@@ -365,15 +372,23 @@ fn both_halves_of_a_split_take_entries_at_once() {
     assert_holds(&tree, [10, 11, 12, 13, 14, 20, 30, 40, 45, 50, 60, 70, 71, 72, 73, 74, 80]);
 }
 
-/// Algorithm 1 ignores the result of the conditional update; the published insert overwrites an existing key.
+/// Algorithm 1 ignores the result of the conditional update.
 #[test]
 fn a_condition_that_fails_changes_nothing() {
     let (_pool, tree) = tree::<8>([10]);
-    assert!(!WordIndex::write(&tree, 10, Some(99), Condition::Absent).unwrap());
     assert!(!WordIndex::write(&tree, 11, Some(99), Condition::Present).unwrap());
     assert!(!WordIndex::write(&tree, 10, Some(99), Condition::Equals(10)).unwrap());
     assert!(!remove(&tree, 11));
     assert_holds(&tree, [10]);
+}
+
+/// The published insert overwrites an existing key.
+#[test]
+fn an_insert_overwrites_nothing() {
+    let (_pool, tree) = tree::<8>([10, 20]);
+    assert!(!WordIndex::write(&tree, 10, Some(99), Condition::Absent).unwrap());
+    assert!(!WordIndex::write(&tree, 20, Some(99), Condition::Absent).unwrap());
+    assert_holds(&tree, [10, 20]);
 }
 
 /// Two inserts of one key, both past their first look: one of them holds.
@@ -411,17 +426,22 @@ fn an_entry_whose_condition_failed_is_free_again() {
     assert_holds(&tree, [10, 20, 30, 40]);
 }
 
-/// Algorithm 4 has no return; a missing key makes the published search read before the slot array.
+/// Algorithm 4 has no return.
 #[test]
-fn a_find_returns_also_for_keys_below_above_and_between() {
-    let (_pool, tree) = tree::<4>([]);
-    assert_eq!(get(&tree, 0), None);
-    assert_eq!(get(&tree, u64::MAX), None);
-    let (_pool, tree) = self::tree::<4>((1..100).map(|key| 10 * key));
-    assert!([0, 5, 15, 985, 991, u64::MAX].iter().all(|key| get(&tree, *key).is_none()));
+fn a_find_returns_the_value_of_each_key() {
+    let (_pool, tree) = tree::<4>((1..100).map(|key| 10 * key));
     assert!((1..100).all(|key| get(&tree, 10 * key) == Some(10 * key + 1)));
     assert!(WordIndex::write(&tree, u64::MAX, Some(7), Condition::Absent).unwrap());
     assert_eq!(get(&tree, u64::MAX), Some(7));
+}
+
+/// In the published code a missing key makes the search read before the slot array.
+#[test]
+fn a_find_of_a_missing_key_stays_within_the_slots() {
+    let (_pool, tree) = tree::<4>([]);
+    assert_eq!([get(&tree, 0), get(&tree, u64::MAX)], [None; 2]);
+    let (_pool, tree) = self::tree::<4>((1..100).map(|key| 10 * key));
+    assert!([0, 5, 15, 985, 991, u64::MAX].iter().all(|key| get(&tree, *key).is_none()));
 }
 
 /// In the published code a scan takes no care of writers.
