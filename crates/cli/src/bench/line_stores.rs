@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
     );
     for store in LineStore::all() {
         let ns = if store.is_supported() { Some(measure(args, store)?) } else { None };
-        let whole = match (ns, store == detected || store == LineStore::Twin) {
+        let whole = match (ns, store.is_known_whole()) {
             (None, _) => "no such instruction",
             (_, true) => "yes",
             (_, false) => "not known to be: chosen only if asked for",

@@ -80,27 +80,32 @@ pub enum LineStore {
 impl LineStore {
     const ALL: [Self; 4] = [Self::Movdir64b, Self::Avx512, Self::Rtm, Self::Twin];
 
-    /// The best form that is known to be whole on this processor.
-    ///
-    /// MOVDIR64B; else AVX-512, but only on a processor made by Intel; else RTM, but only after a probe of
-    /// 10,000 line stores, each right after a flush of its line, committed all of them in few tries; else
-    /// [`Self::Twin`].
+    /// The best form that is known to be whole on this processor: the first of [`LineStore::all`] that
+    /// [`LineStore::is_known_whole`].
     ///
     /// The first call costs up to some milliseconds where RTM has to be probed; later ones a load.
     pub fn detect() -> Self {
         static DETECTED: OnceLock<LineStore> = OnceLock::new();
-        *DETECTED.get_or_init(|| {
-            #[cfg(target_arch = "x86_64")]
-            {
-                if let Some(store) = Self::whole_without_transaction() {
-                    return store;
-                }
-                if Self::Rtm.is_supported() && rtm::probe() {
-                    return Self::Rtm;
-                }
-            }
-            Self::Twin
-        })
+        *DETECTED
+            .get_or_init(|| Self::ALL.into_iter().find(|store| store.is_known_whole()).unwrap_or(Self::Twin))
+    }
+
+    /// Whether no crash leaves a part of a line that is stored so, on this processor.
+    ///
+    /// MOVDIR64B wherever it is supported; AVX-512 only on a processor made by Intel; RTM only after a probe of
+    /// 10,000 line stores, each right after a flush of its line, committed all of them in few tries; the twin form
+    /// always. Up to some milliseconds for RTM, else some hundred cycles.
+    pub fn is_known_whole(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        match self {
+            Self::Movdir64b | Self::Twin => self.is_supported(),
+            Self::Avx512 => self.is_supported() && CpuFeatures::read().intel,
+            Self::Rtm => self.is_supported() && rtm::probe(),
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Self::Twin
+        }
     }
 
     /// Whether this processor can execute it. Unlike [`LineStore::detect`] this does not say that the store
@@ -137,19 +142,6 @@ impl LineStore {
             Self::Avx512 => "avx512",
             Self::Rtm => "rtm",
             Self::Twin => "twin",
-        }
-    }
-
-    /// The single-copy form, other than a transaction, that this processor is known to keep whole.
-    #[cfg(target_arch = "x86_64")]
-    fn whole_without_transaction() -> Option<Self> {
-        let features = CpuFeatures::read();
-        if features.movdir64b {
-            Some(Self::Movdir64b)
-        } else if features.intel && Self::Avx512.is_supported() {
-            Some(Self::Avx512)
-        } else {
-            None
         }
     }
 }
@@ -257,8 +249,8 @@ unsafe fn store_transaction(line: *const [AtomicU64; 8], value: &LineValue) -> R
     if unsafe { rtm::store(line, value) } {
         return Ok(());
     }
-    match LineStore::whole_without_transaction() {
-        // SAFETY: `whole_without_transaction` answers what is supported; the line is the caller's promise.
+    match [LineStore::Movdir64b, LineStore::Avx512].into_iter().find(|store| store.is_known_whole()) {
+        // SAFETY: what is known to be whole is supported; the line is the caller's promise.
         Some(other) => unsafe { store_single(other, line, value) },
         None => Err(LineNotStored),
     }
