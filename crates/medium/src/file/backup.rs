@@ -133,9 +133,21 @@ impl File {
     }
 }
 
+/// How often a header is read again of which one copy fails its check: it may be about to be written.
+const HEADER_ATTEMPTS: u32 = 100;
+
 /// The header of a log that is in use.
 fn live_header(log: &dyn Io) -> Result<Option<Header>, LogError> {
-    Ok(Log::read_header(log)?.ok().filter(|header| !header.ranges.is_empty()))
+    for _ in 0..HEADER_ATTEMPTS {
+        let Ok(newest) = Log::read_header(log)? else { return Ok(None) };
+        if newest.unreadable.is_none() {
+            return Ok(Some(newest.header).filter(|header| !header.ranges.is_empty()));
+        }
+        std::thread::yield_now();
+    }
+    // Whoever has it open writes the one copy and then the other: they can be read, or the disk is damaged.
+    let what = "a copy of its header fails its check".to_owned();
+    Err(LogError::Damaged { position: 0, what })
 }
 
 fn is_log(path: &Path, uuid: u128) -> Result<bool, LogError> {

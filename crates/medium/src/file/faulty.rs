@@ -39,6 +39,9 @@ pub struct Faults {
     pub sync: Option<u64>,
     /// The most bytes that one write takes.
     pub short: Option<usize>,
+    /// The call that changes a file or makes it durable, of whatever kind, before which the process ends: from there on
+    /// nothing is done any more.
+    pub dies: Option<u64>,
     /// Which syncs say that they synced and did not: a fault not of the disk but of whoever forgot them.
     pub lost: Option<Lost>,
 }
@@ -69,7 +72,7 @@ enum Event {
     Sync {
         file: usize,
     },
-    /// A sync that failed: what was written is neither durable nor going to be.
+    /// A sync that failed: what was written is neither durable nor going to be; a length may still.
     Forget {
         file: usize,
     },
@@ -79,6 +82,7 @@ enum Event {
 struct State {
     events: Vec<Event>,
     faults: Faults,
+    calls: u64,
     writes: u64,
     syncs: u64,
 }
@@ -147,13 +151,18 @@ impl Machine {
     /// What is to go wrong from now on.
     pub fn set_faults(&self, faults: Faults) {
         let mut state = self.state.lock();
-        (state.faults, state.writes, state.syncs) = (faults, 0, 0);
+        (state.faults, state.calls, state.writes, state.syncs) = (faults, 0, 0, 0);
     }
 
     /// How many writes and how many syncs came since the faults were set.
     pub fn counts(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.writes, state.syncs)
+    }
+
+    /// How many calls came since the faults were set, reads aside.
+    pub fn calls(&self) -> u64 {
+        self.state.lock().calls
     }
 
     /// How much happened so far: a moment, for [`Machine::crash`].
@@ -184,7 +193,10 @@ impl Machine {
                 Event::Sync { file } => {
                     pending[*file].drain(..).for_each(|event| apply(&mut durable.files[*file], &event));
                 }
-                Event::Forget { file } => pending[*file].clear(),
+                // A file's length is not data: it goes through the file system's journal.
+                Event::Forget { file } => {
+                    pending[*file].retain(|event| matches!(event, Event::Length { .. }));
+                }
             }
         }
         let lengths = [0, 1].map(|file: usize| {
@@ -339,6 +351,13 @@ impl Faulty {
 }
 
 impl State {
+    /// A call is about to do something, unless the process is dead.
+    fn call(&mut self) -> io::Result<()> {
+        let number = self.calls;
+        self.calls += 1;
+        if self.faults.dies.is_some_and(|from| number >= from) { Err(broken()) } else { Ok(()) }
+    }
+
     /// What is not durable of a file, the newest first.
     fn unsynced(&self, which: usize) -> Vec<Unsynced> {
         let mut unsynced = Vec::new();
@@ -377,6 +396,7 @@ impl Io for Faulty {
 
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let mut state = self.machine.state.lock();
+        state.call()?;
         let number = state.writes;
         state.writes += 1;
         if state.faults.full_from.is_some_and(|from| number >= from) {
@@ -397,6 +417,7 @@ impl Io for Faulty {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.machine.state.lock();
+        state.call()?;
         let number = state.syncs;
         state.syncs += 1;
         let file = self.which;
@@ -414,6 +435,7 @@ impl Io for Faulty {
 
     fn allocate(&self, _start: u64, end: u64) -> io::Result<()> {
         let mut state = self.machine.state.lock();
+        state.call()?;
         let number = state.writes;
         state.writes += 1;
         if state.faults.no_room || state.faults.full_from.is_some_and(|from| number >= from) {
@@ -427,6 +449,7 @@ impl Io for Faulty {
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         let mut state = self.machine.state.lock();
+        state.call()?;
         self.file_of().set_len(length)?;
         state.events.push(Event::Length { file: self.which, length });
         Ok(())

@@ -145,11 +145,11 @@ impl Header {
         let ranges = (words[7] >> 32) as usize;
         let (capacity, start, base) = (words[4], words[6], words[8]);
         let blocks = capacity.is_multiple_of(BLOCK_BYTES) && base.is_multiple_of(BLOCK_BYTES);
-        if ranges > RANGES_MAX || capacity < CAPACITY_MIN || !blocks || base > start {
+        if ranges > RANGES_MAX || !blocks || base > start || start > POSITION_MAX {
             return Err(NoHeader::Damaged);
         }
         let pairs = words[FIXED..].chunks_exact(2).take(ranges);
-        Ok(Self {
+        let header = Self {
             uuid: u128::from(words[1]) | u128::from(words[2]) << 64,
             sequence: words[3],
             capacity,
@@ -159,7 +159,22 @@ impl Header {
             checkpointed_at: words[9],
             incarnation_next: words[7] as u32,
             ranges: pairs.map(|pair| LogRange { incarnation: pair[0] as u32, begin: pair[1] }).collect(),
-        })
+        };
+        if header.is_possible() { Ok(header) } else { Err(NoHeader::Damaged) }
+    }
+
+    /// Whether its numbers fit together: a checksum says who wrote them only if nobody else wants to.
+    fn is_possible(&self) -> bool {
+        let begins = || self.ranges.iter().map(|range| range.begin);
+        (CAPACITY_MIN..=CAPACITY_MAX).contains(&self.capacity)
+            && begins().is_sorted()
+            && begins().next().is_none_or(|begin| begin <= self.start)
+            && begins().all(|begin| begin <= self.start + self.capacity)
+    }
+
+    /// Where the copy lies that was written last.
+    pub(super) fn place(&self) -> u64 {
+        HEADERS[(self.sequence % 2) as usize]
     }
 }
 
@@ -167,6 +182,10 @@ const _: () = assert!(FIXED + 2 * RANGES_MAX <= CHECK - HEADER_BYTES / 64);
 
 /// The smallest ring: some frames of the largest size fit.
 pub(super) const CAPACITY_MIN: u64 = 64 << 10;
+/// The largest ring, beyond every file.
+const CAPACITY_MAX: u64 = 1 << 56;
+/// No log ever gets so far.
+pub(super) const POSITION_MAX: u64 = 1 << 60;
 
 /// The first three words of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,6 +216,11 @@ impl FrameHeader {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
         bytes
+    }
+
+    /// The position that the header in the first bytes of `bytes` names, if it is one.
+    pub(super) fn position_in(bytes: &[u8]) -> u64 {
+        word(bytes, 1)
     }
 
     /// The header in the first bytes of `bytes`, if it is one for this position.

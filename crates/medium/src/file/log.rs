@@ -10,7 +10,8 @@ use super::append::Buffer;
 use super::error::{LogError, refused};
 use super::io::{Io, is_full, read_all, write_all};
 use super::layout::{
-    BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader, RING, VERSION,
+    BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader, POSITION_MAX,
+    RING, VERSION,
 };
 
 /// Where positions lie.
@@ -29,6 +30,14 @@ impl Ring {
     fn lap(self, position: u64) -> u64 {
         position - self.offset(position)
     }
+}
+
+/// What the copies of a header say.
+#[derive(Debug)]
+pub(super) struct NewestHeader {
+    pub(super) header: Header,
+    /// Where the other copy lies, if it says nothing: it may have been the newer one.
+    pub(super) unreadable: Option<u64>,
 }
 
 /// A log.
@@ -76,7 +85,7 @@ impl Log {
     }
 
     /// The newer whole header of a log's file.
-    pub(super) fn read_header(io: &dyn Io) -> Result<Result<Header, NoHeader>, LogError> {
+    pub(super) fn read_header(io: &dyn Io) -> Result<Result<NewestHeader, NoHeader>, LogError> {
         let mut copies = Vec::new();
         for offset in HEADERS {
             let mut bytes = [0; HEADER_BYTES];
@@ -85,7 +94,11 @@ impl Log {
         }
         let newest = copies.iter().filter_map(|copy| copy.as_ref().ok()).max_by_key(|header| header.sequence);
         if let Some(header) = newest {
-            return Ok(Ok(header.clone()));
+            // A new log has no second copy yet.
+            let is_first = header.sequence == 1 && copies.contains(&Err(NoHeader::Blank));
+            let unreadable = copies.iter().position(Result::is_err).filter(|_| !is_first);
+            let unreadable = unreadable.map(|copy| HEADERS[copy]);
+            return Ok(Ok(NewestHeader { header: header.clone(), unreadable }));
         }
         for copy in &copies {
             if let Err(NoHeader::Version(found)) = copy {
@@ -108,12 +121,45 @@ impl Log {
         let mut new = header.clone();
         change(&mut new);
         new.sequence += 1;
-        write_all(&*self.io, &new.encode(), HEADERS[(new.sequence % 2) as usize])?;
+        write_all(&*self.io, &new.encode(), new.place())?;
         self.sync()?;
         *header = new;
         // ORDER: pairs with the acquire in `start`: the header says so durably.
         self.start.store(header.start, Ordering::Release);
         Ok(())
+    }
+
+    /// Writes the header again as it is. Durable with the next sync.
+    pub(super) fn rewrite_header(&self) -> io::Result<()> {
+        let header = self.header.lock();
+        write_all(&*self.io, &header.encode(), header.place())
+    }
+
+    /// The ring as it is if it has grown to the end of the file, and nobody can say so.
+    pub(super) fn as_grown(&self) -> io::Result<Option<Self>> {
+        let header = self.header();
+        let (base, capacity) = (self.ring().lap(header.start), self.io.length()?.saturating_sub(RING));
+        let is_larger = capacity > header.capacity && capacity.is_multiple_of(BLOCK_BYTES);
+        Ok(is_larger.then(|| Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, 0)))
+    }
+
+    /// Whether the ring holds a frame behind `end` for which `is_wanted`, wherever it lies. Reads all of the ring.
+    pub(super) fn has_frame(&self, end: u64, is_wanted: impl Fn(&FrameHeader) -> bool) -> io::Result<bool> {
+        let ring = self.ring();
+        let mut reader = Reader::new(self, ring.base + ring.capacity + FRAME_HEADER_BYTES as u64);
+        for place in (ring.base..ring.base + ring.capacity).step_by(8) {
+            let Some(bytes) = reader.bytes(place, FRAME_HEADER_BYTES)? else { break };
+            let position = FrameHeader::position_in(bytes);
+            if position < end || position > POSITION_MAX || ring.offset(position) != ring.offset(place) {
+                continue;
+            }
+            let Some(frame) = FrameHeader::decode(bytes, position).filter(&is_wanted) else { continue };
+            let mut frames = Reader::new(self, position + frame.bytes() as u64);
+            if matches!(frames.look(position, frame.incarnation)?, Found::Frame(..)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(super) fn header(&self) -> Header {

@@ -14,14 +14,14 @@ use super::append::Appender;
 use super::capture::Lines;
 use super::commit::Commit;
 use super::error::{LogError, refused};
-use super::io::{Disk, Io, Unsynced, is_full, read_all, write_all};
+use super::io::{Disk, Io, Unsynced, is_full, read_all, read_some, write_all};
 use super::layout::{
     BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, Header, LogRange, Mark, NoHeader, RANGES_MAX,
     RING,
 };
-use super::log::Log;
+use super::log::{Log, NewestHeader};
 use super::pages::{PAGE_BYTES, Pages};
-use super::replay::{LogEnd, Replay, Replayed, replay};
+use super::replay::{LogEnd, Replay, Replayed, expect_nothing_later, replay};
 use super::volatile::is_volatile;
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
@@ -41,9 +41,11 @@ const VOLATILE_LOG_BYTES_MAX: u64 = 4 << 20;
 
 /// What the file where the log belongs holds.
 enum There {
-    /// Nothing that matters.
+    /// Nothing.
     Nothing,
-    Log(Header),
+    /// A log that is not needed: its pool was closed.
+    Unneeded,
+    Log(NewestHeader),
 }
 
 impl File {
@@ -106,38 +108,31 @@ impl File {
     pub fn open(pool: Arc<dyn Io>, log: Arc<dyn Io>, options: FileOptions) -> Result<Self, MediumError> {
         let mark = read_mark(&*pool, options.mark_offset)?;
         let there = find(&*log, mark)?;
-        let survives = if is_volatile(pool.file()) || is_volatile(log.file()) {
-            Survives::ProcessCrash
-        } else {
-            Survives::PowerLoss
-        };
+        let is_volatile = is_volatile(pool.file()) || is_volatile(log.file());
+        let survives = if is_volatile { Survives::ProcessCrash } else { Survives::PowerLoss };
         // In memory room is dear, and a checkpoint cheap.
         let most = if survives == Survives::PowerLoss { u64::MAX } else { VOLATILE_LOG_BYTES_MAX };
         let (log_bytes, log_bytes_max) = (options.log_bytes.min(most), options.log_bytes_max.min(most));
         let options = FileOptions { log_bytes, log_bytes_max, ..options };
         let length = pool.length().map_err(refused("measure the pool"))?;
         let (log, mapping, tail, replayed) = match there {
-            There::Log(header) => {
-                if length < header.pool_bytes {
-                    return Err(LogError::PoolTruncated { length, expected: header.pool_bytes }.into());
+            There::Log(newest) => {
+                let expected = newest.header.pool_bytes;
+                if length < expected {
+                    return Err(LogError::PoolTruncated { length, expected }.into());
                 }
                 let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
-                let (log, tail, replayed) = reopen(log, &header, &*pool, &options, &mapping)?;
-                (log, mapping, tail, replayed)
+                let (log, tail, replayed) = reopen(log, &newest, &*pool, &options, &mapping)?;
+                (log, mapping, tail, Some(replayed))
             }
-            There::Nothing => {
-                let wanted = (options.mark_offset + LINE_BYTES as u64).next_multiple_of(POOL_BYTES_MIN);
-                if length < wanted {
-                    if wanted > options.limit_bytes {
-                        let (limit, by) = (options.limit_bytes, LimitedBy::Limit);
-                        return Err(MediumError::Full { wanted, limit, by });
-                    }
-                    pool.allocate(length, wanted)
-                        .map_err(|error| no_room(error, wanted, length, pool.file()))?;
+            There::Nothing | There::Unneeded => {
+                if matches!(there, There::Unneeded) && length >= options.mark_offset + LINE_BYTES as u64 {
+                    // Its pool may say so only in memory, if the process that closed it did not get further.
+                    write_mark(&*pool, options.mark_offset, Mark(None))?;
                 }
-                let (log, tail) = create(log, length.max(wanted), &options)?;
-                let mapping = Mapping::private(Arc::clone(&pool), options.limit_bytes)?;
-                (log, mapping, tail, None)
+                let length = lengthen(&*pool, length, &options)?;
+                let (log, tail) = create(log, length, &options)?;
+                (log, Mapping::private(Arc::clone(&pool), options.limit_bytes)?, tail, None)
             }
         };
         let end = tail.appender.end();
@@ -162,16 +157,22 @@ impl File {
             Vec::new()
         };
         let nothing = Replay { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty };
-        Ok(Self {
+        let file = Self {
             core,
             mapping,
             lines: Lines::new(options.whole_load),
             options,
-            replay: replayed.map_or(nothing, |replayed| replayed.replay),
+            replay: replayed.as_ref().map_or(nothing, |replayed| replayed.replay),
             survives,
             log_path: None,
             workers: Mutex::new(workers),
-        })
+        };
+        let length = file.mapping.extent().length();
+        if replayed.is_some_and(|replayed| length > replayed.length) {
+            // A process that ended while the pool grew left a file of this length, but not durably.
+            file.log_length(length);
+        }
+        Ok(file)
     }
 
     /// Whether the pool in `pool` says that it needs its log: it was last open on this medium, and not closed cleanly.
@@ -273,14 +274,18 @@ pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: Mark) -> Result<(), L
 fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
     let damaged =
         || LogError::Damaged { position: 0, what: "both copies of its header fail their check".to_owned() };
-    let header = match (Log::read_header(io)?, mark) {
-        (Ok(header), _) => header,
+    let newest = match (Log::read_header(io)?, mark) {
+        (Ok(newest), _) => newest,
+        (Err(NoHeader::Blank), None) if !is_blank(io).map_err(refused("read the log"))? => {
+            return Err(LogError::NotALog);
+        }
         // Making a new log was cut off.
         (Err(NoHeader::Blank | NoHeader::Damaged), None) => return Ok(There::Nothing),
         (Err(NoHeader::Blank), Some(uuid)) => return Err(LogError::Missing { uuid }),
         (Err(NoHeader::Foreign), _) => return Err(LogError::NotALog),
         (Err(NoHeader::Damaged | NoHeader::Version(_)), _) => return Err(damaged()),
     };
+    let header = &newest.header;
     let found = header.uuid;
     if let Some(expected) = mark {
         if found != expected {
@@ -291,16 +296,42 @@ fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
             let what = format!("it ends here, and should have {} bytes", RING + header.capacity);
             return Err(LogError::Damaged { position: length, what });
         }
-        return Ok(There::Log(header));
+        return Ok(There::Log(newest));
     }
     // The pool was closed cleanly, or never opened with this log: it may hold nothing.
-    let Some(range) = header.ranges.last().copied() else { return Ok(There::Nothing) };
+    let Some(range) = header.ranges.last().copied() else { return Ok(There::Unneeded) };
     // A log is empty until the pool names it.
     let is_new = header.ranges.len() == 1 && header.start == 0;
     let mut bytes = [0; FRAME_HEADER_BYTES];
     read_all(io, &mut bytes, RING).map_err(refused("read the log"))?;
     let frame = FrameHeader::decode(&bytes, 0).filter(|frame| frame.incarnation == range.incarnation);
-    if is_new && frame.is_none() { Ok(There::Nothing) } else { Err(LogError::Unasked { found }) }
+    if is_new && frame.is_none() { Ok(There::Unneeded) } else { Err(LogError::Unasked { found }) }
+}
+
+/// Whether a file holds nothing but zeros.
+fn is_blank(io: &dyn Io) -> std::io::Result<bool> {
+    let (mut part, mut offset) = (vec![0; 1 << 20], 0);
+    loop {
+        let bytes = read_some(io, &mut part, offset)?;
+        if bytes == 0 || part[..bytes].iter().any(|byte| *byte != 0) {
+            return Ok(bytes == 0);
+        }
+        offset += bytes as u64;
+    }
+}
+
+/// Gives a pool the length that it has at least. Returns the one that it has then.
+fn lengthen(pool: &dyn Io, length: u64, options: &FileOptions) -> Result<u64, MediumError> {
+    let wanted = (options.mark_offset + LINE_BYTES as u64).next_multiple_of(POOL_BYTES_MIN);
+    if length >= wanted {
+        return Ok(length);
+    }
+    if wanted > options.limit_bytes {
+        let (limit, by) = (options.limit_bytes, LimitedBy::Limit);
+        return Err(MediumError::Full { wanted, limit, by });
+    }
+    pool.allocate(length, wanted).map_err(|error| no_room(error, wanted, length, pool.file()))?;
+    Ok(wanted)
 }
 
 /// A new log on an empty file, or one whose content does not matter.
@@ -338,24 +369,24 @@ fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Lo
 /// Replays a log into the mapping, and begins a new incarnation behind what was found.
 fn reopen(
     io: Arc<dyn Io>,
-    header: &Header,
+    newest: &NewestHeader,
     pool: &dyn Io,
     options: &FileOptions,
     mapping: &Mapping,
-) -> Result<(Log, Tail, Option<Replayed>), MediumError> {
-    let log = Log::new(io, header.clone(), options.log_bytes_max);
+) -> Result<(Log, Tail, Replayed), MediumError> {
+    let log = Log::new(io, newest.header.clone(), options.log_bytes_max);
     log.set_filled();
     let mut pages = Pages::default();
     let mut grown = Ok(());
     let replayed = replay(
         &log,
-        header,
-        |number, line| {
+        &newest.header,
+        |number, line, position| {
             let words = number
                 .checked_mul(LINE_BYTES as u64)
                 .and_then(|offset| mapping.extent().words(offset, LINE_BYTES / 8));
             let words = words.ok_or_else(|| LogError::Damaged {
-                position: RING,
+                position,
                 what: format!("a line of number {number} lies outside of the pool"),
             })?;
             for (word, bytes) in words.iter().zip(line.chunks_exact(8)) {
@@ -378,6 +409,9 @@ fn reopen(
     );
     grown?;
     let replayed = replayed?;
+    if let Some(copy) = newest.unreadable {
+        expect_nothing_later(&log, replayed.end, copy)?;
+    }
     begin(&log, pool, options.mark_offset, &replayed)
         .map_err(refused("begin a new incarnation of the log"))?;
     let end = replayed.end;
@@ -385,20 +419,27 @@ fn reopen(
     log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
     let incarnation = log.header().ranges.last().map_or(0, |range| range.incarnation);
     let appender = Appender::new(incarnation, end, &block, log.capacity());
-    Ok((log, Tail { appender, pages, dozing: false }, Some(replayed)))
+    Ok((log, Tail { appender, pages, dozing: false }, replayed))
 }
 
 /// Makes durable what was found, and says in the header that a new incarnation begins behind it.
 fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std::io::Result<()> {
     let (durable, end) = (replayed.durable, replayed.end);
+    // What was read may be in memory alone; and after a failed sync the system may hold for clean what never reached the
+    // disk. So whatever nobody has built on yet is written again: first the header, for the other copy is written next.
+    log.rewrite_header()?;
     if durable < end {
-        // After a failed sync the system may hold for clean what never reached the disk: so it is written again.
         let first = durable - durable % BLOCK_BYTES;
         let mut bytes = vec![0; (end - first) as usize];
         log.read_ring(first, &mut bytes)?;
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES as usize), 0);
         log.write_ring(first, &bytes)?;
-        log.sync()?;
+    }
+    log.sync()?;
+    let header = log.header();
+    if header.start == 0 && header.ranges.len() < 2 {
+        // No checkpoint synced the pool since it names the log, nor an earlier open.
+        write_mark(pool, mark_offset, Mark(Some(log.uuid))).map_err(std::io::Error::other)?;
     }
     let full = log.header().ranges.len() == RANGES_MAX;
     if full {

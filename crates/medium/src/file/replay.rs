@@ -7,7 +7,7 @@
 use std::io;
 
 use super::error::{LogError, refused};
-use super::layout::{FRAME_HEADER_BYTES, Header, LENGTH, first_word, lines_of};
+use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of};
 use super::log::{Found, Log, Reader};
 use crate::LINE_BYTES;
 
@@ -47,21 +47,22 @@ pub(super) struct Replayed {
     pub(super) end: u64,
     pub(super) durable: u64,
     /// The pool's length as the log has it.
-    pub(super) length: Option<u64>,
+    pub(super) length: u64,
 }
 
-/// Reads all frames; `use_line` gets each line's number and bytes, `grow` each new length of the pool.
+/// Reads all frames; `use_line` gets each line's number and bytes, and where in the file its frame lies; `grow` each new
+/// length of the pool.
 pub(super) fn replay(
     log: &Log,
     header: &Header,
-    mut use_line: impl FnMut(u64, &[u8; LINE_BYTES]) -> Result<(), LogError>,
+    mut use_line: impl FnMut(u64, &[u8; LINE_BYTES], u64) -> Result<(), LogError>,
     mut grow: impl FnMut(u64) -> Result<(), LogError>,
 ) -> Result<Replayed, LogError> {
     let mut found = Replayed {
         replay: Replay { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty },
         end: header.start,
         durable: header.start,
-        length: None,
+        length: header.pool_bytes,
     };
     let limit = header.start + header.capacity;
     let mut reader = Reader::new(log, limit);
@@ -83,9 +84,9 @@ pub(super) fn replay(
             for (number, line) in lines_of(frame) {
                 if number == LENGTH {
                     grow(first_word(line))?;
-                    found.length = Some(first_word(line));
+                    found.length = found.length.max(first_word(line));
                 } else {
-                    use_line(number, line)?;
+                    use_line(number, line, log.physical(found.end))?;
                 }
             }
             found.replay.groups += 1;
@@ -118,6 +119,40 @@ fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Res
     let torn = broken || behind == Behind::Something;
     found.replay.end = if torn { LogEnd::Torn } else { LogEnd::Clean };
     Ok(found)
+}
+
+/// The log was replayed up to `end` by a header whose other copy, at `copy`, cannot be read. That may be because writing it
+/// was cut off: then nobody acted on it. Who did, wrote what cannot be by the header that is left: frames of a later
+/// incarnation; beyond the space that was free; or in the part by which the log had grown.
+pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(), LogError> {
+    let header = log.header();
+    let last =
+        header.ranges.last().map_or(header.incarnation_next.wrapping_sub(1), |range| range.incarnation);
+    let free_end = header.start - header.start % BLOCK_BYTES + header.capacity;
+    let is_later = |frame: &FrameHeader| {
+        frame.incarnation.wrapping_sub(last).cast_signed() > 0
+            || frame.position + frame.bytes() as u64 > free_end
+    };
+    let look = || -> io::Result<bool> {
+        if log.has_frame(end, is_later)? {
+            return Ok(true);
+        }
+        match log.as_grown()? {
+            Some(grown) => {
+                let old_end = grown.header().base + header.capacity;
+                grown.has_frame(end, |frame| {
+                    is_later(frame) || frame.position + frame.bytes() as u64 > old_end
+                })
+            }
+            None => Ok(false),
+        }
+    };
+    if look().map_err(refused("read the log"))? {
+        let what =
+            "this copy of the header fails its check, and what was written after it cannot be found without";
+        return Err(LogError::Damaged { position: copy, what: what.to_owned() });
+    }
+    Ok(())
 }
 
 /// What lies behind the end of a log.

@@ -162,7 +162,7 @@ fn a_backup_beside_writers_is_one_moment() {
 fn damage_in_the_middle_of_the_log_is_not_its_end() {
     let machine = Machine::new(&killed().0);
     let (pool, log) = (machine.io(Which::Pool), machine.io(Which::Log));
-    let header = Log::read_header(&*log).unwrap().ok().unwrap();
+    let header = Log::read_header(&*log).unwrap().ok().unwrap().header;
     let first = Log::new(Arc::clone(&log), header.clone(), 0).physical(header.start) + 20;
     let mut byte = [0];
     assert_eq!(log.read(&mut byte, first).unwrap(), 1);

@@ -3,13 +3,34 @@
 use super::*;
 
 impl Rig {
-    fn try_settle(&mut self) -> Result<(), MediumError> {
+    /// A rig whose life has not begun.
+    pub(super) fn to_live(machine: Arc<Machine>) -> Self {
+        let history = vec![(vec![0; WORDS], Lsn::DURABLE)];
+        let acknowledged = vec![(0, 0)];
+        Self { machine, options: options(), file: None, history, acknowledged, next: 1, far: true }
+    }
+
+    /// Another process opens what the last one left in the page cache, and goes on.
+    pub(super) fn go_on(&mut self, what: &dyn std::fmt::Debug) {
+        let mut live = || {
+            self.try_open()?;
+            self.write(3, 4);
+            self.try_settle()?;
+            self.write(5, 1);
+            self.file().grow(self.file().extent().length() + (1 << 16))?;
+            self.write(4, 4);
+            self.try_settle()
+        };
+        live().unwrap_or_else(|error: MediumError| panic!("{what:?}: {error}"));
+    }
+
+    pub(super) fn try_settle(&mut self) -> Result<(), MediumError> {
         self.file().settle(self.history.last().unwrap().1)?;
         self.acknowledged.push((self.machine.now(), self.history.len() - 1));
         Ok(())
     }
 
-    fn try_open(&mut self) -> Result<(), MediumError> {
+    pub(super) fn try_open(&mut self) -> Result<(), MediumError> {
         self.file = None;
         let file = open_with(&self.machine, self.options)?;
         self.found(&content(&file));
@@ -20,7 +41,7 @@ impl Rig {
 
     /// Everything that is ever done to the files: a log is made, written, goes around, grows, is taken over by another
     /// process, goes home and away.
-    fn try_live(&mut self) -> Result<(), MediumError> {
+    pub(super) fn try_live(&mut self) -> Result<(), MediumError> {
         self.try_open()?;
         for round in 0..8 {
             self.write(7 * round, 140);
@@ -56,9 +77,7 @@ impl Rig {
 fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
     let machine = Machine::new(&Image::default());
     machine.set_faults(faults);
-    let history = vec![(vec![0; WORDS], Lsn::DURABLE)];
-    let mut rig =
-        Rig { machine, options: options(), file: None, history, acknowledged: vec![(0, 0)], next: 1 };
+    let mut rig = Rig::to_live(machine);
     let ended = rig.try_live();
     if let (Err(error), Some(file)) = (&ended, &rig.file) {
         let is_full = matches!(error, MediumError::Full { .. });
@@ -69,18 +88,17 @@ fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
     }
     rig.file = None;
     rig.machine.set_faults(Faults::default());
+    let mut random = SmallRng::seed_from_u64(1);
     let now = rig.machine.now();
-    rig.verify(now, 512, 4, &mut SmallRng::seed_from_u64(1), what);
-    rig.try_open().unwrap_or_else(|error| panic!("{what:?}: {error}"));
+    rig.verify(now, 512, 4, &mut random, what);
+    rig.go_on(what);
+    rig.verify(now, 512, 3, &mut random, what);
     ended.is_err()
 }
 
 #[test]
 fn whatever_fails_nothing_acknowledged_is_lost() {
-    let machine = Machine::new(&Image::default());
-    let history = vec![(vec![0; WORDS], Lsn::DURABLE)];
-    let mut rig =
-        Rig { machine, options: options(), file: None, history, acknowledged: vec![(0, 0)], next: 1 };
+    let mut rig = Rig::to_live(Machine::new(&Image::default()));
     rig.try_live().unwrap();
     let (writes, syncs) = rig.machine.counts();
     assert!(writes > 40 && syncs > 35, "{writes} writes, {syncs} syncs");

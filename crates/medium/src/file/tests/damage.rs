@@ -1,0 +1,216 @@
+//! Damage: bytes that changed on the disk, headers that were made up, files that are something else.
+
+use super::*;
+
+#[test]
+fn every_flipped_byte_of_the_log_is_harmless_or_found() {
+    let (image, content) = killed();
+    let end = reopened(&image).unwrap().0.end().0 as usize + layout::RING as usize;
+    // What begins with the checkpoint is live; the seal at the end records that the rest was durable, and only itself
+    // may be taken for a torn tail.
+    let live = layout::RING as usize + layout::FRAME_HEADER_BYTES + 40 * layout::FRAME_LINE_BYTES;
+    for place in 0..end {
+        let mut flipped = image.clone();
+        flipped.files[1][place] ^= 0x10;
+        match reopened(&flipped) {
+            Ok((_, found)) => {
+                let harmless = place < live || place >= end - layout::FRAME_HEADER_BYTES;
+                assert!(harmless, "the flip of byte {place:#x} was not noticed");
+                assert_eq!(found, content, "byte {place:#x}");
+            }
+            Err(LogError::Damaged { position, .. }) => {
+                let near = position as usize <= place && place < position as usize + 512;
+                assert!(near, "byte {place:#x} reported as {position:#x}");
+            }
+            Err(other) => panic!("byte {place:#x}: {other}"),
+        }
+    }
+}
+
+/// What is in the log is all acknowledged, and a frame at its end says so.
+fn sealed(rig: &Rig) -> (Image, Content) {
+    rig.file().seal().unwrap();
+    (rig.machine.shown(), rig.history.last().unwrap().0.clone())
+}
+
+fn write_durably(rig: &mut Rig, groups: usize, lines: usize) {
+    for group in 0..groups {
+        rig.write(5 * group, lines);
+        rig.settle();
+    }
+}
+
+/// A pool that was killed and opened again, without a checkpoint since.
+fn opened_again() -> (Image, Content) {
+    let mut rig = Rig::new();
+    write_durably(&mut rig, 3, 8);
+    rig.kill();
+    write_durably(&mut rig, 3, 5);
+    sealed(&rig)
+}
+
+/// A log that has gone around: `groups` groups after the checkpoint that freed the space for them.
+fn gone_around(groups: usize) -> (Image, Content) {
+    let mut rig = Rig::new();
+    let checkpoints = |rig: &Rig| rig.file().stat().checkpoints;
+    while checkpoints(&rig) < 2 {
+        write_durably(&mut rig, 1, 40);
+    }
+    write_durably(&mut rig, groups, 4);
+    assert_eq!(checkpoints(&rig), 2);
+    sealed(&rig)
+}
+
+/// A log that grew, with `groups` groups behind the end that it had before.
+fn grown(groups: usize) -> (Image, Content) {
+    let mut rig = Rig::new();
+    rig.options.log_bytes_max = 2 * rig.options.log_bytes;
+    rig.close();
+    let capacity = rig.file().stat().log_capacity_bytes;
+    while rig.file().end().0 + 500 < capacity {
+        write_durably(&mut rig, 1, 6);
+    }
+    assert_eq!(rig.file().stat().log_capacity_bytes, 2 * capacity);
+    // The last one may go across the old end.
+    write_durably(&mut rig, groups, 12);
+    assert!(rig.file().end().0 > capacity);
+    sealed(&rig)
+}
+
+/// In a log that was opened again, that went around, that grew, the older copy of the header leads somewhere else than
+/// the newer one: it must not be believed.
+#[test]
+fn a_flip_in_the_newer_header_loses_nothing_silently() {
+    let images = [opened_again(), gone_around(1), gone_around(9), grown(1), grown(9)];
+    for (number, (image, content)) in images.iter().enumerate() {
+        let (mut found, mut harmless) = (0, 0);
+        for copy in layout::HEADERS {
+            for place in (copy as usize..copy as usize + layout::HEADER_BYTES).step_by(3) {
+                let mut flipped = image.clone();
+                flipped.files[1][place] ^= 0x10;
+                match reopened(&flipped) {
+                    Ok((_, there)) => {
+                        harmless += 1;
+                        assert!(there == *content, "image {number}, byte {place:#x}: something is gone");
+                    }
+                    // Of the header, or of what replay expects from the older copy's start on.
+                    Err(LogError::Damaged { .. }) => found += 1,
+                    Err(other) => panic!("image {number}, byte {place:#x}: {other}"),
+                }
+            }
+        }
+        assert_eq!(found, harmless, "image {number}: one copy is the newer one");
+    }
+}
+
+#[test]
+fn a_flip_in_a_log_that_went_around_or_grew_or_was_opened_again_is_harmless_or_found() {
+    for (number, (image, content)) in [opened_again(), gone_around(9), grown(9)].iter().enumerate() {
+        for place in (layout::RING as usize..image.files[1].len()).step_by(29) {
+            let mut flipped = image.clone();
+            flipped.files[1][place] ^= 0x10;
+            match reopened(&flipped) {
+                Ok((_, there)) => {
+                    assert!(there == *content, "image {number}, byte {place:#x}: something is gone");
+                }
+                Err(LogError::Damaged { position, .. }) => {
+                    let near = position as usize <= place && place < position as usize + 3000;
+                    assert!(near, "image {number}, byte {place:#x} reported as {position:#x}");
+                }
+                Err(other) => panic!("image {number}, byte {place:#x}: {other}"),
+            }
+        }
+    }
+}
+
+/// A header whose copy was being written when the power failed.
+#[test]
+fn a_torn_header_is_no_damage() {
+    for (image, content) in [opened_again(), gone_around(9), grown(9)] {
+        let machine = Machine::new(&image);
+        let (log, from) = (machine.io(Which::Log), machine.now());
+        let newest = Log::read_header(&*log).unwrap().ok().unwrap().header;
+        open(&machine).unwrap();
+        let mut torn = 0;
+        for moment in from..=machine.now() {
+            let crash = machine.crash(moment, 64);
+            crash.images(
+                40,
+                |below| below / 2,
+                |_, image| {
+                    let log = Machine::new(&image).io(Which::Log);
+                    let found = Log::read_header(&*log).unwrap().ok().unwrap();
+                    torn += u32::from(found.unreadable.is_some() && found.header.sequence == newest.sequence);
+                    assert!(reopened(&image).unwrap().1 == content);
+                },
+            );
+        }
+        assert!(torn > 5, "only {torn} torn headers");
+    }
+}
+
+/// Who makes up a header may give it a right checksum.
+#[test]
+fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
+    let (image, content) = killed();
+    let header = Log::read_header(&*Machine::new(&image).io(Which::Log)).unwrap().ok().unwrap().header;
+    assert_eq!(reopened(&image).unwrap().1, content);
+    let wild = [1, 4095, 4096, 1 << 32, 1 << 48, 1 << 60, 1 << 63, !0 << 12, u64::MAX - 1, u64::MAX];
+    let with = |change: &dyn Fn(&mut layout::Header)| {
+        let mut image = image.clone();
+        let mut header = header.clone();
+        change(&mut header);
+        for copy in layout::HEADERS {
+            image.files[1][copy as usize..][..layout::HEADER_BYTES].copy_from_slice(&header.encode());
+        }
+        if let Err(MediumError::Map(error)) = open(&Machine::new(&image)).map(drop) {
+            panic!("{error}");
+        }
+    };
+    for first in wild {
+        with(&|header| header.ranges[0].begin = first);
+        with(&|header| header.pool_bytes = first);
+        for second in wild {
+            with(&|header| (header.capacity, header.start) = (first, second));
+            with(&|header| (header.start, header.base) = (first, second));
+            with(&|header| (header.capacity, header.base, header.start) = (first, second, second));
+            with(&|header| {
+                (header.start, header.ranges[0].begin) = (first, first);
+                header.ranges.push(layout::LogRange { incarnation: 9, begin: second });
+            });
+        }
+    }
+}
+
+#[test]
+fn somebody_elses_file_is_not_emptied() {
+    let begins_with_zeros = |at: usize, bytes: usize| {
+        let mut file = vec![0; bytes];
+        file[at] = 7;
+        file
+    };
+    for file in [
+        begins_with_zeros(700, 3000),
+        begins_with_zeros(99_999, 100_000),
+        begins_with_zeros(5 << 20, 6 << 20),
+    ] {
+        let machine = Machine::new(&Image { files: [Vec::new(), file.clone()] });
+        assert!(matches!(open(&machine), Err(MediumError::Log(LogError::NotALog))));
+        assert!(machine.shown().files[1] == file);
+    }
+    // What making a log leaves that was cut off.
+    open(&Machine::new(&Image { files: [Vec::new(), vec![0; 100_000]] })).unwrap();
+}
+
+#[test]
+fn a_line_outside_of_the_pool_is_reported_where_it_is() {
+    let mut rig = Rig::new();
+    rig.write(0, 3);
+    rig.settle();
+    let position = rig.file().end().0;
+    rig.file().core.append(1, |_| (1 << 40, LineValue::ZERO));
+    rig.file().seal().unwrap();
+    let error = reopened(&rig.machine.shown()).unwrap_err();
+    let expected = layout::RING + position;
+    assert!(matches!(error, LogError::Damaged { position, .. } if position == expected), "{error}");
+}

@@ -1,0 +1,26 @@
+//! Processes that end in the middle of what they do to the files: while they open, write, grow, bring home or close. The
+//! next process finds what the system shows, whether or not it is durable, and goes on from there; then the power fails.
+
+use super::*;
+
+/// A process that ends before its call number `at`, and one after it; whether the first one ended so.
+fn die_at(at: u64) -> bool {
+    let what = ("a death before call", at);
+    let mut random = SmallRng::seed_from_u64(at);
+    let machine = Machine::new(&Image::default());
+    machine.set_faults(Faults { dies: Some(at), ..Faults::default() });
+    let mut rig = Rig::to_live(machine);
+    let ended = rig.try_live();
+    rig.file = None;
+    rig.machine.set_faults(Faults::default());
+    let now = rig.machine.now();
+    rig.go_on(&what);
+    rig.verify(now, [64, 512][at as usize % 2], 6, &mut random, &what);
+    ended.is_err()
+}
+
+#[test]
+fn wherever_a_process_ends_the_next_one_may_lose_power() {
+    let deaths = (0..1000).take_while(|at| die_at(*at)).count();
+    assert!(deaths > 80, "only {deaths} calls");
+}
