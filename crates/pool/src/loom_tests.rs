@@ -72,6 +72,14 @@ impl Used {
         (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)
     }
 
+    /// The same in a pool that has this slab and no more.
+    fn limited() -> (Arc<Self>, [u64; 2]) {
+        let (ram, space) = (Ram::new(2 * SLAB_BYTES).unwrap(), Box::new(Space::create(1).unwrap()));
+        ram.grow(SLAB_BYTES).unwrap();
+        let offsets = allocate_two(&ram, &space);
+        (Arc::new(Self { ram, space, content: AtomicU64::new(0) }), offsets)
+    }
+
     /// The same after a clean close.
     fn reopened() -> (Arc<Self>, [u64; 2]) {
         let ram = ram();
@@ -158,5 +166,28 @@ fn a_close_that_finds_nothing_waiting_finds_it_freed() {
         used.assert_in_use(0);
         collector.join().unwrap();
         used.assert_in_use(0);
+    });
+}
+
+/// A full pool gives a thread what another shard has open, and each slot to one of both.
+#[test]
+fn in_a_full_pool_what_is_open_is_shared() {
+    model(|| {
+        let (used, offsets) = Used::limited();
+        let allocate = |used: &Used, shard| {
+            let guard = MediumGuard::new(&used.ram);
+            used.space.allocate_from(&guard, shard, BYTES, false).ok()
+        };
+        let other = {
+            let used = Arc::clone(&used);
+            thread::spawn(move || allocate(&used, 1))
+        };
+        used.space.free(offsets[0]);
+        let own = allocate(&used, 2);
+        let theirs = other.join().unwrap();
+        // One slot was free, and one became so before the own allocation.
+        assert!(own.is_some() && theirs.is_some() && own != theirs);
+        assert!(![own, theirs].contains(&Some(offsets[1])));
+        used.assert_in_use(3);
     });
 }

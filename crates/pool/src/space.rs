@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 use crossbeam_utils::CachePadded;
 use medium::arena::Arena;
-use medium::sync::{AtomicU32, AtomicU64, Mutex, Ordering, thread_number};
+use medium::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, thread_number};
 use medium::{Medium, volatile};
 
 use crate::class::{BITMAP_WORD, BITMAP_WORDS_MAX, CLASSES, Class};
@@ -82,6 +82,8 @@ struct Unowned {
     /// The durable high-water mark.
     high_water: u32,
     partial: [Vec<u32>; CLASSES],
+    /// Slabs on those lists of which no slot was in use when they were put here.
+    emptied: BTreeSet<u32>,
 }
 
 /// The allocator of a pool.
@@ -115,8 +117,8 @@ fn slab_start(slab: u32) -> u64 {
 impl Space {
     fn new(high_water: u32, next: u32, step_slabs_min: u32) -> Result<Self> {
         let capacity = (medium_slabs_max().max(u64::from(high_water) + 1)).min(u64::from(u32::MAX) - 1);
-        let unowned =
-            Unowned { free: BTreeSet::new(), next, high_water, partial: std::array::from_fn(|_| Vec::new()) };
+        let partial = std::array::from_fn(|_| Vec::new());
+        let unowned = Unowned { free: BTreeSet::new(), next, high_water, partial, emptied: BTreeSet::new() };
         let space = Self {
             slabs: Arena::new(capacity as u32)?,
             shards: std::array::from_fn(|_| CachePadded::new(Mutex::new([0; CLASSES]))),
@@ -404,11 +406,36 @@ impl Space {
         bytes: usize,
         line_aligned: bool,
     ) -> Result<u64> {
+        self.allocate_from(guard, thread_number::<M>() % SHARDS, bytes, line_aligned)
+    }
+
+    /// As [`Space::allocate`], for a thread of this shard.
+    #[inline]
+    pub(crate) fn allocate_from<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        shard: usize,
+        bytes: usize,
+        line_aligned: bool,
+    ) -> Result<u64> {
         let Some(class) = Class::of(bytes, line_aligned) else {
             return self.allocate_span(guard, bytes);
         };
         guard.interleave_memory();
-        let mut open = self.shards[thread_number::<M>() % SHARDS].lock();
+        let allocated = self.allocate_slot(guard, class, &mut self.shards[shard].lock());
+        if !matches!(allocated, Err(Error::PoolFull { .. })) {
+            return allocated;
+        }
+        let mut shards = self.leave_open(Some(class));
+        self.allocate_slot(guard, class, &mut shards[shard])
+    }
+
+    fn allocate_slot<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        class: Class,
+        open: &mut [u32; CLASSES],
+    ) -> Result<u64> {
         loop {
             let slab = open[class.index()];
             if slab != 0 {
@@ -422,7 +449,23 @@ impl Space {
         }
     }
 
-    /// A shard leaves a slab in which it found no free slot.
+    /// For a full pool: all shards leave the slabs they have open of a class, and those in which nothing is in use. No shard
+    /// opens another one before all are unlocked. The calling thread holds none of them.
+    fn leave_open(&self, class: Option<Class>) -> [MutexGuard<'_, [u32; CLASSES]>; SHARDS] {
+        let mut shards = self.shards.each_ref().map(|shard| shard.lock());
+        for open in &mut shards {
+            for (slab, index) in open.iter_mut().zip(0..) {
+                let own = class.is_some_and(|class| class.index() as u64 == index);
+                if *slab != 0 && (own || self.slabs.get(*slab).used.load(Ordering::SeqCst) == 0) {
+                    self.leave(*slab, Class::from_index(index).expect("one for each class"));
+                    *slab = 0;
+                }
+            }
+        }
+        shards
+    }
+
+    /// A shard leaves a slab, in which as a rule it found no free slot.
     fn leave(&self, slab: u32, class: Class) {
         let known = self.slabs.get(slab);
         known.state.store(FULL, Ordering::SeqCst);
@@ -430,20 +473,27 @@ impl Space {
         self.offer(slab, class);
     }
 
-    /// Puts a full slab with enough free slots on the list of its class.
+    /// Puts a full slab with enough free slots on the list of its class, and one of such a list with no slot in use among the
+    /// emptied ones.
     fn offer(&self, slab: u32, class: Class) {
         let known = self.slabs.get(slab);
         let used = known.used.load(Ordering::SeqCst) as u32;
         // Whoever freed the last slot may come late: the slab can be another class's by now, with more slots in use.
         let worth_it = class.slots().saturating_sub(used) * REOPEN_FRACTION >= class.slots();
-        if !worth_it || known.state.load(Ordering::SeqCst) != FULL {
+        let state = known.state.load(Ordering::SeqCst);
+        if !(worth_it && state == FULL || used == 0 && state == PARTIAL) {
             return;
         }
         let mut unowned = self.unowned.lock();
-        if known.class.load(Ordering::SeqCst) == class.index() as u64 + 1
-            && known.state.compare_exchange(FULL, PARTIAL, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        {
+        if known.class.load(Ordering::SeqCst) != class.index() as u64 + 1 {
+            return;
+        }
+        if known.state.compare_exchange(FULL, PARTIAL, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             unowned.partial[class.index()].push(slab);
+        }
+        // Of a slab that was just put on the list, its last slot may have been freed by somebody who saw it full.
+        if known.state.load(Ordering::SeqCst) == PARTIAL && known.used.load(Ordering::SeqCst) == 0 {
+            unowned.emptied.insert(slab);
         }
     }
 
@@ -456,6 +506,7 @@ impl Space {
             if known.class.load(Ordering::SeqCst) == class.index() as u64 + 1
                 && known.state.compare_exchange(PARTIAL, OPEN, Ordering::SeqCst, Ordering::SeqCst).is_ok()
             {
+                unowned.emptied.remove(&slab);
                 return Ok(slab);
             }
         }
@@ -492,13 +543,15 @@ impl Space {
         unowned: &mut Unowned,
         count: u32,
     ) -> Result<u32> {
-        if let Some(first) = find_run(&unowned.free, count) {
+        let mut run = find_run(&unowned.free, count);
+        if run.is_none() && !unowned.emptied.is_empty() {
+            self.free_emptied(unowned);
+            run = find_run(&unowned.free, count);
+        }
+        if let Some(first) = run {
             for slab in first..first + count {
                 unowned.free.remove(&slab);
             }
-            return Ok(first);
-        }
-        if let Some(first) = self.reclaim_empty(unowned, count) {
             return Ok(first);
         }
         let first = unowned.next;
@@ -510,28 +563,16 @@ impl Space {
         Ok(first)
     }
 
-    /// Takes slabs from the partial lists that have no slot in use.
-    fn reclaim_empty(&self, unowned: &mut Unowned, count: u32) -> Option<u32> {
-        let Unowned { free, partial, .. } = unowned;
-        for list in partial.iter_mut() {
-            list.retain(|slab| {
-                let known = self.slabs.get(*slab);
-                let empty = known.used.load(Ordering::SeqCst) == 0
-                    && known
-                        .state
-                        .compare_exchange(PARTIAL, FREE, Ordering::SeqCst, Ordering::SeqCst)
-                        .is_ok();
-                if empty {
-                    free.insert(*slab);
-                }
-                !empty
-            });
+    /// Takes slabs from their classes in which no slot is in use; stale entries stay on the lists of these.
+    fn free_emptied(&self, unowned: &mut Unowned) {
+        while let Some(slab) = unowned.emptied.pop_first() {
+            let known = self.slabs.get(slab);
+            if known.used.load(Ordering::SeqCst) == 0
+                && known.state.compare_exchange(PARTIAL, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            {
+                unowned.free.insert(slab);
+            }
         }
-        let first = find_run(free, count)?;
-        for slab in first..first + count {
-            free.remove(&slab);
-        }
-        Some(first)
     }
 
     fn raise_high_water<M: Medium>(
@@ -564,13 +605,25 @@ impl Space {
             return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX });
         }
         guard.interleave_memory();
-        let mut unowned = self.unowned.lock();
-        let first = self.take_slabs(guard, &mut unowned, count as u32)?;
-        self.claim_span(first, count as u32);
+        let taken = self.take_span(guard, count as u32);
+        let first = match taken {
+            Err(Error::PoolFull { .. }) => {
+                drop(self.leave_open(None));
+                self.take_span(guard, count as u32)?
+            }
+            taken => taken?,
+        };
         // PERSIST: as for a slab's class.
         guard.words(slab_start(first), 1)?[0].publish(guard, checked(SPAN + count));
         guard.fence();
         Ok(slab_start(first) + SPAN_HEADER_BYTES)
+    }
+
+    fn take_span<M: Medium>(&self, guard: &MediumGuard<'_, M>, count: u32) -> Result<u32> {
+        let mut unowned = self.unowned.lock();
+        let first = self.take_slabs(guard, &mut unowned, count)?;
+        self.claim_span(first, count);
+        Ok(first)
     }
 
     /// Gives an allocation back that nothing reaches any more. What is no allocation (a damaged pool leads there) is

@@ -1,0 +1,96 @@
+//! Space: a pool at its limit gives out all that is free; damage to what says how much is in use.
+
+use std::sync::mpsc;
+
+use everleaf_pool::{self as pool, Error, Pool, PoolOptions};
+use medium::{Medium, Ram};
+
+const SLAB_BYTES: u64 = 64 << 10;
+
+/// A pool that may have so many slabs besides its first 64 KiB.
+fn pool(slabs: u64) -> Pool<Ram> {
+    let ram = Ram::new((1 + slabs) * SLAB_BYTES).unwrap();
+    Pool::open(ram, PoolOptions { reclaim_by_epoch: false, ..PoolOptions::default() }).unwrap()
+}
+
+fn is_full<T>(result: pool::Result<T>) -> bool {
+    matches!(result, Err(Error::PoolFull { .. }))
+}
+
+/// One size of each class.
+fn sizes() -> Vec<usize> {
+    let mut sizes: Vec<usize> = Vec::new();
+    let mut bytes = 32;
+    while bytes < 30_000 {
+        sizes.push(bytes);
+        bytes += bytes / 3;
+    }
+    sizes
+}
+
+#[test]
+fn a_full_pool_gives_what_one_size_gave_back_to_another() {
+    for wanted in [SLAB_BYTES as usize - 64, 70_000, 5 * SLAB_BYTES as usize] {
+        let sizes = sizes();
+        let pool = pool(sizes.len() as u64);
+        let guard = pool.pin();
+        let offsets: Vec<u64> = sizes.iter().map(|bytes| guard.allocate(*bytes).unwrap()).collect();
+        assert!(is_full(guard.allocate(wanted)), "the size of {wanted} is one of those used");
+        offsets.into_iter().for_each(|offset| guard.free(offset));
+        let offset = guard.allocate(wanted).unwrap_or_else(|error| panic!("{wanted} bytes: {error}"));
+        guard.free(offset);
+        // What was open before is so no more, and can be opened again.
+        for bytes in sizes {
+            guard.free(guard.allocate(bytes).unwrap());
+        }
+    }
+}
+
+#[test]
+fn in_a_full_pool_threads_share_slabs() {
+    let pool = pool(1);
+    let first = pool.pin().allocate(32).unwrap();
+    std::thread::scope(|scope| {
+        // More threads than there are shards.
+        for _ in 0..20 {
+            let allocated = scope.spawn(|| pool.pin().allocate(32)).join().unwrap();
+            assert_ne!(allocated.unwrap(), first);
+        }
+    });
+    assert_eq!(pool.stat().allocations, 21);
+}
+
+#[test]
+fn threads_in_a_full_pool_get_every_slot_once() {
+    let pool = pool(8);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for thread in 0..4_usize {
+            let (pool, sender) = (&pool, sender.clone());
+            scope.spawn(move || {
+                let guard = pool.pin();
+                let mut own = Vec::new();
+                for round in 0..20_000_usize {
+                    match guard.allocate([500, 1000, 5000][(thread + round / 50) % 3]) {
+                        Ok(offset) => own.push(offset),
+                        Err(error) => assert!(is_full::<()>(Err(error))),
+                    }
+                    if round % 3 == 0 || own.len() > 60 {
+                        own.drain(..own.len() / 2).for_each(|offset| guard.free(offset));
+                    }
+                }
+                sender.send(own).unwrap();
+            });
+        }
+    });
+    drop(sender);
+    let mut offsets: Vec<u64> = receiver.iter().flatten().collect();
+    let (all, stat) = (offsets.len(), pool.stat());
+    offsets.sort_unstable();
+    offsets.dedup();
+    assert_eq!((offsets.len(), stat.allocations, stat.frees_refused), (all, all as u64, 0));
+    let guard = pool.pin();
+    offsets.into_iter().for_each(|offset| guard.free(offset));
+    // All eight slabs in one piece.
+    guard.allocate(8 * SLAB_BYTES as usize - 64).unwrap();
+}
