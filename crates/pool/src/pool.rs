@@ -172,6 +172,7 @@ impl<M: Medium> Pool<M> {
         // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated from it yet. Whatever is
         // durable later is durable after it, so nobody has to wait here.
         State::Clean.publish(&guard, 0)?;
+        space.mend_high_water(&guard)?;
         State::Holder.publish(&guard, u64::from(std::process::id()))?;
         let lsn = guard.fence();
         if blank {

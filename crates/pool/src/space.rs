@@ -140,17 +140,19 @@ impl Space {
     }
 
     /// The space of an existing pool: to be read from the bitmaps if the pool was closed cleanly, otherwise to be marked.
-    /// O(1).
+    /// O(1). Where the high-water mark is damaged, all of the file may be in use, for it has the length before the mark
+    /// rises; the trees tell what is.
     pub(crate) fn open<M: Medium>(guard: &MediumGuard<'_, M>, step_slabs_min: u32) -> Result<Self> {
-        let high_water = State::HighWater.load(guard)?;
         let length = guard.medium().extent().length();
+        let known = State::HighWater.load(guard).ok();
+        let high_water = known.unwrap_or(length / SLAB_BYTES);
         if high_water == 0 || high_water * SLAB_BYTES > length {
             let what =
                 format!("{high_water} slabs in use, but the file has {length} bytes; it was truncated");
             return Err(Error::corrupt(length, what));
         }
         let high_water = high_water as u32;
-        let clean = State::Clean.load(guard).unwrap_or(0) == 1;
+        let clean = known.is_some() && State::Clean.load(guard).unwrap_or(0) == 1;
         let space = Self::new(high_water, high_water, step_slabs_min)?;
         space.unmarked_below.store(if high_water > 1 { high_water } else { 0 }, Ordering::Release);
         space.has_bitmaps.store(u32::from(clean && high_water > 1), Ordering::Release);
@@ -175,6 +177,15 @@ impl Space {
     /// Whether an offset lies in an old slab.
     fn is_old(&self, offset: u64) -> bool {
         slab_of(offset) < self.unmarked_below.load(Ordering::Acquire)
+    }
+
+    /// Writes the high-water mark anew if it is damaged; the pool is not called clean any more, and the caller fences.
+    pub(crate) fn mend_high_water<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<()> {
+        if State::HighWater.load(guard).is_err() {
+            // PERSIST: the clean flag was cleared in the same line before; lost, the mark is damaged still.
+            State::HighWater.publish(guard, u64::from(self.unowned.lock().high_water))?;
+        }
+        Ok(())
     }
 
     /// Makes records for all slabs below `high_water`.
