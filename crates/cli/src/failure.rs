@@ -50,7 +50,7 @@ impl Failure {
     pub(crate) fn is_damage(&self) -> bool {
         let Self::Store(error) = self else { return false };
         match error.root() {
-            Error::Corrupt { .. } => true,
+            Error::Corrupt { .. } | Error::Unopenable { .. } => true,
             Error::Medium(MediumError::Log(log)) => !matches!(log, LogError::Io { .. } | LogError::Overrun),
             _ => false,
         }

@@ -145,8 +145,8 @@
 //! # Errors
 //!
 //! There is one [`Error`]. It comes with the path of the pool around it; [`Error::root`] is what to match on, and its
-//! text says the offset or the limit, and the way out. A damaged or hostile pool gives [`Error::Corrupt`] or a wrong
-//! answer, never undefined behaviour; [`Store::check`] finds damage.
+//! text says the offset or the limit, and the way out. A damaged or hostile pool gives [`Error::Corrupt`],
+//! [`Error::Unopenable`] or a wrong answer, never undefined behaviour; [`Store::check`] finds damage.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();

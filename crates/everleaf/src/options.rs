@@ -216,7 +216,7 @@ impl Options {
     /// # Errors
     /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::ReadOnly`], [`Error::Locked`], [`Error::Io`]: the file;
     /// - [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`]: a pool of another release or machine;
-    /// - [`Error::Corrupt`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
+    /// - [`Error::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
     /// - [`Error::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
     ///   or of another pool;
     /// - [`Error::NotDurable`], [`Error::Unsupported`]: this machine has not what was asked for;

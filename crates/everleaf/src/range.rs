@@ -49,7 +49,11 @@ key_range!(
 #[derive(Default)]
 struct End<'t> {
     scan: Option<Box<dyn Scan + 't>>,
+    /// Of the entry that was returned last, if `has_returned`: the other end goes no further.
     key: Vec<u8>,
+    has_returned: bool,
+    /// Of the entry that is read next, which may fail halfway.
+    next_key: Vec<u8>,
     value: Vec<u8>,
 }
 
@@ -113,14 +117,16 @@ impl<'t> Range<'t> {
             Some(scan) => scan,
             None => end.scan.insert(self.tree.index().range(self.bounds.clone(), direction)?),
         };
-        if !scan.next_into(&mut end.key, &mut end.value)? {
+        if !scan.next_into(&mut end.next_key, &mut end.value)? {
             return Ok(false);
         }
+        std::mem::swap(&mut end.key, &mut end.next_key);
+        end.has_returned = true;
         let met = match direction {
             Direction::Forward => end.key >= other.key,
             Direction::Reverse => end.key <= other.key,
         };
-        Ok(other.scan.is_none() || !met)
+        Ok(!(other.has_returned && met))
     }
 }
 

@@ -109,7 +109,7 @@ fn both_header_copies_with_a_flipped_byte_are_a_typed_error_and_nothing_is_writt
         let damaged = flipped(&whole, &[byte, COPIES[1] + byte], 0x10);
         fs::write(&path, &damaged).unwrap();
         let error = opened(&path).unwrap_err();
-        let typed = matches!(error.root(), Error::Corrupt { offset: 0, .. } | Error::NotAPool { .. });
+        let typed = matches!(error.root(), Error::Unopenable { offset: 0, .. } | Error::NotAPool { .. });
         assert!(typed, "byte {byte}: {error}");
         assert!(error.to_string().contains("a.pool"), "{error}");
         assert!(fs::read(&path).unwrap() == damaged, "byte {byte}: the file was written to");
@@ -177,6 +177,50 @@ fn use_all(store: &Store) -> bool {
         }
     }
     clean
+}
+
+/// An end that met damage once stood for the whole range: the other end stopped, and said nothing of what was missing.
+#[test]
+fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    let expected =
+        |from: u64, to: u64| (from..to).map(|number| format!("key {number:03}")).collect::<Vec<_>>();
+    for damaged in [199, 150, 0, 50] {
+        let key = format!("key {damaged:03}\0");
+        let at = whole.windows(key.len()).position(|window| window == key.as_bytes()).unwrap();
+        // The length of its record's key.
+        fs::write(&path, flipped(&whole, &[at - 6], 8)).unwrap();
+        let store = opened(&path)?;
+        let tree = store.tree("records")?;
+        let (mut range, mut before, mut behind) = (tree.iter(), Vec::new(), Vec::new());
+        let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
+        if damaged >= 100 {
+            while let Ok(Some((key, _))) = range.next_entry_back() {
+                behind.insert(0, text(key));
+            }
+        } else {
+            while let Ok(Some((key, _))) = range.next_entry() {
+                before.push(text(key));
+            }
+        }
+        range.skip_damage();
+        // From the other end on, up to the damage, and past it to what came first.
+        loop {
+            let next = if damaged >= 100 { range.next_entry() } else { range.next_entry_back() };
+            match next {
+                Ok(Some((key, _))) if damaged >= 100 => before.push(text(key)),
+                Ok(Some((key, _))) => behind.insert(0, text(key)),
+                Ok(None) => break,
+                Err(error) => {
+                    assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
+                    range.skip_damage();
+                }
+            }
+        }
+        assert_eq!((before, behind), (expected(0, damaged), expected(damaged + 1, 200)));
+    }
+    Ok(())
 }
 
 /// The offset of the first leaf of the tree in this slot of the root table.
@@ -359,7 +403,7 @@ fn a_truncated_pool_is_refused_and_not_written_to() {
     for length in [1, 7, 63, 64, 4096, 0x2008, 0xffff, 0x10000, 0x10001, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
         let error = opened(&path).unwrap_err();
-        let typed = matches!(error.root(), Error::Corrupt { .. })
+        let typed = matches!(error.root(), Error::Unopenable { .. })
             || length < 64 && matches!(error.root(), Error::NotAPool { .. });
         assert!(typed, "{length} bytes: {error}");
         assert!(fs::read(&path).unwrap() == whole[..length], "{length} bytes: the file was written to");

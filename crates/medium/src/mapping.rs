@@ -24,7 +24,7 @@ const RESERVE_BYTES_MAX: u64 = 1 << 46;
 
 /// The operating system refused a mapping.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {bytes} bytes: {source}")]
+#[error("cannot {action} {bytes} bytes: {source}; free memory, or raise what `ulimit -v` allows")]
 pub struct MapError {
     /// What was tried.
     pub action: &'static str,

@@ -21,7 +21,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// The operating system refused.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {source}; put right what it names, then try again")]
     Io {
         /// What was tried.
         action: &'static str,
@@ -76,7 +76,10 @@ pub enum Error {
         unknown: u64,
     },
     /// Another process has the pool open.
-    #[error("the pool is open in {}; one process at a time", match holder { Some(pid) => format!("process {pid}"), None => "another process".to_owned() })]
+    #[error(
+        "the pool is open in {}, and one process has it at a time; close it there, or copy it with `everleaf backup` meanwhile",
+        holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"))
+    )]
     Locked {
         /// The other process.
         holder: Option<u32>,
@@ -101,6 +104,16 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
+    /// The pool's content keeps it from being opened, so nothing of it can be read.
+    #[error(
+        "the pool cannot be opened, for it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
+    )]
+    Unopenable {
+        /// Where.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
     /// No space is left for what was asked; nothing was changed.
     #[error("{}", by.explain(*wanted, *limit))]
     PoolFull {
@@ -112,7 +125,9 @@ pub enum Error {
         by: LimitedBy,
     },
     /// A key is too long.
-    #[error("a key of {length} bytes; the limit is {limit}")]
+    #[error(
+        "a key of {length} bytes, and {limit} are the limit; shorten it, or move a part of it into the value"
+    )]
     KeyTooLong {
         /// The key's length.
         length: usize,
@@ -120,7 +135,7 @@ pub enum Error {
         limit: usize,
     },
     /// A value is too long.
-    #[error("a value of {length} bytes; the limit is {limit}")]
+    #[error("a value of {length} bytes, and {limit} are the limit; split it over several keys")]
     ValueTooLong {
         /// The value's length.
         length: usize,
@@ -177,13 +192,13 @@ pub enum Error {
         name: String,
     },
     /// A tree of this name exists.
-    #[error("tree {name:?} exists")]
+    #[error("tree {name:?} exists already; open it, or take another name")]
     TreeExists {
         /// The name.
         name: String,
     },
     /// A tree's name is empty or too long.
-    #[error("a tree name of {length} bytes; names have 1 to {limit} bytes")]
+    #[error("a tree name of {length} bytes; take one of 1 to {limit} bytes")]
     BadTreeName {
         /// The name's length.
         length: usize,
@@ -199,10 +214,14 @@ pub enum Error {
         limit: usize,
     },
     /// `bulk_load` needs an empty tree.
-    #[error("bulk load needs an empty tree; this one has entries")]
+    #[error(
+        "bulk load needs an empty tree, and this one has entries; put more one by one, or load a new tree"
+    )]
     NotEmpty,
     /// `bulk_load` needs sorted input.
-    #[error("bulk load needs keys in strictly ascending order; entry {index} is not above the one before")]
+    #[error(
+        "bulk load needs keys in strictly ascending order, and entry {index} is not above the one before; sort them first"
+    )]
     NotSorted {
         /// The first entry out of order, from 0.
         index: u64,
@@ -240,6 +259,14 @@ impl Error {
         Self::Corrupt { offset, what: what.into() }
     }
 
+    /// For opening a pool: what is damaged keeps it from being opened.
+    pub(crate) fn unopenable(self) -> Self {
+        match self {
+            Self::Corrupt { offset, what } => Self::Unopenable { offset, what },
+            other => other,
+        }
+    }
+
     /// A closure for `map_err`: a torn line at `offset`.
     pub fn torn(offset: u64) -> impl FnOnce(Torn) -> Self {
         move |torn| Self::corrupt(offset, torn.to_string())
@@ -266,5 +293,92 @@ impl From<MediumError> for Error {
             MediumError::Full { wanted, limit, by } => Self::PoolFull { wanted, limit, by },
             other => Self::Medium(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the text of an error must say: the thing concerned, and the way out.
+    fn parts(error: &Error) -> (&'static str, &'static str) {
+        match error {
+            Error::At { .. } => ("a.pool", "put right"),
+            Error::Io { .. } => ("the lock", "put right"),
+            Error::NoSuchPool => ("no such pool", "make one"),
+            Error::ReadOnly { .. } => ("read-only", "give write permission, or open a copy"),
+            Error::Unsupported { .. } => ("avx512", "use another machine"),
+            Error::NoBackup { .. } => ("no log", "copy its file when it is closed"),
+            Error::NotAPool { .. } => ("magic", "give the path"),
+            Error::Version { .. } => ("version 77", "`restore`"),
+            Error::UnknownFeatures { .. } => ("0x4d", "use a newer release"),
+            Error::Locked { .. } => ("process 77", "close it there"),
+            Error::LineForm { .. } => ("Twin", "choose a line store"),
+            Error::Corrupt { .. } => ("0x4d: a leaf", "dump --salvage"),
+            Error::Unopenable { .. } => ("0x4d: a header", "restore it from a dump or a backup"),
+            Error::PoolFull { .. } => ("77 bytes", "raise the limit"),
+            Error::KeyTooLong { .. } => ("a key of 77 bytes", "shorten it"),
+            Error::ValueTooLong { .. } => ("a value of 77 bytes", "split it"),
+            Error::NotAWord { .. } => ("a key of 77 bytes", "create the tree with"),
+            Error::TreeMismatch { .. } => ("\"t\"", "open it as what it is"),
+            Error::UnknownEngine { .. } => ("engine number 77", "use a newer release"),
+            Error::NoBatches { .. } => ("rntree", "engine masstree"),
+            Error::InBatch => ("a batch", "use the batch there"),
+            Error::NoSuchTree { .. } => ("\"t\"", "`everleaf trees` lists"),
+            Error::TreeExists { .. } => ("\"t\"", "take another name"),
+            Error::BadTreeName { .. } => ("77 bytes", "take one of"),
+            Error::TooManyTrees { .. } => ("77 trees", "use another pool"),
+            Error::NotEmpty => ("an empty tree", "load a new tree"),
+            Error::NotSorted { .. } => ("entry 77", "sort them"),
+            Error::InUse => ("a tree, a range or another handle", "drop that first"),
+            Error::NotDurable { .. } => ("PowerLoss", "require less"),
+            Error::Medium(_) => ("the disk is gone", "reopen the pool"),
+        }
+    }
+
+    #[test]
+    fn every_error_names_the_thing_and_a_way_out() {
+        let source = || io::Error::other("the lock is in a state");
+        let name = || "t".to_owned();
+        let (length, limit, found) = (77, 7, || "what it is".to_owned());
+        let errors = [
+            Error::Io { action: "lock", source: source() }.at(std::path::Path::new("a.pool")),
+            Error::Io { action: "lock", source: source() },
+            Error::NoSuchPool,
+            Error::ReadOnly { source: io::ErrorKind::ReadOnlyFilesystem.into() },
+            Error::Unsupported { what: "avx512".to_owned() },
+            Error::NoBackup { why: "it has no log".to_owned() },
+            Error::NotAPool { why: "the magic number is missing".to_owned() },
+            Error::Version { found: 77, supported: 3 },
+            Error::UnknownFeatures { unknown: 77 },
+            Error::Locked { holder: Some(77) },
+            Error::LineForm { pool: LineForm::Twin, medium: LineForm::Single },
+            Error::corrupt(77, "a leaf"),
+            Error::corrupt(77, "a header").unopenable(),
+            Error::PoolFull { wanted: 77, limit: 7, by: LimitedBy::Limit },
+            Error::KeyTooLong { length, limit },
+            Error::ValueTooLong { length, limit },
+            Error::NotAWord { what: "key", length },
+            Error::TreeMismatch { name: name(), found: found(), wanted: found() },
+            Error::UnknownEngine { name: name(), engine: 77, codec: 1 },
+            Error::NoBatches { engine: "rntree" },
+            Error::InBatch,
+            Error::NoSuchTree { name: name() },
+            Error::TreeExists { name: name() },
+            Error::BadTreeName { length, limit },
+            Error::TooManyTrees { limit: 77 },
+            Error::NotEmpty,
+            Error::NotSorted { index: 77 },
+            Error::InUse,
+            Error::NotDurable { required: medium::Survives::PowerLoss, found: found() },
+            Error::Medium(MediumError::Failed("the disk is gone".to_owned())),
+        ];
+        for error in &errors {
+            let ((thing, way_out), text) = (parts(error), error.to_string());
+            assert!(text.contains(thing) && text.contains(way_out), "{text}");
+        }
+        // Each kind once.
+        let kinds = errors.iter().map(std::mem::discriminant);
+        assert_eq!(kinds.collect::<std::collections::HashSet<_>>().len(), errors.len());
     }
 }

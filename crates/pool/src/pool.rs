@@ -116,9 +116,10 @@ impl Identity {
         if length == PREFIX_BYTES && header::is_blank(&guard)? {
             return Ok(None);
         }
-        let identity = header::open(&guard)?;
+        let identity = header::open(&guard).map_err(Error::unopenable)?;
         if length < PREFIX_BYTES {
-            return Err(Error::corrupt(length, "the file ends inside the header; it was truncated"));
+            let what = "the file ends inside the header; it was truncated";
+            return Err(Error::corrupt(length, what).unopenable());
         }
         Ok(Some(identity))
     }
@@ -129,8 +130,11 @@ impl Identity {
     /// not tell.
     pub fn of_medium(medium: &impl Medium) -> Result<Option<Self>> {
         let guard = medium::Guard::new(medium);
-        let length = medium.extent().length();
-        if length == 0 || header::is_blank(&guard)? { Ok(None) } else { header::open(&guard).map(Some) }
+        let identity = || {
+            let blank = medium.extent().length() == 0 || header::is_blank(&guard)?;
+            if blank { Ok(None) } else { header::open(&guard).map(Some) }
+        };
+        identity().map_err(Error::unopenable)
     }
 }
 
@@ -152,7 +156,16 @@ pub fn set_holder_of_file(file: &File) -> Result<()> {
 impl<M: Medium> Pool<M> {
     /// Opens the pool on `medium`, or makes one there if nothing was written yet. O(slabs), or O(1) if
     /// [`PoolOptions::read_bitmaps_later`].
+    ///
+    /// # Errors
+    /// [`Error::Unopenable`] if both copies of the header are damaged, or the file was truncated; [`Error::NotAPool`],
+    /// [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`] if it is none that this medium can hold;
+    /// [`Error::PoolFull`] if there is no room for a new one.
     pub fn open(medium: M, options: PoolOptions) -> Result<Self> {
+        Self::try_open(medium, options).map_err(Error::unopenable)
+    }
+
+    fn try_open(medium: M, options: PoolOptions) -> Result<Self> {
         let length = medium.extent().length();
         let blank = length == 0 || length >= PREFIX_BYTES && header::is_blank(&medium::Guard::new(&medium))?;
         let identity =

@@ -7,7 +7,7 @@ use std::io;
 #[non_exhaustive]
 pub enum LogError {
     /// The system refused.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {source}; put right what it names, then try again")]
     Io {
         /// What was tried.
         action: &'static str,
