@@ -39,12 +39,14 @@ impl<'a> Puts<'a> {
 
     /// Returns when all that was put is durable.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        if let Some(ticket) = self.last.take() {
+        if let Some(ticket) = &self.last {
             ticket.wait()?;
             if self.tree.kind().engine.is_buffered() {
                 self.store.sync()?;
             }
         }
+        // Not before: after a failure it is waited for again, in vain.
+        self.last = None;
         self.durable += self.under_way;
         (self.under_way, self.settled) = (0, Instant::now());
         Ok(())
@@ -59,8 +61,35 @@ impl<'a> Puts<'a> {
 #[cfg(test)]
 mod tests {
     use everleaf::{Engine, MediumChoice, Options, TreeOptions};
+    use medium::file::faulty::{Faults, Image, Machine, Which};
 
     use super::*;
+
+    /// Whoever asked again after a failure was once told that all was durable.
+    #[test]
+    fn what_a_disk_that_fails_did_not_keep_is_not_called_durable() {
+        for engine in Engine::ALL {
+            for faults in [
+                Faults { sync: Some(0), ..Faults::default() },
+                Faults { write: Some(0), ..Faults::default() },
+            ] {
+                let machine = Machine::new(&Image::default());
+                let options = Options::new().medium(MediumChoice::File).close_cleanly(false);
+                let options = options.log_bytes(64 << 10).recovery_threads(1);
+                let store = options.open_on(machine.io(Which::Pool), machine.io(Which::Log)).unwrap();
+                let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+                let mut puts = Puts::new(&store, &tree);
+                puts.put(b"before", b"value").unwrap();
+                puts.settle().unwrap();
+                machine.set_faults(faults);
+                let failed = (0..1000_u32).any(|number| puts.put(&number.to_be_bytes(), b"value").is_err());
+                assert!(failed | puts.settle().is_err(), "{faults:?} of {}", engine.name());
+                // As `load` does to say what was stored.
+                assert!(puts.settle().is_err());
+                assert_eq!(puts.durable(), 1);
+            }
+        }
+    }
 
     #[test]
     fn few_syncs_make_many_puts_durable() {

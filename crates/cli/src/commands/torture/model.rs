@@ -8,7 +8,7 @@ use super::op::{Kind, RECORD_BYTES, Record, TREES, Version, owner};
 use super::promise::Promise;
 use super::verify::Contents;
 
-/// The positions of records in the pipe order operations in time. What was there before the round is before them all.
+/// The positions of records in the pipe order operations in time; a record says how one ended, and then what begins. What was there before the round is before them all.
 const BEFORE: u64 = 0;
 /// An operation that was never acknowledged.
 const NEVER: u64 = u64::MAX;
@@ -133,10 +133,14 @@ impl Model {
             return NEVER;
         }
         let of_tree = history.ops.iter().filter(|((other, _), _)| *other == tree);
-        let begins = of_tree.flat_map(|((_, key), ops)| {
-            let now = found.version(tree, *key);
-            let is_there = move |op: &&Op| now != 0 && op.kind.writes() && op.version == now;
-            ops.iter().filter(is_there).map(|op| op.begin)
+        let begins = of_tree.filter_map(|((_, key), ops)| {
+            let (before, now) = (self.contents.version(tree, *key), found.version(tree, *key));
+            let is_there = |op: &&Op| match now {
+                // One of the removals is there, nobody knows which.
+                0 => before != 0 && op.kind.removes() && op.effective != Some(false),
+                _ => op.kind.writes() && op.version == now,
+            };
+            ops.iter().filter(is_there).map(|op| op.begin).min()
         });
         let synced = history.synced_until.filter(|_| !self.has_tickets);
         begins.chain(synced).max().unwrap_or(BEFORE)
@@ -211,14 +215,16 @@ fn judge_key(
         return Err(what.to_owned());
     };
     let later = ops.iter().find(|op| {
-        let changes = op.kind.writes() || op.kind.removes();
-        changes
-            && op.effective == Some(true)
-            && (op.end < until || op.is_durable)
-            && op.begin > made
-            && (now == 0 || op.version != now)
+        let (differs, is_durable) = match op.kind {
+            // What was read over, of versions that are written once, does not come back.
+            Kind::Get => (op.seen != now, reads_durable),
+            _ => (op.effective == Some(true) && (now == 0 || op.version != now), op.is_durable),
+        };
+        let is_kept = op.end != NEVER && (op.end <= until || is_durable);
+        op.kind != Kind::Sync && differs && is_kept && op.begin >= made
     });
     match later {
+        Some(Op { kind: Kind::Get, seen, .. }) => Err(format!("{seen:#x} was read, and is lost")),
         Some(op) => Err(format!("an acknowledged {:?} of {:#x} is lost", op.kind, op.version)),
         None => Ok(()),
     }
@@ -340,6 +346,78 @@ mod tests {
         let ops = [op(Kind::Put, 7, 1, NEVER), read];
         assert!(judged(5, &ops, 7) && !judged(5, &ops, 5));
         assert!(!judged(5, &[read], 5), "read from nowhere");
+    }
+
+    fn read(seen: Version, begin: u64, end: u64) -> Op {
+        let mut read = op(Kind::Get, 0, begin, end);
+        (read.seen, read.effective) = (seen, (end != NEVER).then_some(seen != 0));
+        read
+    }
+
+    /// The reader of a shared key once could not say that a removal it had seen was taken back.
+    #[test]
+    fn an_absence_that_was_read_is_durable() {
+        let removal = op(Kind::Remove, 0, 1, NEVER);
+        assert!(judged(5, &[removal], 5));
+        let ops = [removal, read(0, 2, 3)];
+        assert!(judged(5, &ops, 0) && !judged(5, &ops, 5));
+        // A write that was done before the read, and one that may have come after it.
+        let put = op(Kind::Put, 7, 1, 2);
+        let ops = [put, op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
+        assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
+        let ops = [op(Kind::Put, 7, 1, 6), op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
+        assert!(judged(0, &ops, 7) && judged(0, &ops, 0) && !judged(5, &ops, 5));
+        // What is not durable yet may be lost all the same, unless a sync came after it.
+        let ops = [removal, read(0, 2, 3)];
+        let judged = |until| judge_key(5, &mut ops.to_vec(), 5, false, until, false).is_ok();
+        assert!(judged(BEFORE) && judged(2) && !judged(3));
+    }
+
+    /// One record says how an operation ended and what its thread does next.
+    #[test]
+    fn what_a_thread_does_next_comes_after() {
+        let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Remove, 0, 2, 3)];
+        assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
+    }
+
+    /// What was read of two writes that overlap tells their order.
+    #[test]
+    fn a_write_that_was_read_over_does_not_come_back() {
+        let ops = [op(Kind::Put, 7, 1, 4), op(Kind::Put, 8, 2, 3), read(8, 5, 6)];
+        assert!(judged(0, &ops, 8) && !judged(0, &ops, 7));
+    }
+
+    /// With buffers, a removal that is there once did not say that what came before it is durable.
+    #[test]
+    fn a_removal_that_is_there_says_what_was_before_it() {
+        let record = |answer, kind, key, version| Record {
+            thread: 0,
+            answer,
+            seen: 0,
+            kind,
+            tree: 0,
+            key,
+            version,
+            expected: 0,
+        };
+        let said: Vec<u8> = [
+            record(None, Kind::Put, 1, 7),
+            record(Some(true), Kind::Remove, 2, 8),
+            record(Some(true), Kind::Get, 3, 9),
+        ]
+        .iter()
+        .flat_map(Record::encode)
+        .collect();
+        let contents = |versions: [Version; 4]| Contents::of([versions.to_vec(), vec![0; 4]]);
+        let judged = |found| {
+            let promise = Promise::Store(everleaf::Durability::OnSync);
+            let mut model = Model::new(contents([0, 5, 6, 0]), 4, 1, Engine::RnTree, promise);
+            let mut violations = Vec::new();
+            model.judge(History::read(&said, 4).unwrap(), contents(found), &mut violations);
+            violations.is_empty()
+        };
+        assert!(judged([0, 7, 0, 0]) && judged([0, 7, 6, 0]) && judged([0, 5, 6, 0]));
+        assert!(!judged([0, 5, 0, 0]), "the put is lost, and what came after it is not");
     }
 
     #[test]

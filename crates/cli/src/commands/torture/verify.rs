@@ -23,6 +23,12 @@ impl Contents {
         Self { versions: std::array::from_fn(|_| vec![0; keys as usize]) }
     }
 
+    /// These.
+    #[cfg(test)]
+    pub(super) fn of(versions: [Vec<Version>; TREES.len()]) -> Self {
+        Self { versions }
+    }
+
     /// Whether there is a place for each of so many keys.
     pub(super) fn is_of(&self, keys: u32) -> bool {
         self.versions.iter().all(|versions| versions.len() == keys as usize)
