@@ -66,6 +66,14 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
+    /// As [`Guard::interleave`], before such state is read: what is found depends on who came first.
+    #[inline(always)]
+    pub fn interleave_read<T>(&self, _what: &T) {
+        if is_scheduled::<M>() {
+            reach(Access::something::<T>(AccessKind::Load));
+        }
+    }
+
     /// Another thread may come between here, before memory is allocated or given back: whatever it gives back may be
     /// what is allocated. No code but under a scheduler.
     #[inline(always)]

@@ -38,7 +38,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 // Merged away since its left neighbour was looked at: its entries were taken over there.
                 drop(lock);
                 LeafRecord::<M>::wait();
-                index = self.inner.descend(C::bound(&resume))?;
+                index = self.descend(&guard, C::bound(&resume))?;
                 // What took them over may begin before them.
                 low.clear();
                 continue;
@@ -49,7 +49,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
             // To an empty leaf nothing has to lead.
             if record.slots().count() > 0 {
-                self.verify_inner(index, &low, &mut report)?;
+                self.verify_inner(&guard, index, &low, &mut report)?;
             }
             if record.next() != 0 {
                 let high = record.high.load(Ordering::Acquire);
@@ -122,8 +122,14 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     /// Verifies that the inner nodes lead to a leaf by its last key.
-    fn verify_inner(&self, index: u32, last: &[u8], report: &mut Report<'_>) -> Result<()> {
-        let found = self.inner.descend(C::bound(last))?;
+    fn verify_inner(
+        &self,
+        guard: &Guard<'_, M>,
+        index: u32,
+        last: &[u8],
+        report: &mut Report<'_>,
+    ) -> Result<()> {
+        let found = self.descend(guard, C::bound(last))?;
         report.expect(found == index, || "the inner nodes lead elsewhere".to_owned());
         Ok(())
     }

@@ -169,6 +169,13 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(None)
     }
 
+    /// The leaf that the inner nodes lead to.
+    #[inline(always)]
+    pub(super) fn descend(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<u32> {
+        guard.interleave_read(&self.inner);
+        self.inner.descend(key)
+    }
+
     /// Looks for `key` from `index` on, through splits and merges that come between.
     #[inline(always)]
     pub(super) fn seek(
@@ -184,7 +191,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 Seen::Entry(entry, words) => return Ok((index, Some((entry, words)))),
                 Seen::Absent => return Ok((index, None)),
                 Seen::Beyond(next) => index = next,
-                Seen::Dead => index = self.inner.descend(key)?,
+                Seen::Dead => index = self.descend(guard, key)?,
             }
         }
     }
@@ -204,7 +211,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         }
         let guard = self.pool.pin();
         let heap = self.inner.heap();
-        let index = self.inner.descend(key)?;
+        let index = self.descend(&guard, key)?;
         self.prefetch_leaf(&guard, index);
         let (index, seen) = self.seek(&guard, &heap, index, key, C::hash(key))?;
         guard.wait_for(self.leaves.get(index).lsn())?;
@@ -222,6 +229,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         hash: u16,
     ) -> Result<Peeked> {
         'descend: loop {
+            guard.interleave_read(&self.inner);
             let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
                 let record = self.leaves.peek(leaf);
                 record.prefetch();
@@ -281,6 +289,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let mut indices = [0; GROUP];
             let indices = &mut indices[..keys.len()];
+            guard.interleave_read(&self.inner);
             self.inner.descend_many(keys, indices)?;
             indices.iter().for_each(|index| self.leaves.get(*index).prefetch());
             for (key, index) in keys.iter().zip(indices.iter()) {
@@ -291,7 +300,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 }
             }
             for (position, (key, index)) in keys.iter().zip(indices.iter()).enumerate() {
-                let index = if *index == 0 { self.inner.descend(*key)? } else { *index };
+                let index = if *index == 0 { self.descend(&guard, *key)? } else { *index };
                 let (index, seen) = self.seek(&guard, &heap, index, *key, C::hash(*key))?;
                 guard.wait_for(self.leaves.get(index).lsn())?;
                 use_entry(&guard, group * GROUP + position, seen.map(|(_, words)| words))?;

@@ -237,14 +237,14 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         }
         let mut index = match from {
             Some(index) => index,
-            None => self.inner.descend(key)?,
+            None => self.descend(guard, key)?,
         };
         loop {
             let record = self.leaves.get(index);
             let version = record.version();
             if LeafRecord::<M>::is_dead(version) {
                 LeafRecord::<M>::wait();
-                index = self.inner.descend(key)?;
+                index = self.descend(guard, key)?;
                 continue;
             }
             Self::prefetch_for::<P>(guard, record, Self::leaf(guard, record)?, key);

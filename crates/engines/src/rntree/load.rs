@@ -159,6 +159,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             separators.get(1).map_or(0, |(separator, _)| Self::bound_of(*separator)),
         );
         // Without memory for inner nodes the leaves are still found, by way of the first.
+        guard.interleave(&self.inner);
         let _ = self.inner.build(&separators);
         Ok(lsn)
     }

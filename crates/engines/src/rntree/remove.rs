@@ -28,7 +28,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let heap = self.inner.heap();
         let mut index = match peeked {
             Some(seen) if self.leaves.get(seen.index).is_still(seen.version) => seen.index,
-            _ => self.inner.descend(key)?,
+            _ => self.descend(&guard, key)?,
         };
         loop {
             let (found, seen) = self.seek(&guard, &heap, index, key, hash)?;
@@ -41,7 +41,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             if LeafRecord::<M>::is_dead(record.version()) {
                 drop(lock);
                 LeafRecord::<M>::wait();
-                index = self.inner.descend(key)?;
+                index = self.descend(&guard, key)?;
                 continue;
             }
             if let Some(next) = Self::beyond(&heap, record, key)? {

@@ -102,6 +102,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                     return Ok(());
                 }
             }
+            guard.interleave_read(&self.inner);
             let (mut index, mut version) = self.inner.descend_touching(resume, |leaf, following| {
                 self.prefetch_whole_leaf(&guard, leaf);
                 for next in following.iter().take(LEAVES_AHEAD) {
@@ -198,10 +199,10 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     {
         let mut snapshot = Snapshot::new();
         let guard = self.pool.pin();
-        let mut index = self.inner.descend(*resume)?;
+        let mut index = self.descend(&guard, *resume)?;
         loop {
             if !self.snapshot(&guard, index, &mut snapshot)? {
-                index = self.inner.descend(*resume)?;
+                index = self.descend(&guard, *resume)?;
             } else if snapshot.next != 0 && *resume >= snapshot.high {
                 index = snapshot.next;
             } else {
@@ -312,7 +313,8 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
                     Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
                     Bound::Unbounded => &[],
                 };
-                self.tree.descend_to(start)?
+                // A key of any bytes, also one that this codec could not store.
+                self.tree.descend(&self.guard, C::bound(start))?
             }
         };
         if !self.tree.snapshot(&self.guard, index, &mut self.snapshot)? {
@@ -335,7 +337,8 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
             Bound::Excluded(key) => (false, Some(key)),
             Bound::Unbounded => (false, None),
         };
-        let (mut index, mut low) = self.tree.locate_from_above(key.map(Vec::as_slice), included)?;
+        let (mut index, mut low) =
+            self.tree.locate_from_above(&self.guard, key.map(Vec::as_slice), included)?;
         let mut low_key = Vec::new();
         if let Some(low) = low {
             InnerTree::<C>::copy_separator(&self.heap, low, &mut low_key)?;
@@ -432,18 +435,19 @@ impl<M: Medium, C: Codec, const N: usize> Scan for RangeScan<'_, M, C, N> {
 }
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
-    /// The leaf that covers a key of any bytes, also one that this codec could not store.
-    fn descend_to(&self, key: &[u8]) -> Result<u32> {
-        self.inner.descend(C::bound(key))
-    }
-
     /// The leaf that covers the keys up to `key`, or below it, or all; with its lower bound.
-    fn locate_from_above(&self, key: Option<&[u8]>, included: bool) -> Result<(u32, Option<Separator>)> {
+    fn locate_from_above(
+        &self,
+        guard: &Guard<'_, M>,
+        key: Option<&[u8]>,
+        included: bool,
+    ) -> Result<(u32, Option<Separator>)> {
         let target = match key {
             None => Target::Last,
             Some(key) if included || C::is_rounded(key) => Target::At(C::bound(key)),
             Some(key) => Target::Below(C::bound(key)),
         };
+        guard.interleave_read(&self.inner);
         let place = self.inner.locate(target)?;
         Ok((place.leaf, place.low))
     }

@@ -124,6 +124,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             neighbour.reopen();
             return Err(error);
         }
+        guard.interleave(&self.inner);
         let replaced = structure.replace(parent, new[0].separator, new[0].index);
         self.enter(&mut structure, &new[1..]);
         drop((structure, lock));
@@ -349,6 +350,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             return Ok(());
         }
         // Nothing may fail from here on: the inner nodes lead to a dead leaf.
+        guard.interleave(&self.inner);
         let separator = structure.remove_right(neighbours);
         drop((left_lock, right_lock));
         self.inner.retire_separator(separator);
