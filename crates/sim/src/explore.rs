@@ -18,7 +18,7 @@ use crate::subject::{Complaint, Subject};
 use crate::watchdog::Beacon;
 
 /// Which of the images that a crash may leave are tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Images {
     /// All of them: recovery branches on each word that it loads from a line whose content is open.
     All,
@@ -33,7 +33,7 @@ pub enum Images {
 }
 
 /// Where a second crash is tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SecondCrash {
     /// Nowhere.
     Never,
@@ -71,8 +71,10 @@ pub struct Options {
     pub mutations: Vec<Mutation>,
     /// Whether a shorter sequence of operations is looked for when one fails.
     pub shrink: bool,
-    /// Whether a crash point is skipped that leaves what another one left, with the same expectations.
-    pub skip_known: bool,
+    /// Whether crash points are left out that can leave nothing new: where nothing changed since the last one, and what leaves
+    /// what another one left, with the same expectations. Otherwise a crash comes before every event; slow, and there to
+    /// check that nothing is missed.
+    pub reduced: bool,
     /// Repeats these crashes only.
     pub replay: Option<Replay>,
     /// The command that runs this exploration, for reports.
@@ -94,12 +96,15 @@ impl Default for Options {
             seed: 1,
             mutations: Vec::new(),
             shrink: true,
-            skip_known: true,
+            reduced: true,
             replay: None,
             command: "cargo test".to_owned(),
         }
     }
 }
+
+/// The most recoveries that are spent on a shorter sequence: about a minute of small ones.
+const SHRINK_RECOVERIES_MAX: u64 = 1_000_000;
 
 /// The result of an exploration; a failure is boxed, for it is large.
 pub type Verdict<S> = Result<(), Box<Failure<<S as Subject>::Operation>>>;
@@ -171,7 +176,8 @@ impl<S: Subject> Explorer<S> {
         self.stats
     }
 
-    /// The options, to be changed between explorations.
+    /// The options, to be changed between explorations; not those of the medium: [`Options::rules`],
+    /// [`Options::line_form`], [`Options::limit_bytes`] and [`Options::rubbish_from`] are what they were.
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
@@ -193,17 +199,19 @@ impl<S: Subject> Explorer<S> {
     }
 
     /// Does `setup` without a crash. What it leaves, wholly durable, is where every exploration starts from now on.
-    /// Call it at most once.
     pub fn set_up(&mut self, setup: &[S::Operation]) -> Verdict<S> {
         let mut state = self.start.clone();
+        self.known.clear();
         self.announce(|_| (String::new(), format!("  in the setup {setup:?}\n")));
+        self.sim.set_step_limit(self.options.steps_max);
         let result = guarded(|| {
             let mut instance = self.subject.open(&self.sim)?;
             self.apply_all(&mut instance, &mut state, setup)
         });
+        self.sim.set_step_limit(u64::MAX);
         self.rest();
         result.map_err(|what| self.failure(format!("in the setup: {what}"), setup))?;
-        self.setup = setup.to_vec();
+        self.setup.extend_from_slice(setup);
         self.start = state;
         Ok(())
     }
@@ -311,7 +319,8 @@ impl<S: Subject> Explorer<S> {
         self.options.mutations.iter().for_each(|mutation| mutation::rearrange(trace, mutation));
     }
 
-    /// Leaves out the second crash, then one operation after the other, as long as something still fails.
+    /// Leaves out the second crash, then operations, as long as something still fails: half of them at once, then a quarter,
+    /// down to one, from the end on. Where that takes too long, what is left is not the shortest.
     fn shrink(&mut self, mut failure: Box<Failure<S::Operation>>) -> Box<Failure<S::Operation>> {
         let from_operation = std::mem::take(&mut self.options.from_operation);
         let second_crash = std::mem::replace(&mut self.options.second_crash, SecondCrash::Never);
@@ -319,16 +328,21 @@ impl<S: Subject> Explorer<S> {
             Err(simpler) => failure = simpler,
             Ok(()) => self.options.second_crash = second_crash,
         }
-        let mut position = failure.operations.len();
-        while position > 0 {
-            position -= 1;
-            let mut shorter = failure.operations.clone();
-            shorter.remove(position);
-            self.known.clear();
-            if let Err(smaller) = self.explore_once(&shorter) {
-                position = smaller.operations.len().min(position + 1);
-                failure = smaller;
+        let enough = self.stats.recoveries + SHRINK_RECOVERIES_MAX;
+        let mut count = failure.operations.len().div_ceil(2);
+        while count > 0 {
+            let mut end = failure.operations.len();
+            while end > 0 && self.stats.recoveries < enough {
+                let mut shorter = failure.operations.clone();
+                let start = end.saturating_sub(count);
+                shorter.drain(start..end);
+                self.known.clear();
+                if let Err(smaller) = self.explore_once(&shorter) {
+                    failure = smaller;
+                }
+                end = start;
             }
+            count = if count == 1 { 0 } else { count.div_ceil(2) };
         }
         (self.options.from_operation, self.options.second_crash) = (from_operation, second_crash);
         failure
@@ -423,8 +437,11 @@ impl<S: Subject> Explorer<S> {
         let mut stored = level == 1;
         let mut changed = stored;
         let mut expected = context.acceptable.clone();
+        let reduced = self.options.reduced;
         for (index, event) in trace.events.iter().enumerate() {
-            if changed && let Some(point) = point_before(model, event) {
+            if (changed || !reduced)
+                && let Some(point) = point_before(model, event, reduced)
+            {
                 if index >= from {
                     self.visit(level, model, (index, point), &context)?;
                 }
@@ -473,9 +490,14 @@ impl<S: Subject> Explorer<S> {
         };
         let (open, digest) = model.open_lines(&self.sim);
         let recent = context.recent();
-        if self.options.skip_known && path.is_none() {
+        if self.options.reduced && path.is_none() {
             let mut hasher = DefaultHasher::new();
             (level, digest, &context.acceptable, &recent).hash(&mut hasher);
+            // What is tried here, and with what; a point at which less was tried is not known.
+            let Options {
+                images, second_crash, mutations, steps_max, recoveries_per_point_max, seed, ..
+            } = &self.options;
+            (images, second_crash, mutations, steps_max, recoveries_per_point_max, seed).hash(&mut hasher);
             if !self.known.insert(hasher.finish()) {
                 self.stats.known += 1;
                 return Ok(());
@@ -617,6 +639,7 @@ impl<S: Subject> Explorer<S> {
         if again {
             let from = match self.options.replay {
                 Some(_) => 0,
+                None if !self.options.reduced => 0,
                 None => after_narrowing(&trace, path_length),
             };
             let context = context.second(run.seen, run.followed);
@@ -709,14 +732,15 @@ impl<S: Subject> Explorer<S> {
 }
 
 /// The crash point before an event, if there is one.
-fn point_before(model: &Model, event: &Event) -> Option<Point> {
+fn point_before(model: &Model, event: &Event, reduced: bool) -> Option<Point> {
+    let raises = || !reduced || model.raises(event);
     let site = event.site().map(|(_, site)| site);
     match (event, site) {
         (Event::Mark(Mark::Invoke(number)), _) => Some(Point::BeforeOperation(*number)),
         (Event::Grow { .. }, _) => Some(Point::BeforeGrowth),
-        (Event::Fence { .. }, Some(site)) if model.raises(event) => Some(Point::BeforeFence(site)),
-        (Event::Wait { .. }, Some(site)) if model.raises(event) => Some(Point::BeforeWait(site)),
-        (_, Some(site)) if model.raises(event) => Some(Point::BeforeStore(site)),
+        (Event::Fence { .. }, Some(site)) if raises() => Some(Point::BeforeFence(site)),
+        (Event::Wait { .. }, Some(site)) if raises() => Some(Point::BeforeWait(site)),
+        (_, Some(site)) if raises() => Some(Point::BeforeStore(site)),
         _ => None,
     }
 }

@@ -34,6 +34,8 @@ enum Operation {
 /// was seen is kept.
 struct Program {
     seen: Rc<RefCell<BTreeSet<Vec<u64>>>>,
+    /// Whether opening stores something: what, depends on what it finds.
+    repairs: bool,
 }
 
 fn word(guard: &Guard<'_, Sim>, line: u64, word: u64) -> Result<u64, Complaint> {
@@ -53,6 +55,17 @@ impl Subject for Program {
 
     fn open(&self, sim: &Sim) -> Result<(Sim, u64), Complaint> {
         sim.grow(64 * (LINES + 1)).map_err(|error| error.to_string())?;
+        let guard = Guard::new(sim);
+        let first = word(&guard, 1, 0)?;
+        if self.repairs && first > 0 {
+            for (line, value) in [(first, first + 3), (4, word(&guard, 2, 1)? + 5)] {
+                let words = guard.words(64 * line, 3).map_err(|bad| bad.to_string())?;
+                words[2].store(&guard, value);
+                words[1].store(&guard, value + 1);
+                guard.flush_words(words);
+                guard.fence();
+            }
+        }
         Ok((sim.clone(), 0))
     }
 
@@ -124,16 +137,16 @@ fn program(seed: u64, count: usize) -> Vec<Operation> {
 }
 
 fn explore(operations: &[Operation], rules: Rules, images: Images) -> (BTreeSet<Vec<u64>>, Stats) {
-    let options = Options {
-        rules,
-        images,
-        second_crash: SecondCrash::Never,
-        line_form: LineForm::Single,
-        limit_bytes: 4096,
-        ..Options::default()
-    };
+    let second_crash = SecondCrash::Never;
+    explore_by(operations, Options { rules, images, second_crash, ..Options::default() })
+}
+
+/// With second crashes, recovery has something to do.
+fn explore_by(operations: &[Operation], options: Options) -> (BTreeSet<Vec<u64>>, Stats) {
+    let options = Options { line_form: LineForm::Single, limit_bytes: 4096, ..options };
+    let repairs = options.second_crash != SecondCrash::Never;
     let seen = Rc::new(RefCell::new(BTreeSet::new()));
-    let mut explorer = Explorer::new(Program { seen: Rc::clone(&seen) }, options).unwrap();
+    let mut explorer = Explorer::new(Program { seen: Rc::clone(&seen), repairs }, options).unwrap();
     explorer.explore(operations).unwrap();
     (seen.take(), explorer.stats())
 }
@@ -175,4 +188,46 @@ fn in_a_log_as_well_and_it_leaves_nothing_that_lines_do_not() {
     }
     println!("{outcomes} outcomes of {images} images; {of_lines} outcomes with lines");
     assert!(outcomes > 1000 && of_lines > outcomes);
+}
+
+#[test]
+fn no_crash_point_is_left_out_that_leaves_something_new() {
+    for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
+        for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
+            let (mut points, mut all_points) = (0, 0);
+            for seed in 0..60 {
+                let operations = program(seed, 14);
+                let of = |reduced| {
+                    let options = Options { rules, second_crash, reduced, ..Options::default() };
+                    explore_by(&operations, options)
+                };
+                let ((outcomes, stats), (all_outcomes, all_stats)) = (of(true), of(false));
+                assert_eq!(
+                    outcomes, all_outcomes,
+                    "{rules:?}, {second_crash:?}, seed {seed}: {operations:?}"
+                );
+                points += stats.points;
+                all_points += all_stats.points;
+            }
+            println!("{rules:?}, {second_crash:?}: {points} of {all_points} crash points");
+            assert!(2 * points < all_points || rules == Rules::PersistentCaches);
+        }
+    }
+}
+
+/// What was explored with other options says nothing.
+#[test]
+fn more_is_tried_when_the_options_ask_for_more() {
+    for seed in 0..60 {
+        let operations = program(seed, 14);
+        let seen = Rc::new(RefCell::new(BTreeSet::new()));
+        let program = Program { seen: Rc::clone(&seen), repairs: false };
+        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+        let few = Options { images, second_crash, limit_bytes: 4096, ..Options::default() };
+        let mut explorer = Explorer::new(program, few).unwrap();
+        explorer.explore(&operations).unwrap();
+        explorer.options_mut().images = Images::All;
+        explorer.explore(&operations).unwrap();
+        assert_eq!(seen.take(), explore(&operations, Rules::Lines, Images::All).0, "seed {seed}");
+    }
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use engines::index::{Bounds, Direction};
 
 use super::IndexOperation::{
-    self, Exchange, Get, Insert, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+    self, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
-use super::{Condition, EngineTree, Entries, IndexSubject, OpenedIndex, key_bytes, text, value_number};
+use super::{
+    Condition, EngineTree, Entries, IndexSubject, OpenedIndex, key_bytes, text, value_bytes, value_number,
+};
 use crate::schedule::{Concurrent, PartOf};
 use crate::subject::Complaint;
 
@@ -35,6 +37,23 @@ impl IndexSubject {
             pool.finish_marking_later();
         }
         Ok(())
+    }
+
+    /// Fills the tree, if it is empty.
+    fn load(tree: &dyn EngineTree, (from, to): (u64, u64)) -> pool::Result<IndexOutcome> {
+        let codec = tree.codec();
+        let mut keys = from..=to;
+        let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            let Some(number) = keys.next() else { return Ok(false) };
+            *key = key_bytes(codec, number);
+            *value = value_bytes(codec, number);
+            Ok(true)
+        };
+        match tree.bulk_load(&mut next, 1.0) {
+            Ok(_) => Ok(Held(true)),
+            Err(pool::Error::NotEmpty) => Ok(Held(false)),
+            Err(error) => Err(error),
+        }
     }
 
     /// A range as the fast path of words returns it, where there is one.
@@ -71,6 +90,7 @@ impl Concurrent for IndexSubject {
             Put(key, value) => Self::write(tree, key, Some(value), Condition::Always),
             Remove(key) => Self::write(tree, key, None, Condition::Present),
             Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
+            Load(from, to) => Self::load(tree, (from, to)),
             Sync => tree.sync().map(|()| Held(true)),
             Mark => Self::mark(opened, tree).map(|()| Held(true)),
             Scan(from, to) => return Self::entries(tree, (from, to), Direction::Forward),

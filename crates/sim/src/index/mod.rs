@@ -38,6 +38,8 @@ pub enum IndexOperation {
     Exchange(u64, u64, u64),
     /// Looks a key up.
     Get(u64),
+    /// Fills an empty tree with the keys from one to another, both included, each with itself as its value.
+    Load(u64, u64),
     /// Reads the entries from one key to another, both included, ascending.
     Scan(u64, u64),
     /// The same, descending.
@@ -52,7 +54,9 @@ pub enum IndexOperation {
     Mark,
 }
 
-use IndexOperation::{Exchange, Get, Insert, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit};
+use IndexOperation::{
+    Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+};
 
 impl fmt::Debug for IndexOperation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,6 +67,7 @@ impl fmt::Debug for IndexOperation {
             Remove(key) => write!(formatter, "remove {key}"),
             Exchange(key, old, new) => write!(formatter, "exchange {key}={old}->{new}"),
             Get(key) => write!(formatter, "get {key}"),
+            Load(from, to) => write!(formatter, "load {from} to {to}"),
             Scan(from, to) => write!(formatter, "scan {from} to {to}"),
             ScanBack(from, to) => write!(formatter, "scan {to} back to {from}"),
             Visit(from, to) => write!(formatter, "visit {from} to {to}"),
@@ -84,7 +89,7 @@ impl IndexOperation {
             Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
                 Some(key)
             }
-            Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark => None,
+            Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark => None,
         }
     }
 }
@@ -273,6 +278,13 @@ impl Subject for IndexSubject {
             Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {
                 let entries = state.range(from..=to).map(|(key, value)| (*key, *value));
                 return IndexOutcome::Entries(entries.collect());
+            }
+            Load(from, to) => {
+                let held = state.is_empty();
+                if held {
+                    state.extend((from..=to).map(|key| (key, key)));
+                }
+                (held, None)
             }
             Sync | Reopen | Mark => (true, None),
         };

@@ -1,11 +1,11 @@
 //! Sequences of operations: made by chance, and written down in one word.
 //!
 //! The word is what a command line takes: operations with dots between them, a letter and its numbers each: `i10=7` insert,
-//! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `f1=9` scan from
+//! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `l1=9` load all from 1 to 9, `f1=9` scan from
 //! 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark.
 
 use super::IndexOperation::{
-    self, Exchange, Get, Insert, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+    self, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
 use crate::subject::Complaint;
 
@@ -19,6 +19,16 @@ pub fn every_change() -> Vec<IndexOperation> {
     script.extend((0..4).map(|value| Update(50, 12 + value)));
     script.extend([10, 25, 30, 40, 41, 42, 43, 48, 49].map(Remove));
     script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5), Reopen]);
+    script
+}
+
+/// Loads into an empty tree: one leaf, several, more than one level; into one that was emptied; and into one that is not.
+pub fn every_load() -> Vec<IndexOperation> {
+    let mut script = vec![Load(10, 12), Load(20, 22), Update(11, 1), Insert(13, 2)];
+    script.extend((10..14).map(Remove));
+    script.extend([Sync, Load(30, 40), Insert(29, 3), Remove(35), Sync]);
+    script.extend((29..41).map(Remove));
+    script.extend([Reopen, Load(50, 72), Sync, Update(60, 4), Reopen, Load(80, 81)]);
     script
 }
 
@@ -135,6 +145,7 @@ pub fn to_word(operations: &[IndexOperation]) -> String {
         Remove(key) => format!("r{key}"),
         Exchange(key, old, new) => format!("x{key}={old}-{new}"),
         Get(key) => format!("g{key}"),
+        Load(from, to) => format!("l{from}={to}"),
         Scan(from, to) => format!("f{from}={to}"),
         ScanBack(from, to) => format!("b{from}={to}"),
         Visit(from, to) => format!("v{from}={to}"),
@@ -153,7 +164,7 @@ pub fn from_word(word: &str) -> Result<Vec<IndexOperation>, Complaint> {
 fn operation(part: &str) -> Result<IndexOperation, Complaint> {
     let bad = || {
         format!(
-            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, f1=9, b1=9, v1=9, s, o or m"
+            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, l1=9, f1=9, b1=9, v1=9, s, o or m"
         )
     };
     let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
@@ -166,6 +177,7 @@ fn operation(part: &str) -> Result<IndexOperation, Complaint> {
         "i" => pair().and_then(|(key, value)| Ok(Insert(key, number(value)?))),
         "u" => pair().and_then(|(key, value)| Ok(Update(key, number(value)?))),
         "p" => pair().and_then(|(key, value)| Ok(Put(key, number(value)?))),
+        "l" => pair().and_then(|(from, to)| Ok(Load(from, number(to)?))),
         "f" => pair().and_then(|(from, to)| Ok(Scan(from, number(to)?))),
         "b" => pair().and_then(|(from, to)| Ok(ScanBack(from, number(to)?))),
         "v" => pair().and_then(|(from, to)| Ok(Visit(from, number(to)?))),
@@ -190,7 +202,16 @@ mod tests {
     #[test]
     fn words_read_back() {
         let mut operations = random_operations(7, 300, 20, writes_in_epochs);
-        operations.extend([Sync, Mark, Get(3), Exchange(1, 2, 3), Scan(1, 9), ScanBack(0, 7), Visit(2, 3)]);
+        operations.extend([
+            Sync,
+            Mark,
+            Get(3),
+            Exchange(1, 2, 3),
+            Load(1, 5),
+            Scan(1, 9),
+            ScanBack(0, 7),
+            Visit(2, 3),
+        ]);
         assert_eq!(from_word(&to_word(&operations)), Ok(operations));
         assert_eq!(from_word(""), Ok(Vec::new()));
         for bad in ["i", "i1", "i1=", "i=1", "r", "rx", "x1=2", "s1", "q", "é1", "i18446744073709551616=1"] {

@@ -51,7 +51,10 @@ impl<S: Concurrent + 'static> Explorer<S> {
         self.sim.push_level();
         self.sim.set_recording(true);
         let seen = guarded(|| {
+            self.sim.set_step_limit(self.options.steps_max);
             let instance = self.prepare(program, &mut recorded.start)?;
+            // Those of the threads are counted by who chooses among them.
+            self.sim.set_step_limit(u64::MAX);
             recorded.begin = self.sim.recorded();
             turn.begin(program.threads.len(), &program.uninterrupted, steps_max);
             let (mut instance, results) = self.run_threads(crew, turn, program, instance);
@@ -69,12 +72,14 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 (Some(End::Known | End::Asleep | End::Failure), None) => Ok(None),
                 (None, None) => {
                     let instance = Rc::get_mut(&mut instance).expect("the threads are done");
+                    self.sim.set_step_limit(self.options.steps_max);
                     let seen = self.subject.observe(instance)?;
                     self.subject.check(instance, &seen)?;
                     Ok(Some(seen))
                 }
             }
         });
+        self.sim.set_step_limit(u64::MAX);
         self.sim.set_recording(false);
         self.sim.swap_trace(&mut recorded.trace);
         self.sim.pop_level();

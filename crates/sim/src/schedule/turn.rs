@@ -180,9 +180,12 @@ impl Run {
         }
     }
 
-    /// Ends the run; what it ended by first stays.
+    /// Ends the run; what it ended by first stays. But nobody has seen that a run which was cut gets stuck on its way out.
     fn stop(&mut self, end: End) {
-        self.end.get_or_insert(end);
+        let is_cut = matches!(self.end, Some(End::Known | End::Asleep));
+        if self.end.is_none() || is_cut && end.is_final() {
+            self.end = Some(end);
+        }
         self.is_stuck |= end.is_final();
     }
 

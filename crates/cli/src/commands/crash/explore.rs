@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use medium::sim::{Mutation, Site, SiteKind};
 use sim::index::script::{Mix, random_operations, writes, writes_in_epochs};
 use sim::index::suite::{Progress, Suite, exhaust};
-use sim::index::{AnyEngine, FollowUp, IndexOperation, IndexSubject};
+use sim::index::{AnyEngine, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM};
 use sim::{Durability, Explorer, Options, Replay, Stats};
 
 use super::replay::Repeat;
@@ -32,6 +32,7 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         rules: args.medium.rules(),
         line_form: args.lines.form(),
         limit_bytes: LIMIT_BYTES,
+        rubbish_from: Some(RUBBISH_FROM),
         images: args.images().into(),
         second_crash: args.second_crash().into(),
         seed,

@@ -218,14 +218,15 @@ impl Args {
 
     /// The command, up to what is explored.
     fn command(&self) -> String {
-        let mut command = format!(
-            "everleaf crash --engine {} --codec {} --medium {} --lines {} --second-crash {}",
-            name(&self.engine),
-            name(&self.codec),
-            name(&self.medium),
-            name(&self.lines),
-            name(&self.second_crash()),
-        );
+        let mut command = format!("everleaf crash --engine {}", name(&self.engine));
+        if !self.long {
+            command += &format!(" --codec {}", name(&self.codec));
+        }
+        command += &format!(" --medium {} --lines {}", name(&self.medium), name(&self.lines));
+        // With --long each part has its own, unless one was given.
+        if let Some(second_crash) = self.second_crash.or((!self.long).then(|| self.second_crash())) {
+            command += &format!(" --second-crash {}", name(&second_crash));
+        }
         if let Some(images) = &self.images {
             command += &format!(" --images {}", name(images));
         }
