@@ -55,6 +55,11 @@ fn a_script_with_words() {
 }
 
 #[test]
+fn loads() {
+    common::explore_loads(EngineName::BzTree, &options(Images::All, SecondCrash::InRecovery));
+}
+
+#[test]
 fn a_script_with_records() {
     for images in [Images::Some { random: 4 }, Images::All] {
         let options = options(images, SecondCrash::InRecovery);

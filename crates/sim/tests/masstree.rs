@@ -41,6 +41,12 @@ fn a_script_with_records() {
 }
 
 #[test]
+fn loads() {
+    let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
+    common::explore_loads(EngineName::MassTree, &options);
+}
+
+#[test]
 fn a_script_with_the_external_log_alone() {
     let options = options(Images::Some { random: 4 }, SecondCrash::InRecovery);
     let engine: AnyEngine = Arc::new(MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1));

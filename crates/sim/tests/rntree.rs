@@ -72,6 +72,14 @@ fn a_script_on_a_log() {
 }
 
 #[test]
+fn loads() {
+    for line_form in [LineForm::Single, LineForm::Twin] {
+        let options = options(line_form, Images::All, SecondCrash::InRecovery);
+        common::explore_loads(EngineName::RnTree, &options);
+    }
+}
+
+#[test]
 fn random_scripts() {
     let first = setting("EVERLEAF_SEED", 1);
     for seed in first..first + setting("EVERLEAF_SEEDS", 8) {

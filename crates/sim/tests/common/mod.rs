@@ -3,11 +3,12 @@
 
 use std::time::Instant;
 
+use everleaf_sim::index::script::every_load;
 use everleaf_sim::index::suite::{self, Suite};
 use everleaf_sim::index::{
-    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, Size, engine,
+    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
 };
-use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats};
+use everleaf_sim::{Complaint, Explorer, Images, Options, Rules, SecondCrash, Stats};
 
 /// An error as a complaint.
 #[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
@@ -46,6 +47,20 @@ pub(crate) fn explore(
     println!("{} {}, {entries} entries: {stats}; {:?}", engine.name(), engine.codec(), start.elapsed());
     assert_eq!(stats.cut_short, 0);
     stats
+}
+
+/// A load is there wholly or not at all, whatever recovery and the medium are.
+pub(crate) fn explore_loads(name: EngineName, options: &Options) {
+    for codec in [CodecName::Word, CodecName::Record] {
+        for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
+            // With persistent caches there are as many second crashes as pairs of stores.
+            let second_crash =
+                if rules == Rules::PersistentCaches { SecondCrash::Never } else { options.second_crash };
+            let rubbish_from = Some(RUBBISH_FROM);
+            let options = Options { rules, second_crash, rubbish_from, ..options.clone() };
+            explore(&small(name, codec), &every_load(), FollowUp::Keys, options);
+        }
+    }
 }
 
 /// Explores all sequences of `length` operations on small trees; nothing must be wrong, and nothing left out.
