@@ -71,6 +71,9 @@ const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable b
 const RESTORED_AGAIN: &str =
     "as long as the next epoch has not begun, each open puts the nodes back, whatever the set says";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
+/// `waits_of_readers_are_found_missing_by_threads_alone` shows it.
+const SEEN_ALONE: &str = "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a \
+                          writer it is needed, and schedules show it";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 
@@ -197,13 +200,12 @@ pub(super) const RNTREE: &[Justified] = &[
     ),
     justified("rntree/split.rs", "Slots(leaf.slots.init(guard", &[DoneFirst], NO_PUBLISH),
     justified("rntree/insert.rs", "nobody misses them. guard.fence();", &[Swapped], BOTH_BEFORE),
-    justified(
-        "rntree/find.rs",
-        "guard.wait_for(",
-        &[Wait],
-        "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a writer it is \
-         needed, and schedules show it",
-    ),
+    justified("rntree/load.rs", "Slots(leaf.slots.init(guard", &[DoneFirst], NO_PUBLISH),
+    justified("rntree/load.rs", "&mut separators)?; guard.fence();", &[Swapped], BOTH_BEFORE),
+    justified("rntree/find.rs", "guard.wait_for(", &[Wait], SEEN_ALONE),
+    justified("rntree/remove.rs", "return guard.wait_for(seen.lsn)", &[Wait], SEEN_ALONE),
+    justified("rntree/remove.rs", "return guard.wait_for(record.lsn())", &[Wait], SEEN_ALONE),
+    justified("rntree/scan.rs", "guard.wait_for(", &[Wait], SEEN_ALONE),
 ];
 
 /// `bztree`, and what it is made of.

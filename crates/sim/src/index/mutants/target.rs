@@ -12,7 +12,7 @@ use super::justified::{self, Justified};
 use super::sites;
 use crate::explore::{Explorer, Images, Options, SecondCrash};
 use crate::index::IndexOperation::{Insert, Sync as EndEpoch, Update};
-use crate::index::script::{every_change, every_change_in_epochs, what_epochs_meet};
+use crate::index::script::{every_change, every_change_in_epochs, every_load, what_epochs_meet};
 use crate::index::suite::{Suite, exhaust};
 use crate::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, MassTreeEngine, RUBBISH_FROM,
@@ -142,14 +142,12 @@ fn rntree() -> Target {
     let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
         let of_scope = |(line_form, rules)| {
             CODECS.map(|codec| {
-                make(
-                    engine(EngineName::RnTree, codec, Size::Small),
-                    every_change(),
-                    options(line_form, rules),
-                )
+                let engine = engine(EngineName::RnTree, codec, Size::Small);
+                [every_change(), every_load()]
+                    .map(|script| make(Arc::clone(&engine), script, options(line_form, rules)))
             })
         };
-        scopes.into_iter().flat_map(of_scope).collect()
+        scopes.into_iter().flat_map(of_scope).flatten().collect()
     };
     Target {
         name: "rntree",
@@ -168,10 +166,11 @@ fn bztree() -> Target {
         let of_rules = |rules| {
             CODECS.map(|codec| {
                 let engine = engine(EngineName::BzTree, codec, Size::Small);
-                make(engine, every_change(), options(LineForm::Single, rules))
+                [every_change(), every_load()]
+                    .map(|script| make(Arc::clone(&engine), script, options(LineForm::Single, rules)))
             })
         };
-        [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).collect()
+        [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).flatten().collect()
     };
     Target {
         name: "bztree",
@@ -198,6 +197,7 @@ fn masstree() -> Target {
             let logging: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1));
             let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
             let others = [
+                make(of_codec(CodecName::Record), every_load(), options.clone()),
                 make(closing, closed, options.clone()),
                 make(logging, every_change_in_epochs(), options.clone()),
                 make(sweeping, every_change_in_epochs(), options.clone()),
