@@ -210,9 +210,6 @@ impl<M: Medium> Pool<M> {
     fn create(medium: &M) -> Result<Identity> {
         medium.grow(PREFIX_BYTES)?;
         let guard = medium::Guard::new(medium);
-        State::HighWater.publish(&guard, PREFIX_BYTES / SLAB_BYTES)?;
-        State::Clean.publish(&guard, 0)?;
-        guard.fence();
         let identity =
             Identity { version: FORMAT_VERSION, uuid: rand::random(), line_form: medium.line_form() };
         header::create(&guard, &identity)?;

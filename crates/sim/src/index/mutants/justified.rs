@@ -160,18 +160,11 @@ pub(super) const SHARED: &[Justified] = &[
         &[Store, DoneFirst],
         "who holds the pool is for people to read, while the process lives",
     ),
-    justified("pool/src/pool.rs", "State::HighWater.publish(&guard, PREFIX_BYTES", &[Flush], STATE_LINE),
     justified(
-        "pool/src/pool.rs",
-        "PREFIX_BYTES / SLAB_BYTES)?; State::Clean.publish(&guard, 0)",
-        &[Flush],
-        STATE_LINE,
-    ),
-    justified(
-        "pool/src/pool.rs",
-        "PREFIX_BYTES / SLAB_BYTES)?; State::Clean.publish(&guard, 0)",
-        &[Store, DoneFirst],
-        BEING_MADE,
+        "pool/src/space.rs",
+        "publish(guard, u64::from(self.unowned.lock().high_water))",
+        &[Flush, Store, DoneFirst],
+        "a mark that is damaged still is taken from the file's length once more",
     ),
     justified(
         "pool/src/pool.rs",
