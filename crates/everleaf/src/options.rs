@@ -13,7 +13,7 @@ use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
 };
 use pool::{Error, Identity, Pool, PoolOptions, Result};
-use rustix::fs::{AtFlags, FlockOperation, StatxAttributes, StatxFlags, flock, statx};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, test_kill_process};
 
 use crate::Store;
@@ -310,7 +310,8 @@ impl Options {
         }
         let store = match self.medium {
             MediumChoice::Dax => self.open_dax(path, file, start)?,
-            MediumChoice::Auto if is_dax(&file) => self.open_dax(path, file, start)?,
+            // Mapped memory that loses what it holds with the power is no choice where a file does not.
+            MediumChoice::Auto if Dax::survives_power_loss(&file) => self.open_dax(path, file, start)?,
             MediumChoice::Auto | MediumChoice::File | MediumChoice::Ram => {
                 self.check_instructions()?;
                 let again = file.try_clone().map_err(refused)?;
@@ -377,6 +378,8 @@ impl Options {
             let again = file.try_clone().map_err(refused)?;
             medium::File::beside(again, &log_path(path), self.file_options())?.finish()?;
         }
+        medium::File::remove_unneeded_log(&file, &log_path(path), pool::MEDIUM_LINE)
+            .map_err(medium::MediumError::from)?;
         self.check_instructions()?;
         let identity = Identity::of_file(&file)?;
         let line_store = self.choose_line_store(identity.map(|identity| identity.line_form))?;
@@ -443,12 +446,6 @@ pub fn log_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".log");
     path.with_file_name(name)
-}
-
-/// Whether the file system says that the file is mapped directly from persistent memory.
-fn is_dax(file: &File) -> bool {
-    let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
-    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::DAX))
 }
 
 /// What it means that the system does not open a file for writing.

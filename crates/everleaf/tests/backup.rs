@@ -123,3 +123,29 @@ fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
     let missing = options().backup(folder.path().join("no.pool"), folder.path().join("none")).unwrap_err();
     assert!(matches!(missing.root(), Error::NoSuchPool), "{missing}");
 }
+
+/// It looks like the log of a pool that is open, but whoever opens the pool as mapped memory writes none.
+#[test]
+fn a_log_that_a_killed_process_left_is_not_taken_for_that_of_mapped_memory() {
+    let folder = folder();
+    let (path, log) = (folder.path().join("a.pool"), folder.path().join("a.pool.log"));
+    options().open(&path).unwrap().close().unwrap();
+    {
+        // A process that is killed before its first sync.
+        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let options = medium::FileOptions {
+            mark_offset: pool::MEDIUM_LINE,
+            background: false,
+            ..medium::FileOptions::default()
+        };
+        let opened = medium::File::beside(file, &log, options).unwrap();
+        let left = std::fs::read(&log).unwrap();
+        drop(opened);
+        std::fs::write(&log, left).unwrap();
+    }
+    let store = options().medium(MediumChoice::Dax).open(&path).unwrap();
+    store.word_tree("first").unwrap().put(1, 1).unwrap();
+    let error = options().backup(&path, folder.path().join("copy")).unwrap_err();
+    assert!(matches!(error.root(), Error::NoBackup { .. }), "{error}");
+    assert!(!folder.path().join("copy").exists());
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::flush::{FlushKind, flush_range, store_fence};
 use crate::line_store::{store_single, stream};
-use crate::mapping::{MapError, Mapping};
+use crate::mapping::{MapError, Mapping, grants_sync};
 use crate::{Extent, LineForm, LineStore, LineValue, Lsn, Medium, MediumError, Survives};
 
 /// How [`Dax`] makes bytes durable; the default asks the processor.
@@ -48,6 +48,12 @@ impl Dax {
         }
         let mapping = Mapping::shared(file, options.limit_bytes)?;
         Ok(Self { mapping, flush, line_store })
+    }
+
+    /// Whether `file` lies where a `Dax` survives loss of power: on a file system that grants `MAP_SYNC`.
+    #[must_use]
+    pub fn survives_power_loss(file: &File) -> bool {
+        grants_sync(file)
     }
 
     /// How lines are stored failure-atomically.
@@ -142,7 +148,10 @@ mod tests {
     #[test]
     fn an_empty_file_promises_what_it_keeps_when_it_has_grown() {
         let file = memfd_create("everleaf", MemfdFlags::CLOEXEC).unwrap();
-        let dax = Dax::new(file.into(), DaxOptions::default()).unwrap();
+        let file = file.into();
+        let promised = Dax::survives_power_loss(&file);
+        let dax = Dax::new(file, DaxOptions::default()).unwrap();
+        assert_eq!(promised, dax.survives() == Survives::PowerLoss);
         let before = (dax.extent().length(), dax.survives());
         dax.grow(1 << 16).unwrap();
         assert_eq!(before, (0, dax.survives()));

@@ -388,6 +388,21 @@ impl Drop for Mapping {
     }
 }
 
+/// Whether the file system of `file` grants `MAP_SYNC`. Only a mapping tells: persistent memory behind a hypervisor may be
+/// mapped directly without it.
+pub(crate) fn grants_sync(file: &File) -> bool {
+    let (bytes, kind) = (page_bytes() as usize, MapFlags::SHARED_VALIDATE | MapFlags::SYNC);
+    // SAFETY: a fresh range at an address of the system's choice, which nobody touches.
+    match unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, kind, file, 0) } {
+        Ok(address) => {
+            // SAFETY: just mapped, and nobody has a reference.
+            let _ = unsafe { munmap(address, bytes) };
+            true
+        }
+        Err(_) => false,
+    }
+}
+
 fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }

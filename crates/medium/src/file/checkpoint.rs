@@ -6,6 +6,7 @@
 //! holds and replays. Writers go on all the while, for nothing here looks at the memory.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Core;
@@ -153,7 +154,7 @@ impl Core {
     }
 
     pub(super) fn try_checkpoint(&self) -> io::Result<()> {
-        let mut last = self.checkpointing.lock();
+        let _checkpointing = self.checkpointing.lock();
         let (from, to) = (self.log.start(), self.commit.durable());
         if from == to {
             return Ok(());
@@ -161,12 +162,16 @@ impl Core {
         let start = Instant::now();
         let bytes = write_home(&self.log, &*self.pool, self.mark_offset, from, to)?;
         // What the pool grows by from here on may not be durable when the header says so.
-        let pool_bytes = self.pool.length()?;
+        let pool_bytes = self.pool_bytes.load(Ordering::Relaxed);
         self.pool.sync()?;
+        let mut last_s = 0;
         self.log.update(|header| {
             forget(header, to);
             header.pool_bytes = pool_bytes;
+            last_s = header.checkpointed_at;
         })?;
+        let mut last = self.checkpoints.lock();
+        last.last_s = last_s;
         last.checkpoints += 1;
         last.log_bytes += to - from;
         last.home_bytes += bytes;

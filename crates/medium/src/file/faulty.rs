@@ -433,12 +433,16 @@ impl Io for Faulty {
         Ok(())
     }
 
-    fn allocate(&self, _start: u64, end: u64) -> io::Result<()> {
+    fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
         let mut state = self.machine.state.lock();
         state.call()?;
         let number = state.writes;
         state.writes += 1;
         if state.faults.no_room || state.faults.full_from.is_some_and(|from| number >= from) {
+            // What room there was it has got.
+            let length = self.length()?.max(end - (end - start) / 2);
+            self.file_of().set_len(length)?;
+            state.events.push(Event::Length { file: self.which, length });
             return Err(disk_full());
         }
         let length = self.length()?.max(end);

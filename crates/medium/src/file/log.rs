@@ -264,8 +264,9 @@ impl Log {
             return Ok(false);
         }
         let to = (from + PART).min(whole);
-        // Zeros only make syncs cheaper: if they cannot be written, writing the log will say so.
+        // Zeros only make syncs cheaper: if they cannot be written, nobody tries again.
         if self.write_ring(from, &vec![0; (to - from) as usize]).is_err() {
+            self.set_filled();
             return Ok(false);
         }
         self.sync()?;
@@ -287,12 +288,12 @@ impl Log {
         ring.base + ring.capacity
     }
 
-    /// Whether nothing of the ring needs to be filled any more.
-    pub(super) fn is_filled(&self) -> bool {
-        self.filled.load(Ordering::Relaxed) >= self.first_lap_end()
+    /// Whether there are blocks before `end` that need to be filled.
+    pub(super) fn wants_zeros(&self, end: u64) -> bool {
+        self.filled.load(Ordering::Relaxed) < end.min(self.first_lap_end())
     }
 
-    /// Nothing of the ring needs to be filled any more: it was used before.
+    /// Nothing of the ring needs to be filled any more: it was used before, or cannot be.
     pub(super) fn set_filled(&self) {
         self.filled.store(u64::MAX, Ordering::Relaxed);
     }

@@ -148,7 +148,11 @@ struct Core {
     /// Where the log ends, for those who only ask.
     end: CachePadded<AtomicU64>,
     commit: Commit,
-    checkpointing: Mutex<Checkpoints>,
+    /// Held by whoever brings home what the log holds, or keeps others from it.
+    checkpointing: Mutex<()>,
+    checkpoints: Mutex<Checkpoints>,
+    /// The pool's length as its users know it. The file may be longer for a moment, if it finds no room to grow.
+    pool_bytes: AtomicU64,
     signal: Mutex<worker::Signal>,
     signalled: Condvar,
     private_pages: AtomicU64,
@@ -252,9 +256,11 @@ impl Core {
         self.log.sync()?;
         self.commit.advance(end);
         self.commit.count(groups, end - begin);
-        if end - self.log.start() > self.log.capacity() / 2 {
+        let is_half_full = end - self.log.start() > self.log.capacity() / 2;
+        if is_half_full {
             self.grow_log(end)?;
-            // To fill what was added with zeros, or to bring home what is there.
+        }
+        if is_half_full || self.log.wants_zeros(end + worker::FILL_AHEAD_BYTES / 2) {
             self.wake_checkpointer();
         }
         Ok(())
@@ -265,7 +271,7 @@ impl Core {
     fn grow_log(&self, end: u64) -> std::io::Result<()> {
         // A checkpoint that is under way reads the log. It will make room.
         let Some(_still) = self.checkpointing.try_lock() else { return Ok(()) };
-        if self.log.capacity() < 2 * self.pool.length()? {
+        if self.log.capacity() < 2 * self.pool_bytes.load(Ordering::Relaxed) {
             self.log.grow(end)?;
         }
         Ok(())
@@ -322,6 +328,7 @@ unsafe impl Medium for File {
         self.admit()?;
         if length > self.mapping.extent().length() {
             self.mapping.grow(length)?;
+            self.core.pool_bytes.fetch_max(length, Ordering::Relaxed);
             // Of two lengths the greater one counts, whatever their order.
             self.log_length(length);
         }
@@ -400,7 +407,9 @@ unsafe impl Medium for File {
     }
 
     fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.core.settle(lsn.0)
+        self.core.settle(lsn.0)?;
+        self.core.seal_soon();
+        Ok(())
     }
 
     #[inline(always)]

@@ -22,6 +22,7 @@ use super::layout::{
 use super::log::{Log, NewestHeader};
 use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{LogEnd, Replay, Replayed, expect_nothing_later, replay};
+use super::stat::Checkpoints;
 use super::volatile::is_volatile;
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
@@ -137,13 +138,16 @@ impl File {
         };
         let end = tail.appender.end();
         let private_pages = AtomicU64::new(tail.pages.count());
+        let checkpoints = Checkpoints { last_s: log.header().checkpointed_at, ..Checkpoints::default() };
         let core = Arc::new(Core {
             pool,
             log,
             tail: CachePadded::new(Mutex::new(tail)),
             end: CachePadded::new(AtomicU64::new(end)),
             commit: Commit::new(end, options.gather_max),
-            checkpointing: Mutex::default(),
+            checkpointing: Mutex::new(()),
+            checkpoints: Mutex::new(checkpoints),
+            pool_bytes: AtomicU64::new(mapping.extent().length()),
             signal: Mutex::default(),
             signalled: Condvar::new(),
             private_pages,
@@ -183,6 +187,29 @@ impl File {
         let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
         // What is damaged may be no pool at all; who opens it finds out.
         Ok(matches!(read_mark(&pool, mark_offset), Ok(Mark(Some(_)))))
+    }
+
+    /// Removes the log that a process left which ended before it wrote to it, of a pool that is about to be opened on another
+    /// medium: else it would look like the log of a pool that is open ([`File::backup_beside`]). What is no log of Everleaf
+    /// stays.
+    ///
+    /// # Errors
+    /// [`LogError::Unasked`] if the log holds something, though the pool needs none; [`LogError::Io`] if it cannot be read
+    /// or removed.
+    pub fn remove_unneeded_log(pool: &fs::File, log_path: &Path, mark_offset: u64) -> Result<(), LogError> {
+        let log = match fs::File::open(log_path) {
+            Ok(log) => Disk(log),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(refused("open the log")(error)),
+        };
+        let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
+        // What is damaged may be no pool at all; who opens it finds out.
+        let Ok(mark) = read_mark(&pool, mark_offset) else { return Ok(()) };
+        match find(&log, mark) {
+            Ok(There::Unneeded) => fs::remove_file(log_path).map_err(refused("remove the log")),
+            Err(error @ (LogError::Unasked { .. } | LogError::Io { .. })) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Takes the form of the pool's lines, which is known only once the log is replayed.

@@ -14,6 +14,8 @@ pub(super) struct Checkpoints {
     pub(super) log_bytes: u64,
     pub(super) home_bytes: u64,
     pub(super) time: Duration,
+    /// When the last one was, in seconds since 1970, also if the log was not open here then; 0 if there was none.
+    pub(super) last_s: u64,
 }
 
 /// Figures about a [`File`], since it was opened.
@@ -56,7 +58,7 @@ pub struct FileStat {
 }
 
 impl File {
-    /// Figures. O(1), but waits for a checkpoint that is under way.
+    /// Figures. O(1); waits for nothing.
     pub fn stat(&self) -> FileStat {
         let core = &*self.core;
         let (groups, lines) = {
@@ -66,11 +68,10 @@ impl File {
         let figures = &core.commit.figures;
         let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let syncs = load(&figures.syncs);
-        let last = core.checkpointing.lock();
+        let last = core.checkpoints.lock();
         // In this order none can be beyond the next.
         let (start, durable) = (core.log.start(), core.commit.durable());
         let end = core.end();
-        let checkpointed_at = core.log.header().checkpointed_at;
         let mut sync_sizes: Vec<u64> = figures.sizes.iter().map(load).collect();
         let used = SIZES - sync_sizes.iter().rev().take_while(|count| **count == 0).count();
         sync_sizes.truncate(used);
@@ -88,7 +89,7 @@ impl File {
             checkpoints: last.checkpoints,
             home_bytes: last.home_bytes,
             checkpoint_time: last.time,
-            last_checkpoint: (checkpointed_at > 0).then(|| UNIX_EPOCH + Duration::from_secs(checkpointed_at)),
+            last_checkpoint: (last.last_s > 0).then(|| UNIX_EPOCH + Duration::from_secs(last.last_s)),
             private_bytes: load(&core.private_pages) * PAGE_BYTES,
             private_bytes_max: self.options.private_bytes_max,
             replay: self.replay,

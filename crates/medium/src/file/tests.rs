@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use self::hooked::{Call, Hooked};
 use super::faulty::{Faults, Image, Machine, Which};
 use super::*;
 use crate::Guard;
@@ -13,6 +14,7 @@ mod backup;
 mod damage;
 mod deaths;
 mod faults;
+mod hooked;
 mod mutants;
 mod syncs;
 
@@ -235,8 +237,8 @@ fn run(rig: &mut Rig, step: Step, random: &mut SmallRng, lines: usize) {
 /// Every cut of a short trace, at pieces of so many bytes.
 fn every_cut_of_every_short_trace(piece_bytes: usize) {
     const LENGTH: u32 = 4;
-    let first = usize::from(piece_bytes == 64);
-    for number in (first..STEPS.len().pow(LENGTH)).step_by(2) {
+    let first = 2 * usize::from(piece_bytes == 64);
+    for number in (first..STEPS.len().pow(LENGTH)).step_by(5) {
         let mut random = SmallRng::seed_from_u64(number as u64);
         let steps: Vec<Step> =
             (0..LENGTH).map(|place| STEPS[number / STEPS.len().pow(place) % STEPS.len()]).collect();

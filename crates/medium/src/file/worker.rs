@@ -8,8 +8,8 @@ use crate::MediumError;
 
 /// How long nothing may be appended before what is there is sealed.
 const IDLE: Duration = Duration::from_millis(100);
-/// The log is filled with zeros so far ahead of its end.
-const FILL_AHEAD_BYTES: u64 = 8 << 20;
+/// The log is filled with zeros so far ahead of its end; logs of tests are small.
+pub(super) const FILL_AHEAD_BYTES: u64 = if cfg!(test) { 512 << 10 } else { 8 << 20 };
 /// With deferred durability, who writes waits when so much is not durable.
 const BACKLOG_BYTES_MAX: u64 = 8 << 20;
 /// And a sync begins early when so much is not durable.
@@ -80,23 +80,42 @@ impl Core {
         idle
     }
 
-    /// Syncs what nobody waits for.
-    fn run_syncer(&self) {
-        let tick = match self.durability {
+    /// How long what nobody waits for may stay as it is.
+    fn tick(&self) -> Duration {
+        match self.durability {
             Durability::Buffered(within) => within,
-            Durability::Immediate | Durability::OnSync => IDLE,
-        };
+            Durability::Immediate => IDLE,
+            Durability::OnSync => Duration::MAX,
+        }
+    }
+
+    /// All was made durable. If the syncing thread would not look for long, it is to seal that.
+    pub(super) fn seal_soon(&self) {
+        if self.tick() > IDLE {
+            self.wake();
+        }
+    }
+
+    /// Syncs what nobody waits for, and seals what nothing follows.
+    fn run_syncer(&self, opened_at: u64) {
+        let tick = self.tick();
         let take = |signal: &mut Signal| std::mem::take(&mut signal.sync);
-        let (mut seen, mut sealed) = (self.end(), self.end());
+        let (mut seen, mut sealed) = (opened_at, opened_at);
         let mut begun = Instant::now();
         loop {
             // What was appended since the last sync began has its time from then on, however long that sync took.
-            let timeout =
-                if seen == sealed && self.doze() { None } else { Some(tick.saturating_sub(begun.elapsed())) };
+            let timeout = if seen == sealed && self.doze() {
+                None
+            } else if self.commit.durable() >= self.end() {
+                Some(tick.min(IDLE))
+            } else {
+                Some(tick.saturating_sub(begun.elapsed()))
+            };
             if !self.wait_for(timeout, take) || self.commit.has_failed() {
                 return;
             }
-            if timeout.is_none() && !matches!(self.durability, Durability::OnSync) {
+            let on_sync = self.durability == Durability::OnSync;
+            if timeout.is_none() && !on_sync && self.commit.durable() < self.end() {
                 // Something was just appended; it has its time, unless much follows.
                 if !self.wait_for(Some(tick), take) {
                     return;
@@ -106,10 +125,9 @@ impl Core {
             let end = self.end();
             let idle = end == seen;
             seen = end;
-            let lazy =
-                self.durability == Durability::OnSync && end - self.commit.durable() < BACKLOG_BYTES_EARLY;
+            let is_little = end.saturating_sub(self.commit.durable()) < BACKLOG_BYTES_EARLY;
             // A failure is kept where all will find it.
-            if !lazy {
+            if !(on_sync && is_little) {
                 let _ = self.settle(end);
             }
             if idle && sealed != end && self.commit.durable() == end {
@@ -132,11 +150,11 @@ impl Core {
                     Err(error) => return self.commit.fail(format!("syncing the log failed: {error}")),
                 }
             }
-            let timeout = if self.log.is_filled() { None } else { Some(IDLE / 4) };
-            if !self.wait_for(timeout, take) {
+            if !self.wait_for(None, take) {
                 return;
             }
-            if self.end() - self.log.start() > self.log.capacity() / 2 {
+            // What goes home meanwhile may be more than there was.
+            if self.end().saturating_sub(self.log.start()) > self.log.capacity() / 2 {
                 // A failure is kept where all will find it.
                 let _ = self.checkpoint();
             }
@@ -146,9 +164,16 @@ impl Core {
 
 /// Starts the threads.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
-    let run = |name: &str, run: fn(&Core)| {
-        let core = Arc::clone(core);
-        std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&core))
-    };
-    Ok(vec![run("everleaf-sync", Core::run_syncer)?, run("everleaf-home", Core::run_checkpointer)?])
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let (syncing, filling, opened_at) = (Arc::clone(core), Arc::clone(core), core.end());
+    let syncer = thread("everleaf-sync").spawn(move || syncing.run_syncer(opened_at))?;
+    match thread("everleaf-home").spawn(move || filling.run_checkpointer()) {
+        Ok(checkpointer) => Ok(vec![syncer, checkpointer]),
+        Err(error) => {
+            // Or it would keep the files open, and with them the lock.
+            core.stop();
+            let _ = syncer.join();
+            Err(error)
+        }
+    }
 }

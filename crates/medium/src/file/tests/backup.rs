@@ -30,54 +30,6 @@ impl Life {
     }
 }
 
-/// A file whose reader or writer is held up, while life goes on.
-#[derive(Clone)]
-struct HeldUp {
-    io: Arc<dyn Io>,
-    life: Arc<Mutex<Life>>,
-}
-
-impl std::fmt::Debug for HeldUp {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.io.fmt(formatter)
-    }
-}
-
-impl Io for HeldUp {
-    fn file(&self) -> &std::fs::File {
-        self.io.file()
-    }
-
-    fn length(&self) -> std::io::Result<u64> {
-        self.io.length()
-    }
-
-    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        // Not even a line is read at one moment; but a sector is.
-        let bytes = if buffer.len() <= 512 { buffer.len() } else { buffer.len() / 2 + 8 };
-        let read = self.io.read(&mut buffer[..bytes], offset);
-        self.life.lock().go_on();
-        read
-    }
-
-    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
-        self.life.lock().go_on();
-        self.io.write(bytes, offset)
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
-        self.io.sync()
-    }
-
-    fn allocate(&self, start: u64, end: u64) -> std::io::Result<()> {
-        self.io.allocate(start, end)
-    }
-
-    fn truncate(&self, length: u64) -> std::io::Result<()> {
-        self.io.truncate(length)
-    }
-}
-
 /// Makes a copy in the middle of such a life.
 fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Copied {
     let mut random = SmallRng::seed_from_u64(seed);
@@ -89,7 +41,16 @@ fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Cop
     let least = rig.history.len() - 1;
     let machine = Arc::clone(&rig.machine);
     let life = Arc::new(Mutex::new(Life { rig, random, steps, every, burst, left: 240 }));
-    let held_up = |io: Arc<dyn Io>| -> Arc<dyn Io> { Arc::new(HeldUp { io, life: Arc::clone(&life) }) };
+    // Whoever reads or writes a file is held up, while life goes on.
+    let held_up = |io: Arc<dyn Io>| -> Arc<dyn Io> {
+        let life = Arc::clone(&life);
+        let hook = move |call| {
+            if matches!(call, Call::Read | Call::Write) {
+                life.lock().go_on();
+            }
+        };
+        Arc::new(Hooked { io, hook: Box::new(hook), reads_parts: true })
+    };
     let [pool, log] = [Which::Pool, Which::Log].map(|which| held_up(machine.io(which)));
     let made = Machine::new(&Image::default());
     let target = CopyTarget { copy: made.io(Which::Pool), spool: held_up(made.io(Which::Log)) };

@@ -207,3 +207,30 @@ fn a_leader_that_panics_is_a_failure_for_all() {
     let words = content(&open(&machine).unwrap());
     assert_eq!(words[0], 1);
 }
+
+/// A file that finds no room to grow is longer for a moment.
+#[test]
+fn a_checkpoint_beside_a_growth_that_fails_does_not_believe_it() {
+    let machine = Machine::new(&Image::default());
+    let growing = Arc::new(std::sync::OnceLock::<std::sync::Weak<File>>::new());
+    let beside = Arc::clone(&growing);
+    let hook = move |call| {
+        if call == Call::Truncate {
+            let file = beside.get().and_then(std::sync::Weak::upgrade).expect("open");
+            file.checkpoint().unwrap();
+        }
+    };
+    let pool = Hooked { io: machine.io(Which::Pool), hook: Box::new(hook), reads_parts: false };
+    let file = Arc::new(File::open(Arc::new(pool), machine.io(Which::Log), options()).unwrap());
+    growing.set(Arc::downgrade(&file)).unwrap();
+    let guard = Guard::new(&*file);
+    guard.words(HERE, 1).unwrap()[0].publish(&guard, 5);
+    guard.drain().unwrap();
+    drop(guard);
+    machine.set_faults(Faults { no_room: true, ..Faults::default() });
+    assert!(matches!(file.grow(1 << 20), Err(MediumError::Full { .. })));
+    assert_eq!(file.stat().checkpoints, 1);
+    drop(file);
+    machine.set_faults(Faults::default());
+    assert_eq!(content(&open(&machine).unwrap())[0], 5);
+}

@@ -7,48 +7,23 @@ use parking_lot::Mutex;
 use super::*;
 
 /// A log whose syncs take long, and when each began.
-#[derive(Debug)]
+#[derive(Clone)]
 struct Slow {
     io: Arc<dyn Io>,
-    takes: Duration,
-    begun: Mutex<Vec<Instant>>,
+    begun: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Slow {
-    fn new(io: Arc<dyn Io>, takes: Duration) -> Arc<Self> {
-        Arc::new(Self { io, takes, begun: Mutex::default() })
-    }
-}
-
-impl Io for Slow {
-    fn file(&self) -> &std::fs::File {
-        self.io.file()
-    }
-
-    fn length(&self) -> std::io::Result<u64> {
-        self.io.length()
-    }
-
-    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        self.io.read(buffer, offset)
-    }
-
-    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
-        self.io.write(bytes, offset)
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
-        self.begun.lock().push(Instant::now());
-        std::thread::sleep(self.takes);
-        self.io.sync()
-    }
-
-    fn allocate(&self, start: u64, end: u64) -> std::io::Result<()> {
-        self.io.allocate(start, end)
-    }
-
-    fn truncate(&self, length: u64) -> std::io::Result<()> {
-        self.io.truncate(length)
+    fn new(io: Arc<dyn Io>, takes: Duration) -> Self {
+        let begun = Arc::new(Mutex::new(Vec::new()));
+        let begins = Arc::clone(&begun);
+        let hook = move |call| {
+            if call == Call::Sync {
+                begins.lock().push(Instant::now());
+                std::thread::sleep(takes);
+            }
+        };
+        Self { io: Arc::new(Hooked { io, hook: Box::new(hook), reads_parts: false }), begun }
     }
 }
 
@@ -63,7 +38,7 @@ fn many_threads_share_syncs() {
     const ROUNDS: u64 = 20;
     let machine = Machine::new(&Image::default());
     let log = Slow::new(machine.io(Which::Log), Duration::from_millis(2));
-    let file = File::open(machine.io(Which::Pool), log, options()).unwrap();
+    let file = File::open(machine.io(Which::Pool), log.io, options()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8_u64 {
             let file = &file;
@@ -91,7 +66,8 @@ fn a_leader_gathers_as_long_as_it_is_told() {
     let syncs = |gather_max| {
         let machine = Machine::new(&Image::default());
         let log = Slow::new(machine.io(Which::Log), Duration::from_millis(2));
-        let file = File::open(machine.io(Which::Pool), log, FileOptions { gather_max, ..options() }).unwrap();
+        let file =
+            File::open(machine.io(Which::Pool), log.io, FileOptions { gather_max, ..options() }).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let file = &file;
@@ -134,7 +110,7 @@ fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
     let machine = Machine::new(&Image::default());
     let log = Slow::new(machine.io(Which::Log), TAKES);
     let options = FileOptions { background: true, durability: Durability::Buffered(BOUND), ..options() };
-    let file = File::open(machine.io(Which::Pool), Arc::clone(&log) as _, options).unwrap();
+    let file = File::open(machine.io(Which::Pool), Arc::clone(&log.io), options).unwrap();
     let is_in_time = || {
         let begun = log.begun.lock();
         // Those of the open come one after the other, without a rest.
@@ -194,4 +170,55 @@ fn deferred_durability_waits_only_when_asked() {
     assert_eq!(file.durable(), before);
     file.settle(lsn).unwrap();
     assert!(file.durable() >= lsn);
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Else damage to what `sync()` made durable would pass for a torn tail as long.
+#[test]
+fn what_was_synced_is_sealed_soon_however_long_nobody_else_syncs() {
+    for durability in [Durability::Buffered(Duration::from_secs(3600)), Durability::OnSync] {
+        let machine = Machine::new(&Image::default());
+        let options = FileOptions { background: true, durability, ..options() };
+        let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+        for round in 1..4 {
+            file.settle(publish(&file, 0, round)).unwrap();
+            wait_until("nobody seals", || file.stat().groups == 2 * round);
+        }
+    }
+}
+
+#[test]
+fn zeros_go_ahead_of_the_log() {
+    let machine = Machine::new(&Image::default());
+    let log_bytes = 8 * worker::FILL_AHEAD_BYTES;
+    let options = FileOptions { background: true, log_bytes, log_bytes_max: log_bytes, ..options() };
+    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+    let log = &file.core.log;
+    wait_until("nothing is filled at first", || !log.wants_zeros(worker::FILL_AHEAD_BYTES));
+    assert!(log.wants_zeros(log_bytes));
+    let mut round = 0;
+    while file.end().0 < log_bytes / 2 {
+        round += 1;
+        let guard = Guard::new(&file);
+        let words = guard.words(HERE, WORDS).unwrap();
+        (0..WORDS).step_by(8).for_each(|word| words[word].publish(&guard, round));
+        guard.drain().unwrap();
+    }
+    wait_until("nothing is filled ahead", || !log.wants_zeros(file.end().0 + worker::FILL_AHEAD_BYTES / 2));
+}
+
+/// Figures are asked for by people, who do not wait for a copy.
+#[test]
+fn figures_wait_for_no_checkpoint() {
+    let machine = Machine::new(&Image::default());
+    let file = open(&machine).unwrap();
+    let _held_up = file.core.checkpointing.lock();
+    assert_eq!(file.stat().checkpoints, 0);
 }
