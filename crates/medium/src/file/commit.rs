@@ -13,15 +13,14 @@
 //! written anything. So a failure is final; what was durable before stays acknowledged, and nothing else ever is. A leader
 //! that panics is such a failure.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::Thread;
+use std::sync::atomic::AtomicU64 as Figure;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 
 use crate::MediumError;
+use crate::sync::thread::{self, Thread};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, spin_loop, yield_now};
 
 /// How long a thread that waits alone for the end of a sync keeps its processor to itself.
 const SPIN: Duration = Duration::from_micros(10);
@@ -46,11 +45,11 @@ pub(super) const SIZES: usize = 24;
 /// What was synced so far.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
-    pub(super) syncs: AtomicU64,
-    pub(super) groups: AtomicU64,
-    pub(super) groups_max: AtomicU64,
-    pub(super) sizes: [AtomicU64; SIZES],
-    pub(super) bytes: AtomicU64,
+    pub(super) syncs: Figure,
+    pub(super) groups: Figure,
+    pub(super) groups_max: Figure,
+    pub(super) sizes: [Figure; SIZES],
+    pub(super) bytes: Figure,
 }
 
 /// How far the log is durable, and who waits for more.
@@ -67,7 +66,9 @@ pub(super) struct Commit {
     led: AtomicU64,
     /// How long a leader gathers others at most, if that was told.
     gather_max: Option<Duration>,
-    failure: OnceLock<String>,
+    failed: AtomicBool,
+    /// Why, if it has failed.
+    failure: Mutex<String>,
     waiting: Mutex<Waiting>,
     pub(super) figures: Figures,
 }
@@ -102,7 +103,8 @@ impl Commit {
 
     #[inline(always)]
     pub(super) fn has_failed(&self) -> bool {
-        self.failure.get().is_some()
+        // ORDER: pairs with the release in `fail`.
+        self.failed.load(Ordering::Acquire)
     }
 
     /// Whether a thread is syncing now.
@@ -113,16 +115,20 @@ impl Commit {
     /// Nothing is acknowledged any more.
     pub(super) fn fail(&self, why: String) {
         // The first failure is the cause of the others.
-        let _ = self.failure.set(why);
+        {
+            let mut failure = self.failure.lock();
+            if !self.has_failed() {
+                *failure = why;
+                // ORDER: pairs with the acquire in `has_failed`.
+                self.failed.store(true, Ordering::Release);
+            }
+        }
         let waiting = std::mem::take(&mut self.waiting.lock().threads);
         waiting.into_iter().for_each(|(_, thread)| thread.unpark());
     }
 
     pub(super) fn failure(&self) -> Result<(), MediumError> {
-        match self.failure.get() {
-            Some(why) => Err(MediumError::Failed(why.clone())),
-            None => Ok(()),
-        }
+        if self.has_failed() { Err(MediumError::Failed(self.failure.lock().clone())) } else { Ok(()) }
     }
 
     /// Everything up to `position` is durable.
@@ -161,11 +167,11 @@ impl Commit {
             }
             self.failure()?;
             if waiting.leading {
-                let me = std::thread::current();
+                let me = thread::current();
                 let id = me.id();
                 waiting.threads.push((position, me));
                 drop(waiting);
-                std::thread::park();
+                thread::park();
                 waiting = self.waiting.lock();
                 // Woken by somebody else, it is still there.
                 waiting.threads.retain(|(_, thread)| thread.id() != id);
@@ -182,6 +188,10 @@ impl Commit {
     /// good part of a sync of a fast disk. If it does not serve this thread, nobody leads afterwards, and this one can
     /// at once.
     fn spin(&self, position: u64, led: u64) {
+        if cfg!(loom) {
+            // A model has no time.
+            return;
+        }
         let start = Instant::now();
         let sync_ns = self.sync_ns.load(Ordering::Relaxed);
         let patience = if self.active.load(Ordering::Relaxed) <= YIELDING_MAX {
@@ -192,8 +202,8 @@ impl Commit {
         while self.durable() < position && self.led.load(Ordering::Relaxed) == led && !self.has_failed() {
             match start.elapsed() {
                 elapsed if elapsed >= patience => break,
-                elapsed if elapsed >= SPIN => std::thread::yield_now(),
-                _ => std::hint::spin_loop(),
+                elapsed if elapsed >= SPIN => yield_now(),
+                _ => spin_loop(),
             }
         }
     }
@@ -236,7 +246,7 @@ impl Commit {
         let start = Instant::now();
         while self.arrived.load(Ordering::Relaxed) < expected && start.elapsed() < patience {
             // Those who are to come may need the processor.
-            std::thread::yield_now();
+            yield_now();
         }
     }
 }

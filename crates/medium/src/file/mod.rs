@@ -30,6 +30,9 @@ pub mod faulty;
 mod io;
 mod layout;
 mod log;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod mutant;
 mod notes;
 mod open;
 mod pages;

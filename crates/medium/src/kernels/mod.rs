@@ -25,7 +25,7 @@ mod modelled;
 mod portable;
 mod prefetch;
 mod slots;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 #[cfg(loom)]

@@ -28,12 +28,12 @@
 //! # Under `loom`
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p everleaf-pool -p everleaf-engines --lib loom_tests
+//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p everleaf-medium -p everleaf-pool -p everleaf-engines --lib loom_tests
 //! ```
 //!
 //! runs the models of the volatile protocols: the pool's space and what waits to be freed; optimistic lock coupling of the
 //! inner nodes, and a leaf's version, claims, live entries and slots, each with the reuse of what was retired; and the
-//! Masstree's barrier between epochs. They have
+//! Masstree's barrier between epochs; the file medium's group commit. They have
 //! at most two preemptions. Everything else is built for them, but does not run: an arena has six elements then, an inner
 //! node four children. Pool memory is not modelled; where a model needs an entry, it has atomics with the orderings of
 //! cells.
@@ -62,6 +62,14 @@ pub use epoch::{Pin, pin};
 pub use mutex::{Mutex, MutexGuard};
 
 pub use std::sync::atomic::Ordering;
+
+/// Threads that sleep until another one wakes them. A scheduler does not know of it.
+pub(crate) mod thread {
+    #[cfg(loom)]
+    pub(crate) use loom::thread::{Thread, current, park};
+    #[cfg(not(loom))]
+    pub(crate) use std::thread::{Thread, current, park};
+}
 
 use crate::Medium;
 

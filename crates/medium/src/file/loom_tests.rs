@@ -1,0 +1,85 @@
+//! Group commit under every interleaving and every weak ordering. See `crate::sync` for how to run it.
+//!
+//! Not here: who looks for the end of a sync before it sleeps, and who gathers others; that is a matter of time.
+
+use std::time::Duration;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::commit::Commit;
+use crate::MediumError;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A log of which nothing is known but how long it is.
+struct Disk {
+    commit: Commit,
+    appended: AtomicU64,
+    /// What the disk holds. Only a leader writes it, so not even this must be ordered by itself.
+    synced: AtomicU64,
+    /// The length from which on syncs fail.
+    breaks_at: u64,
+}
+
+impl Disk {
+    fn new(breaks_at: u64) -> Arc<Self> {
+        let commit = Commit::new(0, Some(Duration::ZERO));
+        Arc::new(Self { commit, appended: AtomicU64::new(0), synced: AtomicU64::new(0), breaks_at })
+    }
+
+    /// Appends, and waits until that is durable.
+    fn write(&self) -> (u64, Result<(), MediumError>) {
+        let position = self.appended.fetch_add(1, Ordering::AcqRel) + 1;
+        let settled = self.commit.settle(position, &|| {
+            let end = self.appended.load(Ordering::Acquire);
+            if end >= self.breaks_at {
+                return self.commit.fail("the disk broke".to_owned());
+            }
+            self.synced.store(end, Ordering::Relaxed);
+            self.commit.advance(end);
+        });
+        if settled.is_ok() {
+            assert!(
+                self.synced.load(Ordering::Relaxed) >= position,
+                "acknowledged before the sync that covers it"
+            );
+        }
+        (position, settled)
+    }
+}
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
+    builder.check(check);
+}
+
+/// That all threads end is the model's part: a wake-up that is lost is a deadlock.
+fn write_in_threads(breaks_at: u64, threads: usize) -> Vec<(u64, Result<(), MediumError>)> {
+    let disk = Disk::new(breaks_at);
+    let others: Vec<_> = (1..threads)
+        .map(|_| {
+            let disk = Arc::clone(&disk);
+            thread::spawn(move || disk.write())
+        })
+        .collect();
+    let own = disk.write();
+    others.into_iter().map(|thread| thread.join().unwrap()).chain([own]).collect()
+}
+
+#[test]
+fn everybody_is_woken_and_nobody_before_the_sync() {
+    model(|| {
+        assert!(write_in_threads(u64::MAX, 3).iter().all(|(_, settled)| settled.is_ok()));
+    });
+}
+
+#[test]
+fn a_failure_reaches_all_whom_no_sync_served() {
+    model(|| {
+        for (position, settled) in write_in_threads(2, 3) {
+            assert!(position < 2 || settled.is_err(), "acknowledged by a disk that broke");
+        }
+    });
+}

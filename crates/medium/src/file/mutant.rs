@@ -1,0 +1,36 @@
+//! Faults on purpose, for the test that tests notice them. Without tests there are none.
+
+/// What to do wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mutant {
+    /// A checkpoint brings home what is appended, durable or not.
+    CheckpointUnbound,
+    /// The log has room for everything.
+    NoRoomNeeded,
+    /// An open goes on with the incarnation that was there.
+    OldIncarnation,
+    /// Frames are read wherever they lie.
+    AnyPosition,
+}
+
+#[cfg(test)]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a fault in what this thread does from now on, or takes it out.
+#[cfg(test)]
+pub(super) fn plant(mutant: Option<Mutant>) {
+    PLANTED.set(mutant);
+}
+
+impl Mutant {
+    /// Whether it is to be done wrong now.
+    #[inline(always)]
+    pub(super) fn is_planted(self) -> bool {
+        #[cfg(test)]
+        return PLANTED.get() == Some(self);
+        #[cfg(not(test))]
+        return false;
+    }
+}
