@@ -20,6 +20,7 @@ use super::layout::{
     RING,
 };
 use super::log::{Log, NewestHeader};
+use super::mutant::Mutant;
 use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{LogEnd, Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
@@ -483,6 +484,8 @@ fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std
             header.ranges.pop();
         }
         header.ranges.push(LogRange { incarnation: header.incarnation_next, begin: end });
-        header.incarnation_next = header.incarnation_next.wrapping_add(1).max(1);
+        if !Mutant::OldIncarnation.is_planted() {
+            header.incarnation_next = header.incarnation_next.wrapping_add(1).max(1);
+        }
     })
 }

@@ -1,10 +1,12 @@
-//! Mutants of the file medium: each kind of its syncs, left out, must be noticed by the cuts that find nothing otherwise.
+//! Mutants of the file medium: each kind of its syncs, left out, and each rule about positions, broken, must be noticed by
+//! the cuts that find nothing otherwise.
 //!
 //! Syncs are told apart by what they make durable, so none can hide behind another one. Without a sync between them two
 //! writes may reach the disk in either order, so this is also what happens if they are swapped.
 
 use super::*;
 use crate::file::faulty::{Lost, Unsynced};
+use crate::file::mutant::{Mutant, plant};
 
 /// The kinds of syncs, each with what it is for.
 const KINDS: [(&str, Lost); 6] = [
@@ -74,4 +76,38 @@ fn every_kind_of_sync_is_needed() {
         let noticed = SEEDS.into_iter().find_map(|seed| live(Some(lost), seed));
         assert!(noticed.is_some(), "nobody notices a lost sync of {what}");
     }
+}
+
+/// What a life and its cuts notice: also by an error or a panic where there is no reason for one.
+fn is_noticed(mutant: Mutant) -> bool {
+    plant(Some(mutant));
+    let noticed = (0..6).any(|seed| {
+        let lived = std::panic::catch_unwind(|| live(None, seed));
+        !matches!(lived, Ok(None))
+    });
+    let fills_the_log = || Rig::to_live(Machine::new(&Image::default())).try_live();
+    let noticed = noticed || !matches!(std::panic::catch_unwind(fills_the_log), Ok(Ok(())));
+    let noticed = noticed || std::panic::catch_unwind(what_lies_behind_a_tear_never_comes_back).is_err();
+    plant(None);
+    noticed
+}
+
+#[test]
+fn every_rule_about_positions_is_needed() {
+    for mutant in
+        [Mutant::CheckpointUnbound, Mutant::NoRoomNeeded, Mutant::OldIncarnation, Mutant::AnyPosition]
+    {
+        assert!(is_noticed(mutant), "nobody notices {mutant:?}");
+    }
+}
+
+/// Else of two captures of one line the older one might be the later in the log.
+#[test]
+fn a_line_is_captured_under_the_lock_of_the_logs_end() {
+    let rig = Rig::new();
+    let core = &rig.file().core;
+    core.append(1, |_| {
+        assert!(core.tail.try_lock().is_none(), "a line is captured without the lock");
+        (HERE / LINE_BYTES as u64, LineValue::ZERO)
+    });
 }
