@@ -112,10 +112,7 @@ impl File {
         let there = find(&*log, mark)?;
         let is_volatile = is_volatile(pool.file()) || is_volatile(log.file());
         let survives = if is_volatile { Survives::ProcessCrash } else { Survives::PowerLoss };
-        // In memory room is dear, and a checkpoint cheap.
-        let most = if survives == Survives::PowerLoss { u64::MAX } else { VOLATILE_LOG_BYTES_MAX };
-        let (log_bytes, log_bytes_max) = (options.log_bytes.min(most), options.log_bytes_max.min(most));
-        let options = FileOptions { log_bytes, log_bytes_max, ..options };
+        let options = if is_volatile { in_memory(options) } else { options };
         let length = pool.length().map_err(refused("measure the pool"))?;
         let (log, mapping, tail, replayed) = match there {
             There::Log(newest) => {
@@ -345,6 +342,15 @@ fn is_blank(io: &dyn Io) -> std::io::Result<bool> {
             return Ok(bytes == 0);
         }
         offset += bytes as u64;
+    }
+}
+
+/// In memory room is dear, and a checkpoint cheap.
+fn in_memory(options: FileOptions) -> FileOptions {
+    FileOptions {
+        log_bytes: options.log_bytes.min(VOLATILE_LOG_BYTES_MAX),
+        log_bytes_max: options.log_bytes_max.min(VOLATILE_LOG_BYTES_MAX),
+        ..options
     }
 }
 
