@@ -52,6 +52,8 @@ pub(crate) trait Backend: Send + Sync {
     fn finish_marking_later(&self);
     fn has_bitmaps_to_read(&self) -> bool;
     fn read_bitmaps(&self) -> Result<()>;
+    fn give_up_marking(&self);
+    fn leave_unclean(&self);
     /// Another handle of the same pool.
     fn share(&self) -> Arc<dyn Backend>;
     /// Makes durable what was written so far, by any thread.
@@ -192,6 +194,14 @@ impl<M: Medium> Backend for Pool<M> {
 
     fn read_bitmaps(&self) -> Result<()> {
         Pool::read_bitmaps(self)
+    }
+
+    fn give_up_marking(&self) {
+        Pool::give_up_marking(self);
+    }
+
+    fn leave_unclean(&self) {
+        Pool::leave_unclean(self);
     }
 
     fn share(&self) -> Arc<dyn Backend> {

@@ -64,6 +64,7 @@ impl State {
                 Ok(false) => return,
                 Err(error) => {
                     // No space is reused that was in use before, so nothing of the tree is lost.
+                    backend.give_up_marking();
                     self.note(Some(name.clone()), &error);
                     return self.set(Progress::Ended);
                 }
@@ -134,7 +135,7 @@ impl Background {
         *progress == Progress::Ended
     }
 
-    /// A tree that could not be marked.
+    /// A tree that could not be marked, or a bitmap that could not be read.
     pub(crate) fn damage(&self) -> Option<StoreViolation> {
         self.state.damage.lock().clone()
     }

@@ -53,7 +53,7 @@ pub struct Recovery {
     /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
     /// Trees that could not be recovered, and why. While there are any, no space that was in use before the crash is
-    /// reused, so that nothing of them is lost.
+    /// reused, so that nothing of them is lost. In [`Store::stat`] also what was found damaged beside trees at work.
     pub damaged: Vec<(String, String)>,
 }
 
@@ -169,6 +169,8 @@ impl Store {
                 backend.finish_marking();
             } else if damaged.is_empty() {
                 background = Some(Background::begin(backend.share(), later));
+            } else {
+                backend.give_up_marking();
             }
         } else if backend.has_bitmaps_to_read() {
             background = Some(Background::begin(backend.share(), Vec::new()));
@@ -297,7 +299,8 @@ impl Store {
     /// # Errors
     /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives, or any range while the store recovers
     /// ([`Store::finish_recovery`]); [`Error::Corrupt`] if it is damaged: a damaged tree stays, so that what is left of it
-    /// can be saved.
+    /// can be saved, unless its damage is met only when its space is given back: what is free is then found by the next
+    /// open.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.at(self.drop_found(name))
     }
@@ -323,7 +326,8 @@ impl Store {
             trees.insert(name.to_owned(), tree);
             return Err(error);
         }
-        tree.any.index.destroy()
+        // What is not given back is free after the next open, which finds out what is in use.
+        tree.any.index.destroy().inspect_err(|_| backend.leave_unclean())
     }
 
     /// Returns when everything that was written so far, by any thread, is durable. Needed only where operations are not
@@ -366,6 +370,11 @@ impl Store {
         }
         let pool = backend.stat();
         let roots = self.at(backend.roots())?;
+        let mut recovery = recovery.clone();
+        if let Some(found) = self.inner.background.as_ref().and_then(Background::damage) {
+            let name = found.tree.clone().unwrap_or_else(|| "(the pool)".to_owned());
+            recovery.damaged.push((name, found.to_string()));
+        }
         Ok(StoreStat {
             path: path.clone(),
             format_version: pool.identity.version,
@@ -378,7 +387,7 @@ impl Store {
             used_bytes: pool.used_bytes,
             allocations: pool.allocations,
             trees: (roots.trees.len() + roots.damaged.len()) as u64,
-            recovery: recovery.clone(),
+            recovery,
             marked: pool.marked,
             log: backend.log_stat(),
         })

@@ -93,6 +93,33 @@ fn an_open_after_a_clean_close_works_at_once() {
     assert_eq!(store.open_tree("words").unwrap().len().unwrap(), KEYS);
 }
 
+/// It once was a secret that no space was reused.
+#[test]
+fn a_damaged_bitmap_is_told_and_costs_a_mark_at_the_next_open() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    drop(fill(&Store::open(&path).unwrap(), "words", WORDS, KEYS));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - (64 << 10);
+    bytes[last + 8] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let store = Store::open(&path).unwrap();
+    store.finish_recovery();
+    let tree = store.open_tree("words").unwrap();
+    work(&tree);
+    let found = store.check().unwrap();
+    assert!(found.iter().any(|found| found.offset == Some(last as u64) && found.tree.is_none()), "{found:?}");
+    let stat = store.stat().unwrap();
+    assert_eq!(stat.recovery.damaged.len(), 1, "{stat:?}");
+    drop(tree);
+    store.close().unwrap();
+    let store = Store::open(&path).unwrap();
+    assert!(store.recovery().after_crash);
+    store.finish_recovery();
+    assert_eq!(store.check().unwrap(), []);
+    assert_eq!(store.stat().unwrap().recovery.damaged, []);
+}
+
 #[test]
 fn a_store_closes_and_drops_trees_while_it_marks() {
     let folder = folder();

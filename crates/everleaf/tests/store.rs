@@ -75,23 +75,28 @@ fn a_crash_leaks_nothing() -> Result<()> {
 
 #[test]
 fn the_second_opener_is_told_who_is_first() -> Result<()> {
-    let (_folder, path) = folder();
-    let first = Store::open(&path)?;
-    for engine in Engine::ALL {
-        first
-            .tree_with(engine.name(), TreeOptions { engine, ..TreeOptions::RECORDS })?
-            .put("still", "there")?;
+    let media = [MediumChoice::Dax, MediumChoice::File];
+    for (first, second) in media.into_iter().flat_map(|first| media.map(|second| (first, second))) {
+        let (_folder, path) = folder();
+        let [first, second] = [first, second].map(|medium| Options::new().medium(medium));
+        let store = first.open(&path)?;
+        for engine in Engine::ALL {
+            let tree = store.tree_with(engine.name(), TreeOptions { engine, ..TreeOptions::RECORDS })?;
+            tree.put("still", "there")?;
+        }
+        let error = second.open(&path).unwrap_err();
+        let me = std::process::id();
+        assert!(matches!(error.root(), Error::Locked { holder: Some(pid) } if *pid == me), "{error}");
+        let words = error.to_string();
+        assert!(words.contains("a.pool") && words.contains(&me.to_string()), "{error}");
+        store.close()?;
+        let store = second.open(&path)?;
+        for engine in Engine::ALL {
+            assert!(store.open_tree(engine.name())?.contains("still")?);
+        }
+        store.close()?;
     }
-    let error = Store::open(&path).unwrap_err();
-    let me = std::process::id();
-    assert!(matches!(error.root(), Error::Locked { holder: Some(pid) } if *pid == me), "{error}");
-    assert!(error.to_string().contains("a.pool") && error.to_string().contains(&me.to_string()), "{error}");
-    first.close()?;
-    let second = Store::open(&path)?;
-    for engine in Engine::ALL {
-        assert!(second.open_tree(engine.name())?.contains("still")?);
-    }
-    second.close()
+    Ok(())
 }
 
 #[test]

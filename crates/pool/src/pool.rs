@@ -309,13 +309,23 @@ impl<M: Medium> Pool<M> {
     }
 
     /// After a clean close: reads what is in use, beside the trees at work. Until then, no space is reused that was in use
-    /// before the open. Nothing where that is known, or to be marked. If a bitmap is damaged, space is reused again after
-    /// the next open, which marks. O(slabs).
+    /// before the open. Nothing where that is known, or to be marked. O(slabs).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file is shorter than it says.
+    /// [`Error::Corrupt`] if a bitmap is damaged: space is reused again after the next open, which marks.
     pub fn read_bitmaps(&self) -> Result<()> {
-        self.shared.space.read_bitmaps(&medium::Guard::unpinned(&self.shared.medium)).map(drop)
+        let damaged = self.shared.space.read_bitmaps(&medium::Guard::unpinned(&self.shared.medium))?;
+        let Some(offset) = damaged else { return Ok(()) };
+        self.give_up_marking();
+        let what = "which of its slots are in use fails its checksum, so nothing is reused that was in use before this open; \
+                    close the pool and open it again, which finds out what is free";
+        Err(Error::corrupt(offset, what))
+    }
+
+    /// Says that the mark will not end before the next open, for a tree is damaged: what is freed meanwhile of what was there
+    /// before stays taken until then.
+    pub fn give_up_marking(&self) {
+        self.shared.space.give_up_marking();
     }
 
     /// Frees what was retired, as far as no thread that is pinned now can still read it: for a pool that is full. The
@@ -376,7 +386,7 @@ impl<M: Medium> Shared<M> {
         self.limbo.drain().into_iter().for_each(|offset| self.space.free(offset));
         let guard = medium::Guard::new(&self.medium);
         let is_unclean = self.is_unclean.load(Ordering::Relaxed) || self.space.needs_mark();
-        if !self.space.read_bitmaps(&guard)? || is_unclean {
+        if self.space.read_bitmaps(&guard)?.is_some() || is_unclean {
             // A tree was never opened since a crash, or its mark has not ended, so what it reaches is not known; or a tree
             // says so: the pool stays unclean.
             drop(guard);
@@ -418,6 +428,7 @@ impl<M: Medium> Guard<'_, M> {
     /// Space for `bytes` bytes on line boundaries, for a node without a [`medium::Line`]. Otherwise as
     /// [`Guard::allocate`].
     pub fn allocate_lines(&self, bytes: usize) -> Result<u64> {
+        self.inner.medium().admit()?;
         self.shared.space.allocate(&self.inner, bytes, true)
     }
 

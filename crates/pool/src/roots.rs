@@ -227,14 +227,21 @@ pub(crate) fn create<M: Medium>(
     guard.fence();
     // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not exist.
     cells[0].publish(guard, checked(IN_USE | u64::from(codec) << 16 | u64::from(engine)));
-    guard.drain()?;
+    if let Err(error) = guard.drain() {
+        // Whether it is there after the next open nobody knows; here it is not, for its nodes are the caller's again.
+        cells[0].store(guard, 0);
+        return Err(error.into());
+    }
     Ok(TreeRoot { slot, name: name.to_owned(), engine, codec, words: *roots })
 }
 
 /// Removes a tree from the table; durable when this returns.
 pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
+    let state = &slot_words(guard, slot)?[0];
+    let listed = state.load(guard);
     // PERSIST: nothing must precede; lost, the tree is still there.
-    slot_words(guard, slot)?[0].publish(guard, 0);
-    guard.drain()?;
+    state.publish(guard, 0);
+    // As above: here it is there, for its nodes are not given back.
+    guard.drain().inspect_err(|_| state.store(guard, listed))?;
     Ok(())
 }

@@ -16,6 +16,8 @@
 //! end was so all the time, wherever in its tree it lay. It is enough that each tree walks through all of its keys once,
 //! and marks what it finds; what it misses, for it was removed before the walk came by, marks itself when it is retired.
 
+mod bitmaps;
+
 use std::collections::BTreeSet;
 
 use crossbeam_utils::CachePadded;
@@ -23,7 +25,7 @@ use medium::arena::Arena;
 use medium::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, thread_number};
 use medium::{Medium, volatile};
 
-use crate::class::{BITMAP_WORD, BITMAP_WORDS_MAX, CLASSES, Class};
+use crate::class::{BITMAP_WORDS_MAX, CLASSES, Class};
 use crate::header::{State, checked, unchecked};
 use crate::{Error, Result};
 
@@ -96,8 +98,8 @@ pub(crate) struct Space {
     unmarked_below: AtomicU32,
     /// 1 while bitmaps tell, or should, what is in use of the old slabs.
     has_bitmaps: AtomicU32,
-    /// Old allocations that were freed before it was known what is in use.
-    early_frees: Mutex<Vec<u64>>,
+    /// Old allocations that were freed before it was known what is in use; `None` if that will not be known.
+    early_frees: Mutex<Option<Vec<u64>>>,
     /// Allocations marked so far.
     marked: AtomicU64,
     /// Frees of what is no allocation.
@@ -126,7 +128,7 @@ impl Space {
             step_slabs_min,
             unmarked_below: AtomicU32::new(0),
             has_bitmaps: AtomicU32::new(0),
-            early_frees: Mutex::new(Vec::new()),
+            early_frees: Mutex::new(Some(Vec::new())),
             marked: AtomicU64::new(0),
             frees_refused: AtomicU64::new(0),
         };
@@ -214,64 +216,6 @@ impl Space {
         Ok(if valid { class } else { 0 })
     }
 
-    /// Reads from the bitmaps what is in use of the old slabs; `false` if one is damaged: then the trees must mark, at the
-    /// next open if they are open already. Nothing if that is known. O(slabs).
-    pub(crate) fn read_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<bool> {
-        if self.has_bitmaps.load(Ordering::Acquire) == 0 {
-            return Ok(true);
-        }
-        let end = self.unmarked_below.load(Ordering::Acquire);
-        let mut slab = 1;
-        while slab < end {
-            let Some(next) = self.read_bitmap(guard, slab, end)? else {
-                self.forget(end);
-                self.has_bitmaps.store(0, Ordering::Release);
-                return Ok(false);
-            };
-            slab = next;
-        }
-        self.finish_marking();
-        Ok(true)
-    }
-
-    /// Reads the bitmap of a slab; returns the slab behind it, or `None` if it is damaged: a clean close leaves all whole.
-    fn read_bitmap<M: Medium>(&self, guard: &MediumGuard<'_, M>, slab: u32, end: u32) -> Result<Option<u32>> {
-        let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
-            return Ok(None);
-        };
-        let span = class_word.wrapping_sub(SPAN);
-        if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(end) {
-            self.claim_span(slab, span as u32);
-            return Ok(Some(slab + span as u32));
-        }
-        let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
-            return Ok(Some(slab + 1));
-        };
-        let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
-        let bitmap: Vec<u64> = words[BITMAP_WORD..].iter().map(|word| word.load(guard)).collect();
-        if words[1].load(guard) != bitmap_check(&bitmap) {
-            return Ok(None);
-        }
-        let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
-        let known = self.slabs.get(slab);
-        known.class.store(class_word, Ordering::Relaxed);
-        known.used.store(u64::from(used), Ordering::Relaxed);
-        for (cell, word) in known.bitmap.iter().zip(&bitmap) {
-            cell.store(*word, Ordering::Relaxed);
-        }
-        Ok(Some(slab + 1))
-    }
-
-    fn forget(&self, end: u32) {
-        for slab in 1..end {
-            let known = self.slabs.get(slab);
-            known.state.store(UNMARKED, Ordering::Relaxed);
-            known.class.store(0, Ordering::Relaxed);
-            known.used.store(0, Ordering::Relaxed);
-            known.bitmap.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        }
-    }
-
     fn sort_in(unowned: &mut Unowned, known: &Slab, slab: u32, class: Class, used: u32) {
         let state = if used == 0 {
             unowned.free.insert(slab);
@@ -345,13 +289,16 @@ impl Space {
         }
     }
 
-    /// All trees have marked: what is not marked is free. Nothing if that was said before.
+    /// What is in use of the old slabs will not be known before the next open: nothing of them is reused until then.
+    pub(crate) fn give_up_marking(&self) {
+        *self.early_frees.lock() = None;
+    }
+
+    /// All trees have marked: what is not marked is free. Nothing if that was said before, or given up.
     pub(crate) fn finish_marking(&self) {
         // Held to the end: what is freed meanwhile waits for that.
         let mut early_frees = self.early_frees.lock();
-        if !self.has_old() {
-            return;
-        }
+        let Some(early_frees) = early_frees.as_mut().filter(|_| self.has_old()) else { return };
         for offset in early_frees.drain(..) {
             self.free_marked(offset);
         }
@@ -404,7 +351,7 @@ impl Space {
         }
         let mut early_frees = self.early_frees.lock();
         let is_early = self.is_old(offset);
-        if is_early {
+        if let Some(early_frees) = early_frees.as_mut().filter(|_| is_early) {
             early_frees.push(offset);
         }
         is_early
@@ -689,35 +636,6 @@ impl Space {
         self.frees_refused.load(Ordering::Relaxed)
     }
 
-    /// Writes the bitmaps and returns the slabs up to the last one in use; nobody allocates any more.
-    pub(crate) fn write_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<u32> {
-        let high_water = self.unowned.lock().next;
-        let mut end = 1;
-        for slab in 1..high_water {
-            let known = self.slabs.get(slab);
-            if known.used.load(Ordering::Acquire) == 0 {
-                // A free slab has no class; the class word inside of a former span may be anything.
-                guard.words(slab_start(slab), 1)?[0].publish(guard, checked(0));
-                continue;
-            }
-            end = slab + 1;
-            let Some(class) = Class::from_index(known.class.load(Ordering::Relaxed).wrapping_sub(1)) else {
-                continue;
-            };
-            let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
-            let bitmap: Vec<u64> = known.bitmap[..class.bitmap_words()]
-                .iter()
-                .map(|word| word.load(Ordering::Acquire))
-                .collect();
-            words[1].store(guard, bitmap_check(&bitmap));
-            for (word, bits) in words[BITMAP_WORD..].iter().zip(&bitmap) {
-                word.store(guard, *bits);
-            }
-            guard.flush_words(words);
-        }
-        Ok(end)
-    }
-
     /// Bytes of slabs in use and the bytes of the file up to the high-water mark.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let unowned = self.unowned.lock();
@@ -746,11 +664,6 @@ impl Space {
 /// Slabs that 47-bit addresses can hold, as far as an arena's 32-bit indices go.
 fn medium_slabs_max() -> u64 {
     1 << 26
-}
-
-fn bitmap_check(bitmap: &[u64]) -> u64 {
-    let bytes: Vec<u8> = bitmap.iter().flat_map(|word| word.to_le_bytes()).collect();
-    u64::from(crc32c::crc32c(&bytes)) | 1 << 32
 }
 
 /// The first of `count` adjacent members.

@@ -36,6 +36,8 @@ struct Report {
     /// Bytes of slabs in use per key, over all trees.
     bytes_per_key: Option<f64>,
     recovered_after_crash: bool,
+    /// What could not be recovered, and why: while there is any, no space is reused that was in use before the open.
+    damaged: Vec<(String, String)>,
     open_ns: u64,
     log: Option<LogReport>,
     trees: Vec<TreeReport>,
@@ -219,6 +221,7 @@ impl Report {
             keys,
             bytes_per_key: per_key(stat.used_bytes, keys),
             recovered_after_crash: stat.recovery.after_crash,
+            damaged: stat.recovery.damaged,
             open_ns: stat.recovery.duration.as_nanos() as u64,
             log: stat.log.map(LogReport::of),
             trees,
@@ -242,7 +245,10 @@ impl Report {
             "space",
             format!("{used} in use, file {file}, {} allocations", progress::count(self.allocations)),
         );
-        if let Some(marked) = self.marked {
+        for (name, why) in &self.damaged {
+            line("damaged", format!("{name}: {why}"));
+        }
+        if let Some(marked) = self.marked.filter(|_| self.damaged.is_empty()) {
             line(
                 "mark",
                 format!("running beside the trees, {} allocations found so far", progress::count(marked)),

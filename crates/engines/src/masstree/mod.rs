@@ -427,7 +427,9 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
         (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, W as u64);
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
         if let Err(error) = pool.create_tree(name, (Self::ENGINE.0, C::ID), &words) {
-            core.give_back()?;
+            if core.give_back().is_err() {
+                pool.leave_unclean();
+            }
             return Err(error);
         }
         Self::start(core, &options)

@@ -1,0 +1,103 @@
+//! Bitmaps: what a clean close says about which slots are in use.
+
+use medium::Medium;
+use medium::sync::Ordering;
+
+use super::{MediumGuard, SPAN, SPAN_SLABS_MAX, Space, UNMARKED, slab_start};
+use crate::Result;
+use crate::class::{BITMAP_WORD, Class};
+use crate::header::{checked, unchecked};
+
+impl Space {
+    /// Reads from the bitmaps what is in use of the old slabs; if one is damaged, returns the offset of its slab: then the trees
+    /// must mark, at the next open if they are open already. Nothing if that is known. O(slabs).
+    pub(crate) fn read_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<Option<u64>> {
+        if self.has_bitmaps.load(Ordering::Acquire) == 0 {
+            return Ok(None);
+        }
+        let end = self.unmarked_below.load(Ordering::Acquire);
+        let mut slab = 1;
+        while slab < end {
+            let Some(next) = self.read_bitmap(guard, slab, end)? else {
+                self.forget(end);
+                self.has_bitmaps.store(0, Ordering::Release);
+                return Ok(Some(slab_start(slab)));
+            };
+            slab = next;
+        }
+        self.finish_marking();
+        Ok(None)
+    }
+
+    /// Reads the bitmap of a slab; returns the slab behind it, or `None` if it is damaged: a clean close leaves all whole.
+    fn read_bitmap<M: Medium>(&self, guard: &MediumGuard<'_, M>, slab: u32, end: u32) -> Result<Option<u32>> {
+        let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
+            return Ok(None);
+        };
+        let span = class_word.wrapping_sub(SPAN);
+        if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(end) {
+            self.claim_span(slab, span as u32);
+            return Ok(Some(slab + span as u32));
+        }
+        let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
+            return Ok(Some(slab + 1));
+        };
+        let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
+        let bitmap: Vec<u64> = words[BITMAP_WORD..].iter().map(|word| word.load(guard)).collect();
+        if words[1].load(guard) != bitmap_check(&bitmap) {
+            return Ok(None);
+        }
+        let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
+        let known = self.slabs.get(slab);
+        known.class.store(class_word, Ordering::Relaxed);
+        known.used.store(u64::from(used), Ordering::Relaxed);
+        for (cell, word) in known.bitmap.iter().zip(&bitmap) {
+            cell.store(*word, Ordering::Relaxed);
+        }
+        Ok(Some(slab + 1))
+    }
+
+    fn forget(&self, end: u32) {
+        for slab in 1..end {
+            let known = self.slabs.get(slab);
+            known.state.store(UNMARKED, Ordering::Relaxed);
+            known.class.store(0, Ordering::Relaxed);
+            known.used.store(0, Ordering::Relaxed);
+            known.bitmap.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+    }
+
+    /// Writes the bitmaps and returns the slabs up to the last one in use; nobody allocates any more.
+    pub(crate) fn write_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<u32> {
+        let high_water = self.unowned.lock().next;
+        let mut end = 1;
+        for slab in 1..high_water {
+            let known = self.slabs.get(slab);
+            if known.used.load(Ordering::Acquire) == 0 {
+                // A free slab has no class; the class word inside of a former span may be anything.
+                guard.words(slab_start(slab), 1)?[0].publish(guard, checked(0));
+                continue;
+            }
+            end = slab + 1;
+            let Some(class) = Class::from_index(known.class.load(Ordering::Relaxed).wrapping_sub(1)) else {
+                continue;
+            };
+            let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
+            let bitmap: Vec<u64> = known.bitmap[..class.bitmap_words()]
+                .iter()
+                .map(|word| word.load(Ordering::Acquire))
+                .collect();
+            words[1].store(guard, bitmap_check(&bitmap));
+            for (word, bits) in words[BITMAP_WORD..].iter().zip(&bitmap) {
+                word.store(guard, *bits);
+            }
+            guard.flush_words(words);
+        }
+        Ok(end)
+    }
+}
+
+fn bitmap_check(bitmap: &[u64]) -> u64 {
+    let bytes: Vec<u8> = bitmap.iter().flat_map(|word| word.to_le_bytes()).collect();
+    u64::from(crc32c::crc32c(&bytes)) | 1 << 32
+}
