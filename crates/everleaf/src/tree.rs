@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engines::index::{Bounds, Condition, Index, IndexStat, Value, Violation};
+use engines::index::{Bounds, Condition, EpochStat, Index, IndexStat, Value, Violation};
 use pool::{Error, Result};
 
 use crate::backend::AnyTree;
@@ -150,8 +150,9 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for a batch, or a use of the tree, within a batch; otherwise
-    /// what `run` returns.
+    /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for a batch, or a use of the tree, within a batch;
+    /// [`Error::EpochFull`] for a batch that changes more nodes than an epoch can log, some 170,000; otherwise what `run`
+    /// returns.
     pub fn batch(&self, mut run: impl FnMut(&Batch<'_>) -> Result<()>) -> Result<()> {
         self.at(self.any.index.batch(&mut |batch| run(&Batch { inner: batch })))
     }
@@ -320,6 +321,12 @@ impl Tree {
     /// Figures. O(leaves); with [`Engine::MassTree`](crate::Engine::MassTree) O(n).
     pub fn stat(&self) -> Result<IndexStat> {
         self.at(self.any.index.stat())
+    }
+
+    /// Figures of a tree that is durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)): how far the sweep
+    /// after a crash has come, what the ends of epochs took. `None` for others. Unlike [`Tree::stat`] it walks nothing. O(1).
+    pub fn epoch_stat(&self) -> Option<EpochStat> {
+        self.any.index.epoch_stat()
     }
 
     /// What the engine counted since the tree was opened, by name; each engine counts what tells something about it.

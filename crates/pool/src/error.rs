@@ -185,6 +185,22 @@ pub enum Error {
         "the tree was used inside of a batch of its own; use the batch there, the tree when it has ended"
     )]
     InBatch,
+    /// A batch changed more nodes than the log of an epoch takes; what it wrote before stays.
+    #[error(
+        "the batch changes more nodes than fit in the log of one epoch, of which one thread has {limit} entries; end it earlier, and write the rest in further batches"
+    )]
+    EpochFull {
+        /// The most nodes that one thread can log in an epoch.
+        limit: u64,
+    },
+    /// The nodes of a tree cannot be so wide.
+    #[error(
+        "nodes of {width} slots have no room for their logs beside what these log; take another width, or a mode without in-line logs"
+    )]
+    NodeWidth {
+        /// Slots of a node.
+        width: usize,
+    },
     /// No tree has this name.
     #[error("no tree {name:?} in this pool; `everleaf trees` lists those there are")]
     NoSuchTree {
@@ -324,6 +340,8 @@ mod tests {
             Error::UnknownEngine { .. } => ("engine number 77", "use a newer release"),
             Error::NoBatches { .. } => ("rntree", "engine masstree"),
             Error::InBatch => ("a batch", "use the batch there"),
+            Error::EpochFull { .. } => ("77 entries", "further batches"),
+            Error::NodeWidth { .. } => ("77 slots", "take another width"),
             Error::NoSuchTree { .. } => ("\"t\"", "`everleaf trees` lists"),
             Error::TreeExists { .. } => ("\"t\"", "take another name"),
             Error::BadTreeName { .. } => ("77 bytes", "take one of"),
@@ -363,6 +381,8 @@ mod tests {
             Error::UnknownEngine { name: name(), engine: 77, codec: 1 },
             Error::NoBatches { engine: "rntree" },
             Error::InBatch,
+            Error::EpochFull { limit: 77 },
+            Error::NodeWidth { width: 77 },
             Error::NoSuchTree { name: name() },
             Error::TreeExists { name: name() },
             Error::BadTreeName { length, limit },

@@ -132,7 +132,7 @@ pub struct EpochStat {
     pub nodes_restored: u64,
     /// Whether nodes of failed epochs may be left, which are recovered when they are touched.
     pub is_sweeping: bool,
-    /// Keys that the sweep has passed, to within some thousand.
+    /// Keys that the sweep has passed.
     pub swept_keys: u64,
 }
 
@@ -225,7 +225,7 @@ pub trait Index: Any + Send + Sync {
     /// capacity. Wholly done or not at all, also across a crash. Returns the number of entries. O(n).
     ///
     /// `next` replaces key and value by the next entry and returns `false` at the end. It may read this tree, but must not
-    /// write to it.
+    /// write to it, or wait for somebody who asks for the end of an epoch, a figure or a check.
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64>;
 
     /// Verifies the whole structure and returns every violation. O(n). Writers may have to wait: of one leaf for a
@@ -234,6 +234,12 @@ pub trait Index: Any + Send + Sync {
 
     /// Figures. O(leaves).
     fn stat(&self) -> Result<IndexStat>;
+
+    /// Figures of an engine that is durable by epochs: how far the sweep after a crash has come, what ends of epochs took.
+    /// Unlike [`Index::stat`] it walks nothing and holds up nobody. O(1).
+    fn epoch_stat(&self) -> Option<EpochStat> {
+        None
+    }
 
     /// What the engine counted since the tree was opened, by name: what it did beside the operations asked for. Nothing, for
     /// engines that count nothing.
@@ -257,7 +263,8 @@ pub trait Index: Any + Send + Sync {
     /// other operations fail with [`pool::Error::InBatch`].
     ///
     /// # Errors
-    /// [`pool::Error::NoBatches`] for engines without; otherwise what `run` returns.
+    /// [`pool::Error::NoBatches`] for engines without; [`pool::Error::EpochFull`], from a write of a batch that changes more
+    /// nodes than an epoch can log; otherwise what `run` returns.
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
         let _ = run;
         Err(pool::Error::NoBatches { engine: self.engine() })

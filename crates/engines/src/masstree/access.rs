@@ -6,12 +6,13 @@
 
 use std::cell::Cell;
 
-use medium::sync::{MutexGuard, thread_number};
+use medium::sync::schedule::{Access, AccessKind, reach};
+use medium::sync::{MutexGuard, is_scheduled, thread_number};
 use medium::{Medium, VolatileWord, kernels};
 use pool::{Error, Guard};
 
 use super::Core;
-use super::barrier::Pass;
+use super::barrier::{Long, Pass};
 use super::epoch::Shard;
 use super::layout::{Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK};
 use super::version::{Lock, Version};
@@ -83,16 +84,40 @@ impl<'v, const W: usize> NodeRef<'v, W> {
 }
 
 impl<M: Medium, const W: usize> Core<M, W> {
+    /// Tells a scheduler that shares are about to be taken, or the epoch to be read (a load), or both to be kept from others
+    /// (a store).
+    #[inline(always)]
+    pub(super) fn reach_barrier(&self, kind: AccessKind) {
+        if is_scheduled::<M>() {
+            reach(Access::something::<Self>(kind));
+        }
+    }
+
     /// A look without a pass.
     #[inline(always)]
     pub(super) fn look(&self) -> View<'_, M, W> {
+        self.reach_barrier(AccessKind::Load);
         let epoch = self.barrier.running();
         View { core: self, guard: self.pool.peek(), epoch, has_pass: false, attempts: Cell::new(0) }
     }
 
     /// A look with a pass. Waits while an epoch ends.
     pub(super) fn enter(&self) -> (View<'_, M, W>, Work<'_>) {
-        let Pass { share, epoch, phase } = self.barrier.enter(thread_number::<M>());
+        self.reach_barrier(AccessKind::Load);
+        self.with_pass(self.barrier.enter(thread_number::<M>()))
+    }
+
+    /// As [`Core::enter`], for longer than one operation. What comes third is dropped first.
+    pub(super) fn enter_for_long(&self) -> (View<'_, M, W>, Work<'_>, Long<'_>) {
+        self.reach_barrier(AccessKind::Load);
+        let (pass, long) = self.barrier.enter_for_long(thread_number::<M>());
+        let (view, work) = self.with_pass(pass);
+        (view, work, long)
+    }
+
+    #[inline(always)]
+    fn with_pass<'t>(&'t self, pass: Pass<'t, Shard>) -> (View<'t, M, W>, Work<'t>) {
+        let Pass { share, epoch, phase } = pass;
         let guard = self.pool.peek();
         let view = View { core: self, guard, epoch, has_pass: true, attempts: Cell::new(0) };
         (view, Work { shard: share, phase })
@@ -103,7 +128,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Whether what was seen so far may be trusted.
     #[inline(always)]
     pub(super) fn is_valid(&self) -> bool {
-        self.has_pass || self.core.barrier.is_running(self.epoch)
+        if self.has_pass {
+            return true;
+        }
+        self.core.reach_barrier(AccessKind::Load);
+        self.core.barrier.is_running(self.epoch)
     }
 
     /// Before something is tried again.
@@ -195,7 +224,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     #[inline(always)]
     pub(super) fn stable(&self, word: &VolatileWord) -> Walk<Version> {
         loop {
-            let version = Version::now(word);
+            let version = Version::now(&self.guard, word);
             if !version.is_dirty() {
                 return Ok(version);
             }
@@ -204,9 +233,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Locks a node.
-    pub(super) fn lock<'n>(&self, word: &'n VolatileWord) -> Walk<Lock<'n>> {
+    pub(super) fn lock<'n>(&'n self, word: &'n VolatileWord) -> Walk<Lock<'n, M>> {
         loop {
-            if let Some(lock) = Lock::try_new(word) {
+            if let Some(lock) = Lock::try_new(&self.guard, word) {
                 return Ok(lock);
             }
             self.retry()?;

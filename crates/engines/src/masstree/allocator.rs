@@ -25,6 +25,7 @@ use super::Core;
 use super::access::{Stop, View, Walk, Work};
 use super::epoch::Shard;
 use super::layout::{Anchor, CLASSES, OFFSET_MASK, Queue, SHARDS, checked, unchecked};
+use super::sweep::unless_damaged;
 
 /// Bytes at the head of a run: its class, and the run before it, each with its check.
 const RUN_HEADER_BYTES: u64 = 64;
@@ -190,11 +191,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
         Ok(())
     }
 
-    /// Writes the links of failed epochs anew, in all queues of a shard.
+    /// Writes the links of failed epochs anew, in all queues of a shard, each as far as it is not damaged.
     pub(super) fn sweep_links(&self, view: &View<'_, M, W>, shard: usize) -> Result<()> {
         let anchor = view.guard.node::<Anchor>(self.anchor)?;
         for queue in &anchor.queues[shard] {
-            self.visit_queue(&view.guard, queue, view.epoch, &mut |object| {
+            let swept = self.visit_queue(&view.guard, queue, view.epoch, &mut |object| {
                 let words = view.guard.words(object, 2)?;
                 let link = Link::load(&view.guard, words);
                 if !link.is_whole() || self.has_failed(link.epoch(view.epoch)) {
@@ -203,7 +204,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
                     self.list_touched(object, 16);
                 }
                 Ok(())
-            })?;
+            });
+            unless_damaged(swept)?;
         }
         Ok(())
     }

@@ -5,21 +5,29 @@
 //! fair, and who ends epochs holds them for a bounded time. Readers who hold no share look at the epoch's number before
 //! and after.
 //!
+//! Who holds a share for longer than one operation (a batch, a bulk load) says so before. Who ends the epoch waits for him
+//! first, and takes no share before: all others work meanwhile. Nobody else begins to hold one for long then, or the epoch
+//! might never end.
+//!
 //! An epoch has *phases*, and each share is in one of them. When a phase begins, each share is locked in turn, what it
 //! lists is taken, and it is in the next phase from then on. So what is marked as listed in a phase is on the list of some
 //! share that was in that phase; and when all shares were locked, whatever was changed in the phase before has been taken.
 //! (One number for all shares would not do: who sees the new one before his share is taken would mark as listed in the new
 //! phase what is taken, and flushed, with the old one.)
 
-use medium::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
+use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// The shares, and what runs. The model tests put another share in place of the tree's.
 pub(super) struct Barrier<S> {
     running: AtomicU64,
+    /// Held by who begins to hold a share for long, and by who waits until nobody does.
+    gate: Mutex<()>,
     shares: Box<[Share<S>]>,
 }
 
 struct Share<S> {
+    /// Set behind the gate, and cleared by the holder, before he gives the share back.
+    is_held_long: AtomicBool,
     /// Changes under the lock only, which orders it.
     phase: AtomicU64,
     content: Mutex<S>,
@@ -33,11 +41,25 @@ pub(super) struct Pass<'b, S> {
     pub(super) phase: u64,
 }
 
+/// Says that a share is held for long. Dropped before its pass.
+pub(super) struct Long<'b>(&'b AtomicBool);
+
+impl Drop for Long<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 impl<S> Barrier<S> {
     /// At least one share.
     pub(super) fn new(running: u64, shares: impl Iterator<Item = S>) -> Self {
-        let share = |content| Share { phase: AtomicU64::new(1), content: Mutex::new(content) };
-        Self { running: AtomicU64::new(running), shares: shares.map(share).collect() }
+        let share = |content| Share {
+            is_held_long: AtomicBool::new(false),
+            phase: AtomicU64::new(1),
+            content: Mutex::new(content),
+        };
+        let shares = shares.map(share).collect();
+        Self { running: AtomicU64::new(running), gate: Mutex::new(()), shares }
     }
 
     /// All shares, in order.
@@ -61,11 +83,41 @@ impl<S> Barrier<S> {
         self.running.load(Ordering::Acquire) == epoch
     }
 
-    /// A share for an operation: the thread's own, or another one that is free.
+    /// The shares, from the thread's own on.
+    fn beginning_with_own(&self, thread: usize) -> impl Iterator<Item = &Share<S>> {
+        let (before, from) = self.shares.split_at(thread % self.shares.len());
+        from.iter().chain(before)
+    }
+
+    /// A share for an operation: the thread's own, or another one that is free, or will be soon.
     pub(super) fn enter(&self, thread: usize) -> Pass<'_, S> {
-        let (own, count) = (thread % self.shares.len(), self.shares.len());
-        let free = (0..count).find_map(|step| self.shares[(own + step) % count].try_enter(self));
-        free.unwrap_or_else(|| self.shares[own].pass(self, self.shares[own].content.lock()))
+        let own = &self.shares[thread % self.shares.len()];
+        own.try_enter(self).unwrap_or_else(|| self.enter_other(thread))
+    }
+
+    #[cold]
+    fn enter_other(&self, thread: usize) -> Pass<'_, S> {
+        let free = self.beginning_with_own(thread).find_map(|share| share.try_enter(self));
+        free.unwrap_or_else(|| {
+            let mut soon = self.beginning_with_own(thread).filter(|share| !share.is_held_long());
+            let share = soon.next().unwrap_or(&self.shares[thread % self.shares.len()]);
+            share.pass(self, share.content.lock())
+        })
+    }
+
+    /// A share for longer than an operation. Waits while an epoch ends, or is about to.
+    pub(super) fn enter_for_long(&self, thread: usize) -> (Pass<'_, S>, Long<'_>) {
+        loop {
+            let gate = self.gate.lock();
+            if let Some(share) = self.beginning_with_own(thread).find(|share| !share.is_held_long()) {
+                let content = share.content.lock();
+                // Whoever has the gate next sees it.
+                share.is_held_long.store(true, Ordering::Relaxed);
+                return (share.pass(self, content), Long(&share.is_held_long));
+            }
+            drop(gate);
+            drop(self.shares[thread % self.shares.len()].content.lock());
+        }
     }
 
     /// Each share that is free just now.
@@ -84,6 +136,11 @@ impl<S> Barrier<S> {
 
     /// Waits until nobody works; nobody does as long as the shares are held.
     pub(super) fn stop(&self) -> Vec<MutexGuard<'_, S>> {
+        let _gate = self.gate.lock();
+        // Nobody begins to hold one for long, so none of these is held for long when all were free once.
+        for share in self.shares.iter().filter(|share| share.is_held_long()) {
+            drop(share.content.lock());
+        }
         self.shares().map(Mutex::lock).collect()
     }
 
@@ -98,6 +155,10 @@ impl<S> Barrier<S> {
 }
 
 impl<S> Share<S> {
+    fn is_held_long(&self) -> bool {
+        self.is_held_long.load(Ordering::Relaxed)
+    }
+
     fn try_enter<'b>(&'b self, barrier: &Barrier<S>) -> Option<Pass<'b, S>> {
         self.content.try_lock().map(|content| self.pass(barrier, content))
     }

@@ -2,7 +2,7 @@
 //!
 //! A batch holds its shard, so the epoch does not end before it does. Nothing else is special about it: others see each
 //! write as it is done, and what was written before an error stays. It cannot make room by ending the epoch, so a pool
-//! that is full fails the write that meets it.
+//! that is full fails the write that meets it, and so does the external log.
 
 use std::cell::{Cell, RefCell};
 
@@ -13,6 +13,7 @@ use pool::{Error, Result};
 
 use super::Core;
 use super::access::{Stop, View, Work};
+use super::barrier::Long;
 use crate::index::{Batch, Condition};
 
 /// Threads of a scheduler, which are one of the system.
@@ -46,6 +47,8 @@ pub(super) type CheckEntry<'t> = &'t dyn Fn(&[u8], &[u8]) -> Result<()>;
 
 /// A batch of writes.
 struct Writes<'t, M: Medium, const W: usize> {
+    // Dropped before the share.
+    _long: Long<'t>,
     view: View<'t, M, W>,
     work: RefCell<Work<'t>>,
     check: CheckEntry<'t>,
@@ -78,8 +81,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
         run: &mut dyn FnMut(&dyn Batch) -> Result<()>,
     ) -> Result<()> {
         let _mark = self.begin_batch()?;
-        let (view, work) = self.enter();
-        run(&Writes { view, work: RefCell::new(work), check })
+        let (view, work, long) = self.enter_for_long();
+        run(&Writes { _long: long, view, work: RefCell::new(work), check })
     }
 }
 

@@ -57,7 +57,7 @@ impl Survey {
 impl<M: Medium, const W: usize> Core<M, W> {
     /// Walks the whole tree while nobody writes. O(n).
     pub(super) fn survey(&self) -> Result<Survey> {
-        let _shards = self.barrier.stop();
+        let _shards = self.stop();
         let mut view = self.look();
         view.has_pass = true;
         let mut survey = Survey::default();

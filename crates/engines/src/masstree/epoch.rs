@@ -6,7 +6,8 @@
 //! Each operation lists what it changes when it changes it for the first time in a *phase*. An epoch has two phases. When
 //! it is to end, the second begins; what the first one listed is flushed while others go on working; only then are all
 //! shards locked, what was listed meanwhile is flushed, and the epoch ends. The pause is thus the longest operation, the
-//! flush of what changed during the flush before, and two fences.
+//! flush of what changed during the flush before, and two fences. What the first phase listed is fenced before the pause:
+//! on a medium that does at a fence what a flush asks for, that work is done while others work, too.
 //!
 //! On a medium whose fences are durable late an epoch is two groups, its lines and then its number, and one wait. The next
 //! epoch runs while they are on their way: such a medium writes nothing back unasked, so what that changes cannot be
@@ -16,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use medium::sync::MutexGuard;
+use medium::sync::schedule::AccessKind;
 use medium::{LINE_BYTES, Medium};
 use pool::{Guard, Result};
 
@@ -77,23 +79,29 @@ impl<M: Medium, const W: usize> Core<M, W> {
             self.advance_volatile();
             return Ok(());
         }
-        let advancing = self.advancing.lock();
+        let mut ended = self.ended.lock();
         if self.is_gone.load(Ordering::Acquire) {
             return Ok(());
         }
         let guard = self.pool.peek();
         let mut listed = Vec::new();
+        self.reach_barrier(AccessKind::Store);
         self.barrier.begin_phase(|shard| listed.append(&mut shard.listed));
+        listed.append(&mut self.touched.lock());
         let something = !listed.is_empty();
         self.flush_listed(&guard, &mut listed)?;
+        // Nothing depends on it; but what a medium does at a fence it does now, while others work.
+        guard.fence();
         let pause = Instant::now();
-        let mut shards = self.barrier.stop();
+        let mut shards = self.stop();
         for shard in &mut shards {
             listed.append(&mut shard.listed);
         }
         listed.append(&mut self.touched.lock());
         if !something && listed.is_empty() {
-            return Ok(());
+            drop(shards);
+            // Whoever ended the last epoch may have been told that it is not durable, and have told nobody.
+            return guard.wait_for(*ended);
         }
         self.flush_listed(&guard, &mut listed)?;
         let next = self.barrier.running() + 1;
@@ -101,27 +109,33 @@ impl<M: Medium, const W: usize> Core<M, W> {
         guard.fence();
         // PERSIST: all that changed in the epoch is ordered before; lost, the epoch has failed.
         anchor.running.publish(&guard, checked(next));
-        let lsn = guard.fence();
+        *ended = guard.fence();
         self.begin(next, &mut shards);
-        self.renew_links(&guard, next)?;
+        let renewed = self.renew_links(&guard, next);
         drop(shards);
         self.figures.count_pause(pause.elapsed());
         // The next epoch runs while this one is on its way.
-        guard.wait_for(lsn)?;
+        guard.wait_for(*ended)?;
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);
-        drop(advancing);
-        Ok(())
+        renewed
     }
 
     /// Ends an epoch of a tree that is not durable: what was freed may be reused.
     fn advance_volatile(&self) {
-        let _advancing = self.advancing.lock();
-        let mut shards = self.barrier.stop();
+        let _ended = self.ended.lock();
+        let mut shards = self.stop();
         self.begin(self.barrier.running() + 1, &mut shards);
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Waits until nobody works; nobody does as long as the shards are held.
+    pub(super) fn stop(&self) -> Vec<MutexGuard<'_, Shard>> {
+        self.reach_barrier(AccessKind::Store);
+        self.barrier.stop()
+    }
+
     fn begin(&self, next: u64, shards: &mut [MutexGuard<'_, Shard>]) {
+        self.reach_barrier(AccessKind::Store);
         for shard in shards {
             shard.log.rewind();
         }

@@ -19,7 +19,7 @@ const SEGMENT_BYTES: usize = 65_472;
 const SEGMENT_HEADER_BYTES: u64 = 64;
 /// Bytes before the node in an entry.
 const ENTRY_HEADER_BYTES: u64 = 64;
-/// Segments of one shard before an epoch is ended early.
+/// Segments of one shard before an epoch is ended early, and a batch fails.
 const SEGMENTS_MAX: usize = 1024;
 
 /// Where a shard's next entry goes.
@@ -57,7 +57,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if log.segment == log.segments.len() {
             let number = log.segments.len();
             if number == SEGMENTS_MAX {
-                return Err(Stop::Full(Error::corrupt(self.core.anchor, "the external log does not shrink")));
+                let limit = SEGMENTS_MAX as u64 * entries_per_segment::<W>();
+                return Err(Stop::Full(Error::EpochFull { limit }));
             }
             let before = log.segments.last().copied();
             let segment = self.add_segment(work.shard.index, before)?;

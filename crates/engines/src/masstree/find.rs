@@ -116,7 +116,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     pub(super) fn is_root(&self, origin: Origin<'_, W>, root: u64) -> Walk<bool> {
         match origin {
             Origin::Anchor => Ok(self.anchor()?.root.value.load(&self.guard) == root),
-            Origin::Entry(border, version) => Ok(version.is_still(&border.version)),
+            Origin::Entry(border, version) => Ok(version.is_still(&self.guard, &border.version)),
         }
     }
 
@@ -165,7 +165,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 let version = self.stable(node.version())?;
                 match above {
                     None if !self.is_root(origin, root)? => return Err(Stop::Again),
-                    Some((above, version)) if !version.is_still(&above.version) => {
+                    Some((above, version)) if !version.is_still(&self.guard, &above.version) => {
                         self.retry()?;
                         continue 'again;
                     }
@@ -223,12 +223,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let pointer = parent.child(rank).load(&self.guard);
         let low = Some(self.separator(parent, shape, rank - 1));
         let own_high = if rank < count { Some(self.separator(parent, shape, rank)) } else { high };
-        if pointer & INTERIOR != 0 || !seen.is_still(&parent.version) {
+        if pointer & INTERIOR != 0 || !seen.is_still(&self.guard, &parent.version) {
             return Ok(None);
         }
         let node = self.border(pointer)?;
         let version = self.stable(&node.version)?;
-        if version.is_deleted() || !seen.is_still(&parent.version) {
+        if version.is_deleted() || !seen.is_still(&self.guard, &parent.version) {
             return Ok(None);
         }
         let above = Some(Above { node: parent, version: seen, rank, high });
@@ -303,11 +303,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 let entry = loop {
                     let permutation = Permutation(leaf.node.permutation.load(&self.guard));
                     let entry = self.search(leaf.node, permutation, slice);
-                    if leaf.version.is_still(&leaf.node.version) {
+                    if leaf.version.is_still(&self.guard, &leaf.node.version) {
                         break entry;
                     }
                     self.retry()?;
-                    if !leaf.version.covers_still(&leaf.node.version) {
+                    if !leaf.version.covers_still(&self.guard, &leaf.node.version) {
                         continue 'again;
                     }
                     leaf.version = self.stable(&leaf.node.version)?;

@@ -51,8 +51,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
 }
 
 /// A border node locked for a write, and what its key has there.
-pub(super) struct Locked<'v, const W: usize> {
-    pub(super) lock: Lock<'v>,
+pub(super) struct Locked<'v, M: Medium, const W: usize> {
+    pub(super) lock: Lock<'v, M>,
     pub(super) node: &'v Border<W>,
     pub(super) pointer: u64,
     pub(super) depth: usize,
@@ -88,6 +88,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if !holds {
             return Ok(false);
         }
+        self.guard.medium().admit()?;
         match (value, record, place.entry) {
             (Some(value), Some(_), Some(entry)) => self.update(work, &place, entry, key, value)?,
             (Some(value), None, Some(entry)) => self.insert_layer(work, place, entry, key, value)?,
@@ -99,7 +100,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Locks the border node that `key` belongs to.
-    pub(super) fn lock_place(&self, key: &[u8]) -> Walk<Locked<'_, W>> {
+    pub(super) fn lock_place(&self, key: &[u8]) -> Walk<Locked<'_, M, W>> {
         loop {
             let Place { leaf, depth, .. } = self.place(key, usize::MAX)?;
             let lock = self.lock(&leaf.node.version)?;
@@ -126,7 +127,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn update(
         &self,
         work: &mut Work<'_>,
-        place: &Locked<'_, W>,
+        place: &Locked<'_, M, W>,
         entry: Entry,
         key: &[u8],
         value: &[u8],
@@ -148,7 +149,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Err(stop)
     }
 
-    fn insert(&self, work: &mut Work<'_>, mut place: Locked<'_, W>, key: &[u8], value: &[u8]) -> Walk<()> {
+    fn insert(&self, work: &mut Work<'_>, mut place: Locked<'_, M, W>, key: &[u8], value: &[u8]) -> Walk<()> {
         let record = self.write_record(work, Self::stored_key(place.slice, key), value)?;
         let position = self.position(place.node, place.permutation, place.slice);
         if place.permutation.count(W) == W {
@@ -207,7 +208,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn insert_layer(
         &self,
         work: &mut Work<'_>,
-        mut place: Locked<'_, W>,
+        mut place: Locked<'_, M, W>,
         entry: Entry,
         key: &[u8],
         value: &[u8],

@@ -137,6 +137,8 @@ const _: () = {
     assert!(offset_of!(Border<14>, permutation) == 40 && offset_of!(Border<14>, listed) == 56);
     assert!(offset_of!(Border<14>, slices) == 64 && offset_of!(Border<14>, values) == 192);
     assert!(offset_of!(Values<14>, words) == 8 && offset_of!(Values<14>, log_high) == 120);
+    assert!(are_logs_in_line::<4>() && are_logs_in_line::<6>() && are_logs_in_line::<8>());
+    assert!(are_logs_in_line::<14>() && !are_logs_in_line::<7>() && !are_logs_in_line::<15>());
     assert!(size_of::<Border<14>>() == 320 && align_of::<Border<14>>() == 64);
     assert!(offset_of!(Interior<14>, epoch) == 24 && offset_of!(Interior<14>, listed) == 56);
     assert!(offset_of!(Interior<14>, version) == 16 && offset_of!(Border<14>, version) == 16);
@@ -186,6 +188,14 @@ pub(super) fn with_nibble(word: u64, slot: usize, value: u8) -> u64 {
 /// Slots whose values lie in the line of the low value log.
 pub(super) const fn low_slots(width: usize) -> usize {
     if width > 7 { 7 } else { width / 2 }
+}
+
+/// Whether each value lies in the line of its log.
+pub(super) const fn are_logs_in_line<const W: usize>() -> bool {
+    let line = medium::LINE_BYTES;
+    let high = std::mem::offset_of!(Values<W>, log_high);
+    let first_high = std::mem::offset_of!(Values<W>, words) + 8 * low_slots(W);
+    first_high <= line && first_high / line == high / line
 }
 
 impl<const W: usize> Values<W> {

@@ -43,7 +43,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         check: impl Fn(&[u8], &[u8]) -> Result<()>,
     ) -> Result<u64> {
         let _mark = self.begin_batch()?;
-        let (view, mut work) = self.enter();
+        let (view, mut work, _long) = self.enter_for_long();
         let per_node = ((W as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, W);
         let mut load = Load { per_node, layers: Vec::new(), last: Vec::new(), entries: 0, made: Vec::new() };
         let done = view.load(&mut work, next, &check, &mut load);
@@ -87,6 +87,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             }
             check_lengths(&key, &value)?;
             check(&key, &value)?;
+            self.guard.medium().admit()?;
             self.load_entry(work, load, &key, &value)?;
             std::mem::swap(&mut key, &mut load.last);
             load.entries += 1;

@@ -126,3 +126,47 @@ fn an_epoch_does_not_end_while_a_share_is_held() {
         worker.join().unwrap();
     });
 }
+
+#[test]
+fn who_holds_a_share_for_long_may_wait_for_those_who_work() {
+    model(|| {
+        let tree = Tree::new(2);
+        let holder = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || {
+                let (pass, long) = tree.barrier.enter_for_long(1);
+                let worker = {
+                    let tree = Arc::clone(&tree);
+                    thread::spawn(move || drop(tree.barrier.enter(0)))
+                };
+                worker.join().unwrap();
+                assert_eq!(tree.barrier.running(), pass.epoch);
+                drop((long, pass));
+            })
+        };
+        let shares = tree.barrier.stop();
+        tree.barrier.begin(2);
+        drop(shares);
+        holder.join().unwrap();
+    });
+}
+
+#[test]
+fn nobody_waits_for_ever_where_each_share_is_held_for_long() {
+    model(|| {
+        let tree = Tree::new(1);
+        let hold = |tree: &Arc<Tree>| {
+            let tree = Arc::clone(tree);
+            thread::spawn(move || {
+                let (pass, long) = tree.barrier.enter_for_long(0);
+                assert_eq!(tree.barrier.running(), pass.epoch);
+                drop((long, pass));
+            })
+        };
+        let holders = [hold(&tree), hold(&tree)];
+        let shares = tree.barrier.stop();
+        tree.barrier.begin(2);
+        drop(shares);
+        holders.into_iter().for_each(|holder| holder.join().unwrap());
+    });
+}

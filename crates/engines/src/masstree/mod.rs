@@ -29,13 +29,13 @@
 //! | remove | 0 | the permutation lists the slot no more | permutation log |
 //! | second value in a line, insert after remove | 1 | the same | external log |
 //! | split, new layer, node emptied | 1 for each node that changes | root, parent or entry | external log |
-//! | all of an epoch | 2 | | the number of the running epoch, in the anchor |
+//! | all of an epoch | 3 | | the number of the running epoch, in the anchor |
 //!
 //! ## Recovery
 //!
 //! Nodes in the external log are put back; the epoch is entered in the set of failed ones; ends of free queues and the root
 //! are put back; from then on the tree is usable. Every other node is recovered when it is touched first, or by the sweep
-//! (`recover`). An open costs O(nodes in the external log + runs).
+//! (`recover`, `sweep`). An open costs O(nodes in the external log + runs).
 //!
 //! ## What a crash may leave behind
 //!
@@ -81,6 +81,7 @@ mod remove;
 mod scan;
 mod slice;
 mod split;
+mod sweep;
 mod version;
 mod words;
 
@@ -89,8 +90,8 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use medium::Medium;
 use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use medium::{Lsn, Medium};
 use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
 
 use crate::index::{
@@ -99,9 +100,10 @@ use crate::index::{
 };
 use barrier::Barrier;
 use epoch::Shard;
-use layout::{Anchor, SHARDS, checked, node_bytes, unchecked};
+use layout::{Anchor, SHARDS, are_logs_in_line, checked, node_bytes, unchecked};
 use recover::Failed;
 use slice::Slice;
+use sweep::Sweep;
 
 /// Slots of a border node, and separators of an interior one, in the durable tree.
 pub const WIDTH: usize = 14;
@@ -152,7 +154,8 @@ pub struct MassTreeOptions {
     pub shards: usize,
     /// Whether dropping the tree ends the epoch. Without, the next open recovers as after a crash: for tests.
     pub close_cleanly: bool,
-    /// The epoch in which a new tree begins: for tests of what happens after many.
+    /// The epoch in which a new tree begins, and from which on an open goes on if the next one is earlier: for tests of what
+    /// happens after many.
     pub first_epoch: u64,
 }
 
@@ -202,11 +205,14 @@ struct Core<M: Medium, const W: usize> {
     barrier: Barrier<Shard>,
     /// Nodes that were recovered, as the shards list what changed.
     touched: Mutex<Vec<u64>>,
-    advancing: Mutex<()>,
+    /// The end of the last epoch; held by who ends one.
+    ended: Mutex<Lsn>,
     root: Mutex<()>,
     runs: Mutex<()>,
     recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
-    failed: Mutex<Failed>,
+    /// The failed epochs, as the open found them.
+    failed: Failed,
+    /// Whether nodes of theirs may be left.
     any_failed: AtomicBool,
     /// The tree was destroyed; its memory belongs to others.
     is_gone: AtomicBool,
@@ -228,12 +234,12 @@ impl<M: Medium, const W: usize> Core<M, W> {
             cells_listed: AtomicU64::new(0),
             barrier: Barrier::new(first, shards),
             touched: Mutex::new(Vec::new()),
-            advancing: Mutex::new(()),
+            ended: Mutex::new(Lsn::DURABLE),
             root: Mutex::new(()),
             runs: Mutex::new(()),
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
             any_failed: AtomicBool::new(!failed.is_empty()),
-            failed: Mutex::new(failed),
+            failed,
             is_gone: AtomicBool::new(false),
             figures: Figures::default(),
             nodes_restored: 0,
@@ -296,12 +302,12 @@ impl<M: Medium, const W: usize> Core<M, W> {
         // PERSIST: what failed is in the set, and the log is applied; lost, that is done once more. Not clean before it
         // begins: both words lie in one line. Whatever is durable later is so after this, so nobody has to wait.
         anchor.clean.store(&guard, checked(0));
-        anchor.running.publish(&guard, checked(running + 1));
+        core.first = options.first_epoch.max(running + 1);
+        anchor.running.publish(&guard, checked(core.first));
         guard.fence();
-        core.first = running + 1;
-        core.barrier.begin(running + 1);
+        core.barrier.begin(core.first);
         core.any_failed.store(!failed.is_empty(), Ordering::Release);
-        *core.failed.lock() = failed;
+        core.failed = failed;
         core.recover_cells(&guard)?;
         core.adopt_segments(&guard)?;
         core.recovered_from_crash = !was_closed;
@@ -309,7 +315,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
             core.mark(&guard)?;
         }
         if core.is_sweep_due() {
-            core.sweep()?;
+            // What fails is tried again; meanwhile the tree is as usable as after any crash.
+            let _ = core.sweep();
         }
         core.recovery_ns = start.elapsed().as_nanos() as u64;
         Ok(core)
@@ -336,8 +343,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
 
     /// Gives all space back to the pool; the tree is not used again.
     fn give_back(&self) -> Result<()> {
-        let _advancing = self.advancing.lock();
-        let _shards = self.barrier.stop();
+        let _ended = self.ended.lock();
+        let _shards = self.stop();
         self.is_gone.store(true, Ordering::Release);
         let guard = self.pool.peek();
         let mut offsets = Vec::new();
@@ -380,17 +387,29 @@ impl Ticker {
     }
 
     fn run<M: Medium, const W: usize>(core: &Weak<Core<M, W>>, stop: &AtomicBool, length: Duration) {
-        let mut is_first = true;
+        let mut sweep = Some(Sweep::default());
+        // None is beyond all time.
+        let mut next = Instant::now().checked_add(length);
         while !stop.load(Ordering::Acquire) {
-            std::thread::park_timeout(length);
+            match next {
+                Some(next) => std::thread::park_timeout(next.saturating_duration_since(Instant::now())),
+                None => std::thread::park(),
+            }
             let Some(core) = core.upgrade() else { return };
             if stop.load(Ordering::Acquire) {
                 return;
             }
             // What fails here fails again in `sync`, which can say so.
             let _ = core.advance();
-            if std::mem::take(&mut is_first) {
-                let _ = core.sweep();
+            next = Instant::now().checked_add(length);
+            let is_time = || next.is_none_or(|next| Instant::now() < next) && !stop.load(Ordering::Acquire);
+            while sweep.is_some() && is_time() {
+                match core.sweep_on(sweep.get_or_insert_default()) {
+                    Ok(true) => {}
+                    Ok(false) => sweep = None,
+                    // It goes on there after the next epoch.
+                    Err(_) => break,
+                }
             }
         }
     }
@@ -421,7 +440,12 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
     pub const ENGINE: (u16, &'static str) = (5, "masstree");
 
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::NodeWidth`] if an in-line log of so wide a node would not lie in the line of what it logs: with in-line logs
+    /// a node has 4 to 14 slots, but not 7.
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
+        Self::check_width(options.mode)?;
         let core = Core::create(pool, &options)?;
         let mut words = [0; ROOT_WORDS];
         (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, W as u64);
@@ -436,6 +460,10 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
     }
 
     /// Opens a tree; after a crash usable at once. O(nodes in the external log + slabs).
+    ///
+    /// # Errors
+    /// As [`MassTree::create`]; [`Error::TreeMismatch`] if the tree is of another kind; [`Error::Corrupt`] if what recovery
+    /// rests on is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         // What was transient is gone, so nothing opens it.
@@ -443,7 +471,15 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
         let wanted = if options.mode == Mode::Transient { ", transient" } else { "" };
         let nodes = [nodes(root.words[ROOT_WIDTH], found), nodes(W as u64, wanted)];
         root.demand((Self::ENGINE.0, C::ID), &nodes)?;
+        Self::check_width(options.mode)?;
         Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options)?, &options)
+    }
+
+    fn check_width(mode: Mode) -> Result<()> {
+        if mode == Mode::InLine && !are_logs_in_line::<W>() {
+            return Err(Error::NodeWidth { width: W });
+        }
+        Ok(())
     }
 
     fn start(core: Core<M, W>, options: &MassTreeOptions) -> Result<Self> {
@@ -558,6 +594,8 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
 
     fn stat(&self) -> Result<IndexStat> {
         self.core.refuse_in_batch()?;
+        // Before the survey, which touches what the sweep would.
+        let epochs = self.epochs();
         let survey = self.core.survey()?;
         Ok(IndexStat {
             keys: survey.keys,
@@ -568,7 +606,7 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
             recovered_from_crash: self.core.recovered_from_crash,
             leaf_bytes: node_bytes::<W>() as u64,
             allocations: None,
-            epochs: Some(self.epochs()),
+            epochs: Some(epochs),
         })
     }
 
@@ -583,6 +621,10 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
 
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
         self.core.batch(&Self::check_entry, run)
+    }
+
+    fn epoch_stat(&self) -> Option<EpochStat> {
+        Some(self.epochs())
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -5,7 +5,7 @@
 //! repeated, and nothing of the new epoch exists before the last. The ends of the free queues and the root follow.
 //!
 //! Nodes are recovered when they are touched first: an epoch word older than this execution tells. A background sweep
-//! touches the rest, and empties the set when that is durable.
+//! touches the rest, and empties the set when that is durable (`sweep`).
 
 use std::sync::atomic::Ordering;
 
@@ -20,10 +20,7 @@ use super::layout::{
     node_bytes, unchecked,
 };
 use super::permutation::Permutation;
-use super::scan::{Found, Sink, Start};
 use super::version::Version;
-use crate::index::Direction;
-
 /// Ranges in the set of failed epochs from which on an open sweeps at once.
 const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;
 
@@ -35,7 +32,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     #[inline]
     pub(super) fn has_failed(&self, epoch: u64) -> bool {
         self.any_failed.load(Ordering::Acquire)
-            && self.failed.lock().iter().any(|(first, last)| (*first..=*last).contains(&epoch))
+            && self.failed.iter().any(|(first, last)| (*first..=*last).contains(&epoch))
     }
 
     /// What the anchor says of failed epochs.
@@ -124,63 +121,9 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.recover_queues(guard)
     }
 
-    /// Touches every node and every link, makes that durable, and empties the set of failed epochs. Usable meanwhile.
-    pub(super) fn sweep(&self) -> Result<()> {
-        struct Touch(u64);
-        impl<M: Medium, const W: usize> Sink<M, W> for Touch {
-            fn take(&mut self, _view: &View<'_, M, W>, _found: &Found<'_>) -> Result<bool> {
-                self.0 += 1;
-                Ok(self.0 < 1024)
-            }
-        }
-        if !self.any_failed.load(Ordering::Acquire) || self.is_gone.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let from = last.as_deref().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-            let start = Start { from, direction: Direction::Forward };
-            let end = self.find_slowly(|view, _| view.collect(&start, &mut Touch(0)))?;
-            self.figures.swept_keys.fetch_add(1024, Ordering::Relaxed);
-            match end {
-                Some(end) => last = Some(end),
-                None => break,
-            }
-        }
-        for shard in 0..SHARDS {
-            let _lock = self.barrier.shares().nth(shard).map(|shard| shard.lock());
-            // Who removes the tree stops all shards for it.
-            if self.is_gone.load(Ordering::Acquire) {
-                return Ok(());
-            }
-            let mut view = self.look();
-            view.has_pass = true;
-            self.sweep_links(&view, shard)?;
-        }
-        self.advance()?;
-        self.forget_failed()
-    }
-
-    fn forget_failed(&self) -> Result<()> {
-        let _advancing = self.advancing.lock();
-        if self.is_gone.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let guard = self.pool.peek();
-        let cells = &guard.node::<Anchor>(self.anchor)?.failed;
-        for range in cells {
-            // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
-            range[0].publish(&guard, 0);
-        }
-        guard.drain()?;
-        self.failed.lock().clear();
-        self.any_failed.store(false, Ordering::Release);
-        Ok(())
-    }
-
     /// Whether an open should sweep before it returns.
     pub(super) fn is_sweep_due(&self) -> bool {
-        self.failed.lock().len() >= RANGES_SWEPT_AT
+        self.failed.len() >= RANGES_SWEPT_AT
     }
 }
 
@@ -205,8 +148,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let node = self.guard.node::<Border<W>>(offset)?;
         let old = node.epoch.load(&self.guard) & EPOCH_MASK;
         if old < self.core.first {
-            self.recover_border(node, old)?;
+            let recovered = self.recover_border(node, old);
+            // Also if it is damaged: what was put back is not done once more when the failed epochs are forgotten.
             self.core.list_touched(offset, node_bytes::<W>() as u64);
+            return recovered;
         }
         Ok(())
     }

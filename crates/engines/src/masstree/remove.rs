@@ -16,21 +16,21 @@ use super::split::{InteriorLock, Parent, RootLock};
 use super::version::Lock;
 
 /// A node that goes, locked.
-struct Doomed<'v, const W: usize> {
-    lock: Lock<'v>,
+struct Doomed<'v, M: Medium, const W: usize> {
+    lock: Lock<'v, M>,
     pointer: u64,
     /// A border node, and the slot of its last entry.
     border: Option<(&'v Border<W>, usize)>,
 }
 
 /// What becomes of the lowest node that stays.
-enum Remainder<'v, const W: usize> {
+enum Remainder<'v, M: Medium, const W: usize> {
     /// The border node of the first layer stays without a key, as its root.
-    Empty(Doomed<'v, W>, RootLock<'v, W>),
+    Empty(Doomed<'v, M, W>, RootLock<'v, M, W>),
     /// A border node loses an entry.
-    Entry { lock: Lock<'v>, node: &'v Border<W>, pointer: u64, slot: usize },
+    Entry { lock: Lock<'v, M>, node: &'v Border<W>, pointer: u64, slot: usize },
     /// An interior node loses a child; if it is a root with one child left, that becomes the root.
-    Child(InteriorLock<'v, W>, Option<RootLock<'v, W>>),
+    Child(InteriorLock<'v, M, W>, Option<RootLock<'v, M, W>>),
 }
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
@@ -38,7 +38,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     pub(super) fn remove(
         &self,
         work: &mut Work<'_>,
-        place: Locked<'_, W>,
+        place: Locked<'_, M, W>,
         entry: Entry,
         key: &[u8],
     ) -> Walk<()> {
@@ -65,9 +65,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         &'v self,
         key: &[u8],
         mut depth: usize,
-        first: Doomed<'v, W>,
-        doomed: &mut Vec<Doomed<'v, W>>,
-    ) -> Walk<Remainder<'v, W>> {
+        first: Doomed<'v, M, W>,
+        doomed: &mut Vec<Doomed<'v, M, W>>,
+    ) -> Walk<Remainder<'v, M, W>> {
         let mut trail = Vec::new();
         if depth > 0 {
             self.place_along(key, depth, |layer, border| {
@@ -114,14 +114,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Locks the place of a layer's root, if `node` is that root.
-    fn lock_if_root(&self, key: &[u8], depth: usize, node: u64) -> Walk<Option<RootLock<'_, W>>> {
+    fn lock_if_root(&self, key: &[u8], depth: usize, node: u64) -> Walk<Option<RootLock<'_, M, W>>> {
         match self.lock_parent(key, depth, node)? {
             Parent::Root(root) => Ok(Some(root)),
             Parent::Interior(_) => Ok(None),
         }
     }
 
-    fn prepare_remainder(&self, work: &mut Work<'_>, remainder: &Remainder<'_, W>) -> Walk<()> {
+    fn prepare_remainder(&self, work: &mut Work<'_>, remainder: &Remainder<'_, M, W>) -> Walk<()> {
         match remainder {
             Remainder::Empty(node, _) => match node.border {
                 Some((border, _)) => self.prepare(work, node.pointer, border, Change::Remove),
@@ -149,8 +149,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn apply_remainder<'v>(
         &'v self,
         work: &mut Work<'_>,
-        remainder: Remainder<'v, W>,
-        doomed: &mut Vec<Doomed<'v, W>>,
+        remainder: Remainder<'v, M, W>,
+        doomed: &mut Vec<Doomed<'v, M, W>>,
     ) -> Walk<()> {
         match remainder {
             Remainder::Empty(node, mut root) => {

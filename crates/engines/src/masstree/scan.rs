@@ -124,12 +124,12 @@ enum Verdict {
     Enter,
 }
 
-type Entries = SmallVec<[(Slice, u8, u64); 16]>;
+pub(super) type Entries = SmallVec<[(Slice, u8, u64); 16]>;
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
     /// The entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
     /// more than when it was found, as its neighbour went: what lies there is taken where the scan goes on.
-    fn entries_of(&self, leaf: &mut ScanLeaf<'_, W>, is_forward: bool) -> Walk<Entries> {
+    pub(super) fn entries_of(&self, leaf: &mut ScanLeaf<'_, W>, is_forward: bool) -> Walk<Entries> {
         let Neighbours { low, high, .. } = leaf.trail;
         let is_within = |(slice, ..): &(Slice, u8, u64)| match is_forward {
             true => high.is_none_or(|high| *slice < high),
@@ -147,10 +147,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 (slice, class, leaf.node.values.words[slot].load(&self.guard))
             };
             let entries = (0..count).map(entry).take_while(is_within).collect();
-            if leaf.version.is_still(&leaf.node.version) {
+            if leaf.version.is_still(&self.guard, &leaf.node.version) {
                 return Ok(entries);
             }
-            if !leaf.version.covers_still(&leaf.node.version) {
+            if !leaf.version.covers_still(&self.guard, &leaf.node.version) {
                 return Err(Stop::Again);
             }
             self.retry()?;

@@ -20,25 +20,25 @@ use super::slice::{LAYER, Slice, Target};
 use super::version::{Lock, Version};
 
 /// What leads to a node; locked.
-pub(super) enum Parent<'v, const W: usize> {
-    Interior(InteriorLock<'v, W>),
-    Root(RootLock<'v, W>),
+pub(super) enum Parent<'v, M: Medium, const W: usize> {
+    Interior(InteriorLock<'v, M, W>),
+    Root(RootLock<'v, M, W>),
 }
 
 /// A locked interior node, and the position of the child that the lock was taken for.
-pub(super) struct InteriorLock<'v, const W: usize> {
-    pub(super) lock: Lock<'v>,
+pub(super) struct InteriorLock<'v, M: Medium, const W: usize> {
+    pub(super) lock: Lock<'v, M>,
     pub(super) node: &'v Interior<W>,
     pub(super) pointer: u64,
     pub(super) position: usize,
 }
 
 /// The place of a layer's root, locked.
-pub(super) enum RootLock<'v, const W: usize> {
+pub(super) enum RootLock<'v, M: Medium, const W: usize> {
     /// In the anchor.
     Anchor(#[expect(dead_code, reason = "held")] medium::sync::MutexGuard<'v, ()>),
     /// In an entry of a border node.
-    Entry { lock: Lock<'v>, node: &'v Border<W>, pointer: u64, slot: usize },
+    Entry { lock: Lock<'v, M>, node: &'v Border<W>, pointer: u64, slot: usize },
 }
 
 /// Separators and children of an interior node while it is taken apart.
@@ -71,7 +71,7 @@ impl Parts {
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Locks what leads to the node `child`, in the layer `depth` of `key`. The child is locked and covers the key.
-    pub(super) fn lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Parent<'_, W>> {
+    pub(super) fn lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Parent<'_, M, W>> {
         let slice = Slice::of(Slice::rest(key, depth));
         loop {
             match self.try_lock_parent(key, depth, slice, child) {
@@ -89,7 +89,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         depth: usize,
         child: u64,
         border: u64,
-    ) -> Walk<Option<Parent<'_, W>>> {
+    ) -> Walk<Option<Parent<'_, M, W>>> {
         let node = self.border(border)?;
         let lock = self.lock(&node.version)?;
         let permutation = Permutation(node.permutation.load(&self.guard));
@@ -99,7 +99,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(entry.map(|entry| Parent::Root(RootLock::Entry { lock, node, pointer: border, slot: entry.slot })))
     }
 
-    fn try_lock_parent(&self, key: &[u8], depth: usize, slice: Slice, child: u64) -> Walk<Parent<'_, W>> {
+    fn try_lock_parent(&self, key: &[u8], depth: usize, slice: Slice, child: u64) -> Walk<Parent<'_, M, W>> {
         let (root, entry) = if depth == 0 {
             (self.anchor()?.root.value.load(&self.guard), None)
         } else {
@@ -122,7 +122,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         &self,
         root: u64,
         entry: Option<(super::find::Leaf<'_, W>, super::find::Entry)>,
-    ) -> Walk<RootLock<'_, W>> {
+    ) -> Walk<RootLock<'_, M, W>> {
         let Some((leaf, entry)) = entry else {
             let lock = self.core.root.lock();
             let is_still = self.anchor()?.root.value.load(&self.guard) == root;
@@ -144,7 +144,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         origin: Origin<'_, W>,
         slice: Slice,
         child: u64,
-    ) -> Walk<InteriorLock<'_, W>> {
+    ) -> Walk<InteriorLock<'_, M, W>> {
         let mut pointer = root;
         let mut above: Option<(&Interior<W>, Version)> = None;
         for _ in 0..HEIGHT_MAX {
@@ -152,7 +152,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let version = self.stable(&node.version)?;
             let is_right = match above {
                 None => self.is_root(origin, root)?,
-                Some((above, seen)) => seen.is_still(&above.version),
+                Some((above, seen)) => seen.is_still(&self.guard, &above.version),
             };
             if !is_right || version.is_deleted() {
                 return Err(Stop::Again);
@@ -212,7 +212,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Logs the place of a root before it changes.
-    pub(super) fn prepare_root(&self, work: &mut Work<'_>, root: &RootLock<'_, W>) -> Walk<()> {
+    pub(super) fn prepare_root(&self, work: &mut Work<'_>, root: &RootLock<'_, M, W>) -> Walk<()> {
         match root {
             RootLock::Anchor(_) => Ok(()),
             RootLock::Entry { node, pointer, .. } => self.prepare(work, *pointer, node, Change::Everything),
@@ -220,7 +220,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Sets a layer's root; [`View::prepare_root`] was called.
-    pub(super) fn set_root(&self, work: &mut Work<'_>, root: &mut RootLock<'_, W>, pointer: u64) -> Walk<()> {
+    pub(super) fn set_root(
+        &self,
+        work: &mut Work<'_>,
+        root: &mut RootLock<'_, M, W>,
+        pointer: u64,
+    ) -> Walk<()> {
         match root {
             RootLock::Anchor(_) => {
                 self.set_logged(&self.anchor()?.root, pointer);
@@ -239,12 +244,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     pub(super) fn split(
         &self,
         work: &mut Work<'_>,
-        place: Locked<'_, W>,
+        place: Locked<'_, M, W>,
         key: &[u8],
         position: usize,
         record: u64,
     ) -> Walk<()> {
-        let mut full: SmallVec<[InteriorLock<'_, W>; 8]> = SmallVec::new();
+        let mut full: SmallVec<[InteriorLock<'_, M, W>; 8]> = SmallVec::new();
         let mut child = place.pointer;
         let top = loop {
             match self.lock_parent(key, place.depth, child)? {
@@ -266,9 +271,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn prepare_split(
         &self,
         work: &mut Work<'_>,
-        place: &Locked<'_, W>,
-        full: &[InteriorLock<'_, W>],
-        top: &Parent<'_, W>,
+        place: &Locked<'_, M, W>,
+        full: &[InteriorLock<'_, M, W>],
+        top: &Parent<'_, M, W>,
         made: &mut SmallVec<[u64; 8]>,
         is_new_root: bool,
     ) -> Walk<()> {
@@ -290,11 +295,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn apply_split(
         &self,
         work: &mut Work<'_>,
-        mut place: Locked<'_, W>,
+        mut place: Locked<'_, M, W>,
         position: usize,
         record: u64,
-        full: SmallVec<[InteriorLock<'_, W>; 8]>,
-        top: Parent<'_, W>,
+        full: SmallVec<[InteriorLock<'_, M, W>; 8]>,
+        top: Parent<'_, M, W>,
         made: &[u64],
     ) -> Walk<()> {
         let is_last = match full.first().map_or_else(
@@ -311,7 +316,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let (mut separator, right) =
             self.split_border(work, &mut place, position, record, made[0], is_last)?;
         let mut right = right;
-        let mut locks: SmallVec<[Lock<'_>; 8]> = SmallVec::new();
+        let mut locks: SmallVec<[Lock<'_, M>; 8]> = SmallVec::new();
         for (parent, offset) in full.into_iter().zip(&made[1..]) {
             let mut parent = parent;
             let mut parts = self.parts(parent.node);
@@ -359,7 +364,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn split_border(
         &self,
         work: &mut Work<'_>,
-        place: &mut Locked<'_, W>,
+        place: &mut Locked<'_, M, W>,
         position: usize,
         record: u64,
         offset: u64,

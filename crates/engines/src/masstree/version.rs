@@ -10,7 +10,7 @@
 //!
 //! It means nothing across a restart: the first touch of a node after that makes it anew (`recover`).
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 use medium::{Guard, Medium, VolatileWord};
 
@@ -27,9 +27,9 @@ pub(super) struct Version(u64);
 impl Version {
     /// The version now.
     #[inline(always)]
-    pub(super) fn now(word: &VolatileWord) -> Self {
+    pub(super) fn now<M: Medium>(guard: &Guard<'_, M>, word: &VolatileWord) -> Self {
         // ORDER: pairs with the releases below; what was stored before them is visible.
-        Self(word.get().load(Ordering::Acquire))
+        Self(word.load(guard, Ordering::Acquire))
     }
 
     /// Makes the version of a node that nobody else sees yet.
@@ -50,43 +50,43 @@ impl Version {
 
     /// Whether all that was read since this version is of one state.
     #[inline(always)]
-    pub(super) fn is_still(self, word: &VolatileWord) -> bool {
+    pub(super) fn is_still<M: Medium>(self, guard: &Guard<'_, M>, word: &VolatileWord) -> bool {
         // What was read before was read before this; kernels load relaxed.
         fence(Ordering::Acquire);
-        (self.0 ^ word.get().load(Ordering::Acquire)) & !LOCKED == 0
+        (self.0 ^ word.load(guard, Ordering::Acquire)) & !LOCKED == 0
     }
 
     /// Whether the node covers what it covered.
     #[inline(always)]
-    pub(super) fn covers_still(self, word: &VolatileWord) -> bool {
+    pub(super) fn covers_still<M: Medium>(self, guard: &Guard<'_, M>, word: &VolatileWord) -> bool {
         fence(Ordering::Acquire);
-        let now = word.get().load(Ordering::Acquire);
+        let now = word.load(guard, Ordering::Acquire);
         (self.0 ^ now) & (!(CHANGE - 1) | DELETED) == 0
     }
 }
 
 /// A node locked by this thread; unlocked when dropped.
-pub(super) struct Lock<'n> {
-    word: &'n AtomicU64,
+pub(super) struct Lock<'n, M: Medium> {
+    guard: &'n Guard<'n, M>,
+    word: &'n VolatileWord,
     version: u64,
 }
 
-impl<'n> Lock<'n> {
+impl<'n, M: Medium> Lock<'n, M> {
     /// Locks, if nobody else has it locked.
-    pub(super) fn try_new(word: &'n VolatileWord) -> Option<Self> {
-        let word = word.get();
-        let version = word.load(Ordering::Relaxed);
+    pub(super) fn try_new(guard: &'n Guard<'n, M>, word: &'n VolatileWord) -> Option<Self> {
+        let version = word.load(guard, Ordering::Relaxed);
         if version & LOCKED != 0 {
             return None;
         }
         // ORDER: pairs with the release of the unlock.
-        let taken = word.compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed);
-        taken.ok().map(|version| Self { word, version })
+        let taken = word.compare_exchange(guard, version, version | LOCKED, Ordering::Acquire);
+        taken.ok().map(|version| Self { guard, word, version })
     }
 
     fn store(&self, version: u64) {
         // ORDER: before all later stores to the node, which are releases: who sees one of them sees this.
-        self.word.store(version | LOCKED, Ordering::Release);
+        self.word.store(self.guard, version | LOCKED, Ordering::Release);
     }
 
     /// Whether the node covers what it covered at `version`, and is there.
@@ -123,9 +123,9 @@ impl<'n> Lock<'n> {
     }
 }
 
-impl Drop for Lock<'_> {
+impl<M: Medium> Drop for Lock<'_, M> {
     fn drop(&mut self) {
         // ORDER: pairs with the acquire of the next lock and with readers' loads.
-        self.word.store(self.version & !(LOCKED | DIRTY), Ordering::Release);
+        self.word.store(self.guard, self.version & !(LOCKED | DIRTY), Ordering::Release);
     }
 }

@@ -71,14 +71,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     scan.entries.push([word, leaf.node.values.words[slot].load(&self.guard)]);
                 }
             }
-            if leaf.version.is_still(&leaf.node.version) {
+            if leaf.version.is_still(&self.guard, &leaf.node.version) {
                 if !are_words {
                     return Err(Error::corrupt(leaf.pointer, "a key that is no word").into());
                 }
                 break;
             }
             scan.entries.truncate(start);
-            if !leaf.version.covers_still(&leaf.node.version) {
+            if !leaf.version.covers_still(&self.guard, &leaf.node.version) {
                 return Err(Stop::Again);
             }
             self.retry()?;

@@ -1,0 +1,209 @@
+//! The sweep: touches what a crash has left untouched, so that the set of failed epochs can be emptied.
+//!
+//! It goes from border node to border node as a scan does, but remembers separators instead of keys: so it knows where to go
+//! on behind a node that is damaged. Such a node stays as it is, for `check` to name; of what lies below it nothing can be
+//! reached, so nothing of it has to be recovered.
+
+use std::sync::atomic::Ordering;
+
+use medium::Medium;
+use pool::record::KEY_BYTES_MAX;
+use pool::{Error, Result};
+
+use super::Core;
+use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
+use super::find::{Neighbours, Origin};
+use super::layout::{Anchor, SHARDS};
+use super::slice::{LAYER, LONGER, Slice, Target};
+
+/// Border nodes that are touched with one pass.
+const NODES_TOGETHER: u32 = 128;
+
+/// A place in the order of keys: in the layer that these slices lead to, at a slice.
+struct Position {
+    layers: Vec<u64>,
+    at: Slice,
+}
+
+/// How far a sweep has come.
+pub(super) struct Sweep {
+    /// The first node that is not touched; `None` when all are.
+    position: Option<Position>,
+    /// Nodes that were touched: a damaged tree may have circles.
+    nodes: u64,
+    /// Shards whose free queues were swept.
+    shards: usize,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        let position = Some(Position { layers: Vec::new(), at: Slice::FIRST });
+        Self { position, nodes: 0, shards: 0 }
+    }
+}
+
+/// What a layer has at a slice.
+struct Step<'v, const W: usize> {
+    /// The next entry that leads to a layer: its slice, that layer's root and where it stands.
+    below: Option<(u64, u64, Origin<'v, W>)>,
+    /// Where the layer goes on when that is done.
+    after: Option<Slice>,
+    /// Keys up to there.
+    keys: u64,
+}
+
+/// Damage is no error of a sweep.
+pub(super) fn unless_damaged(result: Result<()>) -> Result<()> {
+    match result {
+        Err(error) if matches!(error.root(), Error::Corrupt { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+impl<M: Medium, const W: usize> Core<M, W> {
+    /// Touches every node and every link, makes that durable, and empties the set of failed epochs. Usable meanwhile.
+    pub(super) fn sweep(&self) -> Result<()> {
+        let mut sweep = Sweep::default();
+        while self.sweep_on(&mut sweep)? {}
+        Ok(())
+    }
+
+    /// Goes on with a sweep, for some nodes; returns whether there is more to do. After an error it may be called again.
+    pub(super) fn sweep_on(&self, sweep: &mut Sweep) -> Result<bool> {
+        if !self.any_failed.load(Ordering::Acquire) || self.is_gone.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        if sweep.position.is_some() {
+            self.find_slowly(|view, _| view.touch_some(sweep))?;
+            return Ok(true);
+        }
+        if sweep.shards < SHARDS {
+            let _lock = self.barrier.shares().nth(sweep.shards).map(|shard| shard.lock());
+            // Who removes the tree stops all shards for it.
+            if self.is_gone.load(Ordering::Acquire) {
+                return Ok(false);
+            }
+            let mut view = self.look();
+            view.has_pass = true;
+            self.sweep_links(&view, sweep.shards)?;
+            sweep.shards += 1;
+            return Ok(true);
+        }
+        self.advance()?;
+        self.forget_failed()?;
+        Ok(false)
+    }
+
+    fn forget_failed(&self) -> Result<()> {
+        let _ended = self.ended.lock();
+        if self.is_gone.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        let cells = &guard.node::<Anchor>(self.anchor)?.failed;
+        for range in cells {
+            // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
+            range[0].publish(&guard, 0);
+        }
+        guard.drain()?;
+        self.any_failed.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// Touches some border nodes and whatever leads there.
+    fn touch_some(&self, sweep: &mut Sweep) -> Walk<()> {
+        let nodes_max = self.guard.medium().extent().length() / 64;
+        for _ in 0..NODES_TOGETHER {
+            let Some(position) = &sweep.position else { break };
+            sweep.position = self.touch_from(position)?;
+            sweep.nodes += 1;
+            if sweep.nodes > nodes_max {
+                sweep.position = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Touches the border nodes on the way to a position; returns the next position.
+    fn touch_from(&self, from: &Position) -> Walk<Option<Position>> {
+        let (mut root, mut origin) = (self.anchor()?.root.value.load(&self.guard), Origin::Anchor);
+        let (mut layers, mut rests) = (Vec::new(), Vec::new());
+        // Whether this is still the layer of the position, or leads there: it may be gone.
+        let mut is_along = true;
+        loop {
+            let way = from.layers.get(layers.len()).filter(|_| is_along);
+            let at = match way {
+                Some(word) => Slice { word: *word, class: LONGER },
+                None if is_along => from.at,
+                None => Slice::FIRST,
+            };
+            let step = self.touch_layer(root, origin, at)?;
+            if way.is_none() {
+                self.core.figures.swept_keys.fetch_add(step.keys, Ordering::Relaxed);
+            }
+            rests.push(step.after.filter(|after| *after > at));
+            match step.below.filter(|_| 8 * layers.len() <= KEY_BYTES_MAX) {
+                Some((word, below, place)) => {
+                    is_along = way == Some(&word);
+                    layers.push(word);
+                    (root, origin) = (below, place);
+                }
+                None => break,
+            }
+        }
+        while let Some(rest) = rests.pop() {
+            if let Some(at) = rest {
+                layers.truncate(rests.len());
+                return Ok(Some(Position { layers, at }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Touches the border node of a layer that covers a slice.
+    fn touch_layer<'v>(&'v self, root: u64, origin: Origin<'v, W>, at: Slice) -> Walk<Step<'v, W>> {
+        let mut leaf = match self.descend::<Neighbours<'_, W>>(root, origin, Target::At(at)) {
+            Err(Stop::Failed(error)) if matches!(error.root(), Error::Corrupt { .. }) => {
+                return Ok(Step { below: None, after: self.behind_damage(root, origin, at)?, keys: 0 });
+            }
+            leaf => leaf?,
+        };
+        let mut entries = self.entries_of(&mut leaf, true)?;
+        entries.retain(|(slice, ..)| *slice >= at);
+        let mut below = entries.iter().enumerate().filter(|(_, (_, class, _))| *class == LAYER);
+        let (first, is_last) = (below.next(), below.next().is_none());
+        let after = match first {
+            Some((_, (slice, ..))) if !is_last => Some(Slice { class: LAYER, ..*slice }),
+            _ => leaf.trail.high,
+        };
+        let passed = if is_last { entries.len() } else { first.map_or(0, |(index, _)| index) };
+        let keys = (passed - usize::from(is_last && first.is_some())) as u64;
+        let place = Origin::Entry(leaf.node, leaf.version);
+        Ok(Step { below: first.map(|(_, (slice, _, root))| (slice.word, *root, place)), after, keys })
+    }
+
+    /// The end of what the damaged node covers that a descent to a slice meets, as far as what leads there tells.
+    fn behind_damage(&self, root: u64, origin: Origin<'_, W>, at: Slice) -> Walk<Option<Slice>> {
+        let (mut pointer, mut high) = (root, None);
+        for _ in 0..HEIGHT_MAX {
+            let node = match self.node(pointer) {
+                Ok(NodeRef::Interior(node)) => node,
+                Ok(NodeRef::Border(_)) | Err(Stop::Failed(_)) => break,
+                Err(stop) => return Err(stop),
+            };
+            let version = self.stable(&node.version)?;
+            let shape = node.shape.load(&self.guard);
+            let rank = self.rank(node, shape, Target::At(at));
+            if rank < ((shape & 15) as usize).min(W) {
+                high = Some(self.separator(node, shape, rank));
+            }
+            pointer = node.child(rank).load(&self.guard);
+            if version.is_deleted() || !version.is_still(&self.guard, &node.version) {
+                return Err(Stop::Again);
+            }
+        }
+        if self.is_root(origin, root)? { Ok(high) } else { Err(Stop::Again) }
+    }
+}

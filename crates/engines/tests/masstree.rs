@@ -1,0 +1,378 @@
+//! The durable Masstree: batches, bulk loads and who waits for them, media that fail, what operations cost.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use everleaf_engines::index::{Batch, Bounds, Condition, Direction, Index, RecordCodec, WordCodec};
+use everleaf_engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode, WIDTH_TRANSIENT};
+use everleaf_engines::rntree::{RnTree, RnTreeOptions};
+use medium::file::faulty::{Faults, Image, Machine, Which};
+use medium::{Count, File, FileOptions, Medium, MediumError, Ram};
+use pool::{Error, Pool, PoolOptions};
+
+type Tree = MassTree<Arc<Ram>, RecordCodec, 4>;
+
+fn options() -> MassTreeOptions {
+    MassTreeOptions { epoch: EpochLength::Manual, recovery_threads: 1, ..MassTreeOptions::default() }
+}
+
+fn pool_on<M: Medium>(medium: M) -> Pool<M> {
+    Pool::open(medium, PoolOptions { step_slabs_min: 1, ..PoolOptions::default() }).unwrap()
+}
+
+fn pool(limit_bytes: u64) -> Pool<Arc<Ram>> {
+    pool_on(Arc::new(Ram::new(limit_bytes).unwrap()))
+}
+
+fn tree(limit_bytes: u64) -> Tree {
+    Tree::create(&pool(limit_bytes), "tree", options()).unwrap()
+}
+
+fn put(batch: &dyn Batch, key: u64, value: &[u8]) -> Result<bool, Error> {
+    batch.write(&key.to_be_bytes(), Some(value), Condition::Always)
+}
+
+fn is_sound(tree: &dyn Index) -> bool {
+    tree.check().unwrap().is_empty()
+}
+
+/// As long as nobody could take it for slowness.
+const EVER: Duration = Duration::from_secs(60);
+
+/// A source of one entry that waits for a thread that uses the tree, after another thread has begun to wait for the end of
+/// the load.
+fn load_beside(wait: fn(&Tree)) {
+    // The load holds the share of its thread; who waits must not hold those before it. So by several threads.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| load_once_beside(wait)).join().unwrap();
+        }
+    });
+}
+
+fn load_once_beside(wait: fn(&Tree)) {
+    let tree = &tree(64 << 20);
+    std::thread::scope(|scope| {
+        let mut is_over = false;
+        let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            if std::mem::replace(&mut is_over, true) {
+                return Ok(false);
+            }
+            scope.spawn(move || wait(tree));
+            // Long enough that it waits; if it is not, nothing is noticed.
+            std::thread::sleep(Duration::from_millis(50));
+            let (done, is_done) = channel();
+            scope.spawn(move || {
+                write_nothing(tree);
+                done.send(())
+            });
+            is_done.recv_timeout(EVER).expect("who uses the tree waits for the load");
+            key.extend_from_slice(b"key");
+            value.extend_from_slice(b"value");
+            Ok(true)
+        };
+        assert_eq!(tree.bulk_load(&mut source, 1.0).unwrap(), 1);
+    });
+    assert!(is_sound(tree));
+}
+
+fn write_nothing(tree: &Tree) {
+    // More threads than shares.
+    std::thread::scope(|scope| {
+        (0..9).for_each(|_| drop(scope.spawn(|| assert!(!tree.update(b"absent", b"value").unwrap()))));
+    });
+}
+
+#[test]
+fn others_work_while_a_count_waits_for_a_load() {
+    load_beside(|tree| assert!(tree.stat().unwrap().keys <= 1));
+    load_beside(|tree| assert!(is_sound(tree)));
+}
+
+#[test]
+fn others_work_while_the_end_of_an_epoch_waits_for_a_load() {
+    load_beside(|tree| tree.sync().unwrap());
+}
+
+#[test]
+fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
+    const LOGGED: u64 = 1024 * 255;
+    let pool = pool(1 << 30);
+    let logging = MassTreeOptions { mode: Mode::Logging, ..options() };
+    let tree = MassTree::<_, WordCodec, 4>::create(&pool, "tree", logging).unwrap();
+    let mut keys = 0..4 * LOGGED + 400;
+    let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+        let Some(number) = keys.next() else { return Ok(false) };
+        key.clear();
+        value.clear();
+        key.extend_from_slice(&number.to_be_bytes());
+        value.extend_from_slice(&number.to_be_bytes());
+        Ok(true)
+    };
+    tree.bulk_load(&mut source, 1.0).unwrap();
+    tree.sync().unwrap();
+    let word = 7_u64.to_be_bytes();
+    let mut written = 0;
+    let ended = tree.batch(&mut |batch| {
+        (0..=LOGGED + 100).try_for_each(|node| {
+            put(batch, 4 * node, &word)?;
+            written = node + 1;
+            Ok(())
+        })
+    });
+    let error = ended.unwrap_err();
+    assert!(matches!(error.root(), Error::EpochFull { limit: LOGGED }), "{error}");
+    assert!(error.to_string().contains("further batches"), "{error}");
+    assert_eq!(written, LOGGED);
+    // By itself a write ends the epoch, and has all of the log again.
+    tree.put(&(4 * LOGGED + 8).to_be_bytes(), &word).unwrap();
+    assert_eq!(Index::get(&tree, &0_u64.to_be_bytes()).unwrap().unwrap().as_slice(), word);
+}
+
+fn create<const W: usize>(mode: Mode) -> Result<(), Error> {
+    MassTree::<_, RecordCodec, W>::create(&pool(16 << 20), "tree", MassTreeOptions { mode, ..options() })
+        .map(drop)
+}
+
+#[test]
+fn no_node_is_so_wide_that_its_logs_lie_in_other_lines_than_its_values() {
+    for (refused, width) in [(create::<7>(Mode::InLine), 7), (create::<15>(Mode::InLine), 15)] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error.root(), Error::NodeWidth { width: found } if *found == width), "{error}");
+    }
+    create::<6>(Mode::InLine).unwrap();
+    create::<8>(Mode::InLine).unwrap();
+    create::<WIDTH_TRANSIENT>(Mode::Logging).unwrap();
+    create::<WIDTH_TRANSIENT>(Mode::Transient).unwrap();
+    // Made without in-line logs, and to be opened with them.
+    let pool = pool(16 << 20);
+    let logging = MassTreeOptions { mode: Mode::Logging, ..options() };
+    drop(MassTree::<_, RecordCodec, 15>::create(&pool, "tree", logging).unwrap());
+    let root = pool.trees().unwrap().remove(0);
+    let error = MassTree::<_, RecordCodec, 15>::open(&pool, &root, options()).err().unwrap();
+    assert!(matches!(error.root(), Error::NodeWidth { width: 15 }), "{error}");
+}
+
+#[test]
+fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
+    let (tree, other) = (tree(16 << 20), tree(16 << 20));
+    let is_refused = |result: Result<(), Error>| {
+        assert!(matches!(result.unwrap_err().root(), Error::InBatch));
+    };
+    let ended = tree.batch(&mut |batch| {
+        put(batch, 1, b"one")?;
+        is_refused(tree.put(b"key", b"value").map(drop));
+        is_refused(tree.remove(b"key").map(drop));
+        is_refused(tree.sync());
+        is_refused(tree.stat().map(drop));
+        is_refused(tree.check().map(drop));
+        is_refused(tree.batch(&mut |_| Ok(())));
+        is_refused(tree.bulk_load(&mut |_, _| Ok(false), 1.0).map(drop));
+        other.put(b"key", b"value")?;
+        other.sync()
+    });
+    ended.unwrap();
+    let ended = other.bulk_load(&mut |_, _| Ok(false), 1.0);
+    assert!(matches!(ended.unwrap_err().root(), Error::NotEmpty));
+    tree.put(b"key", b"value").unwrap();
+    tree.sync().unwrap();
+    assert_eq!((tree.len().unwrap(), other.len().unwrap()), (2, 1));
+}
+
+#[test]
+fn an_engine_without_batches_says_so() {
+    let tree =
+        RnTree::<_, RecordCodec, 4>::create(&pool(16 << 20), "tree", RnTreeOptions::default()).unwrap();
+    let error = tree.batch(&mut |_| Ok(())).unwrap_err();
+    assert!(matches!(error.root(), Error::NoBatches { engine: "rntree" }), "{error}");
+}
+
+#[test]
+fn a_batch_in_a_full_pool_fails_and_leaves_a_tree_that_goes_on() {
+    let tree = tree(1 << 20);
+    let mut written = 0;
+    let ended = tree.batch(&mut |batch| {
+        (0..).try_for_each(|key| {
+            put(batch, key, &[7; 100])?;
+            written = key + 1;
+            Ok(())
+        })
+    });
+    assert!(matches!(ended.unwrap_err().root(), Error::PoolFull { .. }));
+    assert!(written > 1000, "{written} keys");
+    assert!(is_sound(&tree));
+    assert_eq!(tree.len().unwrap(), written);
+    // Three of four keys of each node: what needs no log, which would need space. What was freed in an epoch is reused in a
+    // later one.
+    let freed = (0..written).filter(|key| key % 4 != 0);
+    let removed = freed.filter(|key| tree.remove(&key.to_be_bytes()).is_ok_and(|held| held)).count() as u64;
+    assert!(removed > written / 4, "{removed} of {written} removed");
+    tree.sync().unwrap();
+    let ended = tree.batch(&mut |batch| {
+        (0..written).filter(|key| key % 4 == 0).take(removed as usize / 2).try_for_each(|key| {
+            assert!(put(batch, key, &[8; 100])?);
+            Ok(())
+        })
+    });
+    ended.unwrap();
+    assert!(is_sound(&tree));
+    assert_eq!(tree.len().unwrap(), written - removed);
+}
+
+#[test]
+fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
+    let tree = tree(16 << 20);
+    for is_panic in [false, true] {
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            tree.batch(&mut |batch| {
+                put(batch, 1, b"kept")?;
+                assert!(!is_panic, "on purpose");
+                Err(Error::InUse)
+            })
+        }));
+        assert_eq!(ended.is_err(), is_panic);
+        assert!(ended.is_err() || matches!(ended, Ok(Err(Error::InUse))));
+        // What was written before stays, and nothing waits for the batch.
+        assert_eq!(tree.get(&1_u64.to_be_bytes()).unwrap().unwrap().as_slice(), b"kept");
+        tree.put(b"key", b"value").unwrap();
+        tree.sync().unwrap();
+        tree.batch(&mut |batch| batch.write(&1_u64.to_be_bytes(), None, Condition::Always).map(drop))
+            .unwrap();
+        assert!(is_sound(&tree));
+    }
+}
+
+/// Writes what it is told, at the width and in the mode that only comparisons take.
+#[test]
+fn without_logs_the_tree_is_the_same_map() {
+    let pool = pool(64 << 20);
+    let transient = MassTreeOptions { mode: Mode::Transient, ..options() };
+    let tree = MassTree::<_, RecordCodec, WIDTH_TRANSIENT>::create(&pool, "tree", transient).unwrap();
+    let (mut model, mut state) = (BTreeMap::new(), 3_u64);
+    for step in 0..60_000_u32 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = state >> 33;
+        let mut key = format!("{:05}", number % 3000).into_bytes();
+        key.resize(5 + number as usize % 3 * 8, b'-');
+        // More inserts than removes at first, then the other way round.
+        let removes = 1 + u64::from(step > 30_000) * 2;
+        if number / 3000 % 4 < removes {
+            assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
+        } else {
+            let value = step.to_be_bytes();
+            assert_eq!(tree.insert(&key, &value).unwrap(), !model.contains_key(&key));
+            model.entry(key).or_insert(value);
+        }
+        if step % 1000 == 0 {
+            tree.sync().unwrap();
+        }
+        if step % 20_000 == 0 {
+            assert!(is_sound(&tree));
+        }
+    }
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let mut scan = tree.range(Bounds::all(), direction).unwrap();
+        let (mut key, mut value, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        while scan.next_into(&mut key, &mut value).unwrap() {
+            found.push((key.clone(), value.clone()));
+        }
+        if direction == Direction::Reverse {
+            found.reverse();
+        }
+        let expected = model.iter().map(|(key, value)| (key.clone(), value.to_vec()));
+        assert!(found.into_iter().eq(expected));
+    }
+    assert!(is_sound(&tree));
+}
+
+/// The row of the table: none; one where a node goes to the external log.
+#[test]
+fn operations_take_no_fence_but_for_the_external_log() {
+    let medium = Arc::new(Count::new(Ram::new(64 << 20).unwrap()));
+    let pool = pool_on(Arc::clone(&medium));
+    let tree = MassTree::<_, WordCodec, 14>::create(&pool, "tree", options()).unwrap();
+    let word = |word: u64| word.to_be_bytes();
+    // Nodes of 7 or so, so that there is room; and space of each size.
+    (0..200).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
+    (0..200).filter(|key| key % 2 == 0).for_each(|key| assert!(tree.remove(&word(10 * key)).unwrap()));
+    tree.sync().unwrap();
+    let fences = |run: &dyn Fn() -> Result<bool, Error>| {
+        let before = medium.counts().fences;
+        assert!(run().unwrap());
+        medium.counts().fences - before
+    };
+    for epoch in 0..5 {
+        let key = word(10 * (2 * epoch + 51));
+        let own = word(10 * (2 * epoch + 51) + 1);
+        assert_eq!(fences(&|| tree.insert(&own, &word(1))), 0, "insert");
+        assert_eq!(fences(&|| tree.update(&key, &word(2))), 0, "update");
+        assert_eq!(fences(&|| tree.update(&key, &word(3))), 0, "the same value again");
+        assert_eq!(fences(&|| Ok(tree.get(&key)?.is_some())), 0, "get");
+        assert_eq!(fences(&|| tree.remove(&own)), 0, "remove");
+        assert_eq!(fences(&|| tree.insert(&own, &word(1))), 1, "insert after a remove");
+        assert_eq!(fences(&|| tree.update(&own, &word(2))), 0, "whatever follows in that epoch");
+        assert_eq!(fences(&|| tree.remove(&own)), 0, "and this");
+        assert_eq!(
+            fences(&|| tree.sync().map(|()| true)),
+            3,
+            "the end of an epoch, two of them in the pause"
+        );
+    }
+}
+
+fn on_file(machine: &Arc<Machine>, private_bytes_max: u64) -> Pool<Arc<File>> {
+    let options = FileOptions {
+        log_bytes: 1 << 20,
+        mark_offset: pool::MEDIUM_LINE,
+        background: false,
+        private_bytes_max,
+        ..FileOptions::default()
+    };
+    let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+    pool_on(Arc::new(file))
+}
+
+#[test]
+fn who_syncs_after_a_disk_has_failed_is_told() {
+    let machine = Machine::new(&Image::default());
+    let pool = on_file(&machine, u64::MAX);
+    let tree = MassTree::<_, RecordCodec, 4>::create(&pool, "tree", options()).unwrap();
+    tree.put(b"key", b"value").unwrap();
+    machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    let has_failed = |result: Result<(), Error>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error.root(), Error::Medium(MediumError::Failed(_))), "{error}");
+    };
+    has_failed(tree.sync());
+    // The epoch has ended, and nothing was written since: but it is not durable.
+    has_failed(tree.sync());
+    has_failed(tree.put(b"other", b"value").map(drop));
+    has_failed(tree.batch(&mut |batch| put(batch, 1, b"value").map(drop)));
+    has_failed(tree.sync());
+    // What is there can be read.
+    assert_eq!(tree.get(b"key").unwrap().unwrap().as_slice(), b"value");
+}
+
+#[test]
+fn writes_heed_the_limit_of_written_pages() {
+    let machine = Machine::new(&Image::default());
+    let pool = on_file(&machine, 256 << 10);
+    let tree = MassTree::<_, RecordCodec, 4>::create(&pool, "tree", options()).unwrap();
+    let refused = (0..100_000_u64).find_map(|number| {
+        if number % 64 == 0 {
+            tree.sync().unwrap();
+        }
+        tree.put(&number.to_be_bytes(), b"some value").err()
+    });
+    let error = refused.expect("as many pages as anybody likes");
+    assert!(matches!(error.root(), Error::Medium(MediumError::PrivatePages { .. })), "{error}");
+    // Nothing new is taken, but what was is durable.
+    tree.sync().unwrap();
+    assert!(tree.put(b"again", b"value").is_err());
+    assert!(tree.update(&0_u64.to_be_bytes(), b"other value").is_err());
+    tree.sync().unwrap();
+    assert!(is_sound(&tree));
+}
