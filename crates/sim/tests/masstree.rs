@@ -9,7 +9,7 @@ use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Sync, Update};
 use everleaf_sim::index::script::{
-    every_change_in_epochs, random_operations, what_epochs_meet, writes_in_epochs,
+    every_change_in_epochs, random_operations, values_in_epochs, what_epochs_meet, writes_in_epochs,
 };
 use everleaf_sim::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexSubject, MassTreeEngine, Size, engine,
@@ -84,6 +84,18 @@ fn epochs_that_wrap() {
         let options = options(Images::Some { random: 1 }, SecondCrash::InRecovery);
         let engine: AnyEngine = Arc::new(MassTreeEngine::<RecordCodec, 4>::new(Mode::InLine, first_epoch));
         common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options);
+    }
+}
+
+/// Nodes that nobody changed for 2^15 epochs, and more: the sixteen bits of their value logs would mean another epoch.
+#[test]
+fn nodes_that_were_left_alone_for_long() {
+    for rules in [Rules::Lines, Rules::Log] {
+        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::Anywhere) };
+        for epoch in [1 << 15, (1 << 15) + 5, 1 << 17] {
+            let engine: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::opening_in(epoch));
+            common::explore(&engine, &values_in_epochs(), FollowUp::Keys, options.clone());
+        }
     }
 }
 

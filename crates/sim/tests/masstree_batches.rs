@@ -201,6 +201,19 @@ fn beside_who_ends_epochs() {
     }
 }
 
+/// A layer goes with its last key, and comes again, while another thread writes to it.
+#[test]
+fn layers_that_go_beside_who_writes_to_them() {
+    let apart = |writes: &[Write]| writes.iter().map(|write| Apart(vec![*write])).collect::<Vec<_>>();
+    let removes = apart(&[(1, None), (2, None), (3, None)]);
+    for writes in
+        [apart(&[(2, Some(4))]), apart(&[(4, Some(5)), (4, None)]), apart(&[(3, None), (1, Some(6))])]
+    {
+        let threads = vec![removes.clone(), writes];
+        beside(false, Rules::Lines, threads).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 #[test]
 fn writes_that_are_no_batch_are_found_torn() {
     let writes = Batch(vec![(1, Some(2)), (2, None), (5, Some(3))]);

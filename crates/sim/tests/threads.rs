@@ -89,9 +89,19 @@ fn pairs_in_epochs() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = Options { rules, ..options(LINEAR) };
         for codec in [Word, Record] {
-            explore(&common::small(EngineName::MassTree, codec), pairs, 3, (&options, ONE));
+            explore(&common::small(EngineName::MassTree, codec), pairs, 2, (&options, ONE));
         }
     }
+}
+
+#[test]
+fn pairs_in_epochs_with_two_preemptions() {
+    explore(&common::small(EngineName::MassTree, Word), pairs, 13, (&options(LINEAR), TWO));
+}
+
+#[test]
+fn triples_in_epochs() {
+    explore(&common::small(EngineName::MassTree, Record), triples, 11, (&options(LINEAR), ONE));
 }
 
 /// On a file fences only order: who reads waits until what he saw is durable.

@@ -223,6 +223,8 @@ where
 /// `masstree` with `W` slots a node. Its epochs end when an operation says so.
 pub struct MassTreeEngine<C, const W: usize> {
     options: MassTreeOptions,
+    /// The epoch from which on an open goes on.
+    opens_in: u64,
     /// Whether an open recovers all of the tree at once.
     sweeps: bool,
     codec: PhantomData<fn() -> C>,
@@ -236,11 +238,17 @@ impl<C, const W: usize> MassTreeEngine<C, W> {
             epoch: EpochLength::Manual,
             mode,
             recovery_threads: 1,
-            shards: 1,
             close_cleanly: false,
             first_epoch,
+            ..MassTreeOptions::default()
         };
-        Self { options, sweeps: false, codec: PhantomData }
+        Self { options, opens_in: 1, sweeps: false, codec: PhantomData }
+    }
+
+    /// An engine whose opens go on from this epoch, if it is later than the last one: as if nobody had changed a node for
+    /// so long.
+    pub fn opening_in(epoch: u64) -> Self {
+        Self { opens_in: epoch, ..Self::default() }
     }
 
     /// An engine whose opens recover all of the tree at once, instead of each node when it is touched.
@@ -276,7 +284,8 @@ impl<C: Codec, const W: usize> Engine for MassTreeEngine<C, W> {
     }
 
     fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
-        let tree = MassTree::<Sim, C, W>::open(pool, root, self.options)?;
+        let options = MassTreeOptions { first_epoch: self.opens_in, ..self.options };
+        let tree = MassTree::<Sim, C, W>::open(pool, root, options)?;
         if self.sweeps {
             tree.sweep()?;
         }

@@ -55,6 +55,13 @@ pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
+/// Values in both halves of a node of four slots, changed in every epoch.
+pub fn values_in_epochs() -> Vec<IndexOperation> {
+    let mut script = vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync];
+    script.extend([Update(10, 4), Update(30, 5), Sync, Update(10, 6), Update(30, 7), Sync, Update(10, 8)]);
+    script
+}
+
 /// Changes that meet in one epoch, and the same nodes touched again in the next: of one key updated, removed and inserted,
 /// of both lines of values, of nodes that are split, emptied and made again; in short epochs.
 pub fn what_epochs_meet() -> Vec<IndexOperation> {

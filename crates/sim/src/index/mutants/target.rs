@@ -12,7 +12,9 @@ use super::justified::{self, Justified};
 use super::sites;
 use crate::explore::{Explorer, Images, Options, SecondCrash};
 use crate::index::IndexOperation::{Insert, Sync as EndEpoch, Update};
-use crate::index::script::{every_change, every_change_in_epochs, every_load, what_epochs_meet};
+use crate::index::script::{
+    every_change, every_change_in_epochs, every_load, values_in_epochs, what_epochs_meet,
+};
 use crate::index::suite::{Suite, exhaust};
 use crate::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, MassTreeEngine, RUBBISH_FROM,
@@ -195,6 +197,8 @@ fn masstree() -> Target {
             let closing: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::closing_cleanly());
             let sweeping: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::sweeping());
             let logging: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1));
+            // Value logs of epochs longer ago than their sixteen bits can tell.
+            let far: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::opening_in((1 << 15) + 5));
             let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
             let others = [
                 make(of_codec(CodecName::Record), every_load(), options.clone()),
@@ -202,6 +206,7 @@ fn masstree() -> Target {
                 make(logging, every_change_in_epochs(), options.clone()),
                 make(sweeping, every_change_in_epochs(), options.clone()),
                 make(of_codec(CodecName::Word), what_epochs_meet(), options.clone()),
+                make(far, values_in_epochs(), options.clone()),
             ];
             usual.into_iter().chain(others)
         };
