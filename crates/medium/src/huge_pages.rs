@@ -36,6 +36,19 @@ fn is_in_memory(file: &File) -> bool {
     cfg!(target_os = "linux") && fstatfs(file).is_ok_and(|system| system.f_type as u64 == TMPFS_MAGIC)
 }
 
+/// Gives this process small pages only, from now on, whatever is asked for: to compare media by the same pages. Whether
+/// the system does so.
+pub fn disable_huge_pages() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        let (on, unused) = (1 as libc::c_ulong, 0 as libc::c_ulong);
+        // SAFETY: a flag of this process, which changes no content.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) == 0 }
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 /// Makes huge pages of a mapped range.
 ///
 /// # Safety

@@ -45,6 +45,7 @@ pub use extent::Extent;
 pub use file::{Durability, File, FileOptions, FileStat, LogError};
 pub use flush::FlushKind;
 pub use guard::{BadOffset, Guard};
+pub use huge_pages::disable_huge_pages;
 pub use late::Late;
 pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;

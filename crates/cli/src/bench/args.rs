@@ -104,6 +104,16 @@ pub(crate) enum MediumChoice {
     File,
 }
 
+/// The pages of memory that the process gets.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pages {
+    /// Of 2 MiB where that is asked for
+    Huge,
+    /// Of 4 KiB
+    #[value(name = "4k")]
+    Small,
+}
+
 /// Measure throughput, latency, persists and memory
 #[derive(clap::Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -178,6 +188,10 @@ pub(crate) struct Args {
     /// Also measure recovery, after a clean close and after a crash
     #[arg(long)]
     pub(crate) recover: bool,
+    /// The pages of memory: huge ones where a medium asks for them and the system grants them, or 4 KiB for all, so that
+    /// media compare
+    #[arg(long, value_enum, default_value = "huge")]
+    pub(crate) pages: Pages,
     /// Use the codec for records whatever the sizes
     #[arg(long)]
     pub(crate) records: bool,
@@ -190,6 +204,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// Gives the process the pages that are asked for.
+    pub(crate) fn take_pages(&self) -> Result<(), Failure> {
+        if self.pages == Pages::Small && !medium::disable_huge_pages() {
+            return Err(Failure::Usage("--pages 4k: the system has no such switch".to_owned()));
+        }
+        Ok(())
+    }
+
     /// Refuses arguments that make no sense together.
     pub(crate) fn validate(&self) -> Result<(), Failure> {
         let refuse = |what: &str| Err(Failure::Usage(what.to_owned()));

@@ -29,6 +29,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     }
     args.validate()?;
     let keys = args.keys_drawn();
+    args.take_pages()?;
     let mut bench = Bench::create(args)?;
     bench.note_medium(context);
     context.note(format!("loading {} keys", args.keys));

@@ -230,6 +230,9 @@ impl Report {
             "store_over_engine": rounded(self.store_over_engine),
             "recover_crash_ms": ms(|recoveries| recoveries.crash),
         });
+        if let (Value::Object(figures), Value::Object(mut of_replay)) = (&mut figures, self.replay_json()) {
+            figures.append(&mut of_replay);
+        }
         if let Value::Object(figures) = &mut figures {
             figures.append(&mut self.counters_json());
         }
@@ -237,6 +240,19 @@ impl Report {
             figures.append(&mut of_log);
         }
         figures
+    }
+
+    /// What the file medium did of a recovery after a crash, and how long the rest took: that of the engine.
+    fn replay_json(&self) -> Value {
+        let Some(Recoveries { crash, replay: Some(replay), .. }) = &self.recoveries else {
+            return Value::Null;
+        };
+        let ms = |time: std::time::Duration| rounded(time.as_secs_f64() * 1e3);
+        json!({
+            "replay_bytes": replay.bytes,
+            "replay_ms": ms(replay.duration),
+            "recover_engine_ms": ms(crash.saturating_sub(replay.duration)),
+        })
     }
 
     /// What the engine counted in one run.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use engines::index::{Bounds, Condition, Direction, Index, WordIndex};
 use engines::masstree::Mode;
-use everleaf::{Codec, Engine, Options, Store, Ticket, Tree, TreeOptions};
+use everleaf::{Codec, Engine, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Count, Counts, Dax, DaxOptions, Delay, FileStat, Medium};
 
@@ -51,6 +51,8 @@ pub(crate) struct Sizes {
 pub(crate) struct Recoveries {
     pub(crate) clean: Duration,
     pub(crate) crash: Duration,
+    /// What of the log was replayed after the crash, on the file medium.
+    pub(crate) replay: Option<Replay>,
 }
 
 /// A file that is removed at the end.
@@ -350,23 +352,24 @@ impl Bench {
         self.let_go();
         if self.args.medium == MediumChoice::File {
             // All that was written is in the log.
-            let crash = self.open(&some_key, true)?;
-            return Ok(Recoveries { clean: self.open(&some_key, true)?, crash });
+            let (crash, replay) = self.open(&some_key, true)?;
+            return Ok(Recoveries { clean: self.open(&some_key, true)?.0, crash, replay });
         }
         // The first is left unclean, so that the second follows a crash.
-        let clean = self.open(&some_key, false)?;
-        Ok(Recoveries { clean, crash: self.open(&some_key, true)? })
+        let (clean, _) = self.open(&some_key, false)?;
+        let (crash, replay) = self.open(&some_key, true)?;
+        Ok(Recoveries { clean, crash, replay })
     }
 
-    /// From the opening of the file to the first answer.
-    fn open(&self, key: &[u8], close_cleanly: bool) -> Result<Duration, Failure> {
+    /// From the opening of the file to the first answer; and what of its log was replayed.
+    fn open(&self, key: &[u8], close_cleanly: bool) -> Result<(Duration, Option<Replay>), Failure> {
         let options = store_options(&self.args).close_cleanly(close_cleanly);
         let start = Instant::now();
         let store = open_store(&self.path, &self.args, &options)?;
         store.open_tree(NAME)?.get(key)?;
         let elapsed = start.elapsed();
         store.finish_recovery();
-        Ok(elapsed)
+        Ok((elapsed, store.stat()?.log.map(|log| log.replay)))
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
@@ -22,7 +23,7 @@ use super::layout::{
 use super::log::{Log, NewestHeader};
 use super::mutant::Mutant;
 use super::pages::{PAGE_BYTES, Pages};
-use super::replay::{LogEnd, Replay, Replayed, expect_nothing_later, replay};
+use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
 use super::volatile::is_volatile;
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
@@ -158,13 +159,12 @@ impl File {
         } else {
             Vec::new()
         };
-        let nothing = Replay { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty };
         let file = Self {
             core,
             mapping,
             lines: Lines::new(options.whole_load),
             options,
-            replay: replayed.as_ref().map_or(nothing, |replayed| replayed.replay),
+            replay: replayed.as_ref().map_or(Replay::NOTHING, |replayed| replayed.replay),
             survives,
             log_path: None,
             workers: Mutex::new(workers),
@@ -408,6 +408,7 @@ fn reopen(
     options: &FileOptions,
     mapping: &Mapping,
 ) -> Result<(Log, Tail, Replayed), MediumError> {
+    let start = Instant::now();
     let log = Log::new(io, newest.header.clone(), options.log_bytes_max);
     log.set_filled();
     let mut pages = Pages::default();
@@ -442,12 +443,13 @@ fn reopen(
         },
     );
     grown?;
-    let replayed = replayed?;
+    let mut replayed = replayed?;
     if let Some(copy) = newest.unreadable {
         expect_nothing_later(&log, replayed.end, copy)?;
     }
     begin(&log, pool, options.mark_offset, &replayed)
         .map_err(refused("begin a new incarnation of the log"))?;
+    replayed.replay.duration = start.elapsed();
     let end = replayed.end;
     let mut block = vec![0; (end % BLOCK_BYTES) as usize];
     log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;

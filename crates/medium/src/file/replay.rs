@@ -5,6 +5,7 @@
 //! later frame says that the log was durable beyond it when that frame was appended.
 
 use std::io;
+use std::time::Duration;
 
 use super::error::{LogError, refused};
 use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of};
@@ -39,6 +40,14 @@ pub struct Replay {
     pub syncs: u64,
     /// How the log ended.
     pub end: LogEnd,
+    /// How long it took, until what was found was durable.
+    pub duration: Duration,
+}
+
+impl Replay {
+    /// Of a log that is not there.
+    pub(super) const NOTHING: Self =
+        Self { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty, duration: Duration::ZERO };
 }
 
 /// Where a log ends, and what has to be written again because nobody knows whether it is durable.
@@ -59,7 +68,7 @@ pub(super) fn replay(
     mut grow: impl FnMut(u64) -> Result<(), LogError>,
 ) -> Result<Replayed, LogError> {
     let mut found = Replayed {
-        replay: Replay { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty },
+        replay: Replay::NOTHING,
         end: header.start,
         durable: header.start,
         length: header.pool_bytes,
