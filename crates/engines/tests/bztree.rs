@@ -1,11 +1,13 @@
-//! BzTree where space runs out.
+//! BzTree where space runs out, where a disk fails, and where threads stop for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use everleaf_engines::bztree::{BzTree, BzTreeOptions};
-use everleaf_engines::index::{Index, RecordCodec};
-use medium::Ram;
+use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec};
+use medium::file::faulty::{Faults, Image, Machine, Which};
+use medium::{File, FileOptions, Late, LineForm, Ram};
 use pool::{Error, Pool, PoolOptions};
 
 type Tree = BzTree<Arc<Ram>, RecordCodec, 4>;
@@ -117,4 +119,177 @@ fn threads_in_a_full_pool_end() {
         }
     });
     expect_no_leak(&ram, pool, tree);
+}
+
+/// What is reachable when the wait for it fails stays so until the process ends: others read it.
+#[test]
+fn a_disk_that_fails_takes_nothing_from_the_tree() {
+    type Tree = BzTree<File, RecordCodec, 4>;
+    type Operation = fn(&Tree) -> Result<bool, Error>;
+    const SMALL_LEAVES: [u32; 5] = [2, 3, 6, 7, 8];
+    let operations: [(&str, u32, &[u32], Operation); 7] = [
+        ("an insert", 1, &[], |tree| tree.insert(&key(5), b"value")),
+        ("a put", 1, &[], |tree| tree.put(&key(1), b"another").map(|()| true)),
+        ("an update", 4, &[], |tree| tree.update(&key(1), b"another")),
+        ("a split", 4, &[], |tree| tree.insert(&key(5), b"value")),
+        ("a consolidation", 4, &[3, 4], |tree| tree.insert(&key(5), b"value")),
+        ("a merge", 8, &SMALL_LEAVES, |tree| tree.remove(&key(1))),
+        ("a load", 0, &[], |tree| {
+            let mut number = 0;
+            let mut next = |into: &mut Vec<u8>, value: &mut Vec<u8>| {
+                number += 1;
+                (*into, *value) = (key(number), b"value".to_vec());
+                Ok(number < 30)
+            };
+            tree.bulk_load(&mut next, 1.0).map(|_| true)
+        }),
+    ];
+    for (name, keys, removed, operation) in operations {
+        // Of an operation in two steps the second may be the one that fails.
+        for sync in 0..3 {
+            let machine = Machine::new(&Image::default());
+            let options =
+                FileOptions { mark_offset: pool::MEDIUM_LINE, background: false, ..FileOptions::default() };
+            let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
+            let pool =
+                Pool::open(file, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
+            let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+            for number in 1..=keys {
+                assert!(tree.insert(&key(number), b"value").unwrap());
+            }
+            for number in removed {
+                assert!(tree.remove(&key(*number)).unwrap());
+            }
+            machine.set_faults(Faults { sync: Some(sync), ..Faults::default() });
+            let outcome = operation(&tree);
+            assert!(sync > 0 || matches!(outcome, Err(Error::Medium(_))), "{name}: {outcome:?}");
+            // Each allocation once: what was given back before is refused.
+            tree.destroy().unwrap();
+            assert_eq!(pool.stat().frees_refused, 0, "{name}, sync {sync}");
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Lets whoever is held go on, also where the test fails meanwhile.
+struct LetGo<'m>(&'m Late);
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
+}
+
+fn keys_of(tree: &dyn Index) -> Vec<Vec<u8>> {
+    let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
+    let (mut key, mut value, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    while scan.next_into(&mut key, &mut value).unwrap() {
+        keys.push(key.clone());
+    }
+    keys
+}
+
+/// Stops `operation` at its fence `further`, on a tree of eight keys without those `removed`; then `meanwhile` must come to
+/// its end on another thread. `false` if the operation has fewer fences.
+fn beside_one_that_stopped(
+    operations_max: usize,
+    removed: &[u32],
+    further: usize,
+    operation: impl Fn(&BzTree<Late, RecordCodec, 4>) + Send + Sync,
+    meanwhile: impl Fn(&BzTree<Late, RecordCodec, 4>) + Send + Sync,
+) -> bool {
+    let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
+    let options = BzTreeOptions { operations_max, ..BzTreeOptions::default() };
+    let tree = BzTree::<Late, RecordCodec, 4>::create(&pool, "tree", options).unwrap();
+    for number in 1..=8 {
+        assert!(tree.insert(&key(10 * number), b"value").unwrap());
+    }
+    for number in removed {
+        assert!(tree.remove(&key(*number)).unwrap());
+    }
+    let stopped = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            // What allocates has locks, and fences when it comes to fresh space: that is over when the tree has its own.
+            (1..40).for_each(|number| tree.put(&key(1_000 + number), b"space").unwrap());
+            assert!((1..40).all(|number| tree.remove(&key(1_000 + number)).unwrap()));
+            pool.medium().hold_fence(further);
+            operation(&tree);
+        });
+        let _let_go = LetGo(pool.medium());
+        let deadline = Instant::now() + PATIENCE;
+        while !pool.medium().until_held(Duration::from_millis(1)) {
+            assert!(Instant::now() < deadline, "neither held nor done");
+            if worker.is_finished() {
+                return false;
+            }
+        }
+        let other = scope.spawn(|| meanwhile(&tree));
+        while !other.is_finished() {
+            assert!(
+                Instant::now() < deadline,
+                "who goes on waits for one that stopped, at its fence {further}"
+            );
+            std::thread::yield_now();
+        }
+        assert!(!worker.is_finished());
+        true
+    });
+    assert!(tree.check().unwrap().is_empty());
+    stopped
+}
+
+/// All slots may be taken by those who stopped: readers need none.
+#[test]
+fn readers_wait_for_nobody_who_stopped() {
+    type Operation = fn(&BzTree<Late, RecordCodec, 4>);
+    let operations: [Operation; 4] = [
+        |tree| assert!(tree.insert(&key(15), b"new").unwrap()),
+        |tree| assert!(tree.update(&key(10), b"new").unwrap()),
+        |tree| assert!(tree.remove(&key(20)).unwrap()),
+        |tree| tree.put(&key(85), b"new").unwrap(),
+    ];
+    for operation in operations {
+        let mut further = 0;
+        while beside_one_that_stopped(1, &[], further, operation, |tree| {
+            let value = tree.get(&key(10)).unwrap().unwrap();
+            assert!([&b"value"[..], b"new"].contains(&value.as_slice()));
+            assert_eq!(tree.get(&key(30)).unwrap().unwrap().as_slice(), b"value");
+            assert_eq!(tree.get(&key(35)).unwrap().map(|_| ()), None);
+            assert!((7..=9).contains(&keys_of(tree).len()));
+            assert!(!tree.insert(&key(40), b"there").unwrap());
+        }) {
+            further += 1;
+        }
+        assert!(further >= 3, "{further} fences");
+    }
+}
+
+/// Whoever meets an operation of one that stopped ends it, or undoes it, and goes on.
+#[test]
+fn writers_wait_for_nobody_who_stopped() {
+    type Operation = fn(&BzTree<Late, RecordCodec, 4>);
+    let operations: [(&[u32], Operation); 5] = [
+        (&[], |tree| assert!(tree.insert(&key(15), b"new").is_ok())),
+        (&[], |tree| assert!(tree.update(&key(10), b"new").is_ok())),
+        (&[], |tree| assert!(tree.remove(&key(20)).is_ok())),
+        (&[], |tree| tree.put(&key(85), b"new").unwrap()),
+        (&[20, 30, 60, 70, 80], |tree| assert!(tree.remove(&key(10)).is_ok())),
+    ];
+    for (removed, operation) in operations {
+        let mut further = 0;
+        while beside_one_that_stopped(8, removed, further, operation, |tree| {
+            for number in 1..90 {
+                tree.put(&key(number), b"other").unwrap();
+            }
+            assert_eq!(keys_of(tree).len(), 89);
+            for number in 1..90 {
+                assert!(tree.remove(&key(number)).unwrap(), "{number}");
+            }
+            assert_eq!(keys_of(tree).len(), 0);
+        }) {
+            further += 1;
+        }
+        assert!(further >= 3, "{further} fences");
+    }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everleaf_engines::pmwcas::{BadTarget, Pmwcas, Recycled, Recycling, VALUE_MASK, WORDS_MAX};
+use everleaf_engines::pmwcas::{BadTarget, Pmwcas, Recycled, Recycling, VALUE_MASK, WORDS_MAX, is_name};
 use medium::late::Release;
-use medium::{Count, Late, LineForm, Medium, Ram, Word};
+use medium::{Count, Late, LineForm, Lsn, Medium, Ram, Word};
 use pool::{Error, Guard, Pool, PoolOptions};
 
 const SLOTS: usize = 4;
@@ -22,17 +22,20 @@ struct Bank<M: Medium> {
 
 impl<M: Medium> Bank<M> {
     fn new(medium: M) -> Self {
-        let pool =
-            Pool::open(medium, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
+        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        Self::with_slots(Pool::open(medium, options).unwrap(), SLOTS)
+    }
+
+    fn with_slots(pool: Pool<M>, slots: usize) -> Self {
         let guard = pool.pin();
-        let place = guard.allocate_lines(Pmwcas::bytes(SLOTS)).unwrap();
-        Pmwcas::format(&guard, place, SLOTS).unwrap();
+        let place = guard.allocate_lines(Pmwcas::bytes(slots)).unwrap();
+        Pmwcas::format(&guard, place, slots).unwrap();
         let lines = guard.allocate_lines(64 * WORDS).unwrap();
         let words = guard.words(lines, 8 * WORDS).unwrap();
         words.iter().for_each(|word| word.store(&guard, 0));
         guard.flush_words(words);
         guard.drain().unwrap();
-        let pmwcas = Pmwcas::open(&guard, place, SLOTS).unwrap();
+        let pmwcas = Pmwcas::open(&guard, place, slots).unwrap();
         drop(guard);
         Self { pool, pmwcas, place, lines }
     }
@@ -129,6 +132,26 @@ fn memory_is_recycled_as_the_policy_says() {
     drop(guard);
     bank.pool.reclaim();
     assert_eq!(bank.pool.stat().allocations, before + 1);
+    assert_eq!(bank.pool.stat().frees_refused, 0);
+    // An empty word leads to nothing, so there is nothing to retire.
+    let guard = bank.pool.pin();
+    let mut swap = bank.pmwcas.allocate();
+    let memory = guard.allocate(100).unwrap();
+    swap.add_recycling(&guard, bank.cell(&guard, 2), (0, memory), Recycling::FreeOne).unwrap();
+    assert!(swap.execute(&guard).unwrap());
+    let mut swap = bank.pmwcas.allocate();
+    swap.add_recycling(&guard, bank.cell(&guard, 2), (5, 0), Recycling::FreeOne).unwrap();
+    assert!(!swap.execute(&guard).unwrap());
+    drop(guard);
+    bank.pool.reclaim();
+    assert_eq!(bank.pool.stat().frees_refused, 0);
+    // A discard tells its callback as a failure does.
+    let guard = bank.pool.pin();
+    let mut swap = bank.pmwcas.allocate();
+    swap.add_recycling(&guard, bank.cell(&guard, 2), (0, 48), Recycling::FreeOne).unwrap();
+    let mut seen = Vec::new();
+    swap.discard_with(|recycled| seen.push(recycled));
+    assert_eq!(seen, [Recycled::Unused(48)]);
     // An entry that was never filled is refused.
     let guard = bank.pool.pin();
     let mut swap = bank.pmwcas.allocate();
@@ -136,10 +159,11 @@ fn memory_is_recycled_as_the_policy_says() {
     assert!(swap.execute(&guard).is_err());
 }
 
+const ACCOUNTS: usize = 5;
+const MONEY: u64 = 1_000;
+
 /// Threads move money between accounts: the sum never changes, and readers never see a word that is no account.
 fn transfers<M: Medium>(bank: &Bank<M>, threads: u64, moves: u64) {
-    const ACCOUNTS: usize = 5;
-    const MONEY: u64 = 1_000;
     assert!(bank.swap(&(0..ACCOUNTS).map(|word| (word, 0, MONEY)).collect::<Vec<_>>()));
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -176,8 +200,38 @@ fn threads_that_meet_help_each_other() {
     let bank = Bank::new(Ram::new(1 << 20).unwrap());
     transfers(&bank, 6, 30_000);
     let stat = bank.pmwcas.stat();
-    println!("{stat:?}");
     assert!(stat.attempts - stat.failures == 6 * 30_000 + 1);
+}
+
+/// One thread stops: before its names are in the words, behind that, and once it is decided.
+#[test]
+fn who_meets_an_operation_ends_it() {
+    for (fence, helps) in [(0, 0), (1, 1), (2, 1)] {
+        let bank = Bank::new(Late::new(1 << 20, LineForm::Single).unwrap());
+        bank.pool.medium().hold_fence(fence);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| bank.swap(&[(0, 0, 7), (1, 0, 8)]));
+            assert!(bank.pool.medium().until_held(PATIENCE));
+            let old = if helps == 1 { 8 } else { 0 };
+            assert!(bank.swap(&[(1, old, 9), (2, 0, 1)]), "stopped at fence {fence}");
+            assert!(!first.is_finished());
+            bank.pool.medium().let_go();
+            assert_eq!(first.join().unwrap(), helps == 1);
+        });
+        assert_eq!(bank.pmwcas.stat().helps, helps);
+        assert_eq!([0, 1, 2].map(|word| bank.value(word)), [if helps == 1 { 7 } else { 0 }, 9, 1]);
+    }
+}
+
+/// The accounts that a crash leaves.
+fn recovered(bank: &Bank<Arc<Late>>, image: &medium::late::Image) -> Vec<u64> {
+    let crashed = Late::from_image(image, 1 << 20, LineForm::Single).unwrap();
+    let pool = Pool::open(crashed, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
+    let pmwcas = Pmwcas::open(&pool.pin(), bank.place, SLOTS).unwrap();
+    let guard = pool.pin();
+    let raw = |word| bank.cell_in(&guard, word).load(&guard);
+    assert!((0..ACCOUNTS).all(|word| !is_name(raw(word))), "a name that recovery left");
+    (0..ACCOUNTS).map(|word| pmwcas.read(&guard, bank.cell_in(&guard, word)).unwrap() & VALUE_MASK).collect()
 }
 
 #[test]
@@ -185,17 +239,33 @@ fn sums_survive_a_crash_of_a_late_medium() {
     let late = Arc::new(Late::new(1 << 20, LineForm::Single).unwrap());
     let bank = Bank::new(Arc::clone(&late));
     late.set_release(Release::After { fences: 7, delay: Duration::from_micros(5) });
-    transfers(&bank, 3, 500);
-    for word in 0..5 {
-        // Everything was acknowledged, so a crash now keeps it all.
-        let crashed = Late::from_image(&late.durable_image(), 1 << 20, LineForm::Single).unwrap();
-        let pool =
-            Pool::open(crashed, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
-        let pmwcas = Pmwcas::open(&pool.pin(), bank.place, SLOTS).unwrap();
-        let guard = pool.pin();
-        let found = pmwcas.read(&guard, bank.cell_in(&guard, word)).unwrap() & VALUE_MASK;
-        assert_eq!(found, bank.value(word));
+    // In the middle of it, with more durable or less.
+    let mut images = Vec::new();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| transfers(&bank, 3, 500));
+        while !worker.is_finished() && images.len() < 200 {
+            let fenced = late.fenced();
+            images.extend([
+                late.durable_image(),
+                late.image(Lsn(fenced.0.saturating_sub(3))),
+                late.image(fenced),
+            ]);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    for image in &images {
+        let accounts = recovered(&bank, image);
+        let sum: u64 = accounts.iter().sum();
+        // Before the money is there nobody has any.
+        assert!([0, MONEY * ACCOUNTS as u64].contains(&sum), "{accounts:?}");
+        seen.insert(accounts);
     }
+    println!("{} images, {} of them different", images.len(), seen.len());
+    assert!(seen.len() > 2);
+    // Everything was acknowledged, so a crash now keeps it all.
+    let acknowledged: Vec<u64> = (0..ACCOUNTS).map(|word| bank.value(word)).collect();
+    assert_eq!(recovered(&bank, &late.durable_image()), acknowledged);
 }
 
 impl<M: Medium> Bank<M> {
@@ -275,5 +345,32 @@ fn damaged_descriptors_are_refused_by_name() {
     for raw in [1 << 63, 1 << 62, 1 << 63 | 1 << 26, 1 << 63 | 0x3e8] {
         bank.cell(&guard, 5).store(&guard, raw);
         assert!(matches!(bank.pmwcas.read(&guard, bank.cell(&guard, 5)), Err(Error::Corrupt { .. })));
+    }
+}
+
+/// The only slot is taken by one that stopped after it had put its name into the words.
+#[test]
+fn a_reader_needs_no_slot() {
+    for (fence, names) in [(0, false), (1, true), (2, true)] {
+        let pool = Pool::open(Late::new(1 << 20, LineForm::Single).unwrap(), PoolOptions::default());
+        let bank = Bank::with_slots(pool.unwrap(), 1);
+        bank.pool.medium().hold_fence(fence);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(bank.swap(&[(0, 0, 7), (1, 0, 8)])));
+            assert!(bank.pool.medium().until_held(PATIENCE));
+            let guard = bank.pool.pin();
+            assert_eq!(bank.cell(&guard, 0).load(&guard) >> 62 != 0, names);
+            let reader = scope.spawn(|| (bank.value(0), bank.value(1)));
+            let deadline = std::time::Instant::now() + PATIENCE;
+            while !reader.is_finished() && std::time::Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            let is_done = reader.is_finished();
+            bank.pool.medium().let_go();
+            assert!(is_done, "a reader that waits for one that stopped at its fence {fence}");
+            // Decided at the last fence only.
+            assert_eq!(reader.join().unwrap(), if fence == 2 { (7, 8) } else { (0, 0) });
+        });
+        assert_eq!((bank.value(0), bank.value(1)), (7, 8));
     }
 }

@@ -1,5 +1,7 @@
 //! Walking all nodes: verification, figures, giving back.
 
+use std::collections::HashSet;
+
 use medium::Medium;
 use medium::sync::Ordering;
 use pool::{Error, Guard, Result};
@@ -17,6 +19,8 @@ pub(super) enum Visited<'n> {
     Leaf(u64, Option<Separator>, Option<Separator>),
     /// An inner node, before its children.
     Inner(u64, &'n InnerImage),
+    /// What cannot be visited, and what is below it.
+    Damaged(u64, Error),
 }
 
 /// A node to go to: its pointer, its level, and the separators around it.
@@ -24,7 +28,8 @@ type Next = (Pointer, usize, Option<Separator>, Option<Separator>);
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Visits all nodes, parents first, children in their order. Beside writers each node is as it was when its parent was
-    /// read, or later.
+    /// read, or later. O(nodes), whatever the damage: separators lie within their node's range, so a node that several
+    /// parents share is sound in one of its places at most.
     pub(super) fn walk(
         &self,
         guard: &Guard<'_, M>,
@@ -32,14 +37,24 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     ) -> Result<()> {
         let mut todo: Vec<Next> = vec![(self.root_pointer(guard)?, LEVELS_MAX, None, None)];
         while let Some((pointer, level, low, high)) = todo.pop() {
+            let expected = if level == LEVELS_MAX && pointer.is_leaf() { 1 } else { level };
+            if let Err(error) = Self::expect_kind(pointer, expected) {
+                visit(Visited::Damaged(pointer.offset(), error))?;
+                continue;
+            }
             if pointer.is_leaf() {
                 visit(Visited::Leaf(pointer.offset(), low, high))?;
                 continue;
             }
-            let image = self.image_of(guard, pointer, level)?;
+            let image = match self.image_of(guard, pointer, level, (low, high)) {
+                Ok(image) => image,
+                Err(error) => {
+                    visit(Visited::Damaged(pointer.offset(), error))?;
+                    continue;
+                }
+            };
             visit(Visited::Inner(pointer.offset(), &image))?;
             for (position, child) in image.children.iter().enumerate().rev() {
-                Self::expect_kind(*child, image.level)?;
                 let below = position.checked_sub(1).map_or(low, |before| Some(image.separators[before]));
                 let above = image.separators.get(position).copied().or(high);
                 todo.push((*child, image.level, below, above));
@@ -48,8 +63,14 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(())
     }
 
-    /// The content of an inner node below one of `level`, frozen or not.
-    fn image_of(&self, guard: &Guard<'_, M>, pointer: Pointer, level: usize) -> Result<InnerImage> {
+    /// The content of an inner node below one of `level`, frozen or not, whose separators are in order and between these.
+    fn image_of(
+        &self,
+        guard: &Guard<'_, M>,
+        pointer: Pointer,
+        level: usize,
+        (low, high): (Option<Separator>, Option<Separator>),
+    ) -> Result<InnerImage> {
         let inner = Self::inner(guard, pointer.offset())?;
         let header = Self::header(guard, inner);
         let image = InnerImage {
@@ -61,7 +82,27 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 .map(|position| Ok(Pointer(self.pmwcas.read(guard, &inner.children[position])? & VALUE_MASK)))
                 .collect::<Result<_>>()?,
         };
+        let ends = low.into_iter().chain(image.separators.iter().copied()).chain(high);
+        for (position, (one, next)) in ends.clone().zip(ends.skip(1)).enumerate() {
+            if !Self::is_below(guard, one, next)? {
+                let position = position + usize::from(low.is_none());
+                let what =
+                    format!("separator {position} is not above the one before, or not in the node's range");
+                return Err(Error::corrupt(pointer.offset(), what));
+            }
+        }
         Ok(image)
+    }
+
+    /// Whether a separator is below another.
+    fn is_below(guard: &Guard<'_, M>, one: Separator, other: Separator) -> Result<bool> {
+        if one.word != other.word || !C::TIES {
+            return Ok(one.word < other.word);
+        }
+        let (mut below, mut above) = (Vec::new(), Vec::new());
+        Self::copy_separator(guard, one, &mut below)?;
+        Self::copy_separator(guard, other, &mut above)?;
+        Ok(below < above)
     }
 
     /// The entries of a leaf that are visible.
@@ -77,14 +118,15 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Verifies all nodes, each as it is at some moment.
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
-        let mut violations = Vec::new();
+        let (mut violations, mut leaves) = (Vec::new(), HashSet::new());
         self.walk(&guard, &mut |visited| {
-            let offset = match visited {
-                Visited::Leaf(offset, ..) | Visited::Inner(offset, _) => offset,
-            };
-            let verified = match visited {
-                Visited::Leaf(_, low, high) => self.verify_leaf(&guard, offset, low, high),
-                Visited::Inner(_, image) => Self::verify_inner(&guard, image),
+            let (offset, verified) = match visited {
+                Visited::Leaf(offset, ..) if !leaves.insert(offset) => {
+                    (offset, Ok(vec!["a leaf that is reached twice".to_owned()]))
+                }
+                Visited::Leaf(offset, low, high) => (offset, self.verify_leaf(&guard, offset, low, high)),
+                Visited::Inner(offset, image) => (offset, Self::verify_inner(&guard, image)),
+                Visited::Damaged(offset, error) => (offset, Err(error)),
             };
             match verified {
                 Ok(found) => violations.extend(found.into_iter().map(|what| Violation { offset, what })),
@@ -95,23 +137,21 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(violations)
     }
 
+    /// Verifies the separators of an inner node, whose order is known.
     fn verify_inner(guard: &Guard<'_, M>, image: &InnerImage) -> Result<Vec<String>> {
-        let (mut found, mut last) = (Vec::new(), None);
-        for (position, separator) in image.separators.iter().enumerate() {
+        let mut found = Vec::new();
+        for (position, separator) in image.separators.iter().enumerate().filter(|_| C::TIES) {
             let mut key = Vec::new();
             Self::copy_separator(guard, *separator, &mut key)?;
-            if C::TIES && pool::record::prefix_word(&key) != separator.word {
+            if pool::record::prefix_word(&key) != separator.word {
                 found.push(format!("the word of separator {position} is not its key's"));
             }
-            if last.is_some_and(|last| last >= key) {
-                found.push(format!("separator {position} is not above the one before"));
-            }
-            last = Some(key);
         }
         Ok(found)
     }
 
-    /// Verifies a leaf until it has not changed meanwhile: every change of it changes its status, for good.
+    /// Verifies a leaf until no key came or went meanwhile, for that changes its status for good. A value that is replaced
+    /// does not; each is verified as it is at some moment.
     fn verify_leaf(
         &self,
         guard: &Guard<'_, M>,
@@ -204,6 +244,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                     leaves += 1;
                 }
                 Visited::Inner(_, image) => height = height.max(image.level as u32),
+                Visited::Damaged(_, error) => return Err(error),
             }
             Ok(())
         })?;
@@ -224,6 +265,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 Visited::Inner(_, image) => {
                     reached += image.separators.iter().filter(|separator| separator.tail != 0).count();
                 }
+                Visited::Damaged(_, error) => return Err(error),
             }
             Ok(())
         })?;
@@ -248,26 +290,150 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Frees everything at once: the caller says that nobody else uses the tree, and that it is gone from the root table.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
-        let mut offsets = vec![self.anchor];
+        let (mut nodes, mut leaves) = (vec![self.anchor], Vec::new());
         self.walk(&guard, &mut |visited| {
             match visited {
-                Visited::Leaf(offset, ..) => {
-                    for (_, words) in self.visible(&guard, Self::leaf(&guard, offset)?)? {
-                        C::discard(&guard, words);
-                    }
-                    offsets.push(offset);
-                }
+                Visited::Leaf(offset, ..) => leaves.push(offset),
                 Visited::Inner(offset, image) => {
-                    offsets.push(offset);
+                    nodes.push(offset);
                     let tails = image.separators.iter().map(|separator| separator.tail);
-                    offsets.extend(tails.filter(|tail| *tail != 0));
+                    nodes.extend(tails.filter(|tail| *tail != 0));
                 }
+                Visited::Damaged(_, error) => return Err(error),
             }
-            Ok::<(), Error>(())
+            Ok(())
         })?;
+        leaves.sort_unstable();
+        // Once it is known that the whole of it can be given back: in a damaged tree a leaf may be in two places.
+        if let Some(twice) = leaves.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::corrupt(twice[0], "a leaf that is reached twice"));
+        }
+        for offset in &leaves {
+            for (_, words) in self.visible(&guard, Self::leaf(&guard, *offset)?)? {
+                C::discard(&guard, words);
+            }
+        }
         // The descriptors go with the anchor: they are nobody's to write any more.
         self.destroyed.store(1, Ordering::Release);
-        offsets.into_iter().for_each(|offset| guard.free(offset));
+        nodes.into_iter().chain(leaves).for_each(|offset| guard.free(offset));
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use medium::Ram;
+    use pool::{Pool, PoolOptions};
+
+    use super::*;
+    use crate::bztree::BzTreeOptions;
+    use crate::bztree::layout::{Inner, InnerHeader, LEAF_STATUS};
+    use crate::index::{Condition, Index, WordCodec, WordIndex};
+
+    type Tree = BzTree<Ram, WordCodec, 4>;
+
+    fn tree(keys: u64) -> (Pool<Ram>, Tree) {
+        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        let pool = Pool::open(Ram::new(1 << 24).unwrap(), options).unwrap();
+        let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        for key in 1..=keys {
+            assert!(WordIndex::write(&tree, 10 * key, Some(key), Condition::Absent).unwrap());
+        }
+        (pool, tree)
+    }
+
+    fn root<'g>(tree: &Tree, guard: &'g Guard<'_, Ram>) -> &'g Inner {
+        Tree::inner(guard, tree.root_pointer(guard).unwrap().offset()).unwrap()
+    }
+
+    fn is_corrupt<T>(outcome: &Result<T>) -> bool {
+        matches!(outcome, Err(Error::Corrupt { .. }))
+    }
+
+    /// Each level leads to the one below five times: all ways through it would be taken.
+    #[test]
+    fn a_tree_that_shares_children_is_damaged_and_not_walked_for_ever() {
+        let (pool, tree) = tree(3);
+        let guard = pool.pin();
+        let mut below = tree.root_pointer(&guard).unwrap();
+        for level in 1..=9 {
+            let offset = guard.allocate_lines(Tree::INNER_BYTES).unwrap();
+            let inner = Tree::inner(&guard, offset).unwrap();
+            inner.keys.iter().zip(1_u64..).take(4).for_each(|(cell, key)| cell.store(&guard, 100 * key));
+            inner.keys[super::super::layout::INNER_HEADER].store(&guard, InnerHeader::new(level, 4).0);
+            inner.keys[super::super::layout::INNER_STATUS].store(&guard, 0);
+            inner.children[..5].iter().for_each(|cell| cell.store(&guard, below.0));
+            below = Pointer::inner(offset);
+        }
+        tree.root(&guard).unwrap().store(&guard, below.0);
+        assert!(is_corrupt(&tree.count()), "counted");
+        assert!(!tree.verify().unwrap().is_empty());
+        assert!(
+            is_corrupt(&tree.figures()) && is_corrupt(&tree.allocations()) && is_corrupt(&tree.give_back())
+        );
+    }
+
+    #[test]
+    fn a_leaf_that_is_reached_twice_is_reported_and_not_freed_twice() {
+        let (pool, tree) = tree(20);
+        let guard = pool.pin();
+        let mut inner = root(&tree, &guard);
+        while Tree::header(&guard, inner).level() > 1 {
+            let child = Pointer(inner.children[0].load(&guard));
+            inner = Tree::inner(&guard, child.offset()).unwrap();
+        }
+        // Without entries, so that none of them is out of place.
+        let twice = Tree::leaf(&guard, Pointer(inner.children[0].load(&guard)).offset()).unwrap();
+        twice.entries.iter().for_each(|cells| cells[META].store(&guard, 0));
+        twice.head[LEAF_STATUS].store(&guard, 0);
+        assert!(tree.verify().unwrap().is_empty());
+        inner.children[1].store(&guard, inner.children[0].load(&guard));
+        let violations = tree.verify().unwrap();
+        assert!(violations.iter().any(|violation| violation.what.contains("twice")), "{violations:?}");
+        assert!(is_corrupt(&tree.give_back()));
+        assert_eq!(pool.stat().frees_refused, 0);
+    }
+
+    #[test]
+    fn a_separator_outside_of_its_nodes_range_is_reported() {
+        let (pool, tree) = tree(60);
+        let guard = pool.pin();
+        let top = root(&tree, &guard);
+        assert!(Tree::header(&guard, top).level() > 1);
+        assert!(tree.verify().unwrap().is_empty());
+        // The first child's range ends with the first separator of its parent.
+        let child = Tree::inner(&guard, Pointer(top.children[0].load(&guard)).offset()).unwrap();
+        let last = Tree::header(&guard, child).separators() - 1;
+        let before = child.keys[last].load(&guard);
+        child.keys[last].store(&guard, top.keys[0].load(&guard) + 1);
+        let violations = tree.verify().unwrap();
+        let offset = guard.offset_of(child);
+        assert!(violations.iter().any(|violation| violation.offset == offset), "{violations:?}");
+        child.keys[last].store(&guard, before);
+        // And begins with it, for the next one.
+        let child = Tree::inner(&guard, Pointer(top.children[1].load(&guard)).offset()).unwrap();
+        child.keys[0].store(&guard, top.keys[0].load(&guard));
+        let violations = tree.verify().unwrap();
+        let offset = guard.offset_of(child);
+        assert!(violations.iter().any(|violation| violation.offset == offset), "{violations:?}");
+    }
+
+    /// The key is gone, durably, whatever the leaf beside it looks like.
+    #[test]
+    fn a_remove_beside_a_damaged_leaf_is_done() {
+        let (pool, tree) = tree(5);
+        let guard = pool.pin();
+        let inner = root(&tree, &guard);
+        let leaf =
+            |child: usize| Tree::leaf(&guard, Pointer(inner.children[child].load(&guard)).offset()).unwrap();
+        let keys: Vec<u64> =
+            tree.visible(&guard, leaf(0)).unwrap().iter().map(|(_, words)| words[0]).collect();
+        leaf(1).head[LEAF_STATUS].store(&guard, 0xff00);
+        for key in &keys {
+            let removed = WordIndex::write(&tree, *key, None, Condition::Present);
+            assert!(matches!(removed, Ok(true)), "{removed:?}");
+            assert_eq!(WordIndex::get(&tree, *key).unwrap(), None);
+        }
+        assert!(is_corrupt(&tree.len()) && !tree.check().unwrap().is_empty());
     }
 }

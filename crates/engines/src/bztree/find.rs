@@ -1,4 +1,4 @@
-//! Descents and point reads. Readers help whom they meet, and wait for nobody.
+//! Descents and point reads. Readers see through what is under way, and wait for nobody.
 
 use std::cmp::Ordering as Compare;
 
@@ -13,7 +13,7 @@ use super::layout::{
     META, Meta, PAYLOAD, Pointer,
 };
 use crate::index::{Codec, EntryWords};
-use crate::pmwcas::{DIRTY, VALUE_MASK, is_name};
+use crate::pmwcas::{DIRTY, VALUE_MASK};
 
 /// Keys that descend together.
 const GROUP: usize = 16;
@@ -99,6 +99,13 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     #[inline(always)]
     pub(super) fn leaf_status(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
         let raw = self.pmwcas.read(guard, &leaf.head[LEAF_STATUS])?;
+        LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))
+    }
+
+    /// As [`BzTree::leaf_status`], for those who are about to change the leaf: helps what is under way there.
+    #[inline(always)]
+    pub(super) fn leaf_status_helping(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
+        let raw = self.pmwcas.read_helping(guard, &leaf.head[LEAF_STATUS])?;
         LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))
     }
 
@@ -298,8 +305,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             }
             let payload = seen.value(self.pmwcas.read(guard, &cells[PAYLOAD])?);
             // Each update raises the version in the metadata, so what is between two equal ones belongs to them.
-            let again = cells[META].load(guard);
-            if is_name(again) || again & VALUE_MASK != meta.0 {
+            if self.pmwcas.read(guard, &cells[META])? & VALUE_MASK != meta.0 {
                 continue;
             }
             let words = [cells[KEY].load(guard), Self::join(meta, payload)];

@@ -152,7 +152,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     pub(super) fn freeze(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
         let cell = &leaf.head[LEAF_STATUS];
         loop {
-            let raw = self.pmwcas.read(guard, cell)?;
+            let raw = self.pmwcas.read_helping(guard, cell)?;
             let status = LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))?;
             if status.is_frozen() {
                 return Ok(status);
@@ -169,7 +169,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     pub(super) fn thaw(&self, guard: &Guard<'_, M>, key: C::Key<'_>, offset: u64) -> Result<LeafStatus> {
         let leaf = Self::leaf(guard, offset)?;
         let cell = &leaf.head[LEAF_STATUS];
-        let raw = self.pmwcas.read(guard, cell)?;
+        let raw = self.pmwcas.read_helping(guard, cell)?;
         let status = LeafStatus(raw & VALUE_MASK).validated(N, offset)?;
         // What replaces a leaf freezes it once more: so this is the status of one in the tree if it is there now.
         if status.is_frozen()

@@ -144,7 +144,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let mut seen = Seen::default();
         let offset = self.descend(guard, key, &mut seen)?;
         let leaf = Self::leaf(guard, offset)?;
-        let status = self.leaf_status(guard, leaf)?;
+        let status = self.leaf_status_helping(guard, leaf)?;
         if status.is_frozen() {
             // Whether there is room in it shows when it is not.
             return self.make_way(guard, key, offset, false);
@@ -204,11 +204,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         swap.add_word(guard, &cells[PAYLOAD], found.payload, payload)?;
         // Unchanged, to notice a freeze.
         swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.0)?;
-        if !swap.attempt(guard)? {
-            return Ok(Attempt::Again);
-        }
+        let Some(commit) = swap.attempt(guard)? else { return Ok(Attempt::Again) };
         encoded.published = true;
         C::retire(guard, found.words);
+        commit.wait(guard)?;
         Ok(Attempt::Done(true))
     }
 
@@ -251,9 +250,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             let mut complete = self.pmwcas.allocate();
             complete.add_word(guard, &cells[META], mine.0, visible.0)?;
             complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
-            if complete.attempt(guard)? {
+            if let Some(commit) = complete.attempt(guard)? {
                 encoded.published = true;
                 self.refill_spares(guard);
+                commit.wait(guard)?;
                 return Ok(Attempt::Done(true));
             }
         }
@@ -266,14 +266,14 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Reserves the next entry, if nothing has changed since `status` was read.
     fn reserve(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>, status: LeafStatus) -> Result<Option<usize>> {
         let cell = &leaf.head[LEAF_STATUS];
-        let raw = self.pmwcas.read(guard, cell)?;
+        let raw = self.pmwcas.read_helping(guard, cell)?;
         let new = status.reserved().0 | raw & !VALUE_MASK;
         if raw & VALUE_MASK != status.0 || cell.compare_exchange(guard, raw, new).is_err() {
             return Ok(None);
         }
         let (entry, cells) = (status.count(), &leaf.entries[status.count()]);
         // What a crash left of a reservation that the status does not know goes unread.
-        let raw = self.pmwcas.read(guard, &cells[META])?;
+        let raw = self.pmwcas.read_helping(guard, &cells[META])?;
         if Meta(raw & VALUE_MASK).state() == EntryState::Visible {
             return Err(Error::corrupt(
                 guard.offset_of(leaf),
@@ -330,6 +330,6 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         end.add_word(guard, &cells[META], meta.0, meta.gone().0)?;
         end.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().buried().0)?;
         // Failed, somebody else was faster, or the caller looks again.
-        end.attempt(guard).map(|_| ())
+        end.attempt(guard)?.map_or(Ok(()), |commit| commit.wait(guard))
     }
 }

@@ -63,11 +63,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Self::bury_leaf(&guard, &mut swap, leaf, frozen)?;
         self.swap_child(&guard, &mut swap, &[], (old, root))?;
         load.nodes.release(root.offset());
-        if !swap.attempt(&guard)? {
-            return Err(Error::NotEmpty);
-        }
+        let Some(commit) = swap.attempt(&guard)? else { return Err(Error::NotEmpty) };
         load.published = true;
         std::mem::replace(&mut load.nodes, NewNodes::new(&guard)).keep();
+        commit.wait(&guard)?;
         Ok(load.entries)
     }
 

@@ -126,9 +126,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(false);
         }
         new.release(replacement.offset());
-        if !swap.attempt(guard)? {
-            return Ok(false);
-        }
+        let Some(commit) = swap.attempt(guard)? else { return Ok(false) };
         if !becomes_root {
             new.release(merged.offset());
         }
@@ -138,6 +136,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             guard.retire(between.tail);
         }
         self.counters.merges.add();
+        commit.wait(guard)?;
         self.refill_spares(guard);
         Ok(true)
     }

@@ -146,8 +146,8 @@ impl Counter {
 }
 
 /// A BzTree with `N` entries a leaf (4 to 56). Immediate durability: an operation is durable when it returns, and nobody
-/// has answered from it before. Latch-free: no thread waits for one that has stopped, unless more operations are under way
-/// than [`BzTreeOptions::operations_max`].
+/// has answered from it before. Latch-free: no reader waits for a thread that has stopped, and no writer does unless more
+/// operations are under way than [`BzTreeOptions::operations_max`], or that thread stopped while it allocated.
 pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     pool: Pool<M>,
     pmwcas: Pmwcas,

@@ -99,3 +99,47 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use medium::Ram;
+    use pool::PoolOptions;
+
+    use super::*;
+    use crate::index::{Condition, WordCodec, WordIndex};
+    use crate::pmwcas::plant;
+
+    type Tree = BzTree<Ram, WordCodec, 4>;
+
+    #[test]
+    fn a_tree_with_a_damaged_descriptor_is_refused_by_its_name() {
+        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        let pool = Pool::open(Ram::new(1 << 20).unwrap(), options).unwrap();
+        let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        assert!(WordIndex::write(&tree, 1, Some(2), Condition::Absent).unwrap());
+        drop(tree);
+        let root = pool.trees().unwrap().remove(0);
+        let (guard, anchor) = (pool.pin(), root.words[ROOT_ANCHOR]);
+        let place = anchor + ANCHOR_BYTES;
+        let before = guard.words(anchor, 2).unwrap().iter().map(|word| word.load(&guard)).collect::<Vec<_>>();
+        let end = pool.stat().file_bytes;
+        for (offsets, what) in [
+            (&[anchor, end][..], "outside of the pool"),
+            (&[anchor, 1 << 50], "outside of the pool"),
+            (&[anchor, anchor], "overlap"),
+            (&[anchor + 8, anchor], "overlap"),
+            (&[], "without words"),
+        ] {
+            plant(&guard, place, offsets);
+            let error = Tree::open(&pool, &root, BzTreeOptions::default()).err().expect(what).to_string();
+            assert!(error.contains("PMwCAS descriptor 1: ") && error.contains(what), "{error}");
+        }
+        // Not followed, whatever it names.
+        assert!(
+            guard.words(anchor, 2).unwrap().iter().zip(before).all(|(word, old)| word.load(&guard) == old)
+        );
+        plant(&guard, place, &[anchor]);
+        let tree = Tree::open(&pool, &root, BzTreeOptions::default()).unwrap();
+        assert_eq!(WordIndex::get(&tree, 1).unwrap(), Some(2));
+    }
+}

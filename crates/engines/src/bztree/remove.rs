@@ -1,7 +1,7 @@
 //! Removing a key: PMwCAS on the entry's metadata and the status.
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::{Guard, Result};
 
 use super::BzTree;
 use super::find::Seen;
@@ -30,7 +30,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let mut seen = Seen::default();
         let offset = self.descend(guard, key, &mut seen)?;
         let leaf = Self::leaf(guard, offset)?;
-        let status = self.leaf_status(guard, leaf)?;
+        let status = self.leaf_status_helping(guard, leaf)?;
         let found = self.look(guard, leaf, key, &mut seen)?;
         let held = Self::holds(guard, condition, found.as_ref())?;
         let Some(found) = found.filter(|_| held) else {
@@ -44,16 +44,13 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let mut bury = self.pmwcas.allocate();
         bury.add_word(guard, &leaf.entries[found.entry][META], found.meta.0, found.meta.gone().0)?;
         bury.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.buried().0)?;
-        if !bury.attempt(guard)? {
-            return Ok(Attempt::Again);
-        }
+        let Some(commit) = bury.attempt(guard)? else { return Ok(Attempt::Again) };
         C::retire(guard, found.words);
+        commit.wait(guard)?;
         if status.buried().live() <= Self::LIVE_MIN {
-            match self.shrink(guard, key) {
-                // The key is gone, durably; that there is no room to merge leaves is no failure of it.
-                Ok(()) | Err(Error::PoolFull { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            // The key is gone, durably. That there is no room to merge leaves, or that one beside it is damaged, is no
+            // failure of that: whoever comes to what is damaged is told.
+            let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Done(true))
     }

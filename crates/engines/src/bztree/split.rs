@@ -53,8 +53,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let pointers = (Pointer::leaf(offset), Pointer::leaf(replacement));
         if self.swap_child(guard, &mut swap, path, pointers)? {
             new.release(replacement);
-            if swap.attempt(guard)? {
+            if let Some(commit) = swap.attempt(guard)? {
                 self.counters.consolidations.add();
+                commit.wait(guard)?;
             }
         }
         self.refill_spares(guard);
@@ -157,13 +158,12 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(false);
         }
         new.release(parent);
-        if !swap.attempt(guard)? {
-            return Ok(false);
-        }
+        let Some(commit) = swap.attempt(guard)? else { return Ok(false) };
         new.keep();
         if replaced != old {
             guard.retire(old.offset());
         }
+        commit.wait(guard)?;
         Ok(true)
     }
 

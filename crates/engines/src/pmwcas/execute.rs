@@ -7,7 +7,7 @@ use pool::{Error, Guard, Result};
 use super::layout::{State, Status, Target};
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, DIRTY, Name, VALUE_MASK, conditional_word, is_name};
-use super::{DescriptorNode, Pmwcas};
+use super::{DescriptorNode, Pmwcas, Targets};
 
 /// An operation that is being executed or helped.
 struct Operation<'o> {
@@ -52,8 +52,61 @@ fn flush_targets<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<
 }
 
 impl Pmwcas {
+    /// A word that may hold a name: as others see it before, or after, the operation that is under way there. Takes no slot,
+    /// helps nobody and waits for nobody.
     #[cold]
-    pub(super) fn read_helping<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
+    pub(super) fn read_through<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
+        loop {
+            let raw = cell.load(guard);
+            if !is_name(raw) {
+                return Ok(raw);
+            }
+            let found = self.look_through(guard, guard.offset_of(cell), raw);
+            // Once the descriptor is filled again its name is in no word any more: while it is in this one, what was
+            // read there belonged to it.
+            if cell.load(guard) == raw {
+                return found;
+            }
+        }
+    }
+
+    /// What the word at `offset` counts as that holds the name `raw`, if it still does afterwards.
+    fn look_through<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64, raw: u64) -> Result<u64> {
+        let (node, status, targets, position) = self.find_named(guard, offset, raw)?;
+        let target = targets[position];
+        if raw & CONDITIONAL != 0 || status.state != State::Succeeded {
+            return Ok(visible::<M>(target.old));
+        }
+        self.make_durable(guard, node);
+        Ok(visible::<M>(target.new))
+    }
+
+    /// The descriptor whose name `raw` is in the word at `offset`; its status and words, and which of them that is.
+    fn find_named<'g, M: Medium>(
+        &self,
+        guard: &'g Guard<'_, M>,
+        offset: u64,
+        raw: u64,
+    ) -> Result<(&'g DescriptorNode, Status, Targets, usize)> {
+        let name = Name::of(raw);
+        let wrong = || Error::corrupt(offset, "a word that names a PMwCAS descriptor which does not name it");
+        if name.index >= self.descriptors() {
+            return Err(wrong());
+        }
+        let node = self.node(guard, name.index)?;
+        let status = status_of(guard, node, name.index)?;
+        let targets = node.load_targets(guard, status.count);
+        let position = targets.iter().position(|target| target.offset == offset).ok_or_else(wrong)?;
+        let right = raw & CONDITIONAL == 0 || position == conditional_word(raw);
+        if status.sequence != name.sequence || status.state == State::Free || !right {
+            return Err(wrong());
+        }
+        Ok((node, status, targets, position))
+    }
+
+    /// The content of a word that does not hold a name: helps as long as it does. Takes a slot for that.
+    #[cold]
+    pub(super) fn clear<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         let held = self.slots.take(thread_number::<M>(), |_| true);
         loop {
             let raw = cell.load(guard);
@@ -64,25 +117,17 @@ impl Pmwcas {
         }
     }
 
-    /// Executes an operation on words in ascending order; whether it succeeded.
-    pub(super) fn run<M: Medium>(&self, guard: &Guard<'_, M>, targets: &[Target]) -> Result<bool> {
+    /// Executes an operation on words in ascending order: its LSN if it succeeded.
+    pub(super) fn run<M: Medium>(&self, guard: &Guard<'_, M>, targets: &[Target]) -> Result<Option<Lsn>> {
         let (held, turn) = self.take_descriptor(guard)?;
         count(&held.counters.attempts);
-        let progress = self.run_in(guard, &held, turn, targets);
-        if !matches!(progress, Ok(Progress::Succeeded(_))) {
-            count(&held.counters.failures);
-        }
-        drop(held);
-        let Progress::Succeeded(lsn) = progress? else { return Ok(false) };
-        if M::LATE {
-            guard.wait_for(lsn)?;
-            // Where waits are put off nobody cleans up: its readers wait for what may be durable by then.
-            for target in targets.iter().filter(|_| guard.is_durable(lsn)) {
-                let (cell, dirty) = (word_at(guard, target.offset)?, target.new | DIRTY);
-                let _ = cell.compare_exchange(guard, dirty, target.new);
+        match self.run_in(guard, &held, turn, targets) {
+            Ok(Progress::Succeeded(lsn)) => Ok(Some(lsn)),
+            progress => {
+                count(&held.counters.failures);
+                progress.map(|_| None)
             }
         }
-        Ok(true)
     }
 
     fn run_in<M: Medium>(
@@ -94,21 +139,23 @@ impl Pmwcas {
     ) -> Result<Progress> {
         let index = held.number * DESCRIPTORS_PER_SLOT + turn;
         let node = self.node(guard, index)?;
-        let sequence = status_of(guard, node, index)?.sequence + 1;
-        let name = Name::of(Name { index, sequence }.installed());
-        node.fill(guard, name.sequence, targets)?;
+        let before = status_of(guard, node, index)?;
+        let name = Name::of(Name { index, sequence: before.sequence + 1 }.installed());
+        node.fill(guard, before, name.sequence, targets)?;
         held.set_phase(turn, Phase::Busy);
         self.flush_ended(guard, held)?;
         // Fence 1.
         guard.fence();
         self.give_back(guard, held)?;
         let operation = Operation { name, targets, node };
-        let progress = self.complete(guard, held, &operation, true);
-        if progress.is_err() {
-            // Damage was in the way: what was installed of this operation must not stay.
+        let progress = self.complete(guard, held, &operation, true).or_else(|error| {
+            // Damage was in the way: what was installed of this operation must not stay, unless others ended it.
             self.decide(guard, &operation, State::Failed);
-            self.install_results(guard, &operation, false)?;
-        }
+            match self.conclude(guard, &operation, targets)? {
+                Progress::Succeeded(lsn) => Ok(Progress::Succeeded(lsn)),
+                _ => Err(error),
+            }
+        });
         let unseen = matches!(progress, Ok(Progress::Unseen));
         held.set_phase(turn, if unseen { Phase::Free } else { Phase::Ended });
         progress
@@ -230,6 +277,9 @@ impl Pmwcas {
         Ok(())
     }
 
+    /// Helps one operation. The word was reached by this thread, and so is not free while it is pinned; but the operation's
+    /// other words may lie in memory that was retired before this thread was pinned, and is kept by its owner's pin alone.
+    /// So they are written to only once they are known to have been in use while this thread was pinned.
     fn help_one<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -238,31 +288,41 @@ impl Pmwcas {
         raw: u64,
     ) -> Result<Progress> {
         let (cell, name) = (word_at(guard, offset)?, Name::of(raw));
-        let wrong = || Error::corrupt(offset, "a word that names a PMwCAS descriptor which does not name it");
-        if name.index >= self.descriptors() {
-            return Err(wrong());
-        }
         let _hazard = self.slots.announce(held, name);
         if cell.load(guard) != raw {
             return Ok(Progress::Failed);
         }
         // From here on the descriptor stays what it is.
-        let node = self.node(guard, name.index)?;
-        let status = status_of(guard, node, name.index)?;
-        let targets = node.load_targets(guard, status.count);
-        let known = targets.iter().position(|target| target.offset == offset);
-        let right = raw & CONDITIONAL == 0 || known == Some(conditional_word(raw));
-        if status.sequence != name.sequence || status.state == State::Free || known.is_none() || !right {
-            return if cell.load(guard) == raw { Err(wrong()) } else { Ok(Progress::Failed) };
-        }
+        let (node, _, targets, position) = match self.find_named(guard, offset, raw) {
+            Err(_) if cell.load(guard) != raw => return Ok(Progress::Failed),
+            found => found?,
+        };
         count(&held.counters.helps);
         let operation = Operation { name, targets: &targets, node };
-        if raw & CONDITIONAL != 0
-            && let Some(position) = known
-        {
+        if raw & CONDITIONAL != 0 {
             self.resolve(guard, cell, raw, &operation, targets[position].old)?;
         }
-        self.complete(guard, held, &operation, false)
+        let holds = Self::is_as_expected(guard, &targets)?;
+        // After that: as long as the operation is undecided its owner is pinned, so what was read was in use.
+        if status_of(guard, node, name.index)?.state == State::Undecided {
+            if holds {
+                return self.complete(guard, held, &operation, false);
+            }
+            self.decide(guard, &operation, State::Failed);
+        }
+        // Decided: its other words are for others to put right, who reach them.
+        self.conclude(guard, &operation, &targets[position..=position])
+    }
+
+    /// Whether all words are as expected, or hold names.
+    fn is_as_expected<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<bool> {
+        for target in targets {
+            let raw = word_at(guard, target.offset)?.load(guard);
+            if !is_name(raw) && raw & VALUE_MASK != target.old {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Both phases, from wherever the operation is.
@@ -273,53 +333,63 @@ impl Pmwcas {
         operation: &Operation<'_>,
         is_owner: bool,
     ) -> Result<Progress> {
-        let Operation { name, targets, node } = *operation;
-        let mut status = status_of(guard, node, name.index)?;
-        if status.state == State::Undecided {
-            let mut state = State::Succeeded;
-            for (position, target) in targets.iter().enumerate() {
-                match self.install(guard, held, operation, position, is_owner)? {
-                    Installation::Done => {}
-                    Installation::Mismatch if is_owner && position == 0 => return Ok(Progress::Unseen),
-                    Installation::Mismatch => {
-                        state = State::Failed;
-                        break;
-                    }
-                    Installation::Blocked(raw) => {
-                        return Ok(Progress::Blocked(target.offset, raw));
-                    }
+        let Operation { targets, .. } = *operation;
+        let mut state = State::Succeeded;
+        for (position, target) in targets.iter().enumerate() {
+            match self.install(guard, held, operation, position, is_owner)? {
+                Installation::Done => {}
+                Installation::Mismatch if is_owner && position == 0 => return Ok(Progress::Unseen),
+                Installation::Mismatch => {
+                    state = State::Failed;
+                    break;
                 }
+                Installation::Blocked(raw) => return Ok(Progress::Blocked(target.offset, raw)),
             }
-            if state == State::Succeeded {
-                flush_targets(guard, targets)?;
-                // Fence 2.
-                guard.fence();
-                if is_owner {
-                    self.give_back(guard, held)?;
-                }
-            }
-            self.decide(guard, operation, state);
-            status = status_of(guard, node, name.index)?;
         }
-        match status.state {
+        if state == State::Succeeded {
+            flush_targets(guard, targets)?;
+            // Fence 2.
+            guard.fence();
+            if is_owner {
+                self.give_back(guard, held)?;
+            }
+        }
+        self.decide(guard, operation, state);
+        self.conclude(guard, operation, targets)
+    }
+
+    /// What follows from the decision, for some of the words.
+    fn conclude<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        operation: &Operation<'_>,
+        targets: &[Target],
+    ) -> Result<Progress> {
+        match status_of(guard, operation.node, operation.name.index)?.state {
             State::Succeeded => {
-                guard.flush(&node.status);
-                // Fence 3. PERSIST: all names are durable; lost, recovery rolls back what no reader has seen.
-                let lsn = guard.fence();
-                if M::LATE {
-                    // ORDER: pairs with the acquire in `settle`: who sees a final value finds its LSN.
-                    self.commit_lsn.fetch_max(lsn.0, Ordering::AcqRel);
-                }
-                self.install_results(guard, operation, true)?;
+                let lsn = self.make_durable(guard, operation.node);
+                Self::install_results(guard, operation.name, targets, true)?;
                 Ok(Progress::Succeeded(lsn))
             }
             State::Failed => {
-                self.install_results(guard, operation, false)?;
+                Self::install_results(guard, operation.name, targets, false)?;
                 Ok(Progress::Failed)
             }
             // Over, since this thread began to help.
             State::Free | State::Undecided => Ok(Progress::Failed),
         }
+    }
+
+    /// Makes success durable, or ordered, before anybody sees what it brings.
+    fn make_durable<M: Medium>(&self, guard: &Guard<'_, M>, node: &DescriptorNode) -> Lsn {
+        guard.flush(&node.status);
+        // Fence 3. PERSIST: all names are durable; lost, recovery rolls back what no reader has seen.
+        let lsn = guard.fence();
+        if M::LATE {
+            // ORDER: pairs with the acquire in `settle`: who sees a final value finds its LSN.
+            self.commit_lsn.fetch_max(lsn.0, Ordering::AcqRel);
+        }
+        lsn
     }
 
     /// Phase 1 for one word.
@@ -387,20 +457,31 @@ impl Pmwcas {
 
     /// Phase 2: the final values, where the name still is.
     fn install_results<M: Medium>(
-        &self,
         guard: &Guard<'_, M>,
-        operation: &Operation<'_>,
+        name: Name,
+        targets: &[Target],
         succeeded: bool,
     ) -> Result<()> {
-        for target in operation.targets {
+        for target in targets {
             let value = if succeeded { target.new } else { target.old };
             // PERSIST: success is durable; lost, recovery does the same again, for the descriptor stays until this is
             // durable.
             let cell = word_at(guard, target.offset)?;
-            let _ = cell.compare_exchange(guard, operation.name.installed(), visible::<M>(value));
+            let _ = cell.compare_exchange(guard, name.installed(), visible::<M>(value));
         }
         Ok(())
     }
+}
+
+/// Words whose final values were made visible with this LSN: waits for it, and says that they are durable.
+pub(super) fn wait_for<M: Medium>(guard: &Guard<'_, M>, lsn: Lsn, targets: &[Target]) -> Result<()> {
+    guard.wait_for(lsn)?;
+    // Where waits are put off nobody cleans up: its readers wait for what may be durable by then.
+    for target in targets.iter().filter(|_| guard.is_durable(lsn)) {
+        let (cell, dirty) = (word_at(guard, target.offset)?, target.new | DIRTY);
+        let _ = cell.compare_exchange(guard, dirty, target.new);
+    }
+    Ok(())
 }
 
 fn status_of<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode, index: usize) -> Result<Status> {

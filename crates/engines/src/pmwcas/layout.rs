@@ -5,11 +5,19 @@
 //!   8  check      of sequence number and words
 //!  16  word 0     its offset, the value expected there, the value desired
 //!  40  word 1     ...
-//! 184  word 7
-//! 208  48 bytes of nothing
+//!  64  words 2 and 3
+//! 112  8 bytes of nothing
+//! 120  writer     the operation that wrote this line, once it has: sequence number (35 bits), check (29)
+//! 128  words 4 and 5, and so on, as in the line before
+//! 192  words 6 and 7
 //! ```
 //!
 //! An operation on two words takes one line, on up to four words two.
+//!
+//! **Torn or damaged?** A crash may cut off the filling of a descriptor: then no word holds its name, for that comes behind
+//! a fence. If its words were damaged instead, their names may be there. So each line tells by the word that is stored last
+//! in it, the status or the *writer*, whether it was written whole: a line holds a prefix of its stores. Before a line is
+//! written that word says that it is not.
 
 use medium::{BadOffset, LINE_BYTES, Medium, Word, node};
 
@@ -21,10 +29,17 @@ node! {
     pub(super) struct DescriptorNode {
         pub(super) status: Word,
         pub(super) check: Word,
-        pub(super) targets: [[Word; 3]; WORDS_MAX],
-        spare: [Word; 6],
+        first: [[Word; 3]; FIRST_LINE],
+        lines: [[Word; 8]; 3],
     }
 }
+
+/// Words that lie in the line of the status.
+const FIRST_LINE: usize = 2;
+/// Words of an operation in each line behind it.
+const LINE: usize = 2;
+/// The word of such a line that names the writer.
+const WRITER: usize = 7;
 
 /// Bytes of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: usize = size_of::<DescriptorNode>();
@@ -32,7 +47,9 @@ pub(super) const DESCRIPTOR_BYTES: usize = size_of::<DescriptorNode>();
 const _: () = {
     assert!(DESCRIPTOR_BYTES == 256 && DESCRIPTOR_BYTES.is_multiple_of(LINE_BYTES));
     assert!(std::mem::offset_of!(DescriptorNode, check) == 8);
-    assert!(std::mem::offset_of!(DescriptorNode, targets) == 16);
+    assert!(std::mem::offset_of!(DescriptorNode, first) == 16);
+    assert!(std::mem::offset_of!(DescriptorNode, lines) == LINE_BYTES);
+    assert!(WORDS_MAX == FIRST_LINE + 3 * LINE);
 };
 
 /// How far an operation has got.
@@ -104,38 +121,89 @@ pub(super) struct Target {
     pub(super) new: u64,
 }
 
+/// What a line says that was written whole by the operation with this number. None has the number 0.
+fn writer(sequence: u64) -> u64 {
+    sequence | (sequence + 1).wrapping_mul(SPREAD) >> 35 << 35
+}
+
+/// A line that is not written whole yet.
+const NOBODY: u64 = 0;
+
 impl DescriptorNode {
+    fn target(&self, position: usize) -> &[Word] {
+        match position.checked_sub(FIRST_LINE) {
+            None => &self.first[position],
+            Some(behind) => &self.lines[behind / LINE][3 * (behind % LINE)..][..3],
+        }
+    }
+
+    /// The lines behind the first that an operation on `count` words takes.
+    fn lines_of(&self, count: usize) -> &[[Word; 8]] {
+        &self.lines[..count.saturating_sub(FIRST_LINE).div_ceil(LINE)]
+    }
+
     /// The first `count` words, as an operation left them.
     pub(super) fn load_targets<M: Medium>(
         &self,
         guard: &medium::Guard<'_, M>,
         count: usize,
     ) -> smallvec::SmallVec<[Target; WORDS_MAX]> {
-        let load = |cells: &[Word; 3]| Target {
-            offset: cells[0].load(guard),
-            old: cells[1].load(guard),
-            new: cells[2].load(guard),
+        let load = |position| {
+            let cells = self.target(position);
+            Target { offset: cells[0].load(guard), old: cells[1].load(guard), new: cells[2].load(guard) }
         };
-        self.targets.iter().take(count).map(load).collect()
+        (0..count.min(WORDS_MAX)).map(load).collect()
     }
 
-    /// Writes and flushes a new operation; the caller fences.
+    /// Writes and flushes a descriptor that is free; the caller fences.
+    pub(super) fn format<M: Medium>(&self, guard: &medium::Guard<'_, M>) {
+        let free = Status { state: State::Free, count: 0, sequence: 0 };
+        self.status.publish(guard, free.encode());
+        self.lines.iter().for_each(|line| line[WRITER].publish(guard, writer(NOBODY)));
+    }
+
+    /// Writes and flushes a new operation; the caller fences. `before` is the status so far.
     pub(super) fn fill<M: Medium>(
         &self,
         guard: &medium::Guard<'_, M>,
+        before: Status,
         sequence: u64,
         targets: &[Target],
     ) -> Result<(), BadOffset> {
-        for (cells, target) in self.targets.iter().zip(targets) {
+        if before.state != State::Free {
+            // Nobody saw that operation.
+            self.status.store(guard, before.in_state(State::Free).encode());
+        }
+        let lines = self.lines_of(targets.len());
+        lines.iter().for_each(|line| line[WRITER].store(guard, writer(NOBODY)));
+        for (position, target) in targets.iter().enumerate() {
+            let cells = self.target(position);
             cells[0].store(guard, target.offset);
             cells[1].store(guard, target.old);
             cells[2].store(guard, target.new);
         }
+        lines.iter().for_each(|line| line[WRITER].store(guard, writer(sequence)));
         self.check.store(guard, check_of(sequence, targets));
         let status = Status { state: State::Undecided, count: targets.len(), sequence };
         self.status.store(guard, status.encode());
-        guard.flush_words(guard.words(guard.offset_of(self), 2 + 3 * targets.len())?);
+        guard.flush_words(guard.words(guard.offset_of(self), 8 * (1 + lines.len()))?);
         Ok(())
+    }
+
+    /// The number of the last operation that wrote to a descriptor with this status, whether it came to its end or not: as no
+    /// number comes twice, what a line says of its writer is never of another operation with the same number.
+    pub(super) fn last_sequence<M: Medium>(&self, guard: &medium::Guard<'_, M>, status: Status) -> u64 {
+        let written = self.lines.iter().map(|line| line[WRITER].load(guard));
+        let known = written.filter(|found| *found == writer(found & SEQUENCE_MASK));
+        known.map(|found| found & SEQUENCE_MASK).fold(status.sequence, u64::max)
+    }
+
+    /// Whether a line of an undecided operation was certainly not written whole when the crash came.
+    pub(super) fn is_torn<M: Medium>(&self, guard: &medium::Guard<'_, M>, status: Status) -> bool {
+        self.lines_of(status.count).iter().any(|line| {
+            let found = line[WRITER].load(guard);
+            found != writer(status.sequence) && found == writer(found & SEQUENCE_MASK)
+        })
     }
 }
 
@@ -164,5 +232,15 @@ mod tests {
             }
         }
         assert_eq!(Status::decode(0), None, "memory that was never formatted");
+    }
+
+    #[test]
+    fn a_writer_with_one_flipped_bit_is_nobody() {
+        for sequence in [0, 1, 12_345, SEQUENCE_MASK] {
+            let word = writer(sequence);
+            assert_eq!(word & SEQUENCE_MASK, sequence);
+            assert!((0..64).all(|bit| word ^ 1 << bit != writer((word ^ 1 << bit) & SEQUENCE_MASK)));
+        }
+        assert_ne!(writer(0), 0, "memory that was never formatted");
     }
 }

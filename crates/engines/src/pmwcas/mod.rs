@@ -48,8 +48,9 @@
 //!    flushed. **Fence 3**: the commit point.
 //! 4. *Phase 2.* Each word that holds the name gets the desired value, or the expected one back.
 //!
-//! Whoever meets a name goes through the same steps, with fences of its own, before it goes on. So a thread that stopped
-//! for ever delays nobody.
+//! Whoever meets a name in a word that it is to change goes through the same steps, with fences of its own, before it goes
+//! on. Who only reads takes the value from the descriptor: the old one, or, with a fence for its success, the new one. So a
+//! thread that stopped for ever delays nobody, as long as writers find a slot.
 //!
 //! ## Why three fences, whatever the number of words, and why no fewer
 //!
@@ -76,6 +77,15 @@
 //! made dirty; on `Ram` nothing is flushed at all. Values must not recur in a word while the operation that wrote them has
 //! not returned, or the bit is cleared too early; offsets that are retired by epoch and counters do not.
 //!
+//! ## Memory of words
+//!
+//! Words may lie in memory that is retired and used again, as a tree's nodes are. Who retires it has by then, in an
+//! operation of its own, changed for good *a word there that every operation on words there names*, a status. Then a thread
+//! may help whoever names words in such memory, though it was pinned only after the memory was retired: before it writes to
+//! them it sees all words as expected while the operation is undecided. Undecided, its owner is pinned, so nothing was used
+//! again yet; and as expected, nothing was retired yet, so from there on the helper's own pin keeps it. Where a word is not
+//! as expected the operation fails; and of one that is decided a helper puts right only the word in which it met it.
+//!
 //! ## Reusing descriptors
 //!
 //! By hazards instead of epochs (`slots`): whoever helps says so. A reader that stays pinned for long, of whatever tree,
@@ -86,10 +96,10 @@
 //! [`Pmwcas::open`] looks at every descriptor: it validates, then rolls forward what succeeded and back what did not,
 //! changing only words that still hold the descriptor's name, then frees the descriptors. It may itself be cut off
 //! anywhere. A descriptor that no crash leaves (its status or its words fail their check, a word is named twice, lies
-//! outside of the pool or holds more than 61 bits) is refused by name and never followed. A descriptor that is undecided
-//! and fails its check was being filled: no word can hold its name.
+//! outside of the pool or holds more than 61 bits) is refused by name and never followed. One that is undecided and fails
+//! its check was being filled, if a line of it says so (`layout`): then no word can hold its name. Otherwise it is damaged.
 //!
-//! O(descriptors): 126 of them, one line each unless in use, take microseconds.
+//! O(descriptors): 126 of them, four lines each, take microseconds.
 
 mod execute;
 mod layout;
@@ -98,7 +108,7 @@ mod slots;
 mod word;
 
 use medium::sync::{AtomicU64, Ordering};
-use medium::{Medium, Word};
+use medium::{Lsn, Medium, Word};
 use pool::{Error, Guard, Result};
 use smallvec::SmallVec;
 
@@ -106,6 +116,8 @@ use layout::{DESCRIPTOR_BYTES, DescriptorNode, Target};
 use slots::{DESCRIPTORS_PER_SLOT, Slots};
 use word::{DESCRIPTORS_MAX, SLOTS_MAX};
 
+#[cfg(all(test, not(loom)))]
+pub(crate) use recover::tests::plant;
 pub use word::{CONDITIONAL, DESCRIPTOR, DIRTY, VALUE_MASK, is_name};
 
 /// The most words of one operation.
@@ -185,11 +197,37 @@ pub enum Recycled {
     Unused(u64),
 }
 
-/// The default callback: values are offsets, of allocations that are aligned to 16, with tags in their low four bits.
+/// The default callback: values are offsets, of allocations that are aligned to 16, with tags in their low four bits; 0
+/// leads to nothing.
 fn recycle_offset<M: Medium>(guard: &Guard<'_, M>, recycled: Recycled) {
     match recycled {
+        Recycled::Replaced(value) | Recycled::Unused(value) if value & !15 == 0 => {}
         Recycled::Replaced(value) => guard.retire(value & !15),
         Recycled::Unused(value) => guard.free(value & !15),
+    }
+}
+
+/// The words of an operation.
+type Targets = SmallVec<[Target; WORDS_MAX]>;
+
+/// An operation that succeeded: others see its words changed, and whatever these lead to must stay. Durable once it was
+/// waited for.
+#[must_use = "not durable before it was waited for"]
+#[derive(Debug)]
+pub struct Commit {
+    lsn: Lsn,
+    /// On media that are late.
+    targets: Targets,
+}
+
+impl Commit {
+    /// Waits until the operation is durable. Nothing on media whose fences make durable.
+    ///
+    /// # Errors
+    /// [`Error::Medium`]: the medium failed. The words stay as they are; a crash may bring the old values back.
+    #[inline]
+    pub fn wait<M: Medium>(self, guard: &Guard<'_, M>) -> Result<()> {
+        if M::LATE { execute::wait_for(guard, self.lsn, &self.targets) } else { Ok(()) }
     }
 }
 
@@ -208,23 +246,29 @@ impl Pmwcas {
         Descriptor { pmwcas: self, targets: SmallVec::new() }
     }
 
-    /// The content of a word that takes part in operations, with its [`DIRTY`] bit: helps what is under way there.
+    /// The content of a word that takes part in operations, with its [`DIRTY`] bit. Where one is under way, what the word
+    /// counts as at this moment: the value before as long as that is undecided. Helps nobody and waits for nobody.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the word names a descriptor that does not name it.
     #[inline(always)]
     pub fn read<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         let raw = cell.load(guard);
-        if is_name(raw) {
-            return self.read_helping(guard, cell);
-        }
-        Ok(raw)
+        if is_name(raw) { self.read_through(guard, cell) } else { Ok(raw) }
+    }
+
+    /// As [`Pmwcas::read`], for those who are about to change the word: helps what is under way there, and returns what the
+    /// word then holds.
+    #[inline(always)]
+    pub fn read_helping<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
+        let raw = cell.load(guard);
+        if is_name(raw) { self.clear(guard, cell) } else { Ok(raw) }
     }
 
     /// Waits until what was read so far is durable, dirty or not. Nothing on media whose fences make durable.
     pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
         if M::LATE {
-            guard.wait_for(medium::Lsn(self.commit_lsn.load(Ordering::Acquire)))?;
+            guard.wait_for(Lsn(self.commit_lsn.load(Ordering::Acquire)))?;
         }
         Ok(())
     }
@@ -348,8 +392,8 @@ impl Descriptor<'_> {
     /// what a failure was about.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a reserved entry was not filled, or a word was in the way that names a descriptor wrongly;
-    /// [`Error::Medium`] if the medium failed.
+    /// [`Error::Corrupt`] if a reserved entry was not filled, or a word was in the way that names a descriptor wrongly: then
+    /// no word changed. [`Error::Medium`] if the medium failed: the words may have changed for other threads.
     pub fn execute<M: Medium>(self, guard: &Guard<'_, M>) -> Result<bool> {
         self.execute_with(guard, |recycled| recycle_offset(guard, recycled))
     }
@@ -362,16 +406,21 @@ impl Descriptor<'_> {
         finalise: impl FnMut(Recycled),
     ) -> Result<bool> {
         let pmwcas = self.pmwcas;
-        let done = self.attempt_with(guard, finalise)?;
-        if !done {
-            // That a word was not as expected is an answer like any other.
-            pmwcas.settle(guard)?;
+        if let Some(commit) = self.attempt_with(guard, finalise)? {
+            commit.wait(guard)?;
+            return Ok(true);
         }
-        Ok(done)
+        // That a word was not as expected is an answer like any other.
+        pmwcas.settle(guard)?;
+        Ok(false)
     }
 
-    /// As [`Descriptor::execute`], for those who do not answer from a failure but look again: does not wait after one.
-    pub fn attempt<M: Medium>(self, guard: &Guard<'_, M>) -> Result<bool> {
+    /// As [`Descriptor::execute`], but waits for nothing: for those who do not answer from a failure but look again, and who
+    /// own memory that a success makes reachable.
+    ///
+    /// # Errors
+    /// Whatever it is, no word changed.
+    pub fn attempt<M: Medium>(self, guard: &Guard<'_, M>) -> Result<Option<Commit>> {
         self.attempt_with(guard, |recycled| recycle_offset(guard, recycled))
     }
 
@@ -379,30 +428,35 @@ impl Descriptor<'_> {
         self,
         guard: &Guard<'_, M>,
         mut finalise: impl FnMut(Recycled),
-    ) -> Result<bool> {
-        let targets: SmallVec<[Target; WORDS_MAX]> = self.targets.iter().map(|(target, _)| *target).collect();
+    ) -> Result<Option<Commit>> {
+        let targets: Targets = self.targets.iter().map(|(target, _)| *target).collect();
         let done = match targets.iter().find(|target| target.new == UNFILLED) {
             Some(unfilled) => Err(Error::corrupt(unfilled.offset, "a reserved entry that was never filled")),
             None => self.pmwcas.run(guard, &targets),
         };
-        let succeeded = matches!(done, Ok(true));
-        for (target, recycling) in &self.targets {
-            match (recycling, succeeded) {
-                (Recycling::FreeOne, true) => finalise(Recycled::Replaced(target.old)),
-                (Recycling::FreeOne, false) if target.new != UNFILLED => {
-                    finalise(Recycled::Unused(target.new));
+        if let Ok(Some(lsn)) = done {
+            for (target, recycling) in &self.targets {
+                if *recycling == Recycling::FreeOne {
+                    finalise(Recycled::Replaced(target.old));
                 }
-                _ => {}
             }
+            let targets = if M::LATE { targets } else { Targets::new() };
+            return Ok(Some(Commit { lsn, targets }));
         }
-        done
+        self.discard_with(finalise);
+        done.map(|_| None)
     }
 
     /// Gives the operation up: no word changes, and the memory of desired values is freed as after a failure.
     pub fn discard<M: Medium>(self, guard: &Guard<'_, M>) {
+        self.discard_with(|recycled| recycle_offset(guard, recycled));
+    }
+
+    /// As [`Descriptor::discard`], with a callback in place of the default one.
+    pub fn discard_with(self, mut finalise: impl FnMut(Recycled)) {
         for (target, recycling) in &self.targets {
             if *recycling == Recycling::FreeOne && target.new != UNFILLED {
-                recycle_offset(guard, Recycled::Unused(target.new));
+                finalise(Recycled::Unused(target.new));
             }
         }
     }

@@ -31,11 +31,10 @@ impl Pmwcas {
     /// the place.
     pub fn format<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<()> {
         let pmwcas = Self::at(place, slots)?;
-        let free = Status { state: State::Free, count: 0, sequence: 0 };
-        for index in 0..pmwcas.descriptors() {
-            pmwcas.node(guard, index)?.status.publish(guard, free.encode());
-        }
-        Ok(())
+        (0..pmwcas.descriptors()).try_for_each(|index| {
+            pmwcas.node(guard, index)?.format(guard);
+            Ok(())
+        })
     }
 
     /// Opens the descriptors at `place`: rolls forward or back what a crash cut off. Durable when this returns; nobody
@@ -49,20 +48,32 @@ impl Pmwcas {
         for index in 0..pmwcas.descriptors() {
             unfinished.extend(pmwcas.examine(guard, index)?);
         }
-        if unfinished.is_empty() {
-            return Ok(pmwcas);
+        if !unfinished.is_empty() {
+            for operation in &unfinished {
+                roll(guard, operation)?;
+            }
+            // PERSIST: the words before the descriptors that tell what they are to be; lost, they are rolled again.
+            guard.fence();
+            for operation in &unfinished {
+                let free = operation.status.in_state(State::Free).encode();
+                pmwcas.node(guard, operation.index)?.status.publish(guard, free);
+            }
+            guard.drain()?;
         }
-        for operation in &unfinished {
-            roll(guard, operation)?;
-        }
-        // PERSIST: the words before the descriptors that tell what they are to be; lost, they are rolled again.
-        guard.fence();
-        for operation in &unfinished {
-            let free = operation.status.in_state(State::Free).encode();
-            pmwcas.node(guard, operation.index)?.status.publish(guard, free);
-        }
-        guard.drain()?;
+        (0..pmwcas.descriptors()).try_for_each(|index| pmwcas.skip_numbers(guard, index))?;
         Ok(pmwcas)
+    }
+
+    /// The next operation of a descriptor gets a number that no crash has left in one of its lines.
+    fn skip_numbers<M: Medium>(&self, guard: &Guard<'_, M>, index: usize) -> Result<()> {
+        let node = self.node(guard, index)?;
+        let Some(status) = Status::decode(node.status.load(guard)) else { return Ok(()) };
+        let sequence = node.last_sequence(guard, status);
+        if sequence > status.sequence {
+            // Not flushed: lost, the next open does it again, or the line has the next operation's number.
+            node.status.store(guard, Status { sequence, ..status }.encode());
+        }
+        Ok(())
     }
 
     /// Validates a descriptor; `None` if it is free.
@@ -79,8 +90,8 @@ impl Pmwcas {
         }
         let mut targets = node.load_targets(guard, status.count);
         if node.check.load(guard) != check_of(status.sequence, &targets) {
-            if status.state != State::Undecided {
-                return refuse("it is decided, but its words fail their check");
+            if status.state != State::Undecided || !node.is_torn(guard, status) {
+                return refuse("its words fail their check");
             }
             targets.clear();
             return Ok(Some(Unfinished { index, status, targets }));
@@ -124,4 +135,113 @@ fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &Unfinished) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod tests {
+    use medium::{Ram, Word};
+    use pool::{Pool, PoolOptions};
+
+    use super::*;
+    use crate::pmwcas::layout::DESCRIPTOR_BYTES;
+
+    /// The descriptor that is damaged.
+    const INDEX: usize = 1;
+    const SEQUENCE: u64 = 5;
+    const FREE: Status = Status { state: State::Free, count: 0, sequence: SEQUENCE - 1 };
+
+    /// Descriptors, and behind them words to be named.
+    fn pool() -> (Pool<Ram>, u64, u64) {
+        let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
+        let pool = Pool::open(Ram::new(1 << 20).unwrap(), options).unwrap();
+        let guard = pool.pin();
+        let place = guard.allocate_lines(Pmwcas::bytes(1)).unwrap();
+        Pmwcas::format(&guard, place, 1).unwrap();
+        let words = guard.allocate(8 * WORDS_MAX).unwrap();
+        drop(guard);
+        (pool, place, words)
+    }
+
+    /// Writes a descriptor as an operation on words with these offsets leaves it, with what belongs to it.
+    pub(crate) fn plant(guard: &Guard<'_, Ram>, place: u64, offsets: &[u64]) {
+        let target = |offset: &u64| Target { offset: *offset, old: 1, new: 2 };
+        let targets: Vec<Target> = offsets.iter().map(target).collect();
+        let pmwcas = Pmwcas::at(place, 1).unwrap();
+        pmwcas.node(guard, INDEX).unwrap().fill(guard, FREE, SEQUENCE, &targets).unwrap();
+    }
+
+    fn refusal(guard: &Guard<'_, Ram>, place: u64) -> String {
+        Pmwcas::open(guard, place, 1).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    fn named(words: u64, count: usize) -> Vec<Target> {
+        let target = |word| Target { offset: words + 8 * word, old: 10 + word, new: 20 + word };
+        (0..count as u64).map(target).collect()
+    }
+
+    /// Its names may be in words, durably: without it they would lead to nothing.
+    #[test]
+    fn a_damaged_descriptor_that_is_undecided_is_refused_by_name() {
+        let (pool, place, words) = pool();
+        let guard = pool.pin();
+        let pmwcas = Pmwcas::open(&guard, place, 1).unwrap();
+        let node = pmwcas.node(&guard, INDEX).unwrap();
+        for count in 1..=WORDS_MAX {
+            let cells: &[Word] = guard.words(words, count).unwrap();
+            let name = Name { index: INDEX, sequence: SEQUENCE };
+            let fill = || {
+                node.fill(&guard, FREE, SEQUENCE, &named(words, count)).unwrap();
+                cells.iter().for_each(|cell| cell.store(&guard, name.installed()));
+            };
+            fill();
+            let lines = guard.words(guard.offset_of(node), DESCRIPTOR_BYTES / 8).unwrap();
+            let used = lines.len().min((2 + 3 * count).next_multiple_of(8));
+            // What its lines hold besides concerns nobody.
+            let content: Vec<u64> = lines[..used].iter().map(|word| word.load(&guard)).collect();
+            for (word, bit) in (0..used).flat_map(|word| (0..64).map(move |bit| (word, bit))) {
+                lines[word].store(&guard, content[word] ^ 1 << bit);
+                let refused = refusal(&guard, place);
+                let named = refused.contains(&format!("PMwCAS descriptor {INDEX}: "));
+                let kept = cells.iter().zip(10..).all(|(cell, old)| cell.load(&guard) == old);
+                assert!(named || kept, "{count} words, word {word}, bit {bit}: {refused:?}");
+                fill();
+            }
+            assert_eq!(refusal(&guard, place), "");
+            assert!(cells.iter().zip(10..).all(|(cell, old)| cell.load(&guard) == old), "rolled back");
+        }
+    }
+
+    #[test]
+    fn words_that_no_operation_names_are_refused_by_name() {
+        let (pool, place, words) = pool();
+        let guard = pool.pin();
+        let pmwcas = Pmwcas::open(&guard, place, 1).unwrap();
+        let node = pmwcas.node(&guard, INDEX).unwrap();
+        let end = pool.stat().file_bytes;
+        let with = |offset: u64, old: u64, new: u64| {
+            let mut targets = named(words, 3);
+            targets[2] = Target { offset, old, new };
+            targets
+        };
+        let cases = [
+            ("it names a word outside of the pool", with(end, 1, 2)),
+            ("it names a word outside of the pool", with(1 << 60, 1, 2)),
+            ("it names a word outside of the pool", with(words + 17, 1, 2)),
+            ("a value has more than 61 bits", with(words + 16, VALUE_MASK + 1, 2)),
+            ("a value has more than 61 bits", with(words + 16, 1, u64::MAX)),
+            ("its words overlap", with(words + 8, 1, 2)),
+            ("its words overlap", with(words, 1, 2)),
+            ("an operation without words", Vec::new()),
+        ];
+        for (what, targets) in cases {
+            for state in [State::Undecided, State::Succeeded, State::Failed] {
+                node.fill(&guard, FREE, SEQUENCE, &targets).unwrap();
+                let status = Status { state, count: targets.len(), sequence: SEQUENCE };
+                node.status.store(&guard, status.encode());
+                let expected = format!("PMwCAS descriptor {INDEX}: {what}");
+                let refused = refusal(&guard, place);
+                assert!(refused.contains(&expected), "{what}, {state:?}: {refused:?}");
+            }
+        }
+    }
 }

@@ -229,11 +229,27 @@ pub(super) const BZTREE: &[Justified] = &[
         &[Store],
         "who meets the dirty bit waits for what is durable already, and clears it",
     ),
+    justified("pmwcas/layout.rs", "self.status.publish(guard, free.encode())", &[DoneFirst], NO_PUBLISH),
+    justified("pmwcas/layout.rs", "line[WRITER].publish(guard, writer(NOBODY))", &[DoneFirst], NO_PUBLISH),
+    justified(
+        "pmwcas/layout.rs",
+        "line[WRITER].store(guard, writer(NOBODY))",
+        &[Store],
+        "a line that names an earlier operation was not written whole either; needed when a descriptor is filled again as \
+         it is, after an operation that nobody saw: tests/pmwcas.rs does that",
+    ),
+    justified(
+        "pmwcas/layout.rs",
+        "line[WRITER].store(guard, writer(sequence))",
+        &[Store],
+        "a descriptor then counts as torn that is damaged: the tests in recover.rs damage some",
+    ),
     justified(
         "pmwcas/recover.rs",
-        "pmwcas.node(guard, index)?.status.publish(guard, free.encode())",
-        &[DoneFirst],
-        NO_PUBLISH,
+        "node.status.store(guard, Status { sequence, ..status }.encode())",
+        &[Store],
+        "needed where a crash comes while a descriptor is filled, and another while it is filled again: tests/pmwcas.rs \
+         does that",
     ),
     justified("pmwcas/recover.rs", "cell.publish(guard, if succeeded", &[DoneFirst], ROLLED),
     justified("pmwcas/recover.rs", "cell.publish(guard, target.old)", &[DoneFirst], ROLLED),
