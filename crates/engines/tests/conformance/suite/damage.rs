@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use engines::index::{Bounds, Direction, Index};
+use pool::Error;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -93,6 +94,30 @@ fn places(image: &[u64], rng: &mut SmallRng) -> Vec<usize> {
         }
     }
     places
+}
+
+/// A pool of an older and of a newer format is refused as such, and is unharmed.
+pub fn another_format_version_is_refused(cell: &Cell, _seed: Seed) -> Check {
+    let Some(mut world) = cell.limited(4 << 20)? else { return Ok(()) };
+    let model = small_tree(cell, &*world)?;
+    world.close(Closing::Clean)?;
+    let image = world.image();
+    for version in [pool::FORMAT_VERSION - 1, pool::FORMAT_VERSION + 1] {
+        let mut other = image.clone();
+        // Both copies of the header: the version is word 1, the last word the checksum of those before.
+        for copy in [0, 0x1000 / 8] {
+            other[copy + 1] = version.into();
+            let bytes: Vec<u8> = other[copy..copy + 7].iter().flat_map(|word| word.to_le_bytes()).collect();
+            other[copy + 7] = crc32c::crc32c(&bytes).into();
+        }
+        world.set_image(&other);
+        let opened = world.open();
+        let refused = matches!(&opened, Err(Error::Version { found, .. }) if *found == version);
+        ensure!(refused, "a pool of format version {version}: {opened:?}");
+    }
+    world.set_image(&image);
+    world.open()?;
+    expect_equal(world.tree(), &model)
 }
 
 /// Flips bytes, one at a time and as many as the place has time for, of a pool closed cleanly and of one that was not: the

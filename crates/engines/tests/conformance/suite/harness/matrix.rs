@@ -152,6 +152,7 @@ macro_rules! every_test {
             bulk::bulk_load_at_every_fill,
             bulk::bulk_load_is_all_or_nothing,
             damage::every_flipped_byte_is_survived,
+            damage::another_format_version_is_refused,
             trees::trees_do_not_mix,
             trees::a_tree_opens_only_as_what_it_is,
             budget::operations_keep_their_budget,

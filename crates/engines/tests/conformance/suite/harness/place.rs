@@ -27,8 +27,9 @@ pub trait Place: Sized + 'static {
     /// The pool ended without being closed.
     fn crash(&mut self) {}
 
-    /// What was counted so far.
-    fn counts(&self) -> Option<Counts> {
+    /// What was counted so far, on a medium that counts.
+    fn counts(medium: &Self::Medium) -> Option<Counts> {
+        let _ = medium;
         None
     }
 }
@@ -50,12 +51,12 @@ impl Place for InRam {
         Arc::clone(&self.0)
     }
 
-    fn counts(&self) -> Option<Counts> {
-        Some(self.0.counts())
+    fn counts(medium: &Self::Medium) -> Option<Counts> {
+        Some(medium.counts())
     }
 }
 
-/// A mapped file, in memory if the system has such a file system.
+/// A mapped file that counts what reaches it, in memory if the system has such a file system.
 struct OnDax {
     file: NamedTempFile,
     options: DaxOptions,
@@ -71,8 +72,8 @@ impl OnDax {
         Some(Self { file, options: DaxOptions { line_store, limit_bytes, ..DaxOptions::default() } })
     }
 
-    fn open(&self) -> Dax {
-        Dax::new(self.file.reopen().expect("the file"), self.options).expect("a mapping")
+    fn open(&self) -> Count<Dax> {
+        Count::new(Dax::new(self.file.reopen().expect("the file"), self.options).expect("a mapping"))
     }
 }
 
@@ -82,7 +83,7 @@ macro_rules! on_dax {
         pub struct $name(OnDax);
 
         impl Place for $name {
-            type Medium = Dax;
+            type Medium = Count<Dax>;
 
             const FLIPS: u32 = $flips;
 
@@ -90,8 +91,12 @@ macro_rules! on_dax {
                 OnDax::new($line_store, limit_bytes).map(Self)
             }
 
-            fn open(&self) -> Dax {
+            fn open(&self) -> Count<Dax> {
                 self.0.open()
+            }
+
+            fn counts(medium: &Count<Dax>) -> Option<Counts> {
+                Some(medium.counts())
             }
         }
     )* };

@@ -153,6 +153,6 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: u
     }
 
     fn counts(&self) -> Option<Counts> {
-        self.place.counts()
+        P::counts(self.pool().medium())
     }
 }
