@@ -24,9 +24,12 @@ const THREADS: &str = "threads";
 const MOPS: &str = "M ops/s";
 const NO_RIVAL: &str = "the paper's Bw-tree, to which its claims compare";
 
+/// The figures there are; 0 is table 2.
+pub(super) const FIGURES: [u8; 6] = [4, 5, 6, 7, 8, 0];
+
 /// Measures a figure.
-pub(super) fn figure(args: &Args, context: Context) -> Result<Figure, Failure> {
-    match args.figure {
+pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure, Failure> {
+    match number {
         4 => random(args, context),
         5 => skewed(args, context),
         6 => durability(args, context),
@@ -47,21 +50,31 @@ fn measure(args: &Args, curve: &Curve, threads: usize, context: Context) -> Resu
     sample(&bench)
 }
 
-/// Throughput by threads, curve by curve.
-fn by_threads(args: &Args, curves: &[Curve], context: Context) -> Result<Vec<Point>, Failure> {
-    let mut points = Vec::new();
+/// Throughput by threads, curve by curve; and how much of PMwCAS failed, where there was any.
+fn by_threads(args: &Args, curves: &[Curve], context: Context) -> Result<(Vec<Point>, Vec<Claim>), Failure> {
+    let (mut points, mut failed) = (Vec::new(), Vec::new());
     for curve in curves {
         for &threads in &args.threads {
-            let y = measure(args, curve, threads, context)?.mops;
+            let sample = measure(args, curve, threads, context)?;
+            let count = |name| {
+                sample.counters.iter().find(|counter| counter.0 == name).map_or(0, |counter| counter.1)
+            };
+            let (attempts, failures) = (count("pmwcas_attempts"), count("pmwcas_failures"));
+            if attempts > 0 {
+                let what = format!("PMwCAS failed, {}, {}, {threads} threads", curve.panel, curve.series);
+                let share = 100.0 * failures as f64 / attempts as f64;
+                let ours = format!("{share:.3}% of {attempts}");
+                failed.push(Claim { what, paper: "0.02% to 0.12%", ours });
+            }
             points.push(Point {
                 panel: curve.panel.to_owned(),
                 series: curve.series.to_owned(),
                 x: threads as f64,
-                y,
+                y: sample.mops,
             });
         }
     }
-    Ok(points)
+    Ok((points, failed))
 }
 
 /// What each curve's throughput is at the most threads, and how it scales; the paper compares with a rival.
@@ -86,9 +99,10 @@ fn scales(
     curves: &[Curve],
     claims: &[(&str, &'static str)],
 ) -> Result<Figure, Failure> {
-    let points = by_threads(args, curves, context)?;
+    let (points, failed) = by_threads(args, curves, context)?;
     let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: NO_RIVAL };
     figure.claims = scaling(args, &figure, claims);
+    figure.claims.extend(failed);
     Ok(figure)
 }
 
@@ -130,7 +144,7 @@ fn durability(args: &Args, context: Context) -> Result<Figure, Failure> {
             curves.push(Curve { panel, series, workload, distribution: Distribution::Uniform, medium });
         }
     }
-    let points = by_threads(args, &curves, context)?;
+    let (points, failed) = by_threads(args, &curves, context)?;
     let mut figure = Figure {
         title: "Figure 6: cost of durability, random keys",
         x: THREADS,
@@ -147,6 +161,7 @@ fn durability(args: &Args, context: Context) -> Result<Figure, Failure> {
             figure.claims.push(Claim { what, paper, ours: format!("{cost:.1}%") });
         }
     }
+    figure.claims.extend(failed);
     Ok(figure)
 }
 
@@ -154,10 +169,14 @@ fn ranges(args: &Args, context: Context) -> Result<Figure, Failure> {
     let curves = [
         curve("90/10", Workload::ScanMostly, Distribution::Uniform),
         curve("50/50", Workload::ScanBalanced, Distribution::Uniform),
+        curve("ranges of 100", Workload::Scan, Distribution::Uniform),
     ];
-    let claims =
-        [("90/10", "1.8x the Bw-tree; 28.5x on 48 threads"), ("50/50", "2.7x the Bw-tree; 2.1x its 90/10")];
-    let title = "Figure 7: ranges of up to 10 and upserts, random keys, volatile";
+    let claims = [
+        ("90/10", "1.8x the Bw-tree; 28.5x on 48 threads"),
+        ("50/50", "2.7x the Bw-tree; 2.1x its 90/10"),
+        ("ranges of 100", "-"),
+    ];
+    let title = "Figure 7: ranges of up to 10 and upserts, ranges of 100 alone, random keys, volatile";
     scales(args, context, title, &curves, &claims)
 }
 

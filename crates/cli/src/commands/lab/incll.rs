@@ -22,10 +22,13 @@ const DELAY: &str = "ns added to a fence";
 const DELAYS_NS: [u64; 5] = [0, 100, 200, 500, 1000];
 const NO_MT: &str = "MT, the Masstree of its authors: bench it by itself";
 
+/// The figures there are.
+pub(super) const FIGURES: [u8; 7] = [2, 3, 4, 5, 6, 7, 8];
+
 /// Measures a figure.
-pub(super) fn figure(args: &Args, context: Context) -> Result<Figure, Failure> {
+pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure, Failure> {
     let lab = Lab { args, context, points: Vec::new() };
-    match args.figure {
+    match number {
         2 => lab.workloads(),
         3 => lab.delays("Figure 3: latency of fences, YCSB-A", &[IN_LINE], &["-4.3%", "-6.0%"]),
         4 => lab.threads(),

@@ -19,11 +19,11 @@ pub(crate) struct Args {
     /// Whose figures: bztree, of Arulraj et al., VLDB 2018; incll, of Cohen et al., ASPLOS 2019
     #[arg(value_parser = ["bztree", "incll"])]
     system: String,
-    /// Which figure. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7 (ranges), 8 (key
+    /// Which figure; all of them, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7 (ranges), 8 (key
     /// sizes), or 0 for table 2 (memory). incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the
     /// tree), 7 (nodes logged), 8 (latency, without in-line logs)
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
-    figure: u8,
+    figure: Option<u8>,
     /// Keys in the tree [the papers: 1,000,000 and 20,000,000]
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Also draw the figure, as SVG
-    #[arg(long)]
+    #[arg(long, requires = "figure")]
     plot: Option<PathBuf>,
 }
 
@@ -78,7 +78,7 @@ impl Figure {
         found.map_or(f64::NAN, |point| point.y)
     }
 
-    fn json(&self, args: &Args) -> Value {
+    fn json(&self, args: &Args, number: u8) -> Value {
         let points: Vec<Value> = self
             .points
             .iter()
@@ -91,7 +91,7 @@ impl Figure {
             .collect();
         json!({
             "lab": args.system,
-            "figure": args.figure,
+            "figure": number,
             "title": self.title,
             "x": self.x,
             "y": self.y,
@@ -148,13 +148,17 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.threads.is_empty() || args.threads.contains(&0) {
         return Err(Failure::Usage("--threads lists numbers of threads, each at least 1".to_owned()));
     }
-    let figure = match args.system.as_str() {
-        "incll" => incll::figure(args, context)?,
-        _ => bztree::figure(args, context)?,
+    type Measure = fn(u8, &Args, Context) -> Result<Figure, Failure>;
+    let (all, measure): (&[u8], Measure) = match args.system.as_str() {
+        "incll" => (&incll::FIGURES, incll::figure),
+        _ => (&bztree::FIGURES, bztree::figure),
     };
-    if let Some(path) = &args.plot {
-        plot::draw(&figure, path)?;
+    for &number in args.figure.as_ref().map_or(all, std::slice::from_ref) {
+        let figure = measure(number, args, context)?;
+        if let Some(path) = &args.plot {
+            plot::draw(&figure, path)?;
+        }
+        context.say(&figure.json(args, number), figure.text())?;
     }
-    context.say(&figure.json(args), figure.text())?;
     Ok(Answer::Yes)
 }

@@ -1,0 +1,55 @@
+//! `everleaf lab`: every figure, small.
+
+mod common;
+
+use common::run;
+use serde_json::Value;
+
+const SMALL: [&str; 9] = ["--json", "--keys", "3000", "--ops", "2000", "--threads", "1,2", "--runs", "1"];
+
+/// All lines of JSON that a run prints.
+fn figures(system: &str, more: &[&str]) -> Vec<Value> {
+    let said = run(&[&["lab", system], &SMALL[..], more].concat()).expect(0);
+    said.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn expect_sound(figure: &Value) {
+    let points = figure["points"].as_array().unwrap();
+    assert!(!points.is_empty(), "{figure}");
+    for point in points {
+        assert!(point["y"].as_f64().is_some_and(|y| y >= 0.0), "{point}");
+    }
+    for claim in figure["claims"].as_array().unwrap() {
+        assert!(!claim["ours"].as_str().unwrap().contains("NaN"), "{claim}");
+    }
+}
+
+#[test]
+fn all_figures_of_bztree() {
+    let figures = figures("bztree", &[]);
+    let numbers: Vec<_> = figures.iter().map(|figure| figure["figure"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [4, 5, 6, 7, 8, 0]);
+    // Of table 2 the smallest tree is larger than this one.
+    figures[..5].iter().for_each(expect_sound);
+    let claims = figures[0]["claims"].as_array().unwrap();
+    let failed = claims.iter().filter(|claim| claim["what"].as_str().unwrap().starts_with("PMwCAS failed"));
+    assert_eq!(failed.count(), 6, "by curve with writes and number of threads");
+}
+
+#[test]
+fn a_figure_of_incll_and_its_drawing() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("figure.svg");
+    let figures = figures("incll", &["--figure", "2", "--plot", plot.to_str().unwrap()]);
+    assert_eq!(figures.len(), 1);
+    expect_sound(&figures[0]);
+    assert!(std::fs::read_to_string(&plot).unwrap().contains("<svg"));
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let said = run(&["lab", "bztree", "--figure", "9"]).expect(2);
+    assert!(said.errors.contains("figure 9"), "{said:?}");
+    run(&["lab", "bztree", "--plot", "all.svg"]).expect(2);
+}
