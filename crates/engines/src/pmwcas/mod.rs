@@ -103,6 +103,8 @@
 
 mod execute;
 mod layout;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod recover;
 mod slots;
 mod word;

@@ -143,12 +143,14 @@ fn bench_args(args: &Args) -> bench::Args {
     defaults
 }
 
+/// Measures the figure of this number.
+type Measure = fn(u8, &Args, Context) -> Result<Figure, Failure>;
+
 /// Measures a figure.
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.threads.is_empty() || args.threads.contains(&0) {
         return Err(Failure::Usage("--threads lists numbers of threads, each at least 1".to_owned()));
     }
-    type Measure = fn(u8, &Args, Context) -> Result<Figure, Failure>;
     let (all, measure): (&[u8], Measure) = match args.system.as_str() {
         "incll" => (&incll::FIGURES, incll::figure),
         _ => (&bztree::FIGURES, bztree::figure),

@@ -81,10 +81,10 @@ const BOTH_BEFORE: &str =
 pub(super) const SHARED: &[Justified] = &[
     justified("medium/src/cell.rs", "&twin::repair(tag)); guard.flush(other)", &[Flush], TORN_TWIN),
     justified("medium/src/cell.rs", "guard.flush(other); guard.fence()", &[Fence], TORN_TWIN),
-    justified("pool/src/space.rs", "publish(guard, checked(0))", &[Flush, Store], NO_CLASS),
-    justified("pool/src/space.rs", "publish(guard, checked(0))", &[DoneFirst], BOTH_BEFORE),
-    justified("pool/src/space.rs", "words[1].store(guard, bitmap_check(&bitmap))", &[Store], BITMAP),
-    justified("pool/src/space.rs", "word.store(guard, *bits)", &[Store], BITMAP),
+    justified("pool/src/space/bitmaps.rs", "publish(guard, checked(0))", &[Flush, Store], NO_CLASS),
+    justified("pool/src/space/bitmaps.rs", "publish(guard, checked(0))", &[DoneFirst], BOTH_BEFORE),
+    justified("pool/src/space/bitmaps.rs", "words[1].store(guard, bitmap_check(&bitmap))", &[Store], BITMAP),
+    justified("pool/src/space/bitmaps.rs", "word.store(guard, *bits)", &[Store], BITMAP),
     justified(
         "pool/src/space.rs",
         "State::HighWater.publish(guard, u64::from(high_water))?; guard.fence()",
@@ -124,7 +124,7 @@ pub(super) const SHARED: &[Justified] = &[
     justified("pool/src/roots.rs", "guard.flush_words(cells); guard.fence()", &[Swapped], BOTH_BEFORE),
     justified(
         "pool/src/roots.rs",
-        "checked(IN_USE | u64::from(codec) << 16 | u64::from(engine))); guard.drain()",
+        "checked(IN_USE | u64::from(codec) << 16 | u64::from(engine))); if let Err(error) = guard.drain()",
         &[Wait],
         "a tree that is lost is made again by whoever explores, as empty as it was; needed by those who are told that \
          there is one",
