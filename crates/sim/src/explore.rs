@@ -199,6 +199,7 @@ impl<S: Subject> Explorer<S> {
     }
 
     /// Does `setup` without a crash. What it leaves, wholly durable, is where every exploration starts from now on.
+    /// Call it at most once.
     pub fn set_up(&mut self, setup: &[S::Operation]) -> Verdict<S> {
         let mut state = self.start.clone();
         self.known.clear();
@@ -211,7 +212,7 @@ impl<S: Subject> Explorer<S> {
         self.sim.set_step_limit(u64::MAX);
         self.rest();
         result.map_err(|what| self.failure(format!("in the setup: {what}"), setup))?;
-        self.setup.extend_from_slice(setup);
+        self.setup = setup.to_vec();
         self.start = state;
         Ok(())
     }

@@ -125,9 +125,9 @@ fn who_sees_what_is_not_durable() -> Vec<Program<IndexOperation>> {
     puts.into_iter().chain(removals).collect()
 }
 
-/// Each place where an operation waits for what it saw is needed, most of them only beside other threads.
+/// Each place where an operation waits for what it saw is needed.
 #[test]
-fn waits_of_readers_are_found_missing_by_threads_alone() {
+fn waits_of_readers_are_found_missing() {
     for codec in [Word, Record] {
         let explorer = |mutations| {
             let subject = IndexSubject::new(&rntree(codec), FollowUp::Keys);

@@ -110,9 +110,9 @@ impl<S> Barrier<S> {
         loop {
             let gate = self.gate.lock();
             if let Some(share) = self.beginning_with_own(thread).find(|share| !share.is_held_long()) {
-                let content = share.content.lock();
-                // Whoever has the gate next sees it.
+                // Before it is: nobody is to queue for it from now on. Whoever has the gate next sees it.
                 share.is_held_long.store(true, Ordering::Relaxed);
+                let content = share.content.lock();
                 return (share.pass(self, content), Long(&share.is_held_long));
             }
             drop(gate);

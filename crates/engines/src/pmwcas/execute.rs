@@ -343,7 +343,13 @@ impl Pmwcas {
                     state = State::Failed;
                     break;
                 }
-                Installation::Blocked(raw) => return Ok(Progress::Blocked(target.offset, raw)),
+                Installation::Blocked(raw) => {
+                    // The last name of this thread may have come after the decision, and after whoever put the words right.
+                    if status_of(guard, operation.node, operation.name.index)?.state != State::Undecided {
+                        return self.conclude(guard, operation, targets);
+                    }
+                    return Ok(Progress::Blocked(target.offset, raw));
+                }
             }
         }
         if state == State::Succeeded {

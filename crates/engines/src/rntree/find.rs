@@ -84,7 +84,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<Option<u32>> {
         // The high key first: a split stores it after the next leaf, so whoever is sent on finds where to.
         // ORDER: acquire pairs with the release of the high key in `shorten`. `extend` stores it first, but raises the version
-        // before and after: who saw old entries beside it, or it beside an old next leaf, does not validate (`is_still`).
+        // before and after: who saw old entries beside it, or the old one beside the new next leaf, does not validate
+        // (`is_still`); and the old next leaf is dead.
         let high = record.high.load(Ordering::Acquire);
         // ORDER: acquire pairs with the release in `set_next`: the next leaf's record is filled.
         let next = record.next();

@@ -501,6 +501,15 @@ impl<M: Medium> LeafRecord<M> {
         });
     }
 
+    /// Changes an empty leaf to the first one of many: who looks for any of their keys meanwhile, waits. Under the lock.
+    pub(super) fn lead(&self, slots: &Slots, next: u32, high: u64) {
+        self.set_dead(true);
+        self.shorten(slots, next, high);
+        // Raised while it is dead: nobody has a version from before that is good afterwards.
+        self.raise_version();
+        self.set_dead(false);
+    }
+
     /// Changes the leaf to one that ends where `right` does, whose entries it has now. Under both locks.
     pub(super) fn extend(&self, slots: &Slots, right: &Self) {
         self.change(slots, || {

@@ -153,11 +153,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let lsn = guard.fence();
         head.stamp(lsn);
         (first..).take(leaves.len()).for_each(|index| self.leaves.get(index).stamp(lsn));
-        head.shorten(
-            &stored,
-            first,
-            separators.get(1).map_or(0, |(separator, _)| Self::bound_of(*separator)),
-        );
+        head.lead(&stored, first, separators.get(1).map_or(0, |(separator, _)| Self::bound_of(*separator)));
         // Without memory for inner nodes the leaves are still found, by way of the first.
         guard.interleave(&self.inner);
         let _ = self.inner.build(&separators);

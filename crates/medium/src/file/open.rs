@@ -204,7 +204,11 @@ impl File {
         // What is damaged may be no pool at all; who opens it finds out.
         let Ok(mark) = read_mark(&pool, mark_offset) else { return Ok(()) };
         match find(&log, mark) {
-            Ok(There::Unneeded) => fs::remove_file(log_path).map_err(refused("remove the log")),
+            Ok(There::Unneeded) => {
+                // That it needs none it may say only in memory, after a kill.
+                write_mark(&pool, mark_offset, Mark(None))?;
+                fs::remove_file(log_path).map_err(refused("remove the log"))
+            }
             Err(error @ (LogError::Unasked { .. } | LogError::Io { .. })) => Err(error),
             _ => Ok(()),
         }

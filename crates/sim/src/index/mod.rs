@@ -38,7 +38,8 @@ pub enum IndexOperation {
     Exchange(u64, u64, u64),
     /// Looks a key up.
     Get(u64),
-    /// Fills an empty tree with the keys from one to another, both included, each with itself as its value.
+    /// Fills an empty tree with the keys from one to another, both included, each with itself as its value. Not beside other
+    /// threads: their histories are judged key by key.
     Load(u64, u64),
     /// Reads the entries from one key to another, both included, ascending.
     Scan(u64, u64),
@@ -395,7 +396,11 @@ impl Subject for IndexSubject {
     }
 
     fn follow_up(&self, state: &Entries, recent: &[IndexOperation]) -> Vec<IndexOperation> {
-        let mut keys: Vec<u64> = recent.iter().filter_map(|operation| operation.key()).collect();
+        let touched = |operation: &IndexOperation| match *operation {
+            Load(from, to) => vec![from, to + 1],
+            _ => operation.key().into_iter().collect(),
+        };
+        let mut keys: Vec<u64> = recent.iter().flat_map(touched).collect();
         keys.sort_unstable();
         keys.dedup();
         let mut operations = Vec::new();

@@ -71,7 +71,7 @@ const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable b
 const RESTORED_AGAIN: &str =
     "as long as the next epoch has not begun, each open puts the nodes back, whatever the set says";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
-/// `waits_of_readers_are_found_missing_by_threads_alone` shows it.
+/// `waits_of_readers_are_found_missing` shows it.
 const SEEN_ALONE: &str = "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a \
                           writer it is needed, and schedules show it";
 const BOTH_BEFORE: &str =
@@ -198,7 +198,6 @@ pub(super) const RNTREE: &[Justified] = &[
     justified("rntree/find.rs", "guard.wait_for(", &[Wait], SEEN_ALONE),
     justified("rntree/remove.rs", "return guard.wait_for(seen.lsn)", &[Wait], SEEN_ALONE),
     justified("rntree/remove.rs", "return guard.wait_for(record.lsn())", &[Wait], SEEN_ALONE),
-    justified("rntree/scan.rs", "guard.wait_for(", &[Wait], SEEN_ALONE),
 ];
 
 /// `bztree`, and what it is made of.
