@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use medium::sync::{AtomicU64, Ordering};
+use medium::sync::{AtomicU64, Ordering, model};
 use medium::{Medium, Ram};
 
 use crate::SLAB_BYTES;
@@ -25,13 +25,6 @@ struct Used {
     space: Box<Space>,
     /// What stands for the content of an allocation: as ordered as the space makes it, and no more.
     content: AtomicU64,
-}
-
-fn model(check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(check);
 }
 
 /// Allocates two slots of a slab of three. A function of its own: the stacks of a model are small.

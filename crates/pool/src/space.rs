@@ -181,7 +181,8 @@ impl Space {
         slab_of(offset) < self.unmarked_below.load(Ordering::Acquire)
     }
 
-    /// Writes the high-water mark anew if it is damaged, as it is in a new pool; the pool is not called clean any more, and the caller fences.
+    /// Writes the high-water mark anew if it is damaged, as it is in a new pool. The caller has cleared the clean flag, and
+    /// fences.
     pub(crate) fn mend_high_water<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<()> {
         if State::HighWater.load(guard).is_err() {
             // PERSIST: the clean flag was cleared in the same line before; lost, the mark is damaged still.

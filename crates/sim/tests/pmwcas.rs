@@ -244,7 +244,7 @@ fn two_threads_survive_every_pair_of_crashes() {
         [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 1, 2), (2, 1, 2)])],
         [swap(&[(0, 0, 1), (1, 0, 1)]), swap(&[(1, 0, 2), (2, 0, 2)])],
     ];
-    for (rules, preemptions_max) in [(Rules::Lines, 1), (Rules::Log, 1)] {
+    for rules in [Rules::Lines, Rules::Log] {
         let options = Options {
             rules,
             images: Images::All,
@@ -252,7 +252,7 @@ fn two_threads_survive_every_pair_of_crashes() {
             ..Options::default()
         };
         let scheduling =
-            Scheduling { search: Search::Exhaustive { preemptions_max }, ..Scheduling::default() };
+            Scheduling { search: Search::Exhaustive { preemptions_max: 1 }, ..Scheduling::default() };
         let mut explorer = explorer(2, options);
         for operations in &programs {
             let explored = explorer.explore_threads(&Program::single(operations), &scheduling);

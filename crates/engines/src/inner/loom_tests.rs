@@ -1,6 +1,7 @@
 //! Optimistic lock coupling under every interleaving and every weak ordering. See `medium::sync` for how to run it.
 
 use loom::thread;
+use medium::sync::model;
 
 use super::node::Image;
 use super::{InnerTree, Separator};
@@ -19,13 +20,6 @@ fn tree(leaves: u32) -> Arc<Tree> {
     let leaves: Vec<_> = (0..leaves).map(|leaf| (separator(10 * u64::from(leaf)), leaf)).collect();
     tree.build(&leaves).unwrap();
     Arc::new(tree)
-}
-
-fn model(check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(check);
 }
 
 #[test]

@@ -4,15 +4,9 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use medium::sync::model;
 
 use super::barrier::Barrier;
-
-fn model(check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(check);
-}
 
 /// What a share lists: nodes, of which there are two here.
 type Share = Vec<usize>;

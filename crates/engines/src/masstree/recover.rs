@@ -21,6 +21,7 @@ use super::layout::{
 };
 use super::permutation::Permutation;
 use super::version::Version;
+
 /// Ranges in the set of failed epochs from which on an open sweeps at once.
 const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;
 

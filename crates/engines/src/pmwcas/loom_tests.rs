@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loom::thread;
-use medium::sync::{AtomicU64, Ordering};
+use medium::sync::{AtomicU64, Ordering, model};
 
 use super::slots::{Phase, Slots, count};
 use super::word::Name;
@@ -21,13 +21,6 @@ struct Life {
     slots: Slots,
     word: AtomicU64,
     content: AtomicU64,
-}
-
-fn model(check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(check);
 }
 
 impl Life {

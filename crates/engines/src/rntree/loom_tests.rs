@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 use medium::Ram;
 use medium::arena::Arena;
-use medium::sync::{AtomicU64, Ordering};
+use medium::sync::{AtomicU64, Ordering, model};
 
 use super::RnTree;
 use super::layout::{EntrySum, LeafRecord, Slots};
@@ -20,13 +20,6 @@ const ENTRIES: usize = 2;
 struct Leaf {
     records: Arena<Record>,
     entries: [[AtomicU64; 2]; ENTRIES],
-}
-
-fn model(check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(check);
 }
 
 fn fingerprint(key: u64) -> u8 {

@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::commit::Commit;
 use crate::MediumError;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, model};
 
 /// A log of which nothing is known but how long it is.
 struct Disk {
@@ -46,13 +46,6 @@ impl Disk {
         }
         (position, settled)
     }
-}
-
-fn model(check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(check);
 }
 
 /// That all threads end is the model's part: a wake-up that is lost is a deadlock.

@@ -63,6 +63,15 @@ pub use mutex::{Mutex, MutexGuard};
 
 pub use std::sync::atomic::Ordering;
 
+/// Checks a protocol in every interleaving with at most two preemptions, and every weak ordering.
+#[cfg(loom)]
+pub fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
+    builder.check(check);
+}
+
 /// Threads that sleep until another one wakes them. A scheduler does not know of it.
 pub(crate) mod thread {
     #[cfg(loom)]

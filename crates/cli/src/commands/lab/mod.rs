@@ -19,8 +19,8 @@ pub(crate) struct Args {
     /// Whose figures: bztree, of Arulraj et al., VLDB 2018; incll, of Cohen et al., ASPLOS 2019
     #[arg(value_parser = ["bztree", "incll"])]
     system: String,
-    /// Which figure; all of them, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7 (ranges), 8 (key
-    /// sizes), or 0 for table 2 (memory). incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the
+    /// Which figure; all of them, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of
+    /// durability), 7 (ranges), 8 (key sizes), or 0 for table 2 (memory). incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the
     /// tree), 7 (nodes logged), 8 (latency, without in-line logs)
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
     figure: Option<u8>,

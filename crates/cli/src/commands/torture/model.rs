@@ -8,7 +8,8 @@ use super::op::{Kind, RECORD_BYTES, Record, TREES, Version, owner};
 use super::promise::Promise;
 use super::verify::Contents;
 
-/// The positions of records in the pipe order operations in time; a record says how one ended, and then what begins. What was there before the round is before them all.
+/// The positions of records in the pipe order operations in time; a record says how one ended, and then what begins. What
+/// was there before the round is before them all.
 const BEFORE: u64 = 0;
 /// An operation that was never acknowledged.
 const NEVER: u64 = u64::MAX;
