@@ -201,6 +201,30 @@ fn a_lock_that_was_not_taken_is_not_released() {
     assert_clean(&tree);
 }
 
+/// Where two leaves became three, a check once came by way of the second to the third before the inner nodes knew that.
+#[test]
+fn a_check_beside_leaves_that_are_shared_finds_them_settled() {
+    const KEYS: u64 = 64;
+    let pool = pool();
+    let tree = words::<4>(&pool);
+    let checking = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (tree, checking) = (&tree, &checking);
+            scope.spawn(move || {
+                let mut random = SmallRng::seed_from_u64(seed);
+                while checking.load(std::sync::atomic::Ordering::Relaxed) {
+                    let value = random.random_bool(0.6).then_some(seed);
+                    WordIndex::write(tree, random.random_range(0..KEYS), value, Condition::Always).unwrap();
+                }
+            });
+        }
+        let found: Vec<_> = (0..50_000).flat_map(|_| tree.check().unwrap()).collect();
+        checking.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert!(found.is_empty(), "{} violations, the first: {}", found.len(), found[0]);
+    });
+}
+
 #[test]
 fn a_bulk_load_holds_no_lock_while_its_source_runs() {
     let (done, is_done) = std::sync::mpsc::channel();

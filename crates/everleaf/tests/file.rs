@@ -337,6 +337,28 @@ fn deferred_durability_is_durable_after_a_sync() {
     }
 }
 
+/// What followed a sync was once synced by itself, at once, however long it had time.
+#[test]
+fn a_sync_by_hand_is_followed_by_none_in_the_background() {
+    for durability in [Durability::OnSync, Durability::Buffered(Duration::from_secs(3600))] {
+        let folder = folder();
+        let store = options().durability(durability).open(folder.path().join("a.pool")).unwrap();
+        let words = store.word_tree("words").unwrap();
+        let syncs = || store.stat().unwrap().log.unwrap().syncs;
+        let before = syncs();
+        for key in 0..100 {
+            words.put(key, key).unwrap();
+            store.sync().unwrap();
+            // Time for whoever was woken.
+            for other in 0..100 {
+                words.put(other, key).unwrap();
+                std::thread::yield_now();
+            }
+        }
+        assert!(syncs() - before < 120, "{} syncs for 100", syncs() - before);
+    }
+}
+
 #[test]
 fn a_backup_is_taken_while_writers_run() {
     let folder = folder();

@@ -129,6 +129,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         last: &[u8],
         report: &mut Report<'_>,
     ) -> Result<()> {
+        guard.interleave(&self.inner);
+        // Where one leaf was replaced by two, the second is reached by way of the first before its parent knows it.
+        let _settled = self.inner.structure();
         let found = self.descend(guard, C::bound(last))?;
         report.expect(found == index, || "the inner nodes lead elsewhere".to_owned());
         Ok(())

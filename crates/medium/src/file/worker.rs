@@ -114,20 +114,19 @@ impl Core {
             if !self.wait_for(timeout, take) || self.commit.has_failed() {
                 return;
             }
-            let on_sync = self.durability == Durability::OnSync;
-            if timeout.is_none() && !on_sync && self.commit.durable() < self.end() {
+            if timeout.is_none() && self.commit.durable() < self.end() {
                 // Something was just appended; it has its time, unless much follows.
-                if !self.wait_for(Some(tick), take) {
-                    return;
-                }
+                begun = Instant::now();
+                continue;
             }
-            begun = Instant::now();
             let end = self.end();
             let idle = end == seen;
             seen = end;
-            let is_little = end.saturating_sub(self.commit.durable()) < BACKLOG_BYTES_EARLY;
-            // A failure is kept where all will find it.
-            if !(on_sync && is_little) {
+            let behind = end.saturating_sub(self.commit.durable());
+            // Woken to seal, it leaves what already follows its time.
+            if behind == 0 || behind >= BACKLOG_BYTES_EARLY || begun.elapsed() >= tick {
+                begun = Instant::now();
+                // A failure is kept where all will find it.
                 let _ = self.settle(end);
             }
             if idle && sealed != end && self.commit.durable() == end {
