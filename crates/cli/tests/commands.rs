@@ -75,6 +75,19 @@ fn a_benchmark_measures_the_tree_that_it_filled() {
 }
 
 #[test]
+fn a_benchmark_of_a_bulk_load_tells_how_dense_that_is() {
+    for (engine, bytes) in [("rntree", 20.0), ("bztree", 60.0), ("masstree", 90.0)] {
+        let what = ["bench", "--engine", engine, "--medium", "dax", "--workload", "find", "--bulk-load", "1"];
+        let sizes = ["--keys", "50000", "--ops", "2000", "--runs", "1", "--json", "--quiet"];
+        let report = run(&[&what[..], &sizes].concat()).expect(0).json();
+        assert!(report["load_mops"].as_f64().unwrap() > 0.0, "{report}");
+        assert!((16.0..bytes).contains(&report["bytes_per_key"].as_f64().unwrap()), "{report}");
+    }
+    run(&["bench", "--bulk-load", "2"]).expect(2);
+    run(&["bench", "--bulk-load", "1", "--workload", "load"]).expect(2);
+}
+
+#[test]
 fn an_emulated_medium_is_told_once_on_standard_error() {
     let (_folder, pool) = pool();
     let said = run(&on("put", &pool, &["k", "v", "--json"])).expect(0);

@@ -182,6 +182,10 @@ pub(crate) struct Args {
     /// How lines are stored failure-atomically [default: the best that this processor keeps whole]
     #[arg(long)]
     pub(crate) line_store: Option<LineStore>,
+    /// Load the keys that are there before in ascending order at once, leaves this full, from 0.5 to 1, instead of inserting
+    /// them one by one
+    #[arg(long, value_name = "FILL")]
+    pub(crate) bulk_load: Option<f64>,
     /// Runs, of which the median counts
     #[arg(long, default_value_t = 5)]
     pub(crate) runs: usize,
@@ -238,6 +242,14 @@ impl Args {
         }
         if !(self.theta > 0.0 && self.theta < 1.0) {
             return refuse("--theta lies between 0 and 1");
+        }
+        if self.bulk_load.is_some_and(|fill| !(0.5..=1.0).contains(&fill)) {
+            return refuse("--bulk-load lies between 0.5 and 1");
+        }
+        if self.bulk_load.is_some() && self.workload == Workload::Load {
+            return refuse(
+                "--bulk-load goes with a workload that finds keys in the tree; load inserts them itself",
+            );
         }
         if self.persist_delay_ns > 0 && self.medium != MediumChoice::Dax {
             return refuse("--persist-delay-ns goes with --medium dax");

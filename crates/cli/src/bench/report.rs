@@ -298,6 +298,7 @@ impl Report {
             "durability": self.durability(),
             "tickets": self.args.tickets,
             "ordered_keys": self.args.ordered_keys,
+            "bulk_load": self.args.bulk_load,
             "disk_syncs_per_second": rounded(syncs_per_second),
             "disk_bytes_per_second": rounded(of_disk(|rates| rates.bytes_per_second)),
             "ops_per_disk_sync": rounded(1e9 / ns / syncs_per_second),

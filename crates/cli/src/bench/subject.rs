@@ -214,9 +214,16 @@ impl Bench {
         Operations { tree, index: tree.index(), words: tree.index().words(), sizes, tickets: args.tickets }
     }
 
-    /// Inserts the first `count` keys, on all threads.
+    /// Loads the first `count` keys: inserts them on all threads, or all at once.
     pub(crate) fn load(&mut self, args: &Args, keys: &Keys, count: u64) -> Result<(), Failure> {
         if args.workload == super::args::Workload::Load {
+            return Ok(());
+        }
+        if let Some(fill) = args.bulk_load {
+            let mut sorted: Vec<u64> = (0..count).map(|index| keys.key(index)).collect();
+            sorted.sort_unstable();
+            let entry = |key| (padded(key, args.key_size), padded(key, args.value_size));
+            self.tree().bulk_load(sorted.into_iter().map(entry), fill)?;
             return Ok(());
         }
         let load = |thread: u64| -> Result<(), Failure> {
