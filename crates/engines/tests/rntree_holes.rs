@@ -17,6 +17,7 @@
 //! | a missing key reads before the slot array | [`a_find_of_a_missing_key_stays_within_the_slots`] |
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use everleaf_engines::index::{
@@ -86,6 +87,23 @@ impl Drop for LetGo<'_> {
     }
 }
 
+/// Ends the process if a test does not: a thread that spins cannot be stopped, and a scope waits for it.
+struct Deadline(#[expect(dead_code, reason = "dropped, it tells that the test has ended")] mpsc::Sender<()>);
+
+impl Deadline {
+    fn begin() -> Self {
+        let (alive, ended) = mpsc::channel();
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(3 * PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{name} hangs");
+                std::process::abort();
+            }
+        });
+        Self(alive)
+    }
+}
+
 /// Runs `operation` on a thread of its own up to its fence `further`, then `meanwhile`, then the rest.
 fn stop_at_fence<T: Sync>(
     pool: &Pool<Late>,
@@ -94,6 +112,7 @@ fn stop_at_fence<T: Sync>(
     operation: impl Fn(&T) + Send,
     meanwhile: impl FnOnce(),
 ) {
+    let _deadline = Deadline::begin();
     pool.medium().hold_fence(further);
     std::thread::scope(|scope| {
         let worker = scope.spawn(move || operation(tree));
@@ -447,6 +466,7 @@ fn a_find_of_a_missing_key_stays_within_the_slots() {
 /// In the published code a scan takes no care of writers.
 #[test]
 fn a_scan_beside_splits_and_merges_returns_what_stays_once_and_in_order() {
+    let _deadline = Deadline::begin();
     let (_pool, tree) = tree::<4>((0..200).map(|key| 10 * key));
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -483,6 +503,7 @@ fn a_tree_emptied_by_removes_gives_its_space_back() {
 /// keys; and when the insert that needed it has returned, the new leaf is linked.
 #[test]
 fn a_split_that_returned_has_its_link_on_the_medium() {
+    let _deadline = Deadline::begin();
     let old = [10, 20, 30, 40];
     let (pool, tree) = tree::<4>(old);
     pool.medium().set_release(Release::Manual);

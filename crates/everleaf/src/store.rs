@@ -326,6 +326,8 @@ impl Store {
             trees.insert(name.to_owned(), tree);
             return Err(error);
         }
+        // Whoever makes a tree of this name from now on makes another one.
+        drop(trees);
         // What is not given back is free after the next open, which finds out what is in use.
         tree.any.index.destroy().inspect_err(|_| backend.leave_unclean())
     }

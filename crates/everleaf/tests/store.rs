@@ -155,6 +155,33 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
 }
 
 #[test]
+fn a_tree_is_opened_by_the_engine_that_it_was_made_with() -> Result<()> {
+    let pairs = Engine::ALL.iter().flat_map(|made| Engine::ALL.map(|asked| (*made, asked)));
+    for (made, asked) in pairs.filter(|(made, asked)| made != asked) {
+        let (_folder, path) = folder();
+        let kind = |engine| TreeOptions { engine, ..TreeOptions::RECORDS };
+        let refused = |store: &Store| {
+            let error = store.tree_with("t", kind(asked)).unwrap_err();
+            assert!(matches!(error.root(), Error::TreeMismatch { name, .. } if name == "t"), "{error}");
+        };
+        for clean in [true, false] {
+            let store = Options::new().close_cleanly(clean).open(&path)?;
+            if !clean {
+                refused(&store);
+            }
+            store.tree_with("t", kind(made))?.put("still", "there")?;
+            refused(&store);
+            store.sync()?;
+        }
+        // As after a crash.
+        let store = Store::open(&path)?;
+        refused(&store);
+        assert!(store.open_tree("t")?.contains("still")?);
+    }
+    Ok(())
+}
+
+#[test]
 fn names_and_numbers_of_trees_have_limits() -> Result<()> {
     let store = Store::in_memory()?;
     for name in ["", &"n".repeat(129)] {

@@ -9,6 +9,9 @@ use super::layout::{FAILS_CHECK, LeafRecord, Slots, low_bits};
 use crate::index::{Codec, IndexStat, Violation};
 use crate::inner::{InnerTree, Separator};
 
+/// Leaves that are looked at under one pin: a longer one would keep memory from being reused for as long as it takes.
+const LEAVES_PINNED: usize = 256;
+
 /// Collects what is wrong with one leaf.
 struct Report<'v> {
     offset: u64,
@@ -26,9 +29,9 @@ impl Report<'_> {
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Walks all leaves, each under its lock for a moment.
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
-        let guard = self.pool.pin();
+        let mut guard = self.pool.pin();
         let mut violations = Vec::new();
-        let mut index = self.head;
+        let (mut index, mut looked_at) = (self.head, 0);
         // Below `low` no key of the leaf may be; from `resume` on are those that were not looked at yet.
         let (mut low, mut resume): (Vec<u8>, Vec<u8>) = Default::default();
         while index != 0 {
@@ -59,6 +62,14 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 resume.clone_from(&low);
             }
             index = record.next();
+            looked_at += 1;
+            if looked_at % LEAVES_PINNED == 0 && index != 0 {
+                drop(lock);
+                drop(guard);
+                guard = self.pool.pin();
+                index = self.descend(&guard, C::bound(&resume))?;
+                low.clear();
+            }
         }
         Ok(violations)
     }

@@ -32,9 +32,10 @@ struct Loaded {
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Fills an empty tree. The slot line of the first leaf publishes its own entries and the chain behind it. No lock is
-    /// held while `next` runs, so that may use the tree.
+    /// held while `next` runs, so that may use the tree; and nothing is pinned, so what others retire meanwhile is freed.
     pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        let guard = self.pool.pin();
+        // What is written is nobody else's, and the first leaf is never retired.
+        let guard = self.pool.peek();
         self.expect_empty()?;
         let mut load = Load::default();
         let done = self.write_leaves(&guard, next, fill, &mut load);
