@@ -48,6 +48,19 @@ fn a_figure_of_incll_and_its_drawing() {
 }
 
 #[test]
+fn what_the_text_of_incll_measures() {
+    let ends = figures("incll", &["--figure", "0"]);
+    let recoveries = figures("incll", &["--figure", "9"]);
+    ends.iter().chain(&recoveries).for_each(expect_sound);
+    let restored = |point: &&Value| point["panel"] == "nodes put back";
+    let restored: Vec<_> = recoveries[0]["points"].as_array().unwrap().iter().filter(restored).collect();
+    assert!(
+        !restored.is_empty() && restored.iter().all(|point| point["y"].as_f64() > Some(0.0)),
+        "{restored:?}"
+    );
+}
+
+#[test]
 fn what_is_not_there_is_said() {
     let said = run(&["lab", "bztree", "--figure", "9"]).expect(2);
     assert!(said.errors.contains("figure 9"), "{said:?}");

@@ -266,7 +266,7 @@ impl Tree {
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their capacity (0.5 to 1.0; what
     /// is beyond is taken for the nearer end). Wholly done or not at all, also across a crash. Returns the number of
     /// entries. O(n), and much faster than as many inserts. What it might have to undo is remembered until it is done: up
-    /// to 16 bytes of memory an entry, but for words in [`Engine::RnTree`].
+    /// to 16 bytes of memory an entry, but for words in [`Engine::RnTree`](crate::Engine::RnTree).
     ///
     /// # Errors
     /// [`Error::NotEmpty`]; [`Error::NotSorted`] with the place of the first entry out of order.

@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use compare::Baseline;
 use report::Report;
-use subject::{Bench, Measured};
+use subject::{Bench, Measured, Recoveries};
 use workload::{Script, Step};
 
 /// Runs the benchmark.
@@ -129,6 +129,14 @@ pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
     }
     mops.sort_by(f64::total_cmp);
     Ok(Sample { mops: mops[mops.len() / 2], used_bytes, counters })
+}
+
+/// Measures what an open takes, of a tree with all keys.
+pub(crate) fn recoveries(args: &Args) -> Result<Recoveries, Failure> {
+    args.validate()?;
+    let mut bench = Bench::create(args)?;
+    bench.load(args, &args.keys_drawn(), args.keys - args.withheld())?;
+    bench.recover()
 }
 
 /// Takes back what a run of inserts or removes did, so that each run meets the same tree.

@@ -229,6 +229,7 @@ impl Report {
             "recover_clean_ms": ms(|recoveries| recoveries.clean),
             "store_over_engine": rounded(self.store_over_engine),
             "recover_crash_ms": ms(|recoveries| recoveries.crash),
+            "recover_nodes_restored": self.recoveries.as_ref().and_then(|recoveries| recoveries.nodes_restored),
         });
         if let (Value::Object(figures), Value::Object(mut of_replay)) = (&mut figures, self.replay_json()) {
             figures.append(&mut of_replay);

@@ -53,6 +53,15 @@ pub(crate) struct Recoveries {
     pub(crate) crash: Duration,
     /// What of the log was replayed after the crash, on the file medium.
     pub(crate) replay: Option<Replay>,
+    /// Nodes that were put back from an external log after the crash, for engines that are durable by epochs.
+    pub(crate) nodes_restored: Option<u64>,
+}
+
+/// One opening: from that of the file to the first answer; and what was found.
+struct Opened {
+    elapsed: Duration,
+    replay: Option<Replay>,
+    nodes_restored: Option<u64>,
 }
 
 /// A file that is removed at the end.
@@ -359,24 +368,48 @@ impl Bench {
         self.let_go();
         if self.args.medium == MediumChoice::File {
             // All that was written is in the log.
-            let (crash, replay) = self.open(&some_key, true)?;
-            return Ok(Recoveries { clean: self.open(&some_key, true)?.0, crash, replay });
+            let Opened { elapsed: crash, replay, nodes_restored } = self.open(&some_key, true)?;
+            return Ok(Recoveries {
+                clean: self.open(&some_key, true)?.elapsed,
+                crash,
+                replay,
+                nodes_restored,
+            });
         }
         // The first is left unclean, so that the second follows a crash.
-        let (clean, _) = self.open(&some_key, false)?;
-        let (crash, replay) = self.open(&some_key, true)?;
-        Ok(Recoveries { clean, crash, replay })
+        let clean = self.open(&some_key, false)?.elapsed;
+        if engine(&self.args.engine).0.is_buffered() {
+            self.cut_an_epoch()?;
+        }
+        let Opened { elapsed: crash, replay, nodes_restored } = self.open(&some_key, true)?;
+        Ok(Recoveries { clean, crash, replay, nodes_restored })
     }
 
-    /// From the opening of the file to the first answer; and what of its log was replayed.
-    fn open(&self, key: &[u8], close_cleanly: bool) -> Result<(Duration, Option<Replay>), Failure> {
+    fn open(&self, key: &[u8], close_cleanly: bool) -> Result<Opened, Failure> {
         let options = store_options(&self.args).close_cleanly(close_cleanly);
         let start = Instant::now();
         let store = open_store(&self.path, &self.args, &options)?;
-        store.open_tree(NAME)?.get(key)?;
+        let tree = store.open_tree(NAME)?;
+        tree.get(key)?;
         let elapsed = start.elapsed();
         store.finish_recovery();
-        Ok((elapsed, store.stat()?.log.map(|log| log.replay)))
+        let nodes_restored = tree.epoch_stat().map(|epochs| epochs.nodes_restored);
+        Ok(Opened { elapsed, replay: store.stat()?.log.map(|log| log.replay), nodes_restored })
+    }
+
+    /// Updates keys at random for as long as an epoch, and leaves that unfinished: as a crash does right before its end.
+    fn cut_an_epoch(&self) -> Result<(), Failure> {
+        let args = &self.args;
+        let options = store_options(args).manual_epochs().close_cleanly(false);
+        let store = open_store(&self.path, args, &options)?;
+        let tree = store.open_tree(NAME)?;
+        let (keys, mut random) = (args.keys_drawn(), Random::new(args.seed));
+        let end = Instant::now() + Duration::from_millis(args.epoch_ms);
+        while Instant::now() < end {
+            let key = keys.key(random.below(args.keys - args.withheld()));
+            tree.update(padded(key, args.key_size), padded(!key, args.value_size))?;
+        }
+        Ok(())
     }
 }
 

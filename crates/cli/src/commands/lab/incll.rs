@@ -2,7 +2,7 @@
 //! durable one, and beside one without in-line logs.
 
 use super::{Args, Claim, Figure, Point, bench_args};
-use crate::bench::{Distribution, MediumChoice, Sample, Workload, sample};
+use crate::bench::{Distribution, MediumChoice, Sample, Workload, recoveries, sample};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -16,6 +16,8 @@ const LOGGING: Series = ("LOGGING", "masstree-logging");
 const DISTRIBUTIONS: [(&str, Distribution); 2] =
     [("uniform", Distribution::Uniform), ("zipfian", Distribution::Zipfian)];
 
+/// Milliseconds of an epoch, here as in the paper.
+const EPOCH_MS: f64 = 64.0;
 const MOPS: &str = "M ops/s";
 const DELAY: &str = "ns added to a fence";
 /// Delays of the paper's emulation of slow memory.
@@ -23,12 +25,13 @@ const DELAYS_NS: [u64; 5] = [0, 100, 200, 500, 1000];
 const NO_MT: &str = "MT, the Masstree of its authors: bench it by itself";
 
 /// The figures there are.
-pub(super) const FIGURES: [u8; 7] = [2, 3, 4, 5, 6, 7, 8];
+pub(super) const FIGURES: [u8; 9] = [2, 3, 4, 5, 6, 7, 8, 0, 9];
 
 /// Measures a figure.
 pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure, Failure> {
     let lab = Lab { args, context, points: Vec::new() };
     match number {
+        0 => lab.flushes(),
         2 => lab.workloads(),
         3 => lab.delays("Figure 3: latency of fences, YCSB-A", &[IN_LINE], &["-4.3%", "-6.0%"]),
         4 => lab.threads(),
@@ -40,7 +43,10 @@ pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure
             &[IN_LINE, LOGGING],
             &["-4.1%", "-5.7%", "-42.5%", "-28.5%"],
         ),
-        other => Err(Failure::Usage(format!("figure {other} is not here: the paper measures in 2 to 8"))),
+        9 => lab.recoveries(),
+        other => Err(Failure::Usage(format!(
+            "figure {other} is not here: the paper measures in 2 to 8, and in its text, 0 and 9"
+        ))),
     }
 }
 
@@ -227,6 +233,61 @@ impl Lab<'_> {
         }
         measured.points = points;
         Ok(measured)
+    }
+
+    /// Section 6.2: what the end of an epoch costs.
+    fn flushes(mut self) -> Result<Figure, Failure> {
+        let mut claims = Vec::new();
+        for (panel, distribution) in DISTRIBUTIONS {
+            let setting = self.setting(Workload::A, distribution);
+            let counters = self.measure(IN_LINE.1, setting)?.counters;
+            let of = |name| {
+                counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count) as f64
+            };
+            let (epochs, epoch_ns) = (of("epochs").max(1.0), EPOCH_MS * 1e6);
+            let pause_ns = of("pause_ns") / epochs;
+            self.point(panel, "lines flushed", EPOCH_MS, of("lines_flushed") / epochs);
+            self.point(panel, "us in which nobody works", EPOCH_MS, pause_ns / 1e3);
+            let (ms, percent) = (pause_ns / 1e6, 100.0 * pause_ns / epoch_ns);
+            let what = format!("nobody works at the end of an epoch, {panel}");
+            claims.push(Claim { what, paper: "1.38 ms, 2.2%", ours: format!("{ms:.3} ms, {percent:.2}%") });
+        }
+        let missing = "the paper writes back the whole cache, and nobody works meanwhile; here lines are flushed, most of \
+                       them while others work";
+        let mut figure =
+            self.figure("Section 6.2: the end of an epoch, YCSB-A", "ms an epoch", "an epoch", missing);
+        figure.claims = claims;
+        Ok(figure)
+    }
+
+    /// Section 6.3: opening after a crash right before the end of an epoch of updates.
+    fn recoveries(mut self) -> Result<Figure, Failure> {
+        let mut claims = Vec::new();
+        for (series, engine) in [IN_LINE, LOGGING] {
+            for keys in self.decades() {
+                self.context.note(format!("{engine}, {keys} keys, opened after a crash"));
+                let mut bench = bench_args(self.args);
+                engine.clone_into(&mut bench.engine);
+                (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);
+                let (mut ms, mut nodes) = (Vec::new(), 0);
+                for _ in 0..self.args.runs {
+                    let found = recoveries(&bench)?;
+                    ms.push(found.crash.as_secs_f64() * 1e3);
+                    nodes = found.nodes_restored.unwrap_or(0);
+                }
+                ms.sort_by(f64::total_cmp);
+                let median = ms[ms.len() / 2];
+                self.point("open to first answer, ms", series, keys as f64, median);
+                self.point("nodes put back", series, keys as f64, nodes as f64);
+                let what = format!("{series}, {keys} keys");
+                let paper = "15 ms, 84 K nodes, at 1 M keys";
+                claims.push(Claim { what, paper, ours: format!("{median:.1} ms, {nodes} nodes") });
+            }
+        }
+        let missing = "eight threads: one writes here, which puts fewer nodes into the log";
+        let mut figure = self.figure("Section 6.3: recovery", "keys", "ms, nodes", missing);
+        figure.claims = claims;
+        Ok(figure)
     }
 
     fn nodes_logged(mut self) -> Result<Figure, Failure> {

@@ -21,7 +21,8 @@ pub(crate) struct Args {
     system: String,
     /// Which figure; all of them, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of
     /// durability), 7 (ranges), 8 (key sizes), or 0 for table 2 (memory). incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the
-    /// tree), 7 (nodes logged), 8 (latency, without in-line logs)
+    /// tree), 7 (nodes logged), 8 (latency, without in-line logs), and of the text 0 (what the end of an epoch costs), 9
+    /// (recovery)
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
     figure: Option<u8>,
     /// Keys in the tree [the papers: 1,000,000 and 20,000,000]
