@@ -181,7 +181,7 @@ impl Lab<'_> {
 
     /// Numbers of keys in decades, up to what was asked for.
     fn decades(&self) -> Vec<u64> {
-        let (mut keys, mut decades) = (10_000, Vec::new());
+        let (mut keys, mut decades) = (self.args.keys.min(10_000), Vec::new());
         while keys <= self.args.keys {
             decades.push(keys);
             keys *= 10;
