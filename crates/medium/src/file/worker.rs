@@ -72,12 +72,11 @@ impl Core {
         !signal.stop
     }
 
-    /// Sleeps until something is appended, if nothing is to be done. Whether it may sleep so.
-    fn doze(&self) -> bool {
+    /// Sleeps until something is appended, if nothing was since `sealed`. Whether it may sleep so.
+    fn doze(&self, sealed: u64) -> bool {
         let mut tail = self.tail.lock();
-        let idle = tail.appender.end() <= self.commit.durable();
-        tail.dozing = idle;
-        idle
+        tail.dozing = tail.appender.end() == sealed;
+        tail.dozing
     }
 
     /// How long what nobody waits for may stay as it is.
@@ -98,42 +97,14 @@ impl Core {
 
     /// Syncs what nobody waits for, and seals what nothing follows.
     fn run_syncer(&self, opened_at: u64) {
-        let tick = self.tick();
-        let take = |signal: &mut Signal| std::mem::take(&mut signal.sync);
-        let (mut seen, mut sealed) = (opened_at, opened_at);
-        let mut begun = Instant::now();
+        let mut syncer = Syncer::new(self, opened_at);
         loop {
-            // What was appended since the last sync began has its time from then on, however long that sync took.
-            let timeout = if seen == sealed && self.doze() {
-                None
-            } else if self.commit.durable() >= self.end() {
-                Some(tick.min(IDLE))
-            } else {
-                Some(tick.saturating_sub(begun.elapsed()))
-            };
+            let timeout = syncer.timeout();
+            let take = |signal: &mut Signal| std::mem::take(&mut signal.sync);
             if !self.wait_for(timeout, take) || self.commit.has_failed() {
                 return;
             }
-            if timeout.is_none() && self.commit.durable() < self.end() {
-                // Something was just appended; it has its time, unless much follows.
-                begun = Instant::now();
-                continue;
-            }
-            let end = self.end();
-            let idle = end == seen;
-            seen = end;
-            let behind = end.saturating_sub(self.commit.durable());
-            // Woken to seal, it leaves what already follows its time.
-            if behind == 0 || behind >= BACKLOG_BYTES_EARLY || begun.elapsed() >= tick {
-                begun = Instant::now();
-                // A failure is kept where all will find it.
-                let _ = self.settle(end);
-            }
-            if idle && sealed != end && self.commit.durable() == end {
-                let end = self.seal();
-                let _ = self.settle(end);
-                (seen, sealed) = (end, end);
-            }
+            syncer.turn(timeout.is_none());
         }
     }
 
@@ -157,6 +128,61 @@ impl Core {
                 // A failure is kept where all will find it.
                 let _ = self.checkpoint();
             }
+        }
+    }
+}
+
+/// What the syncing thread knows.
+pub(super) struct Syncer<'c> {
+    core: &'c Core,
+    tick: Duration,
+    /// Where the log ended at the last turn.
+    seen: u64,
+    /// Where the last seal ended.
+    sealed: u64,
+    /// When the last sync began, or the time of what came after one.
+    begun: Instant,
+}
+
+impl<'c> Syncer<'c> {
+    /// Of a log that ends at `opened_at`, durably.
+    pub(super) fn new(core: &'c Core, opened_at: u64) -> Self {
+        Self { core, tick: core.tick(), seen: opened_at, sealed: opened_at, begun: Instant::now() }
+    }
+
+    /// How long there is nothing to do; `None`: until something is appended.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let core = self.core;
+        if core.doze(self.sealed) {
+            return None;
+        }
+        // What was appended since the last sync began has its time from then on, however long that sync took.
+        let all_durable = core.commit.durable() >= core.end();
+        Some(if all_durable { self.tick.min(IDLE) } else { self.tick.saturating_sub(self.begun.elapsed()) })
+    }
+
+    /// Syncs and seals what it is time for.
+    pub(super) fn turn(&mut self, has_dozed: bool) {
+        let core = self.core;
+        let end = core.end();
+        let behind = end.saturating_sub(core.commit.durable());
+        if has_dozed && behind > 0 {
+            // Something was just appended; it has its time, unless much follows.
+            self.begun = Instant::now();
+            return;
+        }
+        let idle = end == self.seen;
+        self.seen = end;
+        // Woken to seal, it leaves what already follows its time.
+        if behind == 0 || behind >= BACKLOG_BYTES_EARLY || self.begun.elapsed() >= self.tick {
+            self.begun = Instant::now();
+            // A failure is kept where all will find it.
+            let _ = core.settle(end);
+        }
+        if idle && self.sealed != end && core.commit.durable() == end {
+            let end = core.seal();
+            let _ = core.settle(end);
+            (self.seen, self.sealed) = (end, end);
         }
     }
 }

@@ -194,6 +194,25 @@ fn what_was_synced_is_sealed_soon_however_long_nobody_else_syncs() {
     }
 }
 
+/// Else damage to it would pass for a torn tail until something else is written, if ever. Whoever syncs it by hand may be
+/// done while the thread in the background is only waking up.
+#[test]
+fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
+    let machine = Machine::new(&Image::default());
+    let file = open(&machine).unwrap();
+    let mut syncer = worker::Syncer::new(&file.core, file.end().0);
+    assert_eq!(syncer.timeout(), None, "nothing is to be done");
+    let lsn = publish(&file, 0, 1);
+    // It sees something that is not durable, and then looks how long that has.
+    syncer.turn(true);
+    file.wait(lsn).unwrap();
+    for _ in 0..2 {
+        assert!(syncer.timeout().is_some(), "it sleeps, and nothing is sealed");
+        syncer.turn(false);
+    }
+    assert_eq!((file.stat().groups, syncer.timeout()), (2, None));
+}
+
 #[test]
 fn zeros_go_ahead_of_the_log() {
     let machine = Machine::new(&Image::default());
