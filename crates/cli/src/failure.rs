@@ -51,7 +51,9 @@ impl Failure {
         let Self::Store(error) = self else { return false };
         match error.root() {
             Error::Corrupt { .. } | Error::Unopenable { .. } => true,
-            Error::Medium(MediumError::Log(log)) => !matches!(log, LogError::Io { .. } | LogError::Overrun),
+            Error::Medium(MediumError::Log(log)) => {
+                !matches!(log, LogError::Io { .. } | LogError::Overrun | LogError::Unsettled)
+            }
             _ => false,
         }
     }

@@ -18,6 +18,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::File;
 use super::checkpoint::{incarnation_at, write_home};
@@ -97,7 +98,8 @@ impl File {
     /// at `log_path` that belongs to it. Then the copy is nothing, and empty.
     ///
     /// # Errors
-    /// [`LogError::Overrun`] if the log went around before it was read; else as [`File::backup`].
+    /// [`LogError::Overrun`] if the log went around before it was read; [`LogError::Unsettled`] if that process recovers the
+    /// pool, and takes seconds; else as [`File::backup`].
     pub fn backup_beside(
         pool: fs::File,
         log_path: &Path,
@@ -133,21 +135,29 @@ impl File {
     }
 }
 
-/// How often a header is read again of which one copy fails its check: it may be about to be written.
-const HEADER_ATTEMPTS: u32 = 100;
+/// How long a header is read again of which one copy fails its check: it may be about to be written, also by whoever
+/// recovers the pool, when it has replayed the log.
+const HEADER_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+
+/// Between two looks.
+const HEADER_REST: Duration = Duration::from_millis(1);
 
 /// The header of a log that is in use.
 fn live_header(log: &dyn Io) -> Result<Option<Header>, LogError> {
-    for _ in 0..HEADER_ATTEMPTS {
+    let start = Instant::now();
+    for attempt in 0.. {
         let Ok(newest) = Log::read_header(log)? else { return Ok(None) };
         if newest.unreadable.is_none() {
             return Ok(Some(newest.header).filter(|header| !header.ranges.is_empty()));
         }
-        std::thread::yield_now();
+        // The other copy may be older than what was freed and written again since.
+        match attempt {
+            0..100 => std::thread::yield_now(),
+            _ if start.elapsed() < HEADER_PATIENCE => std::thread::sleep(HEADER_REST),
+            _ => break,
+        }
     }
-    // Whoever has it open writes the one copy and then the other: they can be read, or the disk is damaged.
-    let what = "a copy of its header fails its check".to_owned();
-    Err(LogError::Damaged { position: 0, what })
+    Err(LogError::Unsettled)
 }
 
 fn is_log(path: &Path, uuid: u128) -> Result<bool, LogError> {

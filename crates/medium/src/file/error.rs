@@ -77,6 +77,12 @@ pub enum LogError {
         "the log of the pool went around faster than it could be copied; copy it when less is written, or from within the process that has it open"
     )]
     Overrun,
+    /// A copy was to be made of a pool that another process has open, and one copy of its log's header could not be read
+    /// for a while. That may be because the process recovers the pool; then it writes both again.
+    #[error(
+        "a copy of the log's header fails its check: either the process that has the pool open is still recovering it, then try again later; or the disk is damaged there, then close the pool and open it again"
+    )]
+    Unsettled,
     /// The pool's file is shorter than it was.
     #[error("the pool was truncated: it has {length} bytes and had {expected}; restore a backup")]
     PoolTruncated {

@@ -133,3 +133,42 @@ fn damage_in_the_middle_of_the_log_is_not_its_end() {
     let copied = copy(&*pool, &log, &target, MARK, 4096);
     assert!(matches!(copied, Err(LogError::Damaged { .. })), "{copied:?}");
 }
+
+/// A pool that was killed while the other copy of its log's header was written; and where that lies.
+fn killed_at_its_header() -> Image {
+    let mut image = killed().0;
+    let log = Machine::new(&image).io(Which::Log);
+    let newest = Log::read_header(&*log).unwrap().unwrap().header;
+    let other = layout::HEADERS.into_iter().find(|place| *place != newest.place()).unwrap();
+    image.files[1][other as usize + 20] ^= 1;
+    image
+}
+
+fn copied_beside(machine: &Arc<Machine>, log: &Arc<dyn Io>) -> Result<Copied, LogError> {
+    let made = Machine::new(&Image::default());
+    let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
+    copy(&*machine.io(Which::Pool), log, &target, MARK, 4096)
+}
+
+/// Nothing is damaged: whoever opens such a pool writes both copies, but only after it has read the log.
+#[test]
+fn a_header_that_is_about_to_be_written_again_is_no_damage() {
+    let machine = Machine::new(&killed_at_its_header());
+    let copied = copied_beside(&machine, &machine.io(Which::Log));
+    assert!(matches!(copied, Err(LogError::Unsettled)), "{copied:?}");
+}
+
+#[test]
+fn a_copy_waits_for_who_recovers_the_pool() {
+    let machine = Machine::new(&killed_at_its_header());
+    let (recovered, reads) = (Arc::clone(&machine), std::sync::atomic::AtomicU32::new(0));
+    let hook = move |call| {
+        if call == Call::Read && reads.fetch_add(1, Ordering::Relaxed) == 210 {
+            open(&recovered).unwrap();
+        }
+    };
+    let log: Arc<dyn Io> =
+        Arc::new(Hooked { io: machine.io(Which::Log), hook: Box::new(hook), reads_parts: false });
+    let copied = copied_beside(&machine, &log);
+    assert!(matches!(copied, Ok(Copied::Whole(_))), "{copied:?}");
+}
