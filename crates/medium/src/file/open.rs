@@ -1,5 +1,6 @@
 //! Opening: finding the log that belongs to the pool, replaying it, or making a new one; and the orderly end.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -27,6 +28,7 @@ use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
 use super::volatile::is_volatile;
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
+use crate::kernels::prefetch_write;
 use crate::mapping::Mapping;
 use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
 
@@ -38,6 +40,9 @@ pub const UNSAFE_NO_SYNC: (&str, &str) = ("EVERLEAF_UNSAFE_NO_SYNC", "lose-my-da
 const POOL_BYTES_MIN: u64 = 64 << 10;
 /// So much of a new log is filled with zeros before it is used.
 const FILLED_AT_FIRST: u64 = 1 << 20;
+
+/// So many lines wait for their places to come into the cache while a log is replayed: they lie all over the pool.
+const AHEAD: usize = 32;
 
 /// The largest log on a file system in memory.
 const VOLATILE_LOG_BYTES_MAX: u64 = 4 << 20;
@@ -417,6 +422,12 @@ fn reopen(
     log.set_filled();
     let mut pages = Pages::default();
     let mut grown = Ok(());
+    let mut pending = VecDeque::with_capacity(AHEAD);
+    let store = |(words, line): (&[AtomicU64], [u8; LINE_BYTES])| {
+        for (word, bytes) in words.iter().zip(line.as_chunks().0) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+    };
     let replayed = replay(
         &log,
         &newest.header,
@@ -428,10 +439,11 @@ fn reopen(
                 position,
                 what: format!("a line of number {number} lies outside of the pool"),
             })?;
-            for (word, bytes) in words.iter().zip(line.chunks_exact(8)) {
-                let value = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-                word.store(value, Ordering::Relaxed);
+            prefetch_write(words);
+            if pending.len() == AHEAD {
+                pending.pop_front().into_iter().for_each(store);
             }
+            pending.push_back((words, *line));
             pages.add(number);
             Ok(())
         },
@@ -448,6 +460,7 @@ fn reopen(
     );
     grown?;
     let mut replayed = replayed?;
+    pending.into_iter().for_each(store);
     if let Some(copy) = newest.unreadable {
         expect_nothing_later(&log, replayed.end, copy)?;
     }
