@@ -6,15 +6,15 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everleaf::{
     Codec, Durability, Engine, Error, LogEnd, LogError, MediumChoice, Options, Result, Store, Survives,
     Ticket, Tree, TreeOptions,
 };
 use medium::MediumError;
-use medium::file::FileOptions;
 use medium::file::faulty::{Faults, Image, Machine, Which};
+use medium::file::{Disk, FileOptions, Io};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -507,4 +507,99 @@ fn a_pool_names_its_holder_before_its_log_is_replayed() {
     std::fs::write(log_of(&pool), "this is no log").unwrap();
     options().open(&pool).unwrap_err();
     assert_eq!(pool::holder_of_file(&file), Some(std::process::id()));
+}
+
+/// A log whose syncs wait while it is shut.
+#[derive(Debug)]
+struct Gate {
+    log: Disk,
+    is_shut: AtomicBool,
+    has_waited: AtomicBool,
+}
+
+impl Io for Gate {
+    fn file(&self) -> &std::fs::File {
+        self.log.file()
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        self.log.length()
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        self.log.read(buffer, offset)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
+        self.log.write(bytes, offset)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        while self.is_shut.load(Ordering::Relaxed) {
+            self.has_waited.store(true, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.log.sync()
+    }
+
+    fn allocate(&self, start: u64, end: u64) -> std::io::Result<()> {
+        self.log.allocate(start, end)
+    }
+
+    fn truncate(&self, length: u64) -> std::io::Result<()> {
+        self.log.truncate(length)
+    }
+}
+
+/// It once waited for the disk under the lock of the pool's space, or of the tree's first leaf; and so did whoever needed
+/// that.
+#[test]
+fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
+    for engine in [Engine::RnTree, Engine::BzTree] {
+        let folder = folder();
+        let file = |name| {
+            let mut open = std::fs::OpenOptions::new();
+            Disk(open.read(true).write(true).create_new(true).open(folder.path().join(name)).unwrap())
+        };
+        let (is_shut, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
+        let log = Arc::new(Gate { log: file("a.log"), is_shut, has_waited });
+        let io: Arc<dyn Io> = Arc::clone(&log) as _;
+        let store = options().close_cleanly(false).open_on(Arc::new(file("a")), io).unwrap();
+        let tree = store.tree_with("words", TreeOptions { engine, codec: Codec::Word }).unwrap();
+        let words = tree.as_words().unwrap();
+        let is_shut = || log.is_shut.load(Ordering::Relaxed);
+        let has_waited = || log.has_waited.load(Ordering::Relaxed);
+        let wait_until = |is_so: &dyn Fn() -> bool| {
+            let start = Instant::now();
+            while !is_so() && start.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            is_so()
+        };
+        // More than what one operation may append without a wait.
+        let entries = || (1..6_000_000).take_while(|_| is_shut() || !has_waited()).map(|key| (key, key));
+        let has_put = AtomicBool::new(false);
+        let groups = || store.stat().unwrap().log.unwrap().groups;
+        std::thread::scope(|scope| {
+            log.is_shut.store(true, Ordering::Relaxed);
+            let load = scope.spawn(|| words.bulk_load(entries(), 1.0));
+            wait_until(&has_waited);
+            let put = scope.spawn(|| {
+                let before = groups();
+                let put = scope.spawn(|| words.put(0, 1));
+                // The last of its groups it appends under its locks.
+                while is_shut() && !has_put.load(Ordering::Relaxed) {
+                    has_put.store(groups() >= before + 2, Ordering::Relaxed);
+                }
+                put.join().unwrap()
+            });
+            wait_until(&|| has_put.load(Ordering::Relaxed));
+            let was_shut = has_put.load(Ordering::Relaxed);
+            log.is_shut.store(false, Ordering::Relaxed);
+            let loaded = load.join().unwrap();
+            put.join().unwrap().unwrap();
+            assert!(was_shut, "{engine:?}: who wrote waited for the load to get on");
+            assert!(matches!(loaded.unwrap_err().root(), Error::NotEmpty), "{engine:?}");
+        });
+    }
 }

@@ -496,6 +496,13 @@ impl<M: Medium> Guard<'_, M> {
         Ok(())
     }
 
+    /// Orders what was flushed, and lets a disk that is far behind hold this thread up, as it does at the end of an operation
+    /// whose wait is put off. For long operations, where they hold no lock.
+    pub fn keep_pace(&self) -> Result<()> {
+        let lsn = self.inner.fence();
+        medium::deferred(|| self.wait_for(lsn)).0
+    }
+
     /// Whether everything up to `lsn` is durable. After a wait it need not be: that may have been put off.
     #[inline(always)]
     pub fn is_durable(&self, lsn: Lsn) -> bool {

@@ -7,7 +7,7 @@ use super::BzTree;
 use super::find::Separator;
 use super::image::{Copied, InnerImage, NewNodes};
 use super::layout::Pointer;
-use crate::index::{Codec, EntryWords, NextEntry};
+use crate::index::{Codec, EntryWords, NextEntry, paced};
 
 /// What is loaded and not reachable yet.
 struct Load<'g, 'p, M: Medium, C: Codec> {
@@ -45,7 +45,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             entries: 0,
             codec: std::marker::PhantomData,
         };
-        self.write_leaves(&mut load, next, fill)?;
+        self.write_leaves(&mut load, &mut paced(&guard, next), fill)?;
         if load.entries == 0 {
             return Ok(0);
         }

@@ -7,7 +7,7 @@ use pool::{Error, Guard, Result};
 use super::RnTree;
 use super::insert::write_entry;
 use super::layout::{EntrySum, Leaf, Slots};
-use crate::index::{Codec, EntryWords, NextEntry};
+use crate::index::{Codec, EntryWords, NextEntry, paced};
 use crate::inner::Separator;
 
 /// What is written of a load before it is published.
@@ -38,7 +38,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let guard = self.pool.peek();
         self.expect_empty()?;
         let mut load = Load::default();
-        let done = self.write_leaves(&guard, next, fill, &mut load);
+        let done = self.write_leaves(&guard, &mut paced(&guard, next), fill, &mut load);
         let done = done.and_then(|()| match load.entries {
             0 => Ok(Lsn::DURABLE),
             _ => self.publish(&guard, &load),
@@ -101,6 +101,28 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
 
     /// Writes what is missing, then publishes all by the slot line of the first leaf.
     fn publish(&self, guard: &Guard<'_, M>, load: &Load) -> Result<Lsn> {
+        let count = load.leaves.len();
+        let first = if count == 0 { 0 } else { self.leaves.allocate_run(count as u32)? };
+        let mut separators = vec![(Separator::default(), self.head)];
+        let published = self
+            .write_slots(guard, load, first, &mut separators)
+            .and_then(|()| if count == 0 { Ok(()) } else { guard.keep_pace() })
+            .and_then(|()| self.publish_in_head(guard, load, first, &separators));
+        if published.is_err() {
+            (first..).take(count).for_each(|index| self.leaves.free(index));
+            separators.into_iter().for_each(|(separator, _)| self.inner.retire_separator(separator));
+        }
+        published
+    }
+
+    /// Waits for entries of the first leaf, and publishes.
+    fn publish_in_head(
+        &self,
+        guard: &Guard<'_, M>,
+        load: &Load,
+        first: u32,
+        separators: &[(Separator, u32)],
+    ) -> Result<Lsn> {
         let head = self.leaves.get(self.head);
         loop {
             let lock = head.lock();
@@ -108,7 +130,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             head.recycle();
             let claims: Vec<usize> = load.first.iter().map_while(|_| head.claim(N)).collect();
             let are_enough = claims.len() == load.first.len();
-            match are_enough.then(|| self.publish_with(guard, load, &claims)).transpose() {
+            let published = are_enough.then(|| self.publish_with(guard, load, &claims, first, separators));
+            match published.transpose() {
                 Ok(Some(lsn)) => return Ok(lsn),
                 failed => {
                     head.release(claims.iter().fold(0, |claimed, entry| claimed | 1 << entry));
@@ -122,7 +145,14 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     /// Publishes with these entries of the first leaf, which is locked.
-    fn publish_with(&self, guard: &Guard<'_, M>, load: &Load, claims: &[usize]) -> Result<Lsn> {
+    fn publish_with(
+        &self,
+        guard: &Guard<'_, M>,
+        load: &Load,
+        claims: &[usize],
+        first: u32,
+        separators: &[(Separator, u32)],
+    ) -> Result<Lsn> {
         let (leaves, head) = (&load.leaves, self.leaves.get(self.head));
         let leaf = Self::leaf(guard, head)?;
         let old = head.slots();
@@ -135,29 +165,16 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             sum = sum.with(entry, words);
         }
         let new = new.with(new.count(), leaves.first().map_or(0, |leaf| leaf.offset)).sealed(&old, sum);
-        let first = if leaves.is_empty() { 0 } else { self.leaves.allocate_run(leaves.len() as u32)? };
-        let mut separators = vec![(Separator::default(), self.head)];
-        let mut publish = || -> Result<_> {
-            self.write_slots(guard, load, first, &mut separators)?;
-            guard.fence();
-            // PERSIST: all leaves and records are ordered before; lost, the tree is empty.
-            Ok(Slots(leaf.slots.publish(guard, &old.0, &new.0)?))
-        };
-        let stored = match publish() {
-            Ok(stored) => stored,
-            Err(error) => {
-                (first..).take(leaves.len()).for_each(|index| self.leaves.free(index));
-                separators.into_iter().for_each(|(separator, _)| self.inner.retire_separator(separator));
-                return Err(error);
-            }
-        };
+        guard.fence();
+        // PERSIST: all leaves and records are ordered before; lost, the tree is empty.
+        let stored = Slots(leaf.slots.publish(guard, &old.0, &new.0)?);
         let lsn = guard.fence();
         head.stamp(lsn);
         (first..).take(leaves.len()).for_each(|index| self.leaves.get(index).stamp(lsn));
         head.lead(&stored, first, separators.get(1).map_or(0, |(separator, _)| Self::bound_of(*separator)));
         // Without memory for inner nodes the leaves are still found, by way of the first.
         guard.interleave(&self.inner);
-        let _ = self.inner.build(&separators);
+        let _ = self.inner.build(separators);
         Ok(lsn)
     }
 

@@ -17,7 +17,7 @@
 //!
 //! No fence waits for the disk, so no lock that is held across a fence is held across a sync. Who writes more than the
 //! disk takes is held up where it waits, or would wait if its durability were not deferred: when it holds no lock. (A
-//! single operation that fences 64 MiB without a wait is held up at its fences, or it would take all memory: a bulk load.)
+//! single operation that fences 64 MiB without a wait is held up at its fences, or it would take all memory.)
 
 mod access;
 mod append;
