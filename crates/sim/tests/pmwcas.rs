@@ -32,6 +32,27 @@ use Operation::{Reopen, Swap};
 
 struct Words {
     slots: usize,
+    /// The number that a new descriptor's last operation had; 0: there was none.
+    last_number: u64,
+}
+
+/// The numbers of operations: 35 bits.
+const NUMBERS: u64 = 1 << 35;
+/// What the format multiplies by for its checks.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Makes free descriptors such as so many operations leave, of which the first had eight words and the others two.
+fn age(guard: &pool::Guard<'_, Sim>, place: u64, slots: usize, last: u64) -> Result<(), Complaint> {
+    for descriptor in 0..2 * slots as u64 {
+        let words = guard.words(place + 256 * descriptor, 32).map_err(text)?;
+        let status = last << 6;
+        words[0].store(guard, status | (status + 1).wrapping_mul(SPREAD) >> 48 << 48);
+        for line in [15, 23, 31] {
+            words[line].store(guard, 1 | 2_u64.wrapping_mul(SPREAD) >> 35 << 35);
+        }
+        guard.flush_words(words);
+    }
+    Ok(())
 }
 
 struct Opened {
@@ -77,6 +98,9 @@ impl Subject for Words {
             let guard = pool.pin();
             let place = guard.allocate_lines(Pmwcas::bytes(self.slots)).map_err(text)?;
             Pmwcas::format(&guard, place, self.slots).map_err(text)?;
+            if self.last_number > 0 {
+                age(&guard, place, self.slots, self.last_number)?;
+            }
             let lines = guard.allocate_lines(LINES_BYTES).map_err(text)?;
             let words = guard.words(lines, LINES_BYTES / 8).map_err(text)?;
             words.iter().for_each(|word| word.store(&guard, 0));
@@ -162,7 +186,7 @@ fn script() -> Vec<Operation> {
 
 fn explorer(slots: usize, options: Options) -> Explorer<Words> {
     let command = "cargo test --release -p everleaf-sim --test pmwcas".to_owned();
-    Explorer::new(Words { slots }, Options { command, ..options }).unwrap()
+    Explorer::new(Words { slots, last_number: 0 }, Options { command, ..options }).unwrap()
 }
 
 #[test]
@@ -176,6 +200,22 @@ fn a_script_survives_every_pair_of_crashes() {
                 println!("{rules:?}, {second_crash:?}, {slots} slots: {}", explorer.stats());
                 assert_eq!(explorer.stats().cut_short, 0);
             }
+        }
+    }
+}
+
+/// After so many operations the numbers begin anew: then a descriptor that was being filled is told from a damaged one, too.
+#[test]
+fn numbers_that_come_round_survive_every_pair_of_crashes() {
+    let all = |from, to| Swap((0..WORDS).map(|word| (word, from, to)).collect());
+    let script: Vec<_> = [(0, 1), (1, 2), (9, 9), (2, 3), (3, 4)].map(|(from, to)| all(from, to)).into();
+    for last_number in [NUMBERS - 3, NUMBERS - 2, NUMBERS - 1] {
+        for second_crash in [SecondCrash::InRecovery, SecondCrash::Anywhere] {
+            let command = "cargo test --release -p everleaf-sim --test pmwcas".to_owned();
+            let options = Options { command, second_crash, images: Images::All, ..Options::default() };
+            let mut explorer = Explorer::new(Words { slots: 1, last_number }, options).unwrap();
+            explorer.explore(&script).unwrap_or_else(|failure| panic!("from {last_number}: {failure}"));
+            assert_eq!(explorer.stats().cut_short, 0);
         }
     }
 }
@@ -234,6 +274,29 @@ fn two_threads_that_help_each_other() {
         println!("{rules:?}: {} schedules, {} of them cut; {stats}", stats.schedules, stats.schedules_cut);
         assert_eq!(stats.cut_short, 0);
     }
+}
+
+/// A thread that helps an operation finds another one's name in the next word, whose owner has stopped: it goes on to that,
+/// and takes neither for failed.
+#[test]
+fn a_helper_that_is_blocked_helps_what_blocks_it() {
+    let helped = [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)])];
+    // Of those in the way one fails at its second word: then the one that was helped must succeed.
+    let blocking = [swap(&[(2, 0, 2), (3, 0, 2)]), swap(&[(2, 0, 2), (3, 7, 2)])];
+    let meeting = [swap(&[(0, 0, 3), (3, 0, 3)]), swap(&[(0, 1, 3), (3, 0, 3)])];
+    let images = Images::Some { random: 0 };
+    let options = Options { images, second_crash: SecondCrash::Never, ..Options::default() };
+    let scheduling =
+        Scheduling { search: Search::Exhaustive { preemptions_max: 2 }, ..Scheduling::default() };
+    let mut explorer = explorer(3, options);
+    for (helped, (blocking, meeting)) in helped.iter().zip(blocking.iter().zip(&meeting)) {
+        let program = Program::single(&[helped.clone(), blocking.clone(), meeting.clone()]);
+        let explored = explorer.explore_threads(&program, &scheduling);
+        explored.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+    let stats = explorer.stats();
+    println!("{} schedules; {stats}", stats.schedules);
+    assert_eq!(stats.cut_short, 0);
 }
 
 /// Two words and two threads, with all that a crash may leave, and one more crash in the recovery from that.

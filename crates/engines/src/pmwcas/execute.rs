@@ -6,7 +6,7 @@ use pool::{Error, Guard, Result};
 
 use super::layout::{State, Status, Target};
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
-use super::word::{CONDITIONAL, DIRTY, Name, VALUE_MASK, conditional_word, is_name};
+use super::word::{CONDITIONAL, DIRTY, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
 use super::{DescriptorNode, Pmwcas, Targets};
 
 /// An operation that is being executed or helped.
@@ -140,8 +140,12 @@ impl Pmwcas {
         let index = held.number * DESCRIPTORS_PER_SLOT + turn;
         let node = self.node(guard, index)?;
         let before = status_of(guard, node, index)?;
-        let name = Name::of(Name { index, sequence: before.sequence + 1 }.installed());
-        node.fill(guard, before, name.sequence, targets)?;
+        let sequence = match before.sequence {
+            SEQUENCE_MASK => Self::begin_anew(guard, node),
+            last => last + 1,
+        };
+        let name = Name { index, sequence };
+        node.fill(guard, before, sequence, targets)?;
         held.set_phase(turn, Phase::Busy);
         self.flush_ended(guard, held)?;
         // Fence 1.
@@ -159,6 +163,15 @@ impl Pmwcas {
         let unseen = matches!(progress, Ok(Progress::Unseen));
         held.set_phase(turn, if unseen { Phase::Free } else { Phase::Ended });
         progress
+    }
+
+    /// The first number again, once no line says any more that an operation of that number wrote it.
+    #[cold]
+    fn begin_anew<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode) -> u64 {
+        node.forget_writers(guard);
+        // PERSIST: before an operation has a number that was there before; lost, the next one begins anew again.
+        guard.fence();
+        1
     }
 
     /// Takes a slot of which a descriptor is free.

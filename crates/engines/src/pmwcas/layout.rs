@@ -17,7 +17,8 @@
 //! **Torn or damaged?** A crash may cut off the filling of a descriptor: then no word holds its name, for that comes behind
 //! a fence. If its words were damaged instead, their names may be there. So each line tells by the word that is stored last
 //! in it, the status or the *writer*, whether it was written whole: a line holds a prefix of its stores. Before a line is
-//! written that word says that it is not.
+//! written that word says that it is not. After 2^35 - 1 the numbers begin anew with 1, and first all lines are said to be
+//! nobody's: of those that came before, none is taken for a line of the new operation of the same number.
 
 use medium::{BadOffset, LINE_BYTES, Medium, Word, node};
 
@@ -159,6 +160,11 @@ impl DescriptorNode {
     pub(super) fn format<M: Medium>(&self, guard: &medium::Guard<'_, M>) {
         let free = Status { state: State::Free, count: 0, sequence: 0 };
         self.status.publish(guard, free.encode());
+        self.forget_writers(guard);
+    }
+
+    /// Says of each line that nobody wrote it whole, and flushes that; the caller fences.
+    pub(super) fn forget_writers<M: Medium>(&self, guard: &medium::Guard<'_, M>) {
         self.lines.iter().for_each(|line| line[WRITER].publish(guard, writer(NOBODY)));
     }
 
@@ -191,7 +197,8 @@ impl DescriptorNode {
     }
 
     /// The number of the last operation that wrote to a descriptor with this status, whether it came to its end or not: as no
-    /// number comes twice, what a line says of its writer is never of another operation with the same number.
+    /// number comes twice, or all lines are nobody's before it does, what a line says of its writer is never of another
+    /// operation with the same number.
     pub(super) fn last_sequence<M: Medium>(&self, guard: &medium::Guard<'_, M>, status: Status) -> u64 {
         let written = self.lines.iter().map(|line| line[WRITER].load(guard));
         let known = written.filter(|found| *found == writer(found & SEQUENCE_MASK));

@@ -34,7 +34,8 @@ const SLOT_SHIFT: u32 = 13;
 const ATTEMPT_SHIFT: u32 = 20;
 const ATTEMPTS: u64 = 1 << 6;
 const SEQUENCE_SHIFT: u32 = 26;
-/// Bits of a sequence number: at a million operations a second on one descriptor it comes round after nine hours.
+/// Bits of a sequence number: at a million operations a second on one descriptor it comes round after nine hours
+/// (see `layout`). 0 is nobody's.
 pub(super) const SEQUENCE_MASK: u64 = (1 << 35) - 1;
 
 /// Whether a word holds a name instead of a value.
