@@ -63,7 +63,8 @@ fn a_benchmark_measures_the_tree_that_it_filled() {
     ] {
         let sizes = ["--keys", "20000", "--ops", "2000", "--runs", "2", "--count", "--json", "--quiet"];
         let what = ["bench", "--engine", engine, "--workload", workload, "--medium", medium];
-        let report = run(&[&what[..], &sizes].concat()).expect(0).json();
+        let beside: &[&str] = if medium == "ram" { &[] } else { &["--baseline", "ram"] };
+        let report = run(&[&what[..], &sizes, beside].concat()).expect(0).json();
         let figure = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
         assert!(figure("mops") > 0.0 && figure("find_ns") > 0.0 && figure("ratio_to_btreemap") > 0.0);
         assert!((16.0..400.0).contains(&figure("bytes_per_key")), "{report}");
@@ -71,6 +72,9 @@ fn a_benchmark_measures_the_tree_that_it_filled() {
         assert!(engine == "masstree" || !writes || figure("persists_per_op") >= 2.0, "{report}");
         assert!(workload != "find" || figure("store_over_engine") > 0.0, "{report}");
         assert_eq!(report["load_mops"].is_null(), workload == "load", "{report}");
+        let has_ratio = ["ratio_to_ram", "find_ratio_to_ram"].map(|name| report[name].as_f64() > Some(0.0));
+        assert_eq!(has_ratio, [medium != "ram"; 2], "{report}");
+        assert_eq!(report["pages"], "huge");
     }
 }
 
@@ -120,6 +124,7 @@ fn wrong_use_has_exit_code_2() {
     run(&on("get", &pool, &["k", "--codec", "word"])).expect(2);
     run(&on("put", &pool, &["k", "v", "--line-store", "magic"])).expect(2);
     run(&on("torture", &pool, &["--rounds", "0"])).expect(2);
+    run(&["bench", "--medium", "ram", "--baseline", "ram"]).expect(2);
     run(&on("scan", &pool, &["--prefix", "a", "--from", "b"])).expect(2);
     assert!(!pool.exists());
     run(&on("put", &pool, &["zz", "00", "--hex"])).expect(2);

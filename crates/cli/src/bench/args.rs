@@ -114,6 +114,20 @@ pub(crate) enum Pages {
     Small,
 }
 
+impl Pages {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        if self == Self::Huge { "huge" } else { "4k" }
+    }
+}
+
+/// What is measured beside.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BaselineChoice {
+    /// The same engine in memory of this process
+    Ram,
+}
+
 /// Measure throughput, latency, persists and memory
 #[derive(clap::Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -196,6 +210,9 @@ pub(crate) struct Args {
     /// media compare
     #[arg(long, value_enum, default_value = "huge")]
     pub(crate) pages: Pages,
+    /// Measure the same on this as well, run by run in turns, and print the ratio
+    #[arg(long, value_enum)]
+    pub(crate) baseline: Option<BaselineChoice>,
     /// Use the codec for records whatever the sizes
     #[arg(long)]
     pub(crate) records: bool,
@@ -240,6 +257,9 @@ impl Args {
                 1_u128 << (8 * size)
             ));
         }
+        if self.baseline.is_some() && self.medium == MediumChoice::Ram {
+            return refuse("--baseline ram goes with another --medium than ram");
+        }
         if !(self.theta > 0.0 && self.theta < 1.0) {
             return refuse("--theta lies between 0 and 1");
         }
@@ -255,6 +275,17 @@ impl Args {
             return refuse("--persist-delay-ns goes with --medium dax");
         }
         Ok(())
+    }
+
+    /// The same on memory of this process, if that is asked for.
+    pub(crate) fn for_baseline(&self) -> Option<Self> {
+        self.baseline.map(|BaselineChoice::Ram| Self {
+            medium: MediumChoice::Ram,
+            pool: None,
+            persist_delay_ns: 0,
+            line_store: None,
+            ..self.clone()
+        })
     }
 
     /// The same on fewer keys, with fewer operations in proportion.

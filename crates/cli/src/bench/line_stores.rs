@@ -42,7 +42,8 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
             json!({ "line_store": store.name(), "ns": ns, "chosen": store == detected, "atomic": whole }),
         );
     }
-    context.say(&json!({ "region_bytes": REGION_BYTES, "line_stores": rows }), &text)?;
+    let pages = args.pages.name();
+    context.say(&json!({ "region_bytes": REGION_BYTES, "pages": pages, "line_stores": rows }), &text)?;
     Ok(Answer::Yes)
 }
 

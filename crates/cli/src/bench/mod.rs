@@ -18,18 +18,19 @@ pub(crate) use args::{Args, Distribution, MediumChoice, Workload};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use compare::Baseline;
+use keys::Keys;
 use report::Report;
 use subject::{Bench, Measured, Recoveries};
 use workload::{Script, Step};
 
 /// Runs the benchmark.
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    args.take_pages()?;
     if args.line_stores {
         return line_stores::run(args, context);
     }
     args.validate()?;
     let keys = args.keys_drawn();
-    args.take_pages()?;
     let mut bench = Bench::create(args)?;
     bench.note_medium(context);
     context.note(format!("loading {} keys", args.keys));
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let prefill = args.keys - args.withheld();
     bench.load(args, &keys, prefill)?;
     let load_seconds = load_started.elapsed().as_secs_f64();
+    let ram = in_memory(args, &keys, prefill)?;
     context.note("loading the standard library's map with the same keys");
     let mut baseline = Baseline::load(args, &keys, prefill);
     let mut report = Report::new(args);
@@ -54,23 +56,44 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             undo(args, &bench, &alone)?;
         }
         let script = Script::new(args, &keys, number);
-        let (log_before, counters_before) = (bench.log()?, bench.counters());
-        report.run(&bench.measure(&script)?);
-        report.log(log_before.zip(bench.log()?));
-        report.counters(bench.counters_since(&counters_before));
         let finds = Script::finds(args, &keys, number);
-        if args.workload.only_adds() {
-            report.find(&bench.measure(&finds)?);
-        }
+        let (log_before, counters_before) = (bench.log()?, bench.counters());
         // Sizes and recovery are those of the tree that the last run filled.
-        if !(args.workload.only_adds() && number + 1 == args.runs) {
-            undo(args, &bench, &script)?;
-        }
-        if !args.workload.only_adds() {
-            report.find(&bench.measure(&finds)?);
+        let is_kept = args.workload.only_adds() && number + 1 == args.runs;
+        let found = turn(args, &bench, (&script, &finds), is_kept, |measured| {
+            report.run(&measured);
+            report.log(log_before.zip(bench.log()?));
+            report.counters(bench.counters_since(&counters_before));
+            Ok(())
+        })?;
+        report.find(&found);
+        if let Some(ram) = &ram {
+            let found = turn(args, ram, (&script, &finds), false, |measured| {
+                report.ram(&measured);
+                Ok(())
+            })?;
+            report.ram_find(&found);
         }
         baseline.measure(args, &script, &mut report);
     }
+    drop(ram);
+    end(args, bench, &keys, &mut report, context)?;
+    if args.count {
+        context.note("counting");
+        report.counts(&counted(&args.for_counting())?);
+    }
+    context.say(&report.json(), report.text())?;
+    Ok(Answer::Yes)
+}
+
+/// What is measured when the runs are over.
+fn end(
+    args: &Args,
+    mut bench: Bench,
+    keys: &Keys,
+    report: &mut Report,
+    context: Context,
+) -> Result<(), Failure> {
     report.persist(bench.persist_ns(args)?);
     report.sizes(bench.sizes()?);
     if args.recover {
@@ -81,16 +104,35 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             .file(std::fs::metadata(pool).map_err(Failure::io(format!("look at {}", pool.display())))?.len());
         if face::is_measured(args) {
             context.note("comparing finds through the store with finds through its engine");
-            report.face(face::store_over_engine(args, &keys, pool)?);
+            report.face(face::store_over_engine(args, keys, pool)?);
         }
     }
-    drop(bench);
-    if args.count {
-        context.note("counting");
-        report.counts(&counted(&args.for_counting())?);
+    Ok(())
+}
+
+/// The same tree in memory, if it is to be measured as well.
+fn in_memory(args: &Args, keys: &Keys, prefill: u64) -> Result<Option<Bench>, Failure> {
+    let Some(args) = args.for_baseline() else { return Ok(None) };
+    let mut bench = Bench::create(&args)?;
+    bench.load(&args, keys, prefill)?;
+    Ok(Some(bench))
+}
+
+/// Measures one run's operations, which `note` gets, then takes them back unless they are kept. Returns what its finds took:
+/// of the tree that is larger.
+fn turn(
+    args: &Args,
+    bench: &Bench,
+    (script, finds): (&Script, &Script),
+    is_kept: bool,
+    note: impl FnOnce(Measured) -> Result<(), Failure>,
+) -> Result<Measured, Failure> {
+    note(bench.measure(script)?)?;
+    let found = if args.workload.only_adds() { Some(bench.measure(finds)?) } else { None };
+    if !is_kept {
+        undo(args, bench, script)?;
     }
-    context.say(&report.json(), report.text())?;
-    Ok(Answer::Yes)
+    found.map_or_else(|| bench.measure(finds), Ok)
 }
 
 /// A run that counts. It has a tree of its own, so that counting costs the runs that are timed nothing.

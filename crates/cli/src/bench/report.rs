@@ -17,6 +17,8 @@ pub(crate) struct Report {
     find_ns: Vec<f64>,
     baseline_ns: Vec<f64>,
     baseline_find_ns: Vec<f64>,
+    ram_ns: Vec<f64>,
+    ram_find_ns: Vec<f64>,
     latency_ns: Histogram<u64>,
     counts: Option<(Counts, u64)>,
     persist_ns: f64,
@@ -45,6 +47,11 @@ fn median(values: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// Nanoseconds of one operation.
+fn ns_of(measured: &Measured) -> f64 {
+    measured.elapsed.as_nanos() as f64 / measured.operations as f64
+}
+
 fn rounded(value: f64) -> Value {
     if value.is_finite() { json!((value * 1000.0).round() / 1000.0) } else { Value::Null }
 }
@@ -59,6 +66,8 @@ impl Report {
             find_ns: Vec::new(),
             baseline_ns: Vec::new(),
             baseline_find_ns: Vec::new(),
+            ram_ns: Vec::new(),
+            ram_find_ns: Vec::new(),
             latency_ns: Histogram::new(3).expect("three digits are fine"),
             counts: None,
             persist_ns: 0.0,
@@ -100,13 +109,13 @@ impl Report {
     }
 
     pub(crate) fn run(&mut self, measured: &Measured) {
-        self.ns.push(measured.elapsed.as_nanos() as f64 / measured.operations as f64);
+        self.ns.push(ns_of(measured));
         self.latency_ns.add(&measured.latency_ns).expect("histograms of one shape");
     }
 
     /// The same on one thread.
     pub(crate) fn alone(&mut self, measured: &Measured) {
-        self.alone_ns.push(measured.elapsed.as_nanos() as f64 / measured.operations as f64);
+        self.alone_ns.push(ns_of(measured));
     }
 
     /// What [`Args::count`] asks for.
@@ -115,7 +124,16 @@ impl Report {
     }
 
     pub(crate) fn find(&mut self, measured: &Measured) {
-        self.find_ns.push(measured.elapsed.as_nanos() as f64 / measured.operations as f64);
+        self.find_ns.push(ns_of(measured));
+    }
+
+    /// The same in memory.
+    pub(crate) fn ram(&mut self, measured: &Measured) {
+        self.ram_ns.push(ns_of(measured));
+    }
+
+    pub(crate) fn ram_find(&mut self, measured: &Measured) {
+        self.ram_find_ns.push(ns_of(measured));
     }
 
     pub(crate) fn baseline(&mut self, ns: f64) {
@@ -202,6 +220,7 @@ impl Report {
             "ops": args.operations(),
             "runs": args.runs,
             "seed": args.seed,
+            "pages": args.pages.name(),
             "key_size": args.key_size,
             "value_size": args.value_size,
             "persist_delay_ns": args.persist_delay_ns,
@@ -231,16 +250,23 @@ impl Report {
             "recover_crash_ms": ms(|recoveries| recoveries.crash),
             "recover_nodes_restored": self.recoveries.as_ref().and_then(|recoveries| recoveries.nodes_restored),
         });
-        if let (Value::Object(figures), Value::Object(mut of_replay)) = (&mut figures, self.replay_json()) {
-            figures.append(&mut of_replay);
-        }
-        if let Value::Object(figures) = &mut figures {
-            figures.append(&mut self.counters_json());
-        }
-        if let (Value::Object(figures), Value::Object(mut of_log)) = (&mut figures, self.log_json(ns)) {
-            figures.append(&mut of_log);
+        let counters = Value::Object(self.counters_json());
+        for part in [self.replay_json(), counters, self.ram_json(ns), self.log_json(ns)] {
+            if let (Value::Object(figures), Value::Object(mut part)) = (&mut figures, part) {
+                figures.append(&mut part);
+            }
         }
         figures
+    }
+
+    /// The same in memory: throughput of this over throughput of that.
+    fn ram_json(&self, ns: f64) -> Value {
+        json!({
+            "ratio_to_ram": rounded(median(&self.ram_ns) / ns),
+            "ram_ns": rounded(median(&self.ram_ns)),
+            "find_ratio_to_ram": rounded(median(&self.ram_find_ns) / median(&self.find_ns)),
+            "ram_find_ns": rounded(median(&self.ram_find_ns)),
+        })
     }
 
     /// What the file medium did of a recovery after a crash, and how long the rest took: that of the engine.
