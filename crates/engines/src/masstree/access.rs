@@ -232,6 +232,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
+    /// The version at which a node is read again that has changed since `version`; `Again` if it does not cover what it
+    /// covered then.
+    pub(super) fn renew(&self, version: Version, word: &VolatileWord) -> Walk<Version> {
+        self.retry()?;
+        let now = self.stable(word)?;
+        // Asked of the very version that counts from now on: the node may be split after any other look at it.
+        if now.covers_as(version) { Ok(now) } else { Err(Stop::Again) }
+    }
+
     /// Locks a node.
     pub(super) fn lock<'n>(&'n self, word: &'n VolatileWord) -> Walk<Lock<'n, M>> {
         loop {

@@ -306,11 +306,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     if leaf.version.is_still(&self.guard, &leaf.node.version) {
                         break entry;
                     }
-                    self.retry()?;
-                    if !leaf.version.covers_still(&self.guard, &leaf.node.version) {
-                        continue 'again;
-                    }
-                    leaf.version = self.stable(&leaf.node.version)?;
+                    leaf.version = match self.renew(leaf.version, &leaf.node.version) {
+                        Err(Stop::Again) => continue 'again,
+                        version => version?,
+                    };
                 };
                 match entry {
                     Some(entry) if entry.class == LAYER && depth < depth_max => {

@@ -150,11 +150,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             if leaf.version.is_still(&self.guard, &leaf.node.version) {
                 return Ok(entries);
             }
-            if !leaf.version.covers_still(&self.guard, &leaf.node.version) {
-                return Err(Stop::Again);
-            }
-            self.retry()?;
-            leaf.version = self.stable(&leaf.node.version)?;
+            leaf.version = self.renew(leaf.version, &leaf.node.version)?;
         }
     }
 

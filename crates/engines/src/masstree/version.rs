@@ -56,12 +56,9 @@ impl Version {
         (self.0 ^ word.load(guard, Ordering::Acquire)) & !LOCKED == 0
     }
 
-    /// Whether the node covers what it covered.
-    #[inline(always)]
-    pub(super) fn covers_still<M: Medium>(self, guard: &Guard<'_, M>, word: &VolatileWord) -> bool {
-        fence(Ordering::Acquire);
-        let now = word.load(guard, Ordering::Acquire);
-        (self.0 ^ now) & (!(CHANGE - 1) | DELETED) == 0
+    /// Whether the node covers what it covered at another version, and is there as it was then.
+    pub(super) fn covers_as(self, other: Self) -> bool {
+        (self.0 ^ other.0) & (!(CHANGE - 1) | DELETED) == 0
     }
 }
 

@@ -78,11 +78,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 break;
             }
             scan.entries.truncate(start);
-            if !leaf.version.covers_still(&self.guard, &leaf.node.version) {
-                return Err(Stop::Again);
-            }
-            self.retry()?;
-            leaf.version = self.stable(&leaf.node.version)?;
+            leaf.version = self.renew(leaf.version, &leaf.node.version)?;
         }
         scan.entries[start..].iter().for_each(|[_, record]| self.prefetch_record(*record));
         Ok(())
