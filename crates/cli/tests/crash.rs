@@ -196,6 +196,7 @@ fn wrong_use_has_exit_code_2() {
         &["--engine", "no-such-engine"],
         &["--engine", "rntree", "--medium", "tape"],
         &["--engine", "rntree", "--ops", "0"],
+        &["--engine", "rntree", "--ops", "20001"],
         &["--engine", "rntree", "--length", "2"],
         &["--engine", "rntree", "--threads", "1"],
         &["--engine", "rntree", "--threads", "4", "--exhaustive"],

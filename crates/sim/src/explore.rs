@@ -13,7 +13,7 @@ use crate::guarded::guarded;
 use crate::model::{Model, Rules, image_count, images};
 use crate::mutation;
 use crate::report::{Crash, Failure, Point, Replay, Stats};
-use crate::strategy::{Decided, Follower, Plan, Strategy};
+use crate::strategy::{Choices, Decided, Follower, Plan};
 use crate::subject::{Complaint, Subject};
 use crate::watchdog::Beacon;
 
@@ -63,7 +63,8 @@ pub struct Options {
     pub from_operation: usize,
     /// The most recoveries at one crash point; what is left is counted as cut short.
     pub recoveries_per_point_max: u64,
-    /// The most loads, stores, flushes and fences of one recovery with what follows it.
+    /// The most loads, stores, flushes and fences of one run: of a sequence without a crash, of a recovery with what
+    /// follows it. As many more for each hundred operations that are explored, which make a longer run no loop.
     pub steps_max: u64,
     /// The seed of random images.
     pub seed: u64,
@@ -104,7 +105,7 @@ impl Default for Options {
 }
 
 /// The most recoveries that are spent on a shorter sequence: about a minute of small ones.
-const SHRINK_RECOVERIES_MAX: u64 = 1_000_000;
+pub(crate) const SHRINK_RECOVERIES_MAX: u64 = 1_000_000;
 
 /// The result of an exploration; a failure is boxed, for it is large.
 pub type Verdict<S> = Result<(), Box<Failure<<S as Subject>::Operation>>>;
@@ -124,6 +125,8 @@ pub struct Explorer<S: Subject> {
     plan: Arc<Mutex<Plan>>,
     pub(crate) setup: Vec<S::Operation>,
     pub(crate) start: S::State,
+    /// The most steps of a run of what is explored: [`Options::steps_max`], for so many operations.
+    pub(crate) steps_max: u64,
     known: HashSet<u64>,
     /// What could be planted in the traces, if somebody wants to know.
     moves: Option<BTreeSet<Mutation>>,
@@ -146,14 +149,13 @@ impl<S: Subject> Explorer<S> {
         let Options { line_form, limit_bytes, rubbish_from, rules, .. } = options;
         let late = rules == Rules::Log;
         let sim = Sim::new(SimOptions { line_form, limit_bytes, late, rubbish_from })?;
-        let plan =
-            Plan { strategy: Strategy::Path, path: Vec::new(), decided: Vec::new(), random: options.seed };
+        let plan = Plan { choices: Choices::default(), decided: Vec::new(), random: options.seed };
         let plan = Arc::new(Mutex::new(plan));
         sim.set_chooser(Some(Box::new(Follower(Arc::clone(&plan)))));
         let (start, setup) = (subject.initial(), Vec::new());
         let (known, moves, stats) = (HashSet::new(), None, Stats::default());
         let (beacon, schedule, trail) = (Beacon::new(), String::new(), Replay::default());
-        let (subject, progress) = (Arc::new(subject), None);
+        let (subject, progress, steps_max) = (Arc::new(subject), None, options.steps_max);
         Ok(Self {
             subject,
             sim,
@@ -161,6 +163,7 @@ impl<S: Subject> Explorer<S> {
             plan,
             setup,
             start,
+            steps_max,
             known,
             moves,
             beacon,
@@ -204,7 +207,8 @@ impl<S: Subject> Explorer<S> {
         let mut state = self.start.clone();
         self.known.clear();
         self.announce(|_| (String::new(), format!("  in the setup {setup:?}\n")));
-        self.sim.set_step_limit(self.options.steps_max);
+        self.allow_steps(setup.len());
+        self.sim.set_step_limit(self.steps_max);
         let result = guarded(|| {
             let mut instance = self.subject.open(&self.sim)?;
             self.apply_all(&mut instance, &mut state, setup)
@@ -256,6 +260,12 @@ impl<S: Subject> Explorer<S> {
         };
         mutations.extend(self.sim.census().into_keys().map(drop));
         Ok(mutations)
+    }
+
+    /// From now on runs are of so many operations, after those of the setup.
+    pub(crate) fn allow_steps(&mut self, operations: usize) {
+        let hundreds = (self.setup.len() + operations) as u64 / 100;
+        self.steps_max = self.options.steps_max.saturating_mul(1 + hundreds);
     }
 
     /// Tells who watches what is tried next.
@@ -352,6 +362,7 @@ impl<S: Subject> Explorer<S> {
     fn explore_once(&mut self, operations: &[S::Operation]) -> Verdict<S> {
         self.sim.set_mutations(self.options.mutations.clone());
         self.stats.traces += 1;
+        self.allow_steps(operations.len());
         self.announce(|explorer| {
             let line = |(number, operation)| format!("  operation {number}: {operation:?}\n");
             let lines = operations.iter().enumerate().map(line).collect();
@@ -388,7 +399,7 @@ impl<S: Subject> Explorer<S> {
         self.sim.swap_trace(&mut trace);
         self.sim.push_level();
         self.sim.set_recording(true);
-        self.sim.set_step_limit(self.options.steps_max);
+        self.sim.set_step_limit(self.steps_max);
         let result = guarded(|| {
             let mut instance = self.subject.open(&self.sim)?;
             self.apply_all(&mut instance, &mut state, operations)?;
@@ -509,9 +520,9 @@ impl<S: Subject> Explorer<S> {
         self.stats.images += image_count(&open);
         self.sim.install(open);
         self.sim.push_level();
-        self.trail.crashes.push((event, Vec::new()));
+        self.trail.crashes.push((event, Choices::default()));
         let result = match path {
-            Some(path) => self.repeat(level, model, context, path),
+            Some(choices) => self.try_image(level, model, context, choices),
             None => self.try_images(level, model, context),
         };
         self.trail.crashes.pop();
@@ -531,40 +542,37 @@ impl<S: Subject> Explorer<S> {
         })
     }
 
-    fn repeat(&mut self, level: usize, model: &Model, context: &Context<S>, path: Vec<u16>) -> Verdict<S> {
-        self.plan.lock().path = path;
-        self.try_image(level, model, context, Strategy::Path)
-    }
-
     fn try_images(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
         let random = match self.options.images {
             Images::All => return self.try_all(level, model, context),
             Images::Eager => return self.try_eagerly(level, model, context),
             Images::Some { random } => random,
         };
-        self.try_image(level, model, context, Strategy::Oldest)?;
+        self.try_image(level, model, context, Choices::default())?;
         let read = self.plan.lock().lines();
         for line in read {
             // A line that nobody reads while all are old changes nothing when it alone is new.
-            self.try_image(level, model, context, Strategy::Ahead(line))?;
+            self.try_image(level, model, context, Choices::Ahead(line))?;
         }
-        self.try_image(level, model, context, Strategy::Newest)?;
+        self.try_image(level, model, context, Choices::Newest)?;
         let read = self.plan.lock().lines();
         for &line in &read {
-            self.try_image(level, model, context, Strategy::Behind(line))?;
+            self.try_image(level, model, context, Choices::Behind(line))?;
         }
         for _ in 0..if read.is_empty() { 0 } else { random } {
-            self.try_image(level, model, context, Strategy::Random)?;
+            let seed = self.plan.lock().random;
+            self.try_image(level, model, context, Choices::Random(seed))?;
         }
         Ok(())
     }
 
     fn try_all(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
-        self.plan.lock().path.clear();
+        let mut choices = Choices::default();
         for _ in 0..self.options.recoveries_per_point_max {
-            self.try_image(level, model, context, Strategy::Path)?;
-            if !self.plan.lock().advance() {
-                return Ok(());
+            self.try_image(level, model, context, choices)?;
+            match self.plan.lock().next_path() {
+                Some(path) => choices = Choices::Given(path),
+                None => return Ok(()),
             }
         }
         self.stats.cut_short += 1;
@@ -574,13 +582,12 @@ impl<S: Subject> Explorer<S> {
     /// Makes one image after the other, without any open line.
     fn try_eagerly(&mut self, level: usize, model: &Model, context: &Context<S>) -> Verdict<S> {
         let open = self.sim.uninstall();
-        self.plan.lock().path.clear();
         let mut result = Ok(());
         for image in images(&open).take(self.options.recoveries_per_point_max as usize) {
             for (line, content) in &image {
                 self.sim.poke(*line, content);
             }
-            result = self.try_image(level, model, context, Strategy::Path);
+            result = self.try_image(level, model, context, Choices::default());
             if let Err(failure) = &mut result {
                 let contents: Vec<_> = image.iter().map(|(line, content)| (*line, vec![*content])).collect();
                 failure.crashes[0].behind = model.behind(&contents);
@@ -597,17 +604,13 @@ impl<S: Subject> Explorer<S> {
         level: usize,
         model: &Model,
         context: &Context<S>,
-        strategy: Strategy,
+        choices: Choices,
     ) -> Verdict<S> {
-        let path_length = {
-            let mut plan = self.plan.lock();
-            plan.strategy = strategy;
-            plan.decided.clear();
-            if let Some((_, choices)) = self.trail.crashes.last_mut() {
-                choices.clone_from(&plan.path);
-            }
-            if strategy == Strategy::Path { plan.path.len() } else { 0 }
-        };
+        let given = choices.given().map_or(0, <[u16]>::len);
+        if let Some((_, told)) = self.trail.crashes.last_mut() {
+            told.clone_from(&choices);
+        }
+        self.plan.lock().begin(choices);
         self.tell();
         let again = level == 1
             && self.options.images != Images::Eager
@@ -641,11 +644,11 @@ impl<S: Subject> Explorer<S> {
             let from = match self.options.replay {
                 Some(_) => 0,
                 None if !self.options.reduced => 0,
-                None => after_narrowing(&trace, path_length),
+                None => after_narrowing(&trace, given),
             };
             let context = context.second(run.seen, run.followed);
-            if let Some((_, choices)) = self.trail.crashes.last_mut() {
-                *choices = decided.iter().map(|decided| decided.choice).collect();
+            if let Some((_, told)) = self.trail.crashes.last_mut() {
+                *told = Choices::Given(decided.iter().map(|decided| decided.choice).collect());
             }
             let result = self.crash_again(level + 1, model, &trace, from, context);
             self.plan.lock().decided = decided;
@@ -666,14 +669,12 @@ impl<S: Subject> Explorer<S> {
         from: usize,
         context: Context<S>,
     ) -> Verdict<S> {
-        let path = std::mem::take(&mut self.plan.lock().path);
         let open = self.sim.uninstall();
         let mut model = Model::new(self.options.rules, &open, model.digest());
         self.sim.push_level();
         let result = self.walk(level, &mut model, trace, from, context);
         self.sim.pop_level();
         self.sim.install(open);
-        self.plan.lock().path = path;
         result
     }
 
@@ -681,7 +682,7 @@ impl<S: Subject> Explorer<S> {
     fn run(&self, context: &Context<S>, record: bool) -> Run<S> {
         let (mut seen, mut followed) = (None, Vec::new());
         self.sim.set_mutations(self.options.mutations.clone());
-        self.sim.set_step_limit(self.options.steps_max);
+        self.sim.set_step_limit(self.steps_max);
         self.sim.set_recording(record);
         let verdict = guarded(|| {
             let mut instance =

@@ -189,4 +189,5 @@ pub use explore::{Explorer, Images, Options, SecondCrash, Verdict};
 pub use model::{Behind, Model, Rules, images};
 pub use report::{Crash, Failure, Point, Replay, Stats};
 pub use schedule::{Concurrent, Program, Schedule, Scheduling, Search, ThreadsFailure};
+pub use strategy::Choices;
 pub use subject::{Complaint, Durability, Subject};

@@ -7,6 +7,7 @@ use medium::sim::Site;
 use serde::Serialize;
 
 use crate::model::Behind;
+use crate::strategy::Choices;
 use crate::subject::Complaint;
 
 /// A moment at which the explorer crashes.
@@ -60,19 +61,26 @@ pub struct Crash {
     pub choices: Vec<u16>,
 }
 
-/// Which crashes to repeat: events and choices. Reads and prints as `event:choice,choice/event:choice`.
+/// Which crashes to repeat: events and choices. Reads and prints as `event:choice,choice/event:choice`; see [`Choices`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Replay {
     /// For each crash, the number of its event and the choices.
-    pub crashes: Vec<(usize, Vec<u16>)>,
+    pub crashes: Vec<(usize, Choices)>,
+}
+
+impl Replay {
+    /// What repeats these crashes.
+    pub(crate) fn of(crashes: &[Crash]) -> Self {
+        let choices = |crash: &Crash| (crash.event, Choices::Given(crash.choices.clone()));
+        Self { crashes: crashes.iter().map(choices).collect() }
+    }
 }
 
 impl fmt::Display for Replay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (event, choices)) in self.crashes.iter().enumerate() {
-            let choices: Vec<String> = choices.iter().map(u16::to_string).collect();
             let separator = if index == 0 { "" } else { "/" };
-            write!(formatter, "{separator}{event}:{}", choices.join(","))?;
+            write!(formatter, "{separator}{event}:{choices}")?;
         }
         Ok(())
     }
@@ -85,9 +93,7 @@ impl std::str::FromStr for Replay {
         let bad = |part: &str| format!("no replay: {part:?}; give event:choice,choice/event:choice");
         let crash = |part: &str| {
             let (event, choices) = part.split_once(':').ok_or_else(|| bad(part))?;
-            let choices = choices.split(',').filter(|choice| !choice.is_empty());
-            let choices = choices.map(|choice| choice.parse().map_err(|_| bad(part)));
-            Ok((event.parse().map_err(|_| bad(part))?, choices.collect::<Result<_, Complaint>>()?))
+            Ok((event.parse().map_err(|_| bad(part))?, choices.parse().map_err(|_| bad(part))?))
         };
         Ok(Self { crashes: text.split('/').map(crash).collect::<Result<_, Complaint>>()? })
     }
@@ -115,8 +121,7 @@ pub struct Failure<O> {
 impl<O> Failure<O> {
     /// What to repeat.
     pub fn replay(&self) -> Replay {
-        let crashes = self.crashes.iter().map(|crash| (crash.event, crash.choices.clone()));
-        Replay { crashes: crashes.collect() }
+        Replay::of(&self.crashes)
     }
 }
 
@@ -272,9 +277,12 @@ mod tests {
 
     #[test]
     fn replays_read_back() {
-        let replay = Replay { crashes: vec![(17, vec![0, 2]), (3, vec![])] };
+        let replay = Replay { crashes: vec![(17, Choices::Given(vec![0, 2])), (3, Choices::default())] };
         assert_eq!(replay.to_string(), "17:0,2/3:");
         assert_eq!(replay.to_string().parse(), Ok(replay));
+        for text in ["17:new", "1:ahead=12", "1:0,1/2:behind=12", "1:random=18446744073709551615"] {
+            assert_eq!(text.parse::<Replay>().map(|replay| replay.to_string()), Ok(text.to_owned()));
+        }
         assert!("17;3".parse::<Replay>().is_err());
     }
 }

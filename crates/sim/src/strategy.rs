@@ -1,25 +1,76 @@
 //! Strategies: which of the possible contents a run finds.
 
+use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use medium::sim::{Chooser, Decision};
 use parking_lot::Mutex;
 
-/// How decisions are made in one run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Strategy {
-    /// As the path says, then the oldest.
-    Path,
-    /// Every line as old as possible.
-    Oldest,
+/// What loads find after a crash, where several contents are possible. Reads and prints as one word: `0,2` (choices),
+/// `new`, `ahead=LINE`, `behind=LINE`, `random=SEED`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Choices {
+    /// The value of this index, one load after the other; then the oldest.
+    Given(Vec<u16>),
     /// Every line as new as possible.
     Newest,
     /// This line new, all others old.
     Ahead(u32),
     /// This line old, all others new.
     Behind(u32),
-    /// By chance.
-    Random,
+    /// By chance, from this seed.
+    Random(u64),
+}
+
+impl Default for Choices {
+    /// Every line as old as possible.
+    fn default() -> Self {
+        Self::Given(Vec::new())
+    }
+}
+
+impl Choices {
+    /// The choices, if they are given one by one.
+    pub(crate) fn given(&self) -> Option<&[u16]> {
+        match self {
+            Self::Given(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Choices {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(path) => {
+                let choices: Vec<String> = path.iter().map(u16::to_string).collect();
+                formatter.write_str(&choices.join(","))
+            }
+            Self::Newest => formatter.write_str("new"),
+            Self::Ahead(line) => write!(formatter, "ahead={line}"),
+            Self::Behind(line) => write!(formatter, "behind={line}"),
+            Self::Random(seed) => write!(formatter, "random={seed}"),
+        }
+    }
+}
+
+impl FromStr for Choices {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        match text.split_once('=') {
+            Some(("ahead", line)) => line.parse().map(Self::Ahead),
+            Some(("behind", line)) => line.parse().map(Self::Behind),
+            Some(("random", seed)) => seed.parse().map(Self::Random),
+            _ if text == "new" => Ok(Self::Newest),
+            _ => {
+                let choices = text.split(',').filter(|choice| !choice.is_empty());
+                choices.map(str::parse).collect::<Result<_, _>>().map(Self::Given)
+            }
+        }
+    }
 }
 
 /// One decision of a run.
@@ -37,9 +88,7 @@ pub(crate) struct Decided {
 /// The state of decisions: what is to be chosen, and what was.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) strategy: Strategy,
-    /// For [`Strategy::Path`]: choices to repeat.
-    pub(crate) path: Vec<u16>,
+    pub(crate) choices: Choices,
     /// What was decided in this run.
     pub(crate) decided: Vec<Decided>,
     /// State of the generator of random numbers.
@@ -47,15 +96,22 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Prepares the next path in depth-first order, after the decisions of the last run; `false` if that was the last
-    /// one. The last choice of the path is a new one, those before were made before.
-    pub(crate) fn advance(&mut self) -> bool {
-        let next = self.decided.iter().rposition(|decided| decided.choice + 1 < decided.choices);
-        self.path.clear();
-        let Some(last) = next else { return false };
-        self.path.extend(self.decided[..=last].iter().map(|decided| decided.choice));
-        self.path[last] += 1;
-        true
+    /// Begins a run.
+    pub(crate) fn begin(&mut self, choices: Choices) {
+        if let Choices::Random(seed) = choices {
+            self.random = seed;
+        }
+        self.choices = choices;
+        self.decided.clear();
+    }
+
+    /// The next path in depth-first order, after the decisions of the last run; none if that was the last one. The last
+    /// choice of the path is a new one, those before were made before.
+    pub(crate) fn next_path(&self) -> Option<Vec<u16>> {
+        let last = self.decided.iter().rposition(|decided| decided.choice + 1 < decided.choices)?;
+        let mut path: Vec<u16> = self.decided[..=last].iter().map(|decided| decided.choice).collect();
+        path[last] += 1;
+        Some(path)
     }
 
     /// The lines that were decided about, each once.
@@ -83,28 +139,16 @@ impl Chooser for Follower {
     fn choose(&mut self, decision: &Decision<'_>) -> usize {
         let mut plan = self.0.lock();
         let (oldest, newest, count) = (0, decision.newest, decision.values.len());
-        let choice = match plan.strategy {
+        let newest_if = |is_new: bool| if is_new { newest } else { oldest };
+        let choice = match &plan.choices {
             // A choice too large for a replay that went another way must not end in a panic here.
-            Strategy::Path => {
-                plan.path.get(plan.decided.len()).map_or(oldest, |choice| usize::from(*choice).min(count - 1))
+            Choices::Given(path) => {
+                path.get(plan.decided.len()).map_or(oldest, |choice| usize::from(*choice).min(count - 1))
             }
-            Strategy::Oldest => oldest,
-            Strategy::Newest => newest,
-            Strategy::Ahead(line) => {
-                if line == decision.line {
-                    newest
-                } else {
-                    oldest
-                }
-            }
-            Strategy::Behind(line) => {
-                if line == decision.line {
-                    oldest
-                } else {
-                    newest
-                }
-            }
-            Strategy::Random => (plan.next_random() % count as u64) as usize,
+            Choices::Newest => newest,
+            Choices::Ahead(line) => newest_if(*line == decision.line),
+            Choices::Behind(line) => newest_if(*line != decision.line),
+            Choices::Random(_) => (plan.next_random() % count as u64) as usize,
         };
         plan.decided.push(Decided {
             line: decision.line,

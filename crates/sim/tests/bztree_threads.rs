@@ -144,7 +144,7 @@ fn pairs_of_operations() {
 #[test]
 fn random_threads() {
     for seed in 1..9 {
-        let program = threads::random(seed, 3, 8, 9);
+        let program = threads::random(seed, (3, 8), 9, Durability::OnReturn);
         let scope = Scope { name: "random", setup: Vec::new(), keys: [0; 3] };
         let search = Search::Random { runs: 20, depth: 3, seed };
         explore(Word, &scope, std::slice::from_ref(&program), &search);

@@ -25,6 +25,8 @@ enum Fault {
     ReusedEarly,
     /// Recovery walks for ever.
     Endless,
+    /// Recovery takes for granted that a node lies in memory.
+    OutOfBounds,
 }
 
 /// A stack of words: the head at 64, nodes of one line each (value, next, check) from 128 on.
@@ -47,7 +49,12 @@ impl Opened {
         let mut nodes = Vec::new();
         let mut offset = guard.words(HEAD, 1).map_err(|bad| bad.to_string())?[0].load(&guard);
         while offset != 0 || fault == Fault::Endless {
-            let node = guard.words(offset, 3).map_err(|bad| bad.to_string())?;
+            let beyond = if fault == Fault::OutOfBounds { LENGTH } else { 0 };
+            let node = guard.words(offset + beyond, 3);
+            let node = match fault {
+                Fault::OutOfBounds => node.expect("a node"),
+                _ => node.map_err(|bad| bad.to_string())?,
+            };
             let (value, next) = (node[0].load(&guard), node[1].load(&guard));
             if node[2].load(&guard) != value + 1 && fault != Fault::Endless {
                 return Err(format!("the node at {offset:#x} is damaged"));
@@ -173,6 +180,26 @@ fn a_loop_in_recovery_is_a_report() {
     let mut explorer = Explorer::new(List { fault: Fault::Endless }, options).unwrap();
     let report = explorer.explore(&[Push(1)]).unwrap_err().to_string();
     assert!(report.contains("step limit"), "{report}");
+}
+
+#[test]
+fn a_recovery_that_reads_out_of_bounds_is_a_report() {
+    let mut explorer = Explorer::new(List { fault: Fault::OutOfBounds }, options(Images::All)).unwrap();
+    let report = explorer.explore(&[Push(1)]).unwrap_err().to_string();
+    println!("{report}");
+    assert!(report.contains("panicked") && report.contains("linked_list.rs"), "{report}");
+}
+
+/// A run of many operations takes many steps, and so does what follows a late crash of it.
+#[test]
+fn a_long_run_is_no_loop() {
+    let options =
+        Options { steps_max: 2000, second_crash: SecondCrash::Never, ..options(Images::Some { random: 0 }) };
+    let options = Options { shrink: false, ..options };
+    let mut explorer = Explorer::new(List { fault: Fault::Nothing }, options).unwrap();
+    let operations: Vec<_> =
+        (0..400).map(|number| if number % 2 == 0 { Push(number) } else { Pop }).collect();
+    explorer.explore(&operations).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]

@@ -273,6 +273,65 @@ fn with_persistent_caches_stores_arrive_at_once_and_in_order() {
     assert_eq!(found, outcomes([[0, 0], [0, 1], [1, 1], [1, 2]]));
 }
 
+/// Neither a flush nor a fence makes anything more durable, or less.
+#[test]
+fn with_persistent_caches_flushes_and_fences_change_nothing() {
+    let program = |guard: &Guard<'_, Sim>, asks: bool| {
+        set(guard, A, 1);
+        if asks {
+            flush(guard, A);
+            guard.fence();
+        }
+        set(guard, B, 1);
+        if asks {
+            flush(guard, A);
+            guard.fence();
+        }
+    };
+    for asks in [false, true] {
+        let found =
+            at_any_time(Rules::PersistentCaches, LineForm::Single, &[A, B], |guard| program(guard, asks));
+        assert_eq!(found, outcomes([[0, 0], [1, 0], [1, 1]]));
+        let found = at_end_by(Rules::PersistentCaches, &[A, B], |guard| program(guard, asks));
+        assert_eq!(found, outcomes([[1, 1]]));
+    }
+}
+
+#[test]
+fn with_persistent_caches_a_line_is_one_atom_and_a_twin_eight() {
+    let words: Vec<u64> = (0..8).map(|word| 256 + 8 * word).collect();
+    let store = |guard: &Guard<'_, Sim>| publish(guard, 5);
+    let found = at_any_time(Rules::PersistentCaches, LineForm::Single, &words, store);
+    assert_eq!(found, outcomes([[0; 8], [5; 8]]));
+    // The value after the first goes to the second copy: see the portable line store below memory without such caches.
+    let words: Vec<u64> = (0..8).map(|word| 192 + 8 * word).collect();
+    let found = at_any_time(Rules::PersistentCaches, LineForm::Twin, &words, store);
+    let torn = |count| (0..8).map(|word| if word < count { 5 | 1 << 62 } else { 0 }).collect::<Vec<u64>>();
+    assert_eq!(found, (0..=8).map(torn).collect());
+}
+
+/// What the first crash left stays, and what recovery stores comes on top, in order.
+#[test]
+fn with_persistent_caches_a_second_crash_keeps_what_the_first_one_left() {
+    let sim = memory(LineForm::Single, false);
+    let mut model = Model::new(Rules::PersistentCaches, &[], 0);
+    let trace = record(&sim, |guard| set(guard, A, 1));
+    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    let (open, _) = model.open_lines(&sim);
+    assert!(open.is_empty());
+    let mut second = Model::new(Rules::PersistentCaches, &open, 0);
+    let trace = record(&sim, |guard| {
+        set(guard, B, 2);
+        set(guard, A, 3);
+    });
+    let mut found = contents(&sim, &mut second, &[A, B]);
+    for event in &trace.events {
+        second.apply(&sim, &trace, event);
+        found.extend(contents(&sim, &mut second, &[A, B]));
+    }
+    assert_eq!(found, outcomes([[1, 0], [1, 2], [3, 2]]));
+}
+
 #[test]
 fn without_them_they_do_not() {
     let program = |guard: &Guard<'_, Sim>| {
@@ -449,6 +508,32 @@ fn in_a_log_only_a_wait_that_makes_something_durable_is_worth_a_crash_before_it(
     }
     assert_eq!(raising, [false, false, false, false, false, true]);
     assert_eq!(contents(&sim, &mut model, &[A]), outcomes([[1]]));
+}
+
+/// Whatever of the groups is lost, and though nobody waited.
+#[test]
+fn in_a_log_growth_is_durable_when_it_returns() {
+    let sim = memory(LineForm::Single, true);
+    let trace = record(&sim, |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        guard.fence();
+        sim.grow(8192).unwrap();
+    });
+    assert_eq!(sim.extent().length(), 4096, "taken back with the level");
+    let mut model = Model::new(Rules::Log, &[], 0);
+    let lengths: Vec<u64> = trace
+        .events
+        .iter()
+        .map(|event| {
+            let raises = model.raises(event);
+            model.apply(&sim, &trace, event);
+            assert_eq!(raises, matches!(event, Event::Grow { .. }), "{event:?}");
+            sim.extent().length()
+        })
+        .collect();
+    assert_eq!(lengths.last(), Some(&8192));
+    assert_eq!(contents(&sim, &mut model, &[A]), outcomes([[0], [1]]));
 }
 
 #[test]

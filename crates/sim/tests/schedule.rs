@@ -251,9 +251,13 @@ fn a_lost_update_is_found_with_one_preemption() {
 
 #[test]
 fn a_lost_update_is_found_by_chance() {
-    let random = Search::Random { runs: 500, depth: 2, seed: 1 };
-    let failure = explore(Flaw::LostUpdate, &[Increment, Increment], random).unwrap_err();
+    let random = Search::Random { runs: 500, depth: 2, seed: 0xbeef };
+    let failure = explore(Flaw::LostUpdate, &[Increment; 4], random).unwrap_err();
     assert!(failure.what.contains("no order of the operations explains"), "{failure}");
+    assert_eq!(failure.program.threads.len(), 2, "not shrunk: {failure}");
+    assert!(failure.to_string().contains("seed 0xbeef; replay: Search::Replay"), "{failure}");
+    let again = explore(Flaw::LostUpdate, &[Increment, Increment], Search::Replay(failure.schedule.clone()));
+    assert_eq!(again.unwrap_err().what, failure.what);
 }
 
 #[test]

@@ -99,6 +99,24 @@ fn pairs_in_epochs_with_two_preemptions() {
     explore(&common::small(EngineName::MassTree, Word), pairs, 13, (&options(LINEAR), TWO));
 }
 
+/// A scan reads a node again, as something was inserted into it, and meanwhile it is split: what has moved to the new node is
+/// read there.
+#[test]
+fn a_scan_finds_what_moves_out_of_the_node_that_it_reads_again() {
+    let scope = &scopes(4)[2];
+    for scan in [ScanBack(0, 400), Scan(0, 400), Visit(0, 400)] {
+        for codec in [Record, Word] {
+            let program = Program::single(&[Insert(17, 101), Insert(18, 102), scan]);
+            let next = |number: usize| (number == 0).then(|| (program.clone(), ONE));
+            let (options, scheduling) =
+                (options(LINEAR), Scheduling { crashes: false, ..Scheduling::default() });
+            let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
+            let engine = common::small(EngineName::MassTree, codec);
+            exhaust(&engine, &scope.setup, next, work).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
+}
+
 #[test]
 fn triples_in_epochs() {
     explore(&common::small(EngineName::MassTree, Record), triples, 11, (&options(LINEAR), ONE));
@@ -174,11 +192,58 @@ fn what_is_visible_is_durable() {
     explore(&rntree(Record), pairs, 1, (&options(Images::All), Search::Sweep));
 }
 
+#[test]
+fn what_is_visible_is_durable_with_other_engines_lines_and_media() {
+    let of = |line_form, rules| Options { line_form, rules, ..options(LINEAR) };
+    let rntree = rntree(Word);
+    explore(&rntree, pairs, 2, (&of(LineForm::Twin, Rules::Lines), Search::Sweep));
+    explore(&rntree, pairs, 2, (&of(LineForm::Single, Rules::Log), Search::Sweep));
+    for name in [EngineName::BzTree, EngineName::MassTree] {
+        for rules in [Rules::Lines, Rules::Log] {
+            explore(&common::small(name, Word), pairs, 7, (&of(LineForm::Single, rules), Search::Sweep));
+        }
+    }
+}
+
+/// Epochs end beside random threads: what the end of one forgets is found.
+#[test]
+fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
+    let masstree = common::small(EngineName::MassTree, Word);
+    let explorer = |mutations| {
+        let subject = IndexSubject::new(&masstree, FollowUp::Keys);
+        let options = Options { limit_bytes: 16 << 20, mutations, shrink: false, ..options(LINEAR) };
+        Explorer::new(subject, options).unwrap()
+    };
+    let explore = |explorer: &mut Explorer<IndexSubject>, seed| {
+        let (mut program, search) = Chance::default().program(seed, masstree.durability());
+        program.before.push(IndexOperation::Sync);
+        assert!(program.threads.iter().flatten().any(|operation| *operation == IndexOperation::Sync));
+        explorer.explore_threads(&program, &scheduling(search))
+    };
+    let mut sound = explorer(Vec::new());
+    sound.sim().start_census();
+    for seed in 1..4 {
+        explore(&mut sound, seed).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    }
+    let places: Vec<_> = sound.sim().census().into_keys().collect();
+    let is_here = |(kind, site): &&(SiteKind, Site)| {
+        *kind == SiteKind::Flush && site.file.ends_with("masstree/epoch.rs")
+    };
+    let flushes: Vec<Site> = places.iter().filter(is_here).map(|(_, site)| *site).collect();
+    println!("{}; {flushes:?}", sound.stats());
+    assert!(!flushes.is_empty(), "{places:?}");
+    // That of the lines, and what `publish` does for the number of the epoch.
+    for site in flushes {
+        let mut mutant = explorer(vec![Mutation::DropFlush(site)]);
+        assert!((1..4).any(|seed| explore(&mut mutant, seed).is_err()), "nobody misses the flush at {site}");
+    }
+}
+
 fn explore_randomly(codec: CodecName, seed: u64, crashes: bool) {
     let subject = IndexSubject::new(&rntree(codec), FollowUp::Keys);
     let options = Options { limit_bytes: 16 << 20, ..options(LINEAR) };
     let mut explorer = Explorer::new(subject, options).unwrap();
-    let (program, search) = Chance::default().program(seed);
+    let (program, search) = Chance::default().program(seed, Durability::OnReturn);
     let search = Scheduling { search, crashes, ..Scheduling::default() };
     let explored = explorer.explore_threads(&program, &search);
     explored.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));

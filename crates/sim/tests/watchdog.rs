@@ -5,7 +5,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use everleaf_sim::watchdog::{self, Ended};
-use everleaf_sim::{Complaint, Explorer, Options, Subject};
+use everleaf_sim::{Complaint, Explorer, Images, Options, Subject};
 use medium::sim::Sim;
 use medium::{Guard, Medium};
 
@@ -24,8 +24,10 @@ enum Fault {
     IsStopped,
 }
 
-/// The variable that tells the child its fault.
+/// The variables that tell the child its fault, which images it tries, and what it repeats.
 const VARIABLE: &str = "EVERLEAF_TEST_FAULT";
+const IMAGES: &str = "EVERLEAF_TEST_IMAGES";
+const REPLAY: &str = "EVERLEAF_CRASH";
 
 /// Once is enough.
 static STOPPED: Once = Once::new();
@@ -96,14 +98,24 @@ fn child() {
         [Fault::Nothing, Fault::Loops, Fault::Aborts, Fault::Overflows, Fault::Sleeps, Fault::IsStopped];
     let fault = faults.into_iter().find(|known| format!("{known:?}") == fault).unwrap();
     assert!(watchdog::is_watched());
-    let mut explorer = Explorer::new(Counter(fault), Options::default()).unwrap();
+    let images = if std::env::var_os(IMAGES).is_some() { Images::Some { random: 1 } } else { Images::All };
+    let replay = std::env::var(REPLAY).ok().map(|text| text.parse().unwrap());
+    let mut explorer =
+        Explorer::new(Counter(fault), Options { images, replay, ..Options::default() }).unwrap();
     explorer.explore(&[(), (), ()]).unwrap();
 }
 
 fn watch(fault: Fault, limit: Duration) -> Result<bool, Ended> {
+    watch_with(fault, limit, &[])
+}
+
+fn watch_with(fault: Fault, limit: Duration, variables: &[(&str, &str)]) -> Result<bool, Ended> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--test-threads", "1"]).env(VARIABLE, format!("{fault:?}"));
-    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    command
+        .envs(variables.iter().copied())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
     watchdog::watch(command, limit).unwrap().map(|status| status.success())
 }
 
@@ -122,6 +134,20 @@ fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
         assert!(report.contains(what), "{report}");
         // The first crash that leaves a 2 is the one in the second operation.
         assert!(report.contains("operation 2: ()") && report.contains("EVERLEAF_CRASH="), "{report}");
+    }
+}
+
+/// Whichever images are tried, what the report repeats is the one that did it.
+#[test]
+fn the_replay_of_a_report_opens_the_same_image() {
+    let long = Duration::from_secs(300);
+    for variables in [vec![], vec![(IMAGES, "some")]] {
+        let ended = watch_with(Fault::Aborts, long, &variables).expect_err("a fault that nobody noticed");
+        let crash = ended.doing[0].crash.as_str();
+        println!("{variables:?}: {crash}");
+        let again = [variables.as_slice(), &[(REPLAY, crash)]].concat();
+        let repeated = watch_with(Fault::Aborts, long, &again).expect_err("the replay does no harm");
+        assert_eq!(repeated.doing[0].crash, crash);
     }
 }
 

@@ -29,6 +29,18 @@ pub struct Scope {
     pub keys: [u64; 3],
 }
 
+impl Scope {
+    /// The value that a key has in the end; 0 if it is absent.
+    pub(super) fn value(&self, wanted: u64) -> u64 {
+        let write = |operation: &IndexOperation| match *operation {
+            Insert(key, value) | Update(key, value) | Put(key, value) if key == wanted => Some(value),
+            Remove(key) if key == wanted => Some(0),
+            _ => None,
+        };
+        self.setup.iter().rev().find_map(write).unwrap_or(0)
+    }
+}
+
 /// The four seed trees, for leaves of `entries` entries (at least 4) and inner nodes of `children` children.
 pub fn scopes(entries: usize, children: usize) -> Vec<Scope> {
     let (entries, children) = (entries as u64, children as u64);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::IndexOperation::{
-    self, Get, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update, Visit,
+    self, Exchange, Get, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update, Visit,
 };
 use super::suite::Scope;
 use super::{AnyEngine, FollowUp, IndexSubject};
@@ -44,6 +44,7 @@ pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
         Insert(middle + 1, 102),
         Put(low, 103),
         Update(high, 104),
+        Exchange(high, scope.value(high), 105),
         Remove(low),
         Remove(high),
         Get(high),
@@ -79,8 +80,14 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
 }
 
 /// Threads that do `length` operations each on a few keys, by chance: with small leaves they split and merge all the
-/// time. Half as many operations come before.
-pub fn random(seed: u64, threads: usize, length: usize, keys: u64) -> Program<IndexOperation> {
+/// time. Half as many operations come before. Where durability is buffered, epochs end beside them.
+pub fn random(
+    seed: u64,
+    (threads, length): (usize, usize),
+    keys: u64,
+    durability: Durability,
+) -> Program<IndexOperation> {
+    let in_epochs = durability != Durability::OnReturn;
     let mut state = seed;
     let mut below = |bound: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -93,7 +100,9 @@ pub fn random(seed: u64, threads: usize, length: usize, keys: u64) -> Program<In
             7..13 => Remove(key),
             13 => Put(key, number),
             14 => Update(key, number),
-            15 | 16 => Get(key),
+            15 | 18 if in_epochs => EndEpoch,
+            15 => Exchange(key, number / 2, number),
+            16 => Get(key),
             17 => Scan(0, key + 4),
             18 => ScanBack(key, keys + 1),
             _ => Visit(key, keys + 1),
@@ -126,8 +135,8 @@ impl Default for Chance {
 
 impl Chance {
     /// The program of a seed on a few keys, and how its schedules are searched.
-    pub fn program(self, seed: u64) -> (Program<IndexOperation>, Search) {
-        let program = random(seed, self.threads, self.length, 14);
+    pub fn program(self, seed: u64, durability: Durability) -> (Program<IndexOperation>, Search) {
+        let program = random(seed, (self.threads, self.length), 14, durability);
         (program, Search::Random { runs: self.runs, depth: self.depth, seed })
     }
 }

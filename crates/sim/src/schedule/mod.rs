@@ -37,7 +37,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::context::Context;
-use crate::explore::Explorer;
+use crate::explore::{Explorer, SHRINK_RECOVERIES_MAX};
 use crate::linearize::History;
 use crate::report::Crash;
 use crate::subject::{Complaint, Subject};
@@ -206,7 +206,10 @@ impl<S: Concurrent + 'static> Explorer<S> {
         scheduling: &Scheduling,
     ) -> ThreadsVerdict<S> {
         let mut verdict = self.search(program, scheduling);
-        if let (Err(failure), Search::Exhaustive { .. }) = (&mut verdict, &scheduling.search) {
+        let is_search = !matches!(scheduling.search, Search::Replay(_)) && self.options.shrink;
+        if let Err(failure) = &mut verdict
+            && is_search
+        {
             let stats = self.stats;
             self.simplify(failure, scheduling);
             self.stats = stats;
@@ -215,14 +218,19 @@ impl<S: Concurrent + 'static> Explorer<S> {
         verdict
     }
 
-    /// Looks for a failure with fewer operations, and no more preemptions.
+    /// Looks for a failure with fewer operations, by the same search; with no more preemptions, where they are counted. Where
+    /// that takes too long, or chance does not find it again, what is left is not the shortest.
     fn simplify(&mut self, failure: &mut Box<ThreadsFailure<S::Operation>>, scheduling: &Scheduling) {
-        let search = Search::Exhaustive { preemptions_max: failure.preemptions };
+        let search = match &scheduling.search {
+            Search::Exhaustive { .. } => Search::Exhaustive { preemptions_max: failure.preemptions },
+            other => other.clone(),
+        };
+        let enough = self.stats.recoveries + SHRINK_RECOVERIES_MAX;
         let scheduling = Scheduling { search, ..scheduling.clone() };
         let mut position = 0;
         while let Some(shorter) = failure.program.without(position) {
             self.forget();
-            if shorter.threads.is_empty() {
+            if shorter.threads.is_empty() || self.stats.recoveries > enough {
                 break;
             }
             match self.search(&shorter, &scheduling) {
@@ -235,6 +243,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
 
     fn search(&mut self, program: &Program<S::Operation>, scheduling: &Scheduling) -> ThreadsVerdict<S> {
         assert!((1..=64).contains(&program.threads.len()), "1 to 64 threads");
+        self.allow_steps(program.parts().map(<[S::Operation]>::len).sum());
         let reduced = scheduling.reduced;
         let order = match &scheduling.search {
             Search::Exhaustive { preemptions_max } => Order::All(Tree::new(*preemptions_max, reduced)),
@@ -319,6 +328,10 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 crashes,
                 planted: explorer.options.mutations.iter().map(ToString::to_string).collect(),
                 command: explorer.options.command.clone(),
+                seed: match scheduling.search {
+                    Search::Random { seed, .. } => seed,
+                    _ => explorer.options.seed,
+                },
             })
         };
         if let Err(what) = &recorded.verdict {

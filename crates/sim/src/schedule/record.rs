@@ -51,7 +51,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         self.sim.push_level();
         self.sim.set_recording(true);
         let seen = guarded(|| {
-            self.sim.set_step_limit(self.options.steps_max);
+            self.sim.set_step_limit(self.steps_max);
             let instance = self.prepare(program, &mut recorded.start)?;
             // Those of the threads are counted by who chooses among them.
             self.sim.set_step_limit(u64::MAX);
@@ -72,7 +72,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 (Some(End::Known | End::Asleep | End::Failure), None) => Ok(None),
                 (None, None) => {
                     let instance = Rc::get_mut(&mut instance).expect("the threads are done");
-                    self.sim.set_step_limit(self.options.steps_max);
+                    self.sim.set_step_limit(self.steps_max);
                     let seen = self.subject.observe(instance)?;
                     self.subject.check(instance, &seen)?;
                     Ok(Some(seen))

@@ -33,21 +33,22 @@ pub struct ThreadsFailure<O> {
     pub planted: Vec<String>,
     /// The command that repeats it.
     pub command: String,
+    /// The seed of random schedules, if that is what was searched; else of random images.
+    pub seed: u64,
 }
 
 impl<O> ThreadsFailure<O> {
     /// A failure before the threads began.
     pub(crate) fn in_setup(failure: Failure<O>) -> Self {
-        let Failure { what, setup, operations, planted, command, .. } = failure;
+        let Failure { what, setup, operations, planted, command, seed, .. } = failure;
         let program = Program { before: operations, ..Program::of(Vec::new()) };
         let (schedule, places, crashes) = (Schedule::default(), Vec::new(), Vec::new());
-        Self { what, setup, program, schedule, preemptions: 0, places, crashes, planted, command }
+        Self { what, setup, program, schedule, preemptions: 0, places, crashes, planted, command, seed }
     }
 
     /// The crashes to repeat.
     pub fn replay(&self) -> Replay {
-        let crashes = self.crashes.iter().map(|crash| (crash.event, crash.choices.clone()));
-        Replay { crashes: crashes.collect() }
+        Replay::of(&self.crashes)
     }
 }
 
@@ -71,7 +72,7 @@ pub(super) fn places(schedule: &Schedule, events: &[usize], trace: &Trace) -> Ve
 impl<O: fmt::Debug> ThreadsFailure<O> {
     /// The report, with what repeats it.
     pub fn narrate(&self, repeat: &str) -> String {
-        format!("{}  replay: {repeat}", Story(self))
+        format!("{}  seed {:#x}; replay: {repeat}", Story(self), self.seed)
     }
 }
 

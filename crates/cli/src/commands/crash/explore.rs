@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         line_form: args.lines.form(),
         limit_bytes: LIMIT_BYTES,
         rubbish_from: Some(RUBBISH_FROM),
-        images: args.images().into(),
+        images: args.images_tried(),
         second_crash: args.second_crash().into(),
         seed,
         command: args.command(),

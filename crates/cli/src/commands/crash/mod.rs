@@ -23,6 +23,11 @@ use report::Scope;
 
 /// The most operations of a sequence in small scopes: 12 choices each, from four seed trees.
 const LENGTH_MAX: u64 = 6;
+/// The most operations of one random sequence: each crash is followed by operations on all keys that were touched before,
+/// so the time grows with the square.
+const SEQUENCE_MAX: u32 = 20_000;
+/// Images by chance for each crash of what is random itself.
+const RANDOM_IMAGES: u32 = 2;
 /// The most threads.
 const THREADS_MAX: i64 = 16;
 /// Minutes of random threads in the long profile.
@@ -36,7 +41,7 @@ pub(crate) struct Args {
     /// How entries are coded
     #[arg(long, value_enum, default_value_t = CodecName::Record)]
     codec: CodecName,
-    /// Operations of the random sequence; leaves have their full size. With --threads, of all random programs together
+    /// Operations of the random sequence, at most 20,000; leaves have their full size. With --threads, of all random programs together
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     ops: u32,
     /// The seed of what is random [default: random]
@@ -139,17 +144,8 @@ impl Lines {
 enum Images {
     /// All that can be told apart by what recovery reads
     All,
-    /// All lines old, all new, each line alone old or new
+    /// All lines old, all new, each line alone old or new; and two by chance, unless the scope is exhaustive
     Some,
-}
-
-impl From<Images> for sim::Images {
-    fn from(name: Images) -> Self {
-        match name {
-            Images::All => Self::All,
-            Images::Some => Self::Some { random: 0 },
-        }
-    }
 }
 
 /// Where a second crash is tried.
@@ -189,6 +185,14 @@ impl Args {
     fn images(&self) -> Images {
         let are_many = self.threads.is_some() || self.engine == EngineName::Masstree;
         self.images.unwrap_or(if are_many { Images::Some } else { Images::All })
+    }
+
+    /// As the explorer is told: a scope that is exhaustive leaves nothing to chance.
+    fn images_tried(&self) -> sim::Images {
+        match self.images() {
+            Images::All => sim::Images::All,
+            Images::Some => sim::Images::Some { random: if self.exhaustive { 0 } else { RANDOM_IMAGES } },
+        }
     }
 
     fn engine(&self) -> AnyEngine {
@@ -302,6 +306,14 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.minutes.is_some() && args.threads.is_none() && !args.long {
         return Err(Failure::Usage("--minutes is for random programs: give --threads, or --long".to_owned()));
     }
+    let is_sequence = !args.exhaustive && !args.long && args.threads.is_none();
+    if is_sequence && args.ops > SEQUENCE_MAX {
+        return Err(Failure::Usage(format!(
+            "--ops {}: a sequence has at most {SEQUENCE_MAX} operations, as the time to crash it everywhere grows with the \
+             square; explore several of them, by --seed, or random threads, by --threads",
+            args.ops
+        )));
+    }
     if !watchdog::is_watched() {
         return watch::run(args, context);
     }
@@ -323,4 +335,53 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 fn parse_place(text: &str) -> Result<(&str, u32), Failure> {
     let place = text.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?)));
     place.ok_or_else(|| Failure::Usage(format!("{text:?} is no place in the source; give FILE:LINE")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parts(more: &[&str]) -> Vec<Args> {
+        let arguments = ["crash", "--engine", "masstree"].iter().chain(more);
+        Command::try_parse_from(arguments).map(|command| command.args.parts()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_long_profile_has_all_it_promises() {
+        for (more, minutes) in [(&["--long"][..], LONG_MINUTES), (&["--long", "--minutes", "5"], 5)] {
+            let parts = parts(more);
+            let of = |part: &Args| (part.codec, part.exhaustive, part.length, part.threads, part.minutes);
+            let figures: Vec<_> = parts.iter().map(of).collect();
+            let codec = |codec| {
+                [
+                    (codec, true, 4, None, None),
+                    (codec, true, 3, Some(3), None),
+                    (codec, false, 3, Some(3), Some(minutes)),
+                ]
+            };
+            assert_eq!(figures, [codec(CodecName::Word), codec(CodecName::Record)].concat());
+            assert!(parts.iter().all(|part| !part.long && part.preemptions == 2));
+        }
+        assert_eq!(parts(&["--ops", "7"]).len(), 1);
+    }
+
+    #[test]
+    fn what_is_random_has_images_by_chance_and_what_is_exhaustive_has_none() {
+        let random = |more: &[&str]| match parts(more)[0].images_tried() {
+            sim::Images::Some { random } => Some(random),
+            _ => None,
+        };
+        assert_eq!(random(&["--ops", "7"]), Some(RANDOM_IMAGES));
+        assert_eq!(random(&["--threads", "2"]), Some(RANDOM_IMAGES));
+        assert_eq!(random(&["--exhaustive"]), Some(0));
+        assert_eq!(random(&["--images", "all"]), None);
+    }
 }

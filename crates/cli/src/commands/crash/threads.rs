@@ -78,7 +78,7 @@ pub(super) fn random(
     };
     let next = |number: usize| {
         let is_more = number < total && start.elapsed() < limit;
-        is_more.then(|| chance.program(seed.wrapping_add(number as u64)))
+        is_more.then(|| chance.program(seed.wrapping_add(number as u64), engine.durability()))
     };
     let scheduling = Scheduling::default();
     let work = Work { options, scheduling: &scheduling, workers: args.workers(), progress: Some(&tell) };

@@ -127,7 +127,7 @@ pub(super) const SHARED: &[Justified] = &[
         "checked(IN_USE | u64::from(codec) << 16 | u64::from(engine))); if let Err(error) = guard.drain()",
         &[Wait],
         "a tree that is lost is made again by whoever explores, as empty as it was; needed by those who are told that \
-         there is one",
+         there is one: tests/pool_protocol.rs misses it",
     ),
     justified(
         "pool/src/pool.rs",
