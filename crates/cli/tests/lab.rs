@@ -29,12 +29,27 @@ fn expect_sound(figure: &Value) {
 fn all_figures_of_bztree() {
     let figures = figures("bztree", &[]);
     let numbers: Vec<_> = figures.iter().map(|figure| figure["figure"].as_u64().unwrap()).collect();
-    assert_eq!(numbers, [4, 5, 6, 7, 8, 0]);
+    assert_eq!(numbers, [4, 5, 6, 7, 8, 9, 1, 0]);
     // Of table 2 the smallest tree is larger than this one.
-    figures[..5].iter().for_each(expect_sound);
+    figures[..7].iter().for_each(expect_sound);
     let claims = figures[0]["claims"].as_array().unwrap();
     let failed = claims.iter().filter(|claim| claim["what"].as_str().unwrap().starts_with("PMwCAS failed"));
     assert_eq!(failed.count(), 6, "by curve with writes and number of threads");
+    let parts: f64 =
+        figures[5]["points"].as_array().unwrap().iter().map(|point| point["y"].as_f64().unwrap()).sum();
+    assert!((parts - 400.0).abs() < 1.0, "four runs of 100% each: {}", figures[5]);
+    let words = figures[6]["points"].as_array().unwrap().iter();
+    let words: Vec<_> =
+        words.map(|point| (point["series"].as_str().unwrap(), point["y"].as_f64().unwrap())).collect();
+    let expected = [
+        ("insert", 2.0),
+        ("remove", 2.0),
+        ("update", 3.0),
+        ("consolidation", 3.0),
+        ("split", 4.0),
+        ("merge", 5.0),
+    ];
+    assert_eq!(words, expected);
 }
 
 #[test]
@@ -62,7 +77,7 @@ fn what_the_text_of_incll_measures() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let said = run(&["lab", "bztree", "--figure", "9"]).expect(2);
-    assert!(said.errors.contains("figure 9"), "{said:?}");
+    let said = run(&["lab", "bztree", "--figure", "3"]).expect(2);
+    assert!(said.errors.contains("figure 3"), "{said:?}");
     run(&["lab", "bztree", "--plot", "all.svg"]).expect(2);
 }

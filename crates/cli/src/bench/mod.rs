@@ -5,6 +5,7 @@ mod args;
 mod compare;
 mod disk;
 mod face;
+mod inside;
 mod keys;
 mod line_stores;
 mod report;
@@ -14,6 +15,7 @@ mod workload;
 use std::time::Instant;
 
 pub(crate) use args::{Args, Distribution, MediumChoice, Workload};
+pub(crate) use inside::{Shares, shares, words};
 
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use engines::index::{Bounds, Condition, Direction, Index, WordIndex};
+use engines::index::{Bounds, Condition, Direction, Index, Profile, WordIndex};
 use engines::masstree::Mode;
 use everleaf::{Codec, Engine, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
@@ -463,6 +463,12 @@ impl Operations<'_> {
         }
     }
 
+    /// A find or an update in pieces, if the engine tells them.
+    pub(crate) fn profile(&self, key: u64, value: Option<u64>) -> Result<Option<Profile>, Failure> {
+        let value = value.map(|value| padded(value, self.sizes.1));
+        Ok(self.index.profile(&padded(key, self.sizes.0), value.as_deref())?)
+    }
+
     fn find(&self, key: u64, buffer: &mut Vec<u8>) -> Result<u64, Failure> {
         match self.words {
             Some(words) => Ok(words.get(key)?.unwrap_or_default()),
@@ -529,7 +535,7 @@ impl Operations<'_> {
         Ok(latency_ns)
     }
 
-    fn step(&self, step: Step, buffer: &mut Vec<u8>) -> Result<u64, Failure> {
+    pub(crate) fn step(&self, step: Step, buffer: &mut Vec<u8>) -> Result<u64, Failure> {
         Ok(match step {
             Step::Find(key) => self.find(key, buffer)?,
             Step::Insert(key) => u64::from(self.insert(key, key)?),

@@ -48,11 +48,11 @@ pub(super) struct Encoded<'g, 'p, 'k, M: Medium, C: Codec> {
 }
 
 impl<'g, 'p, 'k, M: Medium, C: Codec> Encoded<'g, 'p, 'k, M, C> {
-    fn new(guard: &'g Guard<'p, M>, key: C::Key<'k>, value: C::Value<'k>) -> Self {
+    pub(super) fn new(guard: &'g Guard<'p, M>, key: C::Key<'k>, value: C::Value<'k>) -> Self {
         Self { guard, key, value, words: None, published: false, codec: PhantomData }
     }
 
-    fn words(&mut self) -> Result<EntryWords> {
+    pub(super) fn words(&mut self) -> Result<EntryWords> {
         if let Some(words) = self.words {
             return Ok(words);
         }
@@ -188,7 +188,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Replaces the value of an entry.
-    fn replace(
+    pub(super) fn replace(
         &self,
         guard: &Guard<'_, M>,
         leaf: &Leaf<N>,

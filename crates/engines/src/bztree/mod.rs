@@ -86,6 +86,7 @@ mod layout;
 mod load;
 mod mark;
 mod merge;
+mod profile;
 mod recover;
 mod remove;
 mod runs;
@@ -99,8 +100,8 @@ use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, Result};
 
 use crate::index::{
-    Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation, methods_of_entries,
-    words_of_entries,
+    Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Profile, Scan, Violation,
+    methods_of_entries, words_of_entries,
 };
 use crate::pmwcas::{Pmwcas, PmwcasStat};
 
@@ -218,9 +219,10 @@ where
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let PmwcasStat { attempts, failures, helps } = self.pmwcas.stat();
+        let PmwcasStat { attempts, words, failures, helps } = self.pmwcas.stat();
         vec![
             ("pmwcas_attempts", attempts),
+            ("pmwcas_words", words),
             ("pmwcas_failures", failures),
             ("pmwcas_helps", helps),
             ("consolidations", self.counters.consolidations.get()),
@@ -231,6 +233,10 @@ where
 
     fn destroy(&self) -> Result<()> {
         self.give_back()
+    }
+
+    fn profile(&self, key: &[u8], value: Option<&[u8]>) -> Result<Option<Profile>> {
+        self.profiled(C::key(key)?, value.map(C::value).transpose()?).map(Some)
     }
 }
 

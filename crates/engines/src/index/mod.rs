@@ -89,6 +89,20 @@ impl fmt::Display for Violation {
     }
 }
 
+/// How long the parts of one operation took, in nanoseconds ([`Index::profile`]).
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Profile {
+    /// Searching inner nodes.
+    pub inner_ns: u64,
+    /// Searching the leaf.
+    pub leaf_ns: u64,
+    /// Changing words, with what makes them durable.
+    pub pmwcas_ns: u64,
+    /// All of it.
+    pub total_ns: u64,
+}
+
 /// Figures about a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexStat {
@@ -246,6 +260,14 @@ pub trait Index: Any + Send + Sync {
     /// engines that count nothing.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
+    }
+
+    /// Reads a key, or sets its value if it is there, with the time that each part of this took: for measurements. `None`, and
+    /// nothing is done, for engines that do not take the time.
+    #[doc(hidden)]
+    fn profile(&self, key: &[u8], value: Option<&[u8]>) -> Result<Option<Profile>> {
+        let _ = (key, value);
+        Ok(None)
     }
 
     /// Gives back all space of a tree that was removed from the pool's root table and that nobody else uses; it is not

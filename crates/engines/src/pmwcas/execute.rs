@@ -120,7 +120,7 @@ impl Pmwcas {
     /// Executes an operation on words in ascending order: its LSN if it succeeded.
     pub(super) fn run<M: Medium>(&self, guard: &Guard<'_, M>, targets: &[Target]) -> Result<Option<Lsn>> {
         let (held, turn) = self.take_descriptor(guard)?;
-        count(&held.counters.attempts);
+        count(&held.counters.attempts[targets.len()]);
         match self.run_in(guard, &held, turn, targets) {
             Ok(Progress::Succeeded(lsn)) => Ok(Some(lsn)),
             progress => {

@@ -142,6 +142,8 @@ pub struct Pmwcas {
 pub struct PmwcasStat {
     /// Operations executed.
     pub attempts: u64,
+    /// The words of these, together.
+    pub words: u64,
     /// Of these, how many found a word that was not as expected.
     pub failures: u64,
     /// Operations of other threads that were helped.
@@ -279,7 +281,11 @@ impl Pmwcas {
     pub fn stat(&self) -> PmwcasStat {
         let mut stat = PmwcasStat::default();
         for slot in self.slots.all() {
-            stat.attempts += slot.counters.attempts.load(Ordering::Relaxed);
+            for (words, attempts) in (0..).zip(&slot.counters.attempts) {
+                let attempts = attempts.load(Ordering::Relaxed);
+                stat.attempts += attempts;
+                stat.words += words * attempts;
+            }
             stat.failures += slot.counters.failures.load(Ordering::Relaxed);
             stat.helps += slot.counters.helps.load(Ordering::Relaxed);
         }

@@ -12,6 +12,7 @@
 
 use medium::sync::{AtomicU64, Ordering, fence, pause};
 
+use super::WORDS_MAX;
 use super::word::Name;
 
 /// Descriptors of a slot.
@@ -44,7 +45,8 @@ impl Phase {
 /// What is counted by the holders of a slot.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub(super) attempts: AtomicU64,
+    /// By the number of words.
+    pub(super) attempts: [AtomicU64; WORDS_MAX + 1],
     pub(super) failures: AtomicU64,
     pub(super) helps: AtomicU64,
 }

@@ -2,7 +2,7 @@
 //! the tree filled beforehand.
 
 use super::{Args, Claim, Figure, Point, bench_args};
-use crate::bench::{Distribution, MediumChoice, Sample, Workload, sample};
+use crate::bench::{Distribution, MediumChoice, Sample, Shares, Workload, sample, shares, words};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -24,8 +24,8 @@ const THREADS: &str = "threads";
 const MOPS: &str = "M ops/s";
 const NO_RIVAL: &str = "the paper's Bw-tree, to which its claims compare";
 
-/// The figures there are; 0 is table 2.
-pub(super) const FIGURES: [u8; 6] = [4, 5, 6, 7, 8, 0];
+/// The figures there are; 1 is table 1, 0 table 2.
+pub(super) const FIGURES: [u8; 8] = [4, 5, 6, 7, 8, 9, 1, 0];
 
 /// Measures a figure.
 pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure, Failure> {
@@ -35,9 +35,11 @@ pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure
         6 => durability(args, context),
         7 => ranges(args, context),
         8 => sizes(args, context),
+        9 => parts(args, context),
+        1 => pmwcas_words(args),
         0 => memory(args, context),
         other => Err(Failure::Usage(format!(
-            "figure {other} is not here: the paper measures in 4 to 8; 0 is its table 2"
+            "figure {other} is not here: the paper measures in 4 to 9; 1 and 0 are its tables 1 and 2"
         ))),
     }
 }
@@ -210,6 +212,62 @@ fn sizes(args: &Args, context: Context) -> Result<Figure, Failure> {
         figure.claims.push(Claim { what, paper, ours: format!("{change:+.0}%") });
     }
     Ok(figure)
+}
+
+fn parts(args: &Args, context: Context) -> Result<Figure, Failure> {
+    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    for (panel, workload, papers) in [
+        ("50/50", Workload::Balanced, ["12%", "61%"]),
+        ("read-only", Workload::Find, ["-", "78% where less is written"]),
+    ] {
+        for (series, medium) in [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)] {
+            context.note(format!("{panel}, {series}"));
+            let mut bench = bench_args(args);
+            (bench.workload, bench.medium) = (workload, medium);
+            let Shares { leaf, inner, pmwcas, rest } = shares(&bench)?;
+            for (x, y) in [(1.0, leaf), (2.0, inner), (3.0, pmwcas), (4.0, rest)] {
+                points.push(Point { panel: panel.to_owned(), series: series.to_owned(), x, y });
+            }
+            for (what, share, paper) in
+                [("PMwCAS", pmwcas, papers[0]), ("searching nodes", leaf + inner, papers[1])]
+            {
+                let what = format!("{what}, {panel}, {series}");
+                claims.push(Claim { what, paper, ours: format!("{share:.0}%") });
+            }
+        }
+    }
+    Ok(Figure {
+        title: "Figure 9: where the time goes, random keys, one thread; one operation in eight is timed part by part",
+        x: "1 leaf, 2 inner nodes, 3 PMwCAS, 4 rest",
+        y: "% of the time",
+        points,
+        claims,
+        missing: "cycles of a profiler: the clock is read between the parts, and its time taken off; persists count as PMwCAS",
+    })
+}
+
+fn pmwcas_words(args: &Args) -> Result<Figure, Failure> {
+    let mut bench = bench_args(args);
+    (bench.medium, bench.keys) = (MediumChoice::Ram, args.keys.clamp(5_000, 20_000));
+    let (mut points, mut claims) = (Vec::new(), Vec::new());
+    for (operation, attempts, words) in words(&bench)? {
+        let paper = match operation {
+            "insert" => "2, 2",
+            "remove" | "consolidation" => "2",
+            "update" => "3 by pointer, 2 in line",
+            "split" => "1, 3",
+            _ => "2, 3",
+        };
+        let (x, y) = (attempts as f64, words as f64);
+        points.push(Point { panel: "words".to_owned(), series: operation.to_owned(), x, y });
+        let ours = match attempts {
+            1 => words.to_string(),
+            more => format!("{words} in {more} operations of PMwCAS"),
+        };
+        claims.push(Claim { what: operation.to_owned(), paper, ours });
+    }
+    let title = "Table 1: words of PMwCAS by operation, counted";
+    Ok(Figure { title, x: "operations of PMwCAS", y: "words", points, claims, missing: "" })
 }
 
 fn memory(args: &Args, context: Context) -> Result<Figure, Failure> {

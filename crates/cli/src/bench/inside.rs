@@ -1,0 +1,133 @@
+//! What an engine's operations consist of: for the engines that tell.
+
+use std::time::Instant;
+
+use engines::index::Profile;
+
+use super::args::Args;
+use super::subject::{Bench, Operations};
+use super::workload::{Script, Step};
+use crate::failure::Failure;
+
+/// One operation in so many is taken apart.
+const TAKEN_APART: usize = 8;
+/// Readings of the clock of which the median counts.
+const READINGS: usize = 1001;
+
+/// Shares of the time of operations, in percent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shares {
+    pub(crate) leaf: f64,
+    pub(crate) inner: f64,
+    pub(crate) pmwcas: f64,
+    pub(crate) rest: f64,
+}
+
+/// What reading the clock once takes.
+fn clock_ns() -> u64 {
+    let mut readings: Vec<u64> = (0..READINGS).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();
+    readings.sort_unstable();
+    readings[READINGS / 2]
+}
+
+/// Runs a workload on one thread, of which one operation in eight is taken apart by reading the clock between its parts; each
+/// part without what reading the clock took. The others run as always, so that caches are as they are then.
+pub(crate) fn shares(args: &Args) -> Result<Shares, Failure> {
+    args.validate()?;
+    let keys = args.keys_drawn();
+    let mut bench = Bench::create(args)?;
+    bench.load(args, &keys, args.keys - args.withheld())?;
+    let (script, subject, clock) = (Script::new(args, &keys, 0), bench.subject(), clock_ns());
+    let (mut sum, mut buffer) = (Profile::default(), Vec::new());
+    for (number, step) in script.steps().enumerate() {
+        let (key, value) = match step {
+            Step::Find(key) => (key, None),
+            Step::Put(key) => (key, Some(key)),
+            _ => return Err(Failure::Usage("only finds and upserts are taken apart".to_owned())),
+        };
+        if !number.is_multiple_of(TAKEN_APART) {
+            subject.step(step, &mut buffer)?;
+            continue;
+        }
+        let taken = subject.profile(key, value)?;
+        let taken = taken.ok_or_else(|| Failure::Usage("this engine is not taken apart".to_owned()))?;
+        sum.inner_ns += taken.inner_ns.saturating_sub(clock);
+        sum.leaf_ns += taken.leaf_ns.saturating_sub(clock);
+        sum.pmwcas_ns += taken.pmwcas_ns.saturating_sub(if value.is_some() { clock } else { 0 });
+        sum.total_ns += taken.total_ns.saturating_sub(clock * if value.is_some() { 6 } else { 4 });
+    }
+    let share = |ns: u64| 100.0 * ns as f64 / sum.total_ns.max(1) as f64;
+    let (leaf, inner, pmwcas) = (share(sum.leaf_ns), share(sum.inner_ns), share(sum.pmwcas_ns));
+    Ok(Shares { leaf, inner, pmwcas, rest: (100.0 - leaf - inner - pmwcas).max(0.0) })
+}
+
+/// An operation, how many operations of PMwCAS it takes, and their words together.
+pub(crate) type Words = (&'static str, u64, u64);
+
+/// What an operation counted.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    attempts: u64,
+    words: u64,
+    changes: [u64; 3],
+}
+
+/// The operations of PMwCAS by what they are for, from the engine's counters on one thread.
+pub(crate) fn words(args: &Args) -> Result<Vec<Words>, Failure> {
+    args.validate()?;
+    let keys = args.keys_drawn();
+    let mut bench = Bench::create(args)?;
+    bench.load(args, &keys, args.keys)?;
+    let subject = bench.subject();
+    let counted = |run: &dyn Fn(&Operations<'_>) -> Result<bool, Failure>| -> Result<Counted, Failure> {
+        let before = bench.counters();
+        run(&subject)?;
+        let since = bench.counters_since(&before);
+        let count = |name| since.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count);
+        let changes = ["consolidations", "splits", "merges"].map(count);
+        Ok(Counted { attempts: count("pmwcas_attempts"), words: count("pmwcas_words"), changes })
+    };
+    let mut all: Vec<u64> = (0..args.keys).map(|index| keys.key(index)).collect();
+    all.sort_unstable();
+    let update = counted(&|subject| subject.put(all[0], 1))?;
+    let (mut insert, mut remove) = (Counted::default(), Counted::default());
+    let mut changes = [None; 3];
+    for key in &all {
+        let one = counted(&|subject| subject.insert(key.wrapping_add(1), 1))?;
+        note(one, &mut insert, &mut changes);
+    }
+    // A key for another: leaves become full of entries that are dead.
+    for key in &all {
+        let one = counted(&|subject| subject.remove(*key))?;
+        note(one, &mut remove, &mut changes);
+        let one = counted(&|subject| subject.insert(key.wrapping_add(2), 1))?;
+        note(one, &mut insert, &mut changes);
+    }
+    for key in &all {
+        let one = counted(&|subject| subject.remove(key.wrapping_add(1)))?;
+        note(one, &mut remove, &mut changes);
+    }
+    let mut found = vec![
+        ("insert", insert.attempts, insert.words),
+        ("remove", remove.attempts, remove.words),
+        ("update", update.attempts, update.words),
+    ];
+    for (name, change) in ["consolidation", "split", "merge"].into_iter().zip(changes) {
+        found.extend(change.map(|(attempts, words)| (name, attempts, words)));
+    }
+    Ok(found)
+}
+
+/// Notes what an operation counted: its own, or what one change of the structure added to that.
+fn note(one: Counted, alone: &mut Counted, changes: &mut [Option<(u64, u64)>; 3]) {
+    match one.changes.iter().sum::<u64>() {
+        0 => *alone = one,
+        1 if alone.attempts > 0 => {
+            let more = (one.attempts - alone.attempts, one.words - alone.words);
+            for (change, _) in changes.iter_mut().zip(one.changes).filter(|(_, count)| *count == 1) {
+                change.get_or_insert(more);
+            }
+        }
+        _ => {}
+    }
+}

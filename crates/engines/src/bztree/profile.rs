@@ -1,0 +1,52 @@
+//! One operation in pieces, each with its time: what figure 9 of the paper shows. Not on the way of any other operation.
+
+use std::time::Instant;
+
+use medium::Medium;
+use pool::Result;
+
+use super::BzTree;
+use super::find::Seen;
+use super::insert::{Attempt, Encoded};
+use crate::index::{Codec, Condition, Profile};
+
+impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+    /// Reads a key, or sets its value if it is there. What neither searches nor executes is in the total alone: pinning,
+    /// allocation, and an update that others or a frozen leaf were in the way of, from its second attempt on.
+    pub(super) fn profiled<'k>(&self, key: C::Key<'k>, value: Option<C::Value<'k>>) -> Result<Profile> {
+        let (mut profile, start) = (Profile::default(), Instant::now());
+        let guard = self.pool.pin();
+        let mut seen = Seen::default();
+        let pinned = Instant::now();
+        let offset = self.descend(&guard, key, &mut seen)?;
+        let descended = Instant::now();
+        let leaf = Self::leaf(&guard, offset)?;
+        // What a read needs nothing of.
+        let status = value.map(|_| self.leaf_status_helping(&guard, leaf)).transpose()?;
+        let found = self.look(&guard, leaf, key, &mut seen)?;
+        let looked = Instant::now();
+        profile.inner_ns = (descended - pinned).as_nanos() as u64;
+        profile.leaf_ns = (looked - descended).as_nanos() as u64;
+        if let (Some(value), Some(status), Some(found)) = (value, status, found) {
+            let mut encoded = Encoded::<M, C>::new(&guard, key, value);
+            encoded.words()?;
+            let encoding = Instant::now();
+            let done = if status.is_frozen() {
+                Attempt::Again
+            } else {
+                self.replace(&guard, leaf, status, &found, &mut encoded)?
+            };
+            profile.pmwcas_ns = encoding.elapsed().as_nanos() as u64;
+            drop(encoded);
+            drop(guard);
+            if matches!(done, Attempt::Again) {
+                self.store(key, value, Condition::Present)?;
+            }
+        } else {
+            self.settle(&guard, seen)?;
+            drop(guard);
+        }
+        profile.total_ns = start.elapsed().as_nanos() as u64;
+        Ok(profile)
+    }
+}
