@@ -284,7 +284,7 @@ impl Args {
             return vec![self.clone()];
         }
         let of_codec = |codec: CodecName| {
-            let all = Self { codec, exhaustive: true, long: false, ..self.clone() };
+            let all = Self { codec, exhaustive: true, long: false, minutes: None, ..self.clone() };
             let minutes = Some(self.minutes.unwrap_or(LONG_MINUTES));
             [
                 Self { length: 4, ..all.clone() },
