@@ -296,8 +296,13 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         for earlier in 0..entry {
             let cells = &leaf.entries[earlier];
             let (mut looks, mut spins) = (0, 0);
-            // On a medium for harnesses nobody else is on his way but under a scheduler.
-            let patience = if M::SCHEDULED && !is_scheduled::<M>() { 0 } else { PATIENCE };
+            // On a medium for harnesses nobody else is on his way but under a scheduler, to which who looks often, and sees
+            // nothing change, is one who waits for ever.
+            let patience = match is_scheduled::<M>() {
+                true => 2,
+                false if M::SCHEDULED => 0,
+                false => PATIENCE,
+            };
             loop {
                 let meta = self.meta(guard, cells)?;
                 if matches!(meta.state(), EntryState::Visible | EntryState::Gone) {
