@@ -5,7 +5,7 @@ use std::time::Instant;
 use engines::index::Profile;
 
 use super::args::Args;
-use super::subject::{Bench, Operations};
+use super::subject::{Bench, Operations, count_of};
 use super::workload::{Script, Step};
 use crate::failure::Failure;
 
@@ -33,10 +33,7 @@ fn clock_ns() -> u64 {
 /// Runs a workload on one thread, of which one operation in eight is taken apart by reading the clock between its parts; each
 /// part without what reading the clock took. The others run as always, so that caches are as they are then.
 pub(crate) fn shares(args: &Args) -> Result<Shares, Failure> {
-    args.validate()?;
-    let keys = args.keys_drawn();
-    let mut bench = Bench::create(args)?;
-    bench.load(args, &keys, args.keys - args.withheld())?;
+    let (bench, keys) = Bench::loaded(args)?;
     let (script, subject, clock) = (Script::new(args, &keys, 0), bench.subject(), clock_ns());
     let (mut sum, mut buffer) = (Profile::default(), Vec::new());
     for (number, step) in script.steps().enumerate() {
@@ -74,16 +71,13 @@ struct Counted {
 
 /// The operations of PMwCAS by what they are for, from the engine's counters on one thread.
 pub(crate) fn words(args: &Args) -> Result<Vec<Words>, Failure> {
-    args.validate()?;
-    let keys = args.keys_drawn();
-    let mut bench = Bench::create(args)?;
-    bench.load(args, &keys, args.keys)?;
+    let (bench, keys) = Bench::loaded(args)?;
     let subject = bench.subject();
     let counted = |run: &dyn Fn(&Operations<'_>) -> Result<bool, Failure>| -> Result<Counted, Failure> {
         let before = bench.counters();
         run(&subject)?;
         let since = bench.counters_since(&before);
-        let count = |name| since.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count);
+        let count = |name| count_of(&since, name);
         let changes = ["consolidations", "splits", "merges"].map(count);
         Ok(Counted { attempts: count("pmwcas_attempts"), words: count("pmwcas_words"), changes })
     };

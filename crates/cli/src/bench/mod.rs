@@ -22,6 +22,8 @@ use crate::failure::{Answer, Failure, Outcome};
 use compare::Baseline;
 use keys::Keys;
 use report::Report;
+pub(crate) use report::median;
+pub(crate) use subject::count_of;
 use subject::{Bench, Measured, Recoveries};
 use workload::{Script, Step};
 
@@ -157,10 +159,7 @@ pub(crate) struct Sample {
 
 /// Measures one workload, without the standard library's map beside it.
 pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
-    args.validate()?;
-    let keys = args.keys_drawn();
-    let mut bench = Bench::create(args)?;
-    bench.load(args, &keys, args.keys - args.withheld())?;
+    let (bench, keys) = Bench::loaded(args)?;
     let (mut mops, mut used_bytes, mut counters) = (Vec::with_capacity(args.runs), 0, Vec::new());
     for number in 0..args.runs {
         let script = Script::new(args, &keys, number);
@@ -171,16 +170,12 @@ pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
         used_bytes = bench.sizes()?.used_bytes;
         undo(args, &bench, &script)?;
     }
-    mops.sort_by(f64::total_cmp);
-    Ok(Sample { mops: mops[mops.len() / 2], used_bytes, counters })
+    Ok(Sample { mops: median(&mops), used_bytes, counters })
 }
 
 /// Measures what an open takes, of a tree with all keys.
 pub(crate) fn recoveries(args: &Args) -> Result<Recoveries, Failure> {
-    args.validate()?;
-    let mut bench = Bench::create(args)?;
-    bench.load(args, &args.keys_drawn(), args.keys - args.withheld())?;
-    bench.recover()
+    Bench::loaded(args)?.0.recover()
 }
 
 /// Takes back what a run of inserts or removes did, so that each run meets the same tree.

@@ -41,7 +41,8 @@ struct LogShare {
     private_bytes: u64,
 }
 
-fn median(values: &[f64]) -> f64 {
+/// The upper one of two in the middle.
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)

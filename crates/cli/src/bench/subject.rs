@@ -64,6 +64,11 @@ struct Opened {
     nodes_restored: Option<u64>,
 }
 
+/// A figure among those that an engine counted; 0 if it counts no such.
+pub(crate) fn count_of(counters: &[(&'static str, u64)], name: &str) -> u64 {
+    counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
+}
+
 /// A file that is removed at the end.
 struct Scratch(PathBuf);
 
@@ -221,6 +226,15 @@ impl Bench {
         let (tree, args) = (self.tree(), &self.args);
         let sizes = (args.key_size, args.value_size);
         Operations { tree, index: tree.index(), words: tree.index().words(), sizes, tickets: args.tickets }
+    }
+
+    /// A tree with all keys but those that its runs insert; and the keys.
+    pub(crate) fn loaded(args: &Args) -> Result<(Self, Keys), Failure> {
+        args.validate()?;
+        let keys = args.keys_drawn();
+        let mut bench = Self::create(args)?;
+        bench.load(args, &keys, args.keys - args.withheld())?;
+        Ok((bench, keys))
     }
 
     /// Loads the first `count` keys: inserts them on all threads, or all at once.

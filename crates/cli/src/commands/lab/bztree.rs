@@ -2,7 +2,7 @@
 //! the tree filled beforehand.
 
 use super::{Args, Claim, Figure, Point, bench_args};
-use crate::bench::{Distribution, MediumChoice, Sample, Shares, Workload, sample, shares, words};
+use crate::bench::{Distribution, MediumChoice, Sample, Shares, Workload, count_of, sample, shares, words};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -58,9 +58,7 @@ fn by_threads(args: &Args, curves: &[Curve], context: Context) -> Result<(Vec<Po
     for curve in curves {
         for &threads in &args.threads {
             let sample = measure(args, curve, threads, context)?;
-            let count = |name| {
-                sample.counters.iter().find(|counter| counter.0 == name).map_or(0, |counter| counter.1)
-            };
+            let count = |name| count_of(&sample.counters, name);
             let (attempts, failures) = (count("pmwcas_attempts"), count("pmwcas_failures"));
             if attempts > 0 {
                 let what = format!("PMwCAS failed, {}, {}, {threads} threads", curve.panel, curve.series);

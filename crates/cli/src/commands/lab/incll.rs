@@ -2,7 +2,7 @@
 //! durable one, and beside one without in-line logs.
 
 use super::{Args, Claim, Figure, Point, bench_args};
-use crate::bench::{Distribution, MediumChoice, Sample, Workload, recoveries, sample};
+use crate::bench::{Distribution, MediumChoice, Sample, Workload, count_of, median, recoveries, sample};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -241,9 +241,7 @@ impl Lab<'_> {
         for (panel, distribution) in DISTRIBUTIONS {
             let setting = self.setting(Workload::A, distribution);
             let counters = self.measure(IN_LINE.1, setting)?.counters;
-            let of = |name| {
-                counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count) as f64
-            };
+            let of = |name| count_of(&counters, name) as f64;
             let (epochs, epoch_ns) = (of("epochs").max(1.0), EPOCH_MS * 1e6);
             let pause_ns = of("pause_ns") / epochs;
             self.point(panel, "lines flushed", EPOCH_MS, of("lines_flushed") / epochs);
@@ -275,8 +273,7 @@ impl Lab<'_> {
                     ms.push(found.crash.as_secs_f64() * 1e3);
                     nodes = found.nodes_restored.unwrap_or(0);
                 }
-                ms.sort_by(f64::total_cmp);
-                let median = ms[ms.len() / 2];
+                let median = median(&ms);
                 self.point("open to first answer, ms", series, keys as f64, median);
                 self.point("nodes put back", series, keys as f64, nodes as f64);
                 let what = format!("{series}, {keys} keys");
@@ -296,9 +293,7 @@ impl Lab<'_> {
                 let setting = Setting { keys, ..self.setting(Workload::A, distribution) };
                 for (series, engine) in [LOGGING, IN_LINE] {
                     let counters = self.measure(engine, setting)?.counters;
-                    let of = |name| {
-                        counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
-                    };
+                    let of = |name| count_of(&counters, name);
                     let per_epoch = of("nodes_logged") as f64 / of("epochs").max(1) as f64;
                     self.point(panel, series, keys as f64, per_epoch);
                 }
