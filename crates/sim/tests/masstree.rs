@@ -99,6 +99,24 @@ fn nodes_that_were_left_alone_for_long() {
     }
 }
 
+/// The same without a restart: other nodes change, in 2^15 epochs and a few. In each line of values the log of the new
+/// epoch then looks like one of another epoch beside the old epoch word, so the node goes to the external log.
+#[test]
+fn nodes_that_were_left_alone_for_long_in_one_life() {
+    let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();
+    script.extend([Update(10, 6), Sync]);
+    script.extend((0..(1 << 15) + 5).flat_map(|value| [Update(50, value), Sync]));
+    let from_operation = script.len();
+    script.extend([Update(10, 7), Update(40, 8), Sync, Update(10, 9)]);
+    for rules in [Rules::Lines, Rules::Log] {
+        let options = options(Images::Some { random: 2 }, SecondCrash::Never);
+        // A shorter one would not be long enough.
+        let options = Options { rules, from_operation, shrink: false, ..options };
+        let engine = common::small(EngineName::MassTree, Word);
+        common::explore(&engine, &script, FollowUp::Keys, options);
+    }
+}
+
 /// What a recovery has put back is not put back once more, over what was written since, by the recovery from a second crash.
 #[test]
 fn crashes_in_what_follows_a_crash() {

@@ -99,21 +99,34 @@ fn pairs_in_epochs_with_two_preemptions() {
     explore(&common::small(EngineName::MassTree, Word), pairs, 13, (&options(LINEAR), TWO));
 }
 
+/// Explores a program on masstrees in which threads meet in a full node, and one beside it; nothing must be wrong.
+fn explore_in_a_node_to_share(program: &Program<IndexOperation>, search: &Search) {
+    let scope = &scopes(4)[2];
+    for codec in [Record, Word] {
+        let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
+        let (options, scheduling) = (options(LINEAR), Scheduling { crashes: false, ..Scheduling::default() });
+        let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
+        let engine = common::small(EngineName::MassTree, codec);
+        exhaust(&engine, &scope.setup, next, work).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 /// A scan reads a node again, as something was inserted into it, and meanwhile it is split: what has moved to the new node is
 /// read there.
 #[test]
 fn a_scan_finds_what_moves_out_of_the_node_that_it_reads_again() {
-    let scope = &scopes(4)[2];
     for scan in [ScanBack(0, 400), Scan(0, 400), Visit(0, 400)] {
-        for codec in [Record, Word] {
-            let program = Program::single(&[Insert(17, 101), Insert(18, 102), scan]);
-            let next = |number: usize| (number == 0).then(|| (program.clone(), ONE));
-            let (options, scheduling) =
-                (options(LINEAR), Scheduling { crashes: false, ..Scheduling::default() });
-            let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
-            let engine = common::small(EngineName::MassTree, codec);
-            exhaust(&engine, &scope.setup, next, work).unwrap_or_else(|failure| panic!("{failure}"));
-        }
+        explore_in_a_node_to_share(&Program::single(&[Insert(17, 101), Insert(18, 102), scan]), &ONE);
+    }
+}
+
+/// The same for who looks for a key. He waits before he looks again, until somebody has done something: the last thread,
+/// without which that would have to be another preemption. All others do what they do at once.
+#[test]
+fn a_read_and_a_write_find_what_moves_out_of_the_node_that_they_read_again() {
+    for operation in [Get(20), Update(20, 103), Remove(20)] {
+        let program = Program::single(&[operation, Insert(17, 101), Insert(18, 102), Get(60)]);
+        explore_in_a_node_to_share(&Program { uninterrupted: vec![1, 2, 3], ..program }, &TWO);
     }
 }
 
