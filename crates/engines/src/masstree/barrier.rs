@@ -5,6 +5,9 @@
 //! fair, and who ends epochs holds them for a bounded time. Readers who hold no share look at the epoch's number before
 //! and after.
 //!
+//! Who comes while the shares are being taken waits until all are, although some are free: else the processors would be busy
+//! with those who work on, and who holds the last share, or waits for it, would get none.
+//!
 //! Who holds a share for longer than one operation (a batch, a bulk load) says so before. Who ends the epoch waits for him
 //! first, and takes no share before: all others work meanwhile. Nobody else begins to hold one for long then, or the epoch
 //! might never end.
@@ -20,6 +23,8 @@ use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 /// The shares, and what runs. The model tests put another share in place of the tree's.
 pub(super) struct Barrier<S> {
     running: AtomicU64,
+    /// Whether the shares are being taken: a hint, nothing rests on it.
+    is_stopping: AtomicBool,
     /// Held by who begins to hold a share for long, and by who waits until nobody does.
     gate: Mutex<()>,
     shares: Box<[Share<S>]>,
@@ -59,7 +64,8 @@ impl<S> Barrier<S> {
             content: Mutex::new(content),
         };
         let shares = shares.map(share).collect();
-        Self { running: AtomicU64::new(running), gate: Mutex::new(()), shares }
+        let is_stopping = AtomicBool::new(false);
+        Self { running: AtomicU64::new(running), is_stopping, gate: Mutex::new(()), shares }
     }
 
     /// All shares, in order.
@@ -91,8 +97,16 @@ impl<S> Barrier<S> {
 
     /// A share for an operation: the thread's own, or another one that is free, or will be soon.
     pub(super) fn enter(&self, thread: usize) -> Pass<'_, S> {
+        if self.is_stopping.load(Ordering::Relaxed) {
+            self.wait_at_gate();
+        }
         let own = &self.shares[thread % self.shares.len()];
         own.try_enter(self).unwrap_or_else(|| self.enter_other(thread))
+    }
+
+    #[cold]
+    fn wait_at_gate(&self) {
+        drop(self.gate.lock());
     }
 
     #[cold]
@@ -141,7 +155,10 @@ impl<S> Barrier<S> {
         for share in self.shares.iter().filter(|share| share.is_held_long()) {
             drop(share.content.lock());
         }
-        self.shares().map(Mutex::lock).collect()
+        self.is_stopping.store(true, Ordering::Relaxed);
+        let shares = self.shares().map(Mutex::lock).collect();
+        self.is_stopping.store(false, Ordering::Relaxed);
+        shares
     }
 
     /// Begins an epoch, and with it a phase. The caller holds all shares.

@@ -3,11 +3,12 @@
 //! A thread works with one of [`SHARDS`](super::layout::SHARDS) shards, its share of the `barrier`. While all are held,
 //! nobody works, and what was freed is seen by nobody.
 //!
-//! Each operation lists what it changes when it changes it for the first time in a *phase*. An epoch has two phases. When
-//! it is to end, the second begins; what the first one listed is flushed while others go on working; only then are all
-//! shards locked, what was listed meanwhile is flushed, and the epoch ends. The pause is thus the longest operation, the
-//! flush of what changed during the flush before, and two fences. What the first phase listed is fenced before the pause:
-//! on a medium that does at a fence what a flush asks for, that work is done while others work, too.
+//! Each operation lists what it changes when it changes it for the first time in a *phase*. An epoch has two phases or
+//! more. When it is to end, the second begins; what the first one listed is flushed while others go on working. They list
+//! less meanwhile, which is flushed in the same way, and so on as long as it becomes less quickly and is not little; only
+//! then are all shards locked, what was listed last is flushed, and the epoch ends. The pause is thus the longest
+//! operation, the flush of what changed during the last flush before, and two fences. What a phase has listed is fenced
+//! before the pause: on a medium that does at a fence what a flush asks for, that work is done while others work, too.
 //!
 //! On a medium whose fences are durable late an epoch is two groups, its lines and then its number, and one wait. The next
 //! epoch runs while they are on their way: such a medium writes nothing back unasked, so what that changes cannot be
@@ -16,8 +17,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use medium::sync::MutexGuard;
 use medium::sync::schedule::AccessKind;
+use medium::sync::{MutexGuard, is_scheduled};
 use medium::{LINE_BYTES, Medium};
 use pool::{Guard, Result};
 
@@ -46,6 +47,11 @@ impl Shard {
     }
 }
 
+/// Listed ranges that are few enough to be flushed while nobody works.
+const LISTED_IN_PAUSE: usize = 512;
+/// The same under a scheduler, whose operations are as few: those of one operation.
+const LISTED_IN_PAUSE_SCHEDULED: usize = 4;
+
 /// Lines that one listed word can stand for.
 const LINES_MAX: u64 = (1 << 20) - 1;
 
@@ -73,6 +79,29 @@ impl<M: Medium, const W: usize> Core<M, W> {
         Ok(())
     }
 
+    /// Flushes what the epoch has changed so far, while others work. Returns whether that was something.
+    fn flush_beside_others(&self, guard: &Guard<'_, M>) -> Result<bool> {
+        let enough = if is_scheduled::<M>() { LISTED_IN_PAUSE_SCHEDULED } else { LISTED_IN_PAUSE };
+        let (mut listed, mut before) = (Vec::new(), None);
+        loop {
+            self.reach_barrier(AccessKind::Store);
+            self.barrier.begin_phase(|shard| listed.append(&mut shard.listed));
+            listed.append(&mut self.touched.lock());
+            let count = listed.len();
+            if count == 0 {
+                return Ok(before.is_some());
+            }
+            self.flush_listed(guard, &mut listed)?;
+            // Nothing depends on it; but what a medium does at a fence it does now, while others work.
+            guard.fence();
+            // Writers that are as fast as this would keep it here.
+            if count <= enough || before.is_some_and(|before| count > before / 2) {
+                return Ok(true);
+            }
+            before = Some(count);
+        }
+    }
+
     /// Ends the running epoch: whatever was done before is durable when this returns.
     pub(super) fn advance(&self) -> Result<()> {
         if self.mode == Mode::Transient {
@@ -84,16 +113,10 @@ impl<M: Medium, const W: usize> Core<M, W> {
             return Ok(());
         }
         let guard = self.pool.peek();
-        let mut listed = Vec::new();
-        self.reach_barrier(AccessKind::Store);
-        self.barrier.begin_phase(|shard| listed.append(&mut shard.listed));
-        listed.append(&mut self.touched.lock());
-        let something = !listed.is_empty();
-        self.flush_listed(&guard, &mut listed)?;
-        // Nothing depends on it; but what a medium does at a fence it does now, while others work.
-        guard.fence();
+        let something = self.flush_beside_others(&guard)?;
         let pause = Instant::now();
         let mut shards = self.stop();
+        let mut listed = Vec::new();
         for shard in &mut shards {
             listed.append(&mut shard.listed);
         }

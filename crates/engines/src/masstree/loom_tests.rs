@@ -46,8 +46,10 @@ impl Tree {
     /// As `Core::advance`.
     fn advance(&self) -> [u64; 2] {
         let mut listed = Share::new();
-        self.barrier.begin_phase(|share| listed.append(share));
-        self.flush(&mut listed);
+        for _ in 0..2 {
+            self.barrier.begin_phase(|share| listed.append(share));
+            self.flush(&mut listed);
+        }
         let mut shares = self.barrier.stop();
         shares.iter_mut().for_each(|share| listed.append(share));
         self.flush(&mut listed);

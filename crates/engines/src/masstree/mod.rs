@@ -29,7 +29,7 @@
 //! | remove | 0 | the permutation lists the slot no more | permutation log |
 //! | second value in a line, insert after remove | 1 | the same | external log |
 //! | split, new layer, node emptied | 1 for each node that changes | root, parent or entry | external log |
-//! | all of an epoch | 3 | | the number of the running epoch, in the anchor |
+//! | all of an epoch | 3, more beside others | | the number of the running epoch, in the anchor |
 //!
 //! ## Recovery
 //!
