@@ -124,7 +124,7 @@ fn a_scan_finds_what_moves_out_of_the_node_that_it_reads_again() {
 /// without which that would have to be another preemption. All others do what they do at once.
 #[test]
 fn a_read_and_a_write_find_what_moves_out_of_the_node_that_they_read_again() {
-    for operation in [Get(20), Update(20, 103), Remove(20)] {
+    for operation in [Get(20), Update(20, 103)] {
         let program = Program::single(&[operation, Insert(17, 101), Insert(18, 102), Get(60)]);
         explore_in_a_node_to_share(&Program { uninterrupted: vec![1, 2, 3], ..program }, &TWO);
     }
