@@ -55,10 +55,32 @@ pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
-/// Values in both halves of a node of four slots, changed in every epoch.
+/// Values in both halves of a node of four slots, changed in every epoch; the last ones by who has opened the tree anew.
 pub fn values_in_epochs() -> Vec<IndexOperation> {
     let mut script = vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync];
     script.extend([Update(10, 4), Update(30, 5), Sync, Update(10, 6), Update(30, 7), Sync, Update(10, 8)]);
+    script.extend([Reopen, Update(10, 9), Update(30, 10)]);
+    script
+}
+
+/// Nodes that change in the second epoch after an open, and in the second after the next one, when something else has
+/// changed and they were only looked at: whatever a node remembers of the former life is wrong then.
+pub fn second_epochs_of_two_lives() -> Vec<IndexOperation> {
+    let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();
+    for value in [100, 200] {
+        let fresh = 50 + value;
+        script.extend([Reopen, Get(10), Update(50, value)]);
+        script.extend((fresh..fresh + 3).map(|key| Insert(key, value)));
+        // The last node is full by now: the next key splits it, and changes the one above.
+        script.extend([Sync, Update(10, value), Insert(fresh + 3, value), Sync]);
+    }
+    script
+}
+
+/// Nodes that are loaded and not touched again, in epochs that go on: what lay in their memory before means nothing.
+pub fn loaded_and_left_alone() -> Vec<IndexOperation> {
+    let mut script = vec![Load(1, 240), Sync];
+    script.extend((0..20).flat_map(|value| [Update(1, value), Sync]));
     script
 }
 

@@ -63,11 +63,8 @@ const UNCLEAN: &str = "the next open takes an epoch for failed in which nothing 
 const REMEMBERED: &str = "the next sweep looks once more for what is left of epochs of which nothing is left";
 const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each touch stays as it is, and its first change \
                              stores an epoch; beside others its version would be made anew under them";
-const SWEPT: &str = "in one operation with the end of an epoch stands only the recovery of what it has touched, which is done \
-                     once more; nothing moves across operations, and that what they did must come before shows the fence \
-                     between when it is left out";
-const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
-                           to be put back";
+const ALL_DURABLE: &str =
+    "what was swept is durable before either, and so there is nothing left to be put back";
 const RESTORED_AGAIN: &str =
     "as long as the next epoch has not begun, each open puts the nodes back, whatever the set says";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
@@ -318,26 +315,6 @@ pub(super) const MASSTREE: &[Justified] = &[
         &[Fence, Swapped],
         "the fence before the epoch's number orders the same lines",
     ),
-    justified("masstree/epoch.rs", "anchor.running.publish(&guard, checked(next))", &[DoneFirst], SWEPT),
-    justified(
-        "masstree/epoch.rs",
-        "anchor.running.publish(&guard, checked(next)); let lsn = guard.fence()",
-        &[Swapped],
-        SWEPT,
-    ),
-    justified(
-        "masstree/epoch.rs",
-        "let anchor = guard.node::<Anchor>(self.anchor)?; guard.fence()",
-        &[Swapped],
-        BOTH_BEFORE,
-    ),
-    justified("masstree/mod.rs", "clean.publish(&guard, checked(1))", &[DoneFirst], ALL_DURABLE),
-    justified(
-        "masstree/mod.rs",
-        "clean.publish(&guard, checked(1)); Ok(guard.drain()",
-        &[Swapped],
-        ALL_DURABLE,
-    ),
     justified("masstree/sweep.rs", "range[0].publish(&guard, 0)", &[DoneFirst], ALL_DURABLE),
     justified("masstree/sweep.rs", "range[0].publish(&guard, 0); } guard.drain()", &[Swapped], ALL_DURABLE),
     justified(
@@ -353,6 +330,13 @@ pub(super) const MASSTREE: &[Justified] = &[
         RESTORED_AGAIN,
     ),
     justified("masstree/recover.rs", "of an epoch that is. guard.fence()", &[Swapped], NOTHING_ALLOCATED),
+    justified(
+        "masstree/recover.rs",
+        "would mean another epoch. guard.flush(&node.values); guard.fence()",
+        &[Swapped],
+        "what is put back follows from the set of failed epochs, which is durable before both; whether the next epoch has \
+         begun by then, says nothing of it",
+    ),
     justified(
         "masstree/mod.rs",
         "anchor.running.publish(&guard, checked(core.first)); guard.fence()",

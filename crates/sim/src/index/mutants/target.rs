@@ -13,14 +13,17 @@ use super::sites;
 use crate::explore::{Explorer, Images, Options, SecondCrash};
 use crate::index::IndexOperation::{Insert, Sync as EndEpoch, Update};
 use crate::index::script::{
-    every_change, every_change_in_epochs, every_load, values_in_epochs, what_epochs_meet,
+    every_change, every_change_in_epochs, every_load, loaded_and_left_alone, second_epochs_of_two_lives,
+    values_in_epochs, what_epochs_meet,
 };
 use crate::index::suite::{Suite, exhaust};
+use crate::index::threads::{self, Work};
 use crate::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, MassTreeEngine, RUBBISH_FROM,
     Size, engine,
 };
 use crate::model::Rules;
+use crate::schedule::{Program, Scheduling, Search};
 use crate::subject::Complaint;
 
 /// What an exploration says: what could be planted; or what was noticed.
@@ -70,6 +73,27 @@ impl Trial {
             let options = Options { mutations, shrink: false, ..options.clone() };
             let report = exhaust(&engine, Suite { length, threads: 1, progress: None }, &options);
             report.report.map_or_else(|| Ok(BTreeSet::new()), Err)
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
+    /// Explores what threads do, on what `setup` leaves, with at most one preemption. It finds no places for faults.
+    pub fn of_threads(
+        engine: AnyEngine,
+        setup: Vec<IndexOperation>,
+        program: Program<IndexOperation>,
+        options: Options,
+    ) -> Self {
+        let rules = options.rules;
+        let name = format!("{} {}, threads, {rules:?}", engine.name(), engine.codec());
+        let explore = move |mutations| {
+            let options = Options { mutations, shrink: false, ..options.clone() };
+            let search = Search::Exhaustive { preemptions_max: 1 };
+            let next = |number| (number == 0).then(|| (program.clone(), search.clone()));
+            let scheduling = &Scheduling::default();
+            let work = Work { options: &options, scheduling, workers: 1, progress: None };
+            let explored = threads::exhaust(&engine, &setup, next, work);
+            explored.map(|_| BTreeSet::new()).map_err(|failure| failure.to_string())
         };
         Self { name, explore: Box::new(explore) }
     }
@@ -132,7 +156,7 @@ impl Target {
 
 fn options(line_form: LineForm, rules: Rules) -> Options {
     let (second_crash, rubbish_from) = (SecondCrash::InRecovery, Some(RUBBISH_FROM));
-    Options { rules, line_form, rubbish_from, second_crash, limit_bytes: 16 << 20, ..Options::default() }
+    Options { rules, line_form, rubbish_from, second_crash, ..Options::default() }
 }
 
 const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
@@ -199,6 +223,7 @@ fn masstree() -> Target {
             let logging: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1));
             // Value logs of epochs longer ago than their sixteen bits can tell.
             let far: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::opening_in((1 << 15) + 5));
+            let loaded = Options { from_operation: 2, ..options.clone() };
             let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
             let others = [
                 make(of_codec(CodecName::Record), every_load(), options.clone()),
@@ -207,6 +232,8 @@ fn masstree() -> Target {
                 make(sweeping, every_change_in_epochs(), options.clone()),
                 make(of_codec(CodecName::Word), what_epochs_meet(), options.clone()),
                 make(far, values_in_epochs(), options.clone()),
+                make(of_codec(CodecName::Word), second_epochs_of_two_lives(), options.clone()),
+                make(of_codec(CodecName::Word), loaded_and_left_alone(), loaded),
             ];
             usual.into_iter().chain(others)
         };
@@ -217,16 +244,21 @@ fn masstree() -> Target {
         let script = [Insert(10, 1), Insert(20, 2), EndEpoch, Update(10, 3), EndEpoch];
         Trial::again(of_codec(CodecName::Word), script.into(), options(LineForm::Single, rules))
     });
-    let suite = |rules| {
+    let once = |rules| {
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
-        let options = Options { images, second_crash, ..options(LineForm::Single, rules) };
-        Trial::of_suite(of_codec(CodecName::Word), 2, options)
+        Options { images, second_crash, ..options(LineForm::Single, rules) }
     };
+    let suite = |rules| Trial::of_suite(of_codec(CodecName::Word), 2, once(rules));
+    // What is written while the end of an epoch flushes what came before.
+    let beside = [Rules::Lines, Rules::Log].map(|rules| {
+        let program = Program::of(vec![vec![Update(10, 3), EndEpoch], vec![Insert(15, 4)]]);
+        Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))
+    });
     Target {
         name: "masstree",
         quick: trials(Trial::quick),
         trials: trials(Trial::of_script),
-        suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).collect(),
+        suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).chain(beside).collect(),
         justified: &[justified::SHARED, justified::MASSTREE],
         folders: &["masstree/"],
         judged_by: Some("rntree"),
