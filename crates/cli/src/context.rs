@@ -296,7 +296,7 @@ impl NewTreeArgs {
         }
         let default = found.and_then(|tree| tree.kind).unwrap_or_default();
         let (engine, codec) = (self.engine.unwrap_or(default.engine), self.codec.unwrap_or(default.codec));
-        Ok(store.tree_with(&name, TreeOptions { engine, codec })?)
+        Ok(store.tree_with(&name, TreeOptions { engine, codec, ..TreeOptions::default() })?)
     }
 }
 

@@ -216,7 +216,7 @@ impl<R: BufRead> DumpReader<R> {
         let name = String::from_utf8(name.into_owned()).map_err(|_| self.bad("the name is not UTF-8"))?;
         (self.codec, self.entries) = (Some(codec), 0);
         self.crc = crc32c::crc32c_append(crc32c::crc32c(&self.line), b"\n");
-        Ok(Event::Tree(name, TreeOptions { engine, codec }))
+        Ok(Event::Tree(name, TreeOptions { engine, codec, ..TreeOptions::default() }))
     }
 
     fn end_tree(&mut self, rest: &str) -> Result<Event, Failure> {

@@ -35,6 +35,9 @@ fn all_figures_of_bztree() {
     let claims = figures[0]["claims"].as_array().unwrap();
     let failed = claims.iter().filter(|claim| claim["what"].as_str().unwrap().starts_with("PMwCAS failed"));
     assert_eq!(failed.count(), 6, "by curve with writes and number of threads");
+    let points = figures[4]["points"].as_array().unwrap();
+    let free = points.iter().filter(|point| point["panel"].as_str().unwrap().starts_with("free space"));
+    assert_eq!(free.count(), 10, "two mixes, five sizes");
     let parts: f64 =
         figures[5]["points"].as_array().unwrap().iter().map(|point| point["y"].as_f64().unwrap()).sum();
     assert!((parts - 400.0).abs() < 1.0, "four runs of 100% each: {}", figures[5]);

@@ -1,10 +1,11 @@
-//! BzTree where space runs out, where a disk fails, and where threads stop for ever.
+//! BzTree with nodes of other sizes, where space runs out, where a disk fails, and where threads stop for ever.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use everleaf_engines::bztree::{BzTree, BzTreeOptions};
+use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
 use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec};
 use medium::file::faulty::{Faults, Image, Machine, Which};
 use medium::{File, FileOptions, Late, LineForm, Ram};
@@ -54,7 +55,8 @@ fn expect_no_leak(ram: &Arc<Ram>, pool: Pool<Arc<Ram>>, tree: Tree) {
     for crash in [false, true] {
         let pool = open(ram, !crash);
         let root = pool.trees().unwrap().remove(0);
-        let tree = Tree::open(&pool, &root, BzTreeOptions::default()).unwrap();
+        let nodes = Some(Tree::sizes_of(&root).unwrap());
+        let tree = Tree::open(&pool, &root, BzTreeOptions { nodes, ..BzTreeOptions::default() }).unwrap();
         pool.finish_marking();
         assert_eq!(pool.stat().allocations, tree.allocations().unwrap(), "after a crash: {crash}");
         // The next round opens it as after a crash.
@@ -291,5 +293,79 @@ fn writers_wait_for_nobody_who_stopped() {
             further += 1;
         }
         assert!(further >= 3, "{further} fences");
+    }
+}
+
+/// Sizes of nodes: leaves that are small and mostly sorted, as large as can be and mostly free, and in between.
+const SIZES: [NodeSizes; 4] = [
+    NodeSizes { leaf_entries: 9, free_entries: 1, inner_children: 4 },
+    NodeSizes { leaf_entries: 24, free_entries: 12, inner_children: 63 },
+    NodeSizes { leaf_entries: 40, free_entries: 2, inner_children: 17 },
+    NodeSizes { leaf_entries: 56, free_entries: 1, inner_children: 63 },
+];
+
+#[test]
+fn trees_of_any_node_sizes_keep_what_they_are_given() {
+    for nodes in SIZES {
+        let ram = Arc::new(Ram::new(16 << 20).unwrap());
+        let pool = open(&ram, true);
+        let options = BzTreeOptions { nodes: Some(nodes), ..BzTreeOptions::default() };
+        let tree = Tree::create(&pool, "tree", options).unwrap();
+        let mut model = BTreeMap::new();
+        for step in 0..20_000_u32 {
+            // Grows, stays, becomes empty, and then grows in order.
+            let number = if step > 18_000 { step } else { step.wrapping_mul(2_654_435_761) >> 20 };
+            let removes = step % 3 == 0 || (12_000..18_000).contains(&step);
+            let (key, value) = (key(number), step.to_be_bytes().to_vec());
+            if removes {
+                assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some(), "{nodes}, step {step}");
+            } else {
+                tree.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+        }
+        let counted: BTreeMap<_, _> = tree.counters().into_iter().collect();
+        // Where half of a leaf is to be free, a full one is split.
+        let grows = 2 * nodes.free_entries < nodes.leaf_entries;
+        for what in ["splits", "merges", "consolidations"].iter().take(if grows { 3 } else { 2 }) {
+            assert!(counted[what] > 0, "{nodes}: no {what}");
+        }
+        let entries = |tree: &Tree| {
+            let (mut all, mut entry) = (BTreeMap::new(), (Vec::new(), Vec::new()));
+            let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
+            while scan.next_into(&mut entry.0, &mut entry.1).unwrap() {
+                all.insert(entry.0.clone(), entry.1.clone());
+            }
+            all
+        };
+        assert_eq!(entries(&tree), model, "{nodes}");
+        let stat = tree.stat().unwrap();
+        assert_eq!(stat.leaf_bytes, 64 + 24 * nodes.leaf_entries as u64);
+        assert!(stat.leaves as usize * nodes.leaf_entries >= model.len(), "{nodes}: {stat:?}");
+        expect_no_leak(&ram, pool, tree);
+        let pool = open(&ram, true);
+        let tree = Tree::open(&pool, &pool.trees().unwrap()[0], options).unwrap();
+        pool.finish_marking();
+        assert_eq!(entries(&tree), model, "{nodes}, opened again");
+    }
+}
+
+#[test]
+fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
+    let with = |nodes| BzTreeOptions { nodes, ..BzTreeOptions::default() };
+    let pool = open(&Arc::new(Ram::new(LIMIT_BYTES).unwrap()), true);
+    let refused = Tree::create(&pool, "tree", with(Some(NodeSizes::of_leaf(57)))).err().unwrap();
+    assert!(matches!(refused.root(), Error::NodeSize { size: 57, least: 4, most: 56, .. }), "{refused}");
+    assert!(pool.trees().unwrap().is_empty());
+    drop(Tree::create(&pool, "tree", with(Some(SIZES[0]))).unwrap());
+    let root = pool.trees().unwrap().remove(0);
+    assert_eq!(Tree::sizes_of(&root).unwrap(), SIZES[0]);
+    assert!(Tree::open(&pool, &root, with(Some(SIZES[0]))).unwrap().insert(&key(1), b"").unwrap());
+    let free = NodeSizes { free_entries: 2, ..SIZES[0] };
+    for nodes in [SIZES[1], free, NodeSizes { inner_children: 5, ..SIZES[0] }, NodeSizes::of_leaf(4)] {
+        let refused = Tree::open(&pool, &root, with(Some(nodes))).err().unwrap();
+        assert!(matches!(refused.root(), Error::TreeMismatch { .. }), "{refused}");
+        let (refused, sizes) = (refused.to_string(), [nodes, SIZES[0]].map(|nodes| nodes.to_string()));
+        assert!(sizes.iter().all(|nodes| refused.contains(nodes)), "{refused}");
     }
 }

@@ -90,8 +90,8 @@ impl Opening {
         options
     }
 
-    fn bztree() -> BzTreeOptions {
-        BzTreeOptions { mark_later: true, ..BzTreeOptions::default() }
+    fn bztree(kind: TreeOptions) -> BzTreeOptions {
+        BzTreeOptions { mark_later: true, nodes: kind.nodes, ..BzTreeOptions::default() }
     }
 
     fn masstree(&self) -> MassTreeOptions {
@@ -108,6 +108,9 @@ impl<M: Medium> Backend for Pool<M> {
     }
 
     fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree> {
+        if kind.nodes.is_some() && kind.engine != Engine::BzTree {
+            return Err(Error::NodesFixed { engine: kind.engine.name() });
+        }
         let transient = kind.engine == Engine::MassTree && opening.masstree_mode == Mode::Transient;
         Ok(match (kind.engine, kind.codec) {
             (_, Codec::Record) if transient => {
@@ -131,10 +134,10 @@ impl<M: Medium> Backend for Pool<M> {
                 AnyTree::words(MassTree::<M, WordCodec>::create(self, name, opening.masstree())?)
             }
             (Engine::BzTree, Codec::Record) => {
-                AnyTree::records(BzTree::<M, RecordCodec>::create(self, name, Opening::bztree())?)
+                AnyTree::records(BzTree::<M, RecordCodec>::create(self, name, Opening::bztree(kind))?)
             }
             (Engine::BzTree, Codec::Word) => {
-                AnyTree::words(BzTree::<M, WordCodec>::create(self, name, Opening::bztree())?)
+                AnyTree::words(BzTree::<M, WordCodec>::create(self, name, Opening::bztree(kind))?)
             }
         })
     }
@@ -155,10 +158,10 @@ impl<M: Medium> Backend for Pool<M> {
                 AnyTree::words(MassTree::<M, WordCodec>::open(self, root, opening.masstree())?)
             }
             (Engine::BzTree, Codec::Record) => {
-                AnyTree::records(BzTree::<M, RecordCodec>::open(self, root, Opening::bztree())?)
+                AnyTree::records(BzTree::<M, RecordCodec>::open(self, root, Opening::bztree(kind))?)
             }
             (Engine::BzTree, Codec::Word) => {
-                AnyTree::words(BzTree::<M, WordCodec>::open(self, root, Opening::bztree())?)
+                AnyTree::words(BzTree::<M, WordCodec>::open(self, root, Opening::bztree(kind))?)
             }
         })
     }

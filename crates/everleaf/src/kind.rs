@@ -1,5 +1,6 @@
 //! What a tree is: its engine and its codec.
 
+use engines::bztree::{BzTree, NodeSizes};
 use engines::index::{Codec as _, RecordCodec, WordCodec};
 use pool::{Error, Result, TreeRoot};
 
@@ -63,7 +64,7 @@ impl Engine {
         match self {
             // The number does not depend on the medium.
             Self::RnTree => engines::rntree::RnTree::<medium::Ram, WordCodec>::ENGINE.0,
-            Self::BzTree => engines::bztree::BzTree::<medium::Ram, WordCodec>::ENGINE.0,
+            Self::BzTree => BzTree::<medium::Ram, WordCodec>::ENGINE.0,
             Self::MassTree => engines::masstree::MassTree::<medium::Ram, WordCodec>::ENGINE.0,
         }
     }
@@ -101,13 +102,16 @@ pub struct TreeOptions {
     pub engine: Engine,
     /// How its entries are coded.
     pub codec: Codec,
+    /// How large its nodes are, where the engine has a choice: [`Engine::BzTree`]. `None`: the default for a new tree,
+    /// whatever it has for an existing one.
+    pub nodes: Option<NodeSizes>,
 }
 
 impl TreeOptions {
     /// Trees of byte strings.
-    pub const RECORDS: Self = Self { engine: Engine::RnTree, codec: Codec::Record };
+    pub const RECORDS: Self = Self { engine: Engine::RnTree, codec: Codec::Record, nodes: None };
     /// Trees of `u64`.
-    pub const WORDS: Self = Self { engine: Engine::RnTree, codec: Codec::Word };
+    pub const WORDS: Self = Self { engine: Engine::RnTree, codec: Codec::Word, nodes: None };
 
     /// What the root table says of a tree.
     pub(crate) fn of(root: &TreeRoot) -> Result<Self> {
@@ -116,12 +120,17 @@ impl TreeOptions {
         let unknown =
             || Error::UnknownEngine { name: root.name.clone(), engine: root.engine, codec: root.codec };
         let (Some(engine), Some(codec)) = (engine, codec) else { return Err(unknown()) };
-        Ok(Self { engine, codec })
+        let nodes = match engine {
+            Engine::BzTree => Some(BzTree::<medium::Ram, WordCodec>::sizes_of(root)?),
+            _ => None,
+        };
+        Ok(Self { engine, codec, nodes })
     }
 
     /// Refuses to take the tree `name`, which is `self`, for `wanted`.
     pub(crate) fn demand(self, name: &str, wanted: Self) -> Result<()> {
-        if self == wanted {
+        // What is not named may be anything.
+        if self == (Self { nodes: wanted.nodes.or(self.nodes), ..wanted }) {
             return Ok(());
         }
         Err(Error::TreeMismatch {
@@ -134,6 +143,7 @@ impl TreeOptions {
 
 impl std::fmt::Display for TreeOptions {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "engine {}, codec {}", self.engine.name(), self.codec.name())
+        write!(formatter, "engine {}, codec {}", self.engine.name(), self.codec.name())?;
+        self.nodes.map_or(Ok(()), |nodes| write!(formatter, ", {nodes}"))
     }
 }

@@ -112,13 +112,13 @@
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
-//! use everleaf::{Codec, Engine, TreeOptions};
+//! use everleaf::{Engine, TreeOptions};
 //!
 //! // Latch-free, and at work at once after a crash, whatever its size.
-//! let sessions = store.tree_with("sessions", TreeOptions { engine: Engine::BzTree, codec: Codec::Record })?;
+//! let sessions = store.tree_with("sessions", TreeOptions { engine: Engine::BzTree, ..TreeOptions::RECORDS })?;
 //! sessions.put("7f3a", "ada")?;
 //! // Without a wait for the medium in any write; a crash takes back the last milliseconds.
-//! let clicks = store.tree_with("clicks", TreeOptions { engine: Engine::MassTree, codec: Codec::Record })?;
+//! let clicks = store.tree_with("clicks", TreeOptions { engine: Engine::MassTree, ..TreeOptions::RECORDS })?;
 //! clicks.put("page-1", "12")?;
 //! store.sync()?; // from here on nothing of it is lost
 //! # Ok::<(), everleaf::Error>(())
@@ -231,6 +231,7 @@ mod ticket;
 mod tree;
 mod word_tree;
 
+pub use engines::bztree::NodeSizes;
 pub use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value, Violation, WordIndex,
 };

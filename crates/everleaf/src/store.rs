@@ -184,7 +184,8 @@ impl Store {
     /// a crash, when the store is opened): O(its leaves) once, on all cores; O(log trees) from then on.
     ///
     /// # Errors
-    /// - [`Error::TreeMismatch`]: it exists with another engine or codec;
+    /// - [`Error::TreeMismatch`]: it exists with another engine or codec, or with nodes of other sizes than are asked for;
+    /// - [`Error::NodeSize`], [`Error::NodesFixed`]: nodes cannot be of the size that is asked for;
     /// - [`Error::UnknownEngine`]: a newer release made it;
     /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds 208 trees;
     /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree.
@@ -256,7 +257,10 @@ impl Store {
             }
             (None, Some(kind)) => {
                 let create = || backend.create_tree(name, kind, opening);
-                OpenTree { any: self.inner.written(create)?, kind }
+                let any = self.inner.written(create)?;
+                let roots = backend.roots()?;
+                let made = roots.find(name)?.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
+                OpenTree { any, kind: TreeOptions::of(made)? }
             }
             (None, None) => return Err(Error::NoSuchTree { name: name.to_owned() }),
         };

@@ -59,9 +59,9 @@ impl Tree {
     /// The same tree as a tree of words, whatever its engine; `None` if it is one of records.
     ///
     /// ```
-    /// # use everleaf::{Codec, Engine, Store, TreeOptions};
+    /// # use everleaf::{Engine, Store, TreeOptions};
     /// # let store = Store::in_memory()?;
-    /// let tree = store.tree_with("ages", TreeOptions { engine: Engine::BzTree, codec: Codec::Word })?;
+    /// let tree = store.tree_with("ages", TreeOptions { engine: Engine::BzTree, ..TreeOptions::WORDS })?;
     /// let ages = tree.as_words().expect("made as one");
     /// ages.put(7, 41)?;
     /// assert_eq!(tree.get(7_u64.to_be_bytes())?.as_deref(), Some(&41_u64.to_be_bytes()[..]));

@@ -1,10 +1,10 @@
 //! What an open leaves for later: stores that work while it is found out which space is in use.
 
-use everleaf::{Codec, Engine, Error, Options, Store, Tree, TreeOptions};
+use everleaf::{Engine, Error, Options, Store, Tree, TreeOptions};
 use tempfile::TempDir;
 
-const WORDS: TreeOptions = TreeOptions { engine: Engine::BzTree, codec: Codec::Word };
-const RECORDS: TreeOptions = TreeOptions { engine: Engine::BzTree, codec: Codec::Record };
+const WORDS: TreeOptions = TreeOptions { engine: Engine::BzTree, ..TreeOptions::WORDS };
+const RECORDS: TreeOptions = TreeOptions { engine: Engine::BzTree, ..TreeOptions::RECORDS };
 
 /// Enough for more slabs than an open reads itself.
 const KEYS: u64 = 300_000;

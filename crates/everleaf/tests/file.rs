@@ -398,9 +398,9 @@ fn a_backup_is_taken_while_writers_run() {
 
 #[test]
 fn written_pages_are_limited() {
-    let kinds = Engine::ALL
-        .into_iter()
-        .flat_map(|engine| [Codec::Word, Codec::Record].map(|codec| TreeOptions { engine, codec }));
+    let kinds = Engine::ALL.into_iter().flat_map(|engine| {
+        [Codec::Word, Codec::Record].map(|codec| TreeOptions { engine, codec, ..TreeOptions::default() })
+    });
     for kind in kinds {
         let folder = folder();
         let store = options().private_bytes_max(1 << 20).open(folder.path().join("a.pool")).unwrap();

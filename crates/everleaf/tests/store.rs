@@ -3,7 +3,9 @@
 use std::ops::Bound;
 use std::path::PathBuf;
 
-use everleaf::{Bounds, Engine, Error, MediumChoice, Options, Result, Store, Survives, TreeOptions};
+use everleaf::{
+    Bounds, Engine, Error, MediumChoice, NodeSizes, Options, Result, Store, Survives, TreeOptions,
+};
 use tempfile::TempDir;
 
 fn folder() -> (TempDir, PathBuf) {
@@ -114,6 +116,34 @@ fn a_handle_keeps_the_store_open_and_the_last_one_closes_it() -> Result<()> {
     let store = Store::open(&path)?;
     assert!(!store.recovery().after_crash);
     assert!(store.tree("t")?.contains("still")?);
+    Ok(())
+}
+
+#[test]
+fn a_tree_keeps_the_node_sizes_it_was_made_with() -> Result<()> {
+    let (_folder, path) = folder();
+    let with = |engine, nodes| TreeOptions { engine, nodes, ..TreeOptions::WORDS };
+    let nodes = NodeSizes { free_entries: 3, ..NodeSizes::of_leaf(16) };
+    let (small, any) = (with(Engine::BzTree, Some(nodes)), with(Engine::BzTree, None));
+    for reopened in [false, true] {
+        let store = Store::open(&path)?;
+        for options in [small, any] {
+            let tree = store.tree_with("small", options)?;
+            assert_eq!(tree.kind(), small);
+            assert_eq!(tree.insert(7_u64.to_be_bytes(), [0; 8])?, !reopened && options == small);
+        }
+        assert_eq!(store.tree_with("usual", any)?.kind().nodes, Some(NodeSizes::default()));
+        let error = store.tree_with("small", with(Engine::BzTree, Some(NodeSizes::default()))).unwrap_err();
+        assert!(matches!(error.root(), Error::TreeMismatch { .. }), "{error}");
+        assert!(error.to_string().contains("16 entries a leaf, 3 free in a new one"), "{error}");
+        let error = store.tree_with("other", with(Engine::BzTree, Some(NodeSizes::of_leaf(3)))).unwrap_err();
+        assert!(matches!(error.root(), Error::NodeSize { .. }), "{error}");
+        for engine in [Engine::RnTree, Engine::MassTree] {
+            let error = store.tree_with("other", with(engine, Some(nodes))).unwrap_err();
+            assert!(matches!(error.root(), Error::NodesFixed { .. }), "{error}");
+        }
+        assert_eq!(store.trees()?.len(), 2);
+    }
     Ok(())
 }
 

@@ -48,6 +48,10 @@ impl Class {
         SIZES.iter().position(fits).map(|index| Self(index as u8))
     }
 
+    pub(crate) fn bytes(self) -> usize {
+        SIZES[self.index()] as usize
+    }
+
     pub(crate) fn from_index(index: u64) -> Option<Self> {
         (index < CLASSES as u64).then_some(Self(index as u8))
     }
@@ -76,6 +80,12 @@ impl Class {
         let slot = from_first / size;
         (from_first % size == 0 && slot < u64::from(self.slots())).then_some(slot as u32)
     }
+}
+
+/// The bytes that an allocation of `bytes` bytes on line boundaries takes, as far as it may use them.
+#[must_use]
+pub fn lines_taken(bytes: usize) -> usize {
+    Class::of(bytes, true).map_or_else(|| bytes.next_multiple_of(64), Class::bytes)
 }
 
 #[cfg(test)]

@@ -152,6 +152,24 @@ pub enum Error {
         /// Its length.
         length: usize,
     },
+    /// No node can be so large, or so small.
+    #[error("{size} {what}: there can be {least} to {most}; take one of these")]
+    NodeSize {
+        /// What there are so many of.
+        what: &'static str,
+        /// How many were asked for.
+        size: usize,
+        /// The fewest.
+        least: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The engine of a tree has no choice of node sizes.
+    #[error("nodes of engine {engine} have one size; leave it to the engine, or take engine bztree")]
+    NodesFixed {
+        /// The engine.
+        engine: &'static str,
+    },
     /// The tree was made with another engine or codec.
     #[error("tree {name:?} was made with {found}, not with {wanted}; open it as what it is")]
     TreeMismatch {
@@ -336,6 +354,8 @@ mod tests {
             Error::KeyTooLong { .. } => ("a key of 77 bytes", "shorten it"),
             Error::ValueTooLong { .. } => ("a value of 77 bytes", "split it"),
             Error::NotAWord { .. } => ("a key of 77 bytes", "create the tree with"),
+            Error::NodeSize { .. } => ("77 entries", "take one of"),
+            Error::NodesFixed { .. } => ("rntree", "engine bztree"),
             Error::TreeMismatch { .. } => ("\"t\"", "open it as what it is"),
             Error::UnknownEngine { .. } => ("engine number 77", "use a newer release"),
             Error::NoBatches { .. } => ("rntree", "engine masstree"),
@@ -377,6 +397,8 @@ mod tests {
             Error::KeyTooLong { length, limit },
             Error::ValueTooLong { length, limit },
             Error::NotAWord { what: "key", length },
+            Error::NodeSize { what: "entries", size: 77, least: 4, most: 56 },
+            Error::NodesFixed { engine: "rntree" },
             Error::TreeMismatch { name: name(), found: found(), wanted: found() },
             Error::UnknownEngine { name: name(), engine: 77, codec: 1 },
             Error::NoBatches { engine: "rntree" },

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use everleaf::NodeSizes;
 use medium::{Durability, LineStore};
 
 use super::keys::Keys;
@@ -216,6 +217,12 @@ pub(crate) struct Args {
     /// Use the codec for records whatever the sizes
     #[arg(long)]
     pub(crate) records: bool,
+    /// The most entries of a leaf of bztree, 4 to 56 [default: 56]
+    #[arg(long)]
+    pub(crate) leaf_entries: Option<usize>,
+    /// The entries of a new leaf of bztree that are free at least [default: 12 of 56, otherwise the same share]
+    #[arg(long)]
+    pub(crate) free_entries: Option<usize>,
     /// Seed of keys and choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -286,6 +293,16 @@ impl Args {
             line_store: None,
             ..self.clone()
         })
+    }
+
+    /// The sizes of nodes, if any are asked for.
+    pub(crate) fn nodes(&self) -> Result<Option<NodeSizes>, Failure> {
+        if self.leaf_entries.is_none() && self.free_entries.is_none() {
+            return Ok(None);
+        }
+        let mut nodes = self.leaf_entries.map_or_else(NodeSizes::default, NodeSizes::of_leaf);
+        nodes.free_entries = self.free_entries.unwrap_or(nodes.free_entries);
+        nodes.validated().map(Some).map_err(|error| Failure::Usage(error.to_string()))
     }
 
     /// The same on fewer keys, with fewer operations in proportion.

@@ -186,7 +186,8 @@ impl Bench {
             None => open_store(&path, args, &options)?,
         };
         let codec = if args.words() { Codec::Word } else { Codec::Record };
-        let tree = store.tree_with(NAME, TreeOptions { engine: engine(&args.engine).0, codec })?;
+        let tree = store
+            .tree_with(NAME, TreeOptions { engine: engine(&args.engine).0, codec, nodes: args.nodes()? })?;
         Ok(Self { tree: Some(tree), store: Some(store), scratch, counted, path, args: args.clone() })
     }
 

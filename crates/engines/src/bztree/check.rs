@@ -9,7 +9,7 @@ use pool::{Error, Guard, Result};
 use super::BzTree;
 use super::find::{LEVELS_MAX, Seen, Separator};
 use super::image::InnerImage;
-use super::layout::{EntryState, Leaf, LeafStatus, META, Meta, Pointer};
+use super::layout::{EntryState, Leaf, LeafStatus, META, Meta, Pointer, leaf_bytes};
 use crate::index::{Codec, EntryWords, IndexStat, Violation};
 use crate::pmwcas::VALUE_MASK;
 
@@ -106,7 +106,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// The entries of a leaf that are visible.
-    pub(super) fn visible(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<Vec<(usize, EntryWords)>> {
+    pub(super) fn visible(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<Vec<(usize, EntryWords)>> {
         let mut visible = Vec::new();
         for entry in 0..self.leaf_status(guard, leaf)?.count() {
             let found = self.read_entry(guard, leaf, entry, &mut Seen::default())?;
@@ -173,7 +173,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     fn verify_leaf_at(
         &self,
         guard: &Guard<'_, M>,
-        (leaf, status): (&Leaf<N>, LeafStatus),
+        (leaf, status): (Leaf<'_>, LeafStatus),
         low: Option<Separator>,
         high: Option<Separator>,
     ) -> Result<Vec<String>> {
@@ -184,7 +184,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             }
         };
         let mut states = [0; 2];
-        for (entry, cells) in leaf.entries.iter().enumerate() {
+        for (entry, cells) in leaf.entries(guard, status.capacity())?.iter().enumerate() {
             let state = Meta(self.pmwcas.read(guard, &cells[META])? & VALUE_MASK).state();
             if entry < status.count() {
                 states[0] += usize::from(Self::is_pending(state));
@@ -218,7 +218,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             });
             let searched = C::key(&key)?;
             expect(C::word(searched) == words[0], &|| format!("the word of entry {entry} is not its key's"));
-            expect(C::hash(searched) as u8 == leaf.fingerprint(guard, entry), &|| {
+            expect(Self::fingerprint(searched) == leaf.fingerprint(guard, entry), &|| {
                 format!("the fingerprint of entry {entry} is not its key's")
             });
             expect(C::is_sound(guard, words)?, &|| format!("the record of entry {entry} fails its check"));
@@ -281,7 +281,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             volatile_bytes: self.pmwcas.volatile_bytes(),
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
-            leaf_bytes: size_of::<Leaf<N>>() as u64,
+            leaf_bytes: leaf_bytes(self.sizes.leaf_entries) as u64,
             allocations: Some(self.allocations()?),
             epochs: None,
         })
@@ -384,8 +384,9 @@ mod tests {
         }
         // Without entries, so that none of them is out of place.
         let twice = Tree::leaf(&guard, Pointer(inner.children[0].load(&guard)).offset()).unwrap();
-        twice.entries.iter().for_each(|cells| cells[META].store(&guard, 0));
-        twice.head[LEAF_STATUS].store(&guard, 0);
+        let entries = twice.entries(&guard, 4).unwrap();
+        entries.iter().for_each(|cells| cells[META].store(&guard, 0));
+        twice.head[LEAF_STATUS].store(&guard, LeafStatus::of_sorted(0, 4).0);
         assert!(tree.verify().unwrap().is_empty());
         inner.children[1].store(&guard, inner.children[0].load(&guard));
         let violations = tree.verify().unwrap();

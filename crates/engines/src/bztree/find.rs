@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use super::BzTree;
 use super::layout::{
-    Anchor, EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus,
-    META, Meta, PAYLOAD, Pointer,
+    Anchor, ENTRIES_MAX, EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf,
+    LeafStatus, META, Meta, PAYLOAD, Pointer,
 };
 use crate::index::{Codec, EntryWords};
 use crate::pmwcas::{DIRTY, VALUE_MASK};
@@ -80,8 +80,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     #[inline(always)]
-    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, offset: u64) -> Result<&'g Leaf<N>> {
-        Ok(guard.node::<Leaf<N>>(offset)?)
+    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, offset: u64) -> Result<Leaf<'g>> {
+        Leaf::at(guard, offset)
     }
 
     #[inline(always)]
@@ -97,16 +97,16 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
 
     /// A leaf's status.
     #[inline(always)]
-    pub(super) fn leaf_status(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
+    pub(super) fn leaf_status(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<LeafStatus> {
         let raw = self.pmwcas.read(guard, &leaf.head[LEAF_STATUS])?;
-        LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))
+        LeafStatus(raw & VALUE_MASK).validated(leaf.offset)
     }
 
     /// As [`BzTree::leaf_status`], for those who are about to change the leaf: helps what is under way there.
     #[inline(always)]
-    pub(super) fn leaf_status_helping(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
+    pub(super) fn leaf_status_helping(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<LeafStatus> {
         let raw = self.pmwcas.read_helping(guard, &leaf.head[LEAF_STATUS])?;
-        LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))
+        LeafStatus(raw & VALUE_MASK).validated(leaf.offset)
     }
 
     /// An inner node's status.
@@ -263,7 +263,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     fn prefetch(guard: &Guard<'_, M>, pointer: Pointer) {
         if pointer.is_leaf() {
             if let Ok(leaf) = Self::leaf(guard, pointer.offset()) {
-                kernels::prefetch_read(&leaf.head);
+                kernels::prefetch_read(leaf.head);
             }
         } else if let Ok(inner) = Self::inner(guard, pointer.offset()) {
             kernels::prefetch_lines(&inner.keys);
@@ -293,11 +293,22 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     pub(super) fn read_entry(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: Leaf<'_>,
         entry: usize,
         seen: &mut Seen,
     ) -> Result<Option<Found>> {
-        let cells = &leaf.entries[entry];
+        self.read_cells(guard, leaf.entry(guard, entry)?, entry, seen)
+    }
+
+    /// The same of the cells of an entry.
+    #[inline(always)]
+    pub(super) fn read_cells(
+        &self,
+        guard: &Guard<'_, M>,
+        cells: &[Word; 3],
+        entry: usize,
+        seen: &mut Seen,
+    ) -> Result<Option<Found>> {
         loop {
             let meta = Meta(seen.value(self.pmwcas.read(guard, &cells[META])?));
             if meta.state() != EntryState::Visible {
@@ -326,6 +337,18 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         if C::TIES { (value & ((1 << 48) - 1), 0) } else { (value & VALUE_MASK, value >> 61) }
     }
 
+    /// What a key's entry is found by among those of its leaf: 0 is that of entries that were never reserved.
+    #[inline(always)]
+    pub(super) fn fingerprint(key: C::Key<'_>) -> u8 {
+        (C::hash(key) as u8).max(1)
+    }
+
+    /// The entries of a leaf that have a key's fingerprint, one bit each.
+    #[inline(always)]
+    fn matches(guard: &Guard<'_, M>, leaf: Leaf<'_>, key: C::Key<'_>) -> u64 {
+        guard.medium().match_byte(Word::run(leaf.head), Self::fingerprint(key)) & ((1 << ENTRIES_MAX) - 1)
+    }
+
     /// Looks for `key` in a leaf.
     ///
     /// The linearisation point is the load of the entry's metadata, or, where there is none, of the fingerprints; in a
@@ -334,12 +357,11 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     pub(super) fn look(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: Leaf<'_>,
         key: C::Key<'_>,
         seen: &mut Seen,
     ) -> Result<Option<Found>> {
-        let all = guard.medium().match_byte(Word::run(&leaf.head), C::hash(key) as u8);
-        let mut matches = all & ((1 << N) - 1);
+        let mut matches = Self::matches(guard, leaf, key);
         while matches != 0 {
             let entry = matches.trailing_zeros() as usize;
             if let Some(found) = self.read_entry(guard, leaf, entry, seen)?
@@ -402,8 +424,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             }
             for (pointer, key) in pointers.iter().zip(keys) {
                 let leaf = Self::leaf(&guard, pointer.offset())?;
-                let matches = guard.medium().match_byte(Word::run(&leaf.head), C::hash(*key) as u8);
-                if let Some(cells) = leaf.entries.get(matches.trailing_zeros() as usize) {
+                let entry = Self::matches(&guard, leaf, *key).trailing_zeros() as usize;
+                if entry < ENTRIES_MAX
+                    && let Ok(cells) = leaf.entry(&guard, entry)
+                {
                     kernels::prefetch_read(cells);
                 }
             }

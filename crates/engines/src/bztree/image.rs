@@ -9,7 +9,7 @@ use super::BzTree;
 use super::find::{Separator, Step};
 use super::layout::{
     EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META,
-    Meta, PAYLOAD, Pointer, children_max, inner_bytes, with_child_swapped,
+    Meta, PAYLOAD, Pointer, inner_bytes, leaf_bytes, with_child_swapped,
 };
 use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
@@ -61,6 +61,13 @@ fn take(spare: &AtomicU64) -> Option<u64> {
     Some(spare.swap(0, Ordering::AcqRel)).filter(|offset| *offset != 0)
 }
 
+/// Space for a leaf, and how many entries that has room for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) offset: u64,
+    pub(super) capacity: usize,
+}
+
 /// Space that nobody reaches yet: given back unless it is kept.
 pub(super) struct NewNodes<'g, 'p, M: Medium> {
     guard: &'g Guard<'p, M>,
@@ -101,10 +108,39 @@ impl<M: Medium> Drop for NewNodes<'_, '_, M> {
 }
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
-    /// Space for a leaf that replaces one or two; a spare where the pool is full.
-    pub(super) fn allocate_leaf(&self, new: &mut NewNodes<'_, '_, M>) -> Result<u64> {
-        let allocated = new.allocate(Self::LEAF_BYTES);
-        allocated.or_else(|error| take(&self.spares.leaf).map(|spare| new.own(spare)).ok_or(error))
+    /// Space for a leaf of so many entries. Where the pool is full, of any other size in which more than `least` fit: what
+    /// leaves gave back serves leaves of their own size only, until a slab is empty.
+    pub(super) fn allocate_room(
+        &self,
+        new: &mut NewNodes<'_, '_, M>,
+        entries: usize,
+        least: usize,
+    ) -> Result<Place> {
+        let mut place =
+            |capacity: usize| new.allocate(leaf_bytes(capacity)).map(|offset| Place { offset, capacity });
+        let wanted = self.rooms.room(entries);
+        place(wanted).or_else(|error| match error.root() {
+            Error::PoolFull { .. } => {
+                let mut others = self.rooms.from(least + 1).filter(|room| *room != wanted);
+                others.find_map(|room| place(room).ok()).ok_or(error)
+            }
+            _ => Err(error),
+        })
+    }
+
+    /// The same for so many entries and the free ones of a leaf that replaces one or two, of which space comes back: where
+    /// the pool is full, and if `spared`, a spare.
+    pub(super) fn allocate_leaf(
+        &self,
+        new: &mut NewNodes<'_, '_, M>,
+        entries: usize,
+        spared: bool,
+    ) -> Result<Place> {
+        self.allocate_room(new, entries + self.sizes.free_entries, entries).or_else(|error| {
+            let spare = if spared { take(&self.spares.leaf) } else { None };
+            let offset = new.own(spare.ok_or(error)?);
+            Ok(Place { offset, capacity: self.sizes.leaf_entries })
+        })
     }
 
     /// Space for an inner node with fewer children than the one it replaces; a spare where the pool is full.
@@ -116,7 +152,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Sees to it that there are spares, as far as there is room.
     pub(super) fn refill_spares(&self, guard: &Guard<'_, M>) {
         let Spares { leaf, inner } = &self.spares;
-        for (spare, bytes) in [(leaf, Self::LEAF_BYTES), (inner, Self::INNER_BYTES)] {
+        for (spare, bytes) in [(leaf, leaf_bytes(self.rooms.largest())), (inner, Self::INNER_BYTES)] {
             if spare.load(Ordering::Relaxed) == 0
                 && let Ok(offset) = guard.allocate_lines(bytes)
                 && spare.compare_exchange(0, offset, Ordering::AcqRel, Ordering::Relaxed).is_err()
@@ -138,22 +174,16 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         [leaf, inner].into_iter().filter(|spare| spare.load(Ordering::Acquire) != 0).count() as u64
     }
 
-    /// The most children of an inner node.
-    pub(super) const CHILDREN: usize = children_max(N);
-
-    /// Bytes of a leaf: whole lines, so that its space is on line boundaries.
-    pub(super) const LEAF_BYTES: usize = size_of::<Leaf<N>>().next_multiple_of(64);
-
     /// Bytes of an inner node.
     pub(super) const INNER_BYTES: usize = inner_bytes(C::TIES);
 
     /// Freezes a leaf: from here on it stays as it is, unless it is thawed. Not flushed: thawed by a crash, it is a leaf like
     /// any other, for what is built from it is not reachable before that is durable. Returns the status.
-    pub(super) fn freeze(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>) -> Result<LeafStatus> {
+    pub(super) fn freeze(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<LeafStatus> {
         let cell = &leaf.head[LEAF_STATUS];
         loop {
             let raw = self.pmwcas.read_helping(guard, cell)?;
-            let status = LeafStatus(raw & VALUE_MASK).validated(N, guard.offset_of(leaf))?;
+            let status = LeafStatus(raw & VALUE_MASK).validated(leaf.offset)?;
             if status.is_frozen() {
                 return Ok(status);
             }
@@ -170,7 +200,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let leaf = Self::leaf(guard, offset)?;
         let cell = &leaf.head[LEAF_STATUS];
         let raw = self.pmwcas.read_helping(guard, cell)?;
-        let status = LeafStatus(raw & VALUE_MASK).validated(N, offset)?;
+        let status = LeafStatus(raw & VALUE_MASK).validated(offset)?;
         // What replaces a leaf freezes it once more: so this is the status of one in the tree if it is there now.
         if status.is_frozen()
             && self.descend(guard, key, &mut super::find::Seen::default())? == offset
@@ -186,7 +216,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     pub(super) fn bury_leaf(
         guard: &Guard<'_, M>,
         swap: &mut Descriptor<'_>,
-        leaf: &Leaf<N>,
+        leaf: Leaf<'_>,
         status: LeafStatus,
     ) -> Result<()> {
         swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.frozen().0)?;
@@ -197,14 +227,14 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     pub(super) fn gather(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: Leaf<'_>,
         status: LeafStatus,
         copies: &mut Copies,
     ) -> Result<()> {
         let start = copies.len();
         let mut sorted = 0;
-        for entry in 0..status.count() {
-            if let Some(found) = self.read_entry(guard, leaf, entry, &mut super::find::Seen::default())? {
+        for (entry, cells) in leaf.entries(guard, status.count())?.iter().enumerate() {
+            if let Some(found) = self.read_cells(guard, cells, entry, &mut super::find::Seen::default())? {
                 copies.push(Copied { words: found.words, fingerprint: leaf.fingerprint(guard, entry) });
             }
             if entry + 1 == status.sorted() {
@@ -218,33 +248,38 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Writes and flushes a leaf that nobody reaches yet.
-    pub(super) fn write_leaf(guard: &Guard<'_, M>, offset: u64, copies: &[Copied]) -> Result<()> {
+    pub(super) fn write_leaf(guard: &Guard<'_, M>, place: Place, copies: &[Copied]) -> Result<()> {
+        let Place { offset, capacity } = place;
+        if copies.len() > capacity {
+            return Err(Error::corrupt(offset, "a leaf that does not fit"));
+        }
         let leaf = Self::leaf(guard, offset)?;
+        let entries = leaf.entries(guard, capacity)?;
         let mut head = [0; 8];
         for (entry, copied) in copies.iter().enumerate() {
             head[entry / 8] |= u64::from(copied.fingerprint) << (8 * (entry % 8));
         }
-        head[LEAF_STATUS] = LeafStatus::of_sorted(copies.len()).0;
+        head[LEAF_STATUS] = LeafStatus::of_sorted(copies.len(), capacity).0;
         for (cell, word) in leaf.head.iter().zip(head) {
             cell.store(guard, word);
         }
-        for (cells, copied) in leaf.entries.iter().zip(copies) {
+        for (cells, copied) in entries.iter().zip(copies) {
             let (payload, high) = Self::part(copied.words[1]);
             cells[META].store(guard, Meta::visible(high, 0).0);
             cells[KEY].store(guard, copied.words[0]);
             cells[PAYLOAD].store(guard, payload);
         }
-        for cells in &leaf.entries[copies.len()..] {
+        for cells in &entries[copies.len()..] {
             // Of free entries only the metadata means something.
             cells[META].store(guard, 0);
         }
-        guard.flush(leaf);
+        guard.flush_words(guard.words(offset, leaf_bytes(capacity) / 8)?);
         Ok(())
     }
 
     /// An entry that comes from elsewhere.
-    pub(super) fn copied(words: EntryWords, hash: u16) -> Copied {
-        Copied { words, fingerprint: hash as u8 }
+    pub(super) fn copied(words: EntryWords, key: C::Key<'_>) -> Copied {
+        Copied { words, fingerprint: Self::fingerprint(key) }
     }
 
     /// The content of an inner node and the status it had before; `None` if it is frozen: it was replaced.
@@ -257,14 +292,15 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         }
         let header = Self::header(guard, inner);
         let count = header.separators();
-        let separators = (0..count).map(|position| Self::separator(guard, inner, position));
-        let children = (0..=count)
-            .map(|position| Ok(Pointer(self.pmwcas.read(guard, &inner.children[position])? & VALUE_MASK)));
-        let image = InnerImage {
-            level: header.level(),
-            separators: separators.collect::<Result<_>>()?,
-            children: children.collect::<Result<_>>()?,
-        };
+        // With room for one more, and allocated once.
+        let (mut separators, mut children) = (Vec::with_capacity(count + 1), Vec::with_capacity(count + 2));
+        for position in 0..count {
+            separators.push(Self::separator(guard, inner, position)?);
+        }
+        for cell in inner.children.iter().take(count + 1) {
+            children.push(Pointer(self.pmwcas.read(guard, cell)? & VALUE_MASK));
+        }
+        let image = InnerImage { level: header.level(), separators, children };
         Ok(Some((status, image)))
     }
 

@@ -157,7 +157,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         }
         match found {
             Some(found) => self.replace(guard, leaf, status, &found, encoded),
-            None if status.count() == N => self.make_way(guard, key, offset, true),
+            None if status.is_full() => self.make_way(guard, key, offset, true),
             None => self.add(guard, leaf, status, key, encoded),
         }
     }
@@ -178,7 +178,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         match self.renew_leaf(guard, &path, offset) {
             Err(full @ Error::PoolFull { .. }) => {
                 let status = self.thaw(guard, key, offset)?;
-                if needs_room && status.count() == N && !status.is_frozen() {
+                if needs_room && status.is_full() && !status.is_frozen() {
                     return Err(full);
                 }
             }
@@ -191,12 +191,12 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     pub(super) fn replace(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: Leaf<'_>,
         status: LeafStatus,
         found: &Found,
         encoded: &mut Encoded<'_, '_, '_, M, C>,
     ) -> Result<Attempt> {
-        let cells = &leaf.entries[found.entry];
+        let cells = leaf.entry(guard, found.entry)?;
         let (payload, high) = Self::part(encoded.words()?[1]);
         let meta = Meta::visible(high, found.meta.number().wrapping_add(1));
         let mut swap = self.pmwcas.allocate();
@@ -212,22 +212,23 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Adds an entry to a leaf that does not have the key and has room.
+    #[inline(always)]
     fn add(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: Leaf<'_>,
         status: LeafStatus,
         key: C::Key<'_>,
         encoded: &mut Encoded<'_, '_, '_, M, C>,
     ) -> Result<Attempt> {
         // First what may fail for want of space.
         let words = encoded.words()?;
-        let Some(entry) = self.reserve(guard, leaf, status)? else { return Ok(Attempt::Again) };
-        let (cells, (payload, high)) = (&leaf.entries[entry], Self::part(words[1]));
+        let Some(cells) = self.reserve(guard, leaf, status)? else { return Ok(Attempt::Again) };
+        let (entry, (payload, high)) = (status.count(), Self::part(words[1]));
         cells[KEY].store(guard, words[0]);
         cells[PAYLOAD].store(guard, payload);
         // The fingerprint lies in the line of the status, whose name is flushed when the entry is completed.
-        leaf.set_fingerprint(guard, entry, C::hash(key) as u8);
+        leaf.set_fingerprint(guard, entry, Self::fingerprint(key));
         guard.flush(cells);
         if status.pending() > 0 {
             // Reservations before this one may be for the same key, and come first.
@@ -264,37 +265,40 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Reserves the next entry, if nothing has changed since `status` was read.
-    fn reserve(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>, status: LeafStatus) -> Result<Option<usize>> {
+    #[inline(always)]
+    fn reserve<'g>(
+        &self,
+        guard: &'g Guard<'_, M>,
+        leaf: Leaf<'g>,
+        status: LeafStatus,
+    ) -> Result<Option<&'g [Word; 3]>> {
         let cell = &leaf.head[LEAF_STATUS];
         let raw = self.pmwcas.read_helping(guard, cell)?;
         let new = status.reserved().0 | raw & !VALUE_MASK;
         if raw & VALUE_MASK != status.0 || cell.compare_exchange(guard, raw, new).is_err() {
             return Ok(None);
         }
-        let (entry, cells) = (status.count(), &leaf.entries[status.count()]);
+        let cells = leaf.entry(guard, status.count())?;
         // What a crash left of a reservation that the status does not know goes unread.
         let raw = self.pmwcas.read_helping(guard, &cells[META])?;
         if Meta(raw & VALUE_MASK).state() == EntryState::Visible {
-            return Err(Error::corrupt(
-                guard.offset_of(leaf),
-                "an entry that is visible and was never reserved",
-            ));
+            return Err(Error::corrupt(leaf.offset, "an entry that is visible and was never reserved"));
         }
         let reserved = Meta::reserved(self.epoch).0;
-        Ok(cells[META].compare_exchange(guard, raw, reserved).is_ok().then_some(entry))
+        Ok(cells[META].compare_exchange(guard, raw, reserved).is_ok().then_some(cells))
     }
 
     /// Waits for reservations before `entry`, a bounded time each; then ends them.
     fn wait_for_earlier(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: Leaf<'_>,
         entry: usize,
         key: C::Key<'_>,
     ) -> Result<Earlier> {
         let mut seen = Seen::default();
         for earlier in 0..entry {
-            let cells = &leaf.entries[earlier];
+            let cells = leaf.entry(guard, earlier)?;
             let (mut looks, mut spins) = (0, 0);
             // On a medium for harnesses nobody else is on his way but under a scheduler, to which who looks often, and sees
             // nothing change, is one who waits for ever.
@@ -325,8 +329,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Ends a reservation, whoever has it, unless it was completed or the leaf frozen meanwhile.
-    fn end_reservation(&self, guard: &Guard<'_, M>, leaf: &Leaf<N>, entry: usize) -> Result<()> {
-        let cells = &leaf.entries[entry];
+    fn end_reservation(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>, entry: usize) -> Result<()> {
+        let cells = leaf.entry(guard, entry)?;
         let (meta, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
         if matches!(meta.state(), EntryState::Visible | EntryState::Gone) || status.is_frozen() {
             return Ok(());

@@ -5,10 +5,10 @@
 //!   0  root        the root: offset of a node, bit 0 = it is a leaf
 //!   8  epoch       the index epoch, raised by each open
 //!
-//! leaf of N entries, 64 + 24 N bytes (1,408 for 56)
+//! leaf with room for n entries, 64 + 24 n bytes (1,408 for 56)
 //!   0  fingerprints  one byte for each entry
-//!  56  status        frozen (bit 0), entries reserved (8 to 15), of these pending (16 to 23) and dead (24 to 31),
-//!                    sorted from the start (32 to 39), how often it was frozen (40 to 60)
+//!  56  status        frozen (bit 0), entries it has room for (1 to 7), entries reserved (8 to 15), of these pending (16
+//!                    to 23) and dead (24 to 31), sorted from the start (32 to 39), how often it was frozen (40 to 60)
 //!  64  entry 0       metadata, key word, payload
 //!  88  entry 1       ...
 //!
@@ -47,14 +47,6 @@ node! {
 }
 
 node! {
-    /// A leaf.
-    pub(super) struct Leaf<const N: usize> {
-        pub(super) head: [Word; 8],
-        pub(super) entries: [[Word; 3]; N],
-    }
-}
-
-node! {
     /// An inner node, without the tails.
     pub(super) struct Inner {
         /// Separators; the last two words are header and status.
@@ -63,6 +55,8 @@ node! {
     }
 }
 
+/// Bytes of an entry.
+pub(super) const ENTRY_BYTES: usize = 24;
 /// Words of an entry.
 pub(super) const META: usize = 0;
 pub(super) const KEY: usize = 1;
@@ -76,8 +70,8 @@ pub(super) const INNER_STATUS: usize = 63;
 
 const _: () = {
     assert!(size_of::<Anchor>() == LINE_BYTES);
-    assert!(size_of::<Leaf<ENTRIES_MAX>>() == 1408 && size_of::<Leaf<4>>() == 160);
-    assert!(std::mem::offset_of!(Leaf<4>, entries) == LINE_BYTES);
+    assert!(leaf_bytes(ENTRIES_MAX) == 1408 && leaf_bytes(4) == 160);
+    assert!(ENTRIES_MAX as u64 <= CAPACITY_MASK);
     assert!(std::mem::offset_of!(Inner, children) == 512 && size_of::<Inner>() == 1024);
     assert!(LEAF_STATUS * 8 == ENTRIES_MAX && INNER_HEADER == CHILDREN_MAX - 1);
 };
@@ -87,10 +81,9 @@ pub(super) const fn inner_bytes(ties: bool) -> usize {
     size_of::<Inner>() + if ties { 512 } else { 0 }
 }
 
-/// The most children of inner nodes above leaves of `entries` entries: few where leaves are small, for tests of small
-/// scopes.
-pub(super) const fn children_max(entries: usize) -> usize {
-    if entries < 16 { 5 } else { CHILDREN_MAX }
+/// Bytes of a leaf with room for so many entries.
+pub(super) const fn leaf_bytes(capacity: usize) -> usize {
+    LINE_BYTES + ENTRY_BYTES * capacity
 }
 
 /// The node is a leaf.
@@ -133,23 +126,36 @@ pub(super) const FROZEN: u64 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LeafStatus(pub(super) u64);
 
+const CAPACITY_SHIFT: u32 = 1;
+const CAPACITY_MASK: u64 = 0x7f;
 const ONE_RESERVED: u64 = 1 << 8;
 const ONE_PENDING: u64 = 1 << 16;
 const ONE_DEAD: u64 = 1 << 24;
 const ONE_FREEZE: u64 = 1 << 40;
 
 impl LeafStatus {
-    /// Of a new leaf with so many entries, all sorted.
-    pub(super) fn of_sorted(count: usize) -> Self {
-        Self((count as u64) << 8 | (count as u64) << 32)
+    /// Of a new leaf with so many entries, all sorted, and room for so many.
+    pub(super) fn of_sorted(count: usize, capacity: usize) -> Self {
+        Self((count as u64) << 8 | (count as u64) << 32 | (capacity as u64) << CAPACITY_SHIFT)
     }
 
+    #[inline(always)]
     fn byte(self, shift: u32) -> usize {
         (self.0 >> shift) as usize & 0xff
     }
 
     pub(super) fn is_frozen(self) -> bool {
         self.0 & FROZEN != 0
+    }
+
+    /// Entries that there is room for.
+    pub(super) fn capacity(self) -> usize {
+        (self.0 >> CAPACITY_SHIFT & CAPACITY_MASK) as usize
+    }
+
+    /// Whether all of them were reserved.
+    pub(super) fn is_full(self) -> bool {
+        self.count() >= self.capacity()
     }
 
     /// Entries that were reserved at any time.
@@ -202,10 +208,17 @@ impl LeafStatus {
         Self(self.0 + ONE_DEAD)
     }
 
-    /// Refuses what no leaf of `entries` entries can have.
+    /// Entries that may be visible in a replacement: those that are, and those that may yet become so, unless it is too
+    /// late for them.
+    pub(super) fn kept(self) -> usize {
+        self.live() + if self.is_frozen() { 0 } else { self.pending() }
+    }
+
+    /// Refuses what no leaf can have.
     #[inline(always)]
-    pub(super) fn validated(self, entries: usize, offset: u64) -> Result<Self> {
-        if self.count() > entries
+    pub(super) fn validated(self, offset: u64) -> Result<Self> {
+        if self.capacity() > ENTRIES_MAX
+            || self.count() > self.capacity()
             || self.sorted() > self.count()
             || self.pending() + self.dead() > self.count()
         {
@@ -304,10 +317,44 @@ pub(super) fn with_child_swapped(status: u64) -> u64 {
     (status + (1 << 8)) & VALUE_MASK
 }
 
-impl<const N: usize> Leaf<N> {
+/// A leaf: where it lies, and its first line. How many entries it has room for is in the status, so they are looked at one by
+/// one.
+#[derive(Clone, Copy)]
+pub(super) struct Leaf<'g> {
+    pub(super) offset: u64,
+    pub(super) head: &'g [Word; 8],
+}
+
+impl<'g> Leaf<'g> {
+    #[inline(always)]
+    pub(super) fn at<M: Medium>(guard: &'g medium::Guard<'_, M>, offset: u64) -> Result<Self> {
+        Ok(Self { offset, head: guard.node::<[Word; 8]>(offset)? })
+    }
+
+    /// An entry.
+    #[inline(always)]
+    pub(super) fn entry<M: Medium>(
+        self,
+        guard: &'g medium::Guard<'_, M>,
+        entry: usize,
+    ) -> Result<&'g [Word; 3]> {
+        Ok(guard.node::<[Word; 3]>(self.offset + leaf_bytes(entry) as u64)?)
+    }
+
+    /// The first `count` entries.
+    #[inline(always)]
+    pub(super) fn entries<M: Medium>(
+        self,
+        guard: &'g medium::Guard<'_, M>,
+        count: usize,
+    ) -> Result<&'g [[Word; 3]]> {
+        Ok(guard.words(self.offset + LINE_BYTES as u64, 3 * count)?.as_chunks().0)
+    }
+
     /// Notes the fingerprint of an entry that is not visible yet; it is durable when the next name in the status is.
+    #[inline(always)]
     pub(super) fn set_fingerprint<M: Medium>(
-        &self,
+        self,
         guard: &medium::Guard<'_, M>,
         entry: usize,
         fingerprint: u8,
@@ -325,7 +372,7 @@ impl<const N: usize> Leaf<N> {
     }
 
     /// The fingerprint of an entry.
-    pub(super) fn fingerprint<M: Medium>(&self, guard: &medium::Guard<'_, M>, entry: usize) -> u8 {
+    pub(super) fn fingerprint<M: Medium>(self, guard: &medium::Guard<'_, M>, entry: usize) -> u8 {
         (self.head[entry / 8].load(guard) >> (8 * (entry % 8))) as u8
     }
 }
@@ -336,17 +383,20 @@ mod tests {
 
     #[test]
     fn a_status_counts() {
-        let mut status = LeafStatus::of_sorted(5);
+        let mut status = LeafStatus::of_sorted(5, 6);
         assert_eq!((status.count(), status.sorted(), status.live(), status.pending()), (5, 5, 5, 0));
+        assert!(status.validated(0).is_ok() && !status.is_full());
         status = status.reserved();
         assert_eq!((status.count(), status.live(), status.pending()), (6, 5, 1));
+        assert_eq!((status.kept(), status.frozen().kept(), status.capacity()), (6, 5, 6));
         status = status.completed().buried();
         assert_eq!((status.count(), status.live(), status.pending(), status.dead()), (6, 5, 0, 1));
         assert!(status.frozen().is_frozen() && !status.is_frozen());
         assert_eq!(status.frozen().thawed().live(), 5);
         assert_ne!(status.frozen(), status.frozen().thawed().frozen(), "a thaw in between is seen");
         assert!((0..3 << 20).fold(status, |status, _| status.frozen()).0 <= VALUE_MASK);
-        assert!(status.validated(6, 0).is_ok() && status.validated(5, 0).is_err());
+        assert!(status.validated(0).is_ok() && status.is_full() && status.reserved().validated(0).is_err());
+        assert!(LeafStatus::of_sorted(0, ENTRIES_MAX + 1).validated(0).is_err());
         assert_eq!(status.completed(), status, "nothing was pending");
     }
 

@@ -3,10 +3,10 @@
 use medium::Medium;
 use pool::{Error, Guard, Result};
 
-use super::BzTree;
 use super::find::Separator;
 use super::image::{Copied, InnerImage, NewNodes};
 use super::layout::Pointer;
+use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, NextEntry, paced};
 
 /// What is loaded and not reachable yet.
@@ -50,7 +50,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(0);
         }
         while load.level.len() > 1 {
-            Self::write_level(&mut load, fill)?;
+            self.write_level(&mut load, fill)?;
         }
         let Some((_, root)) = load.level.pop() else { return Ok(0) };
         // Frozen, the old root takes no more entries; whoever meets it meanwhile renews it, and this fails.
@@ -82,54 +82,58 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
 
     /// Writes and flushes entries, leaf by leaf.
     fn write_leaves(&self, load: &mut Load<'_, '_, M, C>, next: &mut NextEntry<'_>, fill: f64) -> Result<()> {
-        let per_leaf = ((N as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, N);
+        let NodeSizes { leaf_entries: most, .. } = self.sizes;
+        let per_leaf = ((most as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, most);
         let (mut key, mut value, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        let mut copies: Vec<Copied> = Vec::with_capacity(N);
+        let mut copies: Vec<Copied> = Vec::with_capacity(most);
         let mut before = None;
         while next(&mut key, &mut value)? {
             if load.entries > 0 && key <= last {
                 return Err(Error::NotSorted { index: load.entries });
             }
             if copies.len() == per_leaf {
-                before = Self::close_leaf(load, before, &mut copies)?;
+                before = self.close_leaf(load, before, &mut copies)?;
             }
             let coded = C::key(&key)?;
             let words = C::encode(load.guard, coded, C::value(&value)?)?;
             if C::TIES {
                 load.written.push(words);
             }
-            copies.push(Self::copied(words, C::hash(coded)));
+            copies.push(Self::copied(words, coded));
             std::mem::swap(&mut key, &mut last);
             load.entries += 1;
         }
         if !copies.is_empty() {
-            Self::close_leaf(load, before, &mut copies)?;
+            self.close_leaf(load, before, &mut copies)?;
         }
         Ok(())
     }
 
     /// Writes a leaf with `copies`, behind the entry `before`; returns its last entry.
     fn close_leaf(
+        &self,
         load: &mut Load<'_, '_, M, C>,
         before: Option<EntryWords>,
         copies: &mut Vec<Copied>,
     ) -> Result<Option<EntryWords>> {
-        let offset = load.nodes.allocate(Self::LEAF_BYTES)?;
-        Self::write_leaf(load.guard, offset, copies)?;
+        let room = copies.len() + self.sizes.free_entries;
+        let place = self.allocate_room(&mut load.nodes, room, copies.len())?;
+        Self::write_leaf(load.guard, place, copies)?;
         let separator = match before {
             Some(before) => Self::separate(load.guard, &mut load.nodes, before, copies[0].words)?,
             None => Separator { word: 0, tail: 0 },
         };
-        load.level.push((separator, Pointer::leaf(offset)));
+        load.level.push((separator, Pointer::leaf(place.offset)));
         let last = copies.last().map(|copied| copied.words);
         copies.clear();
         Ok(last)
     }
 
     /// Writes the inner nodes above the nodes of a level, which become the level.
-    fn write_level(load: &mut Load<'_, '_, M, C>, fill: f64) -> Result<()> {
+    fn write_level(&self, load: &mut Load<'_, '_, M, C>, fill: f64) -> Result<()> {
         let below = std::mem::take(&mut load.level);
-        let most = ((Self::CHILDREN as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(2, Self::CHILDREN);
+        let NodeSizes { inner_children: most, .. } = self.sizes;
+        let most = ((most as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(2, most);
         let level = match below[0].1 {
             pointer if pointer.is_leaf() => 1,
             pointer => Self::header(load.guard, Self::inner(load.guard, pointer.offset())?).level() + 1,

@@ -7,10 +7,10 @@
 use medium::Medium;
 use pool::{Guard, Result};
 
-use super::BzTree;
 use super::find::{Goal, Path, Seen, Step};
 use super::image::{Copies, InnerImage, NewNodes};
 use super::layout::Pointer;
+use super::{BzTree, NodeSizes};
 use crate::index::Codec;
 use crate::pmwcas::VALUE_MASK;
 
@@ -29,21 +29,12 @@ struct Pair<'p> {
 }
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
-    /// A leaf with at most so many live entries is to be merged.
-    pub(super) const LIVE_MIN: usize = N / 4;
-
-    /// An inner node with at most so many children is to be merged.
-    const CHILDREN_MIN: usize = if Self::CHILDREN / 4 < 2 { 2 } else { Self::CHILDREN / 4 };
-
-    /// Children that two inner nodes may have together to be merged.
-    const CHILDREN_MERGED: usize = Self::CHILDREN - Self::CHILDREN / 4;
-
     /// Merges the leaf that covers `key` if it is small, and the nodes above as far as they become so.
     pub(super) fn shrink(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
         for _ in 0..MERGES_MAX {
             let (path, offset) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
             let status = self.leaf_status(guard, Self::leaf(guard, offset)?)?;
-            if path.is_empty() || status.is_frozen() || status.live() > Self::LIVE_MIN {
+            if path.is_empty() || status.is_frozen() || status.live() > self.sizes.live_min() {
                 return Ok(());
             }
             let merged = self.merge_leaf(guard, &path, offset, status.live())?;
@@ -68,18 +59,22 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 continue;
             };
             let other = self.leaf_status(guard, Self::leaf(guard, pointer.offset())?)?;
-            let together = live + other.live() + other.pending();
-            if !other.is_frozen() && (together <= Self::LIVE_MAX || live == 0 && together <= N) {
+            let together = live + other.kept();
+            let NodeSizes { leaf_entries, .. } = self.sizes;
+            if !other.is_frozen()
+                && (together <= self.sizes.live_max() || live == 0 && together <= leaf_entries)
+            {
                 let left = sibling.min(step.position);
-                return self.merge_leaves(guard, Pair { path, status, image, left });
+                return self.merge_leaves(guard, Pair { path, status, image, left }, together);
             }
         }
         Ok(false)
     }
 
-    fn merge_leaves(&self, guard: &Guard<'_, M>, pair: Pair<'_>) -> Result<bool> {
+    /// Merges two leaves, which had so many entries together.
+    fn merge_leaves(&self, guard: &Guard<'_, M>, pair: Pair<'_>, together: usize) -> Result<bool> {
         let mut new = NewNodes::new(guard);
-        let merged = self.allocate_leaf(&mut new)?;
+        let merged = self.allocate_leaf(&mut new, together, true)?;
         let parent = self.allocate_inner(&mut new)?;
         let (mut copies, mut statuses) = (Copies::new(), [0; 2]);
         for (pointer, status) in pair.image.children[pair.left..].iter().zip(&mut statuses) {
@@ -88,12 +83,12 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             self.gather(guard, leaf, frozen, &mut copies)?;
             *status = frozen.0;
         }
-        if copies.len() > N {
+        if copies.len() > merged.capacity {
             // Entries came in between. Both leaves are renewed by who meets them next.
             return Ok(false);
         }
         Self::write_leaf(guard, merged, &copies)?;
-        self.install_merge(guard, new, pair, (Pointer::leaf(merged), parent), statuses)
+        self.install_merge(guard, new, pair, (Pointer::leaf(merged.offset), parent), statuses)
     }
 
     /// Installs `merged` in place of a pair of nodes, by a new parent. The pair come with their statuses and are frozen, for
@@ -149,7 +144,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             let mut merged = false;
             for depth in (1..path.len()).rev() {
                 let children = Self::header(guard, Self::inner(guard, path[depth].offset)?).separators() + 1;
-                if children <= Self::CHILDREN_MIN && self.merge_inner(guard, &path[..depth], path[depth])? {
+                if children <= self.sizes.children_min()
+                    && self.merge_inner(guard, &path[..depth], path[depth])?
+                {
                     merged = true;
                     break;
                 }
@@ -179,8 +176,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 continue;
             };
             let together = mine + count(*pointer)?;
-            let lonely = mine == 1 && together <= Self::CHILDREN;
-            if together <= Self::CHILDREN_MERGED || lonely {
+            let lonely = mine == 1 && together <= self.sizes.inner_children;
+            if together <= self.sizes.children_merged() || lonely {
                 let left = sibling.min(step.position);
                 return self.merge_inners(guard, Pair { path, status, image, left });
             }
@@ -195,7 +192,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let (left, right) = (pair.image.children[pair.left], pair.image.children[pair.left + 1]);
         let Some((left_status, mut image)) = self.image(guard, left.offset())? else { return Ok(false) };
         let Some((right_status, upper)) = self.image(guard, right.offset())? else { return Ok(false) };
-        if image.children.len() + upper.children.len() > Self::CHILDREN || image.level != upper.level {
+        if image.children.len() + upper.children.len() > self.sizes.inner_children
+            || image.level != upper.level
+        {
             return Ok(false);
         }
         image.separators.push(pair.image.separators[pair.left]);

@@ -68,6 +68,8 @@
 //!   parent could be installed that lacks the swap. Who meets a frozen leaf renews it at once, not at the second time.
 //!   Freezing is not flushed. Where there is no space to renew it, the leaf is thawed and goes on as it is; so the
 //!   operation that replaces a leaf names its status as well, which counts how often it was frozen.
+//! - *4.3 and 5, node sizes*: counted in entries, as these have one size. What the allocator adds is free space, too. The upper
+//!   half of a split has twice the free entries.
 //! - *5*: nodes are allocated before anything is frozen, and a leaf and an inner node are kept in reserve for consolidation
 //!   and merging. Inner nodes are split and merged like leaves, and are frozen by the operation that replaces them. The last leaf is split unevenly, for ascending
 //!   keys. A root with two children that merge is replaced by what they become.
@@ -75,8 +77,7 @@
 //!
 //! ## Not there yet
 //!
-//! Leaf size and free space are constants. A full leaf does not
-//! share with its neighbours, so leaves are seven tenths full after random inserts.
+//! A full leaf does not share with its neighbours.
 
 mod check;
 mod find;
@@ -91,13 +92,14 @@ mod recover;
 mod remove;
 mod runs;
 mod scan;
+mod sizes;
 mod split;
 
 use std::marker::PhantomData;
 
 use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
-use pool::{Pool, Result};
+use pool::{Pool, Result, TreeRoot};
 
 use crate::index::{
     Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Profile, Scan, Violation,
@@ -106,6 +108,7 @@ use crate::index::{
 use crate::pmwcas::{Pmwcas, PmwcasStat};
 
 pub use layout::ENTRIES_MAX;
+pub use sizes::NodeSizes;
 
 /// How a tree is made.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +116,9 @@ pub struct BzTreeOptions {
     /// Operations that change the tree at the same time; more wait for one another. 1 to 128; each takes 512 bytes of the
     /// pool. Fixed when the tree is made.
     pub operations_max: usize,
+    /// How large nodes are. `None`: those of leaves of `N` entries. An open with other sizes than those which the tree was
+    /// made with ([`BzTree::sizes_of`]) is refused: nodes stay as they are, so they would hold for some of them only.
+    pub nodes: Option<NodeSizes>,
     /// Whether an open after a crash leaves the mark to the caller, who calls [`Index::mark`] while the tree is at work, and
     /// then [`Pool::finish_marking_later`]. Without, the open marks, which takes it O(n).
     pub mark_later: bool,
@@ -121,7 +127,7 @@ pub struct BzTreeOptions {
 impl Default for BzTreeOptions {
     fn default() -> Self {
         // Together with the anchor these fill a slot of 32 KiB.
-        Self { operations_max: 63, mark_later: false }
+        Self { operations_max: 63, nodes: None, mark_later: false }
     }
 }
 
@@ -146,7 +152,7 @@ impl Counter {
     }
 }
 
-/// A BzTree with `N` entries a leaf (4 to 56). Immediate durability: an operation is durable when it returns, and nobody
+/// A BzTree, with `N` entries a leaf unless [`BzTreeOptions::nodes`] says otherwise. Immediate durability: an operation is durable when it returns, and nobody
 /// has answered from it before. Latch-free: no reader waits for a thread that has stopped, and no writer does unless more
 /// operations are under way than [`BzTreeOptions::operations_max`], or that thread stopped while it allocated.
 pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
@@ -155,6 +161,8 @@ pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     anchor: u64,
     /// The index epoch.
     epoch: u64,
+    sizes: NodeSizes,
+    rooms: sizes::Rooms,
     counters: Counters,
     spares: image::Spares,
     /// 1 once its space was given back.
@@ -167,6 +175,14 @@ pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// The engine's number in a pool's root table, and its name.
     pub const ENGINE: (u16, &'static str) = (4, "bztree");
+
+    /// How large the nodes of the tree at `root` are.
+    ///
+    /// # Errors
+    /// [`pool::Error::NodeSize`]: as no tree can be.
+    pub fn sizes_of(root: &TreeRoot) -> Result<NodeSizes> {
+        NodeSizes::of_root(root).validated()
+    }
 
     /// What PMwCAS did since the tree was opened.
     pub fn pmwcas_stat(&self) -> PmwcasStat {

@@ -11,31 +11,33 @@ use medium::Medium;
 use medium::sync::AtomicU64;
 use pool::{Pool, ROOT_WORDS, Result, TreeRoot};
 
-use super::image::Spares;
-use super::layout::{Anchor, ENTRIES_MAX, Pointer};
-use super::{BzTree, BzTreeOptions, Counters};
+use super::image::{Place, Spares};
+use super::layout::{Anchor, Pointer, leaf_bytes};
+use super::{BzTree, BzTreeOptions, Counters, NodeSizes};
 use crate::index::Codec;
 use crate::pmwcas::Pmwcas;
 
 /// Root word 0: the offset of the anchor.
 const ROOT_ANCHOR: usize = 0;
-/// Root word 1: entries of a leaf.
-const ROOT_ENTRIES: usize = 1;
-/// Root word 2: slots of PMwCAS.
+/// Root word 2: slots of PMwCAS. The others are those of `sizes`.
 const ROOT_SLOTS: usize = 2;
 
 const ANCHOR_BYTES: u64 = size_of::<Anchor>() as u64;
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
+    ///
+    /// # Errors
+    /// [`pool::Error::NodeSize`]: nodes cannot be of this size.
     pub fn create(pool: &Pool<M>, name: &str, options: BzTreeOptions) -> Result<Self> {
-        const { assert!(N >= 4 && N <= ENTRIES_MAX) };
+        let sizes = options.nodes.unwrap_or(NodeSizes::of_leaf(N)).validated()?;
         let slots = options.operations_max.clamp(1, Pmwcas::SLOTS_MAX);
         let guard = pool.pin();
         let anchor = guard.allocate_lines(ANCHOR_BYTES as usize + Pmwcas::bytes(slots))?;
-        let leaf = guard.allocate_lines(Self::LEAF_BYTES).inspect_err(|_| guard.free(anchor))?;
+        let capacity = sizes.rooms().largest();
+        let leaf = guard.allocate_lines(leaf_bytes(capacity)).inspect_err(|_| guard.free(anchor))?;
         let enter = || -> Result<TreeRoot> {
-            Self::write_leaf(&guard, leaf, &[])?;
+            Self::write_leaf(&guard, Place { offset: leaf, capacity }, &[])?;
             let node = guard.node::<Anchor>(anchor)?;
             node.root.store(&guard, Pointer::leaf(leaf).0);
             node.epoch.store(&guard, 0);
@@ -45,26 +47,32 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             // fences of `create_tree` are another guard's.
             guard.fence();
             let mut words = [0; ROOT_WORDS];
-            (words[ROOT_ANCHOR], words[ROOT_ENTRIES], words[ROOT_SLOTS]) = (anchor, N as u64, slots as u64);
+            (words[ROOT_ANCHOR], words[ROOT_SLOTS]) = (anchor, slots as u64);
+            sizes.enter(&mut words);
             pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
         };
         let root = enter().inspect_err(|_| {
             guard.free(leaf);
             guard.free(anchor);
         })?;
-        Self::start(pool, &root, false)
+        Self::start(pool, &root, sizes, false)
     }
 
     /// Opens a tree: finishes what a crash cut off, and marks what it reaches if the pool asks for that, unless that is to
     /// come later. O(1), or O(n) with the mark.
     ///
     /// # Errors
-    /// [`pool::Error::TreeMismatch`]: it is another engine's, or of another codec or size; [`pool::Error::Corrupt`]: a
+    /// [`pool::Error::TreeMismatch`]: it is another engine's, of another codec, or with nodes of other sizes;
+    /// [`pool::Error::Corrupt`]: a
     /// damaged descriptor, by name, or another damage.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
         let crashed = pool.needs_mark();
         let start = Instant::now();
-        let mut tree = Self::start(pool, root, crashed)?;
+        let sizes = options.nodes.unwrap_or(NodeSizes::of_leaf(N));
+        let nodes = [NodeSizes::of_root(root), sizes];
+        root.demand((Self::ENGINE.0, C::ID), &nodes.map(|nodes| nodes.to_string()))?;
+        sizes.validated()?;
+        let mut tree = Self::start(pool, root, sizes, crashed)?;
         if crashed && !options.mark_later {
             tree.mark_reached(&|| true)?;
         }
@@ -72,9 +80,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(tree)
     }
 
-    fn start(pool: &Pool<M>, root: &TreeRoot, crashed: bool) -> Result<Self> {
-        let entries = [root.words[ROOT_ENTRIES], N as u64];
-        root.demand((Self::ENGINE.0, C::ID), &entries.map(|entries| format!("{entries} entries a leaf")))?;
+    fn start(pool: &Pool<M>, root: &TreeRoot, sizes: NodeSizes, crashed: bool) -> Result<Self> {
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
@@ -90,6 +96,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             pmwcas,
             anchor,
             epoch,
+            sizes,
+            rooms: sizes.rooms(),
             counters,
             spares: Spares::default(),
             destroyed: AtomicU64::new(0),

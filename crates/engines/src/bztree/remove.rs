@@ -42,12 +42,12 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return self.make_way(guard, key, offset, false);
         }
         let mut bury = self.pmwcas.allocate();
-        bury.add_word(guard, &leaf.entries[found.entry][META], found.meta.0, found.meta.gone().0)?;
+        bury.add_word(guard, &leaf.entry(guard, found.entry)?[META], found.meta.0, found.meta.gone().0)?;
         bury.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.buried().0)?;
         let Some(commit) = bury.attempt(guard)? else { return Ok(Attempt::Again) };
         C::retire(guard, found.words);
         commit.wait(guard)?;
-        if status.buried().live() <= Self::LIVE_MIN {
+        if status.buried().live() <= self.sizes.live_min() {
             // The key is gone, durably. That there is no room to merge leaves, or that one beside it is damaged, is no
             // failure of that: whoever comes to what is damaged is told.
             let _ = self.shrink(guard, key);

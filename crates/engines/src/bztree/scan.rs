@@ -26,16 +26,17 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     fn snapshot(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: Leaf<'_>,
         seen: &mut Seen,
         into: &mut Snapshot,
     ) -> Result<()> {
         into.clear();
         let status = self.leaf_status(guard, leaf)?;
-        kernels::prefetch_lines(&leaf.entries[..status.count()]);
+        let entries = leaf.entries(guard, status.count())?;
+        kernels::prefetch_lines(entries);
         let mut sorted = 0;
-        for entry in 0..status.count() {
-            if let Some(found) = self.read_entry(guard, leaf, entry, seen)? {
+        for (entry, cells) in entries.iter().enumerate() {
+            if let Some(found) = self.read_cells(guard, cells, entry, seen)? {
                 into.push(found.words);
             }
             if entry + 1 == status.sorted() {
@@ -72,9 +73,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             let Ok(leaf) = Self::leaf(guard, pointer.offset()) else { continue };
             if ahead == 0 {
                 let status = LeafStatus(leaf.head[LEAF_STATUS].load(guard) & VALUE_MASK);
-                kernels::prefetch_lines(&leaf.entries[..status.count().min(N)]);
+                let Ok(entries) = leaf.entries(guard, status.count()) else { continue };
+                kernels::prefetch_lines(entries);
             } else {
-                kernels::prefetch_read(&leaf.head);
+                kernels::prefetch_read(leaf.head);
             }
         }
     }

@@ -11,27 +11,23 @@
 use medium::Medium;
 use pool::{Guard, Result};
 
-use super::BzTree;
 use super::find::{Separator, Step};
-use super::image::{Copied, Copies, InnerImage, NewNodes};
+use super::image::{Copied, Copies, InnerImage, NewNodes, Place};
 use super::layout::{LeafStatus, Pointer};
+use super::{BzTree, NodeSizes};
 use crate::index::Codec;
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
-    /// A leaf with more live entries than this is split instead of consolidated.
-    pub(super) const LIVE_MAX: usize = N - N / 4;
-
     /// Replaces the leaf at the end of a path, or does what must come first. The caller descends again, whatever came of it.
     pub(super) fn renew_leaf(&self, guard: &Guard<'_, M>, path: &[Step], offset: u64) -> Result<()> {
         let leaf = Self::leaf(guard, offset)?;
         let status = self.leaf_status(guard, leaf)?;
-        // Entries that are pending may yet become visible, unless it is too late for them.
-        let pending = if status.is_frozen() { 0 } else { status.pending() };
-        if status.live() + pending > Self::LIVE_MAX {
-            return self.split_leaf(guard, path, offset);
+        if status.kept() > self.sizes.live_max() {
+            return self.split_leaf(guard, path, (offset, status));
         }
         let mut new = NewNodes::new(guard);
-        let replacement = self.allocate_leaf(&mut new)?;
+        // What only grows takes no spare: that is for what gives space back.
+        let replacement = self.allocate_leaf(&mut new, status.kept(), status.kept() < status.count())?;
         let frozen = self.freeze(guard, leaf)?;
         let mut copies = Copies::new();
         self.gather(guard, leaf, frozen, &mut copies)?;
@@ -45,14 +41,18 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         path: &[Step],
         (offset, frozen): (u64, LeafStatus),
         mut new: NewNodes<'_, '_, M>,
-        (replacement, copies): (u64, &[Copied]),
+        (replacement, copies): (Place, &[Copied]),
     ) -> Result<()> {
+        if copies.len() > replacement.capacity {
+            // It was thawed, and entries came. Who meets it next knows how many.
+            return Ok(());
+        }
         Self::write_leaf(guard, replacement, copies)?;
         let mut swap = self.pmwcas.allocate();
         Self::bury_leaf(guard, &mut swap, Self::leaf(guard, offset)?, frozen)?;
-        let pointers = (Pointer::leaf(offset), Pointer::leaf(replacement));
+        let pointers = (Pointer::leaf(offset), Pointer::leaf(replacement.offset));
         if self.swap_child(guard, &mut swap, path, pointers)? {
-            new.release(replacement);
+            new.release(replacement.offset);
             if let Some(commit) = swap.attempt(guard)? {
                 self.counters.consolidations.add();
                 commit.wait(guard)?;
@@ -63,13 +63,28 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Replaces a leaf by two, and its parent by one that knows both.
-    fn split_leaf(&self, guard: &Guard<'_, M>, path: &[Step], offset: u64) -> Result<()> {
+    fn split_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        path: &[Step],
+        (offset, status): (u64, LeafStatus),
+    ) -> Result<()> {
         if self.parent_is_full(guard, path)? {
             return self.split_inner(guard, path);
         }
         let leaf = Self::leaf(guard, offset)?;
         let mut new = NewNodes::new(guard);
-        let halves = [new.allocate(Self::LEAF_BYTES)?, new.allocate(Self::LEAF_BYTES)?];
+        // The last leaf grows at its end where keys come in order: it is left nearly full, and the new one has all the room.
+        // Keys ascend elsewhere, too, more often than not: so the upper half has more room to go on with.
+        let is_last = Self::upper_bound(guard, path)?.is_none();
+        let middle = |count: usize| if is_last { count - count / 8 - 1 } else { count / 2 }.max(1);
+        let (most, NodeSizes { leaf_entries, free_entries, .. }) = (status.kept(), self.sizes);
+        let (lower, upper) = (middle(most), most - middle(most));
+        let upper_room = if is_last { leaf_entries } else { upper + 2 * free_entries };
+        let halves = [
+            self.allocate_room(&mut new, lower + free_entries, lower)?,
+            self.allocate_room(&mut new, upper_room, upper)?,
+        ];
         let parent = new.allocate(Self::INNER_BYTES)?;
         let known = self.parent_image(guard, path, Pointer::leaf(offset))?;
         let Some(known) = known else { return Ok(()) };
@@ -79,14 +94,15 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         if copies.len() < 2 {
             return self.consolidate(guard, path, (offset, frozen), new, (halves[0], &copies));
         }
-        // The last leaf grows at its end where keys come in order: it is left nearly full.
-        let is_last = Self::upper_bound(guard, path)?.is_none();
-        let middle = if is_last { copies.len() - copies.len() / 8 - 1 } else { copies.len() / 2 };
-        let (lower, upper) = copies.split_at(middle.max(1));
+        if copies.len() > most {
+            // As in `consolidate`.
+            return Ok(());
+        }
+        let (lower, upper) = copies.split_at(middle(copies.len()));
         let between = Self::separate(guard, &mut new, lower[lower.len() - 1].words, upper[0].words)?;
         Self::write_leaf(guard, halves[0], lower)?;
         Self::write_leaf(guard, halves[1], upper)?;
-        let halves = halves.map(Pointer::leaf);
+        let halves = halves.map(|half| Pointer::leaf(half.offset));
         if self.install_split(
             guard,
             path,
@@ -104,7 +120,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     fn parent_is_full(&self, guard: &Guard<'_, M>, path: &[Step]) -> Result<bool> {
         let Some(step) = path.last() else { return Ok(false) };
         let header = Self::header(guard, Self::inner(guard, step.offset)?);
-        Ok(header.separators() + 1 >= Self::CHILDREN)
+        Ok(header.separators() + 1 >= self.sizes.inner_children)
     }
 
     /// The image of the last node of a path, whose child on the path is `child`: `Some(None)` where that is the root, `None` if

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use engines::bztree::{BzTree, BzTreeOptions};
+use engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
 use engines::index::{Codec, Index, MaybeWords, RecordCodec, WordCodec};
 use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode};
 use engines::rntree::{RnTree, RnTreeOptions};
@@ -168,13 +168,16 @@ pub struct BzTreeEngine<C, const N: usize> {
 impl<C, const N: usize> BzTreeEngine<C, N> {
     /// An engine whose trees are opened before they have marked what they reach.
     pub fn marking_later() -> Self {
-        Self { options: BzTreeOptions { operations_max: 2, mark_later: true }, codec: PhantomData }
+        Self {
+            options: BzTreeOptions { operations_max: 2, mark_later: true, ..BzTreeOptions::default() },
+            codec: PhantomData,
+        }
     }
 }
 
 impl<C, const N: usize> Default for BzTreeEngine<C, N> {
     fn default() -> Self {
-        Self { options: BzTreeOptions { operations_max: 2, mark_later: false }, codec: PhantomData }
+        Self { options: BzTreeOptions { operations_max: 2, ..BzTreeOptions::default() }, codec: PhantomData }
     }
 }
 
@@ -203,7 +206,7 @@ where
     }
 
     fn children_max(&self) -> usize {
-        if N < 16 { 5 } else { 63 }
+        NodeSizes::of_leaf(N).inner_children
     }
 
     fn marks_later(&self) -> bool {

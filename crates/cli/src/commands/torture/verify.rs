@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use everleaf::{Codec, Engine, Store, Tree, TreeOptions};
+use everleaf::{Engine, Store, Tree, TreeOptions};
 use serde::{Deserialize, Serialize};
 
 use super::op::{TREES, Version, WORDS, key_bytes, version_of};
@@ -47,8 +47,8 @@ impl Contents {
 
 /// Opens (or makes) the trees of a torture pool.
 pub(super) fn open_trees(store: &Store, engine: Engine) -> everleaf::Result<[Tree; 2]> {
-    let records = TreeOptions { engine, codec: Codec::Record };
-    let words = TreeOptions { engine, codec: Codec::Word };
+    let records = TreeOptions { engine, ..TreeOptions::RECORDS };
+    let words = TreeOptions { engine, ..TreeOptions::WORDS };
     Ok([store.tree_with(TREES[0], records)?, store.tree_with(TREES[usize::from(WORDS)], words)?])
 }
 

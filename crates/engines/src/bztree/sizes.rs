@@ -1,0 +1,180 @@
+//! How large a tree's nodes are: chosen when it is made, and stored in its root.
+
+use pool::{Error, ROOT_WORDS, Result, TreeRoot};
+
+use super::layout::{CHILDREN_MAX, ENTRIES_MAX, ENTRY_BYTES, leaf_bytes};
+
+/// Root word 1: the most entries of a leaf.
+const ROOT_ENTRIES: usize = 1;
+/// Root word 3: free entries of a new leaf.
+const ROOT_FREE: usize = 3;
+/// Root word 4: the most children of an inner node.
+const ROOT_CHILDREN: usize = 4;
+
+/// How large a tree's nodes are. Fixed when the tree is made.
+///
+/// A leaf has 64 bytes and 24 for each entry that it has room for. It begins with room for those that it gets, which are
+/// sorted, and for free ones; when it is full it is replaced by one with as many free ones again, or, where that would be too
+/// large, by two, of which the upper one has twice as many: keys come in ascending order more often than not. So little free
+/// space means small leaves that are mostly sorted, and that are replaced often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct NodeSizes {
+    /// The most entries of a leaf: 4 to 56, for so many fingerprints share a line with the leaf's status. Default: 56,
+    /// which are 1,408 bytes.
+    pub leaf_entries: usize,
+    /// The entries of a new leaf that are free at least: 1 to three quarters of `leaf_entries`. More are where the space that
+    /// was allocated has room for them. Default: 12 of 56, so that the lower half of a
+    /// split begins with a KiB, and the upper one with all the room.
+    pub free_entries: usize,
+    /// The most children of an inner node, which takes a KiB however many it has: 4 to 63. Default: 63.
+    pub inner_children: usize,
+}
+
+impl Default for NodeSizes {
+    fn default() -> Self {
+        Self::of_leaf(ENTRIES_MAX)
+    }
+}
+
+impl NodeSizes {
+    /// Leaves of at most so many entries, with the default's share of free ones. Inner nodes have few children where leaves
+    /// have less than 16 entries, so that small trees are deep.
+    #[must_use]
+    pub const fn of_leaf(leaf_entries: usize) -> Self {
+        let free_entries = if leaf_entries < 5 { 1 } else { leaf_entries * 3 / 14 };
+        let inner_children = if leaf_entries < 16 { 5 } else { CHILDREN_MAX };
+        Self { leaf_entries, free_entries, inner_children }
+    }
+
+    /// What a root says.
+    pub(super) fn of_root(root: &TreeRoot) -> Self {
+        let [leaf_entries, free_entries, inner_children] =
+            [ROOT_ENTRIES, ROOT_FREE, ROOT_CHILDREN].map(|word| root.words[word] as usize);
+        Self { leaf_entries, free_entries, inner_children }
+    }
+
+    /// Writes them into a root.
+    pub(super) fn enter(self, words: &mut [u64; ROOT_WORDS]) {
+        words[ROOT_ENTRIES] = self.leaf_entries as u64;
+        words[ROOT_FREE] = self.free_entries as u64;
+        words[ROOT_CHILDREN] = self.inner_children as u64;
+    }
+
+    /// Refuses sizes that are out of bounds.
+    ///
+    /// # Errors
+    /// [`Error::NodeSize`] names the size and its bounds.
+    pub fn validated(self) -> Result<Self> {
+        let free_max = self.leaf_entries * 3 / 4;
+        let bounds = [
+            ("entries a leaf", self.leaf_entries, 4, ENTRIES_MAX),
+            ("free entries of a new leaf", self.free_entries, 1, free_max),
+            ("children of an inner node", self.inner_children, 4, CHILDREN_MAX),
+        ];
+        match bounds.into_iter().find(|(_, size, least, most)| !(least..=most).contains(&size)) {
+            Some((what, size, least, most)) => Err(Error::NodeSize { what, size, least, most }),
+            None => Ok(self),
+        }
+    }
+
+    /// A leaf with more live entries than this is split instead of consolidated.
+    pub(super) fn live_max(self) -> usize {
+        self.leaf_entries - self.free_entries
+    }
+
+    /// A leaf with at most so many live entries is to be merged.
+    pub(super) fn live_min(self) -> usize {
+        self.leaf_entries / 4
+    }
+
+    /// An inner node with at most so many children is to be merged.
+    pub(super) fn children_min(self) -> usize {
+        (self.inner_children / 4).max(2)
+    }
+
+    /// Children that two inner nodes may have together to be merged.
+    pub(super) fn children_merged(self) -> usize {
+        self.inner_children - self.inner_children / 4
+    }
+
+    /// The rooms that leaves can have: for each number of entries, how many fit into what is allocated for them.
+    pub(super) fn rooms(self) -> Rooms {
+        Rooms(std::array::from_fn(|entries| {
+            let bytes = pool::lines_taken(leaf_bytes(entries.min(self.leaf_entries)));
+            ((bytes - leaf_bytes(0)) / ENTRY_BYTES).min(self.leaf_entries) as u8
+        }))
+    }
+}
+
+/// The rooms that leaves of a tree can have.
+#[derive(Debug)]
+pub(super) struct Rooms([u8; ENTRIES_MAX + 1]);
+
+impl Rooms {
+    /// How many entries a leaf has room for that is made for so many, or the largest if that is too small.
+    pub(super) fn room(&self, entries: usize) -> usize {
+        usize::from(self.0[entries.min(ENTRIES_MAX)])
+    }
+
+    /// The rooms for so many entries or more, in ascending order.
+    pub(super) fn from(&self, entries: usize) -> impl Iterator<Item = usize> {
+        let larger = |room: &usize| Some(self.room(*room + 1)).filter(|larger| larger > room);
+        std::iter::successors(Some(self.room(entries)), larger)
+    }
+
+    /// The largest of them.
+    pub(super) fn largest(&self) -> usize {
+        self.room(ENTRIES_MAX)
+    }
+}
+
+impl std::fmt::Display for NodeSizes {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { leaf_entries, free_entries, inner_children } = self;
+        write!(
+            formatter,
+            "{leaf_entries} entries a leaf, {free_entries} free in a new one, {inner_children} children"
+        )
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_out_of_bounds_are_refused_by_name() {
+        let default = NodeSizes::default();
+        assert_eq!(default.validated().unwrap(), NodeSizes::of_leaf(56));
+        assert_eq!((default.free_entries, default.inner_children), (12, 63));
+        for entries in 4..=56 {
+            assert!(NodeSizes::of_leaf(entries).validated().is_ok(), "{entries}");
+        }
+        for (sizes, named) in [
+            (NodeSizes::of_leaf(3), "3 entries a leaf"),
+            (NodeSizes::of_leaf(57), "57 entries a leaf"),
+            (NodeSizes::of_leaf(usize::MAX / 32), "entries a leaf"),
+            (NodeSizes { free_entries: 0, ..default }, "0 free entries"),
+            (NodeSizes { free_entries: 43, ..default }, "43 free entries"),
+            (NodeSizes { inner_children: 3, ..default }, "3 children"),
+            (NodeSizes { inner_children: 64, ..default }, "64 children"),
+        ] {
+            let error = sizes.validated().unwrap_err().to_string();
+            assert!(error.contains(named) && error.contains("take"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_leaf_has_all_the_room_that_is_allocated_for_it() {
+        let rooms = NodeSizes::default().rooms();
+        assert_eq!([28 + 12, 52, 80].map(|entries| rooms.room(entries)), [40, 56, 56]);
+        assert_eq!(rooms.from(39).collect::<Vec<_>>(), [40, 50, 56]);
+        for entries in 0..=56 {
+            let room = rooms.room(entries);
+            let taken = |entries| pool::lines_taken(leaf_bytes(entries));
+            assert!(room >= entries && taken(room) == taken(entries), "{entries}");
+            assert!(room == 56 || taken(room + 1) > taken(room), "{entries}");
+        }
+        assert_eq!(NodeSizes::of_leaf(4).rooms().room(3), 4);
+    }
+}
