@@ -296,6 +296,50 @@ fn writers_wait_for_nobody_who_stopped() {
     }
 }
 
+#[test]
+fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
+    let pool = open(&Arc::new(Ram::new(16 << 20).unwrap()), true);
+    let made = |name| Tree::create(&pool, name, BzTreeOptions::default()).unwrap();
+    let (tree, other) = (made("tree"), made("other"));
+    let mut left = 0..20_u64;
+    let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..500_u64).for_each(|i| other.put(b"key", &i.to_be_bytes()).unwrap()));
+        });
+        pool.reclaim();
+        let entry = left.next();
+        if let Some(number) = entry {
+            [key, value].map(|bytes| *bytes = number.to_be_bytes().to_vec());
+        }
+        Ok(entry.is_some())
+    };
+    assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 20);
+    let allocations = pool.stat().allocations;
+    assert!(allocations < 1000, "{allocations} allocations for 21 records");
+    assert!(tree.check().unwrap().is_empty());
+}
+
+#[test]
+fn a_source_that_empties_the_tree_it_is_loaded_into_is_no_obstacle() {
+    let pool = open(&Arc::new(Ram::new(16 << 20).unwrap()), true);
+    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let mut left = 0..3;
+    let mut next = |key: &mut Vec<u8>, _: &mut Vec<u8>| {
+        // Each of these renews the tree's only leaf.
+        for number in 0..20_u32 {
+            assert!(tree.insert(&number.to_be_bytes(), b"").unwrap());
+            assert!(tree.remove(&number.to_be_bytes()).unwrap());
+        }
+        let entry = left.next();
+        *key = vec![entry.unwrap_or(0)];
+        Ok(entry.is_some())
+    };
+    assert_eq!(tree.bulk_load(&mut next, 1.0).unwrap(), 3);
+    assert_eq!(tree.len().unwrap(), 3);
+    let mut full = |_: &mut Vec<u8>, _: &mut Vec<u8>| Ok(false);
+    assert!(matches!(tree.bulk_load(&mut full, 1.0).unwrap_err().root(), Error::NotEmpty));
+}
+
 /// Sizes of nodes: leaves that are small and mostly sorted, as large as can be and mostly free, and in between.
 const SIZES: [NodeSizes; 4] = [
     NodeSizes { leaf_entries: 9, free_entries: 1, inner_children: 4 },

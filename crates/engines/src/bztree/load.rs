@@ -32,10 +32,11 @@ impl<M: Medium, C: Codec> Drop for Load<'_, '_, M, C> {
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Fills an empty tree, whose root must be a leaf: a tree that was emptied by others has one unless its leaves could
-    /// not be merged.
+    /// not be merged. Nothing is pinned while `next` runs, so what others retire meanwhile is freed.
     pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        let guard = self.pool.pin();
-        let old = self.empty_root(&guard)?;
+        self.empty_root(&self.pool.pin())?;
+        // What is written is nobody else's.
+        let guard = self.pool.peek();
         let mut load = Load::<M, C> {
             guard: &guard,
             nodes: NewNodes::new(&guard),
@@ -53,7 +54,17 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             self.write_level(&mut load, fill)?;
         }
         let Some((_, root)) = load.level.pop() else { return Ok(0) };
-        // Frozen, the old root takes no more entries; whoever meets it meanwhile renews it, and this fails.
+        // PERSIST: what was written before the root that leads to it; the fences of the operation are another guard's.
+        guard.fence();
+        self.install_loaded(&mut load, root)
+    }
+
+    /// Replaces the empty root by that of a load; returns the entries.
+    fn install_loaded(&self, load: &mut Load<'_, '_, M, C>, root: Pointer) -> Result<u64> {
+        let guard = self.pool.pin();
+        // It may be another leaf by now, as empty as the one before.
+        let old = self.empty_root(&guard)?;
+        // Frozen, it takes no more entries; whoever meets it meanwhile renews it, and this fails.
         let leaf = Self::leaf(&guard, old.offset())?;
         let frozen = self.freeze(&guard, leaf)?;
         if frozen.live() > 0 {
@@ -65,7 +76,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         load.nodes.release(root.offset());
         let Some(commit) = swap.attempt(&guard)? else { return Err(Error::NotEmpty) };
         load.published = true;
-        std::mem::replace(&mut load.nodes, NewNodes::new(&guard)).keep();
+        std::mem::replace(&mut load.nodes, NewNodes::new(load.guard)).keep();
         commit.wait(&guard)?;
         Ok(load.entries)
     }
