@@ -299,6 +299,27 @@ fn a_helper_that_is_blocked_helps_what_blocks_it() {
     assert_eq!(stats.cut_short, 0);
 }
 
+/// A thread that helps an operation comes to its next word when that is over, and its owner's next operation has the word.
+#[test]
+fn a_helper_that_is_blocked_finds_its_operation_decided() {
+    let helped = [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)])];
+    let following = [swap(&[(2, 1, 2), (3, 0, 2)]), swap(&[(2, 1, 2), (3, 7, 2)])];
+    let helping = [swap(&[(0, 1, 3), (3, 0, 3)]), swap(&[(0, 0, 3), (2, 0, 3)])];
+    let images = Images::Some { random: 0 };
+    let options = Options { images, second_crash: SecondCrash::Never, ..Options::default() };
+    let scheduling =
+        Scheduling { search: Search::Exhaustive { preemptions_max: 3 }, ..Scheduling::default() };
+    let mut explorer = explorer(2, options);
+    for (helped, (following, helping)) in helped.iter().zip(following.iter().zip(&helping)) {
+        let program = Program::of(vec![vec![helped.clone(), following.clone()], vec![helping.clone()]]);
+        let explored = explorer.explore_threads(&program, &scheduling);
+        explored.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+    let stats = explorer.stats();
+    println!("{} schedules; {stats}", stats.schedules);
+    assert_eq!(stats.cut_short, 0);
+}
+
 /// Two words and two threads, with all that a crash may leave, and one more crash in the recovery from that.
 #[test]
 fn two_threads_survive_every_pair_of_crashes() {
