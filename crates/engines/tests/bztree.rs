@@ -309,7 +309,8 @@ fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
         pool.reclaim();
         let entry = left.next();
         if let Some(number) = entry {
-            [key, value].map(|bytes| *bytes = number.to_be_bytes().to_vec());
+            *key = number.to_be_bytes().to_vec();
+            value.clone_from(key);
         }
         Ok(entry.is_some())
     };

@@ -217,6 +217,7 @@ pub(super) const BZTREE: &[Justified] = &[
     justified("bztree/recover.rs", "cell.publish(&guard, epoch)", &[DoneFirst], EPOCH_FIRST),
     justified("bztree/recover.rs", "cell.publish(&guard, epoch); guard.drain()", &[Swapped], EPOCH_FIRST),
     justified("bztree/recover.rs", "another guard's. guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified("bztree/load.rs", "another guard's. guard.fence()", &[Swapped], BOTH_BEFORE),
     justified("pmwcas/execute.rs", "// Fence 1. guard.fence()", &[Swapped], BOTH_BEFORE),
     justified("pmwcas/recover.rs", "lost, they are rolled again. guard.fence()", &[Swapped], ROLLED),
     justified(
