@@ -565,7 +565,7 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
         let log = Arc::new(Gate { log: file("a.log"), is_shut, has_waited });
         let io: Arc<dyn Io> = Arc::clone(&log) as _;
         let store = options().close_cleanly(false).open_on(Arc::new(file("a")), io).unwrap();
-        let tree = store.tree_with("words", TreeOptions { engine, codec: Codec::Word }).unwrap();
+        let tree = store.tree_with("words", TreeOptions { engine, ..TreeOptions::WORDS }).unwrap();
         let words = tree.as_words().unwrap();
         let is_shut = || log.is_shut.load(Ordering::Relaxed);
         let has_waited = || log.has_waited.load(Ordering::Relaxed);
