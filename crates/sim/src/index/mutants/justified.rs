@@ -305,16 +305,17 @@ pub(super) const MASSTREE: &[Justified] = &[
         TOUCHED_AGAIN,
     ),
     justified(
-        "masstree/recover.rs",
-        "are visible. node.epoch.store(guard, self.core.first)",
-        &[Store],
-        TOUCHED_AGAIN,
-    ),
-    justified(
         "masstree/epoch.rs",
         "does now, while others work. guard.fence()",
         &[Fence, Swapped],
         "the fence before the epoch's number orders the same lines",
+    ),
+    justified("masstree/mod.rs", "clean.publish(&guard, checked(1))", &[DoneFirst], ALL_DURABLE),
+    justified(
+        "masstree/mod.rs",
+        "clean.publish(&guard, checked(1)); Ok(guard.drain()",
+        &[Swapped],
+        ALL_DURABLE,
     ),
     justified("masstree/sweep.rs", "range[0].publish(&guard, 0)", &[DoneFirst], ALL_DURABLE),
     justified("masstree/sweep.rs", "range[0].publish(&guard, 0); } guard.drain()", &[Swapped], ALL_DURABLE),
