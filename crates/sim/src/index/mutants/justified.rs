@@ -63,8 +63,8 @@ const UNCLEAN: &str = "the next open takes an epoch for failed in which nothing 
 const REMEMBERED: &str = "the next sweep looks once more for what is left of epochs of which nothing is left";
 const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each touch stays as it is, and its first change \
                              stores an epoch; beside others its version would be made anew under them";
-const ALL_DURABLE: &str =
-    "what was swept is durable before either, and so there is nothing left to be put back";
+const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
+                           to be put back";
 const RESTORED_AGAIN: &str =
     "as long as the next epoch has not begun, each open puts the nodes back, whatever the set says";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
