@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use engines::index::{RecordCodec, WordCodec};
@@ -103,8 +102,8 @@ fn a_remove_from_a_leaf_that_is_being_consolidated() {
 #[test]
 fn a_mark_beside_changes() {
     let engines: [AnyEngine; 2] = [
-        Arc::new(BzTreeEngine::<WordCodec, 4>::marking_later()),
-        Arc::new(BzTreeEngine::<RecordCodec, 4>::marking_later()),
+        BzTreeEngine::<WordCodec, 4>::marking_later().shared(),
+        BzTreeEngine::<RecordCodec, 4>::marking_later().shared(),
     ];
     for engine in &engines {
         let explore = |setup: &[IndexOperation], operation: IndexOperation| {

@@ -10,7 +10,7 @@ use engines::index::{Bounds, Condition, Direction, Index, Profile, WordIndex};
 use engines::masstree::Mode;
 use everleaf::{Codec, Engine, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
-use medium::{Count, Counts, Dax, DaxOptions, Delay, FileStat, Medium};
+use medium::{Count, Counts, Dax, DaxOptions, Delay, Either, FileStat, Medium};
 
 use super::args::{Args, MediumChoice};
 use super::keys::{Keys, Random};
@@ -68,6 +68,9 @@ struct Opened {
 pub(crate) fn count_of(counters: &[(&'static str, u64)], name: &str) -> u64 {
     counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
 }
+
+/// Emulated persistent memory that counts what reaches it, or is slower. (One type, for which the engines are compiled.)
+type Instrumented = Either<Arc<Count<Dax>>, Delay<Dax>>;
 
 /// A file that is removed at the end.
 struct Scratch(PathBuf);
@@ -154,7 +157,7 @@ fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store, Fail
     if args.persist_delay_ns == 0 {
         return Ok(options.open(path)?);
     }
-    Ok(options.open_with(Delay::new(new_dax(path, args)?, args.persist_delay_ns))?)
+    Ok(options.open_with(Instrumented::B(Delay::new(new_dax(path, args)?, args.persist_delay_ns)))?)
 }
 
 impl Bench {
@@ -182,7 +185,7 @@ impl Bench {
         let options = store_options(args);
         let counted = if counted { Some(Arc::new(Count::new(new_dax(&path, args)?))) } else { None };
         let store = match &counted {
-            Some(counted) => options.open_with(Arc::clone(counted))?,
+            Some(counted) => options.open_with(Instrumented::A(Arc::clone(counted)))?,
             None => open_store(&path, args, &options)?,
         };
         let codec = if args.words() { Codec::Word } else { Codec::Record };

@@ -105,7 +105,7 @@ macro_rules! right_one_passes {
     ($($module:ident::$test:ident),* $(,)?) => { $(
         #[test]
         fn $test() {
-            crate::harness::run(module_path!(), stringify!($test), |_| passes($module::$test));
+            crate::harness::run(module_path!(), stringify!($test), &|_| passes($module::$test));
         }
     )* };
 }

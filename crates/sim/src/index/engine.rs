@@ -83,6 +83,18 @@ pub enum Size {
     Full,
 }
 
+/// For types that are known here, so that the engine is compiled here, and not wherever it is explored.
+macro_rules! shared {
+    ($engine:ty) => {
+        impl $engine {
+            /// The engine, shared by those who explore it.
+            pub fn shared(self) -> AnyEngine {
+                Arc::new(self)
+            }
+        }
+    };
+}
+
 /// Engines, each by a line: its name, its type, the entries of a leaf in small scopes and at full size.
 macro_rules! engines {
     ($($name:ident: $engine:ident, $small:literal, $full:literal;)*) => {
@@ -105,6 +117,11 @@ macro_rules! engines {
                 )*
             }
         }
+
+        $(
+            shared!($engine<WordCodec, $small>);
+            shared!($engine<RecordCodec, $small>);
+        )*
     };
 }
 

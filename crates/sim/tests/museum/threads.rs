@@ -53,9 +53,10 @@ trait OneKey: 'static {
     }
 }
 
-struct Shown<T>(T);
+/// A toy under exploration. (Not generic over the toy: the explorer is compiled for each subject.)
+struct Shown(Box<dyn OneKey>);
 
-impl<T: OneKey> Subject for Shown<T> {
+impl Subject for Shown {
     type Operation = Operation;
     type Outcome = u64;
     type State = u64;
@@ -90,7 +91,7 @@ impl<T: OneKey> Subject for Shown<T> {
     }
 }
 
-impl<T: OneKey> Concurrent for Shown<T> {
+impl Concurrent for Shown {
     fn call(&self, opened: &Opened, operation: &Operation) -> Result<u64, Complaint> {
         match *operation {
             Insert(value) => Ok(self.0.write(opened, value, true)),
@@ -112,9 +113,9 @@ struct Exhibit<'e> {
 }
 
 impl Exhibit<'_> {
-    fn explore<T: OneKey>(
+    fn explore(
         &self,
-        toy: T,
+        toy: Box<dyn OneKey>,
         (program, search): (&Program<Operation>, Search),
         options: Options,
     ) -> Result<(), Box<ThreadsFailure<Operation>>> {
@@ -128,11 +129,11 @@ impl Exhibit<'_> {
     /// The toy as published must fail with the complaint, under some schedule and some crash, and in the same way when
     /// both are repeated; the sweep, which is made for such bugs, must find it as well. The mended one must pass under all.
     fn show<T: OneKey>(&self, toy: impl Fn(bool) -> T) {
-        self.show_to(&toy, true);
+        self.show_to(&|mended| Box::new(toy(mended)), true);
     }
 
     /// As [`Exhibit::show`], also for bugs that are no business of the sweep.
-    fn show_to<T: OneKey>(&self, toy: &impl Fn(bool) -> T, sweep: bool) {
+    fn show_to(&self, toy: &dyn Fn(bool) -> Box<dyn OneKey>, sweep: bool) {
         let options =
             Options { command: "cargo test -p everleaf-sim --test museum".to_owned(), ..Options::default() };
         let program = Program::single(&self.threads);
@@ -360,7 +361,7 @@ fn cceh_doubled_directory_is_used_before_it_is_durable() {
 fn rntree_insert_lists_its_entry_in_a_leaf_that_was_split_meanwhile() {
     let complaint = "5 was found, but it should be one of [7]";
     let exhibit = Exhibit { setup: &[Put(5)], threads: [Put(7), Double], complaint };
-    exhibit.show_to(&|looks_locked| Directory { doubles_locked: true, looks_locked }, false);
+    exhibit.show_to(&|looks_locked| Box::new(Directory { doubles_locked: true, looks_locked }), false);
 }
 
 /// The value in line 0. Readers take no lock; they make durable what they return.

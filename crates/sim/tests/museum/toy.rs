@@ -122,13 +122,14 @@ pub(crate) trait Toy {
     }
 }
 
-/// A toy under exploration, and what is done to it after each recovery.
-struct Shown<'e, T> {
-    toy: &'e T,
+/// A toy under exploration, and what is done to it after each recovery. (Not generic over the toy: the explorer is compiled
+/// for each subject.)
+struct Shown<'e> {
+    toy: &'e dyn Toy,
     then: &'e [Operation],
 }
 
-impl<T: Toy> Subject for Shown<'_, T> {
+impl Subject for Shown<'_> {
     type Operation = Operation;
     type Outcome = bool;
     type State = BTreeMap<u64, u64>;
@@ -208,12 +209,12 @@ pub(crate) struct Exhibit<'e> {
 }
 
 impl Exhibit<'_> {
-    fn explore<'e, T: Toy>(
+    fn explore<'e>(
         &'e self,
-        toy: &'e T,
+        toy: &'e dyn Toy,
         operations: &[Operation],
         options: Options,
-    ) -> Verdict<Shown<'e, T>> {
+    ) -> Verdict<Shown<'e>> {
         let mut explorer = Explorer::new(Shown { toy, then: self.then }, options).unwrap();
         if !self.setup.is_empty() {
             explorer.set_up(self.setup)?;
@@ -227,7 +228,7 @@ impl Exhibit<'_> {
 
     /// The toy as published must fail with the complaint, and in the same way when the crash is repeated; the mended one must
     /// pass.
-    pub(crate) fn show<T: Toy>(&self, published: &T, mended: &T) {
+    pub(crate) fn show(&self, published: &dyn Toy, mended: &dyn Toy) {
         let options = Options {
             limit_bytes: MEMORY_BYTES,
             steps_max: 20_000,

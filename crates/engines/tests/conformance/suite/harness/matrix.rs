@@ -128,7 +128,7 @@ macro_rules! tests_of_cell {
     ($($module:ident::$test:ident),* $(,)?) => { $(
         #[test]
         fn $test() {
-            harness::run(module_path!(), stringify!($test), |seed| $module::$test(&cell(), seed));
+            harness::run(module_path!(), stringify!($test), &|seed| $module::$test(&cell(), seed));
         }
     )* };
 }

@@ -4,8 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use medium::late::{Late, Release};
-use medium::{Count, Counts, Dax, DaxOptions, File, FileOptions, LineForm, LineStore, Medium, Ram};
+use medium::{Count, Counts, Dax, DaxOptions, Either, File, FileOptions, LineForm, LineStore, Medium, Ram};
 use tempfile::NamedTempFile;
+
+/// Media on which what is fenced is durable, counted. (One type for several media: the engines are compiled for each.)
+pub type AtOnce = Arc<Count<Either<Ram, Dax>>>;
+
+/// Media on which what is fenced becomes durable later.
+pub type Later = Either<Arc<Late>, File>;
 
 /// Where a pool lies while nobody has it open.
 pub trait Place: Sized + 'static {
@@ -35,16 +41,16 @@ pub trait Place: Sized + 'static {
 }
 
 /// Plain memory that counts what reaches it.
-pub struct InRam(Arc<Count<Ram>>);
+pub struct InRam(AtOnce);
 
 impl Place for InRam {
-    type Medium = Arc<Count<Ram>>;
+    type Medium = AtOnce;
 
     // EVERLEAF_CASES raises it, to all that there are if need be.
     const FLIPS: u32 = 400;
 
     fn new(limit_bytes: u64) -> Option<Self> {
-        Some(Self(Arc::new(Count::new(Ram::new(limit_bytes).expect("address space")))))
+        Some(Self(Arc::new(Count::new(Either::A(Ram::new(limit_bytes).expect("address space"))))))
     }
 
     fn open(&self) -> Self::Medium {
@@ -72,8 +78,9 @@ impl OnDax {
         Some(Self { file, options: DaxOptions { line_store, limit_bytes, ..DaxOptions::default() } })
     }
 
-    fn open(&self) -> Count<Dax> {
-        Count::new(Dax::new(self.file.reopen().expect("the file"), self.options).expect("a mapping"))
+    fn open(&self) -> AtOnce {
+        let dax = Dax::new(self.file.reopen().expect("the file"), self.options).expect("a mapping");
+        Arc::new(Count::new(Either::B(dax)))
     }
 }
 
@@ -83,7 +90,7 @@ macro_rules! on_dax {
         pub struct $name(OnDax);
 
         impl Place for $name {
-            type Medium = Count<Dax>;
+            type Medium = AtOnce;
 
             const FLIPS: u32 = $flips;
 
@@ -91,11 +98,11 @@ macro_rules! on_dax {
                 OnDax::new($line_store, limit_bytes).map(Self)
             }
 
-            fn open(&self) -> Count<Dax> {
+            fn open(&self) -> AtOnce {
                 self.0.open()
             }
 
-            fn counts(medium: &Count<Dax>) -> Option<Counts> {
+            fn counts(medium: &AtOnce) -> Option<Counts> {
                 Some(medium.counts())
             }
         }
@@ -121,7 +128,7 @@ pub struct OnFile {
 }
 
 impl Place for OnFile {
-    type Medium = File;
+    type Medium = Later;
 
     const FLIPS: u32 = 20;
     const SLOWNESS: u32 = 4;
@@ -131,7 +138,7 @@ impl Place for OnFile {
         Some(Self { folder, limit_bytes })
     }
 
-    fn open(&self) -> File {
+    fn open(&self) -> Later {
         let mut open = std::fs::OpenOptions::new();
         let pool = open.read(true).write(true).create(true).truncate(false);
         let pool = pool.open(self.folder.path().join("pool")).expect("a file");
@@ -143,7 +150,7 @@ impl Place for OnFile {
             mark_offset: pool::MEDIUM_LINE,
             ..FileOptions::default()
         };
-        File::beside(pool, &self.folder.path().join("log"), options).expect("a log")
+        Either::B(File::beside(pool, &self.folder.path().join("log"), options).expect("a log"))
     }
 }
 
@@ -177,7 +184,7 @@ macro_rules! on_late {
         pub struct $name(OnLate);
 
         impl Place for $name {
-            type Medium = Arc<Late>;
+            type Medium = Later;
 
             const FLIPS: u32 = 20;
             const SLOWNESS: u32 = 10;
@@ -186,8 +193,8 @@ macro_rules! on_late {
                 Some(Self(OnLate::new(limit_bytes, $line_form)))
             }
 
-            fn open(&self) -> Arc<Late> {
-                Arc::clone(&self.0.late)
+            fn open(&self) -> Later {
+                Either::A(Arc::clone(&self.0.late))
             }
 
             fn crash(&mut self) {

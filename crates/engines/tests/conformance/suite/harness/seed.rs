@@ -44,7 +44,8 @@ pub fn factor() -> u32 {
 }
 
 /// Runs one test; says how to run it again if it fails or hangs. `module` is its module path.
-pub fn run(module: &str, test: &str, body: impl FnOnce(Seed) -> Check) {
+/// (Not generic over the body: this is compiled once, and not for each of hundreds of tests.)
+pub fn run(module: &str, test: &str, body: &dyn Fn(Seed) -> Check) {
     let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, inner)| inner));
     let seed = Seed::of(&name);
     let replay = format!(

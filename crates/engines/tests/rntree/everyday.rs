@@ -1,4 +1,4 @@
-//! RNTree as it is meant to be used, and the holes of its paper, one named test each.
+//! RNTree as it is meant to be used.
 
 use std::collections::BTreeMap;
 

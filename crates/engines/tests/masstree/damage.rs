@@ -1,8 +1,6 @@
 //! Damage to what recovery of a Masstree rests on: the number of the running epoch, the set of failed epochs, the external
 //! log. A typed error, a violation that `check` names, or nothing; never a panic, never a walk without an end.
 
-mod common;
-
 use std::sync::Arc;
 
 use everleaf_engines::index::{Index, RecordCodec};
@@ -10,7 +8,7 @@ use everleaf_engines::masstree::{EpochLength, MassTree, MassTreeOptions};
 use medium::Ram;
 use pool::{Error, Pool, PoolOptions};
 
-use common::content;
+use crate::common::content;
 
 type Tree = MassTree<Arc<Ram>, RecordCodec, 4>;
 

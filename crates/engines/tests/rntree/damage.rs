@@ -1,15 +1,13 @@
 //! Damage to RNTree's leaves: every byte of every leaf, changed in several ways, is a typed error or means nothing. And a
 //! check that every operation keeps right, for a check that is wrong without damage is found by these tests as well.
 
-mod common;
-
 use everleaf_engines::index::{Codec, Condition, Index, MaybeWords, RecordCodec, WordCodec};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use medium::late::Late;
 use medium::{LineForm, Medium, Ram};
 use pool::{Error, Pool, PoolOptions, TreeRoot};
 
-use common::{Entries, content};
+use crate::common::{Entries, content};
 
 const OPTIONS: RnTreeOptions = RnTreeOptions { recovery_threads: 1 };
 const LINE: u64 = 64;

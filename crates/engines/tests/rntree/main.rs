@@ -1,0 +1,8 @@
+//! RNTree beyond what the conformance suite asks of every engine. (One binary, so that the engine is built once for all.)
+
+#[path = "../common/mod.rs"]
+mod common;
+mod damage;
+mod everyday;
+mod holes;
+mod late;
