@@ -55,8 +55,8 @@ fn a_script_with_words() {
 }
 
 #[test]
-fn loads() {
-    common::explore_loads(EngineName::BzTree, &options(Images::All, SecondCrash::InRecovery));
+fn loads_and_drops() {
+    common::explore_loads_and_drops(EngineName::BzTree, &options(Images::All, SecondCrash::InRecovery));
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn a_script_on_a_log_and_with_persistent_caches() {
 #[test]
 fn operations_before_the_mark() {
     let engines: [AnyEngine; 2] = [
-        Arc::new(BzTreeEngine::<WordCodec, 4>::marking_later()),
-        Arc::new(BzTreeEngine::<RecordCodec, 4>::marking_later()),
+        BzTreeEngine::<WordCodec, 4>::marking_later().shared(),
+        BzTreeEngine::<RecordCodec, 4>::marking_later().shared(),
     ];
     for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
         for engine in &engines {

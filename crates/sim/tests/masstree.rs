@@ -41,15 +41,15 @@ fn a_script_with_records() {
 }
 
 #[test]
-fn loads() {
+fn loads_and_drops() {
     let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
-    common::explore_loads(EngineName::MassTree, &options);
+    common::explore_loads_and_drops(EngineName::MassTree, &options);
 }
 
 #[test]
 fn a_script_with_the_external_log_alone() {
     let options = options(Images::Some { random: 4 }, SecondCrash::InRecovery);
-    let engine: AnyEngine = Arc::new(MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1));
+    let engine: AnyEngine = MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1).shared();
     common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options);
 }
 
@@ -59,8 +59,8 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
     let mut script = what_epochs_meet();
     script.push(Sync);
     let engines: [AnyEngine; 2] = [
-        Arc::new(MassTreeEngine::<WordCodec, 4>::sweeping()),
-        Arc::new(MassTreeEngine::<WordCodec, 4>::closing_cleanly()),
+        MassTreeEngine::<WordCodec, 4>::sweeping().shared(),
+        MassTreeEngine::<WordCodec, 4>::closing_cleanly().shared(),
     ];
     for (engine, rules) in engines.iter().flat_map(|engine| [(engine, Rules::Lines), (engine, Rules::Log)]) {
         let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
@@ -82,7 +82,7 @@ fn a_script_with_persistent_caches_and_on_a_log() {
 fn epochs_that_wrap() {
     for first_epoch in [(1 << 16) - 3, (1 << 31) - 4, (1 << 32) - 5] {
         let options = options(Images::Some { random: 1 }, SecondCrash::InRecovery);
-        let engine: AnyEngine = Arc::new(MassTreeEngine::<RecordCodec, 4>::new(Mode::InLine, first_epoch));
+        let engine: AnyEngine = MassTreeEngine::<RecordCodec, 4>::new(Mode::InLine, first_epoch).shared();
         common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options);
     }
 }
@@ -93,7 +93,7 @@ fn nodes_that_were_left_alone_for_long() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::Anywhere) };
         for epoch in [1 << 15, (1 << 15) + 5, 1 << 17] {
-            let engine: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::opening_in(epoch));
+            let engine: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in(epoch).shared();
             common::explore(&engine, &values_in_epochs(), FollowUp::Keys, options.clone());
         }
     }

@@ -72,10 +72,10 @@ fn a_script_on_a_log() {
 }
 
 #[test]
-fn loads() {
+fn loads_and_drops() {
     for line_form in [LineForm::Single, LineForm::Twin] {
         let options = options(line_form, Images::All, SecondCrash::InRecovery);
-        common::explore_loads(EngineName::RnTree, &options);
+        common::explore_loads_and_drops(EngineName::RnTree, &options);
     }
 }
 

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use engines::index::{Bounds, Direction};
+use medium::sim::Sim;
+use pool::Pool;
 
 use super::IndexOperation::{
-    self, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+    self, DropTree, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update,
+    Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
-use super::{
-    Condition, EngineTree, Entries, IndexSubject, OpenedIndex, key_bytes, text, value_bytes, value_number,
-};
+use super::{Condition, EngineTree, Entries, IndexSubject, key_bytes, text, value_bytes, value_number};
 use crate::schedule::{Concurrent, PartOf};
 use crate::subject::Complaint;
 
@@ -31,9 +32,8 @@ impl IndexSubject {
     }
 
     /// The mark that an open left for later, if it did.
-    fn mark(opened: &OpenedIndex, tree: &dyn EngineTree) -> pool::Result<()> {
-        let Some(pool) = opened.pool.as_ref().filter(|pool| pool.needs_mark()) else { return Ok(()) };
-        if tree.mark(&|| true)? {
+    pub(super) fn mark(pool: &Pool<Sim>, tree: &dyn EngineTree) -> pool::Result<()> {
+        if pool.needs_mark() && tree.mark(&|| true)? {
             pool.finish_marking_later();
         }
         Ok(())
@@ -92,11 +92,14 @@ impl Concurrent for IndexSubject {
             Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
             Load(from, to) => Self::load(tree, (from, to)),
             Sync => tree.sync().map(|()| Held(true)),
-            Mark => Self::mark(opened, tree).map(|()| Held(true)),
+            Mark => match &opened.pool {
+                Some(pool) => Self::mark(pool, tree).map(|()| Held(true)),
+                None => return Err("not open".to_owned()),
+            },
             Scan(from, to) => return Self::entries(tree, (from, to), Direction::Forward),
             ScanBack(from, to) => return Self::entries(tree, (from, to), Direction::Reverse),
             Visit(from, to) => return Self::visit(tree, (from, to)),
-            Reopen => return Err("a tree is reopened by one thread alone".to_owned()),
+            Reopen | DropTree => return Err("a tree is reopened and dropped by one thread alone".to_owned()),
             Get(key) => {
                 let codec = tree.codec();
                 let found = tree.get(&key_bytes(codec, key)).map_err(text)?;

@@ -53,10 +53,12 @@ pub enum IndexOperation {
     Reopen,
     /// Marks what the tree reaches, if that is still to be done.
     Mark,
+    /// Drops the tree and makes another, empty one.
+    DropTree,
 }
 
 use IndexOperation::{
-    Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+    DropTree, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
 
 impl fmt::Debug for IndexOperation {
@@ -75,6 +77,7 @@ impl fmt::Debug for IndexOperation {
             Sync => write!(formatter, "sync"),
             Reopen => write!(formatter, "reopen"),
             Mark => write!(formatter, "mark"),
+            DropTree => write!(formatter, "drop the tree"),
         }
     }
 }
@@ -90,7 +93,7 @@ impl IndexOperation {
             Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
                 Some(key)
             }
-            Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark => None,
+            Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark | DropTree => None,
         }
     }
 }
@@ -220,6 +223,19 @@ impl IndexSubject {
         Ok((pool, tree))
     }
 
+    /// Removes the tree as a store does: from the table of trees first, then from its space, once nobody reads it.
+    fn drop_tree(&self, opened: &mut OpenedIndex) -> pool::Result<()> {
+        let (Some(tree), Some(pool)) = (opened.tree.take(), opened.pool.as_ref()) else { return Ok(()) };
+        Self::mark(pool, &*tree)?;
+        if let Some(root) = pool.trees()?.first() {
+            pool.remove_tree(root)?;
+        }
+        tree.destroy()?;
+        drop(tree);
+        opened.tree = Some(self.engine.create(pool, "t")?);
+        Ok(())
+    }
+
     fn write(
         tree: &dyn EngineTree,
         key: u64,
@@ -287,6 +303,10 @@ impl Subject for IndexSubject {
                 }
                 (held, None)
             }
+            DropTree => {
+                state.clear();
+                (true, None)
+            }
             Sync | Reopen | Mark => (true, None),
         };
         match write.filter(|_| held) {
@@ -299,7 +319,7 @@ impl Subject for IndexSubject {
 
     fn durability(&self, operation: &IndexOperation) -> Durability {
         match (operation, self.deferral) {
-            (Sync | Reopen | Mark, _) => Durability::OnReturn,
+            (Sync | Reopen | Mark | DropTree, _) => Durability::OnReturn,
             (_, Deferral::Nothing) => self.engine.durability(),
             (Get(key), Deferral::Writes) => Durability::OfPart(*key),
             _ => Durability::AtAnyTime,
@@ -341,6 +361,9 @@ impl Subject for IndexSubject {
             }
             *opened = self.open(&opened.sim.clone())?;
             return Ok(Held(true));
+        }
+        if *operation == DropTree {
+            return self.drop_tree(opened).map(|()| Held(true)).map_err(text);
         }
         if self.deferral == Deferral::Nothing {
             return self.call(opened, operation);

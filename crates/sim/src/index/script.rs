@@ -2,10 +2,11 @@
 //!
 //! The word is what a command line takes: operations with dots between them, a letter and its numbers each: `i10=7` insert,
 //! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `l1=9` load all from 1 to 9, `f1=9` scan from
-//! 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark.
+//! 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `d` drop the tree and make another.
 
 use super::IndexOperation::{
-    self, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+    self, DropTree, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update,
+    Visit,
 };
 use crate::subject::Complaint;
 
@@ -29,6 +30,14 @@ pub fn every_load() -> Vec<IndexOperation> {
     script.extend([Sync, Load(30, 40), Insert(29, 3), Remove(35), Sync]);
     script.extend((29..41).map(Remove));
     script.extend([Reopen, Load(50, 72), Sync, Update(60, 4), Reopen, Load(80, 81)]);
+    script
+}
+
+/// Drops trees: empty, of one node, of more than one level, just after an open; and what they gave back is used again.
+pub fn every_drop() -> Vec<IndexOperation> {
+    let mut script = vec![DropTree, Insert(10, 1), Update(10, 2), DropTree, Load(11, 31), Remove(12), Sync];
+    script.extend([DropTree, Insert(20, 4), Sync, Reopen, Update(20, 5), DropTree, Load(31, 36), Reopen]);
+    script.extend([DropTree, Sync, Reopen, Put(50, 6)]);
     script
 }
 
@@ -181,6 +190,7 @@ pub fn to_word(operations: &[IndexOperation]) -> String {
         Sync => "s".to_owned(),
         Reopen => "o".to_owned(),
         Mark => "m".to_owned(),
+        DropTree => "d".to_owned(),
     });
     words.collect::<Vec<_>>().join(".")
 }
@@ -193,7 +203,7 @@ pub fn from_word(word: &str) -> Result<Vec<IndexOperation>, Complaint> {
 fn operation(part: &str) -> Result<IndexOperation, Complaint> {
     let bad = || {
         format!(
-            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, l1=9, f1=9, b1=9, v1=9, s, o or m"
+            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, l1=9, f1=9, b1=9, v1=9, s, o, m or d"
         )
     };
     let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
@@ -220,6 +230,7 @@ fn operation(part: &str) -> Result<IndexOperation, Complaint> {
         "s" if rest.is_empty() => Ok(Sync),
         "o" if rest.is_empty() => Ok(Reopen),
         "m" if rest.is_empty() => Ok(Mark),
+        "d" if rest.is_empty() => Ok(DropTree),
         _ => Err(bad()),
     }
 }
@@ -234,6 +245,7 @@ mod tests {
         operations.extend([
             Sync,
             Mark,
+            DropTree,
             Get(3),
             Exchange(1, 2, 3),
             Load(1, 5),

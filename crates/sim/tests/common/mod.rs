@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use everleaf_sim::index::script::every_load;
+use everleaf_sim::index::script::{every_drop, every_load};
 use everleaf_sim::index::suite::{self, Suite};
 use everleaf_sim::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
@@ -49,8 +49,8 @@ pub(crate) fn explore(
     stats
 }
 
-/// A load is there wholly or not at all, whatever recovery and the medium are.
-pub(crate) fn explore_loads(name: EngineName, options: &Options) {
+/// A load is there wholly or not at all, a dropped tree too, whatever recovery and the medium are.
+pub(crate) fn explore_loads_and_drops(name: EngineName, options: &Options) {
     for codec in [CodecName::Word, CodecName::Record] {
         for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
             // With persistent caches there are as many second crashes as pairs of stores.
@@ -58,7 +58,8 @@ pub(crate) fn explore_loads(name: EngineName, options: &Options) {
                 if rules == Rules::PersistentCaches { SecondCrash::Never } else { options.second_crash };
             let rubbish_from = Some(RUBBISH_FROM);
             let options = Options { rules, second_crash, rubbish_from, ..options.clone() };
-            explore(&small(name, codec), &every_load(), FollowUp::Keys, options);
+            explore(&small(name, codec), &every_load(), FollowUp::Keys, options.clone());
+            explore(&small(name, codec), &every_drop(), FollowUp::Keys, options);
         }
     }
 }

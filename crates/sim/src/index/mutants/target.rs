@@ -13,8 +13,8 @@ use super::sites;
 use crate::explore::{Explorer, Images, Options, SecondCrash};
 use crate::index::IndexOperation::{Insert, Sync as EndEpoch, Update};
 use crate::index::script::{
-    every_change, every_change_in_epochs, every_load, loaded_and_left_alone, second_epochs_of_two_lives,
-    values_in_epochs, what_epochs_meet,
+    every_change, every_change_in_epochs, every_drop, every_load, loaded_and_left_alone,
+    second_epochs_of_two_lives, values_in_epochs, what_epochs_meet,
 };
 use crate::index::suite::{Suite, exhaust};
 use crate::index::threads::{self, Work};
@@ -169,7 +169,7 @@ fn rntree() -> Target {
         let of_scope = |(line_form, rules)| {
             CODECS.map(|codec| {
                 let engine = engine(EngineName::RnTree, codec, Size::Small);
-                [every_change(), every_load()]
+                [every_change(), every_load(), every_drop()]
                     .map(|script| make(Arc::clone(&engine), script, options(line_form, rules)))
             })
         };
@@ -192,7 +192,7 @@ fn bztree() -> Target {
         let of_rules = |rules| {
             CODECS.map(|codec| {
                 let engine = engine(EngineName::BzTree, codec, Size::Small);
-                [every_change(), every_load()]
+                [every_change(), every_load(), every_drop()]
                     .map(|script| make(Arc::clone(&engine), script, options(LineForm::Single, rules)))
             })
         };
@@ -218,15 +218,16 @@ fn masstree() -> Target {
             let options = Options { images, ..options(LineForm::Single, rules) };
             let mut closed = every_change_in_epochs();
             closed.push(IndexOperation::Sync);
-            let closing: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::closing_cleanly());
-            let sweeping: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::sweeping());
-            let logging: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1));
+            let closing: AnyEngine = MassTreeEngine::<WordCodec, 4>::closing_cleanly().shared();
+            let sweeping: AnyEngine = MassTreeEngine::<WordCodec, 4>::sweeping().shared();
+            let logging: AnyEngine = MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1).shared();
             // Value logs of epochs longer ago than their sixteen bits can tell.
-            let far: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 4>::opening_in((1 << 15) + 5));
+            let far: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in((1 << 15) + 5).shared();
             let loaded = Options { from_operation: 2, ..options.clone() };
             let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
             let others = [
                 make(of_codec(CodecName::Record), every_load(), options.clone()),
+                make(of_codec(CodecName::Record), every_drop(), options.clone()),
                 make(closing, closed, options.clone()),
                 make(logging, every_change_in_epochs(), options.clone()),
                 make(sweeping, every_change_in_epochs(), options.clone()),
