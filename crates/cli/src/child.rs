@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,8 +19,32 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Bytes that a pipe to the parent holds, if the system allows so many.
 const PIPE_BYTES: usize = 1 << 20;
 
+/// A process that ends when nobody holds this any more: whatever goes wrong, none is left behind that holds a pool.
+pub(crate) struct Running(Child);
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Nothing is left to be done about a process that cannot be killed; one that has ended is not killed again.
+        let _ = kill(self);
+    }
+}
+
 /// Runs this program again with a hidden subcommand; its standard output is a pipe.
-pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio) -> Result<Child, Failure> {
+pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio) -> Result<Running, Failure> {
     let program = std::env::current_exe().map_err(Failure::io("find this program"))?;
     let child = Command::new(program).args(arguments).stdin(input).stdout(Stdio::piped()).spawn();
     let child = child.map_err(Failure::io("start the writer process"))?;
@@ -27,7 +52,7 @@ pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio) -> Result<Child, Fai
         // A smaller pipe works as well, only with more waiting.
         let _ = rustix::pipe::fcntl_setpipe_size(output, PIPE_BYTES);
     }
-    Ok(child)
+    Ok(Running(child))
 }
 
 /// Sends SIGKILL and waits. The error is that of a process that had ended by itself before.

@@ -206,6 +206,14 @@ pub(crate) fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
+/// How full leaves are made that are filled at once.
+pub(crate) fn parse_fill(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(fill) if (0.5..=1.0).contains(&fill) => Ok(fill),
+        _ => Err("a part from 0.5 to 1 was expected".to_owned()),
+    }
+}
+
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {

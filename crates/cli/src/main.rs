@@ -40,6 +40,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    everleaf::ignore_file_size_signal();
     let cli = Cli::parse();
     let context = Context { json: cli.json, quiet: cli.quiet };
     match commands::run(cli.command, context) {

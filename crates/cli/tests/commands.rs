@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use common::{everleaf, lines, on, pool, run, run_with};
+use common::{Said, everleaf, lines, on, pool, program, run, run_with};
 use serde_json::json;
 
 #[test]
@@ -220,6 +220,44 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     let said = run_with(&on("load", &pool, &["--tree", "long", "--skip-bad"]), lines.as_bytes()).expect(0);
     assert!(said.text().contains("1 lines skipped"), "{said:?}");
     assert_eq!(run(&on("scan", &pool, &["--tree", "long"])).text(), "d\t4\nf\t6\n");
+}
+
+/// The signal that the system sends then would end the command without a word.
+#[test]
+fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
+    let lines = lines(0..60_000, |number| format!("{number:05}\t{}\n", "v".repeat(100)));
+    for medium in ["dax", "file"] {
+        let (folder, pool) = pool();
+        let input = folder.path().join("lines");
+        std::fs::write(&input, &lines).unwrap();
+        let script = format!(
+            "ulimit -f 8000; exec \"$0\" load {} {} --medium {medium}",
+            pool.display(),
+            input.display()
+        );
+        let said =
+            Said::of(Command::new("sh").arg("-c").arg(script).arg(program()).output().unwrap()).expect(1);
+        assert!(said.errors.contains("ulimit -f"), "{said:?}");
+        run(&on("check", &pool, &["--medium", medium])).expect(0);
+    }
+}
+
+/// More than the system gives addresses for was mapped over what lay behind them: over the stacks of the process, and they were
+/// written to the pool.
+#[test]
+fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    let file = std::fs::OpenOptions::new().write(true).open(&pool).unwrap();
+    file.set_len(2200 << 20).unwrap();
+    for (medium, kib) in [("dax", 3_500_000), ("file", 3_300_000)] {
+        let script = format!("ulimit -v {kib}; exec \"$0\" get {} k --medium {medium}", pool.display());
+        let said = Said::of(Command::new("sh").arg("-c").arg(script).arg(program()).output().unwrap());
+        // Where the shell's limits leave room after all, the answer is right.
+        if said.code != 0 {
+            assert!(said.expect(1).errors.contains("ulimit -v"));
+        }
+    }
 }
 
 #[test]

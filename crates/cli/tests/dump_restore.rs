@@ -40,6 +40,9 @@ fn any_bytes_survive_a_dump_and_a_restore() {
     assert!(run(&on("dump", &other, &[])).expect(0).output == dump);
     run(&on("check", &other, &[])).expect(0);
     // Into trees with entries only if asked; the result is the same.
+    for fill in ["nan", "7", "-1", "0.4"] {
+        run_with(&on("restore", &other, &["-", &format!("--fill={fill}")]), &dump).expect(2);
+    }
     let said = run_with(&on("restore", &other, &["-"]), &dump).expect(1);
     assert!(said.errors.contains("--merge"), "{said:?}");
     run_with(&on("restore", &other, &["--merge"]), &dump).expect(0);

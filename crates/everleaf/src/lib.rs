@@ -237,7 +237,10 @@ pub use engines::index::{
 };
 pub use kind::{Codec, Engine, TreeOptions};
 pub use medium::file::{LogEnd, LogError, Replay};
-pub use medium::{Durability, FileStat, FlushKind, LimitedBy, LineForm, LineStore, MediumError, Survives};
+pub use medium::{
+    Durability, FileStat, FlushKind, LimitedBy, LineForm, LineStore, MediumError, Survives,
+    ignore_file_size_signal,
+};
 pub use options::{MediumChoice, Options, log_path};
 pub use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use pool::{Error, Result, TREE_NAME_BYTES_MAX, TREES_MAX};

@@ -208,6 +208,15 @@ unsafe impl<M: Medium> Medium for Count<M> {
     }
 
     #[inline]
+    fn store_copy(&self, notes: &Self::Notes, copy: &[AtomicU64; 8], value: &LineValue) {
+        for (word, new) in copy.iter().zip(value.0) {
+            self.count_word(word.load(Ordering::Relaxed), new);
+        }
+        add(&self.counters().lines_flushed, 1);
+        self.inner.store_copy(notes, copy, value);
+    }
+
+    #[inline]
     fn flush(&self, notes: &Self::Notes, memory: &[AtomicU64]) {
         add(&self.counters().lines_flushed, lines_of(memory));
         self.inner.flush(notes, memory);

@@ -4,11 +4,12 @@ use std::sync::atomic::AtomicU64;
 
 use crate::{Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 
-/// `A` or `B`, which must agree in when an LSN becomes durable ([`Medium::LATE`]), in how loads reach the memory
-/// ([`Medium::DIRECT`]) and in who schedules threads ([`Medium::SCHEDULED`]); others do not compile.
+/// `A` or `B`: two media whose loads are plain loads ([`Medium::DIRECT`]), that no scheduler stops
+/// ([`Medium::SCHEDULED`]), and that agree in when an LSN becomes durable ([`Medium::LATE`]); others do not compile.
 ///
-/// Loads cost what they cost on `A` and `B`. Whatever else reaches the medium costs a call and a branch more, so this is for
-/// programs that want many media and little code, as tests do.
+/// Loads of words and lines cost what they cost on `A` and `B`, and pass them by: what counts loads is not for this. Whatever
+/// else reaches the medium costs a call and a branch more, and reaching a node a branch, so this is for programs that want
+/// many media and little code, as tests do.
 #[derive(Debug)]
 pub enum Either<A, B> {
     /// The one.
@@ -33,7 +34,7 @@ impl<A: Medium, B: Medium> Either<A, B> {
     );
 }
 
-// SAFETY: extent and growth are those of the one medium that is inside.
+// SAFETY: extent and growth are those of the one medium that is inside, for good: it changes only while nobody borrows it.
 unsafe impl<A: Medium, B: Medium> Medium for Either<A, B> {
     type Notes = (A::Notes, B::Notes);
     const LATE: bool = {

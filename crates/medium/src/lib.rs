@@ -34,6 +34,7 @@ mod medium;
 mod node;
 mod ram;
 mod shared;
+mod signals;
 pub mod sim;
 pub mod sync;
 
@@ -54,6 +55,7 @@ pub use mapping::MapError;
 pub use medium::{LimitedBy, LineForm, Lsn, Medium, MediumError, Survives};
 pub use node::Node;
 pub use ram::Ram;
+pub use signals::ignore_file_size_signal;
 pub use sim::Sim;
 pub use sync::{Pin, pin};
 

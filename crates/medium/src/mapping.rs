@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, ftruncate, seek};
+use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
@@ -145,7 +146,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Zeroed memory of this process, growing up to `limit_bytes`.
     pub(crate) fn memory(limit_bytes: u64) -> Result<Self, MapError> {
-        Self::reserve(Backing::Memory, limit_bytes, RESERVE_BYTES_WANTED.min(limit_bytes.max(1)))
+        Self::reserve(Backing::Memory, 0, limit_bytes, RESERVE_BYTES_WANTED.min(limit_bytes.max(1)))
     }
 
     /// A shared mapping of all of `file`, which grows with it up to `limit_bytes`. Asks for `MAP_SYNC` first.
@@ -155,7 +156,7 @@ impl Mapping {
         fill_holes(&file, length)?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let synchronous = AtomicBool::new(true);
-        let mapping = Self::reserve(Backing::Shared { file, synchronous }, limit_bytes, wanted)?;
+        let mapping = Self::reserve(Backing::Shared { file, synchronous }, length, limit_bytes, wanted)?;
         // A page of an empty file as well, which nobody touches before the file has it: only a mapping tells whether
         // the file system grants `MAP_SYNC`.
         mapping.map_file(0, length.max(page_bytes()))?;
@@ -179,7 +180,7 @@ impl Mapping {
         let action = "measure a file of";
         let length = io.length().map_err(|source| MapError { action, bytes: 0, source })?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
-        let mapping = Self::reserve(Backing::Private { io }, limit_bytes, wanted)?;
+        let mapping = Self::reserve(Backing::Private { io }, length, limit_bytes, wanted)?;
         if length > 0 {
             mapping.map_file(0, length)?;
             // SAFETY: just mapped up to `length`.
@@ -188,13 +189,19 @@ impl Mapping {
         Ok(mapping)
     }
 
-    fn reserve(backing: Backing, limit_bytes: u64, wanted: u64) -> Result<Self, MapError> {
+    /// Reserves addresses: for `wanted` bytes or fewer, but not for fewer than the file has.
+    fn reserve(backing: Backing, length: u64, limit_bytes: u64, wanted: u64) -> Result<Self, MapError> {
         let reserved_bytes =
             wanted.next_multiple_of(HUGE_PAGE_BYTES).clamp(HUGE_PAGE_BYTES, RESERVE_BYTES_MAX);
         let range_bytes = reserved_bytes + HUGE_PAGE_BYTES;
         let kept = if matches!(backing, Backing::Memory) { kept_range(range_bytes) } else { None };
         let range = kept.map_or_else(|| Range::reserve(range_bytes), Ok)?;
         let reserved_bytes = range.bytes - HUGE_PAGE_BYTES;
+        if length > reserved_bytes {
+            // What is mapped at fixed addresses replaces whatever is there.
+            let source = io::Error::other(format!("the system gives addresses for {reserved_bytes}"));
+            return Err(MapError { action: "map a file of", bytes: length, source });
+        }
         // SAFETY: nothing is accessible yet; what `grow` adds stays mapped until `drop`.
         let extent = unsafe { Extent::new(range.base(), 0) };
         Ok(Self {
@@ -235,9 +242,12 @@ impl Mapping {
         if length <= old {
             return Ok(());
         }
-        let limit = self.limit_bytes.min(self.reserved_bytes);
-        if length > limit {
-            return Err(MediumError::Full { wanted: length, limit, by: LimitedBy::Limit });
+        let by = |limit, by| MediumError::Full { wanted: length, limit, by };
+        if length > self.limit_bytes {
+            return Err(by(self.limit_bytes, LimitedBy::Limit));
+        }
+        if length > self.reserved_bytes {
+            return Err(by(self.reserved_bytes, LimitedBy::Addresses));
         }
         match &self.backing {
             Backing::Memory => self.map_memory(old, length)?,
@@ -353,14 +363,18 @@ impl Mapping {
     ) -> Result<(), MapError> {
         // Mappings begin at pages; mapping the same page of the same file again changes nothing for its users.
         let start = old - old % page_bytes();
-        if synchronous.load(Ordering::Relaxed)
-            && self.map_part(file, start, length, MapFlags::SHARED_VALIDATE | MapFlags::SYNC).is_err()
-        {
+        let map = |kind| self.map_part(file, start, length, kind);
+        let mut mapped = Err(Errno::OPNOTSUPP);
+        if synchronous.load(Ordering::Relaxed) {
+            mapped = map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC);
+        }
+        // What was granted at first is not given up later, for another reason: writes are acknowledged because of it.
+        let may_do_without = self.extent.length() == 0 || !synchronous.load(Ordering::Relaxed);
+        if may_do_without && matches!(mapped, Err(Errno::OPNOTSUPP | Errno::INVAL)) {
             synchronous.store(false, Ordering::Relaxed);
+            mapped = map(MapFlags::SHARED);
         }
-        if !synchronous.load(Ordering::Relaxed) {
-            self.map_part(file, start, length, MapFlags::SHARED).map_err(refused("map a file of", length))?;
-        }
+        mapped.map_err(refused("map a file of", length))?;
         // SAFETY: the range just mapped; advice changes no content, and is only a hint.
         let _ = unsafe { madvise(self.address(start), (length - start) as usize, Advice::LinuxHugepage) };
         Ok(())
@@ -446,5 +460,37 @@ fn not_allocated(
     match LimitedBy::of(&source, file) {
         Some(by) => MediumError::Full { wanted: length, limit: old, by },
         None => MapError { action: "allocate", bytes: length - old, source }.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    /// It was mapped over whatever lay behind the range: over the stacks and the heap of the process.
+    #[test]
+    fn a_file_that_is_longer_than_the_addresses_is_refused() {
+        let file = memfd_create("long", MemfdFlags::empty()).unwrap();
+        let file = File::from(file);
+        if let Err(error) = file.set_len(RESERVE_BYTES_MAX + HUGE_PAGE_BYTES + 1) {
+            eprintln!("skipped: no file may be so long here: {error}");
+            return;
+        }
+        let refused = Mapping::private(Arc::new(crate::file::Disk(file)), u64::MAX).unwrap_err();
+        let text = refused.to_string();
+        assert!(
+            text.starts_with("cannot map a file of 70368746274817 bytes: the system gives addresses"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn who_is_out_of_addresses_is_told_so() {
+        let mut mapping = Mapping::memory(1 << 30).unwrap();
+        mapping.limit_bytes = u64::MAX;
+        let full = mapping.grow((1 << 30) + 1).unwrap_err().to_string();
+        assert!(full.contains("ulimit -v"), "{full}");
     }
 }

@@ -42,8 +42,10 @@ pub enum Survives {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LimitedBy {
-    /// The limit that the pool was opened with, or the addresses that the system could reserve.
+    /// The limit that the pool was opened with.
     Limit,
+    /// The addresses that the system reserved for it when it was opened.
+    Addresses,
     /// The disk: its file system has no room.
     Disk {
         /// What it has, for this user, in bytes.
@@ -51,7 +53,8 @@ pub enum LimitedBy {
     },
     /// The user's quota on the disk.
     Quota,
-    /// The longest file that the file system or the process may have (`ulimit -f`).
+    /// The longest file that the file system or the process may have (`ulimit -f`). The latter ends a process that does not
+    /// call [`ignore_file_size_signal`](crate::ignore_file_size_signal).
     FileSize,
 }
 
@@ -78,6 +81,10 @@ impl LimitedBy {
             Self::Limit => format!(
                 "the pool is full: {wanted} bytes wanted, {limit} bytes are the limit; nothing was changed. Remove \
                  entries, or raise the limit"
+            ),
+            Self::Addresses => format!(
+                "the process is out of addresses: the pool was to have {wanted} bytes, and the system reserved {limit}; \
+                 nothing was changed. Raise what `ulimit -v` allows, or remove entries"
             ),
             Self::Disk { free_bytes } => format!(
                 "the disk is full: {longer}, and {free_bytes} bytes are free; nothing was changed. Free disk space, or \

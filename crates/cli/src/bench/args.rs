@@ -7,7 +7,7 @@ use everleaf::NodeSizes;
 use medium::{Durability, LineStore};
 
 use super::keys::Keys;
-use crate::context::parse_durability;
+use crate::context::{parse_durability, parse_fill};
 use crate::failure::Failure;
 
 /// The most keys of a tree on which persists are counted.
@@ -166,9 +166,9 @@ pub(crate) struct Args {
     /// Bytes of a value
     #[arg(long, default_value_t = 8)]
     pub(crate) value_size: usize,
-    /// Nanoseconds added after each fence
-    #[arg(long, default_value_t = 0)]
-    pub(crate) persist_delay_ns: u64,
+    /// Nanoseconds added after each fence, 0 for none; all of these are measured on the same medium
+    #[arg(long)]
+    pub(crate) persist_delay_ns: Option<u64>,
     /// Count persists and flushes too: on a tree of its own in emulated persistent memory, of at most a million keys, so
     /// that counting slows nothing that is measured
     #[arg(long)]
@@ -199,7 +199,7 @@ pub(crate) struct Args {
     pub(crate) line_store: Option<LineStore>,
     /// Load the keys that are there before in ascending order at once, leaves this full, from 0.5 to 1, instead of inserting
     /// them one by one
-    #[arg(long, value_name = "FILL")]
+    #[arg(long, value_name = "FILL", value_parser = parse_fill)]
     pub(crate) bulk_load: Option<f64>,
     /// Runs, of which the median counts
     #[arg(long, default_value_t = 5)]
@@ -270,15 +270,12 @@ impl Args {
         if !(self.theta > 0.0 && self.theta < 1.0) {
             return refuse("--theta lies between 0 and 1");
         }
-        if self.bulk_load.is_some_and(|fill| !(0.5..=1.0).contains(&fill)) {
-            return refuse("--bulk-load lies between 0.5 and 1");
-        }
         if self.bulk_load.is_some() && self.workload == Workload::Load {
             return refuse(
                 "--bulk-load goes with a workload that finds keys in the tree; load inserts them itself",
             );
         }
-        if self.persist_delay_ns > 0 && self.medium != MediumChoice::Dax {
+        if self.persist_delay_ns.is_some() && self.medium != MediumChoice::Dax {
             return refuse("--persist-delay-ns goes with --medium dax");
         }
         Ok(())
@@ -289,7 +286,7 @@ impl Args {
         self.baseline.map(|BaselineChoice::Ram| Self {
             medium: MediumChoice::Ram,
             pool: None,
-            persist_delay_ns: 0,
+            persist_delay_ns: None,
             line_store: None,
             ..self.clone()
         })

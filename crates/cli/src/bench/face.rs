@@ -21,7 +21,7 @@ use crate::failure::Failure;
 pub(crate) fn is_measured(args: &Args) -> bool {
     args.workload == Workload::Find
         && args.medium == args::MediumChoice::Dax
-        && args.persist_delay_ns == 0
+        && args.persist_delay_ns.is_none()
         && args.engine != "masstree-transient"
 }
 

@@ -224,7 +224,7 @@ impl Report {
             "pages": args.pages.name(),
             "key_size": args.key_size,
             "value_size": args.value_size,
-            "persist_delay_ns": args.persist_delay_ns,
+            "persist_delay_ns": args.persist_delay_ns.unwrap_or(0),
             "mops": rounded(1e3 / ns),
             "ns_per_op": rounded(ns),
             "ratio_to_btreemap": rounded(median(&self.baseline_ns) / ns),

@@ -154,10 +154,8 @@ fn new_dax(path: &Path, args: &Args) -> Result<Dax, Failure> {
 }
 
 fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store, Failure> {
-    if args.persist_delay_ns == 0 {
-        return Ok(options.open(path)?);
-    }
-    Ok(options.open_with(Instrumented::B(Delay::new(new_dax(path, args)?, args.persist_delay_ns)))?)
+    let Some(delay_ns) = args.persist_delay_ns else { return Ok(options.open(path)?) };
+    Ok(options.open_with(Instrumented::B(Delay::new(new_dax(path, args)?, delay_ns)))?)
 }
 
 impl Bench {
@@ -319,7 +317,7 @@ impl Bench {
         let path = self.folder().join(format!("everleaf-bench-{}.region", std::process::id()));
         drop(new_file(&path)?);
         let scratch = Scratch(path);
-        let region = Delay::new(new_dax(&scratch.0, args)?, args.persist_delay_ns);
+        let region = Delay::new(new_dax(&scratch.0, args)?, args.persist_delay_ns.unwrap_or(0));
         region.grow(PERSIST_REGION_BYTES).map_err(everleaf::Error::from)?;
         let guard = medium::Guard::new(&region);
         let mut random = Random::new(args.seed);

@@ -18,7 +18,7 @@ use crate::under_way::Puts;
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The file of lines; `-` is standard input
+    /// The file of lines, `key TAB value`; `-` is standard input. A carriage return at a line's end belongs to its value
     #[arg(default_value = "-")]
     file: PathBuf,
     #[command(flatten)]

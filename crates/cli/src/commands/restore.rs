@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use everleaf::{Error, Store, Tree};
 
-use crate::context::{Context, PoolArgs};
+use crate::context::{Context, PoolArgs, parse_fill};
 use crate::dump_format::{DumpReader, Event};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::Input;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long)]
     merge: bool,
     /// How full new leaves are made, from 0.5 to 1
-    #[arg(long, default_value_t = 0.9, value_name = "PART")]
+    #[arg(long, default_value_t = 0.9, value_name = "PART", value_parser = parse_fill)]
     fill: f64,
 }
 

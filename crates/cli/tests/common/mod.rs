@@ -8,9 +8,14 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+/// Where the command is.
+pub(crate) fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_everleaf")
+}
+
 /// The command, to be given arguments.
 pub(crate) fn everleaf() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_everleaf"))
+    Command::new(program())
 }
 
 /// What a run said.
@@ -22,7 +27,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         let code = output.status.code().expect("the command ends by itself");
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!errors.contains("panicked"), "{errors}");

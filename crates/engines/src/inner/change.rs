@@ -55,8 +55,8 @@ pub struct Neighbours {
 }
 
 impl<C: Codec> InnerTree<C> {
-    /// Waits for the right to change the structure. Held for a few hundred nanoseconds; never across a wait for
-    /// durability.
+    /// Waits for the right to change the structure. Held for a few hundred nanoseconds, and by a leaf that shares its entries
+    /// with its neighbour until the new leaves are written; never across a wait for durability.
     pub fn structure(&self) -> Structure<'_, C> {
         Structure { tree: self, _serial: self.structure.lock() }
     }

@@ -5,8 +5,8 @@
 //!
 //! | bug | test |
 //! | --- | --- |
-//! | remove does not return on a leaf that others modify | [`a_remove_returns_on_a_leaf_that_others_modify`] |
-//! | split detection is dead: a racing insert lands in the wrong leaf | [`racing_inserts_land_in_the_leaf_that_covers_them`] |
+//! | remove does not return on a leaf that others modify | `a_remove_returns_on_a_leaf_that_others_modify`, by the explorer |
+//! | split detection is dead: a racing insert lands in the wrong leaf | `racing_inserts_land_in_the_leaf_that_covers_them`, by the explorer |
 //! | an entry whose second check fails is lost, and writers spin | [`an_entry_whose_condition_failed_is_free_again`] |
 //! | `next` lies outside of the flushed range | [`a_split_that_returned_has_its_link_on_the_medium`]; `a_split_flushes_the_link_to_its_leaf`, by the explorer |
 //! | the split's undo log is valid before its content | `a_split_is_valid_only_after_its_content`, by the explorer |

@@ -227,9 +227,9 @@ impl IndexSubject {
     fn drop_tree(&self, opened: &mut OpenedIndex) -> pool::Result<()> {
         let (Some(tree), Some(pool)) = (opened.tree.take(), opened.pool.as_ref()) else { return Ok(()) };
         Self::mark(pool, &*tree)?;
-        if let Some(root) = pool.trees()?.first() {
-            pool.remove_tree(root)?;
-        }
+        let trees = pool.trees()?;
+        let root = trees.first().ok_or(pool::Error::NoSuchTree { name: "t".to_owned() })?;
+        pool.remove_tree(root)?;
         tree.destroy()?;
         drop(tree);
         opened.tree = Some(self.engine.create(pool, "t")?);

@@ -64,19 +64,21 @@ struct Setting {
     distribution: Distribution,
     threads: usize,
     keys: u64,
-    delay_ns: u64,
+    /// If the figure is of delays: 0 is one.
+    delay_ns: Option<u64>,
 }
 
 impl Lab<'_> {
     fn setting(&self, workload: Workload, distribution: Distribution) -> Setting {
         let threads = self.args.threads.iter().copied().max().unwrap_or(1);
-        Setting { workload, distribution, threads, keys: self.args.keys, delay_ns: 0 }
+        Setting { workload, distribution, threads, keys: self.args.keys, delay_ns: None }
     }
 
     fn measure(&self, engine: &str, setting: Setting) -> Result<Sample, Failure> {
         let Setting { workload, distribution, threads, keys, delay_ns } = setting;
         let name = workload.name();
-        self.context.note(format!("{engine}, {name}, {keys} keys, {threads} threads, {delay_ns} ns"));
+        self.context
+            .note(format!("{engine}, {name}, {keys} keys, {threads} threads, {} ns", delay_ns.unwrap_or(0)));
         let mut bench = bench_args(self.args);
         engine.clone_into(&mut bench.engine);
         (bench.workload, bench.distribution, bench.threads) = (workload, distribution, threads);
@@ -139,7 +141,8 @@ impl Lab<'_> {
         for (series, engine) in trees {
             for (panel, distribution) in DISTRIBUTIONS {
                 for delay_ns in DELAYS_NS {
-                    let setting = Setting { delay_ns, ..self.setting(Workload::A, distribution) };
+                    let setting =
+                        Setting { delay_ns: Some(delay_ns), ..self.setting(Workload::A, distribution) };
                     let mops = self.measure(engine, setting)?.mops;
                     self.point(panel, series, delay_ns as f64, mops);
                 }
