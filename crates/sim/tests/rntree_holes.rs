@@ -1,5 +1,5 @@
 //! The holes of RNTree that only crashes within a persist show, or only threads that stop anywhere. The others:
-//! `crates/engines/tests/rntree/holes.rs`.
+//! `crates/engines/tests/rntree_stopped/holes.rs`.
 
 mod common;
 

@@ -4,5 +4,3 @@
 mod common;
 mod damage;
 mod everyday;
-mod holes;
-mod late;
