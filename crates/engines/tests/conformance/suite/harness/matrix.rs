@@ -20,8 +20,7 @@ macro_rules! conformance {
     };
 }
 
-/// Every medium, in every form that lines have. What is built most often per test is an engine for a medium, a codec and
-/// a capacity: media that differ in when things become durable get one capacity, the one that shows more.
+/// Every medium, in every form that lines have.
 macro_rules! on_every_medium {
     ([$narrow:literal, $wide:literal], $contract:expr) => {
         on_medium!(ram, InRam, [$narrow, $wide], $contract);
@@ -29,9 +28,9 @@ macro_rules! on_every_medium {
         on_medium!(dax_avx512, DaxAvx512, [$narrow, $wide], $contract);
         on_medium!(dax_direct_store, DaxMovdir64b, [$narrow, $wide], $contract);
         on_medium!(dax_rtm, DaxRtm, [$narrow, $wide], $contract);
-        on_medium!(late_single, LateSingle, narrow, [$narrow, $wide], $contract);
-        on_medium!(late_twin, LateTwin, narrow, [$narrow, $wide], $contract);
-        on_medium!(file, OnFile, wide, [$narrow, $wide], $contract);
+        on_medium!(late_single, LateSingle, [$narrow, $wide], $contract);
+        on_medium!(late_twin, LateTwin, [$narrow, $wide], $contract);
+        on_medium!(file, OnFile, [$narrow, $wide], $contract);
     };
 }
 
@@ -40,8 +39,8 @@ macro_rules! on_media_without_lines {
     ([$narrow:literal, $wide:literal], $contract:expr) => {
         on_medium!(ram, InRam, [$narrow, $wide], $contract);
         on_medium!(dax_twin, DaxTwin, [$narrow, $wide], $contract);
-        on_medium!(late_single, LateSingle, narrow, [$narrow, $wide], $contract);
-        on_medium!(file, OnFile, wide, [$narrow, $wide], $contract);
+        on_medium!(late_single, LateSingle, [$narrow, $wide], $contract);
+        on_medium!(file, OnFile, [$narrow, $wide], $contract);
     };
 }
 
@@ -70,13 +69,6 @@ macro_rules! on_medium {
             use crate::*;
             narrow!($place, [$narrow, $wide], $contract);
             wide!($place, [$narrow, $wide], $contract);
-        }
-    };
-    ($medium:ident, $place:ident, $width:ident, [$narrow:literal, $wide:literal], $contract:expr) => {
-        mod $medium {
-            use super::Engine;
-            use crate::*;
-            $width!($place, [$narrow, $wide], $contract);
         }
     };
 }
