@@ -161,6 +161,12 @@ fn options(line_form: LineForm, rules: Rules) -> Options {
 
 const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
 
+/// What a tree goes through. (A tree is dropped in the same way whatever its entries are; records are the more of it.)
+fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
+    let drop = (codec == CodecName::Record).then(every_drop);
+    [every_change(), every_load()].into_iter().chain(drop)
+}
+
 /// At four entries a leaf.
 fn rntree() -> Target {
     let scopes =
@@ -169,8 +175,8 @@ fn rntree() -> Target {
         let of_scope = |(line_form, rules)| {
             CODECS.map(|codec| {
                 let engine = engine(EngineName::RnTree, codec, Size::Small);
-                [every_change(), every_load(), every_drop()]
-                    .map(|script| make(Arc::clone(&engine), script, options(line_form, rules)))
+                let trial = move |script| make(Arc::clone(&engine), script, options(line_form, rules));
+                scripts(codec).map(trial)
             })
         };
         scopes.into_iter().flat_map(of_scope).flatten().collect()
@@ -192,8 +198,8 @@ fn bztree() -> Target {
         let of_rules = |rules| {
             CODECS.map(|codec| {
                 let engine = engine(EngineName::BzTree, codec, Size::Small);
-                [every_change(), every_load(), every_drop()]
-                    .map(|script| make(Arc::clone(&engine), script, options(LineForm::Single, rules)))
+                let trial = move |script| make(Arc::clone(&engine), script, options(LineForm::Single, rules));
+                scripts(codec).map(trial)
             })
         };
         [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).flatten().collect()

@@ -47,7 +47,7 @@ impl Place for InRam {
     type Medium = AtOnce;
 
     // EVERLEAF_CASES raises it, to all that there are if need be.
-    const FLIPS: u32 = 400;
+    const FLIPS: u32 = 250;
 
     fn new(limit_bytes: u64) -> Option<Self> {
         Some(Self(Arc::new(Count::new(Either::A(Ram::new(limit_bytes).expect("address space"))))))
@@ -111,7 +111,7 @@ macro_rules! on_dax {
 
 on_dax! {
     /// A mapped file whose lines are twins.
-    DaxTwin: LineStore::Twin, 150;
+    DaxTwin: LineStore::Twin, 100;
     /// A mapped file whose lines are stored by AVX-512.
     DaxAvx512: LineStore::Avx512, 60;
     /// A mapped file whose lines are stored by MOVDIR64B.
