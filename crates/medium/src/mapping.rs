@@ -73,6 +73,8 @@ impl Range {
                     let start = NonNull::new(address.cast::<u8>()).expect("mmap gives no null");
                     return Ok(Self { start, bytes, accessible_bytes: 0 });
                 }
+                // Ranges that this thread keeps for later may be what takes all addresses.
+                Err(_) if drop_kept() => {}
                 Err(_) if bytes > (1 << 30) => bytes = bytes / 2 + HUGE_PAGE_BYTES / 2,
                 Err(errno) => return Err(refused("reserve an address range of", bytes)(errno)),
             }
@@ -94,7 +96,7 @@ impl Drop for Range {
 }
 
 /// The most ranges that one thread keeps: retired memory holds on to its mapping for a while, so hundreds are in use.
-const KEPT_RANGES_MAX: usize = 1024;
+const KEPT_RANGES_MAX: usize = 512;
 /// The most accessible bytes of a range that is kept.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 
@@ -120,6 +122,12 @@ fn kept_range(bytes: u64) -> Option<Range> {
         let kept = kept.as_mut()?;
         kept.iter().rposition(|range| range.bytes == bytes).map(|index| kept.swap_remove(index))
     })
+}
+
+/// Unmaps the ranges that this thread keeps; whether there were any.
+fn drop_kept() -> bool {
+    let kept = KEPT.with_borrow_mut(|kept| kept.as_mut().map(std::mem::take));
+    kept.is_some_and(|kept| !kept.is_empty())
 }
 
 /// A reserved address range whose beginning is mapped.
