@@ -372,16 +372,18 @@ impl Mapping {
         // Mappings begin at pages; mapping the same page of the same file again changes nothing for its users.
         let start = old - old % page_bytes();
         let map = |kind| self.map_part(file, start, length, kind);
-        let mut mapped = Err(Errno::OPNOTSUPP);
-        if synchronous.load(Ordering::Relaxed) {
-            mapped = map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC);
-        }
-        // What was granted at first is not given up later, for another reason: writes are acknowledged because of it.
-        let may_do_without = self.extent.length() == 0 || !synchronous.load(Ordering::Relaxed);
-        if may_do_without && matches!(mapped, Err(Errno::OPNOTSUPP | Errno::INVAL)) {
-            synchronous.store(false, Ordering::Relaxed);
-            mapped = map(MapFlags::SHARED);
-        }
+        let mapped = if synchronous.load(Ordering::Relaxed) {
+            match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
+                // What was granted at first is not given up later: writes are acknowledged because of it.
+                Err(Errno::OPNOTSUPP | Errno::INVAL) if self.extent.length() == 0 => {
+                    synchronous.store(false, Ordering::Relaxed);
+                    map(MapFlags::SHARED)
+                }
+                mapped => mapped,
+            }
+        } else {
+            map(MapFlags::SHARED)
+        };
         mapped.map_err(refused("map a file of", length))?;
         // SAFETY: the range just mapped; advice changes no content, and is only a hint.
         let _ = unsafe { madvise(self.address(start), (length - start) as usize, Advice::LinuxHugepage) };

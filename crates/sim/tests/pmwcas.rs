@@ -189,6 +189,24 @@ fn explorer(slots: usize, options: Options) -> Explorer<Words> {
     Explorer::new(Words { slots, last_number: 0 }, Options { command, ..options }).unwrap()
 }
 
+/// Every schedule of some programs with so many preemptions, and of each every crash that the options ask for.
+fn explore_programs(
+    programs: impl IntoIterator<Item = Program<Operation>>,
+    (slots, preemptions_max): (usize, u32),
+    options: Options,
+) {
+    let scheduling = Scheduling { search: Search::Exhaustive { preemptions_max }, ..Scheduling::default() };
+    let rules = options.rules;
+    let mut explorer = explorer(slots, options);
+    for program in programs {
+        let explored = explorer.explore_threads(&program, &scheduling);
+        explored.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+    let stats = explorer.stats();
+    println!("{rules:?}: {} schedules, {} of them cut; {stats}", stats.schedules, stats.schedules_cut);
+    assert_eq!(stats.cut_short, 0);
+}
+
 #[test]
 fn a_script_survives_every_pair_of_crashes() {
     for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
@@ -259,20 +277,10 @@ fn two_threads_that_help_each_other() {
         [swap(&[(0, 0, 1), (1, 0, 1), (3, 0, 1)]), swap(&[(1, 0, 2), (2, 0, 2), (3, 0, 2)])],
         [swap(&[(0, 0, 0), (2, 0, 1)]), swap(&[(0, 0, 1), (3, 0, 0)])],
     ];
-    let scheduling =
-        Scheduling { search: Search::Exhaustive { preemptions_max: 2 }, ..Scheduling::default() };
     for rules in [Rules::Lines, Rules::Log] {
         let images = Images::Some { random: 0 };
         let options = Options { rules, images, second_crash: SecondCrash::Never, ..Options::default() };
-        let mut explorer = explorer(2, options);
-        for operations in &programs {
-            let program = Program::of(operations.iter().map(|operation| vec![operation.clone()]).collect());
-            let explored = explorer.explore_threads(&program, &scheduling);
-            explored.unwrap_or_else(|failure| panic!("{failure}"));
-        }
-        let stats = explorer.stats();
-        println!("{rules:?}: {} schedules, {} of them cut; {stats}", stats.schedules, stats.schedules_cut);
-        assert_eq!(stats.cut_short, 0);
+        explore_programs(programs.iter().map(|operations| Program::single(operations)), (2, 2), options);
     }
 }
 
@@ -286,17 +294,10 @@ fn a_helper_that_is_blocked_helps_what_blocks_it() {
     let meeting = [swap(&[(0, 0, 3), (3, 0, 3)]), swap(&[(0, 1, 3), (3, 0, 3)])];
     let images = Images::Some { random: 0 };
     let options = Options { images, second_crash: SecondCrash::Never, ..Options::default() };
-    let scheduling =
-        Scheduling { search: Search::Exhaustive { preemptions_max: 2 }, ..Scheduling::default() };
-    let mut explorer = explorer(3, options);
-    for (helped, (blocking, meeting)) in helped.iter().zip(blocking.iter().zip(&meeting)) {
-        let program = Program::single(&[helped.clone(), blocking.clone(), meeting.clone()]);
-        let explored = explorer.explore_threads(&program, &scheduling);
-        explored.unwrap_or_else(|failure| panic!("{failure}"));
-    }
-    let stats = explorer.stats();
-    println!("{} schedules; {stats}", stats.schedules);
-    assert_eq!(stats.cut_short, 0);
+    let programs = helped.into_iter().zip(blocking).zip(meeting);
+    let programs =
+        programs.map(|((helped, blocking), meeting)| Program::single(&[helped, blocking, meeting]));
+    explore_programs(programs, (3, 2), options);
 }
 
 /// A thread that helps an operation comes to its next word when that is over, and its owner's next operation has the word.
@@ -307,17 +308,10 @@ fn a_helper_that_is_blocked_finds_its_operation_decided() {
     let helping = [swap(&[(0, 1, 3), (3, 0, 3)]), swap(&[(0, 0, 3), (2, 0, 3)])];
     let images = Images::Some { random: 0 };
     let options = Options { images, second_crash: SecondCrash::Never, ..Options::default() };
-    let scheduling =
-        Scheduling { search: Search::Exhaustive { preemptions_max: 3 }, ..Scheduling::default() };
-    let mut explorer = explorer(2, options);
-    for (helped, (following, helping)) in helped.iter().zip(following.iter().zip(&helping)) {
-        let program = Program::of(vec![vec![helped.clone(), following.clone()], vec![helping.clone()]]);
-        let explored = explorer.explore_threads(&program, &scheduling);
-        explored.unwrap_or_else(|failure| panic!("{failure}"));
-    }
-    let stats = explorer.stats();
-    println!("{} schedules; {stats}", stats.schedules);
-    assert_eq!(stats.cut_short, 0);
+    let programs = helped.into_iter().zip(following).zip(helping);
+    let programs = programs
+        .map(|((helped, following), helping)| Program::of(vec![vec![helped, following], vec![helping]]));
+    explore_programs(programs, (2, 3), options);
 }
 
 /// Two words and two threads, with all that a crash may leave, and one more crash in the recovery from that.
@@ -335,16 +329,7 @@ fn two_threads_survive_every_pair_of_crashes() {
             second_crash: SecondCrash::InRecovery,
             ..Options::default()
         };
-        let scheduling =
-            Scheduling { search: Search::Exhaustive { preemptions_max: 1 }, ..Scheduling::default() };
-        let mut explorer = explorer(2, options);
-        for operations in &programs {
-            let explored = explorer.explore_threads(&Program::single(operations), &scheduling);
-            explored.unwrap_or_else(|failure| panic!("{failure}"));
-        }
-        let stats = explorer.stats();
-        println!("{rules:?}: {} schedules; {stats}", stats.schedules);
-        assert_eq!(stats.cut_short, 0);
+        explore_programs(programs.iter().map(|operations| Program::single(operations)), (2, 1), options);
     }
 }
 

@@ -152,7 +152,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Sees to it that there are spares, as far as there is room.
     pub(super) fn refill_spares(&self, guard: &Guard<'_, M>) {
         let Spares { leaf, inner } = &self.spares;
-        for (spare, bytes) in [(leaf, leaf_bytes(self.rooms.largest())), (inner, Self::INNER_BYTES)] {
+        for (spare, bytes) in [(leaf, leaf_bytes(self.sizes.leaf_entries)), (inner, Self::INNER_BYTES)] {
             if spare.load(Ordering::Relaxed) == 0
                 && let Ok(offset) = guard.allocate_lines(bytes)
                 && spare.compare_exchange(0, offset, Ordering::AcqRel, Ordering::Relaxed).is_err()

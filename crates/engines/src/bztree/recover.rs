@@ -34,7 +34,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let slots = options.operations_max.clamp(1, Pmwcas::SLOTS_MAX);
         let guard = pool.pin();
         let anchor = guard.allocate_lines(ANCHOR_BYTES as usize + Pmwcas::bytes(slots))?;
-        let capacity = sizes.rooms().largest();
+        let capacity = sizes.leaf_entries;
         let leaf = guard.allocate_lines(leaf_bytes(capacity)).inspect_err(|_| guard.free(anchor))?;
         let enter = || -> Result<TreeRoot> {
             Self::write_leaf(&guard, Place { offset: leaf, capacity }, &[])?;

@@ -121,11 +121,6 @@ impl Rooms {
         let larger = |room: &usize| Some(self.room(*room + 1)).filter(|larger| larger > room);
         std::iter::successors(Some(self.room(entries)), larger)
     }
-
-    /// The largest of them.
-    pub(super) fn largest(&self) -> usize {
-        self.room(ENTRIES_MAX)
-    }
 }
 
 impl std::fmt::Display for NodeSizes {
