@@ -113,6 +113,30 @@ fn a_value_may_come_back() {
     assert_eq!(found, outcomes([[0, 0], [1, 0], [1, 1], [0, 1]]));
 }
 
+/// A lock, or an undo log's flag: set and taken back. All lines new means that it is not set.
+#[test]
+fn what_was_stored_last_is_newest_even_if_it_was_there_before() {
+    for rules in [Rules::Lines, Rules::Log] {
+        let sim = memory(LineForm::Single, rules == Rules::Log);
+        let trace = record(&sim, |guard| {
+            for (offset, value) in [(A, 1), (A, 0), (B, 1)] {
+                set(guard, offset, value);
+                flush(guard, offset);
+                if rules == Rules::Log {
+                    guard.fence();
+                }
+            }
+        });
+        let mut model = Model::new(rules, &[], 0);
+        trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+        sim.install(model.open_lines(&sim).0);
+        // Nobody chooses, so what is loaded is the newest.
+        let guard = Guard::new(&sim);
+        let found = [A, B].map(|offset| guard.words(offset, 1).unwrap()[0].load(&guard));
+        assert_eq!(found, [0, 1], "{rules:?}");
+    }
+}
+
 #[test]
 fn a_flush_alone_makes_nothing_durable() {
     let found = at_end(&[A, B], |guard| {

@@ -60,11 +60,21 @@ impl Worlds {
 pub struct OpenLine {
     /// Which line, counted from the medium's start.
     pub line: u32,
-    /// What it may hold: at least one content, oldest first.
+    /// What it may hold: at least one content, each once; those that it held earlier first.
     pub candidates: Vec<LineValue>,
+    /// Which of them it held last: not the last one where it came back to an earlier one.
+    pub newest: u16,
     /// For each candidate the worlds in which the line may hold it; of any line, each world has at least one. Empty if
     /// lines are independent of each other.
     pub worlds: Vec<Worlds>,
+}
+
+impl OpenLine {
+    /// The candidates, the newest one last.
+    pub fn newest_last(&self) -> impl Iterator<Item = usize> + '_ {
+        let newest = usize::from(self.newest);
+        (0..self.candidates.len()).filter(move |candidate| *candidate != newest).chain([newest])
+    }
 }
 
 /// A word of an open line is about to be loaded, and the candidates that are left disagree about it.
@@ -76,7 +86,7 @@ pub struct Decision<'a> {
     pub word: usize,
     /// What the word may hold: at least two distinct values, in the order of the oldest candidate that has them.
     pub values: &'a [u64],
-    /// Which of them the newest candidate has. The oldest one has the first.
+    /// Which of them the newest candidate has that is left. The oldest one has the first.
     pub newest: usize,
 }
 
@@ -135,6 +145,12 @@ impl Slot {
         worlds
     }
 
+    /// The newest candidate that agrees with every decision about this line.
+    fn newest(&self) -> u16 {
+        let newest = self.content.newest;
+        if self.alive.contains(&newest) { newest } else { self.alive[self.alive.len() - 1] }
+    }
+
     fn value(&self, candidate: u16, word: usize) -> u64 {
         self.content.candidates[usize::from(candidate)].0[word]
     }
@@ -167,6 +183,7 @@ impl OpenLines {
     pub(super) fn install(&mut self, lines: Vec<OpenLine>) {
         assert!(lines.is_sorted_by(|one, other| one.line < other.line), "open lines are sorted");
         assert!(lines.iter().all(|line| (1..1 << 16).contains(&line.candidates.len())));
+        assert!(lines.iter().all(|line| usize::from(line.newest) < line.candidates.len()));
         self.touched.clear();
         self.worlds = None;
         self.slots = lines.into_iter().map(Slot::new).collect();
@@ -222,16 +239,19 @@ impl OpenLines {
             return Answer::InMemory;
         }
         slot.known |= 1 << word;
-        let mut newest = 0;
+        let (mut newest, mut is_newest_left) = (0, false);
         for &candidate in &slot.alive {
             if !slot.is_possible(candidate, self.worlds.as_ref()) {
                 continue;
             }
             let value = slot.value(candidate, word);
-            newest = values.iter().position(|known| *known == value).unwrap_or_else(|| {
+            let position = values.iter().position(|known| *known == value).unwrap_or_else(|| {
                 values.push(value);
                 values.len() - 1
             });
+            if !is_newest_left {
+                (newest, is_newest_left) = (position, candidate == slot.content.newest);
+            }
         }
         let answer = if values.len() == 1 {
             Answer::Agreed(values[0])
@@ -257,7 +277,7 @@ impl OpenLines {
         self.slots.iter().map(|slot| OpenState {
             line: slot.content.line,
             oldest: usize::from(slot.alive[0]),
-            newest: usize::from(slot.alive[slot.alive.len() - 1]),
+            newest: usize::from(slot.newest()),
             candidates: slot.content.candidates.len(),
         })
     }

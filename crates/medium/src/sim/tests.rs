@@ -119,7 +119,7 @@ fn levels_are_taken_back_one_by_one() {
 fn install(sim: &Sim, choices: Vec<usize>) -> Asked {
     let content = |first, second| LineValue([first, second, 9, 9, 9, 9, 9, 9]);
     let candidates = vec![content(0, 0), content(1, 0), content(1, 1), content(0, 2)];
-    sim.install(vec![OpenLine { line: 2, candidates, worlds: Vec::new() }]);
+    sim.install(vec![OpenLine { line: 2, candidates, newest: 3, worlds: Vec::new() }]);
     let asked = Arc::new(Mutex::new(Vec::new()));
     sim.set_chooser(Some(Box::new(Script { choices, asked: Arc::clone(&asked) })));
     asked
@@ -253,6 +253,7 @@ fn what_one_line_holds_excludes_worlds_of_another() {
     let line = |line: u32, cut: usize| OpenLine {
         line,
         candidates: vec![content(0), content(1)],
+        newest: 1,
         worlds: vec![Worlds::range(0, cut), Worlds::range(cut, 3)],
     };
     for (choices, found) in [(vec![0], [0, 0]), (vec![1], [1, 1]), (vec![1, 0], [1, 0])] {

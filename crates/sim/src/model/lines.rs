@@ -31,17 +31,21 @@ struct History {
     atoms: Vec<Atom>,
     /// What a crash may leave: distinct, oldest first. Empty if not computed.
     candidates: Vec<LineValue>,
+    /// Which of them was stored last.
+    newest: u16,
 }
 
-fn push_distinct(list: &mut Vec<LineValue>, value: LineValue) {
-    if !list.contains(&value) {
+/// Where the value is, which is added unless it is there.
+fn push_distinct(list: &mut Vec<LineValue>, value: LineValue) -> usize {
+    list.iter().position(|known| *known == value).unwrap_or_else(|| {
         list.push(value);
-    }
+        list.len() - 1
+    })
 }
 
 impl History {
     fn new(bases: Vec<LineValue>) -> Self {
-        Self { bases, atoms: Vec::new(), candidates: Vec::new() }
+        Self { bases, atoms: Vec::new(), candidates: Vec::new(), newest: 0 }
     }
 
     fn is_settled(&self) -> bool {
@@ -64,7 +68,9 @@ impl History {
             return false;
         }
         let mut bases = Vec::new();
-        self.prefix(count).for_each(|content| push_distinct(&mut bases, content));
+        for content in self.prefix(count) {
+            push_distinct(&mut bases, content);
+        }
         self.bases = bases;
         self.atoms.drain(..count);
         self.candidates.clear();
@@ -75,13 +81,14 @@ impl History {
         if self.candidates.is_empty() {
             let mut candidates = self.bases.clone();
             let mut contents = self.bases.clone();
+            let mut newest = candidates.len() - 1;
             for atom in &self.atoms {
                 for content in &mut contents {
                     atom.apply(content);
-                    push_distinct(&mut candidates, *content);
+                    newest = push_distinct(&mut candidates, *content);
                 }
             }
-            self.candidates = candidates;
+            (self.candidates, self.newest) = (candidates, newest as u16);
         }
         &self.candidates
     }
@@ -99,7 +106,8 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(rules: Rules, open: &[OpenLine]) -> Self {
-        let history = |open: &OpenLine| (open.line, History::new(open.candidates.clone()));
+        let bases = |open: &OpenLine| open.newest_last().map(|base| open.candidates[base]).collect();
+        let history = |open: &OpenLine| (open.line, History::new(bases(open)));
         let lines = open.iter().map(history).collect();
         Self { rules, lines, flushed: BTreeMap::new(), sequence: 0 }
     }
@@ -186,7 +194,8 @@ impl Lines {
                 // Stores that changed nothing leave nothing open; their history stays, for its order.
                 [content] => memory.settle(sim, line, content),
                 candidates => {
-                    open.push(OpenLine { line, candidates: candidates.to_vec(), worlds: Vec::new() });
+                    let candidates = candidates.to_vec();
+                    open.push(OpenLine { line, candidates, newest: history.newest, worlds: Vec::new() });
                 }
             }
         }

@@ -79,7 +79,7 @@ impl History {
     /// first `cut` of the groups `lsns` and perhaps part of the next one.
     fn candidates(&self, earlier: &Worlds, lsns: &[u64]) -> OpenLine {
         let cuts = lsns.len() + 1;
-        let mut open = OpenLine { line: 0, candidates: Vec::new(), worlds: Vec::new() };
+        let mut open = OpenLine { line: 0, candidates: Vec::new(), newest: 0, worlds: Vec::new() };
         // The number of groups after which each version is there for sure.
         let whole = |version: &Version| lsns.partition_point(|lsn| *lsn < version.lsn) + 1;
         for number in 0..=self.versions.len() {
@@ -92,13 +92,13 @@ impl History {
                 for world in worlds.iter().filter(|world| earlier.contains(*world)) {
                     mine.add(&Worlds::range(world * cuts + first, world * cuts + end));
                 }
-                match open.candidates.iter().position(|known| known == content) {
-                    Some(known) => open.worlds[known].add(&mine),
-                    None => {
-                        open.candidates.push(*content);
-                        open.worlds.push(mine);
-                    }
-                }
+                let known = open.candidates.iter().position(|known| known == content).unwrap_or_else(|| {
+                    open.candidates.push(*content);
+                    open.worlds.push(Worlds::default());
+                    open.candidates.len() - 1
+                });
+                open.worlds[known].add(&mine);
+                open.newest = known as u16;
             }
         }
         open
@@ -121,8 +121,10 @@ impl Log {
     pub(super) fn new(open: &[OpenLine]) -> Self {
         let mut earlier = Worlds::range(0, usize::from(open.is_empty()));
         let history = |open: &OpenLine| {
-            let bases = open.candidates.iter().copied().zip(open.worlds.iter().cloned()).collect();
-            (open.line, History { bases, versions: Vec::new(), current: open.candidates.clone() })
+            let base = |base: usize| (open.candidates[base], open.worlds[base].clone());
+            let bases: Vec<_> = open.newest_last().map(base).collect();
+            let current = bases.iter().map(|(content, _)| *content).collect();
+            (open.line, History { bases, versions: Vec::new(), current })
         };
         open.iter().flat_map(|open| &open.worlds).for_each(|worlds| earlier.add(worlds));
         let lines = open.iter().map(history).collect();

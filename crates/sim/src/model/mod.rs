@@ -90,8 +90,9 @@ fn hash_line(line: u32, content: &LineValue) -> u64 {
     content.0.iter().fold(u64::from(line) | 1 << 40, |state, word| mix(state.rotate_left(5), *word))
 }
 
-fn hash_candidates(line: u32, candidates: &[LineValue]) -> u64 {
-    candidates.iter().fold(3, |state, content| mix(state, hash_line(line, content)))
+fn hash_candidates(open: &OpenLine) -> u64 {
+    let contents = open.candidates.iter().map(|content| hash_line(open.line, content));
+    contents.fold(3 + (u64::from(open.newest) << 8), mix)
 }
 
 /// The memory of a `Sim`, which holds what is settled, and the digest of its content.
@@ -201,7 +202,7 @@ impl Model {
         let digest = open.iter().fold(sim.extent().length(), |digest, open| {
             let worlds = open.worlds.iter().flat_map(Worlds::iter);
             let worlds = worlds.fold(0, |state, world| mix(state, world as u64));
-            let candidates = hash_candidates(open.line, &open.candidates);
+            let candidates = hash_candidates(open);
             digest ^ hash_line(open.line, &Memory::content(sim, open.line)) ^ mix(candidates, worlds)
         });
         (open, digest ^ self.memory.digest)
