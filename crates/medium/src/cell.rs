@@ -51,6 +51,12 @@ impl Word {
         guard.medium().compare_exchange(&self.0, current, new)
     }
 
+    /// Hints the processor to load the word's line for a store. A flush may have thrown it out of the cache.
+    #[inline(always)]
+    pub fn prefetch_write(&self) {
+        crate::kernels::prefetch_write(self);
+    }
+
     /// Hints the processor to load the word's line.
     #[inline(always)]
     pub fn prefetch(&self) {

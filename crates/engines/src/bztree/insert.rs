@@ -149,6 +149,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             // Whether there is room in it shows when it is not.
             return self.make_way(guard, key, offset, false);
         }
+        if let Ok(free) = leaf.entry(guard, status.count()) {
+            free[META].prefetch_write();
+        }
         // After the status: what is completed from here on changes it.
         let found = self.look(guard, leaf, key, &mut seen)?;
         if !Self::holds(guard, condition, found.as_ref())? {
@@ -229,7 +232,6 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         cells[PAYLOAD].store(guard, payload);
         // The fingerprint lies in the line of the status, whose name is flushed when the entry is completed.
         leaf.set_fingerprint(guard, entry, Self::fingerprint(key));
-        guard.flush(cells);
         if status.pending() > 0 {
             // Reservations before this one may be for the same key, and come first.
             match self.wait_for_earlier(guard, leaf, entry, key)? {
@@ -251,7 +253,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             let mut complete = self.pmwcas.allocate();
             complete.add_word(guard, &cells[META], mine.0, visible.0)?;
             complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
-            if let Some(commit) = complete.attempt(guard)? {
+            if let Some(commit) = complete.attempt_carrying(guard, cells)? {
                 encoded.published = true;
                 self.refill_spares(guard);
                 commit.wait(guard)?;

@@ -51,6 +51,14 @@ fn flush_targets<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<
     Ok(())
 }
 
+/// Asks for the words of an operation, which a fence has perhaps thrown out of the cache, all at once.
+fn prefetch_targets<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<()> {
+    for target in targets {
+        word_at(guard, target.offset)?.prefetch_write();
+    }
+    Ok(())
+}
+
 impl Pmwcas {
     /// A word that may hold a name: as others see it before, or after, the operation that is under way there. Takes no slot,
     /// helps nobody and waits for nobody.
@@ -118,10 +126,16 @@ impl Pmwcas {
     }
 
     /// Executes an operation on words in ascending order: its LSN if it succeeded.
-    pub(super) fn run<M: Medium>(&self, guard: &Guard<'_, M>, targets: &[Target]) -> Result<Option<Lsn>> {
+    /// What is `carried` is durable before any word changes.
+    pub(super) fn run<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        targets: &[Target],
+        carried: &[Word],
+    ) -> Result<Option<Lsn>> {
         let (held, turn) = self.take_descriptor(guard)?;
         count(&held.counters.attempts[targets.len()]);
-        match self.run_in(guard, &held, turn, targets) {
+        match self.run_in(guard, &held, turn, targets, carried) {
             Ok(Progress::Succeeded(lsn)) => Ok(Some(lsn)),
             progress => {
                 count(&held.counters.failures);
@@ -136,6 +150,7 @@ impl Pmwcas {
         held: &Held<'_>,
         turn: usize,
         targets: &[Target],
+        carried: &[Word],
     ) -> Result<Progress> {
         let index = held.number * DESCRIPTORS_PER_SLOT + turn;
         let node = self.node(guard, index)?;
@@ -145,12 +160,16 @@ impl Pmwcas {
             last => last + 1,
         };
         let name = Name { index, sequence };
+        // From the first flush to the fence nothing is locked: a processor waits at each locked instruction, too, until
+        // what was flushed has arrived.
+        self.flush_ended(guard, held)?;
         node.fill(guard, before, sequence, targets)?;
         held.set_phase(turn, Phase::Busy);
-        self.flush_ended(guard, held)?;
+        guard.flush_words(carried);
         // Fence 1.
         guard.fence();
-        self.give_back(guard, held)?;
+        prefetch_targets(guard, targets)?;
+        node.status.prefetch_write();
         let operation = Operation { name, targets, node };
         let progress = self.complete(guard, held, &operation, true).or_else(|error| {
             // Damage was in the way: what was installed of this operation must not stay, unless others ended it.
@@ -162,6 +181,10 @@ impl Pmwcas {
         });
         let unseen = matches!(progress, Ok(Progress::Unseen));
         held.set_phase(turn, if unseen { Phase::Free } else { Phase::Ended });
+        // For the next operation of this thread, which gives this descriptor back and fills the other one.
+        for turn in 0..DESCRIPTORS_PER_SLOT {
+            self.node(guard, held.number * DESCRIPTORS_PER_SLOT + turn)?.status.prefetch_write();
+        }
         progress
     }
 
@@ -366,9 +389,15 @@ impl Pmwcas {
             }
         }
         if state == State::Succeeded {
+            if is_owner {
+                // Fence 1 was for it; here because of its flush, which would be waited for at the first name.
+                self.give_back(guard, held)?;
+            }
             flush_targets(guard, targets)?;
             // Fence 2.
             guard.fence();
+            // For the final values, which come behind fence 3.
+            prefetch_targets(guard, targets)?;
             if is_owner {
                 self.give_back(guard, held)?;
             }

@@ -414,7 +414,7 @@ impl Descriptor<'_> {
         finalise: impl FnMut(Recycled),
     ) -> Result<bool> {
         let pmwcas = self.pmwcas;
-        if let Some(commit) = self.attempt_with(guard, finalise)? {
+        if let Some(commit) = self.attempt_with(guard, &[], finalise)? {
             commit.wait(guard)?;
             return Ok(true);
         }
@@ -429,18 +429,29 @@ impl Descriptor<'_> {
     /// # Errors
     /// Whatever it is, no word changed.
     pub fn attempt<M: Medium>(self, guard: &Guard<'_, M>) -> Result<Option<Commit>> {
-        self.attempt_with(guard, |recycled| recycle_offset(guard, recycled))
+        self.attempt_carrying(guard, &[])
+    }
+
+    /// As [`Descriptor::attempt`], and makes `carried` durable before any word changes, at no fence of its own. Faster than
+    /// to flush it before: the processor would wait for it at the first locked instruction, and for the fence once more.
+    pub fn attempt_carrying<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        carried: &[Word],
+    ) -> Result<Option<Commit>> {
+        self.attempt_with(guard, carried, |recycled| recycle_offset(guard, recycled))
     }
 
     fn attempt_with<M: Medium>(
         self,
         guard: &Guard<'_, M>,
+        carried: &[Word],
         mut finalise: impl FnMut(Recycled),
     ) -> Result<Option<Commit>> {
         let targets: Targets = self.targets.iter().map(|(target, _)| *target).collect();
         let done = match targets.iter().find(|target| target.new == UNFILLED) {
             Some(unfilled) => Err(Error::corrupt(unfilled.offset, "a reserved entry that was never filled")),
-            None => self.pmwcas.run(guard, &targets),
+            None => self.pmwcas.run(guard, &targets, carried),
         };
         if let Ok(Some(lsn)) = done {
             for (target, recycling) in &self.targets {
