@@ -7,7 +7,7 @@ use std::sync::Arc;
 use engines::index::{RecordCodec, WordCodec};
 use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Record, Word};
-use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Sync, Update};
+use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Reopen, Sync, Update};
 use everleaf_sim::index::script::{
     every_change_in_epochs, random_operations, values_in_epochs, what_epochs_meet, writes_in_epochs,
 };
@@ -114,6 +114,39 @@ fn nodes_that_were_left_alone_for_long_in_one_life() {
         let options = Options { rules, from_operation, shrink: false, ..options };
         let engine = common::small(EngineName::MassTree, Word);
         common::explore(&engine, &script, FollowUp::Keys, options);
+    }
+}
+
+/// The same, half of it before a restart and half after. A node is touched, and changed, in an epoch that is far from its
+/// own, though the first one of this life is near to both.
+#[test]
+fn nodes_that_were_left_alone_for_long_in_two_lives() {
+    let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();
+    script.extend([Update(10, 6), Sync, Reopen]);
+    script.extend((0..(1 << 14) + 5).flat_map(|value| [Update(50, value), Sync]));
+    let from_operation = script.len();
+    script.extend([Update(10, 7), Update(40, 8), Sync, Update(10, 9)]);
+    for rules in [Rules::Lines, Rules::Log] {
+        let options = options(Images::Some { random: 2 }, SecondCrash::Never);
+        let options = Options { rules, from_operation, shrink: false, ..options };
+        let engine: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in(1 << 14).shared();
+        common::explore(&engine, &script, FollowUp::Keys, options);
+    }
+}
+
+/// Without in-line logs a node may be so wide that they would not lie in the lines of what they log.
+#[test]
+fn a_script_with_the_external_log_alone_after_an_open() {
+    let mut script: Vec<_> = (1..7).map(|key| Insert(10 * key, key)).collect();
+    script.extend([Sync, Reopen]);
+    let from_operation = script.len();
+    script.extend((1..7).rev().map(|key| Update(10 * key, 10 + key)));
+    script.extend([Remove(20), Insert(25, 7), Sync, Update(10, 8)]);
+    for rules in [Rules::Lines, Rules::Log] {
+        let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
+        let options = Options { rules, from_operation, ..options };
+        let engine: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 7>::new(Mode::Logging, 1));
+        common::explore(&engine, &script, FollowUp::SplitAndMerge, options);
     }
 }
 

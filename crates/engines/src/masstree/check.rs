@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 
 use medium::Medium;
+use pool::record::KEY_BYTES_MAX;
 use pool::{Error, Result};
 
 use super::Core;
-use super::access::{NodeRef, Stop, View, Walk};
+use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
 use super::layout::{Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
@@ -47,10 +48,12 @@ impl Survey {
         }
     }
 
-    fn reach(&mut self, offset: u64) {
+    /// Counts an object; returns whether nothing else was seen to lead to it.
+    fn reach(&mut self, offset: u64) -> bool {
         self.objects += 1;
         let is_new = self.seen.len() >= OBJECTS_REMEMBERED || self.seen.insert(offset);
         self.expect(offset, is_new, || "two ways lead to one object".to_owned());
+        is_new
     }
 }
 
@@ -94,7 +97,15 @@ impl<M: Medium, const W: usize> Core<M, W> {
 impl<M: Medium, const W: usize> View<'_, M, W> {
     fn survey_node(&self, task: Task, survey: &mut Survey, tasks: &mut Vec<Task>) -> Walk<()> {
         let offset = task.pointer & OFFSET_MASK;
-        survey.reach(offset);
+        // A node that was seen is not gone through once more: what lies below it may lead back to it.
+        if !survey.reach(offset) {
+            return Ok(());
+        }
+        let is_within = task.level < HEIGHT_MAX as u32 && 8 * task.depth <= KEY_BYTES_MAX;
+        survey.expect(offset, is_within, || format!("level {} of layer {}", task.level, task.depth));
+        if !is_within {
+            return Ok(());
+        }
         match self.node(task.pointer)? {
             NodeRef::Border(node) => {
                 survey.borders += 1;
@@ -160,6 +171,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let record = Record::at(&self.guard, value)?;
             let least = if class == LONGER { 8 * (task.depth + 1) + 1 } else { 0 };
             survey.expect(offset, record.key_length() >= least, || format!("slot {slot} has no key"));
+            let is_padded = record.is_padded(&self.guard)?;
+            survey.expect(value, is_padded, || "a key or a value that is not padded with zeros".to_owned());
             record.copy_value(&self.guard, &mut Vec::new())?;
         }
         let needs_key = task.depth > 0 || task.level > 0;

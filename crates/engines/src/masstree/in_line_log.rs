@@ -136,6 +136,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return Ok(());
         }
         let fits = match change {
+            // A node that a recovery touched in this epoch carries its number, but is in no log.
+            _ if self.core.mode == Mode::Logging => false,
             Change::Insert => state & REMOVED == 0,
             Change::Remove => {
                 if state & REMOVED == 0 {

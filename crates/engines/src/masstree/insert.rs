@@ -217,6 +217,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let mut old_tail = Vec::new();
         old.copy_tail(&self.guard, 8 * (place.depth + 1), &mut old_tail)?;
         let new_tail = Slice::rest(key, place.depth + 1);
+        if old_tail == new_tail {
+            // No number of layers would tell them apart.
+            return Err(Error::corrupt(entry.value, "a record that has the key, and has it not").into());
+        }
         let mut made = Vec::new();
         let root = self
             .make_layers(work, (&old_tail, entry.value), (new_tail, key, value), &mut made)

@@ -3,7 +3,7 @@
 //! The key is there from its first byte, so a record moves into a new layer as it is: what is left of the key there is
 //! found by skipping the slices above. Records are never changed while the tree leads to them.
 
-use medium::Medium;
+use medium::{Medium, Word};
 use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, copy_in, copy_out, prefix_word};
 use pool::{Error, Guard, Result};
 
@@ -26,7 +26,8 @@ impl Record {
     /// The record of an object.
     #[inline(always)]
     pub(super) fn at<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Result<Self> {
-        let start = object + LINK_BYTES;
+        // Beyond all bounds rather than around them.
+        let start = object.saturating_add(LINK_BYTES);
         let header = guard.words(start, 1)?[0].load(guard);
         let value_length = (header & ((1 << VALUE_BITS) - 1)) as usize;
         let key_length = (header >> VALUE_BITS & ((1 << KEY_BITS) - 1)) as usize;
@@ -100,25 +101,40 @@ impl Record {
         Ok(())
     }
 
+    /// Whether key and value are padded with zeros.
+    pub(super) fn is_padded<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
+        let parts = [(self.value_offset(), self.value_length), (self.key_offset(), self.key_length)];
+        for (offset, length) in parts.into_iter().filter(|(_, length)| length % 8 != 0) {
+            let last = guard.words(offset + length as u64 / 8 * 8, 1)?[0].load(guard);
+            if last >> (length % 8 * 8) != 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether it has a key.
     pub(super) fn key_length(&self) -> usize {
         self.key_length
     }
 }
 
+/// Whether the bytes from `offset` on are these, whatever the last of their words is padded with.
 fn is_same<M: Medium>(guard: &Guard<'_, M>, offset: u64, bytes: &[u8]) -> Result<bool> {
     let words = guard.words(offset, bytes.len().div_ceil(8))?;
-    Ok(words
-        .iter()
-        .zip(bytes.chunks(8))
-        .all(|(word, chunk)| word.load(guard).swap_bytes() == prefix_word(chunk)))
+    let (whole, rest) = bytes.as_chunks::<8>();
+    let is_rest =
+        |last: &Word| (last.load(guard).swap_bytes() ^ prefix_word(rest)) >> (64 - 8 * rest.len()) == 0;
+    let mut pairs = words.iter().zip(whole);
+    Ok(pairs.all(|(word, chunk)| word.load(guard) == u64::from_le_bytes(*chunk))
+        && words.get(whole.len()).is_none_or(is_rest))
 }
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Hints the processor to load a record's first line.
     #[inline(always)]
     pub(super) fn prefetch_record(&self, object: u64) {
-        if let Ok(words) = self.guard.words(object + LINK_BYTES, 1) {
+        if let Ok(words) = self.guard.words(object.saturating_add(LINK_BYTES), 1) {
             words[0].prefetch();
         }
     }

@@ -160,21 +160,25 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Applies the in-line logs of a border node whose last epoch was `old`.
     fn recover_border(&self, node: &Border<W>, old: u64) -> Walk<()> {
         let guard = &self.guard;
-        let mut is_cleared = false;
+        let (mut is_cleared, mut oldest) = (false, old);
         let halves = [(&node.values.log_low, 0..low_slots(W)), (&node.values.log_high, low_slots(W)..W)];
         for (cell, slots) in halves {
             let log = ValueLog(cell.load(guard));
             if log.0 == 0 {
                 continue;
             }
-            if self.core.has_failed(log.epoch(old)) && slots.contains(&log.slot()) {
+            let epoch = log.epoch(old);
+            oldest = oldest.min(epoch);
+            if self.core.has_failed(epoch) && slots.contains(&log.slot()) {
                 node.values.words[log.slot()].store(guard, log.value());
             }
             // After the value, in the same line.
             cell.store(guard, 0);
             is_cleared = true;
         }
-        let is_far = self.core.first - old >= EPOCHS_APART_MAX;
+        // From the running epoch, in which the node may be about to change, not from the one that its word will name: the
+        // medium may have this one's logs beside what the node had before.
+        let is_far = self.epoch - oldest >= EPOCHS_APART_MAX;
         if is_far && is_cleared {
             // Beside the new epoch word the sixteen bits of the old log would mean another epoch.
             guard.flush(&node.values);

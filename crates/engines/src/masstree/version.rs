@@ -103,19 +103,19 @@ impl<'n, M: Medium> Lock<'n, M> {
 
     /// Before a slot is written that a reader may still look at.
     pub(super) fn begin_insert(&mut self) {
-        self.version += INSERT;
+        self.version = self.version.wrapping_add(INSERT);
         self.store(self.version);
     }
 
     /// Before the node is restructured; readers wait until it is unlocked.
     pub(super) fn begin_change(&mut self) {
-        self.version = (self.version + CHANGE) | DIRTY;
+        self.version = self.version.wrapping_add(CHANGE) | DIRTY;
         self.store(self.version);
     }
 
     /// The node is no part of the tree any more.
     pub(super) fn delete(&mut self) {
-        self.version = (self.version + CHANGE) | DELETED;
+        self.version = self.version.wrapping_add(CHANGE) | DELETED;
         self.store(self.version);
     }
 }

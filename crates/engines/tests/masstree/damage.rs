@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use everleaf_engines::index::{Index, RecordCodec};
+use everleaf_engines::index::{Condition, Index, RecordCodec};
 use everleaf_engines::masstree::{EpochLength, MassTree, MassTreeOptions};
 use medium::Ram;
 use pool::{Error, Pool, PoolOptions};
@@ -249,6 +249,9 @@ fn an_external_log_that_is_cut_anywhere() {
 /// The words of a border node of four slots from which on it has its epoch, its permutation log, its permutation.
 const EPOCH: u64 = 24;
 const PERMUTATIONS: [u64; 2] = [32, 40];
+/// Where it has the classes of its slices, and its values behind their first log.
+const CLASSES: u64 = 48;
+const VALUES: u64 = 136;
 const OFFSET: u64 = (1 << 48) - 16;
 
 /// The nodes on the way to the first entry of a tree, from the root on.
@@ -317,6 +320,57 @@ fn a_damaged_node_keeps_no_tree_from_being_opened_after_many_crashes() {
         store(pool, nodes[1] + EPOCH, 1 << 40);
     });
     assert!(of_interior.iter().all(|keys| (100..399).contains(keys)), "{of_interior:?}");
+}
+
+/// Keys and values are padded with zeros to whole words. Other bits there make no other key of one, and no other value.
+#[test]
+fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
+    // Three words, then a value and a key of two words each.
+    for (word, bit) in [(4, 24), (4, 63), (6, 24), (6, 63)] {
+        let ram = Arc::new(Ram::new(64 << 20).unwrap());
+        let pool = open_pool(&ram);
+        let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
+        tree.put(b"a large one", b"value of it").unwrap();
+        let record = load(&pool, first_nodes(&pool, "tree")[0] + VALUES) & OFFSET;
+        let at = record + 8 * word;
+        assert_eq!(load(&pool, at) >> 24, 0);
+        store(&pool, at, load(&pool, at) | 1 << bit);
+        let violations = tree.check().unwrap();
+        assert!(violations.iter().any(|found| found.what.contains("padded")), "{violations:?}");
+        assert_eq!(tree.get(b"a large one").unwrap().as_deref(), Some(&b"value of it"[..]));
+        assert!(!tree.insert(b"a large one", b"another").unwrap());
+        let same = Condition::Equals(&b"value of it"[..]);
+        assert!(tree.write(b"a large one", Some(b"another"), same).unwrap());
+        assert!(tree.check().unwrap().is_empty());
+    }
+}
+
+/// Nodes that lead to themselves, as children and as layers: `check` names each once, and goes on.
+#[test]
+fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
+    let ram = Arc::new(Ram::new(256 << 20).unwrap());
+    let pool = open_pool(&ram);
+    let tree = grown(&pool, "tree", 400);
+    let nodes = first_nodes(&pool, "tree");
+    let circle = |at: u64, pointer: u64| {
+        let right = load(&pool, at);
+        store(&pool, at, pointer);
+        let violations = tree.check().unwrap();
+        let circles = violations.iter().filter(|found| found.what.contains("two ways")).count();
+        assert!((1..10).contains(&circles), "{circles} times");
+        assert!(violations.len() < 20, "{} violations", violations.len());
+        let _ = tree.stat().unwrap();
+        store(&pool, at, right);
+    };
+    // The first and the second child of the root.
+    [96, 104].into_iter().for_each(|child| circle(nodes[0] + child, nodes[0] | 1));
+    // An entry that leads to a layer: the root of all.
+    let border = *nodes.last().unwrap();
+    let classes = load(&pool, border + CLASSES);
+    store(&pool, border + CLASSES, 0xaaaa);
+    circle(border + VALUES, nodes[0] | 1);
+    store(&pool, border + CLASSES, classes);
+    assert!(tree.check().unwrap().is_empty());
 }
 
 /// Epochs end while the sweep is under way, or what was promised of the time between them would not hold after a crash.
