@@ -18,12 +18,15 @@ fn options() -> Options {
 }
 
 fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>], search: &Search) {
+    explore_with(&common::small(EngineName::BzTree, codec), scope, programs, search);
+}
+
+fn explore_with(engine: &AnyEngine, scope: &Scope, programs: &[Program<IndexOperation>], search: &Search) {
     let (start, crashes) = (Instant::now(), !matches!(search, Search::Exhaustive { preemptions_max: 2.. }));
     let scheduling = Scheduling { crashes, ..Scheduling::default() };
-    let engine = common::small(EngineName::BzTree, codec);
     let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
     let work = Work { options: &options(), scheduling: &scheduling, workers: 2, progress: None };
-    let stats = threads::exhaust(&engine, &scope.setup, next, work);
+    let stats = threads::exhaust(engine, &scope.setup, next, work);
     let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
     let (schedules, seconds) = (stats.schedules, start.elapsed().as_secs_f32());
     println!(
@@ -58,6 +61,38 @@ fn a_split_beside_a_put() {
 fn inserts_of_the_same_key() {
     race("the same key", &[Insert(10, 1)], &[Insert(20, 101), Insert(20, 102)]);
     race("the same key, split", &full(), &[Insert(15, 101), Insert(15, 102)]);
+}
+
+/// An insert's reservation was ended by one whose patience had run out, before it had given the entry its metadata: it took the
+/// entry all the same, so that the key was there twice.
+#[test]
+fn reservations_that_others_end() {
+    let engines: [AnyEngine; 2] = [
+        BzTreeEngine::<WordCodec, 4>::impatient().shared(),
+        BzTreeEngine::<RecordCodec, 4>::impatient().shared(),
+    ];
+    let three = [Insert(20, 101), Insert(20, 102), Insert(20, 103)];
+    let programs: [(&str, &[IndexOperation], Program<IndexOperation>, u32); 5] = [
+        ("the same key", &full()[..1], Program::single(&three[..2]), 2),
+        ("another key", &full()[..1], Program::single(&[Insert(20, 101), Insert(30, 102)]), 2),
+        ("the last entry", &full()[..3], Program::single(&[Insert(50, 101), Put(50, 102)]), 2),
+        (
+            "and one more",
+            &full()[..1],
+            Program::of(vec![three[..1].to_vec(), vec![three[1], Insert(30, 104)]]),
+            2,
+        ),
+        ("three threads", &full()[..1], Program::single(&three), 1),
+    ];
+    for engine in &engines {
+        for (name, setup, program, most) in &programs {
+            let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
+            for preemptions_max in 1..=*most {
+                let search = Search::Exhaustive { preemptions_max };
+                explore_with(engine, &scope, std::slice::from_ref(program), &search);
+            }
+        }
+    }
 }
 
 #[test]

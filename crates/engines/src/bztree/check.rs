@@ -419,6 +419,23 @@ mod tests {
         assert!(violations.iter().any(|violation| violation.offset == offset), "{violations:?}");
     }
 
+    #[test]
+    fn a_leaf_with_more_entries_than_its_status_counts_is_damage_and_said_to_be_so() {
+        let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();
+        let tree = BzTree::<Ram, WordCodec>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        for key in 1..=56 {
+            assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+        }
+        let guard = pool.pin();
+        let offset = tree.root_pointer(&guard).unwrap().offset();
+        let cell = &Tree::leaf(&guard, offset).unwrap().head[LEAF_STATUS];
+        let full = LeafStatus(cell.load(&guard));
+        let wrong = (0..8).fold(full, |status, _| status.buried());
+        cell.store(&guard, wrong.0);
+        let refused = WordIndex::write(&tree, 60, Some(60), Condition::Absent).unwrap_err();
+        assert!(refused.to_string().contains("more entries than its status counts"), "{refused}");
+    }
+
     /// The key is gone, durably, whatever the leaf beside it looks like.
     #[test]
     fn a_remove_beside_a_damaged_leaf_is_done() {

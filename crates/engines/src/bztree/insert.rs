@@ -23,9 +23,6 @@ use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, 
 use crate::index::{Codec, Condition, EntryWords};
 use crate::pmwcas::VALUE_MASK;
 
-/// How often an insert looks at a reservation before its own, before it ends it.
-const PATIENCE: u32 = 1 << 10;
-
 /// Attempts after which an operation takes the tree for damaged.
 pub(super) const ATTEMPTS_MAX: u32 = 1 << 16;
 
@@ -283,8 +280,13 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let cells = leaf.entry(guard, status.count())?;
         // What a crash left of a reservation that the status does not know goes unread.
         let raw = self.pmwcas.read_helping(guard, &cells[META])?;
-        if Meta(raw & VALUE_MASK).state() == EntryState::Visible {
-            return Err(Error::corrupt(leaf.offset, "an entry that is visible and was never reserved"));
+        match Meta(raw & VALUE_MASK).state() {
+            EntryState::Empty | EntryState::Reserved => {}
+            // One whose patience ran out has seen the status, and ended the reservation already.
+            EntryState::Gone => return Ok(None),
+            EntryState::Visible => {
+                return Err(Error::corrupt(leaf.offset, "an entry that is visible and was never reserved"));
+            }
         }
         let reserved = Meta::reserved(self.epoch).0;
         Ok(cells[META].compare_exchange(guard, raw, reserved).is_ok().then_some(cells))
@@ -305,9 +307,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             // On a medium for harnesses nobody else is on his way but under a scheduler, to which who looks often, and sees
             // nothing change, is one who waits for ever.
             let patience = match is_scheduled::<M>() {
-                true => 2,
+                true => self.patience.min(2),
                 false if M::SCHEDULED => 0,
-                false => PATIENCE,
+                false => self.patience,
             };
             loop {
                 let meta = self.meta(guard, cells)?;
@@ -333,14 +335,17 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Ends a reservation, whoever has it, unless it was completed or the leaf frozen meanwhile.
     fn end_reservation(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>, entry: usize) -> Result<()> {
         let cells = leaf.entry(guard, entry)?;
-        let (meta, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
-        if matches!(meta.state(), EntryState::Visible | EntryState::Gone) || status.is_frozen() {
-            return Ok(());
+        loop {
+            let (meta, status) = (self.meta(guard, cells)?, self.leaf_status(guard, leaf)?);
+            if matches!(meta.state(), EntryState::Visible | EntryState::Gone) || status.is_frozen() {
+                return Ok(());
+            }
+            let mut end = self.pmwcas.allocate();
+            end.add_word(guard, &cells[META], meta.0, meta.gone().0)?;
+            end.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().buried().0)?;
+            if let Some(commit) = end.attempt(guard)? {
+                return commit.wait(guard);
+            }
         }
-        let mut end = self.pmwcas.allocate();
-        end.add_word(guard, &cells[META], meta.0, meta.gone().0)?;
-        end.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().buried().0)?;
-        // Failed, somebody else was faster, or the caller looks again.
-        end.attempt(guard)?.map_or(Ok(()), |commit| commit.wait(guard))
     }
 }

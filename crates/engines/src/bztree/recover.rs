@@ -55,7 +55,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             guard.free(leaf);
             guard.free(anchor);
         })?;
-        Self::start(pool, &root, sizes, false)
+        Self::start(pool, &root, (sizes, options.patience), false)
     }
 
     /// Opens a tree: finishes what a crash cut off, and marks what it reaches if the pool asks for that, unless that is to
@@ -72,7 +72,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let nodes = [NodeSizes::of_root(root), sizes];
         root.demand((Self::ENGINE.0, C::ID), &nodes.map(|nodes| nodes.to_string()))?;
         sizes.validated()?;
-        let mut tree = Self::start(pool, root, sizes, crashed)?;
+        let mut tree = Self::start(pool, root, (sizes, options.patience), crashed)?;
         if crashed && !options.mark_later {
             tree.mark_reached(&|| true)?;
         }
@@ -80,7 +80,12 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(tree)
     }
 
-    fn start(pool: &Pool<M>, root: &TreeRoot, sizes: NodeSizes, crashed: bool) -> Result<Self> {
+    fn start(
+        pool: &Pool<M>,
+        root: &TreeRoot,
+        (sizes, patience): (NodeSizes, u32),
+        crashed: bool,
+    ) -> Result<Self> {
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
         let guard = pool.pin();
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
@@ -100,6 +105,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             rooms: sizes.rooms(),
             counters,
             spares: Spares::default(),
+            patience,
             destroyed: AtomicU64::new(0),
             recovery_ns: 0,
             recovered_from_crash: crashed,

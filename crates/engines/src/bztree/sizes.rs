@@ -41,7 +41,7 @@ impl NodeSizes {
     /// have less than 16 entries, so that small trees are deep.
     #[must_use]
     pub const fn of_leaf(leaf_entries: usize) -> Self {
-        let free_entries = if leaf_entries < 5 { 1 } else { leaf_entries * 3 / 14 };
+        let free_entries = if leaf_entries < 5 { 1 } else { leaf_entries.saturating_mul(3) / 14 };
         let inner_children = if leaf_entries < 16 { 5 } else { CHILDREN_MAX };
         Self { leaf_entries, free_entries, inner_children }
     }
@@ -65,7 +65,7 @@ impl NodeSizes {
     /// # Errors
     /// [`Error::NodeSize`] names the size and its bounds.
     pub fn validated(self) -> Result<Self> {
-        let free_max = self.leaf_entries * 3 / 4;
+        let free_max = self.leaf_entries.saturating_mul(3) / 4;
         let bounds = [
             ("entries a leaf", self.leaf_entries, 4, ENTRIES_MAX),
             ("free entries of a new leaf", self.free_entries, 1, free_max),
@@ -148,7 +148,7 @@ mod tests {
         for (sizes, named) in [
             (NodeSizes::of_leaf(3), "3 entries a leaf"),
             (NodeSizes::of_leaf(57), "57 entries a leaf"),
-            (NodeSizes::of_leaf(usize::MAX / 32), "entries a leaf"),
+            (NodeSizes::of_leaf(usize::MAX), "entries a leaf"),
             (NodeSizes { free_entries: 0, ..default }, "0 free entries"),
             (NodeSizes { free_entries: 43, ..default }, "43 free entries"),
             (NodeSizes { inner_children: 3, ..default }, "3 children"),

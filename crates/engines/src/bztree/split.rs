@@ -9,7 +9,7 @@
 //! parent's child. So nobody meets an inner node that is frozen and still in the tree.
 
 use medium::Medium;
-use pool::{Guard, Result};
+use pool::{Error, Guard, Result};
 
 use super::find::{Separator, Step};
 use super::image::{Copied, Copies, InnerImage, NewNodes, Place};
@@ -44,8 +44,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         (replacement, copies): (Place, &[Copied]),
     ) -> Result<()> {
         if copies.len() > replacement.capacity {
-            // It was thawed, and entries came. Who meets it next knows how many.
-            return Ok(());
+            return self.expect_other_entries(guard, (offset, frozen), copies.len());
         }
         Self::write_leaf(guard, replacement, copies)?;
         let mut swap = self.pmwcas.allocate();
@@ -59,6 +58,20 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             }
         }
         self.refill_spares(guard);
+        Ok(())
+    }
+
+    /// A leaf had more entries than before it was frozen with this status: they came in between, or it was thawed meanwhile,
+    /// and who meets it next knows how many there are. If neither, nobody could ever replace it.
+    fn expect_other_entries(
+        &self,
+        guard: &Guard<'_, M>,
+        (offset, frozen): (u64, LeafStatus),
+        entries: usize,
+    ) -> Result<()> {
+        if entries > frozen.live() && self.leaf_status(guard, Self::leaf(guard, offset)?)? == frozen {
+            return Err(Error::corrupt(offset, "a leaf with more entries than its status counts"));
+        }
         Ok(())
     }
 
@@ -95,8 +108,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return self.consolidate(guard, path, (offset, frozen), new, (halves[0], &copies));
         }
         if copies.len() > most {
-            // As in `consolidate`.
-            return Ok(());
+            return self.expect_other_entries(guard, (offset, frozen), copies.len());
         }
         let (lower, upper) = copies.split_at(middle(copies.len()));
         let between = Self::separate(guard, &mut new, lower[lower.len() - 1].words, upper[0].words)?;

@@ -185,10 +185,14 @@ pub struct BzTreeEngine<C, const N: usize> {
 impl<C, const N: usize> BzTreeEngine<C, N> {
     /// An engine whose trees are opened before they have marked what they reach.
     pub fn marking_later() -> Self {
-        Self {
-            options: BzTreeOptions { operations_max: 2, mark_later: true, ..BzTreeOptions::default() },
-            codec: PhantomData,
-        }
+        let usual = Self::default();
+        Self { options: BzTreeOptions { mark_later: true, ..usual.options }, ..usual }
+    }
+
+    /// An engine whose inserts end the reservations of others at once, instead of waiting for them.
+    pub fn impatient() -> Self {
+        let usual = Self::default();
+        Self { options: BzTreeOptions { patience: 0, ..usual.options }, ..usual }
     }
 }
 
