@@ -159,6 +159,73 @@ fn memory_is_recycled_as_the_policy_says() {
     assert!(swap.execute(&guard).is_err());
 }
 
+/// Its descriptor would say that it succeeded with no words, which no open takes for sound.
+#[test]
+fn an_operation_without_words_leaves_nothing_that_no_open_takes() {
+    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let guard = bank.pool.pin();
+    let mut emptied = bank.pmwcas.allocate();
+    emptied.add_word(&guard, bank.cell(&guard, 0), 0, 1).unwrap();
+    emptied.remove_word(&guard, bank.cell(&guard, 0)).unwrap();
+    for operation in [bank.pmwcas.allocate(), emptied] {
+        let refused = operation.execute(&guard).unwrap_err().to_string();
+        assert!(refused.contains("without words") && !refused.contains("damaged"), "{refused}");
+    }
+    assert!(Pmwcas::open(&guard, bank.place, SLOTS).is_ok());
+}
+
+/// A word that is to be as it is keeps what it leads to, whatever comes of the operation.
+#[test]
+fn memory_that_stays_where_it_is_is_not_recycled() {
+    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let guard = bank.pool.pin();
+    let memory = guard.allocate(100).unwrap();
+    bank.cell(&guard, 0).store(&guard, memory);
+    let named = |other_expected| {
+        let mut swap = bank.pmwcas.allocate();
+        swap.add_recycling(&guard, bank.cell(&guard, 0), (memory, memory), Recycling::FreeOne).unwrap();
+        swap.add_word(&guard, bank.cell(&guard, 1), other_expected, other_expected).unwrap();
+        swap
+    };
+    let before = bank.pool.stat().allocations;
+    let mut seen = Vec::new();
+    assert!(named(0).execute_with(&guard, |recycled| seen.push(recycled)).unwrap());
+    assert!(!named(5).execute_with(&guard, |recycled| seen.push(recycled)).unwrap());
+    named(0).discard_with(|recycled| seen.push(recycled));
+    assert_eq!(seen, []);
+    assert!(!named(5).execute(&guard).unwrap());
+    named(0).discard(&guard);
+    assert!(named(0).execute(&guard).unwrap());
+    drop(guard);
+    bank.pool.reclaim();
+    assert_eq!((bank.pool.stat().allocations, bank.pool.stat().frees_refused), (before, 0));
+}
+
+/// Who names words wrongly is told so, and not that the pool is damaged.
+#[test]
+fn a_word_that_cannot_be_named_is_no_damage() {
+    let bank = Bank::new(Ram::new(1 << 20).unwrap());
+    let guard = bank.pool.pin();
+    let nine = || -> Result<(), Error> {
+        let mut swap = bank.pmwcas.allocate();
+        for word in 0..=WORDS_MAX {
+            swap.add_word(&guard, bank.cell(&guard, word), 0, 1)?;
+        }
+        Ok(())
+    };
+    let unfilled = || -> Result<(), Error> {
+        let mut swap = bank.pmwcas.allocate();
+        swap.reserve_entry(&guard, bank.cell(&guard, 0), 0, Recycling::FreeOne)?;
+        swap.execute(&guard).map(drop)
+    };
+    for (refused, what) in
+        [(nine().unwrap_err(), "at most 8 words"), (unfilled().unwrap_err(), "never filled")]
+    {
+        assert!(!matches!(refused, Error::Corrupt { .. }), "{refused}");
+        assert!(refused.to_string().contains(what), "{refused}");
+    }
+}
+
 const ACCOUNTS: usize = 5;
 const MONEY: u64 = 1_000;
 

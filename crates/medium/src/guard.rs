@@ -48,6 +48,11 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium
     }
 
+    /// Whether it keeps what is retired meanwhile.
+    pub fn is_pinned(&self) -> bool {
+        self.pin.is_some()
+    }
+
     /// The epoch pin.
     ///
     /// # Panics

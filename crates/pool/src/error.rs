@@ -260,6 +260,12 @@ pub enum Error {
         /// The first entry out of order, from 0.
         index: u64,
     },
+    /// An operation on several words that cannot be; nothing was changed.
+    #[error("no such operation of PMwCAS: {what}; put another one together")]
+    BadOperation {
+        /// What is wrong with it.
+        what: String,
+    },
     /// Somebody still uses the pool, or the tree.
     #[error("it is still in use: a tree, a range or another handle of it lives; drop that first")]
     InUse,
@@ -368,6 +374,7 @@ mod tests {
             Error::TooManyTrees { .. } => ("77 trees", "use another pool"),
             Error::NotEmpty => ("an empty tree", "load a new tree"),
             Error::NotSorted { .. } => ("entry 77", "sort them"),
+            Error::BadOperation { .. } => ("77 words", "put another one together"),
             Error::InUse => ("a tree, a range or another handle", "drop that first"),
             Error::NotDurable { .. } => ("PowerLoss", "require less"),
             Error::Medium(_) => ("the disk is gone", "reopen the pool"),
@@ -411,6 +418,7 @@ mod tests {
             Error::TooManyTrees { limit: 77 },
             Error::NotEmpty,
             Error::NotSorted { index: 77 },
+            Error::BadOperation { what: "77 words".to_owned() },
             Error::InUse,
             Error::NotDurable { required: medium::Survives::PowerLoss, found: found() },
             Error::Medium(MediumError::Failed("the disk is gone".to_owned())),

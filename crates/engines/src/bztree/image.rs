@@ -13,7 +13,7 @@ use super::layout::{
 };
 use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
-use crate::pmwcas::{Descriptor, Recycling, VALUE_MASK};
+use crate::pmwcas::{BadTarget, Descriptor, Recycling, VALUE_MASK};
 
 /// An entry on its way from one leaf to another.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,12 @@ pub(super) struct Spares {
 /// Takes a spare, if there is one.
 fn take(spare: &AtomicU64) -> Option<u64> {
     Some(spare.swap(0, Ordering::AcqRel)).filter(|offset| *offset != 0)
+}
+
+/// Words of a change of the structure that cannot be named together: a node is in the tree in two places.
+fn damage(bad: BadTarget) -> Error {
+    let offset = if let BadTarget::Twice(offset) = bad { offset } else { 0 };
+    Error::corrupt(offset, bad.to_string())
 }
 
 /// Space for a leaf, and how many entries that has room for.
@@ -219,7 +225,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         leaf: Leaf<'_>,
         status: LeafStatus,
     ) -> Result<()> {
-        swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.frozen().0)?;
+        swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.frozen().0).map_err(damage)?;
         Ok(())
     }
 
@@ -361,7 +367,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         (old, new): (Pointer, Pointer),
     ) -> Result<bool> {
         let Some(step) = path.last() else {
-            swap.add_recycling(guard, self.root(guard)?, (old.0, new.0), Recycling::FreeOne)?;
+            swap.add_recycling(guard, self.root(guard)?, (old.0, new.0), Recycling::FreeOne)
+                .map_err(damage)?;
             return Ok(true);
         };
         let parent = Self::inner(guard, step.offset)?;
@@ -369,9 +376,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         if status & super::layout::FROZEN != 0 || self.pmwcas.read(guard, cell)? & VALUE_MASK != old.0 {
             return Ok(false);
         }
-        swap.add_recycling(guard, cell, (old.0, new.0), Recycling::FreeOne)?;
+        swap.add_recycling(guard, cell, (old.0, new.0), Recycling::FreeOne).map_err(damage)?;
         // Changed, so that a copy of the parent which is being made without this swap is not installed.
-        swap.add_word(guard, &parent.keys[INNER_STATUS], status, with_child_swapped(status))?;
+        swap.add_word(guard, &parent.keys[INNER_STATUS], status, with_child_swapped(status))
+            .map_err(damage)?;
         Ok(true)
     }
 
@@ -383,7 +391,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         status: u64,
     ) -> Result<()> {
         let inner: &Inner = Self::inner(guard, offset)?;
-        swap.add_word(guard, &inner.keys[INNER_STATUS], status, status | super::layout::FROZEN)?;
+        swap.add_word(guard, &inner.keys[INNER_STATUS], status, status | super::layout::FROZEN)
+            .map_err(damage)?;
         Ok(())
     }
 

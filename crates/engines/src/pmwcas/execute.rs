@@ -263,7 +263,13 @@ impl Pmwcas {
         Ok(())
     }
 
-    /// Gives all descriptors back, for a pool that is to be closed: what they name may be cut off with the file's free tail.
+    /// Gives all descriptors back, for a pool that is to be closed: what they name may be cut off with the file's free tail,
+    /// and then no open would take them for sound. Nobody executes meanwhile. Durable when the pool is closed. O(slots).
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if a thread is in the middle of an operation, or ended there by a panic, and [`Error::Corrupt`] for a
+    /// damaged descriptor: then the pool must not be closed cleanly ([`pool::Pool::leave_unclean`]), and the next open ends
+    /// what is left.
     pub fn finish<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
         // The words, then the statuses.
         for _ in 0..2 {

@@ -35,6 +35,9 @@
 //! again.add_word(&guard, &accounts[1], 0, 60)?;
 //! assert!(!again.execute(&guard)?);
 //! assert_eq!(pmwcas.read(&guard, &accounts[0])? & VALUE_MASK, 70);
+//!
+//! // Before the pool is closed: what descriptors name must not be cut off with the file's free tail.
+//! pmwcas.finish(&guard)?;
 //! # Ok::<(), pool::Error>(())
 //! ```
 //!
@@ -150,7 +153,7 @@ pub struct PmwcasStat {
     pub helps: u64,
 }
 
-/// Why a word cannot be part of an operation.
+/// Why an operation cannot be, or a word no part of it. As an [`Error`] it is [`Error::BadOperation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTarget {
@@ -166,6 +169,12 @@ pub enum BadTarget {
     /// A value needs more than 61 bits.
     #[error("{0:#x} has more than 61 bits; the other three belong to PMwCAS")]
     TooWide(u64),
+    /// The word was reserved, and its desired value never came.
+    #[error("the word at offset {0:#x} was reserved and never filled")]
+    Unfilled(u64),
+    /// There is nothing to be changed.
+    #[error("an operation without words")]
+    Empty,
 }
 
 /// Whether a word could be named.
@@ -173,12 +182,7 @@ pub type Named = std::result::Result<(), BadTarget>;
 
 impl From<BadTarget> for Error {
     fn from(bad: BadTarget) -> Self {
-        let offset = match bad {
-            BadTarget::Twice(offset) | BadTarget::Unknown(offset) => offset,
-            BadTarget::TooMany | BadTarget::TooWide(_) => 0,
-        };
-        // Whoever names words rightly gets here by values from a damaged pool only.
-        Self::corrupt(offset, bad.to_string())
+        Self::BadOperation { what: bad.to_string() }
     }
 }
 
@@ -188,7 +192,8 @@ impl From<BadTarget> for Error {
 pub enum Recycling {
     /// The values lead to nothing.
     None,
-    /// On success the expected value's memory is retired, on failure the desired value's is freed.
+    /// On success the expected value's memory is retired, on failure the desired value's is freed. Neither where the two are
+    /// equal: that stays where it is.
     FreeOne,
 }
 
@@ -397,17 +402,19 @@ impl Descriptor<'_> {
     /// it returns `false`. Recycles as the words' policies say, by their values as offsets.
     ///
     /// What this guard flushed before is durable before any word changes. When this returns success is durable, and so is
-    /// what a failure was about.
+    /// what a failure was about. The guard must be one that is pinned ([`pool::Pool::pin`], not `peek`) since before the words
+    /// were reached: that keeps their memory, for this thread and for those that help it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a reserved entry was not filled, or a word was in the way that names a descriptor wrongly: then
-    /// no word changed. [`Error::Medium`] if the medium failed: the words may have changed for other threads.
+    /// No word changed if it is [`Error::BadOperation`], for an operation without words or a reserved entry that was not
+    /// filled, or [`Error::Corrupt`], for a word in the way that names a descriptor wrongly. [`Error::Medium`] if the medium
+    /// failed: the words may have changed for other threads.
     pub fn execute<M: Medium>(self, guard: &Guard<'_, M>) -> Result<bool> {
         self.execute_with(guard, |recycled| recycle_offset(guard, recycled))
     }
 
     /// As [`Descriptor::execute`], with a callback in place of the default one: what to do with memory that the operation
-    /// has done with. Called once for each word of the policy [`Recycling::FreeOne`].
+    /// has done with. Called once for each word of the policy [`Recycling::FreeOne`] whose two values differ.
     pub fn execute_with<M: Medium>(
         self,
         guard: &Guard<'_, M>,
@@ -448,17 +455,15 @@ impl Descriptor<'_> {
         carried: &[Word],
         mut finalise: impl FnMut(Recycled),
     ) -> Result<Option<Commit>> {
+        debug_assert!(guard.is_pinned(), "whoever helps relies on it that the words stay");
         let targets: Targets = self.targets.iter().map(|(target, _)| *target).collect();
         let done = match targets.iter().find(|target| target.new == UNFILLED) {
-            Some(unfilled) => Err(Error::corrupt(unfilled.offset, "a reserved entry that was never filled")),
+            Some(unfilled) => Err(BadTarget::Unfilled(unfilled.offset).into()),
+            None if targets.is_empty() => Err(BadTarget::Empty.into()),
             None => self.pmwcas.run(guard, &targets, carried),
         };
         if let Ok(Some(lsn)) = done {
-            for (target, recycling) in &self.targets {
-                if *recycling == Recycling::FreeOne {
-                    finalise(Recycled::Replaced(target.old));
-                }
-            }
+            self.recycled().for_each(|target| finalise(Recycled::Replaced(target.old)));
             let targets = if M::LATE { targets } else { Targets::new() };
             return Ok(Some(Commit { lsn, targets }));
         }
@@ -473,10 +478,15 @@ impl Descriptor<'_> {
 
     /// As [`Descriptor::discard`], with a callback in place of the default one.
     pub fn discard_with(self, mut finalise: impl FnMut(Recycled)) {
-        for (target, recycling) in &self.targets {
-            if *recycling == Recycling::FreeOne && target.new != UNFILLED {
-                finalise(Recycled::Unused(target.new));
-            }
-        }
+        let filled = self.recycled().filter(|target| target.new != UNFILLED);
+        filled.for_each(|target| finalise(Recycled::Unused(target.new)));
+    }
+
+    /// The words of which one value's memory is to be recycled.
+    fn recycled(&self) -> impl Iterator<Item = &Target> {
+        let differs = |(target, recycling): &&(Target, Recycling)| {
+            *recycling == Recycling::FreeOne && target.old != target.new
+        };
+        self.targets.iter().filter(differs).map(|(target, _)| target)
     }
 }

@@ -40,6 +40,9 @@ impl Pmwcas {
     /// Opens the descriptors at `place`: rolls forward or back what a crash cut off. Durable when this returns; nobody
     /// else uses the words meanwhile. O(slots).
     ///
+    /// Whoever closes the pool cleanly calls [`Pmwcas::finish`] first. Otherwise a close may cut off words with the file's free
+    /// tail that a descriptor still names, and the next open of that is refused. A drop cannot do it, for it has no guard.
+    ///
     /// # Errors
     /// [`Error::Corrupt`] names the descriptor that no crash leaves so.
     pub fn open<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<Self> {
