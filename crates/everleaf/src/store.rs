@@ -341,11 +341,13 @@ impl Store {
     /// become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), which end theirs now.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the medium failed.
+    /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch of one of these trees. The first of all:
+    /// what else can be made durable is so.
     pub fn sync(&self) -> Result<()> {
         let trees: Vec<AnyTree> = self.inner.trees.lock().values().map(|tree| tree.any.clone()).collect();
-        self.at(trees.iter().try_for_each(|tree| tree.index.sync()))?;
-        self.at(self.inner.backend.sync())
+        // Each is tried, whatever became of those before it.
+        let ended = trees.iter().map(|tree| tree.index.sync()).fold(Ok(()), Result::and);
+        self.at(ended.and(self.inner.backend.sync()))
     }
 
     /// Copies the store as it is at some moment of the call into a new file, while other threads go on writing. The

@@ -134,8 +134,10 @@ impl Tree {
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)). Durable with the end of the epoch, like any other write.
     ///
     /// Not isolated: others see each write as it is done. Not undone by an error: what was written before it stays. The
-    /// epoch does not end meanwhile, so keep batches short; a pool that is full fails the write that meets it. Inside only
-    /// the batch may be used.
+    /// epoch does not end meanwhile, so keep batches short; a pool that is full fails the write that meets it.
+    ///
+    /// A batch is of one tree; nothing holds the epochs of two together. Inside, this tree is used through the batch only.
+    /// Others may be used as ever, but for their batches and bulk loads, which are refused.
     ///
     /// ```
     /// # use everleaf::{Engine, TreeOptions};
@@ -150,7 +152,7 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for a batch, or a use of the tree, within a batch;
+    /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for a batch or a bulk load of any tree, or a use of this one, within a batch;
     /// [`Error::EpochFull`] for a batch that changes more nodes than an epoch can log, some 170,000; otherwise what `run`
     /// returns.
     pub fn batch(&self, mut run: impl FnMut(&Batch<'_>) -> Result<()>) -> Result<()> {

@@ -47,6 +47,8 @@ pub(super) type Walk<T> = Result<T, Stop>;
 const ATTEMPTS_WITHOUT_PASS: u32 = 64;
 /// Attempts, each but the first few with the processor given away, before a lock is taken for one that nobody holds.
 const ATTEMPTS_MAX: u32 = 20_000_000;
+/// Nodes from the future that are remembered.
+const FROM_FUTURE_MAX: usize = 1024;
 /// The most levels of one layer; a damaged tree may have circles.
 pub(super) const HEIGHT_MAX: usize = 48;
 
@@ -135,6 +137,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         self.core.barrier.is_running(self.epoch)
     }
 
+    /// An operation begins, maybe one of several: its attempts count by themselves.
+    pub(super) fn begin_operation(&self) {
+        self.attempts.set(0);
+    }
+
     /// Before something is tried again.
     #[cold]
     pub(super) fn retry(&self) -> Walk<()> {
@@ -174,6 +181,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return Err(Stop::NeedsPass);
         }
         if state & EPOCH_MASK > self.epoch {
+            let mut known = self.core.from_future.lock();
+            if known.len() < FROM_FUTURE_MAX {
+                known.insert(pointer & OFFSET_MASK);
+            }
             let what = format!("a node of epoch {}, but epoch {} is running", state & EPOCH_MASK, self.epoch);
             return Err(Error::corrupt(pointer & OFFSET_MASK, what).into());
         }

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The log is written first, and its counter raised; then the link with the same counter. Counters that differ tell a
-//! crash in between. The epoch has 32 bits: every 2^31 epochs all links that are in queues are written anew, so that no
+//! crash in between. The epoch has 32 bits: every 2^30 epochs all links that are in queues are written anew, so that no
 //! failed epoch is taken for one that many years ago had the same number.
 
 use medium::{Medium, Word};
@@ -33,8 +33,12 @@ const RUN_HEADER_BYTES: u64 = 64;
 const SLAB_LEAD_BYTES: u64 = 64;
 /// Bytes of a run of one slab.
 const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
-/// Epochs after which links are written anew: half of what their epochs can tell apart.
-const RENEWAL_EPOCHS: u64 = 1 << 31;
+/// Epochs after which links are written anew: a quarter of what their epochs can tell apart, so that no harm is done if
+/// that epoch fails, or is the first one of an open, which writes none.
+const RENEWAL_EPOCHS: u64 = 1 << 30;
+
+/// Links that a sweep goes through before it gives the share back.
+const LINKS_TOGETHER: u32 = 1024;
 
 /// Sizes of objects. Nodes have a multiple of 64; the last takes the longest record.
 const SIZES: [u32; CLASSES] = {
@@ -107,6 +111,30 @@ impl Link {
         let epoch = self.epoch(running);
         let word = if failed(epoch) { self.log } else { self.link };
         (word & LINK_MASK, epoch == running)
+    }
+}
+
+/// How far the free queues of a shard are swept.
+#[derive(Default)]
+pub(super) struct LinkSweep {
+    class: usize,
+    /// Where the queue of this class goes on; 0 before its head. Whoever takes that object, leads on to the next.
+    object: u64,
+    /// Objects that are done: a damaged queue may be a circle.
+    objects: u64,
+}
+
+impl LinkSweep {
+    /// The object at which the sweep is has been done, or taken; 0 follows the last one.
+    fn lead_to(&mut self, next: u64) {
+        (self.object, self.objects) = (next, self.objects + 1);
+        if next == 0 {
+            self.end_class();
+        }
+    }
+
+    fn end_class(&mut self) {
+        *self = Self { class: self.class + 1, ..Self::default() };
     }
 }
 
@@ -191,21 +219,46 @@ impl<M: Medium, const W: usize> Core<M, W> {
         Ok(())
     }
 
-    /// Writes the links of failed epochs anew, in all queues of a shard, each as far as it is not damaged.
-    pub(super) fn sweep_links(&self, view: &View<'_, M, W>, shard: usize) -> Result<()> {
+    /// Goes on writing links of failed epochs anew, in all queues of a shard, each as far as it is not damaged. Returns
+    /// whether there is more to do.
+    pub(super) fn sweep_links(&self, view: &View<'_, M, W>, shard: &mut Shard) -> Result<bool> {
         let anchor = view.guard.node::<Anchor>(self.anchor)?;
-        for queue in &anchor.queues[shard] {
-            let swept = self.visit_queue(&view.guard, queue, view.epoch, &mut |object| {
-                let words = view.guard.words(object, 2)?;
-                let link = Link::load(&view.guard, words);
-                if !link.is_whole() || self.has_failed(link.epoch(view.epoch)) {
-                    let next = self.load_link(&view.guard, object, view.epoch)?;
-                    self.store_link(&view.guard, object, next, view.epoch)?;
-                    self.list_touched(object, 16);
-                }
-                Ok(())
-            });
-            unless_damaged(swept)?;
+        let Some(queue) = anchor.queues[shard.index].get(shard.swept.class) else { return Ok(false) };
+        let swept = self.sweep_queue(view, queue, &mut shard.swept);
+        if swept.is_err() {
+            shard.swept.end_class();
+        }
+        unless_damaged(swept)?;
+        Ok(true)
+    }
+
+    fn sweep_queue(&self, view: &View<'_, M, W>, queue: &Queue, swept: &mut LinkSweep) -> Result<()> {
+        let (guard, running) = (&view.guard, view.epoch);
+        let objects_max = guard.medium().extent().length() / 32;
+        let tail = queue.tail.load(guard);
+        if swept.object == 0 {
+            swept.object = queue.head.load(guard);
+        }
+        for _ in 0..LINKS_TOGETHER {
+            let object = swept.object;
+            if object == 0 || swept.objects > objects_max {
+                swept.end_class();
+                return Ok(());
+            }
+            let link = Link::load(guard, guard.words(object, 2)?);
+            let (next, _) = link.next(running, |epoch| self.has_failed(epoch));
+            if !link.is_whole() || self.has_failed(link.epoch(running)) {
+                self.store_link(guard, object, next, running)?;
+                self.list_touched(object, 16);
+            }
+            if object == tail {
+                swept.end_class();
+                return Ok(());
+            }
+            swept.lead_to(next);
+            if swept.object == 0 {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -294,6 +347,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             if limit != 0 {
                 let next =
                     if head == tail { 0 } else { self.core.load_link(&self.guard, head, self.epoch)? };
+                if head == shard.swept.object {
+                    shard.swept.lead_to(next);
+                }
                 self.log_queue(shard, phase, class, queue);
                 queue.head.store(&self.guard, next);
                 if head == limit {

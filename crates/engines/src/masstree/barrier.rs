@@ -28,6 +28,8 @@ pub(super) struct Barrier<S> {
     /// Held by who begins to hold a share for long, and by who waits until nobody does.
     gate: Mutex<()>,
     shares: Box<[Share<S>]>,
+    /// How many of them are worked with, the first ones.
+    worked_with: usize,
 }
 
 struct Share<S> {
@@ -56,8 +58,8 @@ impl Drop for Long<'_> {
 }
 
 impl<S> Barrier<S> {
-    /// At least one share.
-    pub(super) fn new(running: u64, shares: impl Iterator<Item = S>) -> Self {
+    /// At least one share, of which as many are worked with; the others are held with them, and used when they are free.
+    pub(super) fn new(running: u64, shares: impl Iterator<Item = S>, worked_with: usize) -> Self {
         let share = |content| Share {
             is_held_long: AtomicBool::new(false),
             phase: AtomicU64::new(1),
@@ -65,7 +67,7 @@ impl<S> Barrier<S> {
         };
         let shares = shares.map(share).collect();
         let is_stopping = AtomicBool::new(false);
-        Self { running: AtomicU64::new(running), is_stopping, gate: Mutex::new(()), shares }
+        Self { running: AtomicU64::new(running), is_stopping, gate: Mutex::new(()), shares, worked_with }
     }
 
     /// All shares, in order.
@@ -89,9 +91,15 @@ impl<S> Barrier<S> {
         self.running.load(Ordering::Acquire) == epoch
     }
 
-    /// The shares, from the thread's own on.
+    /// The thread's own share.
+    #[inline(always)]
+    fn own(&self, thread: usize) -> &Share<S> {
+        &self.shares[thread % self.worked_with]
+    }
+
+    /// The shares that are worked with, from the thread's own on.
     fn beginning_with_own(&self, thread: usize) -> impl Iterator<Item = &Share<S>> {
-        let (before, from) = self.shares.split_at(thread % self.shares.len());
+        let (before, from) = self.shares[..self.worked_with].split_at(thread % self.worked_with);
         from.iter().chain(before)
     }
 
@@ -100,8 +108,7 @@ impl<S> Barrier<S> {
         if self.is_stopping.load(Ordering::Relaxed) {
             self.wait_at_gate();
         }
-        let own = &self.shares[thread % self.shares.len()];
-        own.try_enter(self).unwrap_or_else(|| self.enter_other(thread))
+        self.own(thread).try_enter(self).unwrap_or_else(|| self.enter_other(thread))
     }
 
     #[cold]
@@ -114,7 +121,7 @@ impl<S> Barrier<S> {
         let free = self.beginning_with_own(thread).find_map(|share| share.try_enter(self));
         free.unwrap_or_else(|| {
             let mut soon = self.beginning_with_own(thread).filter(|share| !share.is_held_long());
-            let share = soon.next().unwrap_or(&self.shares[thread % self.shares.len()]);
+            let share = soon.next().unwrap_or(self.own(thread));
             share.pass(self, share.content.lock())
         })
     }
@@ -130,7 +137,7 @@ impl<S> Barrier<S> {
                 return (share.pass(self, content), Long(&share.is_held_long));
             }
             drop(gate);
-            drop(self.shares[thread % self.shares.len()].content.lock());
+            drop(self.own(thread).content.lock());
         }
     }
 
@@ -148,13 +155,18 @@ impl<S> Barrier<S> {
         }
     }
 
-    /// Waits until nobody works; nobody does as long as the shares are held.
-    pub(super) fn stop(&self) -> Vec<MutexGuard<'_, S>> {
-        let _gate = self.gate.lock();
+    /// Waits until nobody holds a share for long, while all others work; nobody begins to as long as the gate is closed.
+    pub(super) fn close_gate(&self) -> MutexGuard<'_, ()> {
+        let gate = self.gate.lock();
         // Nobody begins to hold one for long, so none of these is held for long when all were free once.
         for share in self.shares.iter().filter(|share| share.is_held_long()) {
             drop(share.content.lock());
         }
+        gate
+    }
+
+    /// Waits until nobody works; nobody does as long as the shares are held.
+    pub(super) fn stop(&self, _gate: MutexGuard<'_, ()>) -> Vec<MutexGuard<'_, S>> {
         self.is_stopping.store(true, Ordering::Relaxed);
         let shares = self.shares().map(Mutex::lock).collect();
         self.is_stopping.store(false, Ordering::Relaxed);

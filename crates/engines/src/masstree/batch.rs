@@ -97,6 +97,7 @@ impl<M: Medium, const W: usize> Batch for Writes<'_, M, W> {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         (self.check)(key, &[0; 8])?;
+        self.view.begin_operation();
         let found = self.view.find_with(key, &mut |view: &View<'_, M, W>, record: super::record::Record| {
             record.copy_value(&view.guard, value)
         });
@@ -106,6 +107,7 @@ impl<M: Medium, const W: usize> Batch for Writes<'_, M, W> {
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
         (self.check)(key, value.unwrap_or(&[0; 8]))?;
         check_lengths(key, value.unwrap_or_default())?;
+        self.view.begin_operation();
         let written = self.view.write(&mut self.work.borrow_mut(), key, value, condition);
         written.map_err(|stop| failed(self.view.core.anchor, stop))
     }

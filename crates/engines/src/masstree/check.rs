@@ -106,7 +106,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if !is_within {
             return Ok(());
         }
-        match self.node(task.pointer)? {
+        let node = self.node(task.pointer)?;
+        let is_from_future = self.core.from_future.lock().contains(&offset);
+        survey.expect(offset, !is_from_future, || "a node of an epoch that had not begun".to_owned());
+        match node {
             NodeRef::Border(node) => {
                 survey.borders += 1;
                 if task.depth == 0 {

@@ -23,6 +23,7 @@ use medium::{LINE_BYTES, Medium};
 use pool::{Guard, Result};
 
 use super::access::{View, Work};
+use super::allocator::LinkSweep;
 use super::external_log::LogCursor;
 use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, checked, node_bytes};
 use super::{Core, Mode};
@@ -38,12 +39,19 @@ pub(super) struct Shard {
     /// The epoch in which a queue gave away all that it held when that began.
     pub(super) drained: [u64; CLASSES],
     pub(super) log: LogCursor,
+    pub(super) swept: LinkSweep,
 }
 
 impl Shard {
     pub(super) fn new(index: usize) -> Self {
-        let log = LogCursor::default();
-        Self { index, listed: Vec::new(), queue_listed: [0; CLASSES], drained: [0; CLASSES], log }
+        Self {
+            index,
+            listed: Vec::new(),
+            queue_listed: [0; CLASSES],
+            drained: [0; CLASSES],
+            log: LogCursor::default(),
+            swept: LinkSweep::default(),
+        }
     }
 }
 
@@ -114,8 +122,10 @@ impl<M: Medium, const W: usize> Core<M, W> {
         }
         let guard = self.pool.peek();
         let something = self.flush_beside_others(&guard)?;
+        self.reach_barrier(AccessKind::Store);
+        let gate = self.barrier.close_gate();
         let pause = Instant::now();
-        let mut shards = self.stop();
+        let mut shards = self.barrier.stop(gate);
         let mut listed = Vec::new();
         for shard in &mut shards {
             listed.append(&mut shard.listed);
@@ -154,7 +164,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Waits until nobody works; nobody does as long as the shards are held.
     pub(super) fn stop(&self) -> Vec<MutexGuard<'_, Shard>> {
         self.reach_barrier(AccessKind::Store);
-        self.barrier.stop()
+        self.barrier.stop(self.barrier.close_gate())
     }
 
     fn begin(&self, next: u64, shards: &mut [MutexGuard<'_, Shard>]) {

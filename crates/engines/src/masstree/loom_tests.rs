@@ -22,7 +22,7 @@ struct Tree {
 impl Tree {
     fn new(shares: usize) -> Arc<Self> {
         let words = || std::array::from_fn(|_| AtomicU64::new(0));
-        let barrier = Barrier::new(1, (0..shares).map(|_| Share::new()));
+        let barrier = Barrier::new(1, (0..shares).map(|_| Share::new()), shares);
         Arc::new(Self { barrier, nodes: words(), durable: words(), listed: words() })
     }
 
@@ -50,7 +50,7 @@ impl Tree {
             self.barrier.begin_phase(|share| listed.append(share));
             self.flush(&mut listed);
         }
-        let mut shares = self.barrier.stop();
+        let mut shares = self.barrier.stop(self.barrier.close_gate());
         shares.iter_mut().for_each(|share| listed.append(share));
         self.flush(&mut listed);
         let durable = std::array::from_fn(|node| self.durable[node].load(Ordering::Relaxed));
@@ -115,7 +115,7 @@ fn an_epoch_does_not_end_while_a_share_is_held() {
                 tree.nodes[1].store(0, Ordering::Relaxed);
             })
         };
-        let shares = tree.barrier.stop();
+        let shares = tree.barrier.stop(tree.barrier.close_gate());
         assert_eq!(tree.nodes[1].load(Ordering::Relaxed), 0);
         tree.barrier.begin(2);
         drop(shares);
@@ -140,7 +140,7 @@ fn who_holds_a_share_for_long_may_wait_for_those_who_work() {
                 drop((long, pass));
             })
         };
-        let shares = tree.barrier.stop();
+        let shares = tree.barrier.stop(tree.barrier.close_gate());
         tree.barrier.begin(2);
         drop(shares);
         holder.join().unwrap();
@@ -160,7 +160,7 @@ fn nobody_waits_for_ever_where_each_share_is_held_for_long() {
             })
         };
         let holders = [hold(&tree), hold(&tree)];
-        let shares = tree.barrier.stop();
+        let shares = tree.barrier.stop(tree.barrier.close_gate());
         tree.barrier.begin(2);
         drop(shares);
         holders.into_iter().for_each(|holder| holder.join().unwrap());

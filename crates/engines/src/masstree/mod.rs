@@ -85,6 +85,7 @@ mod sweep;
 mod version;
 mod words;
 
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -214,6 +215,8 @@ struct Core<M: Medium, const W: usize> {
     failed: Failed,
     /// Whether nodes of theirs may be left.
     any_failed: AtomicBool,
+    /// Nodes whose epochs had not begun when they were looked at, some of them: damage, also when these have come.
+    from_future: Mutex<HashSet<u64>>,
     /// The tree was destroyed; its memory belongs to others.
     is_gone: AtomicBool,
     figures: Figures,
@@ -225,14 +228,15 @@ struct Core<M: Medium, const W: usize> {
 impl<M: Medium, const W: usize> Core<M, W> {
     fn new(pool: &Pool<M>, anchor: u64, first: u64, options: &MassTreeOptions, failed: Failed) -> Self {
         const { assert!(W >= 4 && W <= 15 && node_bytes::<W>() <= 1024) };
-        let shards = (0..options.shards.clamp(1, SHARDS)).map(Shard::new);
+        // All of them, as each has its own free objects and log, whoever works.
+        let barrier = Barrier::new(first, (0..SHARDS).map(Shard::new), options.shards.clamp(1, SHARDS));
         Self {
             pool: pool.clone(),
             anchor,
             mode: options.mode,
             first,
             cells_listed: AtomicU64::new(0),
-            barrier: Barrier::new(first, shards),
+            barrier,
             touched: Mutex::new(Vec::new()),
             ended: Mutex::new(Lsn::DURABLE),
             root: Mutex::new(()),
@@ -240,6 +244,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
             any_failed: AtomicBool::new(!failed.is_empty()),
             failed,
+            from_future: Mutex::new(HashSet::new()),
             is_gone: AtomicBool::new(false),
             figures: Figures::default(),
             nodes_restored: 0,

@@ -322,6 +322,25 @@ fn a_damaged_node_keeps_no_tree_from_being_opened_after_many_crashes() {
     assert!(of_interior.iter().all(|keys| (100..399).contains(keys)), "{of_interior:?}");
 }
 
+/// A node whose epoch is a little above the running one stays damaged when that has come.
+#[test]
+fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = open_pool(&ram);
+    drop(grown(&pool, "tree", 120));
+    let [border, running] = [*first_nodes(&pool, "tree").last().unwrap(), anchor(&pool, "tree")];
+    store(&pool, border + EPOCH, (load(&pool, running) & VALUE) + 3);
+    let tree = reopen(&pool, "tree").unwrap();
+    let names_it =
+        || tree.check().unwrap().iter().any(|found| found.offset == border && found.what.contains("epoch"));
+    assert!(names_it());
+    for number in 0..6_u64 {
+        tree.put(&[0xff, number as u8], b"value").unwrap();
+        tree.sync().unwrap();
+        assert!(names_it());
+    }
+}
+
 /// Keys and values are padded with zeros to whole words. Other bits there make no other key of one, and no other value.
 #[test]
 fn damaged_padding_of_a_record_is_named_and_does_no_harm() {

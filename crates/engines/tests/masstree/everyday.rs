@@ -323,6 +323,74 @@ fn operations_take_no_fence_but_for_the_external_log() {
     }
 }
 
+/// What was freed through one share is found through another one, also if fewer are used than once were.
+#[test]
+fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
+    let fill = |tree: &Tree, keys: std::ops::Range<u64>| {
+        keys.take_while(|key| tree.put(&key.to_be_bytes(), &[7; 100]).is_ok()).count() as u64
+    };
+    let all = fill(&tree(4 << 20), 0..1_000_000);
+    let pool = pool(4 << 20);
+    let of_shards = |shards| MassTreeOptions { shards, ..options() };
+    let tree = Tree::create(&pool, "tree", of_shards(8)).unwrap();
+    std::thread::scope(|scope| {
+        // Each with a share of its own, one after the other.
+        for keys in [0..2 * all / 5, 2 * all / 5..4 * all / 5] {
+            let (fill, tree) = (&fill, &tree);
+            let part = move || {
+                assert_eq!(fill(tree, keys.clone()), keys.end - keys.start);
+                keys.clone().for_each(|key| assert!(tree.remove(&key.to_be_bytes()).unwrap()));
+            };
+            scope.spawn(part).join().unwrap();
+        }
+    });
+    tree.sync().unwrap();
+    drop(tree);
+    let root = pool.trees().unwrap().remove(0);
+    let tree = Tree::open(&pool, &root, of_shards(1)).unwrap();
+    let again = fill(&tree, 0..1_000_000);
+    assert!(10 * again > 8 * all, "{again} keys of {all}");
+    assert!(is_sound(&tree));
+}
+
+/// Links of free objects tell their epoch for 2^32 epochs. They are written anew so often that this may be missed: by an
+/// open that begins with the very epoch.
+#[test]
+fn links_keep_their_epochs_where_a_renewal_was_missed() {
+    let pool = pool(16 << 20);
+    let open = |first_epoch, close_cleanly| {
+        let options = MassTreeOptions { first_epoch, close_cleanly, ..options() };
+        match pool.trees().unwrap().first() {
+            Some(root) => Tree::open(&pool, root, options),
+            None => Tree::create(&pool, "tree", options),
+        }
+        .unwrap()
+    };
+    let end_epoch = |tree: &Tree, next: u64| {
+        tree.put(b"last", &next.to_be_bytes()).unwrap();
+        tree.sync().unwrap();
+        assert_eq!(tree.epochs().running, next);
+    };
+    let tree = open((1 << 31) - 2, true);
+    (0..100_u64).for_each(|key| tree.put(&key.to_be_bytes(), b"value").unwrap());
+    end_epoch(&tree, 1 << 31);
+    // Links of this very epoch.
+    (0..100_u64).for_each(|key| assert!(tree.remove(&key.to_be_bytes()).unwrap()));
+    end_epoch(&tree, (1 << 31) + 1);
+    drop(tree);
+    drop(open(1 << 32, true));
+    let tree = open((1 << 32) + (1 << 30) - 1, true);
+    end_epoch(&tree, (1 << 32) + (1 << 30));
+    end_epoch(&tree, (1 << 32) + (1 << 30) + 1);
+    drop(tree);
+    // An epoch that cannot be told from that of the links fails.
+    let tree = open(3 * (1 << 31) - 1, false);
+    end_epoch(&tree, 3 * (1 << 31));
+    assert!(is_sound(&tree));
+    drop(tree);
+    assert!(is_sound(&open(1, false)));
+}
+
 fn on_file(machine: &Arc<Machine>, private_bytes_max: u64) -> Pool<Arc<File>> {
     let options = FileOptions {
         log_bytes: 1 << 20,
