@@ -4,6 +4,7 @@
 mod args;
 mod compare;
 mod disk;
+mod epochs;
 mod face;
 mod inside;
 mod keys;
@@ -52,6 +53,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.medium == args::MediumChoice::File {
         report.disk(disk::rates(bench.folder())?);
     }
+    report.epochs.across_ns = epochs::across(args, &bench, &keys)?;
     for number in 0..args.runs {
         context.note(format!("run {} of {}", number + 1, args.runs));
         if args.threads > 1 && args.workload != Workload::Load {
@@ -100,8 +102,10 @@ fn end(
 ) -> Result<(), Failure> {
     report.persist(bench.persist_ns(args)?);
     report.sizes(bench.sizes()?);
+    report.epochs.pause_ns_max = bench.epoch_stat().map(|stat| stat.pause_ns_max);
     if args.recover {
         report.recoveries(bench.recover()?);
+        report.epochs.touches = bench.first_touches()?;
     }
     if let Some(pool) = bench.close()? {
         report

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::args::{Args, Workload};
 use super::disk::DiskRates;
+use super::epochs::EpochFigures;
 use super::subject::{Measured, Recoveries, Sizes};
 
 /// What was measured so far.
@@ -30,6 +31,7 @@ pub(crate) struct Report {
     log: Option<LogShare>,
     /// What the engine counted in the last run.
     counters: Vec<(&'static str, u64)>,
+    pub(crate) epochs: EpochFigures,
 }
 
 /// What one run of operations cost in the log.
@@ -79,6 +81,7 @@ impl Report {
             file_bytes: None,
             log: None,
             counters: Vec::new(),
+            epochs: EpochFigures::default(),
         }
     }
 
@@ -252,7 +255,7 @@ impl Report {
             "recover_nodes_restored": self.recoveries.as_ref().and_then(|recoveries| recoveries.nodes_restored),
         });
         let counters = Value::Object(self.counters_json());
-        for part in [self.replay_json(), counters, self.ram_json(ns), self.log_json(ns)] {
+        for part in [self.replay_json(), counters, self.epochs.json(), self.ram_json(ns), self.log_json(ns)] {
             if let (Value::Object(figures), Value::Object(mut part)) = (&mut figures, part) {
                 figures.append(&mut part);
             }

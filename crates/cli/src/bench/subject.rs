@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use engines::index::{Bounds, Condition, Direction, Index, Profile, WordIndex};
+use engines::index::{Bounds, Condition, Direction, EpochStat, Index, Profile, WordIndex};
 use engines::masstree::Mode;
 use everleaf::{Codec, Engine, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Count, Counts, Dax, DaxOptions, Delay, Either, FileStat, Medium};
 
 use super::args::{Args, MediumChoice};
+use super::epochs::{Touches, first_touches};
 use super::keys::{Keys, Random};
 use super::workload::{Script, Step};
 use crate::context::Context;
@@ -340,6 +341,11 @@ impl Bench {
         Ok(times[2])
     }
 
+    /// Figures of epochs, if the engine has any.
+    pub(crate) fn epoch_stat(&self) -> Option<EpochStat> {
+        self.tree().epoch_stat()
+    }
+
     /// What the engine counted since it was opened.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         self.tree().index().counters()
@@ -401,6 +407,18 @@ impl Bench {
         Ok(Recoveries { clean, crash, replay, nodes_restored })
     }
 
+    /// Times of the first gets after a crash, for engines that recover nodes as they are touched. After `recover`.
+    pub(crate) fn first_touches(&self) -> Result<Option<Touches>, Failure> {
+        if !engine(&self.args.engine).0.is_buffered() {
+            return Ok(None);
+        }
+        self.cut_an_epoch()?;
+        // Nobody sweeps.
+        let options = store_options(&self.args).manual_epochs().close_cleanly(true);
+        let store = open_store(&self.path, &self.args, &options)?;
+        first_touches(&store.open_tree(NAME)?, &self.args).map(Some)
+    }
+
     fn open(&self, key: &[u8], close_cleanly: bool) -> Result<Opened, Failure> {
         let options = store_options(&self.args).close_cleanly(close_cleanly);
         let start = Instant::now();
@@ -429,7 +447,7 @@ impl Bench {
     }
 }
 
-fn histogram() -> Histogram<u64> {
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits are fine")
 }
 

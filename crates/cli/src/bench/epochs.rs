@@ -1,0 +1,120 @@
+//! What epochs cost those who work: operations during which one ends, and the first touch of a node after a crash.
+
+use std::time::Instant;
+
+use everleaf::Tree;
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+use super::args::{Args, Workload};
+use super::keys::{Keys, Random};
+use super::subject::{Bench, histogram, padded};
+use super::workload::{Script, Step};
+use crate::failure::Failure;
+
+/// Keys that no leaf holds together.
+const KEYS_APART: usize = 32;
+/// Leaves that are touched.
+const TOUCHES_MAX: usize = 50_000;
+
+/// Times of gets after a crash, before anything has recovered the nodes.
+pub(crate) struct Touches {
+    /// Of one key in each of many leaves.
+    first_ns: Histogram<u64>,
+    /// Of the same keys once more.
+    again_ns: Histogram<u64>,
+}
+
+/// What was measured of epochs.
+#[derive(Default)]
+pub(crate) struct EpochFigures {
+    pub(crate) across_ns: Option<Histogram<u64>>,
+    pub(crate) touches: Option<Touches>,
+    /// The longest pause since the tree was made.
+    pub(crate) pause_ns_max: Option<u64>,
+}
+
+impl EpochFigures {
+    pub(crate) fn json(&self) -> Value {
+        let across = |figure: &dyn Fn(&Histogram<u64>) -> u64| {
+            self.across_ns.as_ref().filter(|across| !across.is_empty()).map(figure)
+        };
+        let touches = |times: fn(&Touches) -> &Histogram<u64>, quantile| {
+            self.touches.as_ref().map(|touches| times(touches).value_at_quantile(quantile))
+        };
+        json!({
+            "operations_across_advance": across(&Histogram::len),
+            "p50_across_advance_ns": across(&|across| across.value_at_quantile(0.5)),
+            "p999_across_advance_ns": across(&|across| across.value_at_quantile(0.999)),
+            "pause_ns_max": self.pause_ns_max,
+            "first_touch_p50_ns": touches(|touches| &touches.first_ns, 0.5),
+            "first_touch_p99_ns": touches(|touches| &touches.first_ns, 0.99),
+            "second_touch_p50_ns": touches(|touches| &touches.again_ns, 0.5),
+            "second_touch_p99_ns": touches(|touches| &touches.again_ns, 0.99),
+        })
+    }
+}
+
+/// Times the operations of a run of its own during which the running epoch changed; all of them are timed, so that run is
+/// slower than others. `None` for engines without epochs.
+pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<Histogram<u64>>, Failure> {
+    if bench.epoch_stat().is_none() || args.workload == Workload::Load {
+        return Ok(None);
+    }
+    // Drawn as none of the other runs is.
+    let script = Script::new(args, keys, args.runs);
+    let run = |steps: &[Step]| across_of(bench, steps);
+    let run = &run;
+    let times: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = script.threads.iter().map(|steps| scope.spawn(move || run(steps))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect()
+    });
+    let mut all = histogram();
+    for times in times {
+        all.add(times?).expect("histograms of one shape");
+    }
+    super::undo(args, bench, &script)?;
+    Ok(Some(all))
+}
+
+fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>, Failure> {
+    let running = || bench.epoch_stat().map_or(0, |stat| stat.running);
+    let (subject, mut latency_ns) = (bench.subject(), histogram());
+    let (mut sum, mut buffer, mut before) = (0_u64, Vec::new(), running());
+    for step in steps {
+        let start = Instant::now();
+        sum = sum.wrapping_add(subject.step(*step, &mut buffer)?);
+        let elapsed = start.elapsed();
+        let after = running();
+        if after != before {
+            latency_ns.saturating_record(elapsed.as_nanos() as u64);
+            before = after;
+        }
+    }
+    std::hint::black_box(sum);
+    Ok(latency_ns)
+}
+
+/// Gets a key of each of many leaves, twice. The tree was opened after a crash, and nobody has touched it since.
+pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches, Failure> {
+    let drawn = args.keys_drawn();
+    let mut sorted: Vec<u64> = (0..args.keys - args.withheld()).map(|index| drawn.key(index)).collect();
+    sorted.sort_unstable();
+    let apart = sorted.len().div_ceil(TOUCHES_MAX).max(KEYS_APART);
+    let mut keys: Vec<_> = sorted.iter().step_by(apart).map(|key| padded(*key, args.key_size)).collect();
+    let mut random = Random::new(args.seed);
+    for index in (1..keys.len()).rev() {
+        keys.swap(index, random.below(index as u64 + 1) as usize);
+    }
+    let mut buffer = Vec::new();
+    let mut get_all = || -> Result<Histogram<u64>, Failure> {
+        let mut latency_ns = histogram();
+        for key in &keys {
+            let start = Instant::now();
+            std::hint::black_box(tree.index().get_into(key, &mut buffer)?);
+            latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
+        }
+        Ok(latency_ns)
+    };
+    Ok(Touches { first_ns: get_all()?, again_ns: get_all()? })
+}
