@@ -38,6 +38,7 @@ mod open;
 mod pages;
 mod replay;
 mod stat;
+mod store;
 #[cfg(test)]
 mod tests;
 mod volatile;

@@ -1,11 +1,11 @@
 //! Opening: finding the log that belongs to the pool, replaying it, or making a new one; and the orderly end.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
@@ -26,9 +26,9 @@ use super::mutant::Mutant;
 use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
+use super::store::Stores;
 use super::volatile::is_volatile;
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
-use crate::kernels::prefetch_write;
 use crate::mapping::Mapping;
 use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
 
@@ -40,9 +40,6 @@ pub const UNSAFE_NO_SYNC: (&str, &str) = ("EVERLEAF_UNSAFE_NO_SYNC", "lose-my-da
 const POOL_BYTES_MIN: u64 = 64 << 10;
 /// So much of a new log is filled with zeros before it is used.
 const FILLED_AT_FIRST: u64 = 1 << 20;
-
-/// So many lines wait for their places to come into the cache while a log is replayed: they lie all over the pool.
-const AHEAD: usize = 32;
 
 /// The largest log on a file system in memory.
 const VOLATILE_LOG_BYTES_MAX: u64 = 4 << 20;
@@ -422,16 +419,9 @@ fn reopen(
     log.set_filled();
     let mut pages = Pages::default();
     let mut grown = Ok(());
-    let mut pending = VecDeque::with_capacity(AHEAD);
-    let store = |(words, line): (&[AtomicU64], [u8; LINE_BYTES])| {
-        for (word, bytes) in words.iter().zip(line.as_chunks().0) {
-            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
-        }
-    };
-    let replayed = replay(
-        &log,
-        &newest.header,
-        |number, line, position| {
+    let replayed = thread::scope(|scope| {
+        let mut stores = Stores::new(scope);
+        let use_line = |number: u64, line: &[u8; LINE_BYTES], position| {
             let words = number
                 .checked_mul(LINE_BYTES as u64)
                 .and_then(|offset| mapping.extent().words(offset, LINE_BYTES / 8));
@@ -439,15 +429,11 @@ fn reopen(
                 position,
                 what: format!("a line of number {number} lies outside of the pool"),
             })?;
-            prefetch_write(words);
-            if pending.len() == AHEAD {
-                pending.pop_front().into_iter().for_each(store);
-            }
-            pending.push_back((words, *line));
+            stores.push(number, words, line);
             pages.add(number);
             Ok(())
-        },
-        |length| {
+        };
+        let grow = |length| {
             grown = mapping.grow(length);
             match &grown {
                 Ok(()) => Ok(()),
@@ -456,11 +442,13 @@ fn reopen(
                     source: std::io::Error::other(error.to_string()),
                 }),
             }
-        },
-    );
+        };
+        let replayed = replay(&log, &newest.header, use_line, grow);
+        stores.finish();
+        replayed
+    });
     grown?;
     let mut replayed = replayed?;
-    pending.into_iter().for_each(store);
     if let Some(copy) = newest.unreadable {
         expect_nothing_later(&log, replayed.end, copy)?;
     }
