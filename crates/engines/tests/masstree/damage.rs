@@ -364,6 +364,24 @@ fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
     }
 }
 
+/// An offset at the end of all numbers is as wrong as any other one, and no overflow.
+#[test]
+fn a_value_that_leads_beyond_all_bounds() {
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = open_pool(&ram);
+    let tree = Tree::create(&pool, "tree", OPTIONS).unwrap();
+    tree.put(b"a large one", b"value").unwrap();
+    let at = first_nodes(&pool, "tree")[0] + VALUES;
+    for value in [u64::MAX, u64::MAX - 7, u64::MAX - 15, u64::MAX - 16, 1 << 63] {
+        store(&pool, at, value);
+        assert!(is_corrupt(tree.get(b"a large one")));
+        assert!(is_corrupt(tree.get_many(&[b"a large one"])));
+        assert!(is_corrupt(content(&tree)));
+        assert!(is_corrupt(tree.put(b"a large one", b"another")));
+        assert!(!tree.check().unwrap().is_empty());
+    }
+}
+
 /// Nodes that lead to themselves, as children and as layers: `check` names each once, and goes on.
 #[test]
 fn a_circle_of_nodes_costs_check_no_more_than_its_nodes() {
