@@ -30,11 +30,20 @@ pub(crate) struct Step<S: Subject> {
     pub(crate) outcome: Option<S::Outcome>,
 }
 
-/// The states that are right: one of `states`, in which each of `parts` may also be as in another of its states.
+/// What one part may be.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Choice<T> {
+    pub(crate) state: T,
+    /// The pending calls that took effect then, of those that do so on all parts at one moment.
+    whole: Vec<u32>,
+}
+
+/// The states that are right: one of `states`, in which each of `parts` may also be as in another of its choices; all of
+/// them with the same calls that concern all parts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Expected<T> {
     pub(crate) states: Vec<T>,
-    pub(crate) parts: Vec<(u64, Vec<T>)>,
+    pub(crate) parts: Vec<(u64, Vec<Choice<T>>)>,
 }
 
 impl<T: Clone + PartialEq + Debug> Expected<T> {
@@ -50,19 +59,26 @@ impl<T: Clone + PartialEq + Debug> Expected<T> {
         }
         let mut rest = state.clone();
         for (part, choices) in &self.parts {
-            if !choices.iter().any(|choice| subject.is_same_part(*part, choice, state)) {
-                return false;
-            }
-            subject.copy_part(*part, &choices[0], &mut rest);
+            subject.copy_part(*part, &choices[0].state, &mut rest);
         }
-        self.states.contains(&rest)
+        let explains = |whole: &Vec<u32>| {
+            self.parts.iter().all(|(part, choices)| {
+                let mut with_them = choices.iter().filter(|choice| choice.whole == *whole);
+                with_them.any(|choice| subject.is_same_part(*part, &choice.state, state))
+            })
+        };
+        self.states.contains(&rest) && self.parts[0].1.iter().any(|choice| explains(&choice.whole))
     }
 
     /// For people.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!("one of {:?}", self.states);
         for (_, choices) in &self.parts {
-            text.push_str(&format!(", with any of {choices:?} instead"));
+            let states: Vec<_> = choices.iter().map(|choice| &choice.state).collect();
+            text.push_str(&format!(", with any of {states:?} instead"));
+        }
+        if self.parts.iter().any(|(_, choices)| choices.iter().any(|choice| !choice.whole.is_empty())) {
+            text.push_str(", of one epoch");
         }
         text
     }
@@ -161,16 +177,23 @@ impl<S: Subject> Part<S> {
         !self.configurations.is_empty()
     }
 
-    /// The states that it may have now, or that a crash may leave, as `which` picks.
-    fn states(&self, subject: &S, which: fn(Configuration<S>) -> S::State) -> Vec<S::State> {
-        let mut states = Vec::new();
+    /// What it may be now, or what a crash may leave, as `which` picks.
+    fn choices(&self, subject: &S, which: fn(Configuration<S>) -> S::State) -> Vec<Choice<S::State>> {
+        let whole: Vec<u32> = self
+            .pending
+            .iter()
+            .filter(|(_, operation)| subject.is_whole(operation))
+            .map(|(number, _)| *number)
+            .collect();
+        let mut choices = Vec::new();
         for configuration in self.reach(subject, |_| false) {
-            let state = which(configuration);
-            if !states.contains(&state) {
-                states.push(state);
+            let whole = whole.iter().copied().filter(|number| configuration.has(*number)).collect();
+            let choice = Choice { whole, state: which(configuration) };
+            if !choices.contains(&choice) {
+                choices.push(choice);
             }
         }
-        states
+        choices
     }
 }
 
@@ -237,11 +260,11 @@ impl<S: Subject> History<S> {
         let mut base = self.start.clone();
         let mut parts = Vec::new();
         for (number, part) in &self.parts {
-            let states = part.states(subject, which);
-            let Some(first) = states.first() else { continue };
+            let choices = part.choices(subject, which);
+            let Some(Choice { state: first, .. }) = choices.first() else { continue };
             subject.copy_part(*number, first, &mut base);
-            if states.iter().any(|state| !subject.is_same_part(*number, first, state)) {
-                parts.push((*number, states));
+            if choices.iter().any(|choice| !subject.is_same_part(*number, first, &choice.state)) {
+                parts.push((*number, choices));
             }
         }
         Expected { states: vec![base], parts }
@@ -315,7 +338,7 @@ mod tests {
     /// What a crash may leave now.
     fn left(history: &History<Register>) -> Vec<u64> {
         let Expected { mut states, parts } = history.expected(&Register);
-        states.extend(parts.into_iter().flat_map(|(_, states)| states));
+        states.extend(parts.into_iter().flat_map(|(_, choices)| choices).map(|choice| choice.state));
         states.sort_unstable();
         states.dedup();
         states
@@ -364,5 +387,88 @@ mod tests {
         history.invoke(&Register, 2);
         history.respond(&Register, 2).unwrap();
         assert_eq!(left(&history), [7, 9]);
+    }
+
+    /// Two numbers, each durable from the end of the epoch in which it was set.
+    struct Pair;
+
+    #[derive(Clone, Debug, Hash)]
+    enum PairOperation {
+        Set(usize, u64),
+        EndEpoch,
+    }
+
+    impl Subject for Pair {
+        type Operation = PairOperation;
+        type Outcome = ();
+        type State = [u64; 2];
+        type Instance = ();
+
+        fn initial(&self) -> [u64; 2] {
+            [0; 2]
+        }
+
+        fn step(&self, state: &mut [u64; 2], operation: &PairOperation) {
+            if let PairOperation::Set(part, value) = operation {
+                state[*part] = *value;
+            }
+        }
+
+        fn durability(&self, operation: &PairOperation) -> Durability {
+            match operation {
+                PairOperation::Set(..) => Durability::WithEpoch,
+                PairOperation::EndEpoch => Durability::OnReturn,
+            }
+        }
+
+        fn is_same_part(&self, part: u64, one: &[u64; 2], other: &[u64; 2]) -> bool {
+            one[part as usize] == other[part as usize]
+        }
+
+        fn copy_part(&self, part: u64, from: &[u64; 2], to: &mut [u64; 2]) {
+            to[part as usize] = from[part as usize];
+        }
+
+        fn is_whole(&self, operation: &PairOperation) -> bool {
+            matches!(operation, PairOperation::EndEpoch)
+        }
+
+        fn open(&self, _: &Sim) -> Result<(), Complaint> {
+            Ok(())
+        }
+
+        fn apply(&self, (): &mut (), _: &PairOperation) -> Result<(), Complaint> {
+            Err("never called".to_owned())
+        }
+
+        fn observe(&self, (): &mut ()) -> Result<[u64; 2], Complaint> {
+            Err("never called".to_owned())
+        }
+    }
+
+    #[test]
+    fn an_epoch_ends_for_all_parts_at_once() {
+        let step =
+            |part, operation: &PairOperation| Step { part, operation: operation.clone(), outcome: None };
+        let call = |operation: PairOperation| {
+            let parts = match operation {
+                PairOperation::Set(part, _) => part as u64..part as u64 + 1,
+                PairOperation::EndEpoch => 0..2,
+            };
+            Call { steps: parts.map(|part| step(part, &operation)).collect(), operation }
+        };
+        let calls = [PairOperation::Set(0, 7), PairOperation::Set(1, 9), PairOperation::EndEpoch];
+        let mut calls: Vec<_> = calls.map(call).into();
+        calls[0].steps[0].outcome = Some(());
+        calls[1].steps[0].outcome = Some(());
+        let mut history = History::new([0; 2], Rc::new(calls));
+        for number in 0..2 {
+            history.invoke(&Pair, number);
+            history.respond(&Pair, number).unwrap();
+        }
+        history.invoke(&Pair, 2);
+        let expected = history.expected(&Pair);
+        let found = [[0, 0], [7, 9], [7, 0], [0, 9]].map(|state| expected.accepts(&Pair, &state));
+        assert_eq!(found, [true, true, false, false], "{}", expected.describe());
     }
 }

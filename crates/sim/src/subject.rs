@@ -64,6 +64,13 @@ pub trait Subject {
         to.clone_from(from);
     }
 
+    /// Whether an operation on several parts takes effect on all of them at one moment, as the end of an epoch does, and
+    /// not at one of its own for each, as a scan does.
+    fn is_whole(&self, operation: &Self::Operation) -> bool {
+        let _ = operation;
+        false
+    }
+
     /// Operations in one word without commas, for a command that repeats what a report names; none if there is no such
     /// word.
     fn word(&self, operations: &[Self::Operation]) -> Option<String> {

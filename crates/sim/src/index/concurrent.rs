@@ -110,8 +110,7 @@ impl Concurrent for IndexSubject {
         outcome.map_err(text)
     }
 
-    /// Each key is a part of its own. The end of an epoch is one for each key: that it is at one moment for all of them, is
-    /// not asked. A scan reads each key of its range, at any time between its call and its return:
+    /// Each key is a part of its own. The end of an epoch is one for each key, at one moment for all of them. A scan reads each key of its range, at any time between its call and its return:
     /// so it returns what was there all the time, and nothing that never was.
     fn parts(
         &self,

@@ -337,6 +337,10 @@ impl Subject for IndexSubject {
         }
     }
 
+    fn is_whole(&self, operation: &IndexOperation) -> bool {
+        *operation == Sync
+    }
+
     fn word(&self, operations: &[IndexOperation]) -> Option<String> {
         Some(script::to_word(operations))
     }
