@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::guarded::guarded;
-use crate::model::{Model, Rules, image_count, images};
+use crate::model::{Model, Rules, image_count, images, misused};
 use crate::mutation;
 use crate::report::{Crash, Failure, Point, Replay, Stats};
 use crate::strategy::{Choices, Decided, Follower, Plan};
@@ -68,6 +68,9 @@ pub struct Options {
     pub steps_max: u64,
     /// The seed of random images.
     pub seed: u64,
+    /// Whether, where only one state is right after a crash, the operations that follow come before anything is looked at:
+    /// what recovers at its first touch is then touched by them first.
+    pub follow_up_first: bool,
     /// Faults to plant.
     pub mutations: Vec<Mutation>,
     /// Whether a shorter sequence of operations is looked for when one fails.
@@ -95,6 +98,7 @@ impl Default for Options {
             recoveries_per_point_max: 100_000,
             steps_max: 1_000_000,
             seed: 1,
+            follow_up_first: false,
             mutations: Vec::new(),
             shrink: true,
             reduced: true,
@@ -335,9 +339,14 @@ impl<S: Subject> Explorer<S> {
     fn shrink(&mut self, mut failure: Box<Failure<S::Operation>>) -> Box<Failure<S::Operation>> {
         let from_operation = std::mem::take(&mut self.options.from_operation);
         let second_crash = std::mem::replace(&mut self.options.second_crash, SecondCrash::Never);
-        match self.explore_once(&failure.operations) {
-            Err(simpler) => failure = simpler,
-            Ok(()) => self.options.second_crash = second_crash,
+        let mut simpler = self.explore_once(&failure.operations);
+        if simpler.is_ok() {
+            self.options.second_crash = second_crash;
+            self.known.clear();
+            simpler = self.explore_once(&failure.operations);
+        }
+        if let Err(simpler) = simpler {
+            failure = simpler;
         }
         let enough = self.stats.recoveries + SHRINK_RECOVERIES_MAX;
         let mut count = failure.operations.len().div_ceil(2);
@@ -385,6 +394,9 @@ impl<S: Subject> Explorer<S> {
 
     /// Crashes wherever a recorded trace can leave something new, from event `from` on.
     pub(crate) fn crash_trace(&mut self, trace: &Trace, from: usize, context: Context<S>) -> Verdict<S> {
+        if let Some(what) = misused(trace) {
+            return Err(self.failure(what, &[]));
+        }
         let mut model = Model::new(self.options.rules, &[], 0);
         self.sim.push_level();
         let result = self.walk(1, &mut model, trace, from, context);
@@ -507,9 +519,17 @@ impl<S: Subject> Explorer<S> {
             (level, digest, &context.acceptable, &recent).hash(&mut hasher);
             // What is tried here, and with what; a point at which less was tried is not known.
             let Options {
-                images, second_crash, mutations, steps_max, recoveries_per_point_max, seed, ..
+                images,
+                second_crash,
+                mutations,
+                steps_max,
+                recoveries_per_point_max,
+                seed,
+                follow_up_first,
+                ..
             } = &self.options;
             (images, second_crash, mutations, steps_max, recoveries_per_point_max, seed).hash(&mut hasher);
+            follow_up_first.hash(&mut hasher);
             if !self.known.insert(hasher.finish()) {
                 self.stats.known += 1;
                 return Ok(());
@@ -687,19 +707,19 @@ impl<S: Subject> Explorer<S> {
         let verdict = guarded(|| {
             let mut instance =
                 self.subject.open(&self.sim).map_err(|what| format!("recovery failed: {what}"))?;
-            let mut state = self.subject.observe(&mut instance)?;
-            if !context.acceptable.accepts(&*self.subject, &state) {
-                return Err(format!(
-                    "after recovery {state:?} was found, but it should be {}",
-                    context.acceptable.describe()
-                ));
-            }
+            let known = context.acceptable.only().filter(|_| self.options.follow_up_first);
+            let mut state = match known {
+                Some(state) => state.clone(),
+                None => self.see(&mut instance, context)?,
+            };
             self.sim.mark(Mark::Observed);
             if self.options.second_crash == SecondCrash::InRecovery {
                 self.sim.set_recording(false);
             }
             seen = Some(state.clone());
-            self.subject.check(&mut instance, &state)?;
+            if known.is_none() {
+                self.subject.check(&mut instance, &state)?;
+            }
             followed = self.subject.follow_up(&state, &context.recent());
             self.apply_all(&mut instance, &mut state, &followed)
                 .map_err(|what| format!("after recovery {what}"))?;
@@ -718,6 +738,18 @@ impl<S: Subject> Explorer<S> {
             self.sim.set_mutations(Vec::new());
         }
         Run { verdict, seen, followed }
+    }
+
+    /// What is found after a recovery, if that is right.
+    fn see(&self, instance: &mut S::Instance, context: &Context<S>) -> Result<S::State, Complaint> {
+        let state = self.subject.observe(instance)?;
+        match context.acceptable.accepts(&*self.subject, &state) {
+            true => Ok(state),
+            false => Err(format!(
+                "after recovery {state:?} was found, but it should be {}",
+                context.acceptable.describe()
+            )),
+        }
     }
 
     pub(crate) fn failure(&self, what: Complaint, operations: &[S::Operation]) -> Box<Failure<S::Operation>> {

@@ -52,6 +52,14 @@ impl<T: Clone + PartialEq + Debug> Expected<T> {
         Self { states, parts: Vec::new() }
     }
 
+    /// The state, if only one is right.
+    pub(crate) fn only(&self) -> Option<&T> {
+        match &self.states[..] {
+            [state] if self.parts.is_empty() => Some(state),
+            _ => None,
+        }
+    }
+
     /// Whether a state is right.
     pub(crate) fn accepts<S: Subject<State = T>>(&self, subject: &S, state: &T) -> bool {
         if self.parts.is_empty() {

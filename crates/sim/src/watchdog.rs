@@ -25,7 +25,9 @@ use parking_lot::Mutex;
 const VARIABLE: &str = "EVERLEAF_BEACON";
 /// The bytes of one explorer in the file: what it tries now, and then the program that it explores.
 const SLOT_BYTES: usize = 64 << 10;
-const PROGRAM_AT: usize = 1024;
+const PROGRAM_AT: usize = 16 << 10;
+/// A text so long may have been cut: fewer bytes by one, and by a letter that takes several.
+const ATTEMPT_MAX: usize = PROGRAM_AT - 4;
 /// How often the watcher looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -58,7 +60,7 @@ impl Beacon {
         Some(Self { file, slot, attempts: 0, text: Vec::new() })
     }
 
-    /// Writes texts one after the other, cut where there is no more space.
+    /// Writes texts one after the other, cut where there is no more space: then no zero byte follows.
     fn write(&mut self, at: usize, bytes_max: usize, texts: &[&str]) {
         self.text.clear();
         for text in texts {
@@ -185,10 +187,11 @@ fn doing(file: &File, slot: usize, attempt: &str) -> io::Result<Doing> {
     Ok(Doing { command, word, program, crash: crash.to_owned() })
 }
 
-/// The thread that tries something, and the crash that it tries.
+/// The thread that tries something, and the crash that it tries; none if that was cut off, and means another one.
 fn parts(attempt: &str) -> (&str, &str) {
     let mut parts = attempt.splitn(3, ' ').skip(1);
-    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+    let (thread, crash) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    (thread, if attempt.len() < ATTEMPT_MAX { crash } else { "" })
 }
 
 /// What a thread has done of late.

@@ -122,12 +122,22 @@ fn random(state: &mut u64, below: u64) -> u64 {
 
 fn program(seed: u64, count: usize) -> Vec<Operation> {
     let mut state = seed;
+    // Since the last fence: a line that is stored whole is not stored to otherwise.
+    let (mut in_words, mut whole) = (BTreeSet::new(), BTreeSet::new());
     let operation = |_| {
         let (kind, line) = (random(&mut state, 11), random(&mut state, LINES) + 1);
         let (word, value) = (random(&mut state, 3), random(&mut state, 4));
+        if kind == 9 {
+            in_words.clear();
+            whole.clear();
+        }
         match kind {
-            0..6 => Operation::Store { line, word, value },
-            6 => Operation::StoreLine { line, value },
+            0..6 if !whole.contains(&line) => {
+                in_words.insert(line);
+                Operation::Store { line, word, value }
+            }
+            6 if !in_words.contains(&line) && whole.insert(line) => Operation::StoreLine { line, value },
+            0..7 => Operation::Flush { line },
             7 | 8 => Operation::Flush { line },
             9 => Operation::Fence,
             _ => Operation::Wait,

@@ -54,6 +54,15 @@ fn a_script_with_words() {
     common::explore(&engine, &script()[..8], FollowUp::Keys, options);
 }
 
+/// What a crash left is met first by a write, and by a find, and not by a scan of everything.
+#[test]
+fn writes_come_first_after_a_crash() {
+    for (codec, rules) in [(Word, Rules::Lines), (Record, Rules::Lines), (Word, Rules::Log)] {
+        let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
+        explore(codec, &script(), Options { rules, follow_up_first: true, ..options });
+    }
+}
+
 #[test]
 fn loads_and_drops() {
     common::explore_loads_and_drops(EngineName::BzTree, &options(Images::All, SecondCrash::InRecovery));

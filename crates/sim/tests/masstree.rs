@@ -187,6 +187,28 @@ fn long_runs_at_full_width() {
     common::explore(&engine, &operations, FollowUp::Keys, options);
 }
 
+/// From the four seed trees, a sync at each place.
+#[test]
+fn small_scopes_exhausted() {
+    for codec in [Word, Record] {
+        let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
+        let engine = common::small(EngineName::MassTree, codec);
+        common::exhaust(&engine, setting("EVERLEAF_LENGTH", 2) as usize, &options);
+    }
+}
+
+/// A node that a crash left is touched first by a write, and by a find, and not by a scan of everything.
+#[test]
+fn writes_come_first_after_a_crash() {
+    for (codec, rules) in [(Word, Rules::Lines), (Record, Rules::Lines), (Record, Rules::Log)] {
+        let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
+        let options = Options { rules, follow_up_first: true, ..options };
+        explore(codec, &every_change_in_epochs(), options.clone());
+        explore(codec, &what_epochs_meet(), options.clone());
+        common::exhaust(&common::small(EngineName::MassTree, codec), 1, &options);
+    }
+}
+
 /// Every sequence of two writes on three keys, in one epoch and in two: every crash, every image.
 fn every_pair_of_writes(seed: &[IndexOperation]) {
     let choices = |value| {

@@ -256,6 +256,21 @@ impl IndexSubject {
         Ok(Held(held))
     }
 
+    /// Each key is found where a descent to it leads; scans go from neighbour to neighbour.
+    fn check_finds(tree: &dyn EngineTree, state: &Entries) -> Result<(), Complaint> {
+        let codec = tree.codec();
+        let keys: Vec<Vec<u8>> = state.keys().map(|key| key_bytes(codec, *key)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let found = tree.get_many(&keys).map_err(text)?;
+        for ((key, value), found) in state.iter().zip(found) {
+            let number = found.as_deref().map(|found| value_number(codec, found));
+            if number != Some(Some(*value)) {
+                return Err(format!("a find of {key} returned {found:?}, but a scan found {value}"));
+            }
+        }
+        Ok(())
+    }
+
     fn scan(
         tree: &dyn EngineTree,
         bounds: Bounds,
@@ -404,6 +419,7 @@ impl Subject for IndexSubject {
         if length != state.len() as u64 {
             return Err(format!("the length is {length}, but there are {} keys", state.len()));
         }
+        Self::check_finds(tree, state)?;
         let pool = opened.pool.as_ref().ok_or("not open")?;
         let refused = pool.stat().frees_refused;
         if refused > 0 {

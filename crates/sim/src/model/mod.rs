@@ -12,6 +12,7 @@
 //! 5. What is stored after the flush is not covered by it.
 //! 6. A line that is stored whole is there wholly or not at all.
 //! 7. Growth is durable when it returns.
+//! 8. A line that is stored whole is not stored to otherwise before a fence of the same thread: that is a violation.
 //!
 //! With persistent caches ([`Rules::PersistentCaches`], eADR) every store is durable at once, in the order of all
 //! stores.
@@ -31,12 +32,14 @@
 //! line that arrive out of order before their fence, caches of real processors. CLFLUSH, CLFLUSHOPT and CLWB are one flush,
 //! the weakest of them.
 
+mod line_stores;
 mod lines;
 mod log;
 
 use medium::sim::{Event, OpenLine, Sim, Site, Trace, Worlds};
 use medium::{LineValue, Medium};
 
+pub(crate) use self::line_stores::misused;
 use self::lines::Lines;
 use self::log::Log;
 

@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
-use everleaf_sim::index::script::{every_drop, every_load};
+use everleaf_sim::index::script::{every_drop, every_load, from_word, to_word};
 use everleaf_sim::index::suite::{self, Suite};
 use everleaf_sim::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
 };
-use everleaf_sim::{Complaint, Explorer, Images, Options, Rules, SecondCrash, Stats};
+use everleaf_sim::{Complaint, Explorer, Failure, Images, Options, Replay, Rules, SecondCrash, Stats};
 
 /// An error as a complaint.
 #[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
@@ -26,10 +26,52 @@ pub(crate) fn small(name: EngineName, codec: CodecName) -> AnyEngine {
     engine(name, codec, Size::Small)
 }
 
-/// The options of a test file.
+/// The options of a test file; the command runs the calling test.
 pub(crate) fn options(test: &str, images: Images, second_crash: SecondCrash) -> Options {
-    let command = format!("cargo test --release -p everleaf-sim --test {test}");
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    let command = format!("cargo test --release -p everleaf-sim --test {test} {name}");
     Options { images, second_crash, command, limit_bytes: 16 << 20, ..Options::default() }
+}
+
+/// A crash to be repeated, as a report names it: the setup, the operations, the crashes.
+type Repeat = (Vec<IndexOperation>, Vec<IndexOperation>, Replay);
+
+/// What `EVERLEAF_CRASH` says: `SETUP,OPERATIONS@CRASHES`.
+fn repeat() -> Option<Repeat> {
+    let text = std::env::var("EVERLEAF_CRASH").ok()?;
+    let (programs, crashes) = text.split_once('@').expect("EVERLEAF_CRASH=SETUP,OPERATIONS@CRASHES");
+    let (setup, operations) = programs.split_once(',').expect("EVERLEAF_CRASH=SETUP,OPERATIONS@CRASHES");
+    let program = |word| from_word(word).unwrap_or_else(|bad| panic!("EVERLEAF_CRASH: {bad}"));
+    let crashes = match crashes {
+        "" => Replay::default(),
+        crashes => crashes.parse().unwrap_or_else(|bad| panic!("EVERLEAF_CRASH: {bad}")),
+    };
+    Some((program(setup), program(operations), crashes))
+}
+
+/// Repeats a crash with the engine and the options of an exploration. Of a test that explores several ways, those in
+/// which these operations do not come to it find nothing.
+fn explore_again(
+    engine: &AnyEngine,
+    follow_up: FollowUp,
+    options: &Options,
+    (setup, operations, crashes): &Repeat,
+) {
+    let options = Options { replay: Some(crashes.clone()), ..options.clone() };
+    let mut explorer = Explorer::new(IndexSubject::new(engine, follow_up), options).unwrap();
+    explorer.set_up(setup).unwrap_or_else(|failure| panic!("{failure}"));
+    for from_operation in 0..operations.len().max(1) {
+        explorer.options_mut().from_operation = from_operation;
+        explorer.explore(operations).unwrap_or_else(|failure| panic!("{}", report(&failure)));
+    }
+    println!("repeated: {}", explorer.stats());
+}
+
+/// The report of a failure, with the command that repeats it.
+pub(crate) fn report(failure: &Failure<IndexOperation>) -> String {
+    let (setup, operations) = (to_word(&failure.setup), to_word(&failure.operations));
+    let crash = format!("EVERLEAF_CRASH={setup},{operations}@{}", failure.replay());
+    failure.narrate(&format!("{crash} {}", failure.command))
 }
 
 /// Explores a sequence; nothing must be wrong, and nothing left out.
@@ -39,10 +81,14 @@ pub(crate) fn explore(
     follow_up: FollowUp,
     options: Options,
 ) -> Stats {
+    if let Some(repeat) = repeat() {
+        explore_again(engine, follow_up, &options, &repeat);
+        return Stats::default();
+    }
     let entries = engine.leaf_entries();
     let mut explorer = Explorer::new(IndexSubject::new(engine, follow_up), options).unwrap();
     let start = Instant::now();
-    explorer.explore(operations).unwrap_or_else(|failure| panic!("{failure}"));
+    explorer.explore(operations).unwrap_or_else(|failure| panic!("{}", report(&failure)));
     let stats = explorer.stats();
     println!("{} {}, {entries} entries: {stats}; {:?}", engine.name(), engine.codec(), start.elapsed());
     assert_eq!(stats.cut_short, 0);
@@ -66,17 +112,21 @@ pub(crate) fn explore_loads_and_drops(name: EngineName, options: &Options) {
 
 /// Explores all sequences of `length` operations on small trees; nothing must be wrong, and nothing left out.
 pub(crate) fn exhaust(engine: &AnyEngine, length: usize, options: &Options) -> Stats {
-    let report = suite::exhaust(engine, Suite { length, threads: 2, progress: None }, options);
-    if let Some(failure) = &report.failure {
-        panic!("{failure}");
+    if let Some(repeat) = repeat() {
+        explore_again(engine, FollowUp::SplitAndMerge, options, &repeat);
+        return Stats::default();
     }
-    let stats = report.stats;
+    let found = suite::exhaust(engine, Suite { length, threads: 2, progress: None }, options);
+    if let Some(failure) = &found.failure {
+        panic!("{}", report(failure));
+    }
+    let stats = found.stats;
     let Options { rules, line_form, second_crash, .. } = options;
     println!(
         "{} {}, {length}, {rules:?}, {line_form:?}, {second_crash:?}: {stats}; {:.1} s",
         engine.name(),
         engine.codec(),
-        report.seconds
+        found.seconds
     );
     assert_eq!(stats.cut_short, 0);
     stats

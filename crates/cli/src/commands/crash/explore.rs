@@ -148,9 +148,28 @@ fn repeat_crash(
     let follow_up = if args.exhaustive { FollowUp::SplitAndMerge } else { FollowUp::Keys };
     let options = Options { replay: Some(repeat.crashes.clone()), ..options };
     let mut explorer = explorer(engine, follow_up, options)?;
-    let result = if args.exhaustive { explorer.set_up(&repeat.setup) } else { Ok(()) };
-    let result = result.and_then(|()| explorer.explore(&repeat.operations));
+    let mut result = if args.exhaustive { explorer.set_up(&repeat.setup) } else { Ok(()) };
+    // What follows a recovery depends on where the crashes began; a report that was made by who watches does not say where.
+    for from_operation in 0..if args.exhaustive { repeat.operations.len().max(1) } else { 1 } {
+        explorer.options_mut().from_operation = from_operation;
+        result = result.and_then(|()| explorer.explore(&repeat.operations));
+    }
+    if result.is_ok() {
+        came(&explorer.stats(), repeat)?;
+    }
     Ok((explorer.stats(), result.err()))
+}
+
+/// Whether the crash that is named came, if one is.
+pub(super) fn came(stats: &Stats, repeat: &Repeat) -> Result<(), Failure> {
+    if stats.points > 0 || repeat.crashes.crashes.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Usage(
+        "--replay names a crash that these operations do not come to: give the word as the report has it, with the \
+         other arguments of its command, to the build that it came from"
+            .to_owned(),
+    ))
 }
 
 /// The faults that leave out what is called at a place; what may be called there is found by running a script.

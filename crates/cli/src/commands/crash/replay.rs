@@ -3,11 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sim::index::IndexOperation;
+use sim::index::IndexOperation::{
+    self, DropTree, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update,
+    Visit,
+};
 use sim::index::script::{from_word, to_word};
 use sim::{Replay, Schedule};
 
 use crate::text::command_line;
+
+/// As many as the scheduler takes.
+const THREADS_MAX: usize = 64;
+/// More keys than a pool under exploration has room for.
+const LOAD_MAX: u64 = 1 << 20;
+/// Keys and values beyond this are not told apart in records.
+const NUMBER_MAX: u64 = u32::MAX as u64;
 
 /// Operations that set the stage, operations, and crashes: `SETUP,OPERATIONS@CRASHES`. With several threads, what one
 /// does before the others begin, what each does, and when which goes on: `SETUP,BEFORE,THREAD,THREAD@SCHEDULE@CRASHES`.
@@ -57,11 +67,45 @@ impl FromStr for Repeat {
             return Err(bad());
         }
         let threads = programs.split_off(2);
+        if threads.len() > THREADS_MAX {
+            return Err(format!("{} threads: at most {THREADS_MAX}", threads.len()));
+        }
+        let is_of_one = |operation: &&IndexOperation| matches!(operation, Load(..) | Reopen | DropTree);
+        if let Some(operation) = threads.iter().flatten().find(is_of_one) {
+            return Err(format!("{operation:?} is for one thread alone"));
+        }
+        if let Some(bad) = programs.iter().chain(&threads).flatten().find_map(out_of_bounds) {
+            return Err(bad);
+        }
         let crashes = if crashes.is_empty() { Replay::default() } else { crashes.parse()? };
+        if crashes.crashes.len() > 2 {
+            return Err("at most two crashes: a second one comes in what follows the first".to_owned());
+        }
         let operations = programs.pop().unwrap_or_default();
         let setup = programs.pop().unwrap_or_default();
         Ok(Self { setup, operations, threads: schedule.map(|schedule| (threads, schedule)), crashes })
     }
+}
+
+/// What is wrong with the numbers of an operation.
+fn out_of_bounds(operation: &IndexOperation) -> Option<String> {
+    let numbers = match *operation {
+        Load(from, to) | Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {
+            if from > to {
+                return Some(format!("{operation:?}: the first key comes after the last"));
+            }
+            if matches!(operation, Load(..)) && to - from >= LOAD_MAX {
+                return Some(format!("{operation:?}: at most {LOAD_MAX} keys"));
+            }
+            [from, to]
+        }
+        Insert(key, value) | Update(key, value) | Put(key, value) => [key, value],
+        Exchange(key, old, new) => [key, old.max(new)],
+        Remove(key) | Get(key) => [key, 0],
+        Sync | Reopen | Mark | DropTree => [0, 0],
+    };
+    let too_large = numbers.iter().find(|number| **number > NUMBER_MAX)?;
+    Some(format!("{operation:?}: {too_large} is more than {NUMBER_MAX}"))
 }
 
 #[cfg(test)]
@@ -73,6 +117,13 @@ mod tests {
         for word in ["i10=10.i20=20,u10=100.s@57:0,1/3:", ",r1@12:", ",i1=1@", "i1=1,,g1,r1.s@1,12:0@7:1"] {
             assert_eq!(word.parse::<Repeat>().map(|repeat| repeat.to_string()), Ok(word.to_owned()));
         }
+        let threads = format!(",{}@0@1:", ",g1".repeat(65));
+        for bad in
+            [threads.as_str(), ",f9=1@1:", ",l1=18446744073709551615@", ",i4294967296=1@1:", ",,g1,o@0@1:"]
+        {
+            assert!(bad.parse::<Repeat>().is_err(), "{bad}");
+        }
+        assert!(",i1=1@1:/2:/3:".parse::<Repeat>().is_err());
         for bad in ["", "i1=1@1:", ",i1=1", ",i1=1@x", ",i1@1:", ",i1=1@0@1:", ",,g1@1:", ",,g1@0@@"] {
             assert!(bad.parse::<Repeat>().is_err(), "{bad}");
         }
