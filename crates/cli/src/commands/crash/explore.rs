@@ -154,22 +154,7 @@ fn repeat_crash(
         explorer.options_mut().from_operation = from_operation;
         result = result.and_then(|()| explorer.explore(&repeat.operations));
     }
-    if result.is_ok() {
-        came(&explorer.stats(), repeat)?;
-    }
     Ok((explorer.stats(), result.err()))
-}
-
-/// Whether the crash that is named came, if one is.
-pub(super) fn came(stats: &Stats, repeat: &Repeat) -> Result<(), Failure> {
-    if stats.points > 0 || repeat.crashes.crashes.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::Usage(
-        "--replay names a crash that these operations do not come to: give the word as the report has it, with the \
-         other arguments of its command, to the build that it came from"
-            .to_owned(),
-    ))
 }
 
 /// The faults that leave out what is called at a place; what may be called there is found by running a script.

@@ -324,9 +324,16 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         if !report.is_sound() {
             return Ok(Answer::No);
         }
-    }
-    if args.replay.is_some() {
-        context.note("the crash that was repeated does no harm; is it the build that the report came from?");
+        if let Some(repeat) = &args.replay {
+            let came =
+                report.stats.is_some_and(|stats| stats.points > 0) || repeat.crashes.crashes.is_empty();
+            context.note(if came {
+                "the crash that was repeated does no harm; is it the build that the report came from?"
+            } else {
+                "these operations do not come to that crash; is it the build, and are these the other arguments, that the \
+                 report came from?"
+            });
+        }
     }
     Ok(Answer::Yes)
 }

@@ -8,7 +8,7 @@ use sim::index::threads::{self, Chance, Work, exhaust, scopes};
 use sim::index::{AnyEngine, FollowUp, IndexOperation};
 use sim::{Options, Program, Schedule, Scheduling, Search, Stats, ThreadsFailure};
 
-use super::explore::{came, explorer, message};
+use super::explore::{explorer, message};
 use super::replay::Repeat;
 use super::{Args, Length};
 use crate::context::Context;
@@ -100,8 +100,5 @@ pub(super) fn repeat(
     let program = Program { before: repeat.operations.clone(), ..Program::of(threads.to_vec()) };
     let search = Search::Replay(schedule.clone());
     let result = explorer.explore_threads(&program, &Scheduling { search, ..Scheduling::default() });
-    if result.is_ok() {
-        came(&explorer.stats(), repeat)?;
-    }
     Ok((explorer.stats(), result.err()))
 }
