@@ -176,6 +176,7 @@ mod guarded;
 mod linearize;
 mod model;
 mod mutation;
+mod options;
 mod report;
 pub mod schedule;
 mod strategy;
@@ -185,8 +186,9 @@ pub mod watchdog;
 #[cfg(feature = "engines")]
 pub mod index;
 
-pub use explore::{Explorer, Images, Options, SecondCrash, Verdict};
+pub use explore::{Explorer, Verdict};
 pub use model::{Behind, Model, Rules, images};
+pub use options::{Images, Options, SecondCrash};
 pub use report::{Crash, Failure, Point, Replay, Stats};
 pub use schedule::{Concurrent, Program, Schedule, Scheduling, Search, ThreadsFailure};
 pub use strategy::Choices;

@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use super::IndexOperation::{self, Insert, Put, Remove, Sync as EndEpoch, Update};
 use super::{AnyEngine, FollowUp, IndexSubject};
-use crate::explore::{Explorer, Options};
+use crate::explore::Explorer;
+use crate::options::Options;
 use crate::report::{Failure, Stats};
 use crate::subject::Durability;
 

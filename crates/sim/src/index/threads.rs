@@ -9,7 +9,8 @@ use super::IndexOperation::{
 };
 use super::suite::Scope;
 use super::{AnyEngine, FollowUp, IndexSubject};
-use crate::explore::{Explorer, Options};
+use crate::explore::Explorer;
+use crate::options::Options;
 use crate::report::Stats;
 use crate::schedule::{Program, Scheduling, Search, ThreadsFailure};
 use crate::subject::Durability;

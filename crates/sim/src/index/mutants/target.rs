@@ -10,7 +10,7 @@ use medium::sim::{Mutation, Site};
 
 use super::justified::{self, Justified};
 use super::sites;
-use crate::explore::{Explorer, Images, Options, SecondCrash};
+use crate::explore::Explorer;
 use crate::index::IndexOperation::{Insert, Sync as EndEpoch, Update};
 use crate::index::script::{
     every_change, every_change_in_epochs, every_drop, every_load, loaded_and_left_alone,
@@ -23,6 +23,7 @@ use crate::index::{
     Size, engine,
 };
 use crate::model::Rules;
+use crate::options::{Images, Options, SecondCrash};
 use crate::schedule::{Program, Scheduling, Search};
 use crate::subject::Complaint;
 
