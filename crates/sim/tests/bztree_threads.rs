@@ -17,12 +17,19 @@ fn options() -> Options {
     common::options("bztree_threads", Images::Some { random: 0 }, SecondCrash::Never)
 }
 
+/// With the crashes of each schedule, where these have one preemption at most.
 fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>], search: &Search) {
-    explore_with(&common::small(EngineName::BzTree, codec), scope, programs, search);
+    let crashes = !matches!(search, Search::Exhaustive { preemptions_max: 2.. });
+    explore_with(&common::small(EngineName::BzTree, codec), scope, programs, (search, crashes));
 }
 
-fn explore_with(engine: &AnyEngine, scope: &Scope, programs: &[Program<IndexOperation>], search: &Search) {
-    let (start, crashes) = (Instant::now(), !matches!(search, Search::Exhaustive { preemptions_max: 2.. }));
+fn explore_with(
+    engine: &AnyEngine,
+    scope: &Scope,
+    programs: &[Program<IndexOperation>],
+    (search, crashes): (&Search, bool),
+) {
+    let start = Instant::now();
     let scheduling = Scheduling { crashes, ..Scheduling::default() };
     let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
     let work = Work { options: &options(), scheduling: &scheduling, workers: 2, progress: None };
@@ -38,12 +45,13 @@ fn explore_with(engine: &AnyEngine, scope: &Scope, programs: &[Program<IndexOper
     assert_eq!(stats.cut_short, 0);
 }
 
-/// One race: all schedules with one preemption, with the crashes of each; then with two, without crashes.
+/// One race: all schedules with two preemptions, with the crashes of each.
 fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperation]) {
     let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
-    for preemptions_max in [1, 2] {
-        let search = Search::Exhaustive { preemptions_max };
-        explore(Word, &scope, &[Program::single(operations)], &search);
+    for codec in [Word, Record] {
+        let search = Search::Exhaustive { preemptions_max: 2 };
+        let engine = common::small(EngineName::BzTree, codec);
+        explore_with(&engine, &scope, &[Program::single(operations)], (&search, true));
     }
 }
 
@@ -89,7 +97,7 @@ fn reservations_that_others_end() {
             let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
             for preemptions_max in 1..=*most {
                 let search = Search::Exhaustive { preemptions_max };
-                explore_with(engine, &scope, std::slice::from_ref(program), &search);
+                explore_with(engine, &scope, std::slice::from_ref(program), (&search, preemptions_max < 2));
             }
         }
     }

@@ -314,13 +314,14 @@ fn a_helper_that_is_blocked_finds_its_operation_decided() {
     explore_programs(programs, (2, 3), options);
 }
 
-/// Two words and two threads, with all that a crash may leave, and one more crash in the recovery from that.
+/// Two words, and three, and two threads, with all that a crash may leave, and one more crash in the recovery from that.
 #[test]
 fn two_threads_survive_every_pair_of_crashes() {
     let programs = [
         [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 0, 2), (2, 0, 2)])],
         [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 1, 2), (2, 1, 2)])],
         [swap(&[(0, 0, 1), (1, 0, 1)]), swap(&[(1, 0, 2), (2, 0, 2)])],
+        [swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)]), swap(&[(1, 0, 2), (2, 0, 2), (3, 0, 2)])],
     ];
     for rules in [Rules::Lines, Rules::Log] {
         let options = Options {
