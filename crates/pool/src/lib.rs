@@ -15,6 +15,7 @@ mod limbo;
 mod loom_tests;
 #[allow(clippy::module_inception)]
 mod pool;
+mod quarantine;
 pub mod record;
 mod roots;
 mod space;
@@ -23,5 +24,6 @@ pub use class::lines_taken;
 pub use error::{Error, Result};
 pub use header::{FORMAT_VERSION, Identity, MEDIUM_LINE};
 pub use pool::{Guard, Pool, PoolOptions, PoolStat, holder_of_file, set_holder_of_file};
+pub use quarantine::Quarantine;
 pub use roots::{DamagedRoot, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
 pub use space::{ALLOCATION_BYTES_MAX, SLAB_BYTES};

@@ -9,18 +9,35 @@ use crate::space::Space;
 /// Offsets retired together; freed once, by the epoch collector or by the close of the pool.
 pub(crate) type Batch = Arc<Mutex<Vec<u64>>>;
 
+/// Where offsets go that no thread reads any more.
+pub(crate) trait Sink: Send + Sync + 'static {
+    fn accept(&self, offset: u64);
+}
+
+impl Sink for Space {
+    fn accept(&self, offset: u64) {
+        self.free(offset);
+    }
+}
+
 /// Frees a batch. Under its lock: a close that finds it empty finds its offsets freed, too.
-pub(crate) fn free_batch(batch: &Batch, space: &Space) {
-    batch.lock().drain(..).for_each(|offset| space.free(offset));
+pub(crate) fn free_batch(batch: &Batch, sink: &impl Sink) {
+    batch.lock().drain(..).for_each(|offset| sink.accept(offset));
 }
 
 /// How many offsets share one deferred call.
 const BATCH_OFFSETS: usize = 64;
 
 /// The waiting offsets of a pool.
-#[derive(Default)]
 pub(crate) struct Limbo {
     inner: Mutex<Inner>,
+    batch_offsets: usize,
+}
+
+impl Default for Limbo {
+    fn default() -> Self {
+        Self::of_batches(BATCH_OFFSETS)
+    }
 }
 
 #[derive(Default)]
@@ -44,11 +61,16 @@ impl Inner {
 }
 
 impl Limbo {
+    /// With so many offsets in a batch.
+    pub(crate) fn of_batches(batch_offsets: usize) -> Self {
+        Self { inner: Mutex::default(), batch_offsets }
+    }
+
     /// Adds an offset. A batch that is full by it is returned, to be freed after the current epoch.
     pub(crate) fn add(&self, offset: u64) -> Option<Batch> {
         let mut inner = self.inner.lock();
         inner.filling.push(offset);
-        if inner.filling.len() < BATCH_OFFSETS { None } else { Some(inner.close_batch()) }
+        if inner.filling.len() < self.batch_offsets { None } else { Some(inner.close_batch()) }
     }
 
     /// The batch that is not full yet, to be freed after the current epoch.

@@ -150,7 +150,7 @@ fn a_close_that_finds_nothing_waiting_finds_it_freed() {
         let batch = limbo.take_batch().unwrap();
         let collector = {
             let used = Arc::clone(&used);
-            thread::spawn(move || free_batch(&batch, &used.space))
+            thread::spawn(move || free_batch(&batch, &*used.space))
         };
         if !limbo.is_waiting() {
             used.assert_in_use(0);

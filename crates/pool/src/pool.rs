@@ -9,7 +9,8 @@ use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};
 
 use crate::header::{self, Identity, PREFIX_BYTES, State};
-use crate::limbo::{Batch, Limbo, free_batch};
+use crate::limbo::{Batch, Limbo, Sink, free_batch};
+use crate::quarantine::Quarantine;
 use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
 use crate::space::{SLAB_BYTES, Space};
 use crate::{Error, FORMAT_VERSION, Result};
@@ -331,16 +332,26 @@ impl<M: Medium> Pool<M> {
     /// Frees what was retired, as far as no thread that is pinned now can still read it: for a pool that is full. The
     /// calling thread must not be pinned, or it waits for itself in vain.
     pub fn reclaim(&self) {
+        self.reclaim_with(None);
+    }
+
+    /// As [`Pool::reclaim`], for what is in quarantine as well, which its owner may then take.
+    pub fn reclaim_with(&self, quarantine: Option<&Quarantine>) {
         let guard = self.pin();
         if let Some(batch) = self.shared.limbo.take_batch() {
-            guard.free_later(batch);
+            guard.free_later(batch, &self.shared.space);
+        }
+        if let Some(quarantine) = quarantine {
+            quarantine.close_batch(&guard);
         }
         drop(guard);
         // The epoch advances by one step for each look, if every thread that is pinned has seen the last: some may only
         // be waiting for a processor, others may be in the middle of a long scan.
         for look in 0..RECLAIM_LOOKS {
             medium::pin().flush();
-            if !self.shared.limbo.is_waiting() {
+            if !self.shared.limbo.is_waiting()
+                && quarantine.is_none_or(|quarantine| !quarantine.limbo.is_waiting())
+            {
                 break;
             }
             if look > 4 {
@@ -453,24 +464,29 @@ impl<M: Medium> Guard<'_, M> {
     /// Gives an allocation back once no thread that is pinned now can still read it. Whatever made it unreachable
     /// was fenced before.
     pub fn retire(&self, offset: u64) {
+        self.retire_to(offset, &self.shared.limbo, &self.shared.space);
+    }
+
+    /// Gives `sink` an allocation once no thread that is pinned now can still read it.
+    pub(crate) fn retire_to(&self, offset: u64, limbo: &Limbo, sink: &Arc<impl Sink>) {
         self.shared.space.mark_retired(&self.inner, offset);
         if sync::is_scheduled::<M>() {
             // Each by itself, as early as may be: whoever reads what is free finds out.
-            let space = Arc::clone(&self.shared.space);
-            return self.inner.pin().defer(move || space.free(offset));
+            let sink = Arc::clone(sink);
+            return self.inner.pin().defer(move || sink.accept(offset));
         }
         if !self.shared.options.reclaim_by_epoch {
-            return self.shared.space.free(offset);
+            return sink.accept(offset);
         }
-        if let Some(batch) = self.shared.limbo.add(offset) {
-            self.free_later(batch);
+        if let Some(batch) = limbo.add(offset) {
+            self.free_later(batch, sink);
         }
     }
 
-    /// Frees a batch when no thread that is pinned now is so any more.
-    fn free_later(&self, batch: Batch) {
-        let space = Arc::clone(&self.shared.space);
-        self.pin().defer(move || free_batch(&batch, &space));
+    /// Gives `sink` a batch when no thread that is pinned now is so any more.
+    pub(crate) fn free_later(&self, batch: Batch, sink: &Arc<impl Sink>) {
+        let sink = Arc::clone(sink);
+        self.pin().defer(move || free_batch(&batch, &*sink));
         // Else up to 64 batches wait with this thread, for as long as it retires nothing more.
         self.pin().flush();
     }

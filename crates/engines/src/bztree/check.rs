@@ -269,7 +269,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             }
             Ok(())
         })?;
-        Ok(reached as u64 + self.count_spares())
+        Ok(reached as u64 + self.count_spares() + self.count_outgoing())
     }
 
     pub(super) fn figures(&self) -> Result<IndexStat> {

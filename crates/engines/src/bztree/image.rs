@@ -13,7 +13,7 @@ use super::layout::{
 };
 use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
-use crate::pmwcas::{BadTarget, Descriptor, Recycling, VALUE_MASK};
+use crate::pmwcas::{BadTarget, Commit, Descriptor, Recycling, VALUE_MASK};
 
 /// An entry on its way from one leaf to another.
 #[derive(Clone, Copy, Debug)]
@@ -381,6 +381,11 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         swap.add_word(guard, &parent.keys[INNER_STATUS], status, with_child_swapped(status))
             .map_err(damage)?;
         Ok(true)
+    }
+
+    /// Executes what replaces nodes, and gives back those of the child's word that are not needed any more.
+    pub(super) fn attempt_swap(&self, guard: &Guard<'_, M>, swap: Descriptor<'_>) -> Result<Option<Commit>> {
+        swap.attempt_with(guard, &[], |recycled| self.recycle(guard, recycled))
     }
 
     /// Adds the word by which an inner node is frozen, if its status is still this.

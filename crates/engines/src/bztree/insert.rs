@@ -103,7 +103,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         match self.store_once(key, value, condition) {
             // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is pinned here.
             Err(Error::PoolFull { .. }) => {
-                self.pool.reclaim();
+                self.reclaim();
                 self.store_once(key, value, condition)
             }
             outcome => outcome,

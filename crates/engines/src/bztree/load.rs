@@ -74,7 +74,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Self::bury_leaf(&guard, &mut swap, leaf, frozen)?;
         self.swap_child(&guard, &mut swap, &[], (old, root))?;
         load.nodes.release(root.offset());
-        let Some(commit) = swap.attempt(&guard)? else { return Err(Error::NotEmpty) };
+        let Some(commit) = self.attempt_swap(&guard, swap)? else { return Err(Error::NotEmpty) };
         load.published = true;
         std::mem::replace(&mut load.nodes, NewNodes::new(load.guard)).keep();
         commit.wait(&guard)?;

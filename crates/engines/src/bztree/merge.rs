@@ -121,17 +121,18 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(false);
         }
         new.release(replacement.offset());
-        let Some(commit) = swap.attempt(guard)? else { return Ok(false) };
+        let Some(commit) = self.attempt_swap(guard, swap)? else { return Ok(false) };
         if !becomes_root {
             new.release(merged.offset());
         }
-        old.iter().for_each(|pointer| guard.retire(pointer.offset()));
+        old.iter().for_each(|pointer| self.retire(guard, pointer.offset()));
         // The separator of merged inner nodes lives on between their children.
         if between.tail != 0 && merged.is_leaf() {
             guard.retire(between.tail);
         }
         self.counters.merges.add();
         commit.wait(guard)?;
+        self.reuse(guard);
         self.refill_spares(guard);
         Ok(true)
     }

@@ -90,6 +90,7 @@ mod merge;
 mod profile;
 mod recover;
 mod remove;
+mod reuse;
 mod runs;
 mod scan;
 mod sizes;
@@ -168,6 +169,7 @@ pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     rooms: sizes::Rooms,
     counters: Counters,
     spares: image::Spares,
+    outgoing: reuse::Outgoing,
     patience: u32,
     /// 1 once its space was given back.
     destroyed: AtomicU64,
@@ -203,8 +205,9 @@ impl<M: Medium, C: Codec, const N: usize> Drop for BzTree<M, C, N> {
         let guard = self.pool.pin();
         self.free_spares(&guard);
         if self.destroyed.load(Ordering::Acquire) == 0 && self.pmwcas.finish(&guard).is_err() {
-            self.pool.leave_unclean();
+            return self.pool.leave_unclean();
         }
+        self.free_outgoing(&guard);
     }
 }
 

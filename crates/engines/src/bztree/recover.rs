@@ -13,6 +13,7 @@ use pool::{Pool, ROOT_WORDS, Result, TreeRoot};
 
 use super::image::{Place, Spares};
 use super::layout::{Anchor, Pointer, leaf_bytes};
+use super::reuse::Outgoing;
 use super::{BzTree, BzTreeOptions, Counters, NodeSizes};
 use crate::index::Codec;
 use crate::pmwcas::Pmwcas;
@@ -105,6 +106,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             rooms: sizes.rooms(),
             counters,
             spares: Spares::default(),
+            outgoing: Outgoing::default(),
             patience,
             destroyed: AtomicU64::new(0),
             recovery_ns: 0,

@@ -52,9 +52,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let pointers = (Pointer::leaf(offset), Pointer::leaf(replacement.offset));
         if self.swap_child(guard, &mut swap, path, pointers)? {
             new.release(replacement.offset);
-            if let Some(commit) = swap.attempt(guard)? {
+            if let Some(commit) = self.attempt_swap(guard, swap)? {
                 self.counters.consolidations.add();
                 commit.wait(guard)?;
+                self.reuse(guard);
             }
         }
         self.refill_spares(guard);
@@ -186,12 +187,13 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(false);
         }
         new.release(parent);
-        let Some(commit) = swap.attempt(guard)? else { return Ok(false) };
+        let Some(commit) = self.attempt_swap(guard, swap)? else { return Ok(false) };
         new.keep();
         if replaced != old {
-            guard.retire(old.offset());
+            self.retire(guard, old.offset());
         }
         commit.wait(guard)?;
+        self.reuse(guard);
         Ok(true)
     }
 

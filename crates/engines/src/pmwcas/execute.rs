@@ -7,7 +7,7 @@ use pool::{Error, Guard, Result};
 use super::layout::{State, Status, Target};
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, DIRTY, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
-use super::{DescriptorNode, Pmwcas, Targets};
+use super::{DescriptorNode, Leftovers, Pmwcas, Targets};
 
 /// An operation that is being executed or helped.
 struct Operation<'o> {
@@ -271,27 +271,53 @@ impl Pmwcas {
     /// damaged descriptor: then the pool must not be closed cleanly ([`pool::Pool::leave_unclean`]), and the next open ends
     /// what is left.
     pub fn finish<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
+        let mut leftovers = self.leftovers();
+        if self.clear_leftovers(guard, &mut leftovers)? { Ok(()) } else { Err(Error::InUse) }
+    }
+
+    /// Where operations that are over may have left their descriptors as they were. Memory in which these had words must not
+    /// be used again for anything else before [`Pmwcas::clear_leftovers`] has said that all of this is cleared: after a crash,
+    /// whatever looks there like the name of one of them would be taken for it. O(slots).
+    pub fn leftovers(&self) -> Leftovers {
+        self.slots.leftovers()
+    }
+
+    /// Gives descriptors back, two fences for each slot at most, unless a thread is at work there. Whether all are done that
+    /// were left; the others remain, to be tried again. What they named is named by none any more, durably.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]: a damaged descriptor, which remains.
+    pub fn clear_leftovers<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        leftovers: &mut Leftovers,
+    ) -> Result<bool> {
+        let mut all = true;
+        for number in leftovers.numbers() {
+            // One slot at a time, like any operation: a thread that stops here delays nobody.
+            let held = self.slots.take_number(number);
+            if held.map_or(Ok(false), |held| self.give_both_back(guard, &held))? {
+                leftovers.remove(number);
+            } else {
+                all = false;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Gives both descriptors of a slot back, durably; `false` if a thread helps one of them still, or has left the slot in the
+    /// middle of an operation, by a panic or for damage.
+    fn give_both_back<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<bool> {
+        self.recall_unseen(guard, held)?;
         // The words, then the statuses.
         for _ in 0..2 {
-            let held: Vec<Held<'_>> =
-                (0..self.slots.len()).filter_map(|number| self.slots.take_number(number)).collect();
-            held.iter().try_for_each(|held| self.recall_unseen(guard, held))?;
-            let is = |held: &Held<'_>, phase| (0..DESCRIPTORS_PER_SLOT).any(|turn| held.phase(turn) == phase);
-            if held.len() < self.slots.len() || held.iter().any(|held| is(held, Phase::Busy)) {
-                // A panic or damage left it in the middle.
-                return Err(Error::InUse);
+            if !held.is_at_rest() {
+                self.flush_ended(guard, held)?;
+                guard.fence();
+                self.give_back(guard, held)?;
             }
-            let is_free =
-                |held: &Held<'_>| (0..DESCRIPTORS_PER_SLOT).all(|turn| held.phase(turn) == Phase::Free);
-            if held.iter().all(is_free) {
-                return Ok(());
-            }
-            held.iter().try_for_each(|held| self.flush_ended(guard, held))?;
-            guard.fence();
-            held.iter().try_for_each(|held| self.give_back(guard, held))?;
         }
-        guard.fence();
-        Ok(())
+        Ok(held.is_at_rest())
     }
 
     /// What nobody saw left its descriptor as it was filled, to be filled again.

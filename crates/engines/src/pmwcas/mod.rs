@@ -89,6 +89,12 @@
 //! again yet; and as expected, nothing was retired yet, so from there on the helper's own pin keeps it. Where a word is not
 //! as expected the operation fails; and of one that is decided a helper puts right only the word in which it met it.
 //!
+//! *Used again* it may be only when no descriptor names words there any more, or recovery would take whatever looks there like
+//! its name for it. An operation's descriptor stays as it is until another one takes its place, in the same slot, which may
+//! be never. So who retires such memory waits until no thread can read it, and then has the descriptors given back
+//! ([`Pmwcas::leftovers`], [`Pmwcas::clear_leftovers`]) before he frees it. [`Recycling::FreeOne`] does not: its default
+//! callback is for memory without words of PMwCAS.
+//!
 //! ## Reusing descriptors
 //!
 //! By hazards instead of epochs (`slots`): whoever helps says so. A reader that stays pinned for long, of whatever tree,
@@ -123,6 +129,7 @@ use word::{DESCRIPTORS_MAX, SLOTS_MAX};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) use recover::tests::plant;
+pub use slots::Leftovers;
 pub use word::{CONDITIONAL, DESCRIPTOR, DIRTY, VALUE_MASK, is_name};
 
 /// The most words of one operation.
@@ -449,7 +456,8 @@ impl Descriptor<'_> {
         self.attempt_with(guard, carried, |recycled| recycle_offset(guard, recycled))
     }
 
-    fn attempt_with<M: Medium>(
+    /// As [`Descriptor::attempt_carrying`], with a callback in place of the default one, as [`Descriptor::execute_with`] has it.
+    pub fn attempt_with<M: Medium>(
         self,
         guard: &Guard<'_, M>,
         carried: &[Word],

@@ -13,7 +13,7 @@
 use medium::sync::{AtomicU64, Ordering, fence, pause};
 
 use super::WORDS_MAX;
-use super::word::Name;
+use super::word::{Name, SLOTS_MAX};
 
 /// Descriptors of a slot.
 pub(super) const DESCRIPTORS_PER_SLOT: usize = 2;
@@ -56,6 +56,23 @@ pub(super) fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
+/// Slots by which operations may have left descriptors that name words still, though they are over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Leftovers(u128);
+
+const _: () = assert!(SLOTS_MAX <= u128::BITS as usize);
+
+impl Leftovers {
+    /// The numbers of the slots.
+    pub(super) fn numbers(self) -> impl Iterator<Item = usize> {
+        (0..SLOTS_MAX).filter(move |number| self.0 >> number & 1 != 0)
+    }
+
+    pub(super) fn remove(&mut self, number: usize) {
+        self.0 &= !(1 << number);
+    }
+}
+
 /// One thread's place, apart from those of others.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -74,6 +91,16 @@ impl Slot {
 
     pub(super) fn set_phase(&self, turn: usize, phase: Phase) {
         self.phases[turn].store(phase as u64, Ordering::Relaxed);
+    }
+
+    /// Whether its descriptors are free, durably. For its holder.
+    pub(super) fn is_at_rest(&self) -> bool {
+        (0..DESCRIPTORS_PER_SLOT).all(|turn| self.phase(turn) == Phase::Free)
+    }
+
+    /// Whether anything was ever executed in it.
+    fn is_used(&self) -> bool {
+        self.counters.attempts.iter().any(|attempts| attempts.load(Ordering::Relaxed) > 0)
     }
 
     /// A number that this slot has not used for long.
@@ -151,6 +178,12 @@ impl Slots {
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter()
+    }
+
+    /// All slots that were used.
+    pub(super) fn leftovers(&self) -> Leftovers {
+        let used = (0..).zip(self.all()).filter(|(_, slot)| slot.is_used());
+        Leftovers(used.fold(0, |bits, (number, _)| bits | 1 << number))
     }
 
     fn try_take(&self, number: usize) -> Option<Held<'_>> {
