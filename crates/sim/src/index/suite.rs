@@ -301,8 +301,19 @@ mod tests {
 
     #[test]
     fn what_follows_a_recovery_splits_and_merges() {
+        splits_and_merges(&small());
+    }
+
+    #[test]
+    fn so_it_does_with_the_other_engines() {
+        for name in [EngineName::BzTree, EngineName::MassTree] {
+            splits_and_merges(&engine(name, CodecName::Word, Size::Small));
+        }
+    }
+
+    fn splits_and_merges(engine: &AnyEngine) {
         for scope in scopes(4, 32) {
-            let subject = IndexSubject::new(&small(), FollowUp::SplitAndMerge);
+            let subject = IndexSubject::new(engine, FollowUp::SplitAndMerge);
             let sim = Sim::new(SimOptions::default()).unwrap();
             let (mut opened, mut state) = (subject.open(&sim).unwrap(), subject.initial());
             for operation in &scope.setup {
@@ -318,8 +329,9 @@ mod tests {
                     leaves.push(opened.tree.as_ref().unwrap().stat().unwrap().leaves);
                 }
                 let some = |happens: fn(&[u64]) -> bool| leaves.windows(2).any(happens);
-                assert!(some(|pair| pair[0] < pair[1]), "{}, {key}: no split: {leaves:?}", scope.name);
-                assert!(some(|pair| pair[0] > pair[1]), "{}, {key}: no merge: {leaves:?}", scope.name);
+                let what = format!("{}, {}, {key}: {leaves:?}", engine.name(), scope.name);
+                assert!(some(|pair| pair[0] < pair[1]), "no split: {what}");
+                assert!(some(|pair| pair[0] > pair[1]), "no merge: {what}");
             }
         }
     }
