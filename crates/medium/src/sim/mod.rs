@@ -518,6 +518,19 @@ unsafe impl Medium for Sim {
         self.shared.store_locked(&mut self.shared.lock(), word, value, site);
     }
 
+    /// Where words go past the caches they may arrive in any order. Here some values of a copy, half of them, are stored from
+    /// the last word to the first: of two with the same tag that are torn, one may have what the other lacks.
+    fn store_copy(&self, notes: &SimNotes, copy: &[AtomicU64; 8], value: &LineValue) {
+        let mixed =
+            value.0.iter().fold(0, |mixed: u64, word| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let is_backward = mixed >> 63 == 1;
+        for step in 0..8 {
+            let word = if is_backward { 7 - step } else { step };
+            self.store(&copy[word], value.0[word]);
+        }
+        self.flush(notes, copy);
+    }
+
     fn start_volatile(&self, word: &AtomicU64, value: u64) {
         let site = Location::caller();
         self.shared.start_locked(&mut self.shared.lock(), word, value, site);

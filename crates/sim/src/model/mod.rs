@@ -28,9 +28,9 @@
 //!
 //! What a log can leave, lines can leave as well, but for waits: with lines the fence is enough.
 //!
-//! Not covered: weak orderings between threads (events have the order in which they took effect), streaming stores to one
-//! line that arrive out of order before their fence, caches of real processors. CLFLUSH, CLFLUSHOPT and CLWB are one flush,
-//! the weakest of them.
+//! Not covered: weak orderings between threads (events have the order in which they took effect); streaming stores to one
+//! line in every order before their fence (a `Sim` makes them in two orders, from either end); caches of real processors.
+//! CLFLUSH, CLFLUSHOPT and CLWB are one flush, the weakest of them.
 
 mod line_stores;
 mod lines;

@@ -43,8 +43,8 @@ const fn justified(
 
 const NO_PUBLISH: &str = "no publish: it gives a node its first value, in one persist with the rest of the node, and \
                           nothing leads there yet";
-const TORN_TWIN: &str = "every store of a twin line goes through its words in the same order, so two torn ones cannot \
-                         complete each other (tests/twin_line.rs); needed where word stores may be reordered";
+const TORN_TWIN: &str = "needed where a second store, after a recovery, is torn so that it completes the first, which takes a \
+                         crash in what follows a crash: tests/twin_line.rs misses the mending there";
 const NO_CLASS: &str = "a slab without a class is looked at, found empty, and freed";
 const BITMAP: &str = "a bitmap that fails its check costs a mark, nothing else";
 const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the wait keeps the file from being cut \
