@@ -40,7 +40,7 @@ fn every_command_speaks_json() {
     let trees = json!({ "trees": [{ "name": "main", "engine": "rntree", "codec": "record", "keys": 1 }] });
     assert_eq!(json(&["trees"], 0), trees);
     let stat = json(&["stat"], 0);
-    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(5)));
+    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(6)));
     let medium = stat["medium"].as_str().unwrap();
     assert!(
         medium.starts_with("dax") || medium.starts_with("file") && stat["log"]["capacity_bytes"].is_u64()

@@ -153,7 +153,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for a batch or a bulk load of any tree, or a use of this one, within a batch;
-    /// [`Error::EpochFull`] for a batch that changes more nodes than an epoch can log, some 170,000; otherwise what `run`
+    /// [`Error::EpochFull`] for a batch that changes more nodes than an epoch can log, 100,000 or more; otherwise what `run`
     /// returns.
     pub fn batch(&self, mut run: impl FnMut(&Batch<'_>) -> Result<()>) -> Result<()> {
         self.at(self.any.index.batch(&mut |batch| run(&Batch { inner: batch })))

@@ -49,8 +49,13 @@ fn loads_and_drops() {
 #[test]
 fn a_script_with_the_external_log_alone() {
     let options = options(Images::Some { random: 4 }, SecondCrash::InRecovery);
-    let engine: AnyEngine = MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1).shared();
-    common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options);
+    let engines: [AnyEngine; 2] = [
+        MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1).shared(),
+        MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1).shared(),
+    ];
+    for engine in engines {
+        common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options.clone());
+    }
 }
 
 /// A sweep after each open, and crashes in it; and a tree that is closed in good order.
@@ -82,8 +87,13 @@ fn a_script_with_persistent_caches_and_on_a_log() {
 fn epochs_that_wrap() {
     for first_epoch in [(1 << 16) - 3, (1 << 31) - 4, (1 << 32) - 5] {
         let options = options(Images::Some { random: 1 }, SecondCrash::InRecovery);
-        let engine: AnyEngine = MassTreeEngine::<RecordCodec, 4>::new(Mode::InLine, first_epoch).shared();
-        common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options);
+        let engines: [AnyEngine; 2] = [
+            MassTreeEngine::<RecordCodec, 4>::new(Mode::InLine, first_epoch).shared(),
+            MassTreeEngine::<WordCodec, 4>::new(Mode::InLine, first_epoch).shared(),
+        ];
+        for engine in engines {
+            common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options.clone());
+        }
     }
 }
 
@@ -172,9 +182,14 @@ fn random_scripts() {
         let operations = random_operations(seed, 60, 14, writes_in_epochs);
         explore(Word, &operations, options(Images::Some { random: 2 }, SecondCrash::InRecovery));
         explore(Record, &operations, options(Images::Some { random: 2 }, SecondCrash::InRecovery));
-        let five: AnyEngine = Arc::new(MassTreeEngine::<RecordCodec, 5>::default());
+        let five: [AnyEngine; 2] = [
+            Arc::new(MassTreeEngine::<RecordCodec, 5>::default()),
+            Arc::new(MassTreeEngine::<WordCodec, 5>::default()),
+        ];
         let options = options(Images::Some { random: 4 }, SecondCrash::Never);
-        common::explore(&five, &operations, FollowUp::SplitAndMerge, options);
+        for engine in five {
+            common::explore(&engine, &operations, FollowUp::SplitAndMerge, options.clone());
+        }
     }
 }
 
@@ -183,8 +198,10 @@ fn long_runs_at_full_width() {
     let seed = setting("EVERLEAF_SEED", 1);
     let operations = random_operations(seed, 800, 200, writes_in_epochs);
     let options = Options { seed, ..options(Images::Some { random: 1 }, SecondCrash::Never) };
-    let engine = engine(EngineName::MassTree, Record, Size::Full);
-    common::explore(&engine, &operations, FollowUp::Keys, options);
+    for codec in [Record, Word] {
+        let engine = engine(EngineName::MassTree, codec, Size::Full);
+        common::explore(&engine, &operations, FollowUp::Keys, options.clone());
+    }
 }
 
 /// From the four seed trees, a sync at each place.

@@ -130,6 +130,37 @@ fn a_read_and_a_write_find_what_moves_out_of_the_node_that_they_read_again() {
     }
 }
 
+/// Explores what one thread does while another one looks for key 10, on masstrees with keys 10 and 20.
+fn explore_beside_a_reader(reader: &[IndexOperation], writer: &[IndexOperation], search: &Search) {
+    let program = Program::of(vec![reader.to_vec(), writer.to_vec()]);
+    for codec in [Word, Record] {
+        let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
+        let (options, scheduling) = (options(LINEAR), Scheduling { crashes: false, ..Scheduling::default() });
+        let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
+        let engine = common::small(EngineName::MassTree, codec);
+        exhaust(&engine, &scopes(4)[0].setup, next, work).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// The slot of a key is given to another key after a reader has found it, in the same epoch: no value of that is taken for
+/// its own.
+#[test]
+fn a_reader_takes_no_value_of_the_key_that_has_the_slot_by_then() {
+    for reader in [Get(10), Scan(0, 100), ScanBack(0, 100), Visit(0, 100), Exchange(10, 101, 102)] {
+        explore_beside_a_reader(&[reader], &[Remove(10), Insert(15, 101)], &ONE);
+    }
+}
+
+/// A pointer that a reader has loaded leads to where a later epoch writes first: he takes nothing from there that others do
+/// not find yet.
+#[test]
+fn a_reader_takes_no_value_that_a_later_epoch_is_about_to_publish() {
+    for reader in [Get(10), Visit(0, 100)] {
+        let writer = [Update(10, 101), IndexOperation::Sync, Update(10, 102)];
+        explore_beside_a_reader(&[reader, Get(10)], &writer, &TWO);
+    }
+}
+
 #[test]
 fn triples_in_epochs() {
     explore(&common::small(EngineName::MassTree, Record), triples, 11, (&options(LINEAR), ONE));

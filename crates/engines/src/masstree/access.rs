@@ -14,7 +14,7 @@ use pool::{Error, Guard};
 use super::Core;
 use super::barrier::{Long, Pass};
 use super::epoch::Shard;
-use super::layout::{Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK};
+use super::layout::{Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, WordBorder};
 use super::version::{Lock, Version};
 
 /// Why a walk ended without a result.
@@ -226,7 +226,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Hints the processor to load a node.
     #[inline(always)]
     pub(super) fn prefetch(&self, pointer: u64) {
-        if let Ok(node) = self.guard.node::<Border<W>>(pointer & OFFSET_MASK) {
+        if self.core.are_words && pointer & INTERIOR == 0 {
+            if let Ok(node) = self.guard.node::<WordBorder<W>>(pointer & OFFSET_MASK) {
+                kernels::prefetch_lines(node);
+            }
+        } else if let Ok(node) = self.guard.node::<Border<W>>(pointer & OFFSET_MASK) {
             kernels::prefetch_lines(node);
         }
     }

@@ -24,7 +24,7 @@ use pool::{ALLOCATION_BYTES_MAX, Error, Guard, Result, SLAB_BYTES};
 use super::Core;
 use super::access::{Stop, View, Walk, Work};
 use super::epoch::Shard;
-use super::layout::{Anchor, CLASSES, OFFSET_MASK, Queue, SHARDS, checked, unchecked};
+use super::layout::{Anchor, CLASSES, OFFSET_MASK, Queue, SHARDS, checked, interior_bytes, unchecked};
 use super::sweep::unless_damaged;
 
 /// Bytes at the head of a run: its class, and the run before it, each with its check.
@@ -40,15 +40,18 @@ const RENEWAL_EPOCHS: u64 = 1 << 30;
 /// Links that a sweep goes through before it gives the share back.
 const LINKS_TOGETHER: u32 = 1024;
 
-/// Sizes of objects. Nodes have a multiple of 64; the last takes the longest record.
+/// Sizes of objects. Nodes have a multiple of 64; border nodes of words have 576, the last takes the longest record.
 const SIZES: [u32; CLASSES] = {
     let mut sizes = [0; CLASSES];
     let (mut index, mut size): (usize, u32) = (0, 32);
     while index < CLASSES - 1 {
         sizes[index] = size;
-        // By 16 up to 128, then four steps per doubling up to a slab's half, then doubling.
+        // By 16 up to 128, then four steps per doubling up to a slab's half, the first of those from 512 in two, then
+        // doubling.
         size += if size < 128 {
             16
+        } else if size == 512 || size == 576 {
+            64
         } else if size < 1 << 14 {
             1 << (size.ilog2() - 2)
         } else {
@@ -60,8 +63,12 @@ const SIZES: [u32; CLASSES] = {
     sizes
 };
 
-const _: () =
-    assert!(SIZES[6] == 128 && SIZES[CLASSES - 2] < SIZES[CLASSES - 1] && SIZES[CLASSES - 2] >= 1 << 24);
+const _: () = assert!(
+    SIZES[6] == 128
+        && SIZES[15] == 576
+        && SIZES[CLASSES - 2] < SIZES[CLASSES - 1]
+        && SIZES[CLASSES - 2] >= 1 << 24
+);
 
 /// The class of an object of so many bytes.
 fn class_of(bytes: usize) -> usize {
@@ -456,13 +463,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Space for a border node.
     pub(super) fn allocate_border(&self, work: &mut Work<'_>) -> Walk<u64> {
-        self.allocate(work, super::layout::node_bytes::<W>())
+        self.allocate(work, self.core.border_bytes())
     }
 
-    /// Space for an interior node: of the next class, so that these few and often read nodes lie together and the
+    /// Space for an interior node: of another class, so that these few and often read nodes lie together and the
     /// processor knows their pages. Among the border nodes each lies in a page of its own; there it goes if need be.
     pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
-        match self.allocate(work, super::layout::node_bytes::<W>() + medium::LINE_BYTES) {
+        let (own, border) = (interior_bytes::<W>(), self.core.border_bytes());
+        match self.allocate(work, if own < border { own } else { border + medium::LINE_BYTES }) {
             Err(Stop::Full(_)) => self.allocate_border(work),
             allocated => allocated,
         }

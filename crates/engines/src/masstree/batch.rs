@@ -14,6 +14,7 @@ use pool::{Error, Result};
 use super::Core;
 use super::access::{Stop, View, Work};
 use super::barrier::Long;
+use super::cells::Value;
 use crate::index::{Batch, Condition};
 
 /// Threads of a scheduler, which are one of the system.
@@ -98,9 +99,9 @@ impl<M: Medium, const W: usize> Batch for Writes<'_, M, W> {
         value.clear();
         (self.check)(key, &[0; 8])?;
         self.view.begin_operation();
-        let found = self.view.find_with(key, &mut |view: &View<'_, M, W>, record: super::record::Record| {
-            record.copy_value(&view.guard, value)
-        });
+        let found = self
+            .view
+            .find_with(key, &mut |view: &View<'_, M, W>, found: Value| found.copy(&view.guard, value));
         Ok(found.map_err(|stop| failed(self.view.core.anchor, stop))?.is_some())
     }
 

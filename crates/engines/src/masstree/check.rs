@@ -8,6 +8,7 @@ use pool::{Error, Result};
 
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
+use super::cells::no_cell;
 use super::layout::{Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
@@ -151,18 +152,26 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let permutation = Permutation(node.permutation.load(&self.guard));
         survey.expect(offset, permutation.is_sound(W), || format!("permutation {:x}", permutation.0));
         let mut last = None;
+        let are_words = self.core.are_words;
         for position in 0..permutation.count(W) {
             let slot = permutation.slot(position, W);
             let slice = self.slice_of(node, slot);
             let class = nibble(node.classes.load(&self.guard), slot);
             let value = node.values.words[slot].load(&self.guard);
-            survey.expect(offset, class <= LAYER, || format!("slot {slot} has class {class}"));
+            let is_class = if are_words { class == 8 } else { class <= LAYER };
+            survey.expect(offset, is_class, || format!("slot {slot} has class {class}"));
             let is_ordered = last.is_none_or(|last| last < slice);
             survey.expect(offset, is_ordered, || format!("position {position} is out of order"));
             let is_inside =
                 task.low.is_none_or(|low| low <= slice) && task.high.is_none_or(|high| slice < high);
             survey.expect(offset, is_inside, || format!("position {position} belongs to another node"));
             last = Some(slice);
+            if are_words {
+                survey.keys += 1;
+                let cell = self.load_cell(node, slot, value);
+                survey.expect(offset, cell.is_some(), || no_cell(offset).to_string());
+                continue;
+            }
             if class == LAYER {
                 survey.layers += 1;
                 let depth = task.depth + 1;

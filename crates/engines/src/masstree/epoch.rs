@@ -3,7 +3,8 @@
 //! A thread works with one of [`SHARDS`](super::layout::SHARDS) shards, its share of the `barrier`. While all are held,
 //! nobody works, and what was freed is seen by nobody.
 //!
-//! Each operation lists what it changes when it changes it for the first time in a *phase*. An epoch has two phases or
+//! Each operation lists what it changes when it changes it for the first time in a *phase*; a node notes which of its lines
+//! do. An epoch has two phases or
 //! more. When it is to end, the second begins; what the first one listed is flushed while others go on working. They list
 //! less meanwhile, which is flushed in the same way, and so on as long as it becomes less quickly and is not little; only
 //! then are all shards locked, what was listed last is flushed, and the epoch ends. The pause is thus the longest
@@ -25,14 +26,14 @@ use pool::{Guard, Result};
 use super::access::{View, Work};
 use super::allocator::LinkSweep;
 use super::external_log::LogCursor;
-use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, checked, node_bytes};
+use super::layout::{Anchor, CLASSES, Head, Logged, OFFSET_MASK, all_lines, checked};
 use super::{Core, Mode};
 
 /// One thread's share of a tree, in lines of its own.
 #[repr(align(128))]
 pub(super) struct Shard {
     pub(super) index: usize,
-    /// What changed: offset, and the number of lines in the bits that an offset leaves free.
+    /// What changed: offset, and the number of lines in the bits that an offset leaves free; 0 for a node, which knows them.
     listed: Vec<u64>,
     /// The phase in which the line of a queue was listed.
     pub(super) queue_listed: [u64; CLASSES],
@@ -74,12 +75,49 @@ fn unpack(listed: u64) -> (u64, usize) {
     ((listed >> 20) * LINE_BYTES as u64, (listed & LINES_MAX) as usize * LINE_BYTES / 8)
 }
 
+/// Bits of a node's `listed` word that say which of its lines changed. Above them is the phase in which it was listed last.
+const LINES_BITS: u32 = 16;
+pub(super) const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
+
+/// What a node's `listed` word becomes when these lines change in a phase, and whether the node has to be listed.
+///
+/// What the phase before has listed may not be flushed yet, so its lines are kept; and another share may be a phase ahead,
+/// whose phase is kept then. What is older is flushed: no phase begins before the last one's lists are.
+#[inline(always)]
+pub(super) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, bool) {
+    let last = listed >> LINES_BITS;
+    if last == phase {
+        return (listed | lines, false);
+    }
+    let kept = if last.abs_diff(phase) <= 1 { listed & LINES_MASK } else { 0 };
+    (last.max(phase) << LINES_BITS | kept | lines, true)
+}
+
+/// Flushes the lines of a node that changed; returns how many they are.
+fn flush_node<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<u64> {
+    const WORDS: usize = LINE_BYTES / 8;
+    let mut dirty = guard.node::<Head>(offset)?.listed.get().load(Ordering::Relaxed) & LINES_MASK;
+    let count = u64::from(dirty.count_ones());
+    let words = guard.words(offset, (u64::BITS - dirty.leading_zeros()) as usize * WORDS)?;
+    while dirty != 0 {
+        let first = dirty.trailing_zeros() as usize;
+        let end = first + (dirty >> first).trailing_ones() as usize;
+        guard.flush_words(&words[first * WORDS..end * WORDS]);
+        dirty &= !0 << end;
+    }
+    Ok(count)
+}
+
 impl<M: Medium, const W: usize> Core<M, W> {
     /// Flushes what is listed.
     fn flush_listed(&self, guard: &Guard<'_, M>, listed: &mut Vec<u64>) -> Result<()> {
         let mut lines = 0;
         for packed in listed.drain(..) {
             let (offset, count) = unpack(packed);
+            if count == 0 {
+                lines += flush_node(guard, offset)?;
+                continue;
+            }
             guard.flush_words(guard.words(offset, count)?);
             lines += count as u64 / 8;
         }
@@ -196,19 +234,35 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    /// Lists a node, unless it is listed already.
+    /// Lists a locked node, unless it is listed already, and notes which of its lines change.
     #[inline(always)]
-    pub(super) fn list_node(&self, work: &mut Work<'_>, pointer: u64, listed: &medium::VolatileWord) {
-        if listed.get().load(Ordering::Relaxed) != work.phase {
-            listed.get().store(work.phase, Ordering::Relaxed);
-            self.list(work, pointer & OFFSET_MASK, node_bytes::<W>() as u64);
+    pub(super) fn list_node(
+        &self,
+        work: &mut Work<'_>,
+        pointer: u64,
+        listed: &medium::VolatileWord,
+        lines: u64,
+    ) {
+        let old = listed.get().load(Ordering::Relaxed);
+        let (new, is_due) = note_lines(old, work.phase, lines);
+        if new != old {
+            listed.get().store(new, Ordering::Relaxed);
+        }
+        if is_due {
+            self.list(work, pointer & OFFSET_MASK, 0);
         }
     }
 
-    /// Lists a node that was made just now.
-    pub(super) fn list_new(&self, work: &mut Work<'_>, offset: u64, listed: &medium::VolatileWord) {
-        listed.start(&self.guard, work.phase);
-        self.list(work, offset, node_bytes::<W>() as u64);
+    /// Lists a node of so many bytes that was made just now.
+    pub(super) fn list_new(
+        &self,
+        work: &mut Work<'_>,
+        offset: u64,
+        listed: &medium::VolatileWord,
+        bytes: usize,
+    ) {
+        listed.start(&self.guard, work.phase << LINES_BITS | all_lines(bytes));
+        self.list(work, offset, bytes as u64);
     }
 
     /// Lists the line of the root and the runs, unless it is listed already.

@@ -10,7 +10,7 @@ use medium::{Medium, Word};
 use pool::{Error, Guard, Result};
 
 use super::access::{Stop, View, Walk, Work};
-use super::layout::{Anchor, NODE_WORDS_SKIPPED, OFFSET_MASK, checked, node_bytes, unchecked};
+use super::layout::{Anchor, INTERIOR, NODE_WORDS_SKIPPED, OFFSET_MASK, checked, unchecked};
 use super::{Core, Mode};
 
 /// Bytes of a segment: a whole slab of the pool.
@@ -38,14 +38,6 @@ impl LogCursor {
     }
 }
 
-const fn entry_bytes<const W: usize>() -> u64 {
-    ENTRY_HEADER_BYTES + node_bytes::<W>() as u64
-}
-
-const fn entries_per_segment<const W: usize>() -> u64 {
-    (SEGMENT_BYTES as u64 - SEGMENT_HEADER_BYTES) / entry_bytes::<W>()
-}
-
 fn mix(state: u64, word: u64) -> u64 {
     (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
@@ -57,7 +49,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if log.segment == log.segments.len() {
             let number = log.segments.len();
             if number == SEGMENTS_MAX {
-                let limit = SEGMENTS_MAX as u64 * entries_per_segment::<W>();
+                let limit = SEGMENTS_MAX as u64 * self.core.entries_per_segment();
                 return Err(Stop::Full(Error::EpochFull { limit }));
             }
             let before = log.segments.last().copied();
@@ -65,17 +57,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             work.shard.log.segments.push(segment);
         }
         let log = &mut work.shard.log;
-        let at = log.segments[log.segment] + Self::entry_offset(log.entry);
+        let at = log.segments[log.segment] + self.core.entry_offset(log.entry);
         log.entry += 1;
-        if log.entry == entries_per_segment::<W>() {
+        if log.entry == self.core.entries_per_segment() {
             (log.segment, log.entry) = (log.segment + 1, 0);
         }
         Ok(at)
-    }
-
-    /// Where an entry lies in its segment.
-    fn entry_offset(entry: u64) -> u64 {
-        SEGMENT_HEADER_BYTES + entry * entry_bytes::<W>()
     }
 
     fn add_segment(&self, shard: usize, before: Option<u64>) -> Walk<u64> {
@@ -86,7 +73,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         };
         let segment = self.guard.allocate(SEGMENT_BYTES)?;
         // What a former owner left there is no entry.
-        for at in std::iter::once(0).chain((0..entries_per_segment::<W>()).map(Self::entry_offset)) {
+        for at in std::iter::once(0)
+            .chain((0..self.core.entries_per_segment()).map(|entry| self.core.entry_offset(entry)))
+        {
             let words = self.guard.words(segment + at, 1)?;
             words[0].store(&self.guard, 0);
             self.guard.flush_words(words);
@@ -102,12 +91,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if self.core.mode == Mode::Transient {
             return Ok(());
         }
-        let offset = pointer & OFFSET_MASK;
         let at = self.log_entry(work)?;
-        let count = node_bytes::<W>() / 8;
-        let node = self.guard.words(offset, count)?;
-        let entry = self.guard.words(at, entry_bytes::<W>() as usize / 8)?;
-        let mut sum = mix(self.epoch, offset);
+        let target = pointer & (OFFSET_MASK | INTERIOR);
+        let bytes = self.core.node_bytes(target);
+        let node = self.guard.words(pointer & OFFSET_MASK, bytes / 8)?;
+        let entry = self.guard.words(at, (ENTRY_HEADER_BYTES as usize + bytes) / 8)?;
+        let mut sum = mix(self.epoch, target);
         for (index, (from, to)) in node.iter().zip(&entry[ENTRY_HEADER_BYTES as usize / 8..]).enumerate() {
             if !NODE_WORDS_SKIPPED.contains(&index) {
                 let word = from.load(&self.guard);
@@ -115,7 +104,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 sum = mix(sum, word);
             }
         }
-        entry[1].store(&self.guard, checked(offset));
+        entry[1].store(&self.guard, checked(target));
         entry[2].store(&self.guard, sum);
         entry[0].store(&self.guard, checked(self.epoch));
         self.guard.flush_words(entry);
@@ -127,6 +116,20 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 }
 
 impl<M: Medium, const W: usize> Core<M, W> {
+    /// Bytes of an entry, whichever node it holds.
+    fn entry_bytes(&self) -> u64 {
+        ENTRY_HEADER_BYTES + self.border_bytes() as u64
+    }
+
+    fn entries_per_segment(&self) -> u64 {
+        (SEGMENT_BYTES as u64 - SEGMENT_HEADER_BYTES) / self.entry_bytes()
+    }
+
+    /// Where an entry lies in its segment.
+    fn entry_offset(&self, entry: u64) -> u64 {
+        SEGMENT_HEADER_BYTES + entry * self.entry_bytes()
+    }
+
     /// The segments of a shard's log.
     pub(super) fn log_segments(&self, guard: &Guard<'_, M>, shard: usize) -> Result<Vec<u64>> {
         let anchor = guard.node::<Anchor>(self.anchor)?;
@@ -159,9 +162,9 @@ impl<M: Medium, const W: usize> Core<M, W> {
     pub(super) fn restore_nodes(&self, guard: &Guard<'_, M>, shard: usize, epoch: u64) -> Result<u64> {
         let mut restored = 0;
         for segment in self.log_segments(guard, shard)? {
-            for entry in 0..entries_per_segment::<W>() {
-                let at = segment + SEGMENT_HEADER_BYTES + entry * entry_bytes::<W>();
-                let words = guard.words(at, entry_bytes::<W>() as usize / 8)?;
+            for entry in 0..self.entries_per_segment() {
+                let words =
+                    guard.words(segment + self.entry_offset(entry), self.entry_bytes() as usize / 8)?;
                 if !self.restore_node(guard, words, epoch)? {
                     return Ok(restored);
                 }
@@ -173,16 +176,17 @@ impl<M: Medium, const W: usize> Core<M, W> {
 
     fn restore_node(&self, guard: &Guard<'_, M>, entry: &[Word], epoch: u64) -> Result<bool> {
         let header: [u64; 3] = std::array::from_fn(|index| entry[index].load(guard));
-        let Some(offset) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {
+        let Some(target) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {
             return Ok(false);
         };
-        let words = entry[ENTRY_HEADER_BYTES as usize / 8..].iter().enumerate();
+        let count = self.node_bytes(target) / 8;
+        let words = entry[ENTRY_HEADER_BYTES as usize / 8..].iter().take(count).enumerate();
         let kept = words.filter(|(index, _)| !NODE_WORDS_SKIPPED.contains(index));
         let content: Vec<(usize, u64)> = kept.map(|(index, word)| (index, word.load(guard))).collect();
-        if content.iter().fold(mix(epoch, offset), |sum, (_, word)| mix(sum, *word)) != header[2] {
+        if content.iter().fold(mix(epoch, target), |sum, (_, word)| mix(sum, *word)) != header[2] {
             return Ok(false);
         }
-        let node = guard.words(offset, node_bytes::<W>() / 8)?;
+        let node = guard.words(target & OFFSET_MASK, count)?;
         for (index, word) in content {
             node[index].store(guard, word);
         }

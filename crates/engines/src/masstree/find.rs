@@ -7,6 +7,7 @@ use pool::{Error, Result};
 
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk, Work};
+use super::cells::{Value, no_cell};
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
@@ -89,7 +90,10 @@ pub(super) struct Entry {
     pub(super) slot: usize,
     /// The class of its slice, or [`LAYER`].
     pub(super) class: u8,
+    /// The pointer.
     pub(super) value: u64,
+    /// In a tree of words what lies in its cell, if it leads to one.
+    pub(super) cell: Option<u64>,
 }
 
 /// Where the root of a layer stands.
@@ -235,21 +239,34 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(Some(Leaf { node, pointer, version, trail: Neighbours { low, high: own_high, above } }))
     }
 
-    /// The entry of a slice, among those that `permutation` lists.
+    /// The slot of a slice, among those that `permutation` lists, and its class.
     #[inline(always)]
-    pub(super) fn search(&self, node: &Border<W>, permutation: Permutation, slice: Slice) -> Option<Entry> {
+    pub(super) fn find_slot(
+        &self,
+        node: &Border<W>,
+        permutation: Permutation,
+        slice: Slice,
+    ) -> Option<(usize, u8)> {
         let (_, equal) = self.guard.compare_words(&node.slices, slice.word);
         let mut candidates = equal;
         while candidates != 0 {
             let slot = candidates.trailing_zeros() as usize;
             let class = nibble(node.classes.load(&self.guard), slot);
             if class.min(LONGER) == slice.class && permutation.position(slot) < permutation.count(W) {
-                let value = node.values.words[slot].load(&self.guard);
-                return Some(Entry { slot, class, value });
+                return Some((slot, class));
             }
             candidates &= candidates - 1;
         }
         None
+    }
+
+    /// The entry of a slice, among those that `permutation` lists.
+    #[inline(always)]
+    pub(super) fn search(&self, node: &Border<W>, permutation: Permutation, slice: Slice) -> Option<Entry> {
+        let (slot, class) = self.find_slot(node, permutation, slice)?;
+        let value = node.values.words[slot].load(&self.guard);
+        let cell = if self.core.are_words { self.load_cell(node, slot, value) } else { None };
+        Some(Entry { slot, class, value, cell })
     }
 
     /// The slice of a slot, with [`LAYER`] taken for [`LONGER`].
@@ -323,40 +340,54 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    /// The record of `key`, and what `use_record` makes of it.
+    /// The value of an entry in the layer `depth`, if it is that of `key`.
+    #[inline(always)]
+    pub(super) fn value_for(
+        &self,
+        node: u64,
+        depth: usize,
+        entry: Entry,
+        key: &[u8],
+    ) -> Result<Option<Value>> {
+        if self.core.are_words {
+            return entry.cell.map(|word| Some(Value::Word(word))).ok_or_else(|| no_cell(node));
+        }
+        let record = Record::at(&self.guard, entry.value)?;
+        let is_same =
+            entry.class != LONGER || record.has_tail(&self.guard, depth, Slice::rest(key, depth + 1))?;
+        Ok(is_same.then_some(Value::Record(record)))
+    }
+
+    /// The value of `key`, and what `use_value` makes of it.
     #[inline(always)]
     pub(super) fn find_with<R>(
         &self,
         key: &[u8],
-        use_record: &mut impl FnMut(&Self, Record) -> Result<R>,
+        use_value: &mut impl FnMut(&Self, Value) -> Result<R>,
     ) -> Walk<Option<R>> {
         let place = self.place(key, usize::MAX)?;
         let Some(entry) = place.entry else { return Ok(None) };
-        let record = Record::at(&self.guard, entry.value)?;
-        if entry.class == LONGER {
-            let tail = Slice::rest(key, place.depth + 1);
-            if !record.has_tail(&self.guard, place.depth, tail)? {
-                return Ok(None);
-            }
+        match self.value_for(place.leaf.pointer, place.depth, entry, key)? {
+            Some(value) => Ok(Some(use_value(self, value)?)),
+            None => Ok(None),
         }
-        Ok(Some(use_record(self, record)?))
     }
 }
 
 impl<M: Medium, const W: usize> Core<M, W> {
-    /// Calls `use_record` with the record of `key`; what it returned last counts. O(log n).
+    /// Calls `use_value` with the value of `key`; what it returned last counts. O(log n).
     #[inline(always)]
     pub(super) fn find<R>(
         &self,
         key: &[u8],
-        mut use_record: impl FnMut(&View<'_, M, W>, Record) -> Result<R>,
+        mut use_value: impl FnMut(&View<'_, M, W>, Value) -> Result<R>,
     ) -> Result<Option<R>> {
         let view = self.look();
-        let found = view.find_with(key, &mut use_record);
+        let found = view.find_with(key, &mut use_value);
         if let (Ok(found), true) = (found, view.is_valid()) {
             return Ok(found);
         }
-        self.find_slowly(|view, _| view.find_with(key, &mut use_record))
+        self.find_slowly(|view, _| view.find_with(key, &mut use_value))
     }
 
     /// Runs a walk with a pass.

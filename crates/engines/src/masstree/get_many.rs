@@ -40,10 +40,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         for (slice, pointer) in walks {
             let node = self.guard.node::<Border<W>>(pointer & OFFSET_MASK)?;
             let permutation = Permutation(node.permutation.load(&self.guard));
-            match self.search(node, permutation, slice) {
-                Some(entry) if entry.class == LAYER => self.prefetch(entry.value),
-                Some(entry) => self.prefetch_record(entry.value),
-                None => {}
+            let Some((slot, class)) = self.find_slot(node, permutation, slice) else { continue };
+            let value = node.values.words[slot].load(&self.guard);
+            match class {
+                _ if self.core.are_words => self.cells(node)?[slot][0].prefetch(),
+                LAYER => self.prefetch(value),
+                _ => self.prefetch_record(value),
             }
         }
         Ok(())

@@ -21,7 +21,10 @@ use medium::{Medium, Word};
 
 use super::Mode;
 use super::access::{View, Walk, Work};
-use super::layout::{Border, EPOCH_MASK, Interior, LOGGED, OFFSET_MASK, REMOVED, Values};
+use super::layout::{
+    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, OFFSET_MASK, REMOVED, Values, all_lines,
+    interior_bytes, line_of,
+};
 
 /// How far an epoch word and a value log of one node may be apart.
 pub(super) const EPOCHS_APART_MAX: u64 = 1 << 15;
@@ -30,7 +33,7 @@ pub(super) const EPOCHS_APART_MAX: u64 = 1 << 15;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Change {
     /// The permutation, and a slot that is free.
-    Insert,
+    Insert(usize),
     /// The permutation.
     Remove,
     /// The value of a slot.
@@ -64,7 +67,9 @@ impl ValueLog {
 }
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
-    /// Before a locked border node is changed: writes the log that the change needs, and lists the node.
+    /// Before a locked border node is changed: writes the log that the change needs, and lists the lines that change; but
+    /// for the cell of an update. Returns whether what the value of an updated slot leads to may be overwritten: all of the
+    /// node is logged, or the pointer as it was when the epoch began, and it leads elsewhere.
     ///
     /// # Errors
     /// If the external log is full; nothing was changed then.
@@ -75,18 +80,33 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         pointer: u64,
         node: &Border<W>,
         change: Change,
-    ) -> Walk<()> {
+    ) -> Walk<bool> {
         if self.core.mode == Mode::Transient {
-            return Ok(());
+            return Ok(true);
         }
         let state = node.epoch.load(&self.guard);
-        if state & EPOCH_MASK == self.epoch {
-            self.prepare_again(work, pointer, node, change, state)?;
+        let mut lines = self.lines_of(node, change)?;
+        let may_overwrite = if state & EPOCH_MASK == self.epoch {
+            self.prepare_again(work, pointer, node, change, state)?
         } else {
-            self.prepare_first(work, pointer, node, change, state & EPOCH_MASK)?;
-        }
-        self.list_node(work, pointer, &node.listed);
-        Ok(())
+            self.prepare_first(work, pointer, node, change, state & EPOCH_MASK, &mut lines)?
+        };
+        self.list_node(work, pointer, &node.listed, lines);
+        Ok(may_overwrite)
+    }
+
+    /// The lines that a change writes to, but for the cell of an update.
+    fn lines_of(&self, node: &Border<W>, change: Change) -> Walk<u64> {
+        Ok(match change {
+            Change::Remove => HEADER_LINE,
+            Change::Update(slot) => HEADER_LINE | line_of(node, &node.values.words[slot]),
+            Change::Insert(slot) => {
+                let cell = if self.core.are_words { line_of(node, &self.cells(node)?[slot][0]) } else { 0 };
+                let slice = line_of(node, &node.slices[slot]);
+                HEADER_LINE | slice | line_of(node, &node.values.words[slot]) | cell
+            }
+            Change::Everything => all_lines(self.core.border_bytes()),
+        })
     }
 
     /// The node changes for the first time in this epoch.
@@ -97,14 +117,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         node: &Border<W>,
         change: Change,
         last: u64,
-    ) -> Walk<()> {
+        lines: &mut u64,
+    ) -> Walk<bool> {
         let is_far = self.epoch - last >= EPOCHS_APART_MAX;
         if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
             self.log_node(work, pointer)?;
-            self.clear(&node.values.log_low);
-            self.clear(&node.values.log_high);
+            *lines |= self.clear(node, &node.values.log_low) | self.clear(node, &node.values.log_high);
             node.epoch.store(&self.guard, self.epoch | LOGGED);
-            return Ok(());
+            return Ok(true);
         }
         let log = match change {
             Change::Update(slot) => Some(self.log_value(&node.values, slot)),
@@ -112,7 +132,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         };
         for other in [&node.values.log_low, &node.values.log_high] {
             if !log.is_some_and(|log| std::ptr::eq(log, other)) {
-                self.clear(other);
+                *lines |= self.clear(node, other);
             }
         }
         let flags = if change == Change::Remove { REMOVED } else { 0 };
@@ -120,7 +140,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         node.permutation_log.store(&self.guard, node.permutation.load(&self.guard));
         node.epoch.store(&self.guard, self.epoch | flags);
         self.core.figures.in_line_logs.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(false)
     }
 
     /// The node was changed in this epoch before.
@@ -131,14 +151,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         node: &Border<W>,
         change: Change,
         state: u64,
-    ) -> Walk<()> {
+    ) -> Walk<bool> {
         if state & LOGGED != 0 {
-            return Ok(());
+            return Ok(true);
         }
+        let mut is_own = false;
         let fits = match change {
             // A node that a recovery touched in this epoch carries its number, but is in no log.
             _ if self.core.mode == Mode::Logging => false,
-            Change::Insert => state & REMOVED == 0,
+            Change::Insert(_) => state & REMOVED == 0,
             Change::Remove => {
                 if state & REMOVED == 0 {
                     node.epoch.store(&self.guard, state | REMOVED);
@@ -151,7 +172,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     self.log_value(&node.values, slot);
                     self.core.figures.in_line_logs.fetch_add(1, Ordering::Relaxed);
                 }
-                log.0 == 0 || log.slot() == slot
+                is_own = log.0 != 0 && log.slot() == slot;
+                log.0 == 0 || is_own
             }
             Change::Everything => false,
         };
@@ -159,13 +181,16 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             self.log_node(work, pointer)?;
             node.epoch.store(&self.guard, state | LOGGED);
         }
-        Ok(())
+        Ok(!fits || is_own)
     }
 
-    fn clear(&self, log: &Word) {
-        if log.load(&self.guard) != 0 {
-            log.store(&self.guard, 0);
+    /// Clears a value log; returns its line if that changed.
+    fn clear(&self, node: &Border<W>, log: &Word) -> u64 {
+        if log.load(&self.guard) == 0 {
+            return 0;
         }
+        log.store(&self.guard, 0);
+        line_of(node, log)
     }
 
     /// Logs the value of a slot in its line; returns the log.
@@ -187,7 +212,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             self.log_node(work, pointer)?;
             node.epoch.store(&self.guard, self.epoch | LOGGED);
         }
-        self.list_node(work, pointer, &node.listed);
+        self.list_node(work, pointer, &node.listed, all_lines(interior_bytes::<W>()));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Writing: updates, inserts into a free slot, new layers.
 
 use medium::Medium;
-use pool::record::check_lengths;
+use pool::record::{check_lengths, prefix_word};
 use pool::{Error, Result};
 
 use super::Core;
@@ -71,25 +71,20 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         condition: Condition<&[u8]>,
     ) -> Walk<bool> {
         let place = self.lock_place(key)?;
-        let record = match place.entry {
-            Some(entry) => {
-                let record = Record::at(&self.guard, entry.value)?;
-                let tail = Slice::rest(key, place.depth + 1);
-                let is_same = entry.class != LONGER || record.has_tail(&self.guard, place.depth, tail)?;
-                is_same.then_some(record)
-            }
+        let found = match place.entry {
+            Some(entry) => self.value_for(place.pointer, place.depth, entry, key)?,
             None => None,
         };
-        let holds = match (condition, &record) {
+        let holds = match (condition, &found) {
             (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
-            (Condition::Equals(expected), Some(record)) => record.has_value(&self.guard, expected)?,
+            (Condition::Equals(expected), Some(found)) => found.is(&self.guard, expected)?,
             _ => false,
         };
         if !holds {
             return Ok(false);
         }
         self.guard.medium().admit()?;
-        match (value, record, place.entry) {
+        match (value, found, place.entry) {
             (Some(value), Some(_), Some(entry)) => self.update(work, &place, entry, key, value)?,
             (Some(value), None, Some(entry)) => self.insert_layer(work, place, entry, key, value)?,
             (Some(value), ..) => self.insert(work, place, key, value)?,
@@ -132,6 +127,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         key: &[u8],
         value: &[u8],
     ) -> Walk<()> {
+        if self.core.are_words {
+            return self.update_cell(work, place, entry, prefix_word(value));
+        }
         let new = self.write_record(work, Self::stored_key(place.slice, key), value)?;
         self.prepare(work, place.pointer, place.node, Change::Update(entry.slot))
             .or_else(|stop| self.give_up(work, &[new], stop))?;
@@ -149,20 +147,35 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Err(stop)
     }
 
+    /// What a new slot is to hold, as [`View::content_of`] has it.
+    pub(super) fn write_content(
+        &self,
+        work: &mut Work<'_>,
+        key: &[u8],
+        slice: Slice,
+        value: &[u8],
+    ) -> Walk<u64> {
+        if self.core.are_words {
+            return Ok(prefix_word(value));
+        }
+        self.write_record(work, Self::stored_key(slice, key), value)
+    }
+
     fn insert(&self, work: &mut Work<'_>, mut place: Locked<'_, M, W>, key: &[u8], value: &[u8]) -> Walk<()> {
-        let record = self.write_record(work, Self::stored_key(place.slice, key), value)?;
+        let content = self.write_content(work, key, place.slice, value)?;
         let position = self.position(place.node, place.permutation, place.slice);
+        let made = if self.core.are_words { &[][..] } else { &[content] };
         if place.permutation.count(W) == W {
             return self
-                .split(work, place, key, position, record)
-                .or_else(|stop| self.give_up(work, &[record], stop));
+                .split(work, place, key, position, content)
+                .or_else(|stop| self.give_up(work, made, stop));
         }
-        self.prepare(work, place.pointer, place.node, Change::Insert)
-            .or_else(|stop| self.give_up(work, &[record], stop))?;
         let slot = place.permutation.free_slot(W);
+        self.prepare(work, place.pointer, place.node, Change::Insert(slot))
+            .or_else(|stop| self.give_up(work, made, stop))?;
         // A reader may still look at the key that the slot had before.
         place.lock.begin_insert();
-        self.fill_slot(place.node, slot, place.slice, record);
+        self.fill_slot(place.node, slot, place.slice, content)?;
         // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that fails.
         // ORDER: pairs with the load in `place`: the slot is visible.
         place.node.permutation.store(&self.guard, place.permutation.inserted(position, W).0);
@@ -170,11 +183,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Writes a slot that is not in use.
-    pub(super) fn fill_slot(&self, node: &Border<W>, slot: usize, slice: Slice, value: u64) {
+    pub(super) fn fill_slot(&self, node: &Border<W>, slot: usize, slice: Slice, content: u64) -> Walk<()> {
         node.slices[slot].store(&self.guard, slice.word);
         let classes = node.classes.load(&self.guard);
         node.classes.store(&self.guard, with_nibble(classes, slot, slice.class));
-        node.values.words[slot].store(&self.guard, value);
+        self.fill_value(node, slot, content)
     }
 
     /// A new border node with entries in order; nobody sees it yet.
@@ -189,10 +202,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let node = self.guard.node::<Border<W>>(offset)?;
         Version::start(&self.guard, &node.version);
         let mut classes = 0;
-        for (slot, (slice, value)) in entries.iter().enumerate() {
+        for (slot, (slice, content)) in entries.iter().enumerate() {
             node.slices[slot].store(&self.guard, slice.word);
             classes = with_nibble(classes, slot, slice.class);
-            node.values.words[slot].store(&self.guard, *value);
+            self.fill_value(node, slot, *content)?;
         }
         node.classes.store(&self.guard, classes);
         node.values.log_low.store(&self.guard, 0);
@@ -200,7 +213,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         node.permutation.store(&self.guard, Permutation::identity(entries.len()).0);
         // New in this epoch, so nothing of it has to be logged; if that fails, nothing leads here.
         node.epoch.store(&self.guard, self.epoch | LOGGED);
-        self.list_new(work, offset, &node.listed);
+        self.list_new(work, offset, &node.listed, self.core.border_bytes());
         Ok(())
     }
 

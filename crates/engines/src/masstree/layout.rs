@@ -15,10 +15,14 @@
 //! 200  values 0..6
 //! 256  values 7..13
 //! 312  value log, high    InCLL2
+//!
+//! and in a tree of words, 576 bytes:
+//! 320  cells              two for each slot
 //! ```
 //!
 //! A log and what it logs lie in one line, so that the log reaches the medium first. A pointer to an interior node has
-//! bit 0 set; nodes and records begin at multiples of 16.
+//! bit 0 set; nodes and records begin at multiples of 16. A pointer to a cell is `16 * (number + 1)`, with cells `2 * slot`
+//! and `2 * slot + 1` for a slot: no object lies so low (`cells`).
 //!
 //! ```text
 //! record                                           external log entry
@@ -30,9 +34,11 @@
 use medium::{VolatileWord, Word, node};
 
 /// Classes of sizes in the durable allocator.
-pub(super) const CLASSES: usize = 46;
+pub(super) const CLASSES: usize = 47;
 /// Shares of the allocator and of the external log, each used by one thread at a time.
 pub(super) const SHARDS: usize = 8;
+/// The most slots of a border node.
+pub(super) const WIDTH_MAX: usize = 15;
 /// Ranges in the set of failed epochs.
 pub(super) const FAILED_RANGES: usize = 28;
 
@@ -73,6 +79,14 @@ node! {
 }
 
 node! {
+    /// A border node of a tree of words, with the cells of its values.
+    pub(super) struct WordBorder<const W: usize> {
+        pub(super) border: Border<W>,
+        pub(super) cells: [[Word; 2]; W],
+    }
+}
+
+node! {
     /// An interior node of up to `W` separators.
     pub(super) struct Interior<const W: usize> {
         pub(super) link: [Word; 2],
@@ -84,6 +98,16 @@ node! {
         pub(super) slices: [Word; W],
         pub(super) first: Word,
         pub(super) rest: [Word; W],
+    }
+}
+
+node! {
+    /// What all nodes begin with.
+    pub(super) struct Head {
+        pub(super) link: [Word; 2],
+        pub(super) version: VolatileWord,
+        pub(super) state: [Word; 4],
+        pub(super) listed: VolatileWord,
     }
 }
 
@@ -143,7 +167,8 @@ const _: () = {
     assert!(offset_of!(Interior<14>, epoch) == 24 && offset_of!(Interior<14>, listed) == 56);
     assert!(offset_of!(Interior<14>, version) == 16 && offset_of!(Border<14>, version) == 16);
     assert!(offset_of!(Interior<14>, slices) == 64 && offset_of!(Interior<14>, first) == 176);
-    assert!(size_of::<Interior<14>>() <= size_of::<Border<14>>());
+    assert!(offset_of!(WordBorder<14>, cells) == 320 && size_of::<WordBorder<14>>() == 576);
+    assert!(offset_of!(Head, listed) == 56 && size_of::<Head>() == 64);
     assert!(size_of::<Queue>() == 64 && offset_of!(Anchor, queues) % 64 == 0);
     assert!(
         offset_of!(Anchor, root) == 64
@@ -155,11 +180,29 @@ const _: () = {
 /// Words of a node that hold no durable state of their own: the allocator's link, version, listed.
 pub(super) const NODE_WORDS_SKIPPED: [usize; 4] = [0, 1, 2, 7];
 
-/// Bytes of a node as it is allocated.
-pub(super) const fn node_bytes<const W: usize>() -> usize {
-    let (border, interior) = (size_of::<Border<W>>(), size_of::<Interior<W>>());
-    let larger = if border > interior { border } else { interior };
-    larger.next_multiple_of(64)
+/// Bytes of a border node, in a tree of words or of records; an interior node is no larger.
+pub(super) const fn border_bytes<const W: usize>(are_words: bool) -> usize {
+    if are_words { size_of::<WordBorder<W>>() } else { size_of::<Border<W>>() }
+}
+
+/// Bytes of an interior node as it is logged and flushed: whole lines.
+pub(super) const fn interior_bytes<const W: usize>() -> usize {
+    size_of::<Interior<W>>().next_multiple_of(medium::LINE_BYTES)
+}
+
+/// The first line of a node, in a set of lines.
+pub(super) const HEADER_LINE: u64 = 1;
+
+/// All lines of a node of so many bytes.
+pub(super) const fn all_lines(bytes: usize) -> u64 {
+    (1 << (bytes / medium::LINE_BYTES)) - 1
+}
+
+/// The line of a word of a border node, as a set.
+#[inline(always)]
+pub(super) fn line_of<const W: usize>(node: &Border<W>, word: &Word) -> u64 {
+    let offset = std::ptr::from_ref(word).addr().wrapping_sub(std::ptr::from_ref(node).addr());
+    1 << ((offset / medium::LINE_BYTES) & 15)
 }
 
 /// A 48-bit value with 16 bits that tell damage.

@@ -133,10 +133,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let before = load.layers[depth].entries.last().copied();
             match before.filter(|(before, _)| *before == slice && slice.class == LONGER) {
                 None => {
-                    let stored = if slice.class == LONGER { key } else { &[] };
-                    let record = self.write_record(work, stored, value)?;
-                    load.made.push(record);
-                    return self.load_slice(work, load, depth, (slice, record));
+                    let content = self.write_content(work, key, slice, value)?;
+                    if !self.core.are_words {
+                        load.made.push(content);
+                    }
+                    return self.load_slice(work, load, depth, (slice, content));
                 }
                 // The key before shares this slice: both go a layer down.
                 Some((slice, record)) => {

@@ -4,47 +4,64 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use medium::sync::model;
+use medium::sync::{Mutex, model};
 
 use super::barrier::Barrier;
+use super::epoch::{LINES_MASK, note_lines};
 
 /// What a share lists: nodes, of which there are two here.
 type Share = Vec<usize>;
 
-/// Two nodes, as memory has them and as the medium has them, and the phase in which each was listed last.
+/// A node of two lines, each as memory has it and as the medium has it; and which of them changed, and when, as a tree's
+/// nodes note it.
+struct Node {
+    lock: Mutex<()>,
+    lines: [AtomicU64; 2],
+    durable: [AtomicU64; 2],
+    listed: AtomicU64,
+}
+
 struct Tree {
     barrier: Barrier<Share>,
-    nodes: [AtomicU64; 2],
-    durable: [AtomicU64; 2],
-    listed: [AtomicU64; 2],
+    nodes: [Node; 2],
 }
 
 impl Tree {
     fn new(shares: usize) -> Arc<Self> {
         let words = || std::array::from_fn(|_| AtomicU64::new(0));
+        let node =
+            |_| Node { lock: Mutex::new(()), lines: words(), durable: words(), listed: AtomicU64::new(0) };
         let barrier = Barrier::new(1, (0..shares).map(|_| Share::new()), shares);
-        Arc::new(Self { barrier, nodes: words(), durable: words(), listed: words() })
+        Arc::new(Self { barrier, nodes: std::array::from_fn(node) })
     }
 
-    /// Changes a node, which is locked elsewhere; returns the epoch in which that was.
-    fn write(&self, thread: usize, node: usize, value: u64) -> u64 {
+    /// Changes a line of a node; returns the epoch in which that was.
+    fn write(&self, thread: usize, node: usize, line: usize, value: u64) -> u64 {
         let mut pass = self.barrier.enter(thread);
-        self.nodes[node].fetch_add(value, Ordering::Release);
-        if self.listed[node].load(Ordering::Relaxed) != pass.phase {
-            self.listed[node].store(pass.phase, Ordering::Relaxed);
+        let Node { lock, lines, listed, .. } = &self.nodes[node];
+        let locked = lock.lock();
+        lines[line].fetch_add(value, Ordering::Release);
+        let (new, is_due) = note_lines(listed.load(Ordering::Relaxed), pass.phase, 1 << line);
+        listed.store(new, Ordering::Relaxed);
+        if is_due {
             pass.share.push(node);
         }
+        drop(locked);
         pass.epoch
     }
 
     fn flush(&self, listed: &mut Share) {
         for node in listed.drain(..) {
-            self.durable[node].store(self.nodes[node].load(Ordering::Relaxed), Ordering::Relaxed);
+            let Node { lines, durable, listed, .. } = &self.nodes[node];
+            let dirty = listed.load(Ordering::Relaxed) & LINES_MASK;
+            for line in (0..2).filter(|line| dirty >> line & 1 == 1) {
+                durable[line].store(lines[line].load(Ordering::Relaxed), Ordering::Relaxed);
+            }
         }
     }
 
     /// As `Core::advance`.
-    fn advance(&self) -> [u64; 2] {
+    fn advance(&self) -> [[u64; 2]; 2] {
         let mut listed = Share::new();
         for _ in 0..2 {
             self.barrier.begin_phase(|share| listed.append(share));
@@ -53,7 +70,8 @@ impl Tree {
         let mut shares = self.barrier.stop(self.barrier.close_gate());
         shares.iter_mut().for_each(|share| listed.append(share));
         self.flush(&mut listed);
-        let durable = std::array::from_fn(|node| self.durable[node].load(Ordering::Relaxed));
+        let of_node = |node: &Node| node.durable.each_ref().map(|line| line.load(Ordering::Relaxed));
+        let durable = self.nodes.each_ref().map(of_node);
         self.barrier.begin(self.barrier.running() + 1);
         durable
     }
@@ -65,17 +83,19 @@ fn what_is_changed_in_an_epoch_is_durable_at_its_end_and_nothing_later() {
         let tree = Tree::new(2);
         let writer = {
             let tree = Arc::clone(&tree);
-            thread::spawn(move || [tree.write(0, 0, 1), tree.write(0, 0, 2)])
+            thread::spawn(move || [tree.write(0, 0, 0, 1), tree.write(0, 0, 1, 2)])
         };
         let other = {
             let tree = Arc::clone(&tree);
-            thread::spawn(move || tree.write(1, 0, 4))
+            thread::spawn(move || tree.write(1, 0, 0, 4))
         };
         let durable = tree.advance();
         let [first, second] = writer.join().unwrap();
         let third = other.join().unwrap();
-        let ended = [(first, 1), (second, 2), (third, 4)].into_iter().filter(|(epoch, _)| *epoch == 1);
-        assert_eq!(durable[0], ended.map(|(_, value)| value).sum::<u64>());
+        let of_line = |writes: &[(u64, u64)]| -> u64 {
+            writes.iter().filter(|(epoch, _)| *epoch == 1).map(|(_, value)| value).sum()
+        };
+        assert_eq!(durable[0], [of_line(&[(first, 1), (third, 4)]), of_line(&[(second, 2)])]);
     });
 }
 
@@ -90,11 +110,11 @@ fn a_reader_without_a_share_never_takes_what_was_reused() {
                 // What was freed in epoch 1 becomes something else.
                 let pass = tree.barrier.enter(0);
                 assert_eq!(pass.epoch, 2);
-                tree.nodes[0].store(7, Ordering::Release);
+                tree.nodes[0].lines[0].store(7, Ordering::Release);
             })
         };
         let epoch = tree.barrier.running();
-        let found = tree.nodes[0].load(Ordering::Relaxed);
+        let found = tree.nodes[0].lines[0].load(Ordering::Relaxed);
         if tree.barrier.is_running(epoch) && epoch == 1 {
             assert_eq!(found, 0);
         }
@@ -110,13 +130,13 @@ fn an_epoch_does_not_end_while_a_share_is_held() {
             let tree = Arc::clone(&tree);
             thread::spawn(move || {
                 let pass = tree.barrier.enter(1);
-                tree.nodes[1].store(1, Ordering::Relaxed);
+                tree.nodes[1].lines[0].store(1, Ordering::Relaxed);
                 assert_eq!(tree.barrier.running(), pass.epoch);
-                tree.nodes[1].store(0, Ordering::Relaxed);
+                tree.nodes[1].lines[0].store(0, Ordering::Relaxed);
             })
         };
         let shares = tree.barrier.stop(tree.barrier.close_gate());
-        assert_eq!(tree.nodes[1].load(Ordering::Relaxed), 0);
+        assert_eq!(tree.nodes[1].lines[0].load(Ordering::Relaxed), 0);
         tree.barrier.begin(2);
         drop(shares);
         worker.join().unwrap();

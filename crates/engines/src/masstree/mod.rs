@@ -7,7 +7,8 @@
 //!
 //! Everything is in the pool (`layout`): the anchor, border and interior nodes, records, the external log. A key is cut into
 //! slices of eight bytes; each layer of the trie is a B+-tree over one slice. The volatile word of a node (its version) is
-//! made anew when it is touched first after an open.
+//! made anew when it is touched first after an open. In a tree of words, whose codec says that keys and values have eight
+//! bytes, there is one layer, and values lie in the border nodes themselves (`cells`).
 //!
 //! ## Invariants
 //!
@@ -18,14 +19,15 @@
 //! 3. What changes in an epoch can be undone from the line it lies in, or from the external log, which was durable before
 //!    the change.
 //! 4. Every operation lies in one epoch. At the end of an epoch all that changed in it is durable, then its number.
-//! 5. What is freed in an epoch is not reused in it.
+//! 5. What is freed in an epoch is not reused in it. Nor is the cell of a word overwritten that counted when the epoch began,
+//!    but under the external log.
 //!
 //! ## Commit points
 //!
 //! | operation | persists | in memory | undone by |
 //! | --- | --- | --- | --- |
 //! | insert | 0 | the permutation lists the slot | permutation log |
-//! | update | 0 | the value leads to the new record | value log |
+//! | update | 0 | the value leads to the new record, or to the other cell | value log |
 //! | remove | 0 | the permutation lists the slot no more | permutation log |
 //! | second value in a line, insert after remove | 1 | the same | external log |
 //! | split, new layer, node emptied | 1 for each node that changes | root, parent or entry | external log |
@@ -54,6 +56,8 @@
 //! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be narrower than ten slots.
 //! - *Section 4*: no `wbinvd`, which is privileged: the first change of a node in an epoch lists it, and what is listed is
 //!   flushed, most of it while others work (`epoch`).
+//! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as pointers, in the packed form
+//!   (`cells`).
 //! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last (`allocator`). Records
 //!   hold the key's rest, so there are no suffixes of their own.
 //! - The failed epochs are a set that survives, of any number (`recover`).
@@ -63,6 +67,7 @@ mod access;
 mod allocator;
 mod barrier;
 mod batch;
+mod cells;
 mod check;
 mod epoch;
 mod external_log;
@@ -101,7 +106,9 @@ use crate::index::{
 };
 use barrier::Barrier;
 use epoch::Shard;
-use layout::{Anchor, SHARDS, are_logs_in_line, checked, node_bytes, unchecked};
+use layout::{
+    Anchor, INTERIOR, SHARDS, WordBorder, are_logs_in_line, border_bytes, checked, interior_bytes, unchecked,
+};
 use recover::Failed;
 use slice::Slice;
 use sweep::Sweep;
@@ -199,6 +206,8 @@ struct Core<M: Medium, const W: usize> {
     /// Where the anchor is.
     anchor: u64,
     mode: Mode,
+    /// Whether keys and values are words: then a border node has the values in its cells.
+    are_words: bool,
     /// The first epoch of this execution: nodes of earlier ones are not touched yet.
     first: u64,
     /// The phase in which the line of the root and the runs was listed.
@@ -226,14 +235,16 @@ struct Core<M: Medium, const W: usize> {
 }
 
 impl<M: Medium, const W: usize> Core<M, W> {
-    fn new(pool: &Pool<M>, anchor: u64, first: u64, options: &MassTreeOptions, failed: Failed) -> Self {
-        const { assert!(W >= 4 && W <= 15 && node_bytes::<W>() <= 1024) };
+    fn new(pool: &Pool<M>, anchor: u64, first: u64, options: &MassTreeOptions, are_words: bool) -> Self {
+        const { assert!(W >= 4 && W <= layout::WIDTH_MAX && size_of::<WordBorder<W>>() <= 1024) };
+        const { assert!(interior_bytes::<W>() <= border_bytes::<W>(false)) };
         // All of them, as each has its own free objects and log, whoever works.
         let barrier = Barrier::new(first, (0..SHARDS).map(Shard::new), options.shards.clamp(1, SHARDS));
         Self {
             pool: pool.clone(),
             anchor,
             mode: options.mode,
+            are_words,
             first,
             cells_listed: AtomicU64::new(0),
             barrier,
@@ -242,8 +253,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
             root: Mutex::new(()),
             runs: Mutex::new(()),
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
-            any_failed: AtomicBool::new(!failed.is_empty()),
-            failed,
+            any_failed: AtomicBool::new(false),
+            failed: Failed::new(),
             from_future: Mutex::new(HashSet::new()),
             is_gone: AtomicBool::new(false),
             figures: Figures::default(),
@@ -253,11 +264,22 @@ impl<M: Medium, const W: usize> Core<M, W> {
         }
     }
 
+    /// Bytes of a border node.
+    #[inline(always)]
+    fn border_bytes(&self) -> usize {
+        border_bytes::<W>(self.are_words)
+    }
+
+    /// Bytes of the node that a pointer leads to.
+    fn node_bytes(&self, pointer: u64) -> usize {
+        if pointer & INTERIOR == 0 { self.border_bytes() } else { interior_bytes::<W>() }
+    }
+
     /// A new tree, durable but for its entry in the root table.
-    fn create(pool: &Pool<M>, options: &MassTreeOptions) -> Result<Self> {
+    fn create(pool: &Pool<M>, options: &MassTreeOptions, are_words: bool) -> Result<Self> {
         let guard = pool.peek();
         let offset = guard.allocate(size_of::<Anchor>())?;
-        let core = Self::new(pool, offset, options.first_epoch.max(1), options, Failed::new());
+        let core = Self::new(pool, offset, options.first_epoch.max(1), options, are_words);
         core.make(&guard).inspect_err(|_| {
             let _ = core.give_back();
         })?;
@@ -286,7 +308,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 
     /// Opens a tree that exists: see `recover`.
-    fn open(pool: &Pool<M>, anchor_offset: u64, options: &MassTreeOptions) -> Result<Self> {
+    fn open(pool: &Pool<M>, anchor_offset: u64, options: &MassTreeOptions, are_words: bool) -> Result<Self> {
         let start = Instant::now();
         let guard = pool.peek();
         let anchor = guard.node::<Anchor>(anchor_offset)?;
@@ -299,7 +321,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         if failed.iter().any(|(_, last)| *last > running) {
             return Err(Error::corrupt(anchor_offset, "an epoch has failed that never began"));
         }
-        let mut core = Self::new(pool, anchor_offset, running, options, Failed::new());
+        let mut core = Self::new(pool, anchor_offset, running, options, are_words);
         if !was_closed {
             core.nodes_restored = core.restore(running, options.recovery_threads)?;
             Self::fail(&guard, anchor_offset, running, &mut failed)?;
@@ -443,6 +465,7 @@ pub struct MassTree<M: Medium, C: Codec, const W: usize = WIDTH> {
 impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
     /// The engine's number in a pool's root table, and its name.
     pub const ENGINE: (u16, &'static str) = (5, "masstree");
+    const ARE_WORDS: bool = C::ID == WordCodec::ID;
 
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     ///
@@ -451,7 +474,7 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
     /// a node has 4 to 14 slots, but not 7.
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
         Self::check_width(options.mode)?;
-        let core = Core::create(pool, &options)?;
+        let core = Core::create(pool, &options, Self::ARE_WORDS)?;
         let mut words = [0; ROOT_WORDS];
         (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, W as u64);
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
@@ -477,7 +500,7 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
         let nodes = [nodes(root.words[ROOT_WIDTH], found), nodes(W as u64, wanted)];
         root.demand((Self::ENGINE.0, C::ID), &nodes)?;
         Self::check_width(options.mode)?;
-        Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options)?, &options)
+        Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?, &options)
     }
 
     fn check_width(mode: Mode) -> Result<()> {
@@ -548,9 +571,9 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         C::key(key)?;
-        let found = self.core.find(key, |view, record| {
+        let found = self.core.find(key, |view, found| {
             value.clear();
-            record.copy_value(&view.guard, value)
+            found.copy(&view.guard, value)
         });
         // A look that was overtaken may have left something.
         if !matches!(found, Ok(Some(()))) {
@@ -609,7 +632,7 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
             volatile_bytes: size_of::<Core<M, W>>() as u64,
             recovery_ns: self.core.recovery_ns,
             recovered_from_crash: self.core.recovered_from_crash,
-            leaf_bytes: node_bytes::<W>() as u64,
+            leaf_bytes: self.core.border_bytes() as u64,
             allocations: None,
             epochs: Some(epochs),
         })
@@ -644,14 +667,14 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     }
 
     fn words(&self) -> Option<&dyn WordIndex> {
-        if C::ID == WordCodec::ID { Some(self) } else { None }
+        if Self::ARE_WORDS { Some(self) } else { None }
     }
 }
 
 impl<M: Medium, C: Codec, const W: usize> WordIndex for MassTree<M, C, W> {
     #[inline]
     fn get(&self, key: u64) -> Result<Option<u64>> {
-        self.core.find(&key.to_be_bytes(), |view, record| record.word(&view.guard))
+        self.core.find(&key.to_be_bytes(), |view, found| found.word(&view.guard))
     }
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {

@@ -8,6 +8,7 @@ use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, copy_in, copy_out, prefix_wor
 use pool::{Error, Guard, Result};
 
 use super::access::{View, Walk, Work};
+use super::cells::CELL_POINTER_MAX;
 
 /// Bytes of the allocator's link before a record's first word.
 const LINK_BYTES: u64 = 16;
@@ -26,6 +27,9 @@ impl Record {
     /// The record of an object.
     #[inline(always)]
     pub(super) fn at<M: Medium>(guard: &Guard<'_, M>, object: u64) -> Result<Self> {
+        if object <= CELL_POINTER_MAX {
+            return Err(Error::corrupt(object, "a pointer to a cell of its node, in a tree of records"));
+        }
         // Beyond all bounds rather than around them.
         let start = object.saturating_add(LINK_BYTES);
         let header = guard.words(start, 1)?[0].load(guard);

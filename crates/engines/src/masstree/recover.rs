@@ -17,7 +17,7 @@ use super::access::{View, Walk};
 use super::in_line_log::{EPOCHS_APART_MAX, ValueLog};
 use super::layout::{
     Anchor, Border, EPOCH_MASK, FAILED_RANGES, INTERIOR, Logged, OFFSET_MASK, SHARDS, checked, low_slots,
-    node_bytes, unchecked,
+    unchecked,
 };
 use super::permutation::Permutation;
 use super::version::Version;
@@ -142,7 +142,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 node.listed.start(&self.guard, 0);
                 // ORDER: pairs with the load in `interior`: the version is visible.
                 node.epoch.store(&self.guard, self.core.first);
-                self.core.list_touched(offset, node_bytes::<W>() as u64);
+                self.core.list_touched(offset, self.core.node_bytes(pointer) as u64);
             }
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if old < self.core.first {
             let recovered = self.recover_border(node, old);
             // Also if it is damaged: what was put back is not done once more when the failed epochs are forgotten.
-            self.core.list_touched(offset, node_bytes::<W>() as u64);
+            self.core.list_touched(offset, self.core.node_bytes(pointer) as u64);
             return recovered;
         }
         Ok(())

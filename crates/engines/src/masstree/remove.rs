@@ -57,7 +57,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             node.lock.delete();
             self.free(work, node.pointer & OFFSET_MASK)?;
         }
-        self.free(work, entry.value)
+        // The value of a word lies in the node.
+        if self.core.are_words { Ok(()) } else { self.free(work, entry.value) }
     }
 
     /// Locks upwards what goes with an empty border node, and the first node that stays.
@@ -124,10 +125,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn prepare_remainder(&self, work: &mut Work<'_>, remainder: &Remainder<'_, M, W>) -> Walk<()> {
         match remainder {
             Remainder::Empty(node, _) => match node.border {
-                Some((border, _)) => self.prepare(work, node.pointer, border, Change::Remove),
+                Some((border, _)) => self.prepare(work, node.pointer, border, Change::Remove).map(drop),
                 None => Ok(()),
             },
-            Remainder::Entry { node, pointer, .. } => self.prepare(work, *pointer, node, Change::Remove),
+            Remainder::Entry { node, pointer, .. } => {
+                self.prepare(work, *pointer, node, Change::Remove).map(drop)
+            }
             Remainder::Child(parent, root) => {
                 if let Some(root) = root {
                     self.prepare_root(work, root)?;

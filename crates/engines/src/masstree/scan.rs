@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::Core;
 use super::access::{Stop, View, Walk};
+use super::cells::{Value, no_cell};
 use super::find::{Neighbours, Origin, ScanLeaf};
 use super::layout::nibble;
 use super::permutation::Permutation;
@@ -53,12 +54,15 @@ struct Frame<'v, const W: usize> {
 pub(super) struct Found<'a> {
     prefix: &'a [u8],
     slice: Slice,
-    object: u64,
+    content: u64,
 }
 
 impl Found<'_> {
-    pub(super) fn record<M: Medium, const W: usize>(&self, view: &View<'_, M, W>) -> Result<Record> {
-        Record::at(&view.guard, self.object)
+    fn value<M: Medium, const W: usize>(&self, view: &View<'_, M, W>) -> Result<Value> {
+        if view.core.are_words {
+            return Ok(Value::Word(self.content));
+        }
+        Record::at(&view.guard, self.content).map(Value::Record)
     }
 
     /// Appends the key.
@@ -70,7 +74,7 @@ impl Found<'_> {
         key.extend_from_slice(self.prefix);
         self.slice.append_to(key);
         if self.slice.class == LONGER {
-            self.record(view)?.copy_tail(&view.guard, self.prefix.len() + 8, key)?;
+            Record::at(&view.guard, self.content)?.copy_tail(&view.guard, self.prefix.len() + 8, key)?;
         }
         Ok(())
     }
@@ -124,7 +128,13 @@ enum Verdict {
     Enter,
 }
 
+/// Entries of a border node: each its slice, its class, and its pointer, or in a tree of words its value.
 pub(super) type Entries = SmallVec<[(Slice, u8, u64); 16]>;
+
+/// What is said of a key of another class, in a tree of words.
+pub(super) fn no_word(node: u64) -> Error {
+    Error::corrupt(node, "a key that is no word")
+}
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
     /// The entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
@@ -139,16 +149,27 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let permutation = Permutation(leaf.node.permutation.load(&self.guard));
             let count = permutation.count(W);
             let classes = leaf.node.classes.load(&self.guard);
+            let mut damage = None;
             let entry = |position: usize| {
                 let slot = permutation.slot(if is_forward { position } else { count - 1 - position }, W);
                 let class = nibble(classes, slot);
                 let slice =
                     Slice { word: leaf.node.slices[slot].load(&self.guard), class: class.min(LONGER) };
-                (slice, class, leaf.node.values.words[slot].load(&self.guard))
+                let mut content = leaf.node.values.words[slot].load(&self.guard);
+                if self.core.are_words {
+                    let cell = self.load_cell(leaf.node, slot, content);
+                    if class != 8 {
+                        damage = Some(no_word(leaf.pointer));
+                    } else if cell.is_none() {
+                        damage = Some(no_cell(leaf.pointer));
+                    }
+                    content = cell.unwrap_or_default();
+                }
+                (slice, class, content)
             };
             let entries = (0..count).map(entry).take_while(is_within).collect();
             if leaf.version.is_still(&self.guard, &leaf.node.version) {
-                return Ok(entries);
+                return damage.map_or(Ok(entries), |error| Err(error.into()));
             }
             leaf.version = self.renew(leaf.version, &leaf.node.version)?;
         }
@@ -235,8 +256,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 }
                 entries => entries?,
             };
-            for (_, class, object) in &entries {
-                if *class != LAYER {
+            if !self.core.are_words {
+                for (_, _, object) in entries.iter().filter(|(_, class, _)| *class != LAYER) {
                     self.prefetch_record(*object);
                 }
             }
@@ -251,7 +272,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     below = Some((slice, value, verdict));
                     break;
                 }
-                let found = Found { prefix: &prefix, slice, object: value };
+                let found = Found { prefix: &prefix, slice, content: value };
                 if !sink.take(self, &found)? {
                     let mut key = Vec::new();
                     found.copy_key(self, &mut key)?;
@@ -380,7 +401,7 @@ impl<M: Medium, const W: usize> Sink<M, W> for Batch<'_> {
             return Ok(false);
         }
         let key_length = key.len();
-        found.record(view)?.copy_value(&view.guard, &mut self.bytes)?;
+        found.value(view)?.copy(&view.guard, &mut self.bytes)?;
         self.lengths.push((key_length, self.bytes.len() - start - key_length));
         Ok(self.lengths.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
     }

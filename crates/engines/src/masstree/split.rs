@@ -14,7 +14,7 @@ use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk, Work};
 use super::find::Origin;
 use super::in_line_log::Change;
 use super::insert::Locked;
-use super::layout::{Border, INTERIOR, Interior, LOGGED, OFFSET_MASK, with_nibble};
+use super::layout::{Border, INTERIOR, Interior, LOGGED, OFFSET_MASK, interior_bytes, with_nibble};
 use super::permutation::Permutation;
 use super::slice::{LAYER, Slice, Target};
 use super::version::{Lock, Version};
@@ -207,7 +207,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Version::start(&self.guard, &node.version);
         self.store_parts(node, separators, children);
         node.epoch.store(&self.guard, self.epoch | LOGGED);
-        self.list_new(work, offset, &node.listed);
+        self.list_new(work, offset, &node.listed, interior_bytes::<W>());
         Ok(offset | INTERIOR)
     }
 
@@ -215,7 +215,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     pub(super) fn prepare_root(&self, work: &mut Work<'_>, root: &RootLock<'_, M, W>) -> Walk<()> {
         match root {
             RootLock::Anchor(_) => Ok(()),
-            RootLock::Entry { node, pointer, .. } => self.prepare(work, *pointer, node, Change::Everything),
+            RootLock::Entry { node, pointer, .. } => {
+                self.prepare(work, *pointer, node, Change::Everything).map(drop)
+            }
         }
     }
 
@@ -247,7 +249,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         place: Locked<'_, M, W>,
         key: &[u8],
         position: usize,
-        record: u64,
+        content: u64,
     ) -> Walk<()> {
         let mut full: SmallVec<[InteriorLock<'_, M, W>; 8]> = SmallVec::new();
         let mut child = place.pointer;
@@ -264,7 +266,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let mut made: SmallVec<[u64; 8]> = SmallVec::new();
         self.prepare_split(work, &place, &full, &top, &mut made, is_new_root)
             .or_else(|stop| self.give_up(work, &made, stop))?;
-        self.apply_split(work, place, position, record, full, top, &made)
+        self.apply_split(work, place, position, content, full, top, &made)
     }
 
     /// Allocates and logs all that a split needs.
@@ -288,7 +290,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             Parent::Interior(parent) => self.prepare_interior(work, parent.pointer, parent.node)?,
             Parent::Root(root) => self.prepare_root(work, root)?,
         }
-        self.prepare(work, place.pointer, place.node, Change::Everything)
+        self.prepare(work, place.pointer, place.node, Change::Everything).map(drop)
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that was prepared")]
@@ -297,7 +299,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         work: &mut Work<'_>,
         mut place: Locked<'_, M, W>,
         position: usize,
-        record: u64,
+        content: u64,
         full: SmallVec<[InteriorLock<'_, M, W>; 8]>,
         top: Parent<'_, M, W>,
         made: &[u64],
@@ -314,7 +316,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         };
         let mut left = place.pointer;
         let (mut separator, right) =
-            self.split_border(work, &mut place, position, record, made[0], is_last)?;
+            self.split_border(work, &mut place, position, content, made[0], is_last)?;
         let mut right = right;
         let mut locks: SmallVec<[Lock<'_, M>; 8]> = SmallVec::new();
         for (parent, offset) in full.into_iter().zip(&made[1..]) {
@@ -366,23 +368,24 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         work: &mut Work<'_>,
         place: &mut Locked<'_, M, W>,
         position: usize,
-        record: u64,
+        content: u64,
         offset: u64,
         is_last: bool,
     ) -> Walk<(Slice, u64)> {
         let node = place.node;
         let classes = node.classes.load(&self.guard);
-        let entry = |position: usize| {
+        let entry = |position: usize| -> Walk<(Slice, u64)> {
             let slot = place.permutation.slot(position, W);
             let class = super::layout::nibble(classes, slot);
             let word = node.slices[slot].load(&self.guard);
-            (Slice { word, class }, node.values.words[slot].load(&self.guard))
+            let held = self.content_of(node, slot, node.values.words[slot].load(&self.guard))?;
+            Ok((Slice { word, class }, held))
         };
         // With keys in ascending order the left node stays full.
         let kept = if is_last && position == W { W } else { W.div_ceil(2) };
-        let mut moved: SmallVec<[(Slice, u64); 16]> = (kept..W).map(entry).collect();
+        let mut moved: SmallVec<[(Slice, u64); 16]> = (kept..W).map(entry).collect::<Walk<_>>()?;
         if position >= kept && !(position == kept && kept < W) {
-            moved.insert(position - kept, (place.slice, record));
+            moved.insert(position - kept, (place.slice, content));
         }
         self.fill_border(work, offset, &moved)?;
         let first = moved[0].0;
@@ -391,7 +394,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let mut permutation = place.permutation.truncated(kept);
         if position <= kept && kept < W {
             let slot = permutation.free_slot(W);
-            self.fill_slot(node, slot, place.slice, record);
+            self.fill_slot(node, slot, place.slice, content)?;
             permutation = permutation.inserted(position, W);
         }
         node.permutation.store(&self.guard, permutation.0);

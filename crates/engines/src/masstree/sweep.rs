@@ -171,7 +171,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             }
             leaf => leaf?,
         };
-        let mut entries = self.entries_of(&mut leaf, true)?;
+        let mut entries = match self.entries_of(&mut leaf, true) {
+            Err(Stop::Failed(error)) if matches!(error.root(), Error::Corrupt { .. }) => {
+                return Ok(Step { below: None, after: leaf.trail.high, keys: 0 });
+            }
+            entries => entries?,
+        };
         entries.retain(|(slice, ..)| *slice >= at);
         let mut below = entries.iter().enumerate().filter(|(_, (_, class, _))| *class == LAYER);
         let (first, is_last) = (below.next(), below.next().is_none());

@@ -1,5 +1,6 @@
 //! Scans of trees of words: one layer, keys that are slices, values that are words. As `scan`, without what that takes for
-//! keys of any length, and going on from batch to batch where the last one ended as long as the epoch lasts.
+//! keys of any length, and going on from batch to batch where the last one ended as long as the epoch lasts. The values lie
+//! in the nodes, which are on their way while those before them are read.
 
 use medium::Medium;
 use pool::{Error, Result};
@@ -7,15 +8,14 @@ use smallvec::SmallVec;
 
 use super::Core;
 use super::access::{Stop, View, Walk};
+use super::cells::no_cell;
 use super::find::{Origin, ScanLeaf};
 use super::layout::nibble;
 use super::permutation::Permutation;
-use super::record::Record;
-use super::scan::LEAVES_AHEAD;
+use super::scan::{LEAVES_AHEAD, no_word};
 use super::slice::{Slice, Target};
 
-/// Entries that a scan of words finds before it reads their records, which are on their way meanwhile: at first, and at
-/// most, but for the rest of a border node.
+/// Entries that a scan of words hands over together: at first, and at most, but for the rest of a border node.
 const WORDS_TOGETHER_MIN: usize = 16;
 const WORDS_TOGETHER_MAX: usize = 112;
 
@@ -23,7 +23,7 @@ const WORDS_TOGETHER_MAX: usize = 112;
 struct Words {
     /// Where it goes on.
     from: u64,
-    /// Entries of one batch: key and record, then key and value.
+    /// Entries of one batch: key and value.
     entries: SmallVec<[[u64; 2]; 128]>,
     entries_max: usize,
 }
@@ -62,26 +62,28 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         loop {
             let permutation = Permutation(leaf.node.permutation.load(&self.guard));
             let classes = leaf.node.classes.load(&self.guard);
-            let mut are_words = true;
+            let (mut are_words, mut are_in_cells) = (true, true);
             for position in 0..permutation.count(W) {
                 let slot = permutation.slot(position, W);
                 let word = leaf.node.slices[slot].load(&self.guard);
                 are_words &= nibble(classes, slot) == 8;
                 if (low..=last).contains(&word) {
-                    scan.entries.push([word, leaf.node.values.words[slot].load(&self.guard)]);
+                    let pointer = leaf.node.values.words[slot].load(&self.guard);
+                    let value = self.load_cell(leaf.node, slot, pointer);
+                    are_in_cells &= value.is_some();
+                    scan.entries.push([word, value.unwrap_or_default()]);
                 }
             }
             if leaf.version.is_still(&self.guard, &leaf.node.version) {
-                if !are_words {
-                    return Err(Error::corrupt(leaf.pointer, "a key that is no word").into());
-                }
-                break;
+                return match (are_words, are_in_cells) {
+                    (true, true) => Ok(()),
+                    (false, _) => Err(no_word(leaf.pointer).into()),
+                    (true, false) => Err(no_cell(leaf.pointer).into()),
+                };
             }
             scan.entries.truncate(start);
             leaf.version = self.renew(leaf.version, &leaf.node.version)?;
         }
-        scan.entries[start..].iter().for_each(|[_, record]| self.prefetch_record(*record));
-        Ok(())
     }
 
     /// The border node behind one; `None` at the end.
@@ -117,9 +119,6 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let Some(mut leaf) = next else { break };
             self.take_words(&mut leaf, low.max(scan.from), scan)?;
             *read = Some(leaf);
-        }
-        for [_, value] in &mut scan.entries {
-            *value = Record::at(&self.guard, *value)?.word(&self.guard)?;
         }
         Ok(read.is_some())
     }

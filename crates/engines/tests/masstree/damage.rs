@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use everleaf_engines::index::{Condition, Index, RecordCodec};
+use everleaf_engines::index::{Bounds, Codec, Condition, Direction, Index, RecordCodec, WordCodec};
 use everleaf_engines::masstree::{EpochLength, MassTree, MassTreeOptions};
 use medium::Ram;
 use pool::{Error, Pool, PoolOptions};
@@ -34,8 +34,12 @@ fn open_pool(ram: &Arc<Ram>) -> Pool<Arc<Ram>> {
 }
 
 fn reopen(pool: &Pool<Arc<Ram>>, name: &str) -> Result<Tree, Error> {
+    reopen_as(pool, name)
+}
+
+fn reopen_as<C: Codec>(pool: &Pool<Arc<Ram>>, name: &str) -> Result<MassTree<Arc<Ram>, C, 4>, Error> {
     let root = pool.trees().unwrap().into_iter().find(|root| root.name == name).unwrap();
-    Tree::open(pool, &root, OPTIONS)
+    MassTree::open(pool, &root, OPTIONS)
 }
 
 fn anchor(pool: &Pool<Arc<Ram>>, name: &str) -> u64 {
@@ -437,4 +441,81 @@ fn epochs_end_beside_a_sweep() {
     assert!(found.epochs > 4, "{} epochs ended", found.epochs);
     assert_eq!(found.swept_keys, 200_000);
     assert!(tree.check().unwrap().is_empty());
+}
+
+/// Where a border node has its slices.
+const SLICES: u64 = 64;
+
+/// Pointers to no cell, to another slot's, to two words at once, to where a record could be, to nowhere.
+const NO_CELLS: [u64; 7] = [0, 48, 24, 17, 16 | 1 << 48, 1 << 20, u64::MAX];
+
+#[test]
+fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = open_pool(&ram);
+    let tree = MassTree::<_, WordCodec, 4>::create(&pool, "tree", OPTIONS).unwrap();
+    (0..100_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
+    tree.sync().unwrap();
+    let before = content(&tree).unwrap();
+    drop(tree);
+    let border = *first_nodes(&pool, "tree").last().unwrap();
+    let key = load(&pool, border + SLICES).to_be_bytes();
+    let classes = load(&pool, border + CLASSES);
+    let damages = NO_CELLS.map(|pointer| (border + VALUES, pointer, "no cell of its slot"));
+    let damages = damages.into_iter().chain([0, 9, 10].map(|class| {
+        // What is no word is no key that anybody looks for.
+        (border + CLASSES, classes & !15 | class, "no word")
+    }));
+    for (at, damage, what) in damages {
+        let right = load(&pool, at);
+        store(&pool, at, damage);
+        let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
+        let names = |error: Error| {
+            assert!(is_corrupt::<()>(Err(error)), "{damage:#x}");
+        };
+        let words = tree.words().unwrap();
+        names(content(&tree).unwrap_err());
+        names(words.scan(0, &mut |_| true).unwrap_err());
+        let mut backwards = tree.range(Bounds::all(), Direction::Reverse).unwrap();
+        let (mut found, mut value) = (Vec::new(), Vec::new());
+        names((0..101).find_map(|_| backwards.next_into(&mut found, &mut value).err()).unwrap());
+        if at != border + CLASSES {
+            names(tree.get(&key).unwrap_err());
+            names(words.get(u64::from_be_bytes(key)).unwrap_err());
+            names(words.get_many(&[u64::from_be_bytes(key)], &mut [None]).unwrap_err());
+            names(tree.update(&key, &key).unwrap_err());
+            names(tree.remove(&key).unwrap_err());
+        }
+        let violations = tree.check().unwrap();
+        assert!(violations.iter().any(|violation| violation.offset == border), "{what}: {violations:?}");
+        // A sweep goes around it.
+        tree.sweep().unwrap();
+        assert!(!tree.epochs().is_sweeping);
+        tree.update(&99_u64.to_be_bytes(), &99_u64.to_be_bytes()).unwrap();
+        drop(backwards);
+        drop(tree);
+        store(&pool, at, right);
+    }
+    let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
+    assert_eq!(content(&tree).unwrap(), before);
+    assert!(tree.check().unwrap().is_empty());
+}
+
+#[test]
+fn pointers_to_cells_in_a_tree_of_records() {
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = open_pool(&ram);
+    drop(grown(&pool, "tree", 100));
+    let at = first_nodes(&pool, "tree").last().unwrap() + VALUES;
+    let right = load(&pool, at);
+    for pointer in (0..=30).map(|number| 16 * number) {
+        store(&pool, at, pointer);
+        let tree = reopen(&pool, "tree").unwrap();
+        let error = content(&tree).unwrap_err();
+        assert!(error.to_string().contains("a pointer to a cell"), "{error}");
+        assert!(tree.check().unwrap().iter().any(|violation| violation.what.contains("a pointer to a cell")));
+        drop(tree);
+    }
+    store(&pool, at, right);
+    assert_eq!(content(&reopen(&pool, "tree").unwrap()).unwrap().len(), 100);
 }

@@ -99,7 +99,7 @@ fn others_work_while_the_end_of_an_epoch_waits_for_a_load() {
 
 #[test]
 fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
-    const LOGGED: u64 = 1024 * 255;
+    const LOGGED: u64 = 1024 * 204;
     let pool = pool(1 << 30);
     let logging = MassTreeOptions { mode: Mode::Logging, ..options() };
     let tree = MassTree::<_, WordCodec, 4>::create(&pool, "tree", logging).unwrap();
@@ -389,6 +389,35 @@ fn links_keep_their_epochs_where_a_renewal_was_missed() {
     assert!(is_sound(&tree));
     drop(tree);
     assert!(is_sound(&open(1, false)));
+}
+
+/// A word that changes is flushed with the line of its pointer, that of its cell and the header; not all of its node.
+#[test]
+fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
+    let pool = pool(16 << 20);
+    let tree = MassTree::<_, WordCodec, 14>::create(&pool, "tree", options()).unwrap();
+    let word = |word: u64| word.to_be_bytes();
+    (0..10).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
+    tree.sync().unwrap();
+    let lines = |run: &dyn Fn() -> Result<bool, Error>| {
+        let before = tree.epochs().lines_flushed;
+        assert!(run().unwrap());
+        tree.sync().unwrap();
+        tree.epochs().lines_flushed - before
+    };
+    assert_eq!(lines(&|| tree.insert(&word(5), &word(5))), 4, "the slice, too");
+    assert_eq!(lines(&|| tree.remove(&word(5))), 1, "the permutation");
+    assert_eq!(lines(&|| tree.update(&word(20), &word(6))), 3);
+    assert_eq!(
+        lines(&|| tree.update(&word(30), &word(7))),
+        3,
+        "the log of the last epoch lies in the same line"
+    );
+    assert_eq!(lines(&|| tree.remove(&word(40))), 2, "and is cleared");
+    let both = || Ok(tree.update(&word(20), &word(8))? && tree.update(&word(30), &word(9))?);
+    assert_eq!(lines(&both), 3, "by the external log");
+    assert_eq!(Index::get(&tree, &word(20)).unwrap().unwrap().as_slice(), word(8));
+    assert_eq!(Index::get(&tree, &word(30)).unwrap().unwrap().as_slice(), word(9));
 }
 
 fn on_file(machine: &Arc<Machine>, private_bytes_max: u64) -> Pool<Arc<File>> {

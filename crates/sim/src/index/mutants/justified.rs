@@ -289,7 +289,7 @@ pub(super) const BZTREE: &[Justified] = &[
 pub(super) const MASSTREE: &[Justified] = &[
     justified(
         "masstree/epoch.rs",
-        "listed.start(&self.guard, work.phase)",
+        "listed.start(&self.guard, work.phase << LINES_BITS | all_lines(bytes))",
         &[Store],
         "the node is listed twice",
     ),

@@ -1,0 +1,170 @@
+//! Cells: where a tree of words has its values, two for each slot of a border node.
+//!
+//! The value word of a slot stays what the paper has there, a pointer, which the in-line logs hold in packed form; it says
+//! which of the slot's two cells counts. A buffer of its own for a value of eight bytes would be a cache miss, and a page,
+//! for each key that is read.
+//!
+//! - *Insert*: the value goes to the first cell of a free slot. That the slot is free is what the epoch began with, or the
+//!   node is in the external log; so nothing that a crash brings back is overwritten.
+//! - *Update*: the other cell is written, then the pointer, which was logged. What the pointer led to when the epoch began
+//!   stays there until the epoch ends. A second update finds the log taken by its own slot, and overwrites the cell that
+//!   counts; so does each update of a node that is in the external log, with its cells. So a pointer moves once an epoch.
+//! - *Remove*: there is nothing to free.
+//!
+//! A reader loads the pointer, then the cell, then looks whether the node's version is still the same, and in the end
+//! whether the epoch is. That suffices. In the epoch of the pointer that he loaded the cell changes in two ways only: it is
+//! overwritten by an update where it counts, or where an insert takes the slot anew, after it has raised the version. In a
+//! later epoch it may be the other cell that is written first, before the pointer says so: whoever sees that sees the number
+//! of that epoch, too.
+
+use medium::Medium;
+use pool::{Error, Guard, Result};
+
+use super::access::{View, Walk, Work};
+use super::find::Entry;
+use super::in_line_log::Change;
+use super::insert::Locked;
+use super::layout::{Border, WIDTH_MAX, WordBorder, line_of};
+use super::record::Record;
+
+/// The greatest pointer to a cell.
+pub(super) const CELL_POINTER_MAX: u64 = 16 * 2 * WIDTH_MAX as u64;
+
+/// The pointer to a cell of a slot.
+#[inline(always)]
+pub(super) fn cell_pointer(slot: usize, side: usize) -> u64 {
+    16 * (1 + 2 * slot as u64 + side as u64)
+}
+
+/// Which cell of a slot a pointer leads to.
+#[inline(always)]
+pub(super) fn side_of(slot: usize, pointer: u64) -> Option<usize> {
+    let distance = pointer.wrapping_sub(cell_pointer(slot, 0));
+    if distance == 0 || distance == 16 { Some(distance as usize / 16) } else { None }
+}
+
+/// What is said of a pointer that leads to none.
+pub(super) fn no_cell(node: u64) -> Error {
+    Error::corrupt(node, "a value that lies in no cell of its slot, in a tree of words")
+}
+
+/// The value of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value {
+    /// In a tree of words.
+    Word(u64),
+    /// In a tree of records.
+    Record(Record),
+}
+
+impl Value {
+    /// As a word; as bytes it is big-endian.
+    #[inline(always)]
+    pub(super) fn word<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<u64> {
+        match self {
+            Self::Word(word) => Ok(*word),
+            Self::Record(record) => record.word(guard),
+        }
+    }
+
+    /// Appends the value.
+    pub(super) fn copy<M: Medium>(&self, guard: &Guard<'_, M>, buffer: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Self::Word(word) => {
+                buffer.extend_from_slice(&word.to_be_bytes());
+                Ok(())
+            }
+            Self::Record(record) => record.copy_value(guard, buffer),
+        }
+    }
+
+    /// Whether the value is this one.
+    pub(super) fn is<M: Medium>(&self, guard: &Guard<'_, M>, value: &[u8]) -> Result<bool> {
+        match self {
+            Self::Word(word) => Ok(word.to_be_bytes() == value),
+            Self::Record(record) => record.has_value(guard, value),
+        }
+    }
+}
+
+impl<M: Medium, const W: usize> View<'_, M, W> {
+    /// The cells of a border node. For trees of words.
+    #[inline(always)]
+    pub(super) fn cells(&self, node: &Border<W>) -> Walk<&[[medium::Word; 2]; W]> {
+        Ok(&self.guard.node::<WordBorder<W>>(self.guard.offset_of(node))?.cells)
+    }
+
+    /// What lies in the cell that a slot's pointer leads to; `None` if it leads to none. For trees of words.
+    #[inline(always)]
+    pub(super) fn load_cell(&self, node: &Border<W>, slot: usize, pointer: u64) -> Option<u64> {
+        let cells = self.cells(node).ok()?;
+        side_of(slot, pointer).map(|side| cells[slot][side].load(&self.guard))
+    }
+
+    /// What a slot holds, whose pointer is this: in a tree of words the value, else the pointer itself. The node is locked.
+    pub(super) fn content_of(&self, node: &Border<W>, slot: usize, pointer: u64) -> Walk<u64> {
+        if !self.core.are_words {
+            return Ok(pointer);
+        }
+        match self.load_cell(node, slot, pointer) {
+            Some(word) => Ok(word),
+            None => Err(no_cell(self.guard.offset_of(node)).into()),
+        }
+    }
+
+    /// Writes what a slot holds that is not in use, as [`View::content_of`] has it.
+    pub(super) fn fill_value(&self, node: &Border<W>, slot: usize, content: u64) -> Walk<()> {
+        let mut pointer = content;
+        if self.core.are_words {
+            self.cells(node)?[slot][0].store(&self.guard, content);
+            pointer = cell_pointer(slot, 0);
+        }
+        node.values.words[slot].store(&self.guard, pointer);
+        Ok(())
+    }
+
+    /// Changes the value of an entry in a tree of words.
+    pub(super) fn update_cell(
+        &self,
+        work: &mut Work<'_>,
+        place: &Locked<'_, M, W>,
+        entry: Entry,
+        word: u64,
+    ) -> Walk<()> {
+        let node = place.node;
+        let Some(current) = side_of(entry.slot, entry.value) else {
+            return Err(no_cell(place.pointer).into());
+        };
+        let cells = &self.cells(node)?[entry.slot];
+        let may_overwrite = self.prepare(work, place.pointer, node, Change::Update(entry.slot))?;
+        let side = if may_overwrite { current } else { 1 - current };
+        self.list_node(work, place.pointer, &node.listed, line_of(node, &cells[side]));
+        // PERSIST: nothing; durable with the epoch. If that fails the pointer leads to the other cell again, or all of the
+        // node is put back.
+        cells[side].store(&self.guard, word);
+        if !may_overwrite {
+            // ORDER: pairs with the load in `search`: what the cell holds is visible.
+            node.values.words[entry.slot].store(&self.guard, cell_pointer(entry.slot, side));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CELL_POINTER_MAX, cell_pointer, side_of};
+    use crate::masstree::layout::{OFFSET_MASK, WIDTH_MAX};
+
+    #[test]
+    fn a_pointer_leads_to_the_cells_of_its_own_slot() {
+        for (slot, side) in (0..WIDTH_MAX).flat_map(|slot| [(slot, 0), (slot, 1)]) {
+            let pointer = cell_pointer(slot, side);
+            assert!(pointer & OFFSET_MASK == pointer && pointer <= CELL_POINTER_MAX);
+            for other in 0..WIDTH_MAX {
+                assert_eq!(side_of(other, pointer), (other == slot).then_some(side));
+                assert!(side_of(other, pointer | 1).is_none() && side_of(other, pointer | 1 << 48).is_none());
+            }
+        }
+        assert!(side_of(0, 0).is_none() && side_of(WIDTH_MAX - 1, CELL_POINTER_MAX + 16).is_none());
+    }
+}
