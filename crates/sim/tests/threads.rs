@@ -63,13 +63,13 @@ const ONE: Search = Search::Exhaustive { preemptions_max: 1 };
 const TWO: Search = Search::Exhaustive { preemptions_max: 2 };
 
 #[test]
-fn pairs_of_words_with_two_preemptions() {
-    explore(&rntree(Word), pairs, 2, (&options(LINEAR), TWO));
+fn all_pairs_of_words_with_two_preemptions() {
+    explore(&rntree(Word), pairs, 1, (&options(LINEAR), TWO));
 }
 
 #[test]
-fn all_pairs_of_words_with_one_preemption() {
-    explore(&rntree(Word), pairs, 1, (&options(LINEAR), ONE));
+fn pairs_of_records_with_two_preemptions() {
+    explore(&rntree(Record), pairs, 4, (&options(LINEAR), TWO));
 }
 
 #[test]
