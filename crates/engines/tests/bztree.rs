@@ -369,6 +369,24 @@ fn each_change_of_the_structure_takes_three_persists() {
     }
 }
 
+/// The leaf became small beside one that was too full to be merged with, and is not any more.
+#[test]
+fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
+    let pool = Pool::open(Ram::new(LIMIT_BYTES).unwrap(), PoolOptions::default()).unwrap();
+    let tree = BzTree::<_, WordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let (insert, remove) = (
+        |key: u64| assert!(tree.insert(&key.to_be_bytes(), &[0; 8]).unwrap()),
+        |key: u64| assert!(tree.remove(&key.to_be_bytes()).unwrap()),
+    );
+    [10, 20, 30, 40, 50, 25, 60, 70].into_iter().for_each(insert);
+    [20, 30, 25, 60, 70].into_iter().for_each(remove);
+    assert_eq!(tree.stat().unwrap().leaves, 2);
+    insert(15);
+    assert_eq!(tree.stat().unwrap().leaves, 1);
+    assert!(tree.check().unwrap().is_empty());
+    assert_eq!(keys_of(&tree), [10_u64, 15, 40, 50].map(u64::to_be_bytes));
+}
+
 /// Sizes of nodes: leaves that are small and mostly sorted, as large as can be and mostly free, and in between.
 const SIZES: [NodeSizes; 4] = [
     NodeSizes { leaf_entries: 9, free_entries: 1, inner_children: 4 },

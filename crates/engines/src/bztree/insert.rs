@@ -175,6 +175,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         if found != offset {
             return Ok(Attempt::Again);
         }
+        let live = self.leaf_status(guard, Self::leaf(guard, offset)?)?.live();
         match self.renew_leaf(guard, &path, offset) {
             Err(full @ Error::PoolFull { .. }) => {
                 let status = self.thaw(guard, key, offset)?;
@@ -183,6 +184,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 }
             }
             renewed => renewed?,
+        }
+        if live <= self.sizes.live_min() {
+            // As after a remove: that there is no room to merge, or damage beside it, is no failure of what comes next.
+            let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Again)
     }

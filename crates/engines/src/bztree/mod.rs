@@ -47,8 +47,8 @@
 //!
 //! Entries that were reserved and never completed: counted as pending, ended by the next insert into the leaf, reclaimed when
 //! the leaf is renewed. Leaves that are frozen: renewed by whoever is to change them. Inner nodes with a single child, and
-//! leaves that are small, where the crash came between two merges: merged when keys beside them are removed. Space that
-//! nothing reaches: free with the mark.
+//! leaves that are small, where the crash came between two merges: merged when keys beside them are removed, or they
+//! are full and written to. Space that nothing reaches: free with the mark.
 //!
 //! ## Where this departs from the paper
 //!

@@ -41,6 +41,8 @@
 //! # Ok::<(), pool::Error>(())
 //! ```
 //!
+//! `examples/pmwcas.rs` of this crate is a longer one, in a file: entries that are reserved, memory that is recycled, recovery.
+//!
 //! ## The protocol
 //!
 //! 1. The descriptor is written (`layout`) and flushed: words, expected and desired values, *undecided*. **Fence 1.**
