@@ -21,7 +21,7 @@ use std::time::Instant;
 use medium::sync::schedule::AccessKind;
 use medium::sync::{MutexGuard, is_scheduled};
 use medium::{LINE_BYTES, Medium};
-use pool::{Guard, Result};
+use pool::{Error, Guard, Result};
 
 use super::access::{View, Work};
 use super::allocator::LinkSweep;
@@ -109,20 +109,24 @@ fn flush_node<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<u64> {
 }
 
 impl<M: Medium, const W: usize> Core<M, W> {
-    /// Flushes what is listed.
+    /// Flushes what is listed: all that there is, whatever damage has listed besides.
     fn flush_listed(&self, guard: &Guard<'_, M>, listed: &mut Vec<u64>) -> Result<()> {
-        let mut lines = 0;
+        let (mut lines, mut result) = (0, Ok(()));
         for packed in listed.drain(..) {
-            let (offset, count) = unpack(packed);
-            if count == 0 {
-                lines += flush_node(guard, offset)?;
-                continue;
+            let flushed = match unpack(packed) {
+                (offset, 0) => flush_node(guard, offset),
+                (offset, count) => guard.words(offset, count).map_err(Error::from).map(|words| {
+                    guard.flush_words(words);
+                    count as u64 / 8
+                }),
+            };
+            match flushed {
+                Ok(flushed) => lines += flushed,
+                Err(error) => result = result.and(Err(error)),
             }
-            guard.flush_words(guard.words(offset, count)?);
-            lines += count as u64 / 8;
         }
         self.figures.lines_flushed.fetch_add(lines, Ordering::Relaxed);
-        Ok(())
+        result
     }
 
     /// Flushes what the epoch has changed so far, while others work. Returns whether that was something.
@@ -159,7 +163,9 @@ impl<M: Medium, const W: usize> Core<M, W> {
             return Ok(());
         }
         let guard = self.pool.peek();
-        let something = self.flush_beside_others(&guard)?;
+        // What was flushed before an error is listed no more, and waits for the end of the epoch all the same.
+        let is_owed = self.is_owed.swap(true, Ordering::Relaxed);
+        let something = self.flush_beside_others(&guard)? || is_owed;
         self.reach_barrier(AccessKind::Store);
         let gate = self.barrier.close_gate();
         let pause = Instant::now();
@@ -171,6 +177,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         listed.append(&mut self.touched.lock());
         if !something && listed.is_empty() {
             drop(shards);
+            self.is_owed.store(false, Ordering::Relaxed);
             // Whoever ended the last epoch may have been told that it is not durable, and have told nobody.
             return guard.wait_for(*ended);
         }
@@ -181,6 +188,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         // PERSIST: all that changed in the epoch is ordered before; lost, the epoch has failed.
         anchor.running.publish(&guard, checked(next));
         *ended = guard.fence();
+        self.is_owed.store(false, Ordering::Relaxed);
         self.begin(next, &mut shards);
         let renewed = self.renew_links(&guard, next);
         drop(shards);

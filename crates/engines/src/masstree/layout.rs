@@ -26,7 +26,7 @@
 //!
 //! ```text
 //! record                                           external log entry
-//!   0  link, link log                                0  epoch, target, words, checksum
+//!   0  link, link log                                0  epoch, target, sum
 //!  16  value length (28), key length (20)           64  the node
 //!  24  value, then the whole key if it is longer than its slice
 //! ```

@@ -217,6 +217,9 @@ struct Core<M: Medium, const W: usize> {
     touched: Mutex<Vec<u64>>,
     /// The end of the last epoch; held by who ends one.
     ended: Mutex<Lsn>,
+    /// Whether the running epoch has something to end, though nothing may be listed: an attempt to end it failed. Changed by
+    /// who holds `ended`.
+    is_owed: AtomicBool,
     root: Mutex<()>,
     runs: Mutex<()>,
     recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
@@ -250,6 +253,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             barrier,
             touched: Mutex::new(Vec::new()),
             ended: Mutex::new(Lsn::DURABLE),
+            is_owed: AtomicBool::new(false),
             root: Mutex::new(()),
             runs: Mutex::new(()),
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),

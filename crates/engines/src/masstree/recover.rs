@@ -134,6 +134,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let offset = pointer & OFFSET_MASK;
         let number = (offset / 64) as usize % self.core.recovery_locks.len();
         let _lock = self.core.recovery_locks[number].lock();
+        let bytes = self.core.node_bytes(pointer);
+        // All of it, the cells of words too: what is listed below is flushed when the epoch ends.
+        self.guard.words(offset, bytes / 8)?;
         if pointer & INTERIOR != 0 {
             let node = self.guard.node::<super::layout::Interior<W>>(offset)?;
             let state = node.epoch.load(&self.guard);
@@ -142,7 +145,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 node.listed.start(&self.guard, 0);
                 // ORDER: pairs with the load in `interior`: the version is visible.
                 node.epoch.store(&self.guard, self.core.first);
-                self.core.list_touched(offset, self.core.node_bytes(pointer) as u64);
+                self.core.list_touched(offset, bytes as u64);
             }
             return Ok(());
         }
@@ -151,7 +154,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if old < self.core.first {
             let recovered = self.recover_border(node, old);
             // Also if it is damaged: what was put back is not done once more when the failed epochs are forgotten.
-            self.core.list_touched(offset, self.core.node_bytes(pointer) as u64);
+            self.core.list_touched(offset, bytes as u64);
             return recovered;
         }
         Ok(())

@@ -443,6 +443,9 @@ fn epochs_end_beside_a_sweep() {
     assert!(tree.check().unwrap().is_empty());
 }
 
+/// Where the anchor has the root, and an interior node of four slots its first child.
+const ROOT: u64 = 80;
+const FIRST_CHILD: u64 = 96;
 /// Where a border node has its slices.
 const SLICES: u64 = 64;
 
@@ -499,6 +502,32 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
     assert_eq!(content(&tree).unwrap(), before);
     assert!(tree.check().unwrap().is_empty());
+}
+
+/// A damaged child pointer leads to where a node begins that fits into the pool, but for its cells. Whoever comes there is told;
+/// and what others have written is durable when a sync has returned.
+#[test]
+fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending() {
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = open_pool(&ram);
+    let tree = MassTree::<_, WordCodec, 4>::create(&pool, "tree", OPTIONS).unwrap();
+    (0..100_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &key.to_be_bytes()).unwrap()));
+    tree.sync().unwrap();
+    drop(tree);
+    let mut node = load(&pool, anchor(&pool, "tree") + ROOT);
+    while load(&pool, (node & !1) + FIRST_CHILD) & 1 == 1 {
+        node = load(&pool, (node & !1) + FIRST_CHILD);
+    }
+    let end = pool.stat().file_bytes;
+    store(&pool, (node & !1) + FIRST_CHILD, end - 192);
+    let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
+    tree.update(&99_u64.to_be_bytes(), &7_u64.to_be_bytes()).unwrap();
+    assert!(tree.get(&0_u64.to_be_bytes()).is_err());
+    for round in 0..3 {
+        let before = tree.epochs().running;
+        tree.sync().unwrap();
+        assert!(round > 0 || tree.epochs().running > before, "a sync that ended no epoch");
+    }
 }
 
 #[test]
