@@ -26,14 +26,14 @@ use pool::{Error, Guard, Result};
 use super::access::{View, Work};
 use super::allocator::LinkSweep;
 use super::external_log::LogCursor;
-use super::layout::{Anchor, CLASSES, Head, Logged, OFFSET_MASK, all_lines, checked};
+use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, all_lines, checked};
 use super::{Core, Mode};
 
 /// One thread's share of a tree, in lines of its own.
 #[repr(align(128))]
 pub(super) struct Shard {
     pub(super) index: usize,
-    /// What changed: offset, and the number of lines in the bits that an offset leaves free; 0 for a node, which knows them.
+    /// What changed: offset, and the number of lines in the bits that an offset leaves free; or which lines of a node.
     listed: Vec<u64>,
     /// The phase in which the line of a queue was listed.
     pub(super) queue_listed: [u64; CLASSES],
@@ -62,9 +62,9 @@ const LISTED_IN_PAUSE: usize = 512;
 const LISTED_IN_PAUSE_SCHEDULED: usize = 4;
 
 /// Lines that one listed word can stand for.
-const LINES_MAX: u64 = (1 << 20) - 1;
+const LINES_MAX: u64 = (1 << 19) - 1;
 
-/// Packs a range of lines into a word: 44 bits of offset, 20 bits of length.
+/// Packs a range of lines into a word: 44 bits of offset, 19 bits of length below a bit that is not set.
 fn pack(offset: u64, bytes: u64) -> u64 {
     let first = offset / LINE_BYTES as u64;
     let lines = (offset + bytes).div_ceil(LINE_BYTES as u64) - first;
@@ -75,35 +75,32 @@ fn unpack(listed: u64) -> (u64, usize) {
     ((listed >> 20) * LINE_BYTES as u64, (listed & LINES_MAX) as usize * LINE_BYTES / 8)
 }
 
-/// Bits of a node's `listed` word that say which of its lines changed. Above them is the phase in which it was listed last.
+/// Set in a listed word that is for a node, whose lower bits say which of its lines changed.
+const NODE: u64 = 1 << 19;
+/// Bits of a node's `listed` word that say which of its lines are listed. Above them is the phase in which they are.
 const LINES_BITS: u32 = 16;
-pub(super) const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
+const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
 
-/// What a node's `listed` word becomes when these lines change in a phase, and whether the node has to be listed.
-///
-/// What the phase before has listed may not be flushed yet, so its lines are kept; and another share may be a phase ahead,
-/// whose phase is kept then. What is older is flushed: no phase begins before the last one's lists are.
+/// What a node's `listed` word becomes when these lines change in a phase, and which of them have to be listed.
 #[inline(always)]
-pub(super) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, bool) {
-    let last = listed >> LINES_BITS;
-    if last == phase {
-        return (listed | lines, false);
+pub(super) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
+    if listed >> LINES_BITS == phase {
+        (listed | lines, lines & !listed)
+    } else {
+        (phase << LINES_BITS | lines, lines)
     }
-    let kept = if last.abs_diff(phase) <= 1 { listed & LINES_MASK } else { 0 };
-    (last.max(phase) << LINES_BITS | kept | lines, true)
 }
 
-/// Flushes the lines of a node that changed; returns how many they are.
-fn flush_node<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<u64> {
+/// Flushes lines of a node; returns how many they are.
+fn flush_lines<M: Medium>(guard: &Guard<'_, M>, offset: u64, mut lines: u64) -> Result<u64> {
     const WORDS: usize = LINE_BYTES / 8;
-    let mut dirty = guard.node::<Head>(offset)?.listed.get().load(Ordering::Relaxed) & LINES_MASK;
-    let count = u64::from(dirty.count_ones());
-    let words = guard.words(offset, (u64::BITS - dirty.leading_zeros()) as usize * WORDS)?;
-    while dirty != 0 {
-        let first = dirty.trailing_zeros() as usize;
-        let end = first + (dirty >> first).trailing_ones() as usize;
+    let count = u64::from(lines.count_ones());
+    let words = guard.words(offset, (u64::BITS - lines.leading_zeros()) as usize * WORDS)?;
+    while lines != 0 {
+        let first = lines.trailing_zeros() as usize;
+        let end = first + (lines >> first).trailing_ones() as usize;
         guard.flush_words(&words[first * WORDS..end * WORDS]);
-        dirty &= !0 << end;
+        lines &= !0 << end;
     }
     Ok(count)
 }
@@ -114,7 +111,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let (mut lines, mut result) = (0, Ok(()));
         for packed in listed.drain(..) {
             let flushed = match unpack(packed) {
-                (offset, 0) => flush_node(guard, offset),
+                (offset, _) if packed & NODE != 0 => flush_lines(guard, offset, packed & LINES_MASK),
                 (offset, count) => guard.words(offset, count).map_err(Error::from).map(|words| {
                     guard.flush_words(words);
                     count as u64 / 8
@@ -242,7 +239,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    /// Lists a locked node, unless it is listed already, and notes which of its lines change.
+    /// Lists lines of a locked node, those that are not listed already.
     #[inline(always)]
     pub(super) fn list_node(
         &self,
@@ -252,12 +249,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         lines: u64,
     ) {
         let old = listed.get().load(Ordering::Relaxed);
-        let (new, is_due) = note_lines(old, work.phase, lines);
-        if new != old {
+        let (new, due) = note_lines(old, work.phase, lines);
+        if due != 0 && self.core.mode != Mode::Transient {
             listed.get().store(new, Ordering::Relaxed);
-        }
-        if is_due {
-            self.list(work, pointer & OFFSET_MASK, 0);
+            let first = (pointer & OFFSET_MASK) / LINE_BYTES as u64;
+            work.shard.listed.push(first << 20 | NODE | due);
         }
     }
 

@@ -102,16 +102,6 @@ node! {
 }
 
 node! {
-    /// What all nodes begin with.
-    pub(super) struct Head {
-        pub(super) link: [Word; 2],
-        pub(super) version: VolatileWord,
-        pub(super) state: [Word; 4],
-        pub(super) listed: VolatileWord,
-    }
-}
-
-node! {
     /// A word with its in-line log.
     pub(super) struct Logged {
         pub(super) epoch: Word,
@@ -168,7 +158,6 @@ const _: () = {
     assert!(offset_of!(Interior<14>, version) == 16 && offset_of!(Border<14>, version) == 16);
     assert!(offset_of!(Interior<14>, slices) == 64 && offset_of!(Interior<14>, first) == 176);
     assert!(offset_of!(WordBorder<14>, cells) == 320 && size_of::<WordBorder<14>>() == 576);
-    assert!(offset_of!(Head, listed) == 56 && size_of::<Head>() == 64);
     assert!(size_of::<Queue>() == 64 && offset_of!(Anchor, queues) % 64 == 0);
     assert!(
         offset_of!(Anchor, root) == 64

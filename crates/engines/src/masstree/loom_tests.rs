@@ -7,10 +7,10 @@ use loom::thread;
 use medium::sync::{Mutex, model};
 
 use super::barrier::Barrier;
-use super::epoch::{LINES_MASK, note_lines};
+use super::epoch::note_lines;
 
-/// What a share lists: nodes, of which there are two here.
-type Share = Vec<usize>;
+/// What a share lists: nodes, of which there are two here, and lines of them.
+type Share = Vec<(usize, u64)>;
 
 /// A node of two lines, each as memory has it and as the medium has it; and which of them changed, and when, as a tree's
 /// nodes note it.
@@ -41,20 +41,19 @@ impl Tree {
         let Node { lock, lines, listed, .. } = &self.nodes[node];
         let locked = lock.lock();
         lines[line].fetch_add(value, Ordering::Release);
-        let (new, is_due) = note_lines(listed.load(Ordering::Relaxed), pass.phase, 1 << line);
+        let (new, due) = note_lines(listed.load(Ordering::Relaxed), pass.phase, 1 << line);
         listed.store(new, Ordering::Relaxed);
-        if is_due {
-            pass.share.push(node);
+        if due != 0 {
+            pass.share.push((node, due));
         }
         drop(locked);
         pass.epoch
     }
 
     fn flush(&self, listed: &mut Share) {
-        for node in listed.drain(..) {
-            let Node { lines, durable, listed, .. } = &self.nodes[node];
-            let dirty = listed.load(Ordering::Relaxed) & LINES_MASK;
-            for line in (0..2).filter(|line| dirty >> line & 1 == 1) {
+        for (node, due) in listed.drain(..) {
+            let Node { lines, durable, .. } = &self.nodes[node];
+            for line in (0..2).filter(|line| due >> line & 1 == 1) {
                 durable[line].store(lines[line].load(Ordering::Relaxed), Ordering::Relaxed);
             }
         }
