@@ -29,9 +29,9 @@ fn expect_sound(figure: &Value) {
 fn all_figures_of_bztree() {
     let figures = figures("bztree", &[]);
     let numbers: Vec<_> = figures.iter().map(|figure| figure["figure"].as_u64().unwrap()).collect();
-    assert_eq!(numbers, [4, 5, 6, 7, 8, 9, 1, 0]);
+    assert_eq!(numbers, [4, 5, 6, 7, 8, 9, 1, 0, 2]);
     // Of table 2 the smallest tree is larger than this one.
-    figures[..7].iter().for_each(expect_sound);
+    figures[..7].iter().chain(&figures[8..]).for_each(expect_sound);
     let claims = figures[0]["claims"].as_array().unwrap();
     let failed = claims.iter().filter(|claim| claim["what"].as_str().unwrap().starts_with("PMwCAS failed"));
     assert_eq!(failed.count(), 6, "by curve with writes and number of threads");

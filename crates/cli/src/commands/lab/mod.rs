@@ -21,7 +21,7 @@ pub(crate) struct Args {
     system: String,
     /// Which figure; all of them, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of
     /// durability), 7 (ranges), 8 (key sizes, free space), 9 (where the time goes), or 1 and 0 for tables 1 (words of PMwCAS)
-    /// and 2 (memory). incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the tree), 7 (nodes logged),
+    /// and 2 (memory), and of the text 2 (recovery). incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the tree), 7 (nodes logged),
     /// 8 (latency, without in-line logs), and of the text 0 (what the end of an epoch costs), 9 (recovery)
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
     figure: Option<u8>,
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
     /// Runs, of which the median counts
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Also draw the figure, as SVG
     #[arg(long, requires = "figure")]
