@@ -117,6 +117,43 @@ fn a_reader_takes_nothing_from_a_descriptor_that_was_filled_again() {
     });
 }
 
+/// The second operation is another thread's, which goes on with the phases of the slot where the first one's left them: it fills
+/// the descriptor only when it is free, and so nobody's who helps.
+#[test]
+fn a_descriptor_is_filled_again_by_the_next_holder_of_its_slot() {
+    const OWN: usize = 2;
+    model(|| {
+        let life = Life::new();
+        let (helper, next) = (Arc::clone(&life), Arc::clone(&life));
+        let helper = thread::spawn(move || helper.help(0, || {}));
+        let next = thread::spawn(move || {
+            let Some(held) = next.slots.take_number(OWN) else { return };
+            if held.phase(0) == Phase::Ended && !next.slots.is_helped(INDEX) {
+                held.set_phase(0, Phase::Flushed);
+            }
+            if held.phase(0) == Phase::Flushed {
+                // What stands for the status that is free.
+                next.content.store(0, Ordering::Release);
+                held.set_phase(0, Phase::Freed);
+            }
+            if held.phase(0) == Phase::Freed {
+                held.set_phase(0, Phase::Free);
+                next.content.store(SECOND.sequence, Ordering::Release);
+                held.set_phase(0, Phase::Busy);
+                next.swap(VALUE, SECOND.installed());
+            }
+        });
+        if let Some(held) = life.slots.take_number(OWN) {
+            assert_eq!(held.phase(0), Phase::Free, "a slot that nobody used");
+            held.set_phase(0, Phase::Busy);
+            life.swap(FIRST.installed(), VALUE);
+            held.set_phase(0, Phase::Ended);
+        }
+        helper.join().unwrap();
+        next.join().unwrap();
+    });
+}
+
 /// Phases and counters are the holder's alone, and the next one's afterwards.
 #[test]
 fn a_slot_goes_from_hand_to_hand() {
