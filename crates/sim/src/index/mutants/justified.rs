@@ -227,13 +227,7 @@ pub(super) const BZTREE: &[Justified] = &[
         &[Flush],
         "every guard here fences what it flushed; needed where a guard ends before a fence",
     ),
-    justified(
-        "pmwcas/execute.rs",
-        "self.flush_ended(guard, held)?; guard.fence()",
-        &[Fence],
-        "needed where the file is cut, and a Sim never is, or where a value looks like a name: tests/bztree.rs of the engines \
-         writes some",
-    ),
+    justified("pmwcas/execute.rs", "self.flush_ended(guard, held)?; guard.fence()", &[Swapped], BOTH_BEFORE),
     justified(
         "pmwcas/execute.rs",
         "cell.compare_exchange(guard, dirty, target.new)",
