@@ -227,7 +227,12 @@ pub(super) const BZTREE: &[Justified] = &[
         &[Flush],
         "every guard here fences what it flushed; needed where a guard ends before a fence",
     ),
-    justified("pmwcas/execute.rs", "self.flush_ended(guard, held)?; guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified(
+        "pool/src/pool.rs",
+        "State::HighWater.publish(&guard, u64::from(end))?; guard.fence()",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
     justified(
         "pmwcas/execute.rs",
         "cell.compare_exchange(guard, dirty, target.new)",
