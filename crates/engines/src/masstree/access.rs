@@ -14,7 +14,7 @@ use pool::{Error, Guard};
 use super::Core;
 use super::barrier::{Long, Pass};
 use super::epoch::Shard;
-use super::layout::{Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, WordBorder};
+use super::layout::{Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, WordBorder, stamped_epoch};
 use super::version::{Lock, Version};
 
 /// Why a walk ended without a result.
@@ -47,8 +47,6 @@ pub(super) type Walk<T> = Result<T, Stop>;
 const ATTEMPTS_WITHOUT_PASS: u32 = 64;
 /// Attempts, each but the first few with the processor given away, before a lock is taken for one that nobody holds.
 const ATTEMPTS_MAX: u32 = 20_000_000;
-/// Nodes from the future that are remembered.
-const FROM_FUTURE_MAX: usize = 1024;
 /// The most levels of one layer; a damaged tree may have circles.
 pub(super) const HEIGHT_MAX: usize = 48;
 
@@ -169,10 +167,17 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(self.guard.node::<Anchor>(self.core.anchor)?)
     }
 
+    /// The running epoch as the epoch words of nodes have it.
+    #[inline(always)]
+    pub(super) fn epoch_word(&self) -> u64 {
+        self.epoch | self.core.stamp
+    }
+
     /// Whether an epoch belongs to this execution, so that the node that carries it was touched in it.
     #[inline(always)]
     fn is_touched(&self, state: u64) -> bool {
-        (state & EPOCH_MASK).wrapping_sub(self.core.first) <= self.epoch.wrapping_sub(self.core.first)
+        let Core { first, stamp, .. } = self.core;
+        stamped_epoch(state).wrapping_sub(first | stamp) <= self.epoch.wrapping_sub(*first)
     }
 
     #[cold]
@@ -180,12 +185,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if !self.has_pass {
             return Err(Stop::NeedsPass);
         }
-        if state & EPOCH_MASK > self.epoch {
-            let mut known = self.core.from_future.lock();
-            if known.len() < FROM_FUTURE_MAX {
-                known.insert(pointer & OFFSET_MASK);
-            }
-            let what = format!("a node of epoch {}, but epoch {} is running", state & EPOCH_MASK, self.epoch);
+        let (epoch, first) = (state & EPOCH_MASK, self.core.first);
+        // Also if that has come since.
+        if epoch >= first {
+            let what = format!("a node of epoch {epoch}, which had not begun before epoch {first}");
             return Err(Error::corrupt(pointer & OFFSET_MASK, what).into());
         }
         self.recover_node(pointer)

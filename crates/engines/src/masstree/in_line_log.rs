@@ -123,7 +123,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
             self.log_node(work, pointer)?;
             *lines |= self.clear(node, &node.values.log_low) | self.clear(node, &node.values.log_high);
-            node.epoch.store(&self.guard, self.epoch | LOGGED);
+            node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
             return Ok(true);
         }
         let log = match change {
@@ -138,7 +138,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let flags = if change == Change::Remove { REMOVED } else { 0 };
         // The order of these stores, to one line, is the order in which they are durable. The permutation comes last.
         node.permutation_log.store(&self.guard, node.permutation.load(&self.guard));
-        node.epoch.store(&self.guard, self.epoch | flags);
+        node.epoch.store(&self.guard, self.epoch_word() | flags);
         self.core.figures.in_line_logs.fetch_add(1, Ordering::Relaxed);
         Ok(false)
     }
@@ -210,7 +210,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let state = node.epoch.load(&self.guard);
         if state & EPOCH_MASK != self.epoch || state & LOGGED == 0 {
             self.log_node(work, pointer)?;
-            node.epoch.store(&self.guard, self.epoch | LOGGED);
+            node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         }
         self.list_node(work, pointer, &node.listed, all_lines(interior_bytes::<W>()));
         Ok(())

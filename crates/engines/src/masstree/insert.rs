@@ -212,7 +212,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         node.values.log_high.store(&self.guard, 0);
         node.permutation.store(&self.guard, Permutation::identity(entries.len()).0);
         // New in this epoch, so nothing of it has to be logged; if that fails, nothing leads here.
-        node.epoch.store(&self.guard, self.epoch | LOGGED);
+        node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         self.list_new(work, offset, &node.listed, self.core.border_bytes());
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! border node, 320 bytes (14 wide)                 interior node, 296 bytes (14 wide)
 //!   0  link, link log     the allocator's            0  link, link log
 //!  16  version            volatile                  16  version
-//!  24  epoch, flags       InCLLp                    24  epoch, flags
+//!  24  epoch word         InCLLp                    24  epoch word
 //!  32  permutation log    InCLLp                    32  shape: 4 bits count, 4 bits for each separator's class
 //!  40  permutation                                  40  -
 //!  48  classes            4 bits for each slot      48  -
@@ -22,7 +22,8 @@
 //!
 //! A log and what it logs lie in one line, so that the log reaches the medium first. A pointer to an interior node has
 //! bit 0 set; nodes and records begin at multiples of 16. A pointer to a cell is `16 * (number + 1)`, with cells `2 * slot`
-//! and `2 * slot + 1` for a slot: no object lies so low (`cells`).
+//! and `2 * slot + 1` for a slot: no object lies so low (`cells`). An epoch word has 48 bits of epoch, 14 of a stamp that the
+//! execution has which wrote it, and two flags.
 //!
 //! ```text
 //! record                                           external log entry
@@ -48,6 +49,8 @@ pub(super) const REMOVED: u64 = 1 << 62;
 pub(super) const LOGGED: u64 = 1 << 63;
 /// The epoch in a node's epoch word.
 pub(super) const EPOCH_MASK: u64 = (1 << 48) - 1;
+/// The stamp in a node's epoch word.
+const STAMP_MASK: u64 = !EPOCH_MASK & !REMOVED & !LOGGED;
 /// Bit of a pointer to an interior node.
 pub(super) const INTERIOR: u64 = 1;
 /// The offset in a pointer.
@@ -206,6 +209,18 @@ pub(super) fn unchecked(word: u64) -> Option<u64> {
     (checked(value) == word).then_some(value)
 }
 
+/// What the epoch words of nodes say that are touched in the execution that begins with this epoch: so an epoch that was
+/// damaged before is not taken for one of its own.
+pub(super) fn stamp(first: u64) -> u64 {
+    first.wrapping_mul(0x9e37_79b9_7f4a_7c15) & STAMP_MASK
+}
+
+/// The epoch in a node's epoch word, with the stamp.
+#[inline(always)]
+pub(super) fn stamped_epoch(state: u64) -> u64 {
+    state & (EPOCH_MASK | STAMP_MASK)
+}
+
 /// The nibble of a slot.
 #[inline(always)]
 pub(super) fn nibble(word: u64, slot: usize) -> u8 {
@@ -238,6 +253,12 @@ impl<const W: usize> Values<W> {
 }
 
 impl<const W: usize> Interior<W> {
+    /// How many separators a shape word says that there are; at most `W`, also in a damaged word.
+    #[inline(always)]
+    pub(super) fn separators(shape: u64) -> usize {
+        ((shape & 15) as usize).min(W)
+    }
+
     /// The pointer to a child.
     #[inline(always)]
     pub(super) fn child(&self, position: usize) -> &Word {

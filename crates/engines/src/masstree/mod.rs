@@ -90,7 +90,6 @@ mod sweep;
 mod version;
 mod words;
 
-use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -107,7 +106,8 @@ use crate::index::{
 use barrier::Barrier;
 use epoch::Shard;
 use layout::{
-    Anchor, INTERIOR, SHARDS, WordBorder, are_logs_in_line, border_bytes, checked, interior_bytes, unchecked,
+    Anchor, INTERIOR, SHARDS, WordBorder, are_logs_in_line, border_bytes, checked, interior_bytes, stamp,
+    unchecked,
 };
 use recover::Failed;
 use slice::Slice;
@@ -210,6 +210,8 @@ struct Core<M: Medium, const W: usize> {
     are_words: bool,
     /// The first epoch of this execution: nodes of earlier ones are not touched yet.
     first: u64,
+    /// Its stamp in the epoch words of nodes.
+    stamp: u64,
     /// The phase in which the line of the root and the runs was listed.
     cells_listed: AtomicU64,
     barrier: Barrier<Shard>,
@@ -227,8 +229,6 @@ struct Core<M: Medium, const W: usize> {
     failed: Failed,
     /// Whether nodes of theirs may be left.
     any_failed: AtomicBool,
-    /// Nodes whose epochs had not begun when they were looked at, some of them: damage, also when these have come.
-    from_future: Mutex<HashSet<u64>>,
     /// The tree was destroyed; its memory belongs to others.
     is_gone: AtomicBool,
     figures: Figures,
@@ -249,6 +249,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             mode: options.mode,
             are_words,
             first,
+            stamp: stamp(first),
             cells_listed: AtomicU64::new(0),
             barrier,
             touched: Mutex::new(Vec::new()),
@@ -259,7 +260,6 @@ impl<M: Medium, const W: usize> Core<M, W> {
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
             any_failed: AtomicBool::new(false),
             failed: Failed::new(),
-            from_future: Mutex::new(HashSet::new()),
             is_gone: AtomicBool::new(false),
             figures: Figures::default(),
             nodes_restored: 0,
@@ -334,6 +334,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         // begins: both words lie in one line. Whatever is durable later is so after this, so nobody has to wait.
         anchor.clean.store(&guard, checked(0));
         core.first = options.first_epoch.max(running + 1);
+        core.stamp = stamp(core.first);
         anchor.running.publish(&guard, checked(core.first));
         guard.fence();
         core.barrier.begin(core.first);

@@ -144,7 +144,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 Version::start(&self.guard, &node.version);
                 node.listed.start(&self.guard, 0);
                 // ORDER: pairs with the load in `interior`: the version is visible.
-                node.epoch.store(&self.guard, self.core.first);
+                node.epoch.store(&self.guard, self.core.first | self.core.stamp);
                 self.core.list_touched(offset, bytes as u64);
             }
             return Ok(());
@@ -197,7 +197,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Version::start(guard, &node.version);
         node.listed.start(guard, 0);
         // ORDER: pairs with the load in `border`: what was put back, and the version, are visible.
-        node.epoch.store(guard, self.core.first);
+        node.epoch.store(guard, self.core.first | self.core.stamp);
         if is_far {
             // Beside the old epoch word the sixteen bits of a new log would mean another epoch.
             guard.flush(&node.epoch);

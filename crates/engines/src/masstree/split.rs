@@ -1,7 +1,7 @@
 //! Splits: a full border node gives its upper half to a new one; so do the interior nodes above that are full.
 //!
-//! All that a split needs (locks, nodes, entries of the external log) is there before it changes anything, so that it
-//! happens wholly or not at all.
+//! All that a split needs (locks, what is to move, nodes, entries of the external log) is there before it changes anything,
+//! so that it happens wholly or not at all.
 //!
 //! Nodes do not know their parents. A parent is found by descending once more; it cannot lose the child meanwhile, for
 //! the child is locked. Locks are taken upwards: from a layer's border to its root, then in the layer above.
@@ -45,6 +45,16 @@ pub(super) enum RootLock<'v, M: Medium, const W: usize> {
 pub(super) struct Parts {
     pub(super) separators: SmallVec<[Slice; 16]>,
     pub(super) children: SmallVec<[u64; 17]>,
+}
+
+/// What the split of a border node gives away.
+struct Upper {
+    /// How many entries stay.
+    kept: usize,
+    /// What goes, with the new entry if that belongs there.
+    entries: SmallVec<[(Slice, u64); 16]>,
+    /// Whether the node is the last one of its parent.
+    is_last: bool,
 }
 
 impl Parts {
@@ -175,7 +185,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     pub(super) fn parts(&self, node: &Interior<W>) -> Parts {
         let shape = node.shape.load(&self.guard);
-        let count = ((shape & 15) as usize).min(W);
+        let count = Interior::<W>::separators(shape);
         Parts {
             separators: (0..count).map(|index| self.separator(node, shape, index)).collect(),
             children: (0..=count).map(|index| node.child(index).load(&self.guard)).collect(),
@@ -206,7 +216,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let node = self.guard.node::<Interior<W>>(offset)?;
         Version::start(&self.guard, &node.version);
         self.store_parts(node, separators, children);
-        node.epoch.store(&self.guard, self.epoch | LOGGED);
+        node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         self.list_new(work, offset, &node.listed, interior_bytes::<W>());
         Ok(offset | INTERIOR)
     }
@@ -262,11 +272,18 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 top => break top,
             }
         };
+        let parent = match (full.first(), &top) {
+            (Some(parent), _) | (None, Parent::Interior(parent)) => Some(parent),
+            (None, Parent::Root(_)) => None,
+        };
+        let is_last = parent
+            .is_none_or(|parent| parent.position == (parent.node.shape.load(&self.guard) & 15) as usize);
+        let upper = self.upper_of(&place, position, content, is_last)?;
         let is_new_root = matches!(top, Parent::Root(_));
         let mut made: SmallVec<[u64; 8]> = SmallVec::new();
         self.prepare_split(work, &place, &full, &top, &mut made, is_new_root)
             .or_else(|stop| self.give_up(work, &made, stop))?;
-        self.apply_split(work, place, position, content, full, top, &made)
+        self.apply_split(work, place, position, content, &upper, full, top, &made)
     }
 
     /// Allocates and logs all that a split needs.
@@ -300,24 +317,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         mut place: Locked<'_, M, W>,
         position: usize,
         content: u64,
+        upper: &Upper,
         full: SmallVec<[InteriorLock<'_, M, W>; 8]>,
         top: Parent<'_, M, W>,
         made: &[u64],
     ) -> Walk<()> {
-        let is_last = match full.first().map_or_else(
-            || match &top {
-                Parent::Interior(parent) => Some(parent),
-                Parent::Root(_) => None,
-            },
-            Some,
-        ) {
-            Some(parent) => parent.position == (parent.node.shape.load(&self.guard) & 15) as usize,
-            None => true,
-        };
-        let mut left = place.pointer;
-        let (mut separator, right) =
-            self.split_border(work, &mut place, position, content, made[0], is_last)?;
-        let mut right = right;
+        let is_last = upper.is_last;
+        let (mut left, mut right) = (place.pointer, made[0]);
+        let mut separator = self.split_border(work, &mut place, position, content, right, upper)?;
         let mut locks: SmallVec<[Lock<'_, M>; 8]> = SmallVec::new();
         for (parent, offset) in full.into_iter().zip(&made[1..]) {
             let mut parent = parent;
@@ -362,16 +369,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(())
     }
 
-    /// Gives the upper entries of a border node to a new one, and inserts; returns the separator and the new node.
-    fn split_border(
+    /// What the new node gets when an entry is inserted into a full one.
+    fn upper_of(
         &self,
-        work: &mut Work<'_>,
-        place: &mut Locked<'_, M, W>,
+        place: &Locked<'_, M, W>,
         position: usize,
         content: u64,
-        offset: u64,
         is_last: bool,
-    ) -> Walk<(Slice, u64)> {
+    ) -> Walk<Upper> {
         let node = place.node;
         let classes = node.classes.load(&self.guard);
         let entry = |position: usize| -> Walk<(Slice, u64)> {
@@ -383,12 +388,26 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         };
         // With keys in ascending order the left node stays full.
         let kept = if is_last && position == W { W } else { W.div_ceil(2) };
-        let mut moved: SmallVec<[(Slice, u64); 16]> = (kept..W).map(entry).collect::<Walk<_>>()?;
+        let mut entries: SmallVec<[(Slice, u64); 16]> = (kept..W).map(entry).collect::<Walk<_>>()?;
         if position >= kept && !(position == kept && kept < W) {
-            moved.insert(position - kept, (place.slice, content));
+            entries.insert(position - kept, (place.slice, content));
         }
-        self.fill_border(work, offset, &moved)?;
-        let first = moved[0].0;
+        Ok(Upper { kept, entries, is_last })
+    }
+
+    /// Gives the upper entries of a border node to a new one, and inserts; returns the separator.
+    fn split_border(
+        &self,
+        work: &mut Work<'_>,
+        place: &mut Locked<'_, M, W>,
+        position: usize,
+        content: u64,
+        offset: u64,
+        upper: &Upper,
+    ) -> Walk<Slice> {
+        let (node, kept) = (place.node, upper.kept);
+        self.fill_border(work, offset, &upper.entries)?;
+        let first = upper.entries[0].0;
         let separator = Slice { word: first.word, class: first.class.min(super::slice::LONGER) };
         place.lock.begin_change();
         let mut permutation = place.permutation.truncated(kept);
@@ -398,6 +417,6 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             permutation = permutation.inserted(position, W);
         }
         node.permutation.store(&self.guard, permutation.0);
-        Ok((separator, offset))
+        Ok(separator)
     }
 }

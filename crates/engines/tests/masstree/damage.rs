@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use everleaf_engines::index::{Bounds, Codec, Condition, Direction, Index, RecordCodec, WordCodec};
+use everleaf_engines::index::{
+    Bounds, Codec, Condition, Direction, Index, RecordCodec, Violation, WordCodec,
+};
 use everleaf_engines::masstree::{EpochLength, MassTree, MassTreeOptions};
 use medium::Ram;
 use pool::{Error, Pool, PoolOptions};
@@ -326,22 +328,30 @@ fn a_damaged_node_keeps_no_tree_from_being_opened_after_many_crashes() {
     assert!(of_interior.iter().all(|keys| (100..399).contains(keys)), "{of_interior:?}");
 }
 
-/// A node whose epoch is a little above the running one stays damaged when that has come.
+/// A node whose epoch is a little above the running one stays damaged when that has come, whether or not anybody has met it
+/// before.
 #[test]
 fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
-    let ram = Arc::new(Ram::new(64 << 20).unwrap());
-    let pool = open_pool(&ram);
-    drop(grown(&pool, "tree", 120));
-    let [border, running] = [*first_nodes(&pool, "tree").last().unwrap(), anchor(&pool, "tree")];
-    store(&pool, border + EPOCH, (load(&pool, running) & VALUE) + 3);
-    let tree = reopen(&pool, "tree").unwrap();
-    let names_it =
-        || tree.check().unwrap().iter().any(|found| found.offset == border && found.what.contains("epoch"));
-    assert!(names_it());
-    for number in 0..6_u64 {
-        tree.put(&[0xff, number as u8], b"value").unwrap();
-        tree.sync().unwrap();
-        assert!(names_it());
+    for is_met_before in [true, false] {
+        let ram = Arc::new(Ram::new(64 << 20).unwrap());
+        let pool = open_pool(&ram);
+        let before = content(&grown(&pool, "tree", 120)).unwrap();
+        let [border, running] = [*first_nodes(&pool, "tree").last().unwrap(), anchor(&pool, "tree")];
+        let epoch = load(&pool, border + EPOCH);
+        store(&pool, border + EPOCH, epoch & !VALUE | ((load(&pool, running) & VALUE) + 3));
+        let tree = reopen(&pool, "tree").unwrap();
+        let names_it = || {
+            let violations = tree.check().unwrap();
+            violations.iter().any(|found| found.offset == border && found.what.contains("epoch"))
+        };
+        assert!(!is_met_before || names_it());
+        for number in 0..6_u64 {
+            tree.put(&[0xff, number as u8], b"value").unwrap();
+            tree.sync().unwrap();
+            assert!(!is_met_before || names_it());
+        }
+        assert!(is_corrupt(tree.get(&before[0].0)) && is_corrupt(tree.put(&before[0].0, b"value")));
+        assert!(is_corrupt(content(&tree)) && names_it());
     }
 }
 
@@ -464,17 +474,19 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     let border = *first_nodes(&pool, "tree").last().unwrap();
     let key = load(&pool, border + SLICES).to_be_bytes();
     let classes = load(&pool, border + CLASSES);
-    let damages = NO_CELLS.map(|pointer| (border + VALUES, pointer, "no cell of its slot"));
+    let damages =
+        NO_CELLS.map(|pointer| (border + VALUES, pointer, "no cell of its slot", "no cell of its slot"));
     let damages = damages.into_iter().chain([0, 9, 10].map(|class| {
         // What is no word is no key that anybody looks for.
-        (border + CLASSES, classes & !15 | class, "no word")
+        (border + CLASSES, classes & !15 | class, "no word", "slot 0 has class")
     }));
-    for (at, damage, what) in damages {
+    for (at, damage, what, named) in damages {
         let right = load(&pool, at);
         store(&pool, at, damage);
         let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
         let names = |error: Error| {
-            assert!(is_corrupt::<()>(Err(error)), "{damage:#x}");
+            let Error::Corrupt { offset, what: said } = error.root() else { panic!("{damage:#x}: {error}") };
+            assert!(*offset == border && said.contains(what), "{damage:#x}: {error}");
         };
         let words = tree.words().unwrap();
         names(content(&tree).unwrap_err());
@@ -490,7 +502,8 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
             names(tree.remove(&key).unwrap_err());
         }
         let violations = tree.check().unwrap();
-        assert!(violations.iter().any(|violation| violation.offset == border), "{what}: {violations:?}");
+        let is_it = |violation: &Violation| violation.offset == border && violation.what.contains(named);
+        assert!(violations.iter().any(is_it), "{named}: {violations:?}");
         // A sweep goes around it.
         tree.sweep().unwrap();
         assert!(!tree.epochs().is_sweeping);
@@ -502,6 +515,30 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
     let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
     assert_eq!(content(&tree).unwrap(), before);
     assert!(tree.check().unwrap().is_empty());
+}
+
+/// The split of a full node finds a value that lies in no cell. It has taken nothing yet that it would have to give back.
+#[test]
+fn a_split_that_meets_damage_leaves_nothing_behind() {
+    for slot in [2, 3] {
+        let ram = Arc::new(Ram::new(64 << 20).unwrap());
+        let pool = open_pool(&ram);
+        let tree = MassTree::<_, WordCodec, 4>::create(&pool, "tree", OPTIONS).unwrap();
+        let insert = |key: u64| tree.insert(&key.to_be_bytes(), &key.to_be_bytes());
+        (0..4).for_each(|number| assert!(insert(10 * number).unwrap()));
+        tree.sync().unwrap();
+        let at = first_nodes(&pool, "tree")[0] + VALUES + 8 * slot;
+        let right = load(&pool, at);
+        store(&pool, at, 0);
+        for _ in 0..3 {
+            assert!(insert(15).unwrap_err().to_string().contains("no cell of its slot"));
+        }
+        store(&pool, at, right);
+        assert_eq!(tree.check().unwrap(), []);
+        assert!(insert(15).unwrap());
+        assert_eq!(tree.check().unwrap(), []);
+        assert_eq!(content(&tree).unwrap().len(), 5);
+    }
 }
 
 /// A damaged child pointer leads to where a node begins that fits into the pool, but for its cells. Whoever comes there is told;
