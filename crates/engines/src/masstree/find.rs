@@ -11,6 +11,7 @@ use super::cells::{Value, no_cell};
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
+use super::scan::LEAVES_AHEAD;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::Version;
 
@@ -43,11 +44,13 @@ pub(super) struct Neighbours<'v, const W: usize> {
     pub(super) high: Option<Slice>,
     /// What led there, unless it is the root.
     above: Option<Above<'v, W>>,
+    /// What led to that, unless that is the root.
+    beyond: Option<Above<'v, W>>,
 }
 
 impl<const W: usize> Default for Neighbours<'_, W> {
     fn default() -> Self {
-        Self { low: None, high: None, above: None }
+        Self { low: None, high: None, above: None, beyond: None }
     }
 }
 
@@ -60,13 +63,44 @@ impl<'v, M: Medium, const W: usize> Trail<'v, M, W> for Neighbours<'v, W> {
         shape: u64,
         rank: usize,
     ) {
-        self.above = Some(Above { node, version, rank, high: self.high });
+        self.beyond = self.above.replace(Above { node, version, rank, high: self.high });
         if rank > 0 {
             self.low = Some(view.separator(node, shape, rank - 1));
         }
-        if rank < ((shape & 15) as usize).min(W) {
+        if rank < Interior::<W>::separators(shape) {
             self.high = Some(view.separator(node, shape, rank));
         }
+    }
+}
+
+impl<const W: usize> Neighbours<'_, W> {
+    /// Which border nodes behind one that a scan went on to are not on their way yet, from the nearest on; but of another
+    /// parent all may be.
+    #[inline(always)]
+    pub(super) fn first_ahead(&self) -> usize {
+        if self.above.is_some_and(|above| above.rank == 0) { 1 } else { LEAVES_AHEAD }
+    }
+
+    /// The last step again, but with the child behind; `None` if there is none.
+    #[inline(always)]
+    fn step_aside<M: Medium>(&mut self, view: &View<'_, M, W>) -> Option<u64> {
+        let above = self.above.as_mut()?;
+        let shape = above.node.shape.load(&view.guard);
+        let count = Interior::<W>::separators(shape);
+        if above.rank >= count {
+            return None;
+        }
+        self.low = Some(view.separator(above.node, shape, above.rank));
+        above.rank += 1;
+        self.high =
+            if above.rank < count { Some(view.separator(above.node, shape, above.rank)) } else { above.high };
+        Some(above.node.child(above.rank).load(&view.guard))
+    }
+
+    /// Whether what led there has not changed.
+    #[inline(always)]
+    fn is_still<M: Medium>(&self, view: &View<'_, M, W>) -> bool {
+        self.above.is_none_or(|above| above.version.is_still(&view.guard, &above.node.version))
     }
 }
 
@@ -127,7 +161,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// How many separators lie before the child that `target` means.
     #[inline(always)]
     pub(super) fn rank(&self, node: &Interior<W>, shape: u64, target: Target) -> usize {
-        let count = ((shape & 15) as usize).min(W);
+        let count = Interior::<W>::separators(shape);
         let (slice, included) = match target {
             Target::At(slice) => (slice, true),
             Target::Below(slice) => (slice, false),
@@ -202,41 +236,75 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    /// Hints the processor to load border nodes behind one: those from the `first` to the `last` next, as far as they have
-    /// the same parent.
-    pub(super) fn prefetch_behind(&self, leaf: &ScanLeaf<'_, W>, first: usize, last: usize) {
+    /// Hints the processor to load what a scan comes to next: the border nodes from the `first` to the last of
+    /// [`LEAVES_AHEAD`] behind one, as far as they have the same parent; then that parent's neighbour, and once that was
+    /// asked for, its first children.
+    #[inline(always)]
+    pub(super) fn prefetch_behind(&self, leaf: &ScanLeaf<'_, W>, first: usize) {
         let Some(above) = leaf.trail.above else { return };
-        let count = ((above.node.shape.load(&self.guard) & 15) as usize).min(W);
-        for rank in above.rank + first..=(above.rank + last).min(count) {
+        let (last, count) =
+            (above.rank + LEAVES_AHEAD, Interior::<W>::separators(above.node.shape.load(&self.guard)));
+        for rank in above.rank + first..=last.min(count) {
             self.prefetch(above.node.child(rank).load(&self.guard));
+        }
+        if last >= count {
+            let was_asked_for = first > 1 && last > count;
+            self.prefetch_beyond(leaf, if was_asked_for { last - count } else { 0 });
         }
     }
 
-    /// The border node behind one, if both have the same parent and that has not changed: a step of a descent, repeated.
-    #[inline]
-    pub(super) fn next_leaf<'v>(&'v self, leaf: &ScanLeaf<'v, W>) -> Walk<Option<ScanLeaf<'v, W>>> {
-        let Some(Above { node: parent, version: seen, rank, high }) = leaf.trail.above else {
-            return Ok(None);
-        };
-        let shape = parent.shape.load(&self.guard);
-        let count = ((shape & 15) as usize).min(W);
-        if rank >= count {
-            return Ok(None);
+    /// Hints the processor to load so many children of the parent's neighbour, or if none that neighbour.
+    #[inline(never)]
+    fn prefetch_beyond(&self, leaf: &ScanLeaf<'_, W>, children: usize) {
+        let Some(Above { node, rank, .. }) = leaf.trail.beyond else { return };
+        if rank >= Interior::<W>::separators(node.shape.load(&self.guard)) {
+            return;
         }
-        let rank = rank + 1;
-        let pointer = parent.child(rank).load(&self.guard);
-        let low = Some(self.separator(parent, shape, rank - 1));
-        let own_high = if rank < count { Some(self.separator(parent, shape, rank)) } else { high };
-        if pointer & INTERIOR != 0 || !seen.is_still(&self.guard, &parent.version) {
-            return Ok(None);
+        let next = node.child(rank + 1).load(&self.guard);
+        if children == 0 {
+            self.prefetch(next);
+        } else if let Ok(next) = self.guard.node::<Interior<W>>(next & OFFSET_MASK) {
+            (0..children).for_each(|rank| self.prefetch(next.child(rank).load(&self.guard)));
+        }
+    }
+
+    /// Goes on with the border node behind one, if what led there has not changed, or what led to that: the last steps of a
+    /// descent, repeated. If this returns `false` the leaf is none any more.
+    #[inline(always)]
+    pub(super) fn next_leaf<'v>(&'v self, leaf: &mut ScanLeaf<'v, W>) -> Walk<bool> {
+        let (end, trail) = (leaf.trail.high, &mut leaf.trail);
+        let mut pointer = trail.step_aside(self);
+        if pointer.is_none() {
+            pointer = self.first_beyond(trail)?;
+        }
+        // What a parent gave away meanwhile would be passed over.
+        let Some(pointer) = pointer.filter(|pointer| *pointer & INTERIOR == 0 && trail.low == end) else {
+            return Ok(false);
+        };
+        if !trail.is_still(self) {
+            return Ok(false);
         }
         let node = self.border(pointer)?;
         let version = self.stable(&node.version)?;
-        if version.is_deleted() || !seen.is_still(&self.guard, &parent.version) {
+        (leaf.node, leaf.pointer, leaf.version) = (node, pointer, version);
+        Ok(!version.is_deleted() && trail.is_still(self))
+    }
+
+    /// Goes on with the first child of the node behind the parent; `None` if what led to that has changed.
+    #[inline(never)]
+    fn first_beyond<'v>(&'v self, trail: &mut Neighbours<'v, W>) -> Walk<Option<u64>> {
+        trail.above = trail.beyond.take();
+        let pointer = trail.step_aside(self);
+        let Some(pointer) = pointer.filter(|pointer| *pointer & INTERIOR != 0 && trail.is_still(self)) else {
+            return Ok(None);
+        };
+        let node = self.interior(pointer)?;
+        let version = self.stable(&node.version)?;
+        if version.is_deleted() || !trail.is_still(self) {
             return Ok(None);
         }
-        let above = Some(Above { node: parent, version: seen, rank, high });
-        Ok(Some(Leaf { node, pointer, version, trail: Neighbours { low, high: own_high, above } }))
+        trail.step(self, (node, version), node.shape.load(&self.guard), 0);
+        Ok(Some(node.child(0).load(&self.guard)))
     }
 
     /// The slot of a slice, among those that `permutation` lists, and its class.

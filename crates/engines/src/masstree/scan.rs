@@ -214,12 +214,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         frame: Frame<'v, W>,
         next: Option<ScanLeaf<'v, W>>,
     ) -> Walk<ScanLeaf<'v, W>> {
-        let (leaf, first) = match next {
-            Some(leaf) => (leaf, LEAVES_AHEAD),
-            None => (self.descend(frame.root, frame.origin, frame.target)?, 1),
+        let (first, leaf) = match next {
+            Some(leaf) => (leaf.trail.first_ahead(), leaf),
+            None => (1, self.descend(frame.root, frame.origin, frame.target)?),
         };
         if start.is_forward() {
-            self.prefetch_behind(&leaf, first, LEAVES_AHEAD);
+            self.prefetch_behind(&leaf, first);
         }
         Ok(leaf)
     }
@@ -290,8 +290,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 None => match self.go_on(start, frame, &leaf)? {
                     Some(next) => {
                         frames[top] = next;
-                        if start.is_forward() {
-                            next_leaf = self.next_leaf(&leaf)?;
+                        if start.is_forward() && self.next_leaf(&mut leaf)? {
+                            next_leaf = Some(leaf);
                         }
                     }
                     None => {

@@ -13,7 +13,7 @@ use pool::{Error, Result};
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
 use super::find::{Neighbours, Origin};
-use super::layout::Anchor;
+use super::layout::{Anchor, Interior};
 use super::slice::{LAYER, LONGER, Slice, Target};
 
 /// Border nodes that are touched with one pass.
@@ -202,7 +202,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let version = self.stable(&node.version)?;
             let shape = node.shape.load(&self.guard);
             let rank = self.rank(node, shape, Target::At(at));
-            if rank < ((shape & 15) as usize).min(W) {
+            if rank < Interior::<W>::separators(shape) {
                 high = Some(self.separator(node, shape, rank));
             }
             pointer = node.child(rank).load(&self.guard);

@@ -8,24 +8,23 @@ use smallvec::SmallVec;
 
 use super::Core;
 use super::access::{Stop, View, Walk};
-use super::cells::no_cell;
+use super::cells::{no_cell, side_of};
 use super::find::{Origin, ScanLeaf};
-use super::layout::nibble;
+use super::layout::{WIDTH_MAX, nibble};
 use super::permutation::Permutation;
-use super::scan::{LEAVES_AHEAD, no_word};
+use super::scan::no_word;
 use super::slice::{Slice, Target};
 
-/// Entries that a scan of words hands over together: at first, and at most, but for the rest of a border node.
-const WORDS_TOGETHER_MIN: usize = 16;
-const WORDS_TOGETHER_MAX: usize = 112;
+/// Entries that a scan of words hands over together when the tree changes faster than it can be read without a pass, but for
+/// the rest of a border node; otherwise those of one border node.
+const WORDS_TOGETHER: usize = 112;
 
 /// A scan of a tree of words, forward.
 struct Words {
     /// Where it goes on.
     from: u64,
     /// Entries of one batch: key and value.
-    entries: SmallVec<[[u64; 2]; 128]>,
-    entries_max: usize,
+    entries: SmallVec<[[u64; 2]; WIDTH_MAX]>,
 }
 
 impl Words {
@@ -34,6 +33,7 @@ impl Words {
     }
 
     /// Calls `visit` with a batch that was read; `false` if that, or the end of all keys, ends the scan.
+    #[inline(always)]
     fn hand_over(&mut self, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> bool {
         let Some([last, _]) = self.entries.last() else { return true };
         let Some(next) = last.checked_add(1) else {
@@ -41,7 +41,6 @@ impl Words {
             return false;
         };
         self.from = next;
-        self.entries_max = (2 * self.entries_max).min(WORDS_TOGETHER_MAX);
         visit(&self.entries)
     }
 }
@@ -57,70 +56,83 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// neighbour went: what lies there is taken where the scan goes on.
     #[inline(always)]
     fn take_words(&self, leaf: &mut ScanLeaf<'_, W>, low: u64, scan: &mut Words) -> Walk<()> {
-        let start = scan.entries.len();
         let last = leaf.trail.high.map_or(u64::MAX, |high| high.word.saturating_sub(1));
+        let cells = self.cells(leaf.node)?;
         loop {
             let permutation = Permutation(leaf.node.permutation.load(&self.guard));
             let classes = leaf.node.classes.load(&self.guard);
             let (mut are_words, mut are_in_cells) = (true, true);
+            let (mut found, mut count) = ([[0; 2]; W], 0);
             for position in 0..permutation.count(W) {
                 let slot = permutation.slot(position, W);
                 let word = leaf.node.slices[slot].load(&self.guard);
                 are_words &= nibble(classes, slot) == 8;
                 if (low..=last).contains(&word) {
                     let pointer = leaf.node.values.words[slot].load(&self.guard);
-                    let value = self.load_cell(leaf.node, slot, pointer);
+                    let value = side_of(slot, pointer).map(|side| cells[slot][side].load(&self.guard));
                     are_in_cells &= value.is_some();
-                    scan.entries.push([word, value.unwrap_or_default()]);
+                    found[count] = [word, value.unwrap_or_default()];
+                    count += 1;
                 }
             }
             if leaf.version.is_still(&self.guard, &leaf.node.version) {
+                scan.entries.extend_from_slice(&found[..count]);
                 return match (are_words, are_in_cells) {
                     (true, true) => Ok(()),
                     (false, _) => Err(no_word(leaf.pointer).into()),
                     (true, false) => Err(no_cell(leaf.pointer).into()),
                 };
             }
-            scan.entries.truncate(start);
             leaf.version = self.renew(leaf.version, &leaf.node.version)?;
         }
     }
 
-    /// The border node behind one; `None` at the end.
-    fn leaf_behind<'v>(&'v self, leaf: &ScanLeaf<'v, W>) -> Walk<Option<ScanLeaf<'v, W>>> {
-        if let Some(next) = self.next_leaf(leaf)? {
-            self.prefetch_behind(&next, LEAVES_AHEAD, LEAVES_AHEAD);
-            return Ok(Some(next));
+    /// Goes on with the border node behind one; `false` at the end.
+    #[inline(always)]
+    fn leaf_behind<'v>(&'v self, leaf: &mut ScanLeaf<'v, W>) -> Walk<bool> {
+        let Some(high) = leaf.trail.high else { return Ok(false) };
+        if self.next_leaf(leaf)? {
+            self.prefetch_behind(leaf, leaf.trail.first_ahead());
+            return Ok(true);
         }
-        let Some(high) = leaf.trail.high else { return Ok(None) };
-        let next = self.leaf_of_word(high)?;
-        if next.trail.high.is_some_and(|end| end <= high) {
-            let error = Error::corrupt(next.pointer, "separators out of order");
+        *leaf = self.leaf_of_word(high)?;
+        if leaf.trail.high.is_some_and(|end| end <= high) {
+            let error = Error::corrupt(leaf.pointer, "separators out of order");
             return Err(if self.is_valid() { error.into() } else { Stop::NeedsPass });
         }
-        self.prefetch_behind(&next, 1, LEAVES_AHEAD);
-        Ok(Some(next))
+        self.prefetch_behind(leaf, 1);
+        Ok(true)
     }
 
-    /// Reads a batch, from behind `read` if that is known, which is left at the node that was read last. Returns whether
-    /// there may be a next one.
-    fn read_words<'v>(&'v self, scan: &mut Words, read: &mut Option<ScanLeaf<'v, W>>) -> Walk<bool> {
+    /// Reads a batch of at least so many entries, from behind `read` if that is known, which is left at the node that was
+    /// read last. Returns whether there may be a next one.
+    #[inline(always)]
+    fn read_words<'v>(
+        &'v self,
+        scan: &mut Words,
+        read: &mut Option<ScanLeaf<'v, W>>,
+        together: usize,
+    ) -> Walk<bool> {
         scan.entries.clear();
-        while scan.entries.len() < scan.entries_max {
-            let low = read.as_ref().and_then(|leaf| leaf.trail.high).map_or(scan.from, |high| high.word);
-            let next = match read.take() {
-                Some(leaf) => self.leaf_behind(&leaf)?,
+        while scan.entries.len() < together {
+            let mut low = scan.from;
+            let leaf = match read {
+                Some(leaf) => {
+                    low = leaf.trail.high.map_or(low, |high| low.max(high.word));
+                    if !self.leaf_behind(leaf)? {
+                        return Ok(false);
+                    }
+                    leaf
+                }
                 None => {
-                    let leaf = self.leaf_of_word(Words::slice(scan.from))?;
-                    self.prefetch_behind(&leaf, 1, LEAVES_AHEAD);
-                    Some(leaf)
+                    let leaf = self.leaf_of_word(Words::slice(low))?;
+                    self.prefetch_behind(&leaf, 1);
+                    read.insert(leaf)
                 }
             };
-            let Some(mut leaf) = next else { break };
-            self.take_words(&mut leaf, low.max(scan.from), scan)?;
-            *read = Some(leaf);
+            self.take_words(leaf, low, scan)?;
         }
-        Ok(read.is_some())
+        Ok(true)
     }
 }
 
@@ -128,11 +140,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it returns `false`. For trees
     /// of words.
     pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
-        let mut scan = Words { from, entries: SmallVec::new(), entries_max: WORDS_TOGETHER_MIN };
+        let mut scan = Words { from, entries: SmallVec::new() };
         loop {
             let view = self.look();
             let mut read = None;
-            while let Ok(goes_on) = view.read_words(&mut scan, &mut read) {
+            while let Ok(goes_on) = view.read_words(&mut scan, &mut read, 1) {
                 if !view.is_valid() {
                     break;
                 }
@@ -141,7 +153,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
                 }
             }
             // What `visit` does must not wait for a pass that is held here, so it is called behind it.
-            let goes_on = self.find_slowly(|view, _| view.read_words(&mut scan, &mut None))?;
+            let goes_on =
+                self.find_slowly(|view, _| view.read_words(&mut scan, &mut None, WORDS_TOGETHER))?;
             if !scan.hand_over(visit) || !goes_on {
                 return Ok(());
             }
