@@ -246,8 +246,18 @@ impl FrameHeader {
     }
 }
 
+/// The frames that `bytes` consist of: each says how many lines it has.
+pub(super) fn frames_of(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    std::iter::from_fn(move || {
+        let lines = bytes.first_chunk::<8>().map(|first| u64::from_le_bytes(*first) >> 32)? as usize;
+        let (frame, rest) = bytes.split_at_checked(FRAME_HEADER_BYTES + lines * FRAME_LINE_BYTES)?;
+        bytes = rest;
+        Some(frame)
+    })
+}
+
 /// The lines of a frame: their numbers and their bytes.
-pub(super) fn lines_of(frame: &[u8]) -> impl Iterator<Item = (u64, &[u8; LINE_BYTES])> {
+pub(super) fn lines_of(frame: &[u8]) -> impl Iterator<Item = (u64, &[u8; LINE_BYTES])> + Clone {
     frame[FRAME_HEADER_BYTES..]
         .chunks_exact(FRAME_LINE_BYTES)
         .map(|line| (word(line, 0), line[8..].first_chunk().expect("64 bytes")))

@@ -301,8 +301,8 @@ impl Log {
     }
 }
 
-/// How much of the log is read at a time.
-const WINDOW_BYTES: usize = 1 << 20;
+/// How much of the log is read at a time; logs of tests are small.
+const WINDOW_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
 
 /// What lies at a position of the log.
 #[derive(Debug)]
@@ -319,13 +319,30 @@ pub(super) struct Reader<'l> {
     log: &'l Log,
     /// Nothing is looked for at or behind this position.
     limit: u64,
-    window: Vec<u8>,
+    window: Arc<Vec<u8>>,
     window_first: u64,
+    /// Earlier windows, which somebody may still use.
+    earlier: Vec<Arc<Vec<u8>>>,
 }
 
 impl<'l> Reader<'l> {
     pub(super) fn new(log: &'l Log, limit: u64) -> Self {
-        Self { log, limit, window: Vec::new(), window_first: 0 }
+        Self { log, limit, window: Arc::default(), window_first: 0, earlier: Vec::new() }
+    }
+
+    /// What was read last, and its position. Whoever keeps it keeps it as it is.
+    pub(super) fn window(&self) -> (&Arc<Vec<u8>>, u64) {
+        (&self.window, self.window_first)
+    }
+
+    /// A window that nobody uses, in the place of the last one.
+    fn free_window(&mut self) -> &mut Vec<u8> {
+        if Arc::get_mut(&mut self.window).is_none() {
+            let free = self.earlier.iter_mut().position(|window| Arc::get_mut(window).is_some());
+            let free = free.map(|free| self.earlier.swap_remove(free)).unwrap_or_default();
+            self.earlier.push(std::mem::replace(&mut self.window, free));
+        }
+        Arc::get_mut(&mut self.window).expect("nobody else has it")
     }
 
     /// `bytes` bytes from `position`; `None` behind the limit.
@@ -338,9 +355,11 @@ impl<'l> Reader<'l> {
             let first = position - position % BLOCK_BYTES;
             let wanted = WINDOW_BYTES.max(bytes + BLOCK_BYTES as usize) as u64;
             let length = wanted.min(self.limit - first);
-            self.window.resize(length as usize, 0);
+            let log = self.log;
             self.window_first = first;
-            self.log.read_ring(first, &mut self.window)?;
+            let window = self.free_window();
+            window.resize(length as usize, 0);
+            log.read_ring(first, window)?;
         }
         let begin = (position - self.window_first) as usize;
         Ok(Some(&self.window[begin..begin + bytes]))

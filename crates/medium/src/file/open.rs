@@ -420,16 +420,16 @@ fn reopen(
     let mut pages = Pages::default();
     let mut grown = Ok(());
     let replayed = thread::scope(|scope| {
-        let mut stores = Stores::new(scope);
-        let use_line = |number: u64, line: &[u8; LINE_BYTES], position| {
-            let words = number
-                .checked_mul(LINE_BYTES as u64)
-                .and_then(|offset| mapping.extent().words(offset, LINE_BYTES / 8));
-            let words = words.ok_or_else(|| LogError::Damaged {
-                position,
-                what: format!("a line of number {number} lies outside of the pool"),
-            })?;
-            stores.push(number, words, line);
+        let extent = mapping.extent();
+        let mut stores = Stores::new(scope, extent);
+        let check_line = |number: u64, position| {
+            let offset = number.checked_mul(LINE_BYTES as u64);
+            if offset.and_then(|offset| extent.words(offset, LINE_BYTES / 8)).is_none() {
+                return Err(LogError::Damaged {
+                    position: log.physical(position),
+                    what: format!("a line of number {number} lies outside of the pool"),
+                });
+            }
             pages.add(number);
             Ok(())
         };
@@ -443,7 +443,7 @@ fn reopen(
                 }),
             }
         };
-        let replayed = replay(&log, &newest.header, use_line, grow);
+        let replayed = replay(&log, &newest.header, &mut stores, check_line, grow);
         stores.finish();
         replayed
     });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::error::{LogError, refused};
 use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of};
 use super::log::{Found, Log, Reader};
-use crate::LINE_BYTES;
+use super::store::Stores;
 
 /// So far behind the place where a log ends a later frame is looked for; logs of tests are small.
 pub(super) const LOOK_BYTES: u64 = if cfg!(test) { 128 << 10 } else { 16 << 20 };
@@ -59,12 +59,13 @@ pub(super) struct Replayed {
     pub(super) length: u64,
 }
 
-/// Reads all frames; `use_line` gets each line's number and bytes, and where in the file its frame lies; `grow` each new
-/// length of the pool.
+/// Reads all frames, whose lines `stores` gets; `check_line` gets the number of each line before, and the position of
+/// its frame; `grow` each new length of the pool.
 pub(super) fn replay(
     log: &Log,
     header: &Header,
-    mut use_line: impl FnMut(u64, &[u8; LINE_BYTES], u64) -> Result<(), LogError>,
+    stores: &mut Stores<'_, '_>,
+    mut check_line: impl FnMut(u64, u64) -> Result<(), LogError>,
     mut grow: impl FnMut(u64) -> Result<(), LogError>,
 ) -> Result<Replayed, LogError> {
     let mut found = Replayed {
@@ -95,9 +96,12 @@ pub(super) fn replay(
                     grow(first_word(line))?;
                     found.length = found.length.max(first_word(line));
                 } else {
-                    use_line(number, line, log.physical(found.end))?;
+                    check_line(number, found.end)?;
                 }
             }
+            let (window, first) = reader.window();
+            let begin = (found.end - first) as usize;
+            stores.frame(window, begin..begin + frame_header.bytes());
             found.replay.groups += 1;
             if synced != Some(frame_header.durable) {
                 synced = Some(frame_header.durable);

@@ -1,113 +1,111 @@
 //! Storing the lines of a log that is replayed. They lie all over the pool, so most of the time goes into waiting for
-//! memory: lines are asked for some time before they are stored, and of a long log a second thread stores most of them.
+//! memory: lines are asked for some time before they are stored. And of a long log other threads store them, while the
+//! first one reads on and checks: they get what was read as it is, a whole window of frames at a time.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, Scope};
 
+use super::layout::{LENGTH, frames_of, lines_of};
 use super::pages::PAGE_LINES;
-use crate::LINE_BYTES;
 use crate::kernels::prefetch_write;
+use crate::{Extent, LINE_BYTES};
 
-/// So many lines wait for their places to come into the cache.
+/// So many lines before it is stored, the place of a line is asked for.
 const AHEAD: usize = 32;
-/// Lines that are handed to the other thread at once, and how many times that it may be behind.
-const BATCH: usize = 4096;
-const BATCHES_MAX: usize = 4;
+/// Threads that store the lines of a long log, each its pages. To read and check takes about as long as to store if the pool
+/// is small; if it is large, half as long.
+const SHARES: u64 = 2;
+/// How many windows a thread that stores may be behind.
+const WINDOWS_MAX: usize = 4;
 
-/// A line and where it belongs.
-type Placed<'m> = (&'m [AtomicU64], [u8; LINE_BYTES]);
+/// Frames that were checked, one after the other.
+#[derive(Clone)]
+struct Run {
+    window: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
 
-/// What one thread stores.
-struct Queue<'m>(VecDeque<Placed<'m>>);
-
-impl<'m> Queue<'m> {
-    fn new() -> Self {
-        Self(VecDeque::with_capacity(AHEAD))
-    }
-
-    fn push(&mut self, placed: Placed<'m>) {
-        prefetch_write(placed.0);
-        if self.0.len() == AHEAD {
-            self.0.pop_front().into_iter().for_each(store);
+impl Run {
+    /// Stores the lines of one share of the pages. All of them lie in the pool.
+    fn store(&self, extent: &Extent, share: u64) {
+        let places = frames_of(&self.window[self.range.clone()])
+            .flat_map(lines_of)
+            .filter(move |(number, _)| *number != LENGTH && number / PAGE_LINES % SHARES == share)
+            .filter_map(|(number, line)| {
+                Some((extent.words(number * LINE_BYTES as u64, LINE_BYTES / 8)?, line))
+            });
+        let mut ahead = places.clone();
+        ahead.by_ref().take(AHEAD).for_each(|(words, _)| prefetch_write(words));
+        for (words, line) in places {
+            if let Some((words, _)) = ahead.next() {
+                prefetch_write(words);
+            }
+            for (word, bytes) in words.iter().zip(line.as_chunks().0) {
+                word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+            }
         }
-        self.0.push_back(placed);
-    }
-
-    fn finish(self) {
-        self.0.into_iter().for_each(store);
     }
 }
 
-fn store((words, line): Placed<'_>) {
-    for (word, bytes) in words.iter().zip(line.as_chunks().0) {
-        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
-    }
-}
-
-/// What is left to do for the other thread.
-enum Other<'m> {
-    /// There is none yet: the log may be short.
-    NotYet,
-    Runs(SyncSender<Vec<Placed<'m>>>),
-    /// The system gave none.
-    Refused,
-}
-
-/// Stores lines in the order of the log, each page by one thread. All are stored when the scope of the threads ends.
+/// Stores the lines of frames in their order, each page by one thread. All are stored when the scope of the threads ends.
 pub(super) struct Stores<'s, 'm> {
     scope: &'s Scope<'s, 'm>,
-    mine: Queue<'m>,
-    theirs: Vec<Placed<'m>>,
-    other: Other<'m>,
+    extent: &'m Extent,
+    /// What was checked of the window that is read.
+    run: Option<Run>,
+    /// The threads; this one stores the shares of those that are not there: the log may be short.
+    threads: [Option<SyncSender<Run>>; SHARES as usize],
+    is_long: bool,
 }
 
 impl<'s, 'm> Stores<'s, 'm> {
-    pub(super) fn new(scope: &'s Scope<'s, 'm>) -> Self {
-        Self { scope, mine: Queue::new(), theirs: Vec::new(), other: Other::NotYet }
+    pub(super) fn new(scope: &'s Scope<'s, 'm>, extent: &'m Extent) -> Self {
+        Self { scope, extent, run: None, threads: Default::default(), is_long: false }
     }
 
-    /// Stores line `number` into `words`.
-    pub(super) fn push(&mut self, number: u64, words: &'m [AtomicU64], line: &[u8; LINE_BYTES]) {
-        // This thread also reads the log and checks it.
-        if (number / PAGE_LINES).is_multiple_of(4) || matches!(self.other, Other::Refused) {
-            return self.mine.push((words, *line));
-        }
-        self.theirs.push((words, *line));
-        if self.theirs.len() == BATCH {
-            self.hand_over();
+    /// Stores the lines of the frame at `range` of a window, behind those that came before. They lie in the pool.
+    pub(super) fn frame(&mut self, window: &Arc<Vec<u8>>, range: Range<usize>) {
+        match &mut self.run {
+            Some(run) if Arc::ptr_eq(&run.window, window) => run.range.end = range.end,
+            run => {
+                let full = run.replace(Run { window: Arc::clone(window), range });
+                full.into_iter().for_each(|run| self.store(&run));
+            }
         }
     }
 
-    fn hand_over(&mut self) {
-        if matches!(self.other, Other::NotYet) {
-            let (sender, receiver) = sync_channel(BATCHES_MAX);
-            let spawned = Builder::new().spawn_scoped(self.scope, move || store_all(&receiver));
-            self.other = spawned.map_or(Other::Refused, |_| Other::Runs(sender));
+    /// Stores a window's frames; others follow.
+    fn store(&mut self, run: &Run) {
+        if !self.is_long {
+            self.is_long = true;
+            self.threads = std::array::from_fn(|share| self.thread(share as u64));
         }
-        let batch = std::mem::replace(&mut self.theirs, Vec::with_capacity(BATCH));
-        let left = match &self.other {
-            Other::Runs(sender) => sender.send(batch).map_or_else(|back| back.0, |()| Vec::new()),
-            Other::NotYet | Other::Refused => batch,
-        };
-        left.into_iter().for_each(|placed| self.mine.push(placed));
+        self.hand_over(run);
+    }
+
+    fn hand_over(&self, run: &Run) {
+        for (thread, share) in self.threads.iter().zip(0..) {
+            match thread {
+                // It ends before this one only with a panic, which the scope passes on.
+                Some(thread) => drop(thread.send(run.clone())),
+                None => run.store(self.extent, share),
+            }
+        }
+    }
+
+    /// A thread that stores a share, if the system gives one.
+    fn thread(&self, share: u64) -> Option<SyncSender<Run>> {
+        let (sender, runs) = sync_channel::<Run>(WINDOWS_MAX);
+        let extent = self.extent;
+        let store = move || runs.iter().for_each(|run| run.store(extent, share));
+        Builder::new().spawn_scoped(self.scope, store).ok().map(|_| sender)
     }
 
     /// Stores what waits.
     pub(super) fn finish(mut self) {
-        match &self.other {
-            Other::Runs(_) => self.hand_over(),
-            Other::NotYet | Other::Refused => {
-                self.theirs.drain(..).for_each(|placed| self.mine.push(placed));
-            }
-        }
-        self.mine.finish();
+        self.run.take().into_iter().for_each(|run| self.hand_over(&run));
     }
-}
-
-fn store_all(batches: &Receiver<Vec<Placed<'_>>>) {
-    let mut queue = Queue::new();
-    batches.iter().flatten().for_each(|placed| queue.push(placed));
-    queue.finish();
 }
