@@ -85,6 +85,28 @@ fn three_fences_whatever_the_number_of_words() {
     assert_eq!(bank.pmwcas.stat().failures, 21);
 }
 
+/// A second flush of a line takes as long as another persist.
+#[test]
+fn words_of_one_line_are_flushed_together() {
+    let bank = Bank::new(Count::new(Ram::new(1 << 20).unwrap()));
+    let guard = bank.pool.pin();
+    let cells = guard.words(bank.lines, 2).unwrap();
+    // Two operations of a kind in a row: the second one flushes what the first one has left.
+    let flushed = |count: usize| {
+        let swap = |old: u64| {
+            let before = bank.pool.medium().counts();
+            let mut swap = bank.pmwcas.allocate();
+            cells[..count].iter().for_each(|cell| swap.add_word(&guard, cell, old, 1 - old).unwrap());
+            assert!(swap.execute(&guard).unwrap());
+            (bank.pool.medium().counts() - before).lines_flushed
+        };
+        swap(0);
+        swap(1)
+    };
+    let one = flushed(1);
+    assert_eq!(flushed(2), one);
+}
+
 #[test]
 fn words_are_named_once_and_in_any_order() {
     let bank = Bank::new(Ram::new(1 << 20).unwrap());

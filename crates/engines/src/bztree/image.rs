@@ -219,10 +219,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
 
     /// Adds the word by which a frozen leaf that is to be replaced is frozen for good: it must have been so since its
     /// `status` was read, and no thaw comes after it is replaced.
-    pub(super) fn bury_leaf(
-        guard: &Guard<'_, M>,
-        swap: &mut Descriptor<'_>,
-        leaf: Leaf<'_>,
+    pub(super) fn bury_leaf<'g>(
+        guard: &'g Guard<'_, M>,
+        swap: &mut Descriptor<'g>,
+        leaf: Leaf<'g>,
         status: LeafStatus,
     ) -> Result<()> {
         swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.frozen().0).map_err(damage)?;
@@ -325,8 +325,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         for (cell, child) in inner.children.iter().zip(&image.children) {
             cell.store(guard, child.0);
         }
-        guard.flush_words(&inner.keys[..count]);
-        guard.flush_words(&inner.keys[INNER_HEADER..]);
+        // Header and status lie in the last line of the keys, which is not to be flushed twice.
+        let last_line = INNER_HEADER - INNER_HEADER % 8;
+        guard.flush_words(&inner.keys[..count.min(last_line)]);
+        guard.flush_words(&inner.keys[last_line..]);
         guard.flush_words(&inner.children[..=count]);
         if C::TIES {
             let tails = &Self::tails(guard, inner)?[..count];
@@ -359,10 +361,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
 
     /// Adds the words by which the child at the end of a path is replaced: the parent's word and its status, or the root.
     /// The descriptor owns both nodes from now on. `false` if the parent was replaced, or has another child there.
-    pub(super) fn swap_child(
+    pub(super) fn swap_child<'g>(
         &self,
-        guard: &Guard<'_, M>,
-        swap: &mut Descriptor<'_>,
+        guard: &'g Guard<'_, M>,
+        swap: &mut Descriptor<'g>,
         path: &[Step],
         (old, new): (Pointer, Pointer),
     ) -> Result<bool> {
@@ -389,9 +391,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Adds the word by which an inner node is frozen, if its status is still this.
-    pub(super) fn freeze_inner(
-        guard: &Guard<'_, M>,
-        swap: &mut Descriptor<'_>,
+    pub(super) fn freeze_inner<'g>(
+        guard: &'g Guard<'_, M>,
+        swap: &mut Descriptor<'g>,
         offset: u64,
         status: u64,
     ) -> Result<()> {
@@ -402,9 +404,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 
     /// Adds the word by which a node that is being replaced is frozen, if its status is still this. A leaf is frozen already.
-    pub(super) fn freeze_for_good(
-        guard: &Guard<'_, M>,
-        swap: &mut Descriptor<'_>,
+    pub(super) fn freeze_for_good<'g>(
+        guard: &'g Guard<'_, M>,
+        swap: &mut Descriptor<'g>,
         old: Pointer,
         status: u64,
     ) -> Result<()> {

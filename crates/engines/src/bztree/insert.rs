@@ -205,10 +205,10 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let (payload, high) = Self::part(encoded.words()?[1]);
         let meta = Meta::visible(high, found.meta.number().wrapping_add(1));
         let mut swap = self.pmwcas.allocate();
-        swap.add_word(guard, &cells[META], found.meta.0, meta.0)?;
-        swap.add_word(guard, &cells[PAYLOAD], found.payload, payload)?;
         // Unchanged, to notice a freeze.
         swap.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.0)?;
+        swap.add_word(guard, &cells[META], found.meta.0, meta.0)?;
+        swap.add_word(guard, &cells[PAYLOAD], found.payload, payload)?;
         let Some(commit) = swap.attempt(guard)? else { return Ok(Attempt::Again) };
         encoded.published = true;
         C::retire(guard, found.words);
@@ -253,8 +253,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 return Ok(Attempt::Again);
             }
             let mut complete = self.pmwcas.allocate();
-            complete.add_word(guard, &cells[META], mine.0, visible.0)?;
             complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
+            complete.add_word(guard, &cells[META], mine.0, visible.0)?;
             if let Some(commit) = complete.attempt_carrying(guard, cells)? {
                 encoded.published = true;
                 self.refill_spares(guard);

@@ -1,18 +1,20 @@
 //! The two phases, helping, and giving descriptors back.
 
+use std::ops::Range;
+
 use medium::sync::{Ordering, thread_number};
-use medium::{Lsn, Medium, Word};
+use medium::{LINE_BYTES, Lsn, Medium, WORD_BYTES, Word};
 use pool::{Error, Guard, Result};
 
 use super::layout::{State, Status, Target};
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, DIRTY, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
-use super::{DescriptorNode, Leftovers, Pmwcas, Targets};
+use super::{DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
 
 /// An operation that is being executed or helped.
 struct Operation<'o> {
     name: Name,
-    targets: &'o [Target],
+    swaps: &'o [Swap<'o>],
     node: &'o DescriptorNode,
 }
 
@@ -35,6 +37,7 @@ enum Installation {
     Blocked(u64),
 }
 
+#[inline]
 fn word_at<'g, M: Medium>(guard: &'g Guard<'_, M>, offset: u64) -> Result<&'g Word> {
     Ok(&guard.words(offset, 1)?[0])
 }
@@ -44,19 +47,38 @@ fn visible<M: Medium>(value: u64) -> u64 {
     if M::LATE { value | DIRTY } else { value }
 }
 
-fn flush_targets<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<()> {
-    for target in targets {
-        guard.flush(word_at(guard, target.offset)?);
+/// Flushes words in ascending order of their offsets, each line once: for a second flush of one a processor waits as long as
+/// for another fence.
+#[inline]
+fn flush_targets<M: Medium>(guard: &Guard<'_, M>, targets: impl Iterator<Item = Target>) -> Result<()> {
+    let line_of = |offset: u64| offset / LINE_BYTES as u64;
+    let mut run = 0..0;
+    for Target { offset, .. } in targets {
+        if line_of(run.start) != line_of(offset) {
+            flush_run(guard, run)?;
+            run = offset..offset;
+        }
+        run.end = offset + WORD_BYTES as u64;
+    }
+    flush_run(guard, run)
+}
+
+#[inline]
+fn flush_run<M: Medium>(guard: &Guard<'_, M>, run: Range<u64>) -> Result<()> {
+    if !run.is_empty() {
+        guard.flush_words(guard.words(run.start, (run.end - run.start) as usize / WORD_BYTES)?);
     }
     Ok(())
 }
 
+fn find_words<'g, M: Medium>(guard: &'g Guard<'_, M>, targets: &[Target]) -> Result<Swaps<'g>> {
+    targets.iter().map(|target| Ok(Swap { cell: word_at(guard, target.offset)?, target: *target })).collect()
+}
+
 /// Asks for the words of an operation, which a fence has perhaps thrown out of the cache, all at once.
-fn prefetch_targets<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<()> {
-    for target in targets {
-        word_at(guard, target.offset)?.prefetch_write();
-    }
-    Ok(())
+#[inline]
+fn prefetch(swaps: &[Swap<'_>]) {
+    swaps.iter().for_each(|swap| swap.cell.prefetch_write());
 }
 
 impl Pmwcas {
@@ -130,12 +152,12 @@ impl Pmwcas {
     pub(super) fn run<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        targets: &[Target],
+        swaps: &[Swap<'_>],
         carried: &[Word],
     ) -> Result<Option<Lsn>> {
         let (held, turn) = self.take_descriptor(guard)?;
-        count(&held.counters.attempts[targets.len()]);
-        match self.run_in(guard, &held, turn, targets, carried) {
+        count(&held.counters.attempts[swaps.len()]);
+        match self.run_in(guard, &held, turn, swaps, carried) {
             Ok(Progress::Succeeded(lsn)) => Ok(Some(lsn)),
             progress => {
                 count(&held.counters.failures);
@@ -149,10 +171,11 @@ impl Pmwcas {
         guard: &Guard<'_, M>,
         held: &Held<'_>,
         turn: usize,
-        targets: &[Target],
+        swaps: &[Swap<'_>],
         carried: &[Word],
     ) -> Result<Progress> {
         let index = held.number * DESCRIPTORS_PER_SLOT + turn;
+        let other = 1 - turn;
         let node = self.node(guard, index)?;
         let before = status_of(guard, node, index)?;
         let sequence = match before.sequence {
@@ -162,19 +185,19 @@ impl Pmwcas {
         let name = Name { index, sequence };
         // From the first flush to the fence nothing is locked: a processor waits at each locked instruction, too, until
         // what was flushed has arrived.
-        self.flush_ended(guard, held)?;
-        node.fill(guard, before, sequence, targets)?;
+        self.flush_ended(guard, held, other)?;
+        node.fill(guard, before, sequence, swaps.iter().map(|swap| swap.target))?;
         held.set_phase(turn, Phase::Busy);
         guard.flush_words(carried);
         // Fence 1.
         guard.fence();
-        prefetch_targets(guard, targets)?;
+        prefetch(swaps);
         node.status.prefetch_write();
-        let operation = Operation { name, targets, node };
-        let progress = self.complete(guard, held, &operation, true).or_else(|error| {
+        let operation = Operation { name, swaps, node };
+        let progress = self.complete(guard, held, &operation, Some(other)).or_else(|error| {
             // Damage was in the way: what was installed of this operation must not stay, unless others ended it.
-            self.decide(guard, &operation, State::Failed);
-            match self.conclude(guard, &operation, targets)? {
+            let state = self.decide(guard, &operation, State::Failed)?;
+            match self.conclude(guard, &operation, state, swaps) {
                 Progress::Succeeded(lsn) => Ok(Progress::Succeeded(lsn)),
                 _ => Err(error),
             }
@@ -182,9 +205,8 @@ impl Pmwcas {
         let unseen = matches!(progress, Ok(Progress::Unseen));
         held.set_phase(turn, if unseen { Phase::Free } else { Phase::Ended });
         // For the next operation of this thread, which gives this descriptor back and fills the other one.
-        for turn in 0..DESCRIPTORS_PER_SLOT {
-            self.node(guard, held.number * DESCRIPTORS_PER_SLOT + turn)?.status.prefetch_write();
-        }
+        node.status.prefetch_write();
+        self.node(guard, held.number * DESCRIPTORS_PER_SLOT + other)?.status.prefetch_write();
         progress
     }
 
@@ -208,10 +230,7 @@ impl Pmwcas {
                 if free(held).is_some() {
                     return true;
                 }
-                damage = self.flush_ended(guard, held).and_then(|()| {
-                    guard.fence();
-                    self.give_back(guard, held)
-                });
+                damage = self.recover_both(guard, held);
                 if damage.is_err() {
                     return true;
                 }
@@ -223,42 +242,49 @@ impl Pmwcas {
         Ok((held, turn))
     }
 
-    /// Before a fence: flushes what must be durable before descriptors of this slot are given back.
-    fn flush_ended<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<()> {
+    /// One fence, which brings both descriptors of a slot nearer to being free.
+    fn recover_both<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<()> {
         for turn in 0..DESCRIPTORS_PER_SLOT {
-            let index = held.number * DESCRIPTORS_PER_SLOT + turn;
-            match held.phase(turn) {
-                // The hazards before the flush: who helped has put its words right by then.
-                Phase::Ended if !self.slots.is_helped(index) => {
-                    let node = self.node(guard, index)?;
-                    let count = status_of(guard, node, index)?.count;
-                    flush_targets(guard, &node.load_targets(guard, count))?;
-                    held.set_phase(turn, Phase::Flushed);
-                }
-                // Flushed before, but perhaps by a guard that never fenced.
-                Phase::Freed => guard.flush(&self.node(guard, index)?.status),
-                _ => {}
+            self.flush_ended(guard, held, turn)?;
+        }
+        guard.fence();
+        (0..DESCRIPTORS_PER_SLOT).try_for_each(|turn| self.give_back(guard, held, turn))
+    }
+
+    /// Before a fence: flushes what must be durable before a descriptor of this slot is given back.
+    #[inline]
+    fn flush_ended<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>, turn: usize) -> Result<()> {
+        let index = held.number * DESCRIPTORS_PER_SLOT + turn;
+        match held.phase(turn) {
+            // The hazards before the flush: who helped has put its words right by then.
+            Phase::Ended if !self.slots.is_helped(index) => {
+                let node = self.node(guard, index)?;
+                let count = status_of(guard, node, index)?.count;
+                flush_targets(guard, (0..count).map(|position| node.load_target(guard, position)))?;
+                held.set_phase(turn, Phase::Flushed);
             }
+            // Flushed before, but perhaps by a guard that never fenced.
+            Phase::Freed => guard.flush(&self.node(guard, index)?.status),
+            _ => {}
         }
         Ok(())
     }
 
-    /// After a fence: goes on with descriptors of this slot for which it was.
-    fn give_back<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<()> {
-        for turn in 0..DESCRIPTORS_PER_SLOT {
-            match held.phase(turn) {
-                Phase::Flushed => {
-                    let index = held.number * DESCRIPTORS_PER_SLOT + turn;
-                    let node = self.node(guard, index)?;
-                    let status = status_of(guard, node, index)?;
-                    // PERSIST: its words are durable; lost, recovery finds nothing to do for it. Not to be filled before
-                    // this is durable: recovery takes a status that is decided for the status of the words beside it.
-                    node.status.publish(guard, status.in_state(State::Free).encode());
-                    held.set_phase(turn, Phase::Freed);
-                }
-                Phase::Freed => held.set_phase(turn, Phase::Free),
-                _ => {}
+    /// After a fence: goes on with a descriptor of this slot, if it was for that.
+    #[inline]
+    fn give_back<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>, turn: usize) -> Result<()> {
+        match held.phase(turn) {
+            Phase::Flushed => {
+                let index = held.number * DESCRIPTORS_PER_SLOT + turn;
+                let node = self.node(guard, index)?;
+                let status = status_of(guard, node, index)?;
+                // PERSIST: its words are durable; lost, recovery finds nothing to do for it. Not to be filled before
+                // this is durable: recovery takes a status that is decided for the status of the words beside it.
+                node.status.publish(guard, status.in_state(State::Free).encode());
+                held.set_phase(turn, Phase::Freed);
             }
+            Phase::Freed => held.set_phase(turn, Phase::Free),
+            _ => {}
         }
         Ok(())
     }
@@ -312,9 +338,7 @@ impl Pmwcas {
         // The words, then the statuses.
         for _ in 0..2 {
             if !held.is_at_rest() {
-                self.flush_ended(guard, held)?;
-                guard.fence();
-                self.give_back(guard, held)?;
+                self.recover_both(guard, held)?;
             }
         }
         Ok(held.is_at_rest())
@@ -366,97 +390,100 @@ impl Pmwcas {
             found => found?,
         };
         count(&held.counters.helps);
-        let operation = Operation { name, targets: &targets, node };
+        let swaps = find_words(guard, &targets)?;
+        let operation = Operation { name, swaps: &swaps, node };
         if raw & CONDITIONAL != 0 {
-            self.resolve(guard, cell, raw, &operation, targets[position].old)?;
+            self.resolve(guard, raw, &operation, &swaps[position])?;
         }
-        let holds = Self::is_as_expected(guard, &targets)?;
+        let holds = Self::is_as_expected(guard, &swaps);
         // After that: as long as the operation is undecided its owner is pinned, so what was read was in use.
-        if status_of(guard, node, name.index)?.state == State::Undecided {
+        let mut state = status_of(guard, node, name.index)?.state;
+        if state == State::Undecided {
             if holds {
-                return self.complete(guard, held, &operation, false);
+                return self.complete(guard, held, &operation, None);
             }
-            self.decide(guard, &operation, State::Failed);
+            state = self.decide(guard, &operation, State::Failed)?;
         }
         // Decided: its other words are for others to put right, who reach them.
-        self.conclude(guard, &operation, &targets[position..=position])
+        Ok(self.conclude(guard, &operation, state, &swaps[position..=position]))
     }
 
     /// Whether all words are as expected, or hold names.
-    fn is_as_expected<M: Medium>(guard: &Guard<'_, M>, targets: &[Target]) -> Result<bool> {
-        for target in targets {
-            let raw = word_at(guard, target.offset)?.load(guard);
-            if !is_name(raw) && raw & VALUE_MASK != target.old {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    fn is_as_expected<M: Medium>(guard: &Guard<'_, M>, swaps: &[Swap<'_>]) -> bool {
+        swaps.iter().all(|swap| {
+            let raw = swap.cell.load(guard);
+            is_name(raw) || raw & VALUE_MASK == swap.target.old
+        })
     }
 
-    /// Both phases, from wherever the operation is.
+    /// Both phases, from wherever the operation is. Its owner names the other descriptor of his slot.
+    #[inline]
     fn complete<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
         held: &Held<'_>,
         operation: &Operation<'_>,
-        is_owner: bool,
+        other: Option<usize>,
     ) -> Result<Progress> {
-        let Operation { targets, .. } = *operation;
+        let Operation { name, swaps, node } = *operation;
         let mut state = State::Succeeded;
-        for (position, target) in targets.iter().enumerate() {
-            match self.install(guard, held, operation, position, is_owner)? {
+        for (position, swap) in swaps.iter().enumerate() {
+            match self.install(guard, held, operation, position, other.is_some())? {
                 Installation::Done => {}
-                Installation::Mismatch if is_owner && position == 0 => return Ok(Progress::Unseen),
+                Installation::Mismatch if other.is_some() && position == 0 => return Ok(Progress::Unseen),
                 Installation::Mismatch => {
                     state = State::Failed;
                     break;
                 }
                 Installation::Blocked(raw) => {
                     // The last name of this thread may have come after the decision, and after whoever put the words right.
-                    if status_of(guard, operation.node, operation.name.index)?.state != State::Undecided {
-                        return self.conclude(guard, operation, targets);
+                    let state = status_of(guard, node, name.index)?.state;
+                    if state != State::Undecided {
+                        return Ok(self.conclude(guard, operation, state, swaps));
                     }
-                    return Ok(Progress::Blocked(target.offset, raw));
+                    return Ok(Progress::Blocked(swap.target.offset, raw));
                 }
             }
         }
         if state == State::Succeeded {
-            if is_owner {
+            if let Some(other) = other {
                 // Fence 1 was for it; here because of its flush, which would be waited for at the first name.
-                self.give_back(guard, held)?;
+                self.give_back(guard, held, other)?;
             }
-            flush_targets(guard, targets)?;
+            flush_targets(guard, swaps.iter().map(|swap| swap.target))?;
             // Fence 2.
             guard.fence();
             // For the final values, which come behind fence 3.
-            prefetch_targets(guard, targets)?;
-            if is_owner {
-                self.give_back(guard, held)?;
+            prefetch(swaps);
+            if let Some(other) = other {
+                self.give_back(guard, held, other)?;
             }
         }
-        self.decide(guard, operation, state);
-        self.conclude(guard, operation, targets)
+        let state = self.decide(guard, operation, state)?;
+        Ok(self.conclude(guard, operation, state, swaps))
     }
 
     /// What follows from the decision, for some of the words.
+    #[inline]
     fn conclude<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
         operation: &Operation<'_>,
-        targets: &[Target],
-    ) -> Result<Progress> {
-        match status_of(guard, operation.node, operation.name.index)?.state {
+        state: State,
+        swaps: &[Swap<'_>],
+    ) -> Progress {
+        match state {
             State::Succeeded => {
                 let lsn = self.make_durable(guard, operation.node);
-                Self::install_results(guard, operation.name, targets, true)?;
-                Ok(Progress::Succeeded(lsn))
+                Self::install_results(guard, operation.name, swaps, true);
+                Progress::Succeeded(lsn)
             }
             State::Failed => {
-                Self::install_results(guard, operation.name, targets, false)?;
-                Ok(Progress::Failed)
+                Self::install_results(guard, operation.name, swaps, false);
+                Progress::Failed
             }
             // Over, since this thread began to help.
-            State::Free | State::Undecided => Ok(Progress::Failed),
+            State::Free | State::Undecided => Progress::Failed,
         }
     }
 
@@ -473,6 +500,7 @@ impl Pmwcas {
     }
 
     /// Phase 1 for one word.
+    #[inline]
     fn install<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -481,75 +509,81 @@ impl Pmwcas {
         position: usize,
         is_owner: bool,
     ) -> Result<Installation> {
-        let (name, target) = (operation.name, operation.targets[position]);
-        let cell = word_at(guard, target.offset)?;
+        let (name, swap) = (operation.name, &operation.swaps[position]);
         // Before the first name is in its word nobody else knows the operation, so nobody can have ended it.
         let alone = is_owner && position == 0;
-        let mut expected = target.old;
+        let mut expected = swap.target.old;
         loop {
-            let conditional = name.conditional(position, held.number, held.next_attempt());
-            let into = if alone { name.installed() } else { conditional };
-            match cell.compare_exchange(guard, expected, into) {
+            let into = if alone {
+                name.installed()
+            } else {
+                name.conditional(position, held.number, held.next_attempt())
+            };
+            match swap.cell.compare_exchange(guard, expected, into) {
                 Ok(_) => {
                     if !alone {
-                        self.resolve(guard, cell, conditional, operation, target.old)?;
+                        self.resolve(guard, into, operation, swap)?;
                     }
                     return Ok(Installation::Done);
                 }
                 Err(found) if found == name.installed() => return Ok(Installation::Done),
                 Err(found) if name.is_conditional_in(found) => {
-                    self.resolve(guard, cell, found, operation, target.old)?;
+                    self.resolve(guard, found, operation, swap)?;
                 }
                 Err(found) if is_name(found) && is_owner => {
-                    self.help(guard, held, target.offset, found)?;
+                    self.help(guard, held, swap.target.offset, found)?;
                 }
                 Err(found) if is_name(found) => return Ok(Installation::Blocked(found)),
                 // The expected value, dirty or no more: this operation is ordered after it.
-                Err(found) if found & VALUE_MASK == target.old => expected = found,
+                Err(found) if found & VALUE_MASK == swap.target.old => expected = found,
                 Err(_) => return Ok(Installation::Mismatch),
             }
         }
     }
 
     /// The second half of an RDCSS: a conditional name becomes the name if the operation is undecided, or goes.
+    #[inline]
     fn resolve<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        cell: &Word,
         raw: u64,
         operation: &Operation<'_>,
-        old: u64,
+        swap: &Swap<'_>,
     ) -> Result<()> {
         let status = status_of(guard, operation.node, operation.name.index)?;
         let undecided = status.state == State::Undecided && status.sequence == operation.name.sequence;
-        let into = if undecided { operation.name.installed() } else { visible::<M>(old) };
+        let into = if undecided { operation.name.installed() } else { visible::<M>(swap.target.old) };
         // If it is gone, somebody else has done the same.
-        let _ = cell.compare_exchange(guard, raw, into);
+        let _ = swap.cell.compare_exchange(guard, raw, into);
         Ok(())
     }
 
-    /// The decision, unless somebody was faster.
-    fn decide<M: Medium>(&self, guard: &Guard<'_, M>, operation: &Operation<'_>, state: State) {
-        let Operation { name, targets, node } = *operation;
-        let undecided = Status { state: State::Undecided, count: targets.len(), sequence: name.sequence };
-        let _ = node.status.compare_exchange(guard, undecided.encode(), undecided.in_state(state).encode());
+    /// The decision, unless somebody was faster: what it is.
+    #[inline]
+    fn decide<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        operation: &Operation<'_>,
+        state: State,
+    ) -> Result<State> {
+        let Operation { name, swaps, node } = *operation;
+        let undecided = Status { state: State::Undecided, count: swaps.len(), sequence: name.sequence };
+        let decided = undecided.in_state(state).encode();
+        if node.status.compare_exchange(guard, undecided.encode(), decided).is_ok() {
+            return Ok(state);
+        }
+        Ok(status_of(guard, node, name.index)?.state)
     }
 
     /// Phase 2: the final values, where the name still is.
-    fn install_results<M: Medium>(
-        guard: &Guard<'_, M>,
-        name: Name,
-        targets: &[Target],
-        succeeded: bool,
-    ) -> Result<()> {
-        for target in targets {
-            let value = if succeeded { target.new } else { target.old };
+    #[inline]
+    fn install_results<M: Medium>(guard: &Guard<'_, M>, name: Name, swaps: &[Swap<'_>], succeeded: bool) {
+        for swap in swaps {
+            let value = if succeeded { swap.target.new } else { swap.target.old };
             // PERSIST: success is durable; lost, recovery does the same again, for the descriptor stays until this is
             // durable.
-            let cell = word_at(guard, target.offset)?;
-            let _ = cell.compare_exchange(guard, name.installed(), visible::<M>(value));
+            let _ = swap.cell.compare_exchange(guard, name.installed(), visible::<M>(value));
         }
-        Ok(())
     }
 }
 
@@ -564,6 +598,7 @@ pub(super) fn wait_for<M: Medium>(guard: &Guard<'_, M>, lsn: Lsn, targets: &[Tar
     Ok(())
 }
 
+#[inline]
 fn status_of<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode, index: usize) -> Result<Status> {
     Status::decode(node.status.load(guard)).ok_or_else(|| {
         Error::corrupt(

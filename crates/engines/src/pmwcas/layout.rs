@@ -131,6 +131,7 @@ fn writer(sequence: u64) -> u64 {
 const NOBODY: u64 = 0;
 
 impl DescriptorNode {
+    #[inline]
     fn target(&self, position: usize) -> &[Word] {
         match position.checked_sub(FIRST_LINE) {
             None => &self.first[position],
@@ -143,17 +144,20 @@ impl DescriptorNode {
         &self.lines[..count.saturating_sub(FIRST_LINE).div_ceil(LINE)]
     }
 
+    /// One of the words, as an operation left it.
+    #[inline]
+    pub(super) fn load_target<M: Medium>(&self, guard: &medium::Guard<'_, M>, position: usize) -> Target {
+        let cells = self.target(position);
+        Target { offset: cells[0].load(guard), old: cells[1].load(guard), new: cells[2].load(guard) }
+    }
+
     /// The first `count` words, as an operation left them.
     pub(super) fn load_targets<M: Medium>(
         &self,
         guard: &medium::Guard<'_, M>,
         count: usize,
     ) -> smallvec::SmallVec<[Target; WORDS_MAX]> {
-        let load = |position| {
-            let cells = self.target(position);
-            Target { offset: cells[0].load(guard), old: cells[1].load(guard), new: cells[2].load(guard) }
-        };
-        (0..count.min(WORDS_MAX)).map(load).collect()
+        (0..count.min(WORDS_MAX)).map(|position| self.load_target(guard, position)).collect()
     }
 
     /// Writes and flushes a descriptor that is free; the caller fences.
@@ -174,15 +178,16 @@ impl DescriptorNode {
         guard: &medium::Guard<'_, M>,
         before: Status,
         sequence: u64,
-        targets: &[Target],
+        targets: impl ExactSizeIterator<Item = Target> + Clone,
     ) -> Result<(), BadOffset> {
+        let count = targets.len();
         if before.state != State::Free {
             // Nobody saw that operation.
             self.status.store(guard, before.in_state(State::Free).encode());
         }
-        let lines = self.lines_of(targets.len());
+        let lines = self.lines_of(count);
         lines.iter().for_each(|line| line[WRITER].store(guard, writer(NOBODY)));
-        for (position, target) in targets.iter().enumerate() {
+        for (position, target) in targets.clone().enumerate() {
             let cells = self.target(position);
             cells[0].store(guard, target.offset);
             cells[1].store(guard, target.old);
@@ -190,7 +195,7 @@ impl DescriptorNode {
         }
         lines.iter().for_each(|line| line[WRITER].store(guard, writer(sequence)));
         self.check.store(guard, check_of(sequence, targets));
-        let status = Status { state: State::Undecided, count: targets.len(), sequence };
+        let status = Status { state: State::Undecided, count, sequence };
         self.status.store(guard, status.encode());
         guard.flush_words(guard.words(guard.offset_of(self), 8 * (1 + lines.len()))?);
         Ok(())
@@ -215,9 +220,10 @@ impl DescriptorNode {
 }
 
 /// What a descriptor's check is to be.
-pub(super) fn check_of(sequence: u64, targets: &[Target]) -> u64 {
+#[inline]
+pub(super) fn check_of(sequence: u64, targets: impl Iterator<Item = Target>) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(SPREAD).rotate_left(29);
-    targets.iter().fold(mix(SPREAD, sequence), |sum, target| {
+    targets.fold(mix(SPREAD, sequence), |sum, target| {
         [target.offset, target.old, target.new].into_iter().fold(sum, mix)
     })
 }

@@ -225,8 +225,17 @@ fn recycle_offset<M: Medium>(guard: &Guard<'_, M>, recycled: Recycled) {
     }
 }
 
-/// The words of an operation.
+/// The words of an operation, as its descriptor names them.
 type Targets = SmallVec<[Target; WORDS_MAX]>;
+/// The words of an operation, found in the pool.
+type Swaps<'g> = SmallVec<[Swap<'g>; WORDS_MAX]>;
+
+/// A word of an operation, found in the pool.
+#[derive(Clone, Copy, Debug)]
+struct Swap<'g> {
+    cell: &'g Word,
+    target: Target,
+}
 
 /// An operation that succeeded: others see its words changed, and whatever these lead to must stay. Durable once it was
 /// waited for.
@@ -261,7 +270,7 @@ impl Pmwcas {
 
     /// An operation without words yet. Costs nothing before it is executed.
     pub fn allocate(&self) -> Descriptor<'_> {
-        Descriptor { pmwcas: self, targets: SmallVec::new() }
+        Descriptor { pmwcas: self, swaps: Swaps::new(), recycled: 0 }
     }
 
     /// The content of a word that takes part in operations, with its [`DIRTY`] bit. Where one is under way, what the word
@@ -326,21 +335,24 @@ impl Pmwcas {
 pub struct Descriptor<'p> {
     pmwcas: &'p Pmwcas,
     /// In ascending order of offsets.
-    targets: SmallVec<[(Target, Recycling); WORDS_MAX]>,
+    swaps: Swaps<'p>,
+    /// Those of them, one bit each, whose policy is [`Recycling::FreeOne`].
+    recycled: u32,
 }
 
 /// The desired value of an entry that was reserved and not filled.
 const UNFILLED: u64 = u64::MAX;
 
-impl Descriptor<'_> {
+impl<'p> Descriptor<'p> {
     /// Names a word to be changed from `expected` to `desired`, or, where these are equal, to be as expected.
     ///
     /// # Errors
     /// [`BadTarget`]: the word is named already, there are eight, or a value has more than 61 bits.
+    #[inline]
     pub fn add_word<M: Medium>(
         &mut self,
         guard: &Guard<'_, M>,
-        cell: &Word,
+        cell: &'p Word,
         expected: u64,
         desired: u64,
     ) -> Named {
@@ -348,31 +360,35 @@ impl Descriptor<'_> {
     }
 
     /// As [`Descriptor::add_word`], for values that lead to memory, which the operation owns from now on.
+    #[inline]
     pub fn add_recycling<M: Medium>(
         &mut self,
         guard: &Guard<'_, M>,
-        cell: &Word,
+        cell: &'p Word,
         (expected, desired): (u64, u64),
         recycling: Recycling,
     ) -> Named {
-        if let Some(wide) = [expected, desired].into_iter().find(|value| value & !VALUE_MASK != 0) {
+        if (expected | desired) & !VALUE_MASK != 0 {
+            let wide = if expected & !VALUE_MASK != 0 { expected } else { desired };
             return Err(BadTarget::TooWide(wide));
         }
-        self.insert(Target { offset: guard.offset_of(cell), old: expected, new: desired }, recycling)
+        let target = Target { offset: guard.offset_of(cell), old: expected, new: desired };
+        self.insert(Swap { cell, target }, recycling)
     }
 
     /// Names a word whose desired value comes later, by [`Descriptor::fill_entry`].
     pub fn reserve_entry<M: Medium>(
         &mut self,
         guard: &Guard<'_, M>,
-        cell: &Word,
+        cell: &'p Word,
         expected: u64,
         recycling: Recycling,
     ) -> Named {
         if expected & !VALUE_MASK != 0 {
             return Err(BadTarget::TooWide(expected));
         }
-        self.insert(Target { offset: guard.offset_of(cell), old: expected, new: UNFILLED }, recycling)
+        let target = Target { offset: guard.offset_of(cell), old: expected, new: UNFILLED };
+        self.insert(Swap { cell, target }, recycling)
     }
 
     /// Gives a reserved entry its desired value.
@@ -382,7 +398,7 @@ impl Descriptor<'_> {
         }
         let offset = guard.offset_of(cell);
         let position = self.position(offset).map_err(|_| BadTarget::Unknown(offset))?;
-        self.targets[position].0.new = desired;
+        self.swaps[position].target.new = desired;
         Ok(())
     }
 
@@ -390,20 +406,37 @@ impl Descriptor<'_> {
     pub fn remove_word<M: Medium>(&mut self, guard: &Guard<'_, M>, cell: &Word) -> Named {
         let offset = guard.offset_of(cell);
         let position = self.position(offset).map_err(|_| BadTarget::Unknown(offset))?;
-        self.targets.remove(position);
+        self.swaps.remove(position);
+        let below = (1 << position) - 1;
+        self.recycled = self.recycled & below | self.recycled >> 1 & !below;
         Ok(())
     }
 
     fn position(&self, offset: u64) -> std::result::Result<usize, usize> {
-        self.targets.binary_search_by_key(&offset, |(target, _)| target.offset)
+        self.swaps.binary_search_by_key(&offset, |swap| swap.target.offset)
     }
 
-    fn insert(&mut self, target: Target, recycling: Recycling) -> Named {
-        let Err(position) = self.position(target.offset) else { return Err(BadTarget::Twice(target.offset)) };
-        if self.targets.len() == WORDS_MAX {
+    #[inline]
+    fn insert(&mut self, swap: Swap<'p>, recycling: Recycling) -> Named {
+        let offset = swap.target.offset;
+        let position = match self.swaps.last() {
+            Some(last) if last.target.offset >= offset => match self.position(offset) {
+                Ok(_) => return Err(BadTarget::Twice(offset)),
+                Err(position) => position,
+            },
+            // In ascending order, as who knows the order names them.
+            _ => self.swaps.len(),
+        };
+        if self.swaps.len() == WORDS_MAX {
             return Err(BadTarget::TooMany);
         }
-        self.targets.insert(position, (target, recycling));
+        if position == self.swaps.len() {
+            self.swaps.push(swap);
+        } else {
+            self.swaps.insert(position, swap);
+        }
+        let (below, bit) = ((1 << position) - 1, u32::from(recycling == Recycling::FreeOne) << position);
+        self.recycled = self.recycled & below | bit | (self.recycled & !below) << 1;
         Ok(())
     }
 
@@ -466,15 +499,14 @@ impl Descriptor<'_> {
         mut finalise: impl FnMut(Recycled),
     ) -> Result<Option<Commit>> {
         debug_assert!(guard.is_pinned(), "whoever helps relies on it that the words stay");
-        let targets: Targets = self.targets.iter().map(|(target, _)| *target).collect();
-        let done = match targets.iter().find(|target| target.new == UNFILLED) {
-            Some(unfilled) => Err(BadTarget::Unfilled(unfilled.offset).into()),
-            None if targets.is_empty() => Err(BadTarget::Empty.into()),
-            None => self.pmwcas.run(guard, &targets, carried),
+        let done = match self.swaps.iter().find(|swap| swap.target.new == UNFILLED) {
+            Some(unfilled) => Err(BadTarget::Unfilled(unfilled.target.offset).into()),
+            None if self.swaps.is_empty() => Err(BadTarget::Empty.into()),
+            None => self.pmwcas.run(guard, &self.swaps, carried),
         };
         if let Ok(Some(lsn)) = done {
             self.recycled().for_each(|target| finalise(Recycled::Replaced(target.old)));
-            let targets = if M::LATE { targets } else { Targets::new() };
+            let targets = self.swaps.iter().filter(|_| M::LATE).map(|swap| swap.target).collect();
             return Ok(Some(Commit { lsn, targets }));
         }
         self.discard_with(finalise);
@@ -494,9 +526,10 @@ impl Descriptor<'_> {
 
     /// The words of which one value's memory is to be recycled.
     fn recycled(&self) -> impl Iterator<Item = &Target> {
-        let differs = |(target, recycling): &&(Target, Recycling)| {
-            *recycling == Recycling::FreeOne && target.old != target.new
-        };
-        self.targets.iter().filter(differs).map(|(target, _)| target)
+        let bits = self.recycled;
+        let positions =
+            (0..u32::BITS - bits.leading_zeros()).filter(move |position| bits >> position & 1 != 0);
+        let targets = positions.map(|position| &self.swaps[position as usize].target);
+        targets.filter(|target| target.old != target.new)
     }
 }

@@ -92,7 +92,7 @@ impl Pmwcas {
             return Ok(None);
         }
         let mut targets = node.load_targets(guard, status.count);
-        if node.check.load(guard) != check_of(status.sequence, &targets) {
+        if node.check.load(guard) != check_of(status.sequence, targets.iter().copied()) {
             if status.state != State::Undecided || !node.is_torn(guard, status) {
                 return refuse("its words fail their check");
             }
@@ -170,7 +170,7 @@ pub(crate) mod tests {
         let target = |offset: &u64| Target { offset: *offset, old: 1, new: 2 };
         let targets: Vec<Target> = offsets.iter().map(target).collect();
         let pmwcas = Pmwcas::at(place, 1).unwrap();
-        pmwcas.node(guard, INDEX).unwrap().fill(guard, FREE, SEQUENCE, &targets).unwrap();
+        pmwcas.node(guard, INDEX).unwrap().fill(guard, FREE, SEQUENCE, targets.into_iter()).unwrap();
     }
 
     fn refusal(guard: &Guard<'_, Ram>, place: u64) -> String {
@@ -193,7 +193,7 @@ pub(crate) mod tests {
             let cells: &[Word] = guard.words(words, count).unwrap();
             let name = Name { index: INDEX, sequence: SEQUENCE };
             let fill = || {
-                node.fill(&guard, FREE, SEQUENCE, &named(words, count)).unwrap();
+                node.fill(&guard, FREE, SEQUENCE, named(words, count).into_iter()).unwrap();
                 cells.iter().for_each(|cell| cell.store(&guard, name.installed()));
             };
             fill();
@@ -238,7 +238,7 @@ pub(crate) mod tests {
         ];
         for (what, targets) in cases {
             for state in [State::Undecided, State::Succeeded, State::Failed] {
-                node.fill(&guard, FREE, SEQUENCE, &targets).unwrap();
+                node.fill(&guard, FREE, SEQUENCE, targets.iter().copied()).unwrap();
                 let status = Status { state, count: targets.len(), sequence: SEQUENCE };
                 node.status.store(&guard, status.encode());
                 let expected = format!("PMwCAS descriptor {INDEX}: {what}");

@@ -34,11 +34,15 @@ pub(super) enum Phase {
 }
 
 impl Phase {
+    #[inline]
     fn of(number: u64) -> Self {
-        [Self::Free, Self::Freed, Self::Ended, Self::Flushed]
-            .get(number as usize)
-            .copied()
-            .unwrap_or(Self::Busy)
+        match number {
+            0 => Self::Free,
+            1 => Self::Freed,
+            2 => Self::Ended,
+            3 => Self::Flushed,
+            _ => Self::Busy,
+        }
     }
 }
 
@@ -52,6 +56,7 @@ pub(super) struct Counters {
 }
 
 /// Counts one more; only one thread at a time does.
+#[inline]
 pub(super) fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
@@ -85,10 +90,12 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    #[inline]
     pub(super) fn phase(&self, turn: usize) -> Phase {
         Phase::of(self.phases[turn].load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub(super) fn set_phase(&self, turn: usize, phase: Phase) {
         self.phases[turn].store(phase as u64, Ordering::Relaxed);
     }
@@ -124,22 +131,24 @@ pub(super) struct Slots {
 
 /// A slot that the calling thread holds.
 pub(super) struct Held<'s> {
-    slots: &'s Slots,
+    slot: &'s Slot,
     pub(super) number: usize,
 }
 
 impl Drop for Held<'_> {
+    #[inline]
     fn drop(&mut self) {
         // ORDER: pairs with the acquire in `try_take`.
-        self.slots.slots[self.number].taken.store(0, Ordering::Release);
+        self.slot.taken.store(0, Ordering::Release);
     }
 }
 
 impl std::ops::Deref for Held<'_> {
     type Target = Slot;
 
+    #[inline]
     fn deref(&self) -> &Slot {
-        &self.slots.slots[self.number]
+        self.slot
     }
 }
 
@@ -186,13 +195,15 @@ impl Slots {
         Leftovers(used.fold(0, |bits, (number, _)| bits | 1 << number))
     }
 
+    #[inline]
     fn try_take(&self, number: usize) -> Option<Held<'_>> {
-        let taken = &self.slots[number].taken;
+        let slot = &self.slots[number];
+        let taken = &slot.taken;
         // ORDER: pairs with the release of who held it before: phases are as that left them.
         let free = taken.load(Ordering::Relaxed) == 0
             && taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // Only now: one that is made in vain would give another thread's slot back when it is dropped.
-        free.then(|| Held { slots: self, number })
+        free.then(|| Held { slot, number })
     }
 
     /// Takes slot `number`, if nobody has it.
@@ -201,15 +212,18 @@ impl Slots {
     }
 
     /// Takes a slot that `suits`: that of number `first` if it is free. Waits only where all slots are taken.
+    #[inline]
     pub(super) fn take(&self, first: usize, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
         let mut spins = 0;
+        let mut number = if first < self.len() { first } else { first % self.len() };
         loop {
-            for step in 0..self.len() {
-                if let Some(held) = self.try_take((first + step) % self.len())
+            for _ in 0..self.len() {
+                if let Some(held) = self.try_take(number)
                     && suits(&held)
                 {
                     return held;
                 }
+                number = if number + 1 == self.len() { 0 } else { number + 1 };
             }
             pause(&mut spins);
         }
@@ -229,12 +243,16 @@ impl Slots {
     }
 
     /// Whether anybody helps the operation of a descriptor whose name no word holds any more.
+    #[inline]
     pub(super) fn is_helped(&self, index: usize) -> bool {
+        fence(Ordering::SeqCst);
+        self.helpers.load(Ordering::Acquire) != 0 && self.is_named(index)
+    }
+
+    /// Whether a hazard names a descriptor.
+    #[cold]
+    fn is_named(&self, index: usize) -> bool {
         loop {
-            fence(Ordering::SeqCst);
-            if self.helpers.load(Ordering::Acquire) == 0 {
-                return false;
-            }
             let before = self.announced.load(Ordering::Acquire);
             if self.hazards.iter().any(|hazard| hazard.load(Ordering::Acquire) == index as u64 + 1) {
                 return true;
