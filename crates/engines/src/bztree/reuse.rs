@@ -56,10 +56,11 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let Some(mut named) = named.try_lock() else { return false };
         let (nodes, leftovers) = &mut *named;
         if nodes.is_empty() {
-            (*nodes, *leftovers) = (retired.take(least), self.pmwcas.leftovers());
-        }
-        if nodes.is_empty() {
-            return true;
+            *nodes = retired.take(least);
+            if nodes.is_empty() {
+                return true;
+            }
+            *leftovers = self.pmwcas.leftovers();
         }
         // Where a descriptor is damaged they stay what they are, until the next open says so.
         if !self.pmwcas.clear_leftovers(guard, leftovers).unwrap_or(false) {
