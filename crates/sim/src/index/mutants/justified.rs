@@ -301,7 +301,7 @@ pub(super) const MASSTREE: &[Justified] = &[
     ),
     justified(
         "masstree/recover.rs",
-        "the version is visible. node.epoch.store(&self.guard, self.core.first)",
+        "the version is visible. node.epoch.store(&self.guard, self.core.first | self.core.stamp)",
         &[Store],
         TOUCHED_AGAIN,
     ),
