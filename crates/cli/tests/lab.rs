@@ -56,13 +56,16 @@ fn all_figures_of_bztree() {
 }
 
 #[test]
-fn a_figure_of_incll_and_its_drawing() {
+fn figures_of_incll_and_their_drawings() {
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("figure.svg");
-    let figures = figures("incll", &["--figure", "2", "--plot", plot.to_str().unwrap()]);
-    assert_eq!(figures.len(), 1);
-    expect_sound(&figures[0]);
-    assert!(std::fs::read_to_string(&plot).unwrap().contains("<svg"));
+    for number in ["2", "5"] {
+        let figures = figures("incll", &["--figure", number, "--plot", plot.to_str().unwrap()]);
+        assert_eq!(figures.len(), 1);
+        expect_sound(&figures[0]);
+        assert!(std::fs::read_to_string(&plot).unwrap().contains("<svg"));
+        std::fs::remove_file(&plot).unwrap();
+    }
 }
 
 #[test]

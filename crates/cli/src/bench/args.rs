@@ -31,6 +31,9 @@ pub(crate) enum Workload {
     Remove,
     /// Ranges of 100 entries
     Scan,
+    /// Ranges of 10 entries
+    #[value(name = "scan-10")]
+    Scan10,
     /// A quarter each of find, insert, update, remove
     Mixed,
     /// YCSB-A: half reads, half updates
@@ -313,7 +316,9 @@ impl Args {
     pub(crate) fn operations(&self) -> u64 {
         match self.workload {
             Workload::Load => self.keys,
-            Workload::Scan | Workload::E => self.ops.unwrap_or((self.keys / 50).clamp(20_000, 200_000)),
+            Workload::Scan | Workload::Scan10 | Workload::E => {
+                self.ops.unwrap_or((self.keys / 50).clamp(20_000, 200_000))
+            }
             _ => self.ops.unwrap_or((self.keys / 10).clamp(100_000, 2_000_000)),
         }
     }

@@ -177,7 +177,7 @@ impl Report {
         match self.args.workload {
             Workload::Load | Workload::Insert | Workload::Update => write,
             Workload::Remove => remove,
-            Workload::Find | Workload::GetMany | Workload::Scan | Workload::C => 0.0,
+            Workload::Find | Workload::GetMany | Workload::Scan | Workload::Scan10 | Workload::C => 0.0,
             Workload::A | Workload::F => write / 2.0,
             Workload::B | Workload::D | Workload::E => write / 20.0,
             Workload::Mixed => (2.0 * write + remove) / 4.0,

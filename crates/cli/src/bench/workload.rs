@@ -134,6 +134,7 @@ fn step(
         Workload::B => find_or(percent < 5, Step::Update, any()),
         Workload::F => find_or(percent < 50, Step::ReadModifyWrite, any()),
         Workload::Scan => Step::Scan(any(), 100),
+        Workload::Scan10 => Step::Scan(any(), 10),
         Workload::Load => Step::Insert(keys.key(index)),
         Workload::Remove => {
             removed.next().map_or_else(|| Step::Find(any()), |number| Step::Remove(keys.key(number)))

@@ -1,7 +1,7 @@
 //! The figures of the BzTree paper (section 7): upserts as writes, 8-byte keys and values unless the figure says otherwise,
 //! the tree filled beforehand.
 
-use super::{Args, Claim, Figure, Point, bench_args};
+use super::{Args, Claim, Figure, KEYS, Point, bench_args};
 use crate::bench::{
     Distribution, MediumChoice, Sample, Shares, Workload, count_of, median, recoveries, sample, shares, words,
 };
@@ -322,7 +322,7 @@ fn memory(args: &Args, context: Context) -> Result<Figure, Failure> {
         let ours = format!("{:.1} MB, {:.1} bytes a key", bytes / 1e6, bytes / keys as f64);
         claims.push(Claim { what: format!("{keys} keys, after the 50/50 run"), paper, ours });
     }
-    Ok(Figure { title: "Table 2: memory", x: "keys", y: "MB", points, claims, missing: NO_RIVAL })
+    Ok(Figure { title: "Table 2: memory", x: KEYS, y: "MB", points, claims, missing: NO_RIVAL })
 }
 
 fn recovery(args: &Args, context: Context) -> Result<Figure, Failure> {
@@ -349,7 +349,7 @@ fn recovery(args: &Args, context: Context) -> Result<Figure, Failure> {
     let missing = "operations under way when the crash came: their descriptors are looked at all the same";
     Ok(Figure {
         title: "Recovery: open to the first answered get",
-        x: "keys",
+        x: KEYS,
         y: "us",
         points,
         claims,

@@ -1,7 +1,7 @@
 //! The figures of the InCLL paper (section 6): 8-byte keys and values, epochs of 64 ms, the transient tree (MT+) beside the
 //! durable one, and beside one without in-line logs.
 
-use super::{Args, Claim, Figure, Point, bench_args};
+use super::{Args, Claim, Figure, KEYS, Point, bench_args};
 use crate::bench::{Distribution, MediumChoice, Sample, Workload, count_of, median, recoveries, sample};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -20,6 +20,8 @@ const DISTRIBUTIONS: [(&str, Distribution); 2] =
 const EPOCH_MS: f64 = 64.0;
 const MOPS: &str = "M ops/s";
 const DELAY: &str = "ns added to a fence";
+/// Sizes between the decades, where the paper finds the most overhead.
+const BETWEEN: [u64; 2] = [2_000_000, 3_000_000];
 /// Delays of the paper's emulation of slow memory.
 const DELAYS_NS: [u64; 5] = [0, 100, 200, 500, 1000];
 const NO_MT: &str = "MT, the Masstree of its authors: bench it by itself";
@@ -48,6 +50,14 @@ pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure
             "figure {other} is not here: the paper measures in 2 to 8, and in its text, 0 and 9"
         ))),
     }
+}
+
+/// Numbers of keys: decades, closer where the paper finds the most overhead, and what was asked for.
+fn sizes_to(most: u64) -> Vec<u64> {
+    let decades = (4..).map(|power| 10_u64.pow(power)).take_while(|keys| *keys < most);
+    let mut sizes: Vec<u64> = decades.chain(BETWEEN).filter(|keys| *keys < most).chain([most]).collect();
+    sizes.sort_unstable();
+    sizes
 }
 
 /// A figure that is being measured.
@@ -106,7 +116,7 @@ impl Lab<'_> {
             (Workload::A, "10.3% to 15.4%"),
             (Workload::B, "5.9% to 13.9%"),
             (Workload::C, "7.9% to 13.5%"),
-            (Workload::E, "within 5.9% to 15.4%"),
+            (Workload::Scan10, "E, within 5.9% to 15.4%"),
         ];
         let mut claims = Vec::new();
         for (workload, paper) in papers {
@@ -121,9 +131,7 @@ impl Lab<'_> {
             }
         }
         let threads = self.args.threads.iter().copied().max().unwrap_or(1) as f64;
-        let missing =
-            "MT, the Masstree of its authors; E is YCSB's here, the paper's scans 10 keys and writes nothing";
-        let mut figure = self.figure("Figure 2: YCSB-A, B, C, E", "threads", MOPS, missing);
+        let mut figure = self.figure("Figure 2: YCSB-A, B, C, and E as ranges of 10", "threads", MOPS, NO_MT);
         for (panel, paper) in claims {
             let overhead = Self::overhead(&figure, &panel, [IN_LINE, TRANSIENT], threads);
             let what = format!("INCLL below MT+, {panel}");
@@ -182,19 +190,9 @@ impl Lab<'_> {
         Ok(figure)
     }
 
-    /// Numbers of keys in decades, up to what was asked for.
-    fn decades(&self) -> Vec<u64> {
-        let (mut keys, mut decades) = (self.args.keys.min(10_000), Vec::new());
-        while keys <= self.args.keys {
-            decades.push(keys);
-            keys *= 10;
-        }
-        decades
-    }
-
     fn by_size(&mut self) -> Result<(), Failure> {
         for (panel, distribution) in DISTRIBUTIONS {
-            for keys in self.decades() {
+            for keys in sizes_to(self.args.keys) {
                 let setting = Setting { keys, ..self.setting(Workload::A, distribution) };
                 for (series, engine) in [TRANSIENT, IN_LINE] {
                     let mops = self.measure(engine, setting)?.mops;
@@ -207,21 +205,17 @@ impl Lab<'_> {
 
     fn sizes(mut self) -> Result<Figure, Failure> {
         self.by_size()?;
-        Ok(self.figure("Figure 5: throughput by the size of the tree, YCSB-A", "keys", MOPS, NO_MT))
+        Ok(self.figure("Figure 5: throughput by the size of the tree, YCSB-A", KEYS, MOPS, NO_MT))
     }
 
     fn overheads(mut self) -> Result<Figure, Failure> {
         self.by_size()?;
-        let decades = self.decades();
-        let mut measured = self.figure(
-            "Figure 6: INCLL below MT+ by the size of the tree, YCSB-A",
-            "keys",
-            "percent",
-            "sizes between the decades",
-        );
+        let sizes = sizes_to(self.args.keys);
+        let mut measured =
+            self.figure("Figure 6: INCLL below MT+ by the size of the tree, YCSB-A", KEYS, "percent", "");
         let mut points = Vec::new();
         for (panel, _) in DISTRIBUTIONS {
-            let overheads = decades.iter().map(|keys| {
+            let overheads = sizes.iter().map(|keys| {
                 let y = Self::overhead(&measured, panel, [IN_LINE, TRANSIENT], *keys as f64);
                 Point { panel: panel.to_owned(), series: IN_LINE.0.to_owned(), x: *keys as f64, y }
             });
@@ -265,7 +259,7 @@ impl Lab<'_> {
     fn recoveries(mut self) -> Result<Figure, Failure> {
         let mut claims = Vec::new();
         for (series, engine) in [IN_LINE, LOGGING] {
-            for keys in self.decades() {
+            for keys in sizes_to(self.args.keys) {
                 self.context.note(format!("{engine}, {keys} keys, opened after a crash"));
                 let mut bench = bench_args(self.args);
                 engine.clone_into(&mut bench.engine);
@@ -285,14 +279,14 @@ impl Lab<'_> {
             }
         }
         let missing = "eight threads: one writes here, which puts fewer nodes into the log";
-        let mut figure = self.figure("Section 6.3: recovery", "keys", "ms, nodes", missing);
+        let mut figure = self.figure("Section 6.3: recovery", KEYS, "ms, nodes", missing);
         figure.claims = claims;
         Ok(figure)
     }
 
     fn nodes_logged(mut self) -> Result<Figure, Failure> {
         for (panel, distribution) in DISTRIBUTIONS {
-            for keys in self.decades() {
+            for keys in sizes_to(self.args.keys) {
                 let setting = Setting { keys, ..self.setting(Workload::A, distribution) };
                 for (series, engine) in [LOGGING, IN_LINE] {
                     let counters = self.measure(engine, setting)?.counters;
@@ -302,9 +296,9 @@ impl Lab<'_> {
                 }
             }
         }
-        let largest = self.decades().last().copied().unwrap_or(0) as f64;
+        let largest = sizes_to(self.args.keys).last().copied().unwrap_or(0) as f64;
         let title = "Figure 7: nodes in the external log by the size of the tree, YCSB-A";
-        let mut figure = self.figure(title, "keys", "nodes an epoch", "");
+        let mut figure = self.figure(title, KEYS, "nodes an epoch", "");
         for (panel, _) in DISTRIBUTIONS {
             let [in_line, logging] = [IN_LINE, LOGGING].map(|(name, _)| figure.at(panel, name, largest));
             let ours = format!("{in_line:.0} of {logging:.0} nodes an epoch");
@@ -312,5 +306,18 @@ impl Lab<'_> {
             figure.claims.push(Claim { what, paper: "rise up to 1 to 3 M keys, then fall", ours });
         }
         Ok(figure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sizes_to;
+
+    #[test]
+    fn sizes_are_decades_and_those_of_the_worst_overhead_up_to_the_one_asked_for() {
+        assert_eq!(sizes_to(3_000), [3_000]);
+        assert_eq!(sizes_to(100_000), [10_000, 100_000]);
+        let paper = [10_000, 100_000, 1_000_000, 2_000_000, 3_000_000, 10_000_000, 20_000_000];
+        assert_eq!(sizes_to(20_000_000), paper);
     }
 }

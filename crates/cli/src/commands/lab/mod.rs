@@ -25,11 +25,13 @@ pub(crate) struct Args {
     /// 8 (latency, without in-line logs), and of the text 0 (what the end of an epoch costs), 9 (recovery)
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
     figure: Option<u8>,
-    /// Keys in the tree [the papers: 1,000,000 and 20,000,000]
-    #[arg(long, default_value_t = 1_000_000)]
+    /// Keys in the tree [default: as in the papers, 1,000,000 and for incll 20,000,000]
+    #[arg(long, hide_default_value = true, default_value_t = 1_000_000)]
+    #[arg(default_value_if("system", "incll", "20000000"))]
     keys: u64,
-    /// Operations of a run, over all threads
-    #[arg(long, default_value_t = 500_000)]
+    /// Operations of a run, over all threads [default: 500,000, and for incll 2,000,000: the paper has a million a thread]
+    #[arg(long, hide_default_value = true, default_value_t = 500_000)]
+    #[arg(default_value_if("system", "incll", "2000000"))]
     ops: u64,
     /// Numbers of threads; most figures of incll take the largest [the papers: up to 48, and 8]
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
@@ -41,6 +43,9 @@ pub(crate) struct Args {
     #[arg(long, requires = "figure")]
     plot: Option<PathBuf>,
 }
+
+/// The x axis of figures by the size of the tree, which is drawn by decades.
+const KEYS: &str = "keys";
 
 /// A measured point of a figure.
 #[derive(Clone, Debug)]

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
-use super::{Figure, Point};
+use super::{Figure, KEYS, Point};
 use crate::failure::Failure;
 
 const PANEL: (u32, u32) = (340, 300);
+
+/// Where a panel is drawn.
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// Draws a figure into a file.
 pub(super) fn draw(figure: &Figure, path: &Path) -> Result<(), Failure> {
@@ -34,29 +38,51 @@ fn try_draw(figure: &Figure, path: &Path) -> Result<(), Box<dyn std::error::Erro
     let root = root.titled(figure.title, ("sans-serif", 16))?;
     for (area, panel) in root.split_evenly((1, panels.len().max(1))).iter().zip(&panels) {
         let points: Vec<&Point> = figure.points.iter().filter(|point| point.panel == **panel).collect();
-        let most = |value: fn(&Point) -> f64| points.iter().map(|point| value(point)).fold(0.0, f64::max);
-        let (x_max, y_max) = (most(|point| point.x) * 1.05, most(|point| point.y) * 1.15);
+        let x_max = points.iter().map(|point| point.x).fold(0.0, f64::max) * 1.05;
+        let least = points.iter().map(|point| point.x).fold(f64::INFINITY, f64::min);
+        let chart = Panel { figure, points, series: &series };
+        if figure.x == KEYS && least > 0.0 {
+            chart.draw(area, panel, (least / 1.05..x_max).log_scale())?;
+        } else {
+            chart.draw(area, panel, 0.0..x_max)?;
+        }
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// A panel.
+struct Panel<'f> {
+    figure: &'f Figure,
+    points: Vec<&'f Point>,
+    series: &'f [&'f String],
+}
+
+impl Panel<'_> {
+    fn draw<X>(&self, area: &Area<'_>, name: &str, x: X) -> Result<(), Box<dyn std::error::Error>>
+    where
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: ValueFormatter<f64>,
+    {
+        let y_max = self.points.iter().map(|point| point.y).fold(0.0, f64::max) * 1.15;
         let mut chart = ChartBuilder::on(area)
-            .caption(panel, ("sans-serif", 13))
+            .caption(name, ("sans-serif", 13))
             .margin(8)
             .x_label_area_size(32)
             .y_label_area_size(44)
-            .build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
-        chart.configure_mesh().x_desc(figure.x).y_desc(figure.y).x_labels(5).y_labels(6).draw()?;
-        for (number, name) in series.iter().enumerate() {
+            .build_cartesian_2d(x, 0.0..y_max)?;
+        let Figure { x, y, .. } = self.figure;
+        chart.configure_mesh().x_desc(*x).y_desc(*y).x_labels(5).y_labels(6).draw()?;
+        for (number, name) in self.series.iter().enumerate() {
             let color = Palette99::pick(number).to_rgba();
-            let line: Vec<(f64, f64)> = points
-                .iter()
-                .filter(|point| point.series == **name)
-                .map(|point| (point.x, point.y))
-                .collect();
+            let line = self.points.iter().filter(|point| point.series == **name);
+            let line: Vec<(f64, f64)> = line.map(|point| (point.x, point.y)).collect();
             chart
                 .draw_series(LineSeries::new(line, color.stroke_width(2)).point_size(3))?
                 .label(name.as_str())
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], color));
         }
         chart.configure_series_labels().border_style(BLACK.mix(0.3)).draw()?;
+        Ok(())
     }
-    root.present()?;
-    Ok(())
 }
