@@ -424,7 +424,9 @@ impl<S: Subject> Explorer<S> {
         };
         let (open, digest) = model.open_lines(&self.sim);
         let recent = context.recent();
-        if self.options.reduced && path.is_none() {
+        // Of a second crash the digest does not tell which image was made in full.
+        let is_told = level == 1 || self.options.images != Images::Eager;
+        if self.options.reduced && path.is_none() && is_told {
             let mut hasher = DefaultHasher::new();
             (level, digest, &context.acceptable, &recent).hash(&mut hasher);
             // What is tried here, and with what; a point at which less was tried is not known.
@@ -514,10 +516,15 @@ impl<S: Subject> Explorer<S> {
         let open = self.sim.uninstall();
         let mut result = Ok(());
         for image in images(&open).take(self.options.recoveries_per_point_max as usize) {
+            self.sim.push_level();
             for (line, content) in &image {
                 self.sim.poke(*line, content);
             }
+            // What follows is taken back to the image, for a second crash.
+            self.sim.push_level();
             result = self.try_image(level, model, context, Choices::default());
+            self.sim.pop_level();
+            self.sim.pop_level();
             if let Err(failure) = &mut result {
                 let contents: Vec<_> = image.iter().map(|(line, content)| (*line, vec![*content])).collect();
                 failure.crashes[0].behind = model.behind(&contents);
@@ -543,7 +550,6 @@ impl<S: Subject> Explorer<S> {
         self.plan.lock().begin(choices);
         self.tell();
         let again = level == 1
-            && self.options.images != Images::Eager
             && match &self.options.replay {
                 Some(replay) => replay.crashes.len() > level,
                 None => self.options.second_crash != SecondCrash::Never,

@@ -79,9 +79,16 @@ fn early_publishes(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move
         if matches!(events[index], Event::Fence { .. }) {
             (before, last) = (last, index + 1);
         }
-        let Some((site, from)) = publish_before(events, &stretch, index + 1) else { continue };
-        // The persist it is part of began with it; or, without a fence in between, with stores that come first.
-        let mut to = if events[last..from.start].iter().any(is_store) { last } else { before };
+        // The persist that a publish is part of began with it; or, without a fence in between, with stores that come first.
+        // An exchange is flushed later, beside others; it comes before all of the persist before.
+        let (site, from, mut to) = if let Event::Store { exchanged: true, site, .. } = events[index] {
+            (Site::from(site), index..index + 1, before)
+        } else if let Some((site, from)) = publish_before(events, &stretch, index + 1) {
+            let began = if events[last..from.start].iter().any(is_store) { last } else { before };
+            (site, from, began)
+        } else {
+            continue;
+        };
         while to < from.start && conflict(&events[from.clone()], &events[to..from.start]) {
             to += 1;
         }

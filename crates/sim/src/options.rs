@@ -11,8 +11,7 @@ use crate::report::Replay;
 pub enum Images {
     /// All of them: recovery branches on each word that it loads from a line whose content is open.
     All,
-    /// All of them, each made in full: slow, and only there to check the other way while images are few. No second
-    /// crash is tried.
+    /// All of them, each made in full: slow, and only there to check the other way while images are few.
     Eager,
     /// All lines old, all new, each line alone new, each alone old; and so many by chance.
     Some {

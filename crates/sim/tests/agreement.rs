@@ -148,13 +148,11 @@ fn program(seed: u64, count: usize) -> Vec<Operation> {
 
 fn explore(operations: &[Operation], rules: Rules, images: Images) -> (BTreeSet<Vec<u64>>, Stats) {
     let second_crash = SecondCrash::Never;
-    explore_by(operations, Options { rules, images, second_crash, ..Options::default() })
+    explore_by(operations, false, Options { rules, images, second_crash, ..Options::default() })
 }
 
-/// With second crashes, recovery has something to do.
-fn explore_by(operations: &[Operation], options: Options) -> (BTreeSet<Vec<u64>>, Stats) {
+fn explore_by(operations: &[Operation], repairs: bool, options: Options) -> (BTreeSet<Vec<u64>>, Stats) {
     let options = Options { line_form: LineForm::Single, limit_bytes: 4096, ..options };
-    let repairs = options.second_crash != SecondCrash::Never;
     let seen = Rc::new(RefCell::new(BTreeSet::new()));
     let mut explorer = Explorer::new(Program { seen: Rc::clone(&seen), repairs }, options).unwrap();
     explorer.explore(operations).unwrap();
@@ -201,6 +199,31 @@ fn in_a_log_as_well_and_it_leaves_nothing_that_lines_do_not() {
 }
 
 #[test]
+fn second_crashes_show_what_all_images_of_both_show() {
+    for rules in [Rules::Lines, Rules::Log] {
+        let (mut lazy_runs, mut eager_runs, mut outcomes, mut more) = (0, 0, 0, 0);
+        for seed in 0..6_000 {
+            let operations = program(seed, 14);
+            let of = |images, second_crash| {
+                let options = Options { rules, images, second_crash, ..Options::default() };
+                explore_by(&operations, true, options)
+            };
+            let (lazy, lazy_stats) = of(Images::All, SecondCrash::InRecovery);
+            let (eager, eager_stats) = of(Images::Eager, SecondCrash::InRecovery);
+            assert_eq!(lazy, eager, "{rules:?}, seed {seed}: {operations:?}");
+            lazy_runs += lazy_stats.recoveries;
+            eager_runs += eager_stats.recoveries;
+            outcomes += lazy.len();
+            more += lazy.len() - of(Images::All, SecondCrash::Never).0.len();
+        }
+        println!(
+            "{rules:?}: {outcomes} outcomes, {more} of them by a second crash, in {lazy_runs} lazy and {eager_runs} eager recoveries"
+        );
+        assert!(lazy_runs < eager_runs && more > 5);
+    }
+}
+
+#[test]
 fn no_crash_point_is_left_out_that_leaves_something_new() {
     for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
         for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
@@ -209,7 +232,8 @@ fn no_crash_point_is_left_out_that_leaves_something_new() {
                 let operations = program(seed, 14);
                 let of = |reduced| {
                     let options = Options { rules, second_crash, reduced, ..Options::default() };
-                    explore_by(&operations, options)
+                    let repairs = second_crash != SecondCrash::Never;
+                    explore_by(&operations, repairs, options)
                 };
                 let ((outcomes, stats), (all_outcomes, all_stats)) = (of(true), of(false));
                 assert_eq!(

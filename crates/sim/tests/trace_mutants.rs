@@ -9,6 +9,8 @@ use medium::{Guard, Medium, Word};
 struct Pair {
     /// Whether each persist is waited for.
     drains: bool,
+    /// Whether the selector is published by a compare-exchange, and flushed in another place.
+    exchanges: bool,
 }
 
 const SELECTOR: u64 = 64;
@@ -59,7 +61,12 @@ impl Subject for Pair {
         guard.flush(word(&guard, place)?);
         guard.flush(word(&guard, place + 64)?);
         self.persist(&guard)?;
-        selector.publish(&guard, other);
+        if self.exchanges {
+            selector.compare_exchange(&guard, 1 - other, other).map_err(|found| format!("found {found}"))?;
+            guard.flush(selector);
+        } else {
+            selector.publish(&guard, other);
+        }
         self.persist(&guard)?;
         // Nothing depends on this.
         word(&guard, 512)?.publish(&guard, *value);
@@ -76,8 +83,8 @@ impl Subject for Pair {
 
 #[test]
 fn what_depends_on_order_is_caught_and_nothing_else() {
-    for drains in [false, true] {
-        judge(Pair { drains });
+    for (drains, exchanges) in [(false, false), (false, true), (true, false), (true, true)] {
+        judge(Pair { drains, exchanges });
     }
 }
 

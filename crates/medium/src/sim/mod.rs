@@ -399,6 +399,7 @@ impl Shared {
         inner: &mut Inner,
         word: &AtomicU64,
         value: u64,
+        exchanged: bool,
         site: &'static Location<'static>,
     ) {
         if Self::is_dropped(inner, Mutation::DropStore, site) {
@@ -407,7 +408,7 @@ impl Shared {
         let number = self.number_of(word);
         self.before_store(inner, (number / LINE_WORDS) as u32, 1 << (number % LINE_WORDS));
         word.store(value, Ordering::Release);
-        let event = Event::Store { word: number as u32, value, thread: thread_number(), site };
+        let event = Event::Store { word: number as u32, value, exchanged, thread: thread_number(), site };
         self.record(inner, event);
     }
 
@@ -428,7 +429,7 @@ impl Shared {
         self.before_store(inner, line, 1 << (number % LINE_WORDS));
         word.store(value, Ordering::Release);
         let (word, thread) = (number as u32, thread_number());
-        self.record(inner, Event::Store { word, value: VOLATILE_LEFT, thread, site });
+        self.record(inner, Event::Store { word, value: VOLATILE_LEFT, exchanged: false, thread, site });
     }
 
     fn load_locked(&self, inner: &mut Inner, word: &AtomicU64) -> u64 {
@@ -515,7 +516,7 @@ unsafe impl Medium for Sim {
     fn store(&self, word: &AtomicU64, value: u64) {
         let site = Location::caller();
         self.shared.reach(word, AccessKind::Store);
-        self.shared.store_locked(&mut self.shared.lock(), word, value, site);
+        self.shared.store_locked(&mut self.shared.lock(), word, value, false, site);
     }
 
     /// Where words go past the caches they may arrive in any order. Here some values of a copy, half of them, are stored from
@@ -544,7 +545,7 @@ unsafe impl Medium for Sim {
         if found != current {
             return Err(found);
         }
-        self.shared.store_locked(&mut inner, word, new, site);
+        self.shared.store_locked(&mut inner, word, new, true, site);
         Ok(found)
     }
 

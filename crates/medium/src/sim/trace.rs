@@ -63,6 +63,8 @@ pub enum Event {
         word: u32,
         /// Its new value.
         value: u64,
+        /// Whether a compare-exchange did.
+        exchanged: bool,
         /// Who stored it: threads are numbered from 0 in the order in which they first used any `Sim`.
         thread: u16,
         /// Where.
@@ -185,7 +187,7 @@ pub enum Mutation {
     DropWait(Site),
     /// Stores of words and lines called there are not done.
     DropStore(Site),
-    /// What is published there is stored and flushed before the persist that comes before it, not after.
+    /// What is published there, or exchanged, is stored (and flushed) before the persist that comes before it, not after.
     PublishEarly(Site),
     /// What the second of these fences persists is done before what the first one persists, where they are adjacent.
     SwapPersists(Site, Site),

@@ -7,8 +7,8 @@ use medium::sim::Sim;
 use pool::Pool;
 
 use super::IndexOperation::{
-    self, DropTree, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update,
-    Visit,
+    self, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
+    Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
 use super::{Condition, EngineTree, Entries, IndexSubject, key_bytes, text, value_bytes, value_number};
@@ -99,6 +99,7 @@ impl Concurrent for IndexSubject {
             Scan(from, to) => return Self::entries(tree, (from, to), Direction::Forward),
             ScanBack(from, to) => return Self::entries(tree, (from, to), Direction::Reverse),
             Visit(from, to) => return Self::visit(tree, (from, to)),
+            GetMany(one, other) => return Self::find(tree, &[one, other]).map(IndexOutcome::Entries),
             Reopen | DropTree => return Err("a tree is reopened and dropped by one thread alone".to_owned()),
             Get(key) => {
                 let codec = tree.codec();
@@ -110,8 +111,8 @@ impl Concurrent for IndexSubject {
         outcome.map_err(text)
     }
 
-    /// Each key is a part of its own. The end of an epoch is one for each key, at one moment for all of them. A scan reads each key of its range, at any time between its call and its return:
-    /// so it returns what was there all the time, and nothing that never was.
+    /// Each key is a part of its own. The end of an epoch is one for each key, at one moment for all of them. A scan reads each key of
+    /// its range, at any time between its call and its return, as does a lookup of several keys: so it returns what was there all the time, and nothing that never was.
     fn parts(
         &self,
         start: &Entries,
@@ -125,8 +126,11 @@ impl Concurrent for IndexSubject {
             }
         }
         let parts_of = |(operation, outcome): &(IndexOperation, Option<IndexOutcome>)| {
-            let (from, to) = match *operation {
-                Scan(from, to) | ScanBack(from, to) | Visit(from, to) => (from, to),
+            let read: Vec<u64> = match *operation {
+                Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {
+                    keys.range(from..=to).copied().collect()
+                }
+                GetMany(one, other) => vec![one, other],
                 Sync => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
                 _ => {
                     return operation
@@ -141,7 +145,7 @@ impl Concurrent for IndexSubject {
                 let entry = entries.iter().find(|entry| entry.0 == key);
                 Some(Value(entry.map(|entry| entry.1)))
             };
-            keys.range(from..=to).map(|key| (*key, Get(*key), found(*key))).collect()
+            read.into_iter().map(|key| (key, Get(key), found(key))).collect()
         };
         calls.iter().map(parts_of).collect()
     }

@@ -38,6 +38,8 @@ pub enum IndexOperation {
     Exchange(u64, u64, u64),
     /// Looks a key up.
     Get(u64),
+    /// Looks two keys up at once, the lower one first; as a range that holds nothing else.
+    GetMany(u64, u64),
     /// Fills an empty tree with the keys from one to another, both included, each with itself as its value. Not beside other
     /// threads: their histories are judged key by key.
     Load(u64, u64),
@@ -58,7 +60,8 @@ pub enum IndexOperation {
 }
 
 use IndexOperation::{
-    DropTree, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update, Visit,
+    DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update,
+    Visit,
 };
 
 impl fmt::Debug for IndexOperation {
@@ -70,6 +73,7 @@ impl fmt::Debug for IndexOperation {
             Remove(key) => write!(formatter, "remove {key}"),
             Exchange(key, old, new) => write!(formatter, "exchange {key}={old}->{new}"),
             Get(key) => write!(formatter, "get {key}"),
+            GetMany(one, other) => write!(formatter, "get {one} and {other}"),
             Load(from, to) => write!(formatter, "load {from} to {to}"),
             Scan(from, to) => write!(formatter, "scan {from} to {to}"),
             ScanBack(from, to) => write!(formatter, "scan {to} back to {from}"),
@@ -85,7 +89,7 @@ impl fmt::Debug for IndexOperation {
 impl IndexOperation {
     /// Whether it may change the tree.
     fn writes(self) -> bool {
-        !matches!(self, Get(_) | Scan(..) | ScanBack(..) | Visit(..))
+        !matches!(self, Get(_) | GetMany(..) | Scan(..) | ScanBack(..) | Visit(..))
     }
 
     fn key(self) -> Option<u64> {
@@ -93,7 +97,8 @@ impl IndexOperation {
             Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
                 Some(key)
             }
-            Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark | DropTree => None,
+            GetMany(..) | Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark
+            | DropTree => None,
         }
     }
 }
@@ -256,19 +261,33 @@ impl IndexSubject {
         Ok(Held(held))
     }
 
+    /// The entries of those of some keys that are there.
+    fn find(tree: &dyn EngineTree, keys: &[u64]) -> Result<Vec<(u64, u64)>, Complaint> {
+        let codec = tree.codec();
+        let bytes: Vec<Vec<u8>> = keys.iter().map(|key| key_bytes(codec, *key)).collect();
+        let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
+        let found = tree.get_many(&bytes).map_err(text)?;
+        let mut entries = Vec::new();
+        for (&key, found) in keys.iter().zip(found) {
+            let Some(found) = found else { continue };
+            let value = value_number(codec, &found);
+            entries
+                .push((key, value.ok_or_else(|| format!("a value of {key} that nobody wrote: {found:?}"))?));
+        }
+        Ok(entries)
+    }
+
     /// Each key is found where a descent to it leads; scans go from neighbour to neighbour.
     fn check_finds(tree: &dyn EngineTree, state: &Entries) -> Result<(), Complaint> {
-        let codec = tree.codec();
-        let keys: Vec<Vec<u8>> = state.keys().map(|key| key_bytes(codec, *key)).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let found = tree.get_many(&keys).map_err(text)?;
-        for ((key, value), found) in state.iter().zip(found) {
-            let number = found.as_deref().map(|found| value_number(codec, found));
-            if number != Some(Some(*value)) {
-                return Err(format!("a find of {key} returned {found:?}, but a scan found {value}"));
+        let keys: Vec<u64> = state.keys().copied().collect();
+        let found: Entries = Self::find(tree, &keys)?.into_iter().collect();
+        match state.iter().find(|(key, value)| found.get(key) != Some(value)) {
+            Some((key, value)) => {
+                let found = found.get(key);
+                Err(format!("a find of {key} returned {found:?}, but a scan found {value}"))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn scan(
@@ -307,6 +326,10 @@ impl Subject for IndexSubject {
             Remove(key) => (current.is_some(), Some((key, None))),
             Exchange(key, old, new) => (current == Some(old), Some((key, Some(new)))),
             Get(_) => return Value(current),
+            GetMany(one, other) => {
+                let entry = |key| state.get(&key).map(|value| (key, *value));
+                return IndexOutcome::Entries([one, other].into_iter().filter_map(entry).collect());
+            }
             Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {
                 let entries = state.range(from..=to).map(|(key, value)| (*key, *value));
                 return IndexOutcome::Entries(entries.collect());

@@ -1,12 +1,12 @@
 //! Sequences of operations: made by chance, and written down in one word.
 //!
 //! The word is what a command line takes: operations with dots between them, a letter and its numbers each: `i10=7` insert,
-//! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `l1=9` load all from 1 to 9, `f1=9` scan from
-//! 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `d` drop the tree and make another.
+//! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `a1=9` get 1 and 9 at once, `l1=9` load all
+//! from 1 to 9, `f1=9` scan from 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `d` drop the tree and make another.
 
 use super::IndexOperation::{
-    self, DropTree, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update,
-    Visit,
+    self, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
+    Update, Visit,
 };
 use crate::subject::Complaint;
 
@@ -183,6 +183,7 @@ pub fn to_word(operations: &[IndexOperation]) -> String {
         Remove(key) => format!("r{key}"),
         Exchange(key, old, new) => format!("x{key}={old}-{new}"),
         Get(key) => format!("g{key}"),
+        GetMany(one, other) => format!("a{one}={other}"),
         Load(from, to) => format!("l{from}={to}"),
         Scan(from, to) => format!("f{from}={to}"),
         ScanBack(from, to) => format!("b{from}={to}"),
@@ -203,7 +204,7 @@ pub fn from_word(word: &str) -> Result<Vec<IndexOperation>, Complaint> {
 fn operation(part: &str) -> Result<IndexOperation, Complaint> {
     let bad = || {
         format!(
-            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, l1=9, f1=9, b1=9, v1=9, s, o, m or d"
+            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, a1=9, l1=9, f1=9, b1=9, v1=9, s, o, m or d"
         )
     };
     let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
@@ -216,6 +217,7 @@ fn operation(part: &str) -> Result<IndexOperation, Complaint> {
         "i" => pair().and_then(|(key, value)| Ok(Insert(key, number(value)?))),
         "u" => pair().and_then(|(key, value)| Ok(Update(key, number(value)?))),
         "p" => pair().and_then(|(key, value)| Ok(Put(key, number(value)?))),
+        "a" => pair().and_then(|(one, other)| Ok(GetMany(one, number(other)?))),
         "l" => pair().and_then(|(from, to)| Ok(Load(from, number(to)?))),
         "f" => pair().and_then(|(from, to)| Ok(Scan(from, number(to)?))),
         "b" => pair().and_then(|(from, to)| Ok(ScanBack(from, number(to)?))),
@@ -247,6 +249,7 @@ mod tests {
             Mark,
             DropTree,
             Get(3),
+            GetMany(3, 4),
             Exchange(1, 2, 3),
             Load(1, 5),
             Scan(1, 9),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::IndexOperation::{
-    self, Exchange, Get, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update, Visit,
+    self, Exchange, Get, GetMany, Insert, Put, Remove, Scan, ScanBack, Sync as EndEpoch, Update, Visit,
 };
 use super::suite::Scope;
 use super::{AnyEngine, FollowUp, IndexSubject};
@@ -57,9 +57,11 @@ pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
     choices.into_iter().chain(sync).collect()
 }
 
-/// All pairs of the choices of a scope of which at least one writes.
+/// All pairs of the choices of a scope, and of finding two keys at once, of which at least one writes.
 pub fn pairs(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperation>> {
-    let choices = choices(scope, durability);
+    let [low, _, high] = scope.keys;
+    let mut choices = choices(scope, durability);
+    choices.push(GetMany(low, high));
     let pairs = choices
         .iter()
         .enumerate()
@@ -77,6 +79,7 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
         }
     }
     triples.retain(|triple| triple.iter().filter(|operation| operation.writes()).count() > 1);
+    triples.retain(|triple| triple.iter().any(|operation| matches!(operation, Exchange(..))));
     triples.iter().map(|triple| Program::single(triple)).collect()
 }
 
@@ -103,6 +106,7 @@ pub fn random(
             14 => Update(key, number),
             15 | 18 if in_epochs => EndEpoch,
             15 => Exchange(key, number / 2, number),
+            16 if number % 2 == 0 => GetMany(key, key + 3),
             16 => Get(key),
             17 => Scan(0, key + 4),
             18 => ScanBack(key, keys + 1),

@@ -47,7 +47,8 @@ mod tests {
     #[test]
     fn a_line_store_and_another_store_have_a_fence_between() {
         let site = Location::caller();
-        let word = |line: u32, thread| Event::Store { word: 8 * line + 3, value: 1, thread, site };
+        let word =
+            |line: u32, thread| Event::Store { word: 8 * line + 3, value: 1, exchanged: false, thread, site };
         let whole = |line, thread| Event::StoreLine { line, value: 0, thread, site };
         let fence = |thread| Event::Fence { notes: 0, lsn: 0, thread, site };
         let is_misused =

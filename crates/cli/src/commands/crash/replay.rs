@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use sim::index::IndexOperation::{
-    self, DropTree, Exchange, Get, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update,
-    Visit,
+    self, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
+    Update, Visit,
 };
 use sim::index::script::{from_word, to_word};
 use sim::{Replay, Schedule};
@@ -90,7 +90,7 @@ impl FromStr for Repeat {
 /// What is wrong with the numbers of an operation.
 fn out_of_bounds(operation: &IndexOperation) -> Option<String> {
     let numbers = match *operation {
-        Load(from, to) | Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {
+        GetMany(from, to) | Load(from, to) | Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {
             if from > to {
                 return Some(format!("{operation:?}: the first key comes after the last"));
             }

@@ -57,6 +57,8 @@ const FENCED_LATER: &str = "who opened a slab fences through the same guard befo
 const EPOCH: &str = "two lives of a tree in one epoch: a reservation that a crash left looks like one that is under way, so \
                      who meets it waits a bounded time before he ends it, and nothing else";
 const EPOCH_FIRST: &str = "nothing has to be durable before an epoch begins";
+const RESERVED: &str = "an entry that a crash left reserved is passed over, whether the status counts it or not, and used \
+                        again if it does not";
 const ROLLED: &str = "what comes before is the pool's own: what a word is to be, follows from the descriptor alone, which \
                       stays until the word is durable";
 const UNCLEAN: &str = "the next open takes an epoch for failed in which nothing was done";
@@ -238,6 +240,36 @@ pub(super) const BZTREE: &[Justified] = &[
         "cell.compare_exchange(guard, dirty, target.new)",
         &[Store],
         "who meets the dirty bit waits for what is durable already, and clears it",
+    ),
+    justified(
+        "pmwcas/execute.rs",
+        "cell.compare_exchange(guard, dirty, target.new)",
+        &[DoneFirst],
+        "recovery makes nothing of the dirty bit; readers do, and tests/pmwcas.rs misses the wait before it",
+    ),
+    justified(
+        "bztree/image.rs",
+        "if cell.compare_exchange(guard, raw, frozen.0)",
+        &[DoneFirst],
+        "a crash may leave a leaf frozen or not whatever the order: what replaces it freezes it once more",
+    ),
+    justified(
+        "bztree/insert.rs",
+        "let new = status.reserved().0 | raw & !VALUE_MASK; if raw & VALUE_MASK != status.0 || cell.compare_exchange(",
+        &[DoneFirst],
+        RESERVED,
+    ),
+    justified(
+        "bztree/insert.rs",
+        "Ok(cells[META].compare_exchange(guard, raw, reserved)",
+        &[DoneFirst],
+        RESERVED,
+    ),
+    justified(
+        "bztree/layout.rs",
+        "match cell.compare_exchange(guard, word, new)",
+        &[DoneFirst],
+        "a fingerprint counts only once its entry is visible, and that is durable later than both",
     ),
     justified("pmwcas/layout.rs", "self.status.publish(guard, free.encode())", &[DoneFirst], NO_PUBLISH),
     justified("pmwcas/layout.rs", "line[WRITER].publish(guard, writer(NOBODY))", &[DoneFirst], NO_PUBLISH),
