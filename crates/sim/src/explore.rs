@@ -571,7 +571,8 @@ impl<S: Subject> Explorer<S> {
             behind: Vec::new(),
             choices: Vec::new(),
         };
-        if let Err(what) = run.verdict {
+        let verdict = run.verdict.and_then(|()| misused(&trace).map_or(Ok(()), Err));
+        if let Err(what) = verdict {
             let mut failure = self.failure(what, &[]);
             failure.crashes.push(unfilled);
             return Err(failure);

@@ -9,7 +9,7 @@ use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{self, Work};
 use everleaf_sim::index::{
-    AnyEngine, BzTreeEngine, CodecName, EngineName, IndexOperation, IndexOperation::*,
+    AnyEngine, BzTreeEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexOperation::*,
 };
 use everleaf_sim::{Durability, Images, Options, Program, Scheduling, Search, SecondCrash};
 
@@ -32,7 +32,13 @@ fn explore_with(
     let start = Instant::now();
     let scheduling = Scheduling { crashes, ..Scheduling::default() };
     let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
-    let work = Work { options: &options(), scheduling: &scheduling, workers: 2, progress: None };
+    let work = Work {
+        options: &options(),
+        follow_up: FollowUp::Keys,
+        scheduling: &scheduling,
+        workers: 2,
+        progress: None,
+    };
     let stats = threads::exhaust(engine, &scope.setup, next, work);
     let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
     let (schedules, seconds) = (stats.schedules, start.elapsed().as_secs_f32());
@@ -159,7 +165,13 @@ fn a_mark_beside_changes() {
                 ),
             ];
             let next = |number: usize| programs.get(number).cloned();
-            let work = Work { options: &options(), scheduling: &scheduling, workers: 1, progress: None };
+            let work = Work {
+                options: &options(),
+                follow_up: FollowUp::Keys,
+                scheduling: &scheduling,
+                workers: 1,
+                progress: None,
+            };
             let stats = threads::exhaust(engine, setup, next, work);
             let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
             println!("{operation:?}, {}: {} schedules", engine.codec(), stats.schedules);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use everleaf_sim::{Model, Rules, images};
+use everleaf_sim::{Complaint, Explorer, Model, Options, Rules, Subject, images};
 use medium::sim::{Event, Sim, SimOptions, Trace};
 use medium::{Guard, Line, LineForm, LineValue, Medium};
 
@@ -414,6 +414,124 @@ fn what_recovery_read_stays_as_it_was() {
         trace.events.push(Event::Narrow { line: 1, word: 0, value: decided });
         trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
         assert_eq!(contents(&sim, &mut second, &[A, A2]), outcomes([[decided, 0], [decided, 7]]));
+    }
+}
+
+/// A line that may hold several things after a crash is durable with what recovery stored, whichever it was.
+#[test]
+fn after_a_crash_a_flush_and_a_fence_make_durable_what_came_on_top_of_each_content() {
+    let sim = memory(LineForm::Single, false);
+    let mut model = Model::new(Rules::Lines, &[], 0);
+    let trace = record(&sim, |guard| set(guard, A, 1));
+    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    let (open, _) = model.open_lines(&sim);
+    let second = |is_flushed: bool| {
+        let mut second = Model::new(Rules::Lines, &open, 0);
+        let trace = record(&sim, |guard| {
+            set(guard, A2, 7);
+            if is_flushed {
+                flush(guard, A);
+            }
+            guard.fence();
+        });
+        trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
+        contents(&sim, &mut second, &[A, A2])
+    };
+    assert_eq!(second(false), outcomes([[0, 0], [0, 7], [1, 0], [1, 7]]));
+    assert_eq!(second(true), outcomes([[0, 7], [1, 7]]));
+}
+
+#[test]
+fn in_a_log_after_a_crash_a_wait_makes_durable_what_came_on_top_of_each_content() {
+    let sim = memory(LineForm::Single, true);
+    let mut model = Model::new(Rules::Log, &[], 0);
+    let trace = record(&sim, |guard| {
+        set(guard, A, 1);
+        flush(guard, A);
+        guard.fence();
+    });
+    trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
+    let (open, _) = model.open_lines(&sim);
+    let second = |is_awaited: bool| {
+        let mut second = Model::new(Rules::Log, &open, 0);
+        let trace = record(&sim, |guard| {
+            set(guard, A2, 7);
+            flush(guard, A);
+            let lsn = guard.fence();
+            if is_awaited {
+                guard.wait(lsn).unwrap();
+            }
+        });
+        trace.events.iter().for_each(|event| second.apply(&sim, &trace, event));
+        contents(&sim, &mut second, &[A, A2])
+    };
+    assert_eq!(second(false), outcomes([[0, 0], [0, 7], [1, 0], [1, 7]]));
+    assert_eq!(second(true), outcomes([[0, 7], [1, 7]]));
+}
+
+/// A line is stored whole, and a word of it, with a fence between or none; by operations, or by what opens the memory.
+struct TwoWays {
+    fences: bool,
+    while_opening: bool,
+}
+
+impl TwoWays {
+    fn store(&self, sim: &Sim) -> Result<(), Complaint> {
+        let guard = Guard::new(sim);
+        let line: &Line = guard.node(A).map_err(|bad| bad.to_string())?;
+        line.publish(&guard, &LineValue::ZERO, &LineValue([1; 8])).map_err(|error| error.to_string())?;
+        if self.fences {
+            guard.fence();
+        }
+        guard.words(A, 1).map_err(|bad| bad.to_string())?[0].publish(&guard, 2);
+        guard.fence();
+        Ok(())
+    }
+}
+
+impl Subject for TwoWays {
+    type Operation = ();
+    type Outcome = ();
+    type State = ();
+    type Instance = Sim;
+
+    fn initial(&self) {}
+
+    fn step(&self, (): &mut (), (): &()) {}
+
+    fn open(&self, sim: &Sim) -> Result<Sim, Complaint> {
+        sim.grow(4096).map_err(|error| error.to_string())?;
+        let guard = Guard::new(sim);
+        let is_begun = guard.words(B, 1).map_err(|bad| bad.to_string())?[0].load(&guard) == 1;
+        if is_begun && self.while_opening {
+            self.store(sim)?;
+        }
+        Ok(sim.clone())
+    }
+
+    fn apply(&self, sim: &mut Sim, (): &()) -> Result<(), Complaint> {
+        if !self.while_opening {
+            self.store(sim)?;
+        }
+        let guard = Guard::new(&*sim);
+        guard.words(B, 1).map_err(|bad| bad.to_string())?[0].publish(&guard, 1);
+        guard.fence();
+        Ok(())
+    }
+
+    fn observe(&self, _sim: &mut Sim) -> Result<(), Complaint> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_line_that_is_stored_in_two_ways_without_a_fence_between_is_a_violation() {
+    for (fences, while_opening) in [(false, false), (false, true), (true, false), (true, true)] {
+        let options = Options { limit_bytes: 4096, ..Options::default() };
+        let verdict = Explorer::new(TwoWays { fences, while_opening }, options).unwrap().explore(&[()]);
+        assert_eq!(verdict.is_ok(), fences, "{fences}, {while_opening}");
+        let is_named = |failure: Box<everleaf_sim::Failure<()>>| failure.what.contains("at least once whole");
+        assert!(verdict.err().is_none_or(is_named));
     }
 }
 

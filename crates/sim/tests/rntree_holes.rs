@@ -79,7 +79,13 @@ fn explore_schedules(setup: &[IndexOperation], program: &Program<IndexOperation>
     for codec in [Word, Record] {
         let engine = common::small(EngineName::RnTree, codec);
         let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
-        let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
+        let work = Work {
+            options: &options,
+            follow_up: FollowUp::Keys,
+            scheduling: &scheduling,
+            workers: 1,
+            progress: None,
+        };
         let stats = exhaust(&engine, setup, next, work);
         let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
         println!("{codec:?}: {} schedules", stats.schedules);

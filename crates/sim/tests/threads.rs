@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{
-    self, Exchange, Get, Insert, Put, Remove, Scan, ScanBack, Update, Visit,
+    self, Exchange, Get, GetMany, Insert, Put, Remove, Scan, ScanBack, Update, Visit,
 };
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{Chance, Work, exhaust, pairs, scopes, triples};
@@ -32,13 +32,24 @@ fn scheduling(search: Search) -> Scheduling {
 type Programs = fn(&Scope, Durability) -> Vec<Program<IndexOperation>>;
 
 /// Explores programs on each scope, of each scope one in `share`.
-fn explore(engine: &AnyEngine, programs: Programs, share: usize, (options, search): (&Options, Search)) {
+fn explore(engine: &AnyEngine, programs: Programs, share: usize, how: (&Options, Search)) {
+    explore_further(engine, programs, share, how, FollowUp::Keys);
+}
+
+fn explore_further(
+    engine: &AnyEngine,
+    programs: Programs,
+    share: usize,
+    (options, search): (&Options, Search),
+    follow_up: FollowUp,
+) {
     let share = if setting("EVERLEAF_LONG", 0) == 1 { 1 } else { share };
     for scope in scopes(engine.leaf_entries()) {
         let start = Instant::now();
         let programs: Vec<_> = programs(&scope, engine.durability()).into_iter().step_by(share).collect();
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
-        let work = Work { options, scheduling: &Scheduling::default(), workers: 2, progress: None };
+        let scheduling = &Scheduling::default();
+        let work = Work { options, follow_up, scheduling, workers: 2, progress: None };
         let stats = exhaust(engine, &scope.setup, next, work);
         let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
         println!(
@@ -104,7 +115,13 @@ fn explore_masstrees(setup: &[IndexOperation], program: &Program<IndexOperation>
     for codec in [Record, Word] {
         let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
         let (options, scheduling) = (options(LINEAR), Scheduling { crashes: false, ..Scheduling::default() });
-        let work = Work { options: &options, scheduling: &scheduling, workers: 1, progress: None };
+        let work = Work {
+            options: &options,
+            follow_up: FollowUp::Keys,
+            scheduling: &scheduling,
+            workers: 1,
+            progress: None,
+        };
         let engine = common::small(EngineName::MassTree, codec);
         exhaust(&engine, setup, next, work).unwrap_or_else(|failure| panic!("{failure}"));
     }
@@ -171,6 +188,14 @@ fn a_reader_takes_no_value_that_a_later_epoch_is_about_to_publish() {
     }
 }
 
+/// What a crash under threads has left is sound enough to be split and merged.
+#[test]
+fn pairs_with_splits_and_merges_after_the_crash() {
+    for codec in [Word, Record] {
+        explore_further(&rntree(codec), pairs, 2, (&options(LINEAR), ONE), FollowUp::SplitAndMerge);
+    }
+}
+
 #[test]
 fn triples_in_epochs() {
     explore(&common::small(EngineName::MassTree, Record), triples, 11, (&options(LINEAR), ONE));
@@ -190,8 +215,10 @@ fn who_sees_what_is_not_durable() -> Vec<Program<IndexOperation>> {
         before: before.to_vec(),
         ..Program::single(&[writer, reader])
     };
-    let of_a_put = [Get(1), Insert(1, 2), Exchange(1, 1, 2), Scan(0, 9), ScanBack(0, 9), Visit(0, 9)];
-    let of_a_removal = [Get(1), Update(1, 2), Exchange(1, 1, 2), Remove(1), Scan(0, 9), Visit(0, 9)];
+    let of_a_put =
+        [Get(1), GetMany(1, 2), Insert(1, 2), Exchange(1, 1, 2), Scan(0, 9), ScanBack(0, 9), Visit(0, 9)];
+    let of_a_removal =
+        [Get(1), GetMany(1, 2), Update(1, 2), Exchange(1, 1, 2), Remove(1), Scan(0, 9), Visit(0, 9)];
     let puts = of_a_put.map(|reader| pair(&[], Put(1, 7), reader));
     let removals = of_a_removal.map(|reader| pair(&[Insert(1, 1)], Remove(1), reader));
     puts.into_iter().chain(removals).collect()

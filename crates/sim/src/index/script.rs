@@ -8,6 +8,7 @@ use super::IndexOperation::{
     self, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
     Update, Visit,
 };
+use super::LONG_VALUE;
 use crate::subject::Complaint;
 
 /// Operations that hold and that do not, split, merge, reuse space, close and open: whatever an engine has, they call.
@@ -33,11 +34,22 @@ pub fn every_load() -> Vec<IndexOperation> {
     script
 }
 
-/// Drops trees: empty, of one node, of more than one level, just after an open; and what they gave back is used again.
+/// Drops trees: empty, of one node, of more than one level, with a value that has slabs of its own, just after an open; and
+/// what they gave back is used again.
 pub fn every_drop() -> Vec<IndexOperation> {
     let mut script = vec![DropTree, Insert(10, 1), Update(10, 2), DropTree, Load(11, 31), Remove(12), Sync];
     script.extend([DropTree, Insert(20, 4), Sync, Reopen, Update(20, 5), DropTree, Load(31, 36), Reopen]);
-    script.extend([DropTree, Sync, Reopen, Put(50, 6)]);
+    script.extend([
+        DropTree,
+        Sync,
+        Reopen,
+        Put(50, LONG_VALUE),
+        Sync,
+        Put(50, 6),
+        Put(51, LONG_VALUE),
+        DropTree,
+    ]);
+    script.extend([Sync, Put(50, 6)]);
     script
 }
 

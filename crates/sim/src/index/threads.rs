@@ -79,7 +79,6 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
         }
     }
     triples.retain(|triple| triple.iter().filter(|operation| operation.writes()).count() > 1);
-    triples.retain(|triple| triple.iter().any(|operation| matches!(operation, Exchange(..))));
     triples.iter().map(|triple| Program::single(triple)).collect()
 }
 
@@ -154,6 +153,8 @@ pub type ThreadsResult = Result<Stats, Box<ThreadsFailure<IndexOperation>>>;
 pub struct Work<'w> {
     /// The options of each exploration.
     pub options: &'w Options,
+    /// What is done after a crash.
+    pub follow_up: FollowUp,
     /// How threads are explored; which schedules, says each program.
     pub scheduling: &'w Scheduling,
     /// Threads of the system.
@@ -176,7 +177,7 @@ pub fn exhaust(
     let explore = || {
         let sync = (engine.durability() != Durability::OnReturn).then_some(EndEpoch);
         let setup: Vec<_> = setup.iter().copied().chain(sync).collect();
-        let subject = IndexSubject::new(engine, FollowUp::Keys);
+        let subject = IndexSubject::new(engine, work.follow_up);
         let mut explorer = Explorer::new(subject, work.options.clone()).expect("memory for the explorer");
         if let Err(failure) = explorer.set_up(&setup) {
             *outcome.lock() = Err(Box::new(ThreadsFailure::in_setup(*failure)));

@@ -317,7 +317,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         self.stats.schedules_cut += u64::from(matches!(turn.end(), Some(End::Known | End::Asleep)));
         let failure = |explorer: &Self, what: Complaint, crashes: Vec<Crash>| {
             let (schedule, events) = turn.schedule();
-            let places = report::places(&schedule, &events, &recorded.trace);
+            let places = report::places(&schedule, &events, &recorded);
             Box::new(ThreadsFailure {
                 what,
                 setup: explorer.setup.clone(),

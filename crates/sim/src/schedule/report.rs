@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use medium::sim::{Event, Trace};
+use medium::sim::Event;
 
 use super::Program;
 use super::order::Schedule;
+use super::record::Recorded;
 use crate::report::{Crash, Failure, Replay, write_crashes, write_head};
-use crate::subject::Complaint;
+use crate::subject::{Complaint, Subject};
 
 /// How many switches are told, the last ones: a livelock has thousands.
 const SWITCHES_SAID: usize = 24;
@@ -52,14 +53,18 @@ impl<O> ThreadsFailure<O> {
     }
 }
 
-/// For each switch, the last operation on the medium that the thread had done.
-pub(super) fn places(schedule: &Schedule, events: &[usize], trace: &Trace) -> Vec<String> {
+/// For each switch, the last operation on the medium that the thread had done; what came before the threads is nobody's.
+pub(super) fn places<S: Subject>(
+    schedule: &Schedule,
+    events: &[usize],
+    recorded: &Recorded<S>,
+) -> Vec<String> {
     let mut from = schedule.first;
     let mut places = Vec::new();
     for ((_, to), event) in schedule.switches.iter().zip(events) {
-        let before = trace.events.iter().take(*event).rev();
+        let before = recorded.trace.events.iter().take(*event).skip(recorded.begin);
         let mine = |event: &&Event| event.thread() == Some(from);
-        let last = before.clone().find(mine).and_then(Event::site);
+        let last = before.rev().find(mine).and_then(Event::site);
         places.push(match last {
             Some((kind, site)) => format!("after its {kind:?} at {site}"),
             None => "before its first store".to_owned(),

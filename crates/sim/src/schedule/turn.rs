@@ -257,10 +257,10 @@ impl Turn {
             run.current = threads;
             run.choose(false, None, event);
             run.status.pop();
-            run.schedule.first = run.current as u16;
             run.schedule.switches.clear();
             run.switch_events.clear();
         }
+        run.schedule.first = run.current as u16;
     }
 
     /// Whether nobody resumes the threads any more, though they are not done.

@@ -8,7 +8,7 @@ use medium::sim::{Mutation, Site, SiteKind};
 use sim::index::script::{Mix, random_operations, writes, writes_in_epochs};
 use sim::index::suite::{Progress, Suite, exhaust};
 use sim::index::{AnyEngine, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM};
-use sim::{Durability, Explorer, Options, Replay, Stats};
+use sim::{Durability, Explorer, Images, Options, SecondCrash, Stats};
 
 use super::replay::Repeat;
 use super::report::{Report, Violation};
@@ -45,9 +45,10 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         random_operations(seed, count as usize, keys, mix)
     };
     if let Some(place) = &args.leave_out {
-        let script = match args.exhaustive || args.threads.is_some() {
-            true => operations(1, 200, 20),
-            false => operations(seed, args.ops, keys(args.ops)),
+        let script = match &args.replay {
+            Some(repeat) => repeat.all_operations(),
+            None if args.exhaustive || args.threads.is_some() => operations(1, 200, 20),
+            None => operations(seed, args.ops, keys(args.ops)),
         };
         options.mutations = mutations(engine, &options, &script, place)?;
     }
@@ -81,9 +82,9 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     })
 }
 
-/// How many keys a random sequence works on: enough for splits, few enough to come back to.
+/// How many keys a random sequence works on: enough for splits, few enough that leaves empty again and are merged.
 fn keys(operations: u32) -> u64 {
-    (u64::from(operations) * 6 / 10).max(4)
+    (u64::from(operations) / 5).max(4)
 }
 
 pub(super) fn explorer(
@@ -157,7 +158,7 @@ fn repeat_crash(
     Ok((explorer.stats(), result.err()))
 }
 
-/// The faults that leave out what is called at a place; what may be called there is found by running a script.
+/// The faults that leave out what is called at a place; what may be called there is found by running a script, with crashes.
 fn mutations(
     engine: &AnyEngine,
     options: &Options,
@@ -165,9 +166,9 @@ fn mutations(
     place: &str,
 ) -> Result<Vec<Mutation>, Failure> {
     let (file, line) = parse_place(place)?;
-    // A replay of no crash runs the script, and nothing else.
-    let nothing = Options { replay: Some(Replay::default()), ..options.clone() };
-    let mut explorer = explorer(engine, FollowUp::Keys, nothing)?;
+    let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+    let once = Options { images, second_crash, ..options.clone() };
+    let mut explorer = explorer(engine, FollowUp::Keys, once)?;
     explorer.sim().start_census();
     explorer.explore(script).map_err(|failure| Failure::Refused(failure.to_string()))?;
     let sites: BTreeSet<(SiteKind, Site)> = explorer.sim().census().into_keys().collect();
@@ -184,7 +185,7 @@ fn mutations(
         let near = sites.iter().filter(|(_, site)| site.file.ends_with(file)).map(|(_, site)| site.line);
         let near: BTreeSet<u32> = near.collect();
         return Err(Failure::Usage(format!(
-            "nothing is flushed, fenced, waited for or stored at {place}; in files of that name it is at lines {near:?}"
+            "what is run here flushes, fences, waits for and stores nothing at {place}; in files of that name it does so at lines {near:?}"
         )));
     }
     Ok(mutations)

@@ -14,8 +14,8 @@ use crate::text::command_line;
 
 /// As many as the scheduler takes.
 const THREADS_MAX: usize = 64;
-/// More keys than a pool under exploration has room for.
-const LOAD_MAX: u64 = 1 << 20;
+/// More would take more steps than a run may.
+const LOAD_MAX: u64 = 1 << 14;
 /// Keys and values beyond this are not told apart in records.
 const NUMBER_MAX: u64 = u32::MAX as u64;
 
@@ -30,6 +30,12 @@ pub(super) struct Repeat {
 }
 
 impl Repeat {
+    /// All that is done, one after the other.
+    pub(super) fn all_operations(&self) -> Vec<IndexOperation> {
+        let threads = self.threads.iter().flat_map(|(threads, _)| threads);
+        [&self.setup, &self.operations].into_iter().chain(threads).flatten().copied().collect()
+    }
+
     /// The command that repeats it, where `command` is what explores.
     pub(super) fn command(&self, command: &str) -> String {
         format!("{command} --replay {}", command_line([self.to_string()]))

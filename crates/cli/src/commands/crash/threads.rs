@@ -38,7 +38,13 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
         let search = Search::Exhaustive { preemptions_max: args.preemptions };
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
         let scheduling = Scheduling::default();
-        let work = Work { options, scheduling: &scheduling, workers: args.workers(), progress: Some(&tell) };
+        let work = Work {
+            options,
+            follow_up: FollowUp::Keys,
+            scheduling: &scheduling,
+            workers: args.workers(),
+            progress: Some(&tell),
+        };
         if let Err(failure) = exhaust(engine, &scope.setup, next, work) {
             bar.finish_and_clear();
             return (*stats.lock(), Some(failure));
@@ -81,7 +87,13 @@ pub(super) fn random(
         is_more.then(|| chance.program(seed.wrapping_add(number as u64), engine.durability()))
     };
     let scheduling = Scheduling::default();
-    let work = Work { options, scheduling: &scheduling, workers: args.workers(), progress: Some(&tell) };
+    let work = Work {
+        options,
+        follow_up: FollowUp::Keys,
+        scheduling: &scheduling,
+        workers: args.workers(),
+        progress: Some(&tell),
+    };
     let failure = exhaust(engine, &[], next, work).err();
     bar.finish_and_clear();
     (stats.into_inner(), failure)

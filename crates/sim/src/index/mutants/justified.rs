@@ -52,8 +52,6 @@ const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the w
 const STATE_LINE: &str = "the words of the state line are flushed together, once more, before the fence";
 const BEING_MADE: &str = "a pool that is being made: its state words do not depend on each other or on the second \
                           header, and nothing was allocated yet";
-const FENCED_LATER: &str = "who opened a slab fences through the same guard before he publishes what he allocated there; \
-                            needed with more than eight threads, of which several allocate from one slab";
 const EPOCH: &str = "two lives of a tree in one epoch: a reservation that a crash left looks like one that is under way, so \
                      who meets it waits a bounded time before he ends it, and nothing else";
 const EPOCH_FIRST: &str = "nothing has to be durable before an epoch begins";
@@ -88,13 +86,8 @@ pub(super) const SHARED: &[Justified] = &[
         "pool/src/space.rs",
         "State::HighWater.publish(guard, u64::from(high_water))?; guard.fence()",
         &[Fence],
-        FENCED_LATER,
-    ),
-    justified(
-        "pool/src/space.rs",
-        "publish(guard, checked(class.index() as u64 + 1)); guard.fence()",
-        &[Fence],
-        FENCED_LATER,
+        "who takes slabs fences through the same guard for their class, before anything in them is published; needed with \
+         threads of which one takes slabs below a mark that another one has raised and not fenced",
     ),
     justified(
         "pool/src/space.rs",
@@ -120,6 +113,19 @@ pub(super) const SHARED: &[Justified] = &[
         &[Swapped],
         BOTH_BEFORE,
     ),
+    justified("pool/src/space.rs", "publish(guard, checked(SPAN + count))", &[DoneFirst], BOTH_BEFORE),
+    justified(
+        "pool/src/space.rs",
+        "publish(guard, checked(SPAN + count)); guard.fence()",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "pool/src/space.rs",
+        "publish(guard, checked(SPAN + count)); guard.fence()",
+        &[Fence],
+        "who takes a span fences through the same guard before it is published; nobody else allocates from it",
+    ),
     justified("pool/src/roots.rs", "guard.flush_words(cells); guard.fence()", &[Swapped], BOTH_BEFORE),
     justified(
         "pool/src/roots.rs",
@@ -139,7 +145,7 @@ pub(super) const SHARED: &[Justified] = &[
         "pool/src/pool.rs",
         "let lsn = guard.fence(); if blank { guard.wait(lsn)",
         &[Wait],
-        "a pool that is lost is made again by whoever explores; needed by those who are told that there is one",
+        "a pool that is lost is made again by whoever opens it, as empty as it was: what is acknowledged in it waits for more",
     ),
     justified(
         "pool/src/pool.rs",
