@@ -105,7 +105,7 @@ pub fn random(
             14 => Update(key, number),
             15 | 18 if in_epochs => EndEpoch,
             15 => Exchange(key, number / 2, number),
-            16 if number % 2 == 0 => GetMany(key, key + 3),
+            16 if number.is_multiple_of(2) => GetMany(key, key + 3),
             16 => Get(key),
             17 => Scan(0, key + 4),
             18 => ScanBack(key, keys + 1),
