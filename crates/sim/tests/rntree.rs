@@ -98,7 +98,9 @@ fn random_scripts() {
 #[test]
 fn long_runs_at_full_leaf_size() {
     let seed = setting("EVERLEAF_SEED", 1);
-    let operations = random_operations(seed, 1000, 600, writes);
+    let mut operations = random_operations(seed, 1000, 200, writes);
+    // Full leaves are merged, too.
+    operations.extend((0..200).map(IndexOperation::Remove));
     for images in [Images::Some { random: 2 }, Images::All] {
         let options = Options { seed, ..options(LineForm::Single, images, SecondCrash::Never) };
         let engine = engine(EngineName::RnTree, Word, Size::Full);

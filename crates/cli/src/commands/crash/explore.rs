@@ -39,10 +39,14 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
         command: args.command(),
         ..Options::default()
     };
-    let operations = |seed, count: u32, keys| {
+    let operations = |seed, count: u32, keys: u64| {
         let is_immediate = engine.durability() == Durability::OnReturn;
         let mix: Mix = if is_immediate { writes } else { writes_in_epochs };
-        random_operations(seed, count as usize, keys, mix)
+        // In the end all keys go, so that full leaves are merged.
+        let removed = keys.min(u64::from(count) / 5);
+        let mut operations = random_operations(seed, count as usize - removed as usize, keys, mix);
+        operations.extend((0..removed).map(IndexOperation::Remove));
+        operations
     };
     if let Some(place) = &args.leave_out {
         let script = match &args.replay {
@@ -82,7 +86,7 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     })
 }
 
-/// How many keys a random sequence works on: enough for splits, few enough that leaves empty again and are merged.
+/// How many keys a random sequence works on: enough for splits, few enough to come back to, and to be removed in the end.
 fn keys(operations: u32) -> u64 {
     (u64::from(operations) / 5).max(4)
 }
