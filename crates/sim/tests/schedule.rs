@@ -269,6 +269,22 @@ fn a_failure_repeats_by_its_schedule() {
     assert!(again.schedule.switches.starts_with(&failure.schedule.switches), "{again}");
 }
 
+/// Both threads do the same, so each may begin; and where one stops is told from what the threads did, not from the opening.
+#[test]
+fn a_report_says_which_thread_began() {
+    let Schedule { first, switches } = found(Flaw::LostUpdate, &[Increment, Increment]).schedule;
+    for (first, other) in [(first, 1 - first), (1 - first, first)] {
+        let turn = |(index, (step, _)): (usize, &(u32, u16))| (*step, [other, first][index % 2]);
+        let schedule = Schedule { first, switches: switches.iter().enumerate().map(turn).collect() };
+        let again = explore(Flaw::LostUpdate, &[Increment, Increment], Search::Replay(schedule)).unwrap_err();
+        assert_eq!(again.schedule.first, first, "{again}");
+        assert!(again.to_string().contains(&format!("thread {first} begins")), "{again}");
+        let is_there =
+            |place: &String| place == "before its first store" || place.contains("tests/schedule.rs");
+        assert!(again.places.iter().all(is_there), "{again}");
+    }
+}
+
 #[test]
 fn what_is_published_before_its_record_is_found() {
     let failure = found(Flaw::PublishBeforeRecord, &[Increment, Increment]);
