@@ -554,9 +554,11 @@ impl<S: Subject> Explorer<S> {
                 Some(replay) => replay.crashes.len() > level,
                 None => self.options.second_crash != SecondCrash::Never,
             };
-        let run = self.run(context, again);
+        // What a failure of its own is found in is recorded when that is repeated, too.
+        let records = again || self.options.replay.is_some();
+        let run = self.run(context, records);
         let mut trace = Trace::default();
-        if again {
+        if records {
             self.sim.swap_trace(&mut trace);
             self.rearrange(&mut trace);
         }

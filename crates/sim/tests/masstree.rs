@@ -12,9 +12,10 @@ use everleaf_sim::index::script::{
     every_change_in_epochs, random_operations, values_in_epochs, what_epochs_meet, writes_in_epochs,
 };
 use everleaf_sim::index::{
-    AnyEngine, CodecName, EngineName, FollowUp, IndexSubject, MassTreeEngine, Size, engine,
+    AnyEngine, CodecName, EngineName, FollowUp, IndexSubject, LONG_VALUE, MassTreeEngine, Size, engine,
 };
 use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Stats};
+use medium::sim::{Mutation, Site};
 
 use common::setting;
 
@@ -202,6 +203,26 @@ fn long_runs_at_full_width() {
         let engine = engine(EngineName::MassTree, codec, Size::Full);
         common::explore(&engine, &operations, FollowUp::Keys, options.clone());
     }
+}
+
+/// What is allocated is published at the end of the epoch, long after the guard that took slabs for it is gone.
+#[test]
+fn the_fences_for_slabs_are_missed() {
+    let script = [Insert(10, LONG_VALUE), Sync, Insert(20, 1), Sync];
+    let explorer = |mutations| {
+        let subject = IndexSubject::new(&common::small(EngineName::MassTree, Record), FollowUp::Keys);
+        let images = Images::Some { random: 0 };
+        Explorer::new(subject, Options { mutations, shrink: false, ..options(images, SecondCrash::Never) })
+            .unwrap()
+    };
+    let survey = explorer(Vec::new()).survey(&script).unwrap_or_else(|failure| panic!("{failure}"));
+    let is_of_space = |site: &Site| site.file.ends_with("pool/src/space.rs");
+    let fences =
+        survey.into_iter().filter(|fault| matches!(fault, Mutation::DropFence(site) if is_of_space(site)));
+    let missed: Vec<_> = fences.filter(|fence| explorer(vec![*fence]).explore(&script).is_err()).collect();
+    println!("{missed:?}");
+    // For slots of a class, and for a long value.
+    assert_eq!(missed.len(), 2);
 }
 
 /// From the four seed trees, a sync at each place.

@@ -264,7 +264,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if children == 0 {
             self.prefetch(next);
         } else if let Ok(next) = self.guard.node::<Interior<W>>(next & OFFSET_MASK) {
-            (0..children).for_each(|rank| self.prefetch(next.child(rank).load(&self.guard)));
+            // The count was of another moment.
+            (0..children.min(LEAVES_AHEAD))
+                .for_each(|rank| self.prefetch(next.child(rank).load(&self.guard)));
         }
     }
 

@@ -91,16 +91,17 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     #[inline(always)]
     fn leaf_behind<'v>(&'v self, leaf: &mut ScanLeaf<'v, W>) -> Walk<bool> {
         let Some(high) = leaf.trail.high else { return Ok(false) };
-        if self.next_leaf(leaf)? {
-            self.prefetch_behind(leaf, leaf.trail.first_ahead());
-            return Ok(true);
-        }
-        *leaf = self.leaf_of_word(high)?;
+        let first = if self.next_leaf(leaf)? {
+            leaf.trail.first_ahead()
+        } else {
+            *leaf = self.leaf_of_word(high)?;
+            1
+        };
         if leaf.trail.high.is_some_and(|end| end <= high) {
             let error = Error::corrupt(leaf.pointer, "separators out of order");
             return Err(if self.is_valid() { error.into() } else { Stop::NeedsPass });
         }
-        self.prefetch_behind(leaf, 1);
+        self.prefetch_behind(leaf, first);
         Ok(true)
     }
 
