@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use everleaf::{Durability, Error, MediumChoice, Options, Result, Store, WordTree};
+use everleaf::{Durability, Error, LineStore, MediumChoice, Options, Result, Store, WordTree};
 
 /// Where a process that was started by a test finds the pool that it writes.
 const POOL: &str = "EVERLEAF_TEST_BACKUP_POOL";
@@ -130,7 +130,8 @@ fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
 fn a_log_that_a_killed_process_left_is_not_taken_for_that_of_mapped_memory() {
     let folder = folder();
     let (path, log) = (folder.path().join("a.pool"), folder.path().join("a.pool.log"));
-    options().open(&path).unwrap().close().unwrap();
+    // In the form that every processor can store to mapped memory.
+    options().line_store(LineStore::Twin).open(&path).unwrap().close().unwrap();
     {
         // A process that is killed before its first sync.
         let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
