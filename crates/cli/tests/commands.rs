@@ -80,7 +80,8 @@ fn a_benchmark_measures_the_tree_that_it_filled() {
 
 #[test]
 fn a_benchmark_of_a_bulk_load_tells_how_dense_that_is() {
-    for (engine, bytes) in [("rntree", 20.0), ("bztree", 60.0), ("masstree", 90.0)] {
+    // Twin lines, where the processor has no others, are 1.4 bytes of a key in a leaf.
+    for (engine, bytes) in [("rntree", 22.0), ("bztree", 60.0), ("masstree", 90.0)] {
         let what = ["bench", "--engine", engine, "--medium", "dax", "--workload", "find", "--bulk-load", "1"];
         let sizes = ["--keys", "50000", "--ops", "2000", "--runs", "1", "--json", "--quiet"];
         let report = run(&[&what[..], &sizes].concat()).expect(0).json();
@@ -247,7 +248,8 @@ fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
 #[test]
 fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
     let (_folder, pool) = pool();
-    run(&on("put", &pool, &["k", "v"])).expect(0);
+    // In the form that every processor can store to mapped memory.
+    run(&on("put", &pool, &["k", "v", "--line-store", "twin"])).expect(0);
     let file = std::fs::OpenOptions::new().write(true).open(&pool).unwrap();
     file.set_len(2200 << 20).unwrap();
     for (medium, kib) in [("dax", 3_500_000), ("file", 3_300_000)] {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use everleaf::{
-    Bounds, Engine, Error, MediumChoice, NodeSizes, Options, Result, Store, Survives, TreeOptions,
+    Bounds, Engine, Error, LineStore, MediumChoice, NodeSizes, Options, Result, Store, Survives, TreeOptions,
 };
 use tempfile::TempDir;
 
@@ -101,7 +101,9 @@ fn the_second_opener_is_told_who_is_first() -> Result<()> {
     let media = [MediumChoice::Dax, MediumChoice::File];
     for (first, second) in media.into_iter().flat_map(|first| media.map(|second| (first, second))) {
         let (_folder, path) = folder();
-        let [first, second] = [first, second].map(|medium| Options::new().medium(medium));
+        // In the form that every processor can store to mapped memory.
+        let options = |medium| Options::new().medium(medium).line_store(LineStore::Twin);
+        let [first, second] = [first, second].map(options);
         let store = first.open(&path)?;
         for engine in Engine::ALL {
             let tree = store.tree_with(engine.name(), TreeOptions { engine, ..TreeOptions::RECORDS })?;
