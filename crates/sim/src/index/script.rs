@@ -2,7 +2,8 @@
 //!
 //! The word is what a command line takes: operations with dots between them, a letter and its numbers each: `i10=7` insert,
 //! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `a1=9` get 1 and 9 at once, `l1=9` load all
-//! from 1 to 9, `f1=9` scan from 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `d` drop the tree and make another.
+//! from 1 to 9, `f1=9` scan from 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `d` drop the tree
+//! and make another.
 
 use super::IndexOperation::{
     self, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
-use medium::sim::{Mutation, Site, SiteKind};
+use medium::sim::{Mutation, Site};
 use sim::index::script::{Mix, random_operations, writes, writes_in_epochs};
 use sim::index::suite::{Progress, Suite, exhaust};
 use sim::index::{AnyEngine, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM};
@@ -173,21 +173,19 @@ fn mutations(
     let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
     let once = Options { images, second_crash, ..options.clone() };
     let mut explorer = explorer(engine, FollowUp::Keys, once)?;
-    explorer.sim().start_census();
-    explorer.explore(script).map_err(|failure| Failure::Refused(failure.to_string()))?;
-    let sites: BTreeSet<(SiteKind, Site)> = explorer.sim().census().into_keys().collect();
-    let here = sites.iter().filter(|(_, site)| site.file.ends_with(file) && site.line == line);
-    let mutations: Vec<Mutation> = here
-        .map(|(kind, site)| match kind {
-            SiteKind::Flush => Mutation::DropFlush(*site),
-            SiteKind::Fence => Mutation::DropFence(*site),
-            SiteKind::Wait => Mutation::DropWait(*site),
-            SiteKind::Store | SiteKind::StoreLine => Mutation::DropStore(*site),
-        })
-        .collect();
+    let survey = explorer.survey(script).map_err(|failure| Failure::Refused(failure.to_string()))?;
+    let left_out = survey.into_iter().filter_map(|mutation| match mutation {
+        Mutation::DropFlush(site)
+        | Mutation::DropFence(site)
+        | Mutation::DropWait(site)
+        | Mutation::DropStore(site) => Some((site, mutation)),
+        Mutation::PublishEarly(_) | Mutation::SwapPersists(..) => None,
+    });
+    let of_file: Vec<(Site, Mutation)> = left_out.filter(|(site, _)| site.file.ends_with(file)).collect();
+    let here = of_file.iter().filter(|(site, _)| site.line == line);
+    let mutations: Vec<Mutation> = here.map(|(_, mutation)| *mutation).collect();
     if mutations.is_empty() {
-        let near = sites.iter().filter(|(_, site)| site.file.ends_with(file)).map(|(_, site)| site.line);
-        let near: BTreeSet<u32> = near.collect();
+        let near: BTreeSet<u32> = of_file.iter().map(|(site, _)| site.line).collect();
         return Err(Failure::Usage(format!(
             "what is run here flushes, fences, waits for and stores nothing at {place}; in files of that name it does so at lines {near:?}"
         )));
