@@ -492,6 +492,42 @@ fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
     }
 }
 
+/// Somebody else's file that only happens to lie there; a link may even lead to one anywhere.
+#[test]
+fn what_lies_where_the_log_belongs_and_is_none_keeps_its_mode() {
+    let folder = folder();
+    let (pool, notes) = (folder.path().join("a.pool"), folder.path().join("notes"));
+    options().open(&pool).unwrap().close().unwrap();
+    std::fs::set_permissions(&pool, Permissions::from_mode(0o644)).unwrap();
+    let log = log_of(&pool);
+    std::fs::write(&log, "secret").unwrap();
+    std::fs::set_permissions(&log, Permissions::from_mode(0o600)).unwrap();
+    assert!(matches!(log_error(&pool), LogError::NotALog));
+    assert_eq!(mode(&log), 0o600);
+    for content in ["secret", ""] {
+        std::fs::remove_file(&log).unwrap();
+        std::fs::write(&notes, content).unwrap();
+        std::fs::set_permissions(&notes, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&notes, &log).unwrap();
+        let error = log_error(&pool);
+        assert!(matches!(&error, LogError::Link { path } if *path == log), "{error}");
+        assert_eq!((mode(&notes), std::fs::read_to_string(&notes).unwrap().as_str()), (0o600, content));
+    }
+    // One that leads nowhere yet.
+    std::fs::remove_file(&notes).unwrap();
+    assert!(matches!(log_error(&pool), LogError::Link { .. }));
+    assert!(!notes.exists());
+    // And a log that is one, elsewhere: a copy and mapped memory do not follow the link either.
+    std::fs::remove_file(&log).unwrap();
+    killable(&pool).tree("t").unwrap().put("key", "value").unwrap();
+    std::fs::rename(&log, &notes).unwrap();
+    std::os::unix::fs::symlink(&notes, &log).unwrap();
+    let mapped = Options::new().medium(MediumChoice::Dax).open(&pool).unwrap_err();
+    assert!(matches!(mapped.root(), Error::Medium(MediumError::Log(LogError::Link { .. }))), "{mapped}");
+    std::fs::rename(&notes, &log).unwrap();
+    assert_eq!(options().open(&pool).unwrap().tree("t").unwrap().len().unwrap(), 1);
+}
+
 /// To replay a log may take long, and others ask meanwhile who does it.
 #[test]
 fn a_pool_names_its_holder_before_its_log_is_replayed() {

@@ -15,7 +15,6 @@
 //! for frames name their positions; then the copy begins anew.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,12 +22,13 @@ use std::time::{Duration, Instant};
 use super::File;
 use super::checkpoint::{incarnation_at, write_home};
 use super::error::{LogError, refused};
+use super::find::{Access, open_log, read_mark};
 use super::io::{Disk, Io, read_some, write_all};
 use super::layout::{BLOCK_BYTES, Header, LENGTH, Mark, RING, first_word, lines_of};
 use super::log::{Found, Log, Reader};
-use super::open::{read_mark, write_mark};
+use super::open::write_mark;
 use super::replay::{Behind, look_behind, lost};
-use crate::MediumError;
+use crate::{LINE_BYTES, MediumError};
 
 /// Bytes of the base image that are copied before the log is looked at again.
 pub(super) const PART_BYTES: usize = 4 << 20;
@@ -108,11 +108,8 @@ impl File {
     ) -> Result<Option<u64>, LogError> {
         let pool = Disk(pool);
         let mark = read_mark(&pool, mark_offset)?;
-        let log: Arc<dyn Io> = match fs::File::open(log_path) {
-            Ok(log) => Arc::new(Disk(log)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(refused("open the log")(error)),
-        };
+        let Some(log) = open_log(log_path, Access::Read)? else { return Ok(None) };
+        let log: Arc<dyn Io> = Arc::new(Disk(log));
         let uuid = live_header(&*log)?.map(|header| header.uuid);
         let Some(uuid) = uuid.filter(|uuid| mark.0.is_none_or(|named| named == *uuid)) else {
             return Ok(None);
@@ -161,7 +158,7 @@ fn live_header(log: &dyn Io) -> Result<Option<Header>, LogError> {
 }
 
 fn is_log(path: &Path, uuid: u128) -> Result<bool, LogError> {
-    let Ok(log) = fs::File::open(path) else { return Ok(false) };
+    let Ok(Some(log)) = open_log(path, Access::Read) else { return Ok(false) };
     Ok(live_header(&Disk(log))?.is_some_and(|header| header.uuid == uuid))
 }
 
@@ -194,6 +191,12 @@ pub(super) fn copy(
     }
     // It may have grown behind what was read.
     let length = offset.max(tail.length);
+    if let Some((number, position)) =
+        tail.last_line.filter(|(number, _)| *number >= length / LINE_BYTES as u64)
+    {
+        let what = format!("a line of number {number} lies outside of the pool");
+        return Err(LogError::Damaged { position, what });
+    }
     let grown = if length > offset { target.copy.allocate(offset, length) } else { Ok(()) };
     let written = grown
         .and_then(|()| write_home(&tail.spooled(), &*target.copy, mark_offset, tail.begin, tail.position));
@@ -214,12 +217,14 @@ struct Tail<'c> {
     position: u64,
     /// The pool's length, as far as is known.
     length: u64,
+    /// The line that lies last in the pool, and where the log's file has it.
+    last_line: Option<(u64, u64)>,
 }
 
 impl<'c> Tail<'c> {
     fn new(log: &'c Arc<dyn Io>, spool: &'c Arc<dyn Io>, header: Header) -> Self {
         let (begin, length) = (header.start, header.pool_bytes);
-        Self { log, spool, newest: header.clone(), header, begin, position: begin, length }
+        Self { log, spool, newest: header.clone(), header, begin, position: begin, length, last_line: None }
     }
 
     /// Reads the log to its end.
@@ -281,8 +286,13 @@ impl<'c> Tail<'c> {
             let incarnation = incarnation_at(&self.header, self.position);
             let found = reader.look(self.position, incarnation).map_err(refused("read the log"))?;
             let Found::Frame(frame, bytes) = found else { break };
-            let lengths = lines_of(bytes).filter(|(number, _)| *number == LENGTH);
-            self.length = lengths.map(|(_, line)| first_word(line)).fold(self.length, u64::max);
+            for (number, line) in lines_of(bytes) {
+                if number == LENGTH {
+                    self.length = self.length.max(first_word(line));
+                } else if self.last_line.is_none_or(|(last, _)| number > last) {
+                    self.last_line = Some((number, log.physical(self.position)));
+                }
+            }
             kept.extend_from_slice(bytes);
             self.position += frame.bytes() as u64;
             if kept.len() >= PART_BYTES {

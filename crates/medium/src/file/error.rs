@@ -1,6 +1,7 @@
 //! What can be wrong with a log.
 
 use std::io;
+use std::path::PathBuf;
 
 /// A log cannot be used with its pool.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +41,24 @@ pub enum LogError {
         /// The log that was found.
         found: u128,
     },
+    /// The pool needs no log, but the one beside it holds something, and does not say what it belongs to.
+    #[error(
+        "the pool needs no log, but the one beside it holds data, and its header is damaged: of a newer copy of this pool, or of another; move it away to open the pool as it is"
+    )]
+    UnaskedDamaged,
     /// The file where the log should be is something else.
     #[error("the file where the log belongs is no log of Everleaf; move it away, it was not touched")]
     NotALog,
+    /// A symbolic link lies where the log should be. It is not followed: the log gets the pool's owner and permissions, and
+    /// whoever may write to the folder could have another file get them.
+    #[error(
+        "the log `{}` is a symbolic link, and is not followed; put the log itself there, or remove the link",
+        path.display()
+    )]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
     /// Another version of the format.
     #[error(
         "the log has format version {found}, this program reads {supported}; open it with the release that made it and close it cleanly"

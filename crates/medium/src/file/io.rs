@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
+use rustix::io::Errno;
 
 /// Access to one file. The real one is [`Disk`]; tests have one that fails, tears and forgets ([`super::faulty`]).
 pub trait Io: Send + Sync + std::fmt::Debug + 'static {
@@ -54,9 +55,7 @@ impl Io for Disk {
             rustix::io::retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), start, end - start));
         match allocated {
             // The file system cannot reserve room; then a full disk shows when it is written.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-                self.0.set_len(self.length()?.max(end))
-            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.0.set_len(self.length()?.max(end)),
             other => Ok(other?),
         }
     }
@@ -98,6 +97,19 @@ impl<I: Io> Io for Unsynced<I> {
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         self.0.truncate(length)
+    }
+}
+
+/// Where the next data of a file lies, from `offset` on; `None` if only a hole does. A file system that knows of no holes has
+/// data everywhere.
+pub(super) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {
+    match seek(io.file(), SeekFrom::Data(offset)) {
+        Ok(data) => Ok(Some(data)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+            Ok(Some(offset).filter(|offset| io.length().is_ok_and(|length| *offset < length)))
+        }
+        Err(other) => Err(other.into()),
     }
 }
 

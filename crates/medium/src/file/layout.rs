@@ -168,6 +168,7 @@ impl Header {
     fn is_possible(&self) -> bool {
         let begins = || self.ranges.iter().map(|range| range.begin);
         (CAPACITY_MIN..=CAPACITY_MAX).contains(&self.capacity)
+            && self.sequence <= SEQUENCE_MAX
             && begins().is_sorted()
             && begins().next().is_none_or(|begin| begin <= self.start)
             && begins().all(|begin| begin <= self.start + self.capacity)
@@ -185,6 +186,8 @@ const _: () = assert!(FIXED + 2 * RANGES_MAX <= CHECK - HEADER_BYTES / 64);
 pub(super) const CAPACITY_MIN: u64 = 64 << 10;
 /// The largest ring, beyond every file.
 const CAPACITY_MAX: u64 = 1 << 56;
+/// No header is ever written so often.
+pub(super) const SEQUENCE_MAX: u64 = 1 << 60;
 /// No log ever gets so far.
 pub(super) const POSITION_MAX: u64 = 1 << 60;
 

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use super::append::Buffer;
 use super::error::{LogError, refused};
-use super::io::{Io, is_full, read_all, write_all};
+use super::io::{Io, data_from, is_full, read_all, write_all};
 use super::layout::{
     BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader, POSITION_MAX,
-    RING, VERSION,
+    RING, SEQUENCE_MAX, VERSION,
 };
 use super::mutant::Mutant;
 
@@ -95,10 +95,7 @@ impl Log {
         }
         let newest = copies.iter().filter_map(|copy| copy.as_ref().ok()).max_by_key(|header| header.sequence);
         if let Some(header) = newest {
-            // A new log has no second copy yet.
-            let is_first = header.sequence == 1 && copies.contains(&Err(NoHeader::Blank));
-            let unreadable = copies.iter().position(Result::is_err).filter(|_| !is_first);
-            let unreadable = unreadable.map(|copy| HEADERS[copy]);
+            let unreadable = copies.iter().position(Result::is_err).map(|copy| HEADERS[copy]);
             return Ok(Ok(NewestHeader { header: header.clone(), unreadable }));
         }
         for copy in &copies {
@@ -122,12 +119,26 @@ impl Log {
         let mut new = header.clone();
         change(&mut new);
         new.sequence += 1;
+        if new.sequence > SEQUENCE_MAX {
+            return Err(io::Error::other("its header says that it was written more often than can be"));
+        }
         write_all(&*self.io, &new.encode(), new.place())?;
         self.sync()?;
         *header = new;
         // ORDER: pairs with the acquire in `start`: the header says so durably.
         self.start.store(header.start, Ordering::Release);
         Ok(())
+    }
+
+    /// Writes both copies of a new log's header, and makes them durable: so whichever is damaged later, the other one tells
+    /// that there was one.
+    pub(super) fn write_first_header(&self) -> io::Result<()> {
+        let mut header = self.header.lock();
+        for _ in HEADERS {
+            header.sequence += 1;
+            write_all(&*self.io, &header.encode(), header.place())?;
+        }
+        self.sync()
     }
 
     /// Writes the header again as it is. Durable with the next sync.
@@ -144,14 +155,25 @@ impl Log {
         Ok(is_larger.then(|| Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, 0)))
     }
 
-    /// Whether the ring holds a frame behind `end` for which `is_wanted`, wherever it lies. Reads all of the ring.
+    /// Whether the ring holds a frame behind `end` for which `is_wanted`, wherever it lies. Reads all of the ring but holes.
     pub(super) fn has_frame(&self, end: u64, is_wanted: impl Fn(&FrameHeader) -> bool) -> io::Result<bool> {
         let ring = self.ring();
         let mut reader = Reader::new(self, ring.base + ring.capacity + FRAME_HEADER_BYTES as u64);
-        for place in (ring.base..ring.base + ring.capacity).step_by(8) {
-            let Some(bytes) = reader.bytes(place, FRAME_HEADER_BYTES)? else { break };
+        let mut place = ring.base;
+        while place < ring.base + ring.capacity {
+            if place.is_multiple_of(BLOCK_BYTES) {
+                let Some(data) = data_from(&*self.io, RING + ring.offset(place))? else { break };
+                let block = data - data % BLOCK_BYTES;
+                if block > RING + ring.offset(place) {
+                    place = ring.base + (block - RING);
+                    continue;
+                }
+            }
+            let here = place;
+            place += 8;
+            let Some(bytes) = reader.bytes(here, FRAME_HEADER_BYTES)? else { break };
             let position = FrameHeader::position_in(bytes);
-            if position < end || position > POSITION_MAX || ring.offset(position) != ring.offset(place) {
+            if position < end || position > POSITION_MAX || ring.offset(position) != ring.offset(here) {
                 continue;
             }
             let Some(frame) = FrameHeader::decode(bytes, position).filter(&is_wanted) else { continue };
@@ -198,14 +220,15 @@ impl Log {
         if capacity <= ring.capacity || end > base + ring.capacity {
             return Ok(false);
         }
-        match self.io.allocate(RING + ring.capacity, RING + capacity) {
-            Ok(()) => {}
-            Err(error) if is_full(&error) => {
-                // Asked once is enough.
-                self.capacity_max.store(ring.capacity, Ordering::Relaxed);
-                return Ok(false);
+        if let Err(error) = self.io.allocate(RING + ring.capacity, RING + capacity) {
+            if !is_full(&error) {
+                return Err(error);
             }
-            Err(error) => return Err(error),
+            // What room there was it may have got. Others need it.
+            self.io.truncate(RING + ring.capacity)?;
+            // Asked once is enough.
+            self.capacity_max.store(ring.capacity, Ordering::Relaxed);
+            return Ok(false);
         }
         // The header must not say of a shorter file that it has so many bytes.
         self.sync()?;

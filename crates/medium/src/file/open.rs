@@ -1,8 +1,7 @@
 //! Opening: finding the log that belongs to the pool, replaying it, or making a new one; and the orderly end.
 
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,23 +10,21 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
-use super::access::{PRIVATE_MODE, share_access};
+use super::access::share_access;
 use super::append::Appender;
 use super::capture::Lines;
 use super::commit::Commit;
 use super::error::{LogError, refused};
-use super::io::{Disk, Io, Unsynced, is_full, read_all, read_some, write_all};
-use super::layout::{
-    BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, Header, LogRange, Mark, NoHeader, RANGES_MAX,
-    RING,
-};
+use super::find::{Access, There, find, make_log, open_log, read_mark};
+use super::io::{Disk, Io, Unsynced, is_full, write_all};
+use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogRange, Mark, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
 use super::mutant::Mutant;
 use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
 use super::store::Stores;
-use super::volatile::is_volatile;
+use super::volatile::survives;
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
 use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
@@ -44,46 +41,54 @@ const FILLED_AT_FIRST: u64 = 1 << 20;
 /// The largest log on a file system in memory.
 const VOLATILE_LOG_BYTES_MAX: u64 = 4 << 20;
 
-/// What the file where the log belongs holds.
-enum There {
-    /// Nothing.
-    Nothing,
-    /// A log that is not needed: its pool was closed.
-    Unneeded,
-    Log(NewestHeader),
+/// A pool, and what lies where its log belongs, which fits; neither was touched yet.
+#[derive(Debug)]
+pub struct Beside {
+    pool: fs::File,
+    log: Option<fs::File>,
+    there: There,
+    log_path: PathBuf,
+    options: FileOptions,
 }
 
-impl File {
-    /// Opens the pool in `pool` with the log at `log_path`, which is made if the pool has none. Whoever may not read the
-    /// pool may not read the log either. The caller holds the pool's lock, and knows that the file is a pool or empty.
+impl Beside {
+    /// Finds the log at `log_path` of the pool in `pool`. The caller holds the pool's lock, and knows that the file is a pool
+    /// or empty.
     ///
     /// # Errors
-    /// [`MediumError::Log`] if log and pool do not fit together or one is damaged; [`MediumError::Full`] if the disk
-    /// has no room for a log.
-    pub fn beside(pool: fs::File, log_path: &Path, options: FileOptions) -> Result<Self, MediumError> {
-        let no_sync = std::env::var_os(UNSAFE_NO_SYNC.0).is_some_and(|value| value == UNSAFE_NO_SYNC.1);
+    /// [`MediumError::Log`] if log and pool do not fit together.
+    pub fn find(pool: fs::File, log_path: &Path, options: FileOptions) -> Result<Self, MediumError> {
         let mark =
             read_mark(&Disk(pool.try_clone().map_err(refused("open the pool"))?), options.mark_offset)?;
-        let mut open = fs::OpenOptions::new();
-        open.read(true).write(true).mode(PRIVATE_MODE);
-        let mut made = false;
-        let log = match (open.open(log_path), mark) {
-            (Ok(log), _) => log,
-            (Err(error), Mark(None)) if error.kind() == std::io::ErrorKind::NotFound => {
-                made = true;
-                open.create(true).open(log_path).map_err(refused(
-                    "make the log beside the pool (its name with `.log`; the folder must be writable)",
-                ))?
+        let (there, log) = match (open_log(log_path, Access::Write)?, mark) {
+            (Some(log), _) => {
+                let log = Disk(log);
+                (find(&log, mark)?, Some(log.0))
             }
-            (Err(error), Mark(Some(uuid))) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(LogError::Missing { uuid }.into());
-            }
-            (Err(error), _) => return Err(refused("open the log")(error).into()),
+            (None, Mark(None)) => (There::Nothing, None),
+            (None, Mark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
+        };
+        Ok(Self { pool, log, there, log_path: log_path.to_owned(), options })
+    }
+
+    /// Opens the pool, and makes a log if it has none. Whoever may not read the pool may not read the log either.
+    ///
+    /// # Errors
+    /// [`MediumError::Log`] if one of the two is damaged; [`MediumError::Full`] if the disk has no room for a log.
+    pub fn open(self) -> Result<File, MediumError> {
+        let Self { pool, log, there, log_path, options } = self;
+        let no_sync = std::env::var_os(UNSAFE_NO_SYNC.0).is_some_and(|value| value == UNSAFE_NO_SYNC.1);
+        let is_new = log.is_none();
+        let log = match log {
+            Some(log) => log,
+            None => make_log(&log_path).map_err(refused(
+                "make the log beside the pool (its name with `.log`; the folder must be writable)",
+            ))?,
         };
         let access = pool.metadata().map_err(refused("look at the pool"))?;
         // If it cannot be: a new one keeps the narrowest mode there is, and one that was there is somebody else's.
         let _ = share_access(&log, &access);
-        sync_folder(log_path).map_err(refused("make the log durable in its folder"))?;
+        sync_folder(&log_path).map_err(refused("make the log durable in its folder"))?;
         let (pool, log): (Arc<dyn Io>, Arc<dyn Io>) = if no_sync {
             eprintln!(
                 "everleaf: {} is set: nothing is synced, and a loss of power loses data",
@@ -93,17 +98,27 @@ impl File {
         } else {
             (Arc::new(Disk(pool)), Arc::new(Disk(log)))
         };
-        let mut file = Self::open(pool, log, options).inspect_err(|_| {
-            if made {
+        let mut file = File::open_found(pool, log, there, options).inspect_err(|_| {
+            if is_new {
                 // Nothing is in it, and nobody will look for it.
-                let _ = fs::remove_file(log_path);
+                let _ = fs::remove_file(&log_path);
             }
         })?;
-        file.log_path = Some(log_path.to_owned());
+        file.log_path = Some(log_path);
         if no_sync {
             file.survives = Survives::ProcessCrash;
         }
         Ok(file)
+    }
+}
+
+impl File {
+    /// Opens the pool in `pool` with the log at `log_path`: [`Beside::find`] and [`Beside::open`] in one.
+    ///
+    /// # Errors
+    /// As these.
+    pub fn beside(pool: fs::File, log_path: &Path, options: FileOptions) -> Result<Self, MediumError> {
+        Beside::find(pool, log_path, options)?.open()
     }
 
     /// As [`File::beside`], on two files that are open already.
@@ -113,9 +128,17 @@ impl File {
     pub fn open(pool: Arc<dyn Io>, log: Arc<dyn Io>, options: FileOptions) -> Result<Self, MediumError> {
         let mark = read_mark(&*pool, options.mark_offset)?;
         let there = find(&*log, mark)?;
-        let is_volatile = is_volatile(pool.file()) || is_volatile(log.file());
-        let survives = if is_volatile { Survives::ProcessCrash } else { Survives::PowerLoss };
-        let options = if is_volatile { in_memory(options) } else { options };
+        Self::open_found(pool, log, there, options)
+    }
+
+    fn open_found(
+        pool: Arc<dyn Io>,
+        log: Arc<dyn Io>,
+        there: There,
+        options: FileOptions,
+    ) -> Result<Self, MediumError> {
+        let survives = survives(pool.file()).min(survives(log.file()));
+        let options = if survives < Survives::PowerLoss { in_memory(options) } else { options };
         let length = pool.length().map_err(refused("measure the pool"))?;
         let (log, mapping, tail, replayed) = match there {
             There::Log(newest) => {
@@ -194,13 +217,13 @@ impl File {
     /// stays.
     ///
     /// # Errors
-    /// [`LogError::Unasked`] if the log holds something, though the pool needs none; [`LogError::Io`] if it cannot be read
-    /// or removed.
+    /// [`LogError::Unasked`] and [`LogError::UnaskedDamaged`] if the log holds something, though the pool needs none; [`LogError::Link`] if a link lies there;
+    /// [`LogError::Io`] if it cannot be read or removed.
     pub fn remove_unneeded_log(pool: &fs::File, log_path: &Path, mark_offset: u64) -> Result<(), LogError> {
-        let log = match fs::File::open(log_path) {
-            Ok(log) => Disk(log),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(refused("open the log")(error)),
+        let log = match open_log(log_path, Access::Read) {
+            Ok(Some(log)) => Disk(log),
+            Ok(None) | Err(LogError::NotALog) => return Ok(()),
+            Err(error) => return Err(error),
         };
         let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
         // What is damaged may be no pool at all; who opens it finds out.
@@ -211,7 +234,9 @@ impl File {
                 write_mark(&pool, mark_offset, Mark(None))?;
                 fs::remove_file(log_path).map_err(refused("remove the log"))
             }
-            Err(error @ (LogError::Unasked { .. } | LogError::Io { .. })) => Err(error),
+            Err(error @ (LogError::Unasked { .. } | LogError::UnaskedDamaged | LogError::Io { .. })) => {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }
@@ -289,66 +314,10 @@ fn no_room(error: std::io::Error, wanted: u64, limit: u64, file: &fs::File) -> M
     }
 }
 
-pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {
-    let mut line = [0; LINE_BYTES];
-    read_all(pool, &mut line, offset).map_err(refused("read the pool"))?;
-    Mark::decode(&line).ok_or(LogError::Mark { offset })
-}
-
 pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: Mark) -> Result<(), LogError> {
     write_all(pool, &mark.encode(), offset)
         .and_then(|()| pool.sync())
         .map_err(refused("say in the pool which log it needs"))
-}
-
-/// What the file where the log belongs holds, for a pool with this mark.
-fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
-    let damaged =
-        || LogError::Damaged { position: 0, what: "both copies of its header fail their check".to_owned() };
-    let newest = match (Log::read_header(io)?, mark) {
-        (Ok(newest), _) => newest,
-        (Err(NoHeader::Blank), None) if !is_blank(io).map_err(refused("read the log"))? => {
-            return Err(LogError::NotALog);
-        }
-        // Making a new log was cut off.
-        (Err(NoHeader::Blank | NoHeader::Damaged), None) => return Ok(There::Nothing),
-        (Err(NoHeader::Blank), Some(uuid)) => return Err(LogError::Missing { uuid }),
-        (Err(NoHeader::Foreign), _) => return Err(LogError::NotALog),
-        (Err(NoHeader::Damaged | NoHeader::Version(_)), _) => return Err(damaged()),
-    };
-    let header = &newest.header;
-    let found = header.uuid;
-    if let Some(expected) = mark {
-        if found != expected {
-            return Err(LogError::Foreign { expected, found });
-        }
-        let length = io.length().map_err(refused("measure the log"))?;
-        if length < RING + header.capacity {
-            let what = format!("it ends here, and should have {} bytes", RING + header.capacity);
-            return Err(LogError::Damaged { position: length, what });
-        }
-        return Ok(There::Log(newest));
-    }
-    // The pool was closed cleanly, or never opened with this log: it may hold nothing.
-    let Some(range) = header.ranges.last().copied() else { return Ok(There::Unneeded) };
-    // A log is empty until the pool names it.
-    let is_new = header.ranges.len() == 1 && header.start == 0;
-    let mut bytes = [0; FRAME_HEADER_BYTES];
-    read_all(io, &mut bytes, RING).map_err(refused("read the log"))?;
-    let frame = FrameHeader::decode(&bytes, 0).filter(|frame| frame.incarnation == range.incarnation);
-    if is_new && frame.is_none() { Ok(There::Unneeded) } else { Err(LogError::Unasked { found }) }
-}
-
-/// Whether a file holds nothing but zeros.
-fn is_blank(io: &dyn Io) -> std::io::Result<bool> {
-    let (mut part, mut offset) = (vec![0; 1 << 20], 0);
-    loop {
-        let bytes = read_some(io, &mut part, offset)?;
-        if bytes == 0 || part[..bytes].iter().any(|byte| *byte != 0) {
-            return Ok(bytes == 0);
-        }
-        offset += bytes as u64;
-    }
 }
 
 /// In memory room is dear, and a checkpoint cheap.
@@ -376,7 +345,12 @@ fn lengthen(pool: &dyn Io, length: u64, options: &FileOptions) -> Result<u64, Me
 
 /// A new log on an empty file, or one whose content does not matter.
 fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Log, Tail), MediumError> {
+    let held = io.length().map_err(refused("measure the log"))?;
     io.truncate(0).map_err(refused("empty the log"))?;
+    if held > 0 {
+        // Or its old content might come back beside a header that was never finished.
+        io.sync().map_err(refused("empty the log"))?;
+    }
     let mut capacity = options.log_bytes.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES);
     while let Err(error) = io.allocate(0, RING + capacity) {
         let smaller = (capacity / 2).next_multiple_of(BLOCK_BYTES);
@@ -401,7 +375,7 @@ fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Lo
     };
     let log = Log::new(io, header, options.log_bytes_max);
     log.fill_ahead(0, FILLED_AT_FIRST).map_err(refused("fill the log with zeros"))?;
-    log.update(|_| {}).map_err(refused("write the log's header"))?;
+    log.write_first_header().map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
     Ok((log, Tail { appender, pages: Pages::default(), dozing: false }))
 }

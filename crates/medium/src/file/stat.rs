@@ -89,7 +89,10 @@ impl File {
             checkpoints: last.checkpoints,
             home_bytes: last.home_bytes,
             checkpoint_time: last.time,
-            last_checkpoint: (last.last_s > 0).then(|| UNIX_EPOCH + Duration::from_secs(last.last_s)),
+            // What a header says may be beyond all times.
+            last_checkpoint: UNIX_EPOCH
+                .checked_add(Duration::from_secs(last.last_s))
+                .filter(|time| *time > UNIX_EPOCH),
             private_bytes: load(&core.private_pages) * PAGE_BYTES,
             private_bytes_max: self.options.private_bytes_max,
             replay: self.replay,

@@ -357,6 +357,7 @@ fn a_log_that_finds_no_room_to_grow_stays_as_it_is() {
     let mut rig = Rig::new();
     rig.options.log_bytes_max = 1 << 20;
     rig.kill();
+    let length = rig.machine.shown().files[1].len();
     for round in 0..40 {
         rig.write(round, 100);
         // The disk has no room for anything new, but takes what overwrites.
@@ -364,6 +365,7 @@ fn a_log_that_finds_no_room_to_grow_stays_as_it_is() {
         rig.settle();
     }
     assert_eq!(rig.file().stat().log_capacity_bytes, 64 << 10);
+    assert_eq!(rig.machine.shown().files[1].len(), length, "what it found of room it keeps");
     rig.kill();
     assert_eq!(rig.history.len(), 41);
 }

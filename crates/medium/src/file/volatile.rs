@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, StatxFlags, fstatfs, statfs, statx};
 
+use crate::Survives;
+
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const OVERLAYFS: i64 = 0x794c_7630;
@@ -13,8 +15,13 @@ const OVERLAYFS: i64 = 0x794c_7630;
 /// Where the system tells of its mounts.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
+/// What a file survives that is synced.
+pub fn survives(file: &File) -> Survives {
+    if is_volatile(file) { Survives::ProcessCrash } else { Survives::PowerLoss }
+}
+
 /// What cannot be found out counts as a disk.
-pub(super) fn is_volatile(file: &File) -> bool {
+fn is_volatile(file: &File) -> bool {
     match fstatfs(file).map(|system| i64::from(system.f_type as u32)) {
         Ok(TMPFS | RAMFS) => true,
         Ok(OVERLAYFS) => is_on_volatile_overlay(file).unwrap_or(false),

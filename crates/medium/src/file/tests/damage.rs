@@ -1,6 +1,7 @@
 //! Damage: bytes that changed on the disk, headers that were made up, files that are something else.
 
 use super::*;
+use crate::file::backup::{CopyTarget, copy};
 
 #[test]
 fn every_flipped_byte_of_the_log_is_harmless_or_found() {
@@ -103,6 +104,67 @@ fn a_flip_in_the_newer_header_loses_nothing_silently() {
     }
 }
 
+/// A header of zeros says no less than one that fails its check: there was one.
+#[test]
+fn a_zeroed_header_loses_nothing_silently() {
+    let images = [opened_again(), gone_around(1), gone_around(9), grown(1), grown(9)];
+    for (number, (image, content)) in images.iter().enumerate() {
+        let zeroed = layout::HEADERS.map(|copy| {
+            let mut zeroed = image.clone();
+            zeroed.files[1][copy as usize..copy as usize + layout::HEADER_BYTES].fill(0);
+            match reopened(&zeroed) {
+                Ok((_, there)) => {
+                    assert!(there == *content, "image {number}, header at {copy:#x}: something is gone");
+                    false
+                }
+                Err(LogError::Damaged { .. }) => true,
+                Err(other) => panic!("image {number}, header at {copy:#x}: {other}"),
+            }
+        });
+        assert!(zeroed[0] != zeroed[1], "image {number}: one copy is the newer one");
+    }
+}
+
+/// A log that no checkpoint and no second open wrote a header of.
+#[test]
+fn one_copy_of_a_header_that_was_written_once_may_be_damaged() {
+    let mut rig = Rig::new();
+    write_durably(&mut rig, 3, 8);
+    let (image, content) = sealed(&rig);
+    for place in [0x10, 0x1010] {
+        let mut flipped = image.clone();
+        flipped.files[1][place] ^= 1;
+        assert_eq!(reopened(&flipped).unwrap().1, content, "byte {place:#x}");
+        let block = place - place % layout::BLOCK_BYTES as usize;
+        flipped.files[1][block..block + layout::HEADER_BYTES].fill(0);
+        assert_eq!(reopened(&flipped).unwrap().1, content, "zeros from byte {block:#x} on");
+    }
+    // With neither there is no telling; but it is not as if there were no log.
+    let mut zeroed = image.clone();
+    for copy in layout::HEADERS {
+        zeroed.files[1][copy as usize..][..layout::HEADER_BYTES].fill(0);
+    }
+    let error = reopened(&zeroed).map(drop).unwrap_err();
+    assert!(matches!(error, LogError::Damaged { position: 0, .. }), "{error}");
+}
+
+/// What lies there may be the newer copy's log, and hold what is nowhere else.
+#[test]
+fn a_log_with_damaged_headers_beside_a_pool_that_needs_none_is_not_emptied() {
+    let (mut image, _) = killed();
+    image.files[0].clear();
+    for copy in layout::HEADERS {
+        image.files[1][copy as usize + 0x10] ^= 1;
+    }
+    let machine = Machine::new(&image);
+    let error = open(&machine).map(drop).unwrap_err();
+    assert!(matches!(error, MediumError::Log(LogError::UnaskedDamaged)), "{error}");
+    assert!(machine.shown() == image, "it was touched");
+    // What making a log leaves that was cut off.
+    image.files[1][layout::RING as usize..].fill(0);
+    open(&Machine::new(&image)).unwrap();
+}
+
 #[test]
 fn a_flip_in_a_log_that_went_around_or_grew_or_was_opened_again_is_harmless_or_found() {
     for (number, (image, content)) in [opened_again(), gone_around(9), grown(9)].iter().enumerate() {
@@ -152,9 +214,9 @@ fn a_torn_header_is_no_damage() {
 /// Who makes up a header may give it a right checksum.
 #[test]
 fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
-    let (image, content) = killed();
+    let (image, whole) = killed();
     let header = Log::read_header(&*Machine::new(&image).io(Which::Log)).unwrap().ok().unwrap().header;
-    assert_eq!(reopened(&image).unwrap().1, content);
+    assert_eq!(reopened(&image).unwrap().1, whole);
     let wild = [1, 4095, 4096, 1 << 32, 1 << 48, 1 << 60, 1 << 63, !0 << 12, u64::MAX - 1, u64::MAX];
     let with = |change: &dyn Fn(&mut layout::Header)| {
         let mut image = image.clone();
@@ -163,11 +225,29 @@ fn a_header_with_wild_numbers_is_an_error_and_no_panic() {
         for copy in layout::HEADERS {
             image.files[1][copy as usize..][..layout::HEADER_BYTES].copy_from_slice(&header.encode());
         }
-        if let Err(MediumError::Map(error)) = open(&Machine::new(&image)).map(drop) {
-            panic!("{error}");
+        let machine = Machine::new(&image);
+        let file = match open(&machine) {
+            Ok(file) => file,
+            Err(MediumError::Map(error)) => panic!("{error}"),
+            Err(_) => return,
+        };
+        file.stat();
+        // Whatever it says, what is acknowledged from here on is there at the next open.
+        let guard = Guard::new(&file);
+        guard.words(HERE, 1).unwrap()[0].publish(&guard, 77);
+        let written = guard.drain();
+        drop(guard);
+        drop(file);
+        if written.is_ok() {
+            let again = open(&machine).unwrap();
+            assert_eq!((content(&again)[0], again.stat().replay.groups > 0), (77, true));
         }
     };
     for first in wild {
+        with(&|header| header.sequence = first);
+        with(&|header| header.checkpointed_at = first);
+        with(&|header| header.incarnation_next = first as u32);
+        with(&|header| header.ranges[0].incarnation = first as u32);
         with(&|header| header.ranges[0].begin = first);
         with(&|header| header.pool_bytes = first);
         for second in wild {
@@ -213,4 +293,50 @@ fn a_line_outside_of_the_pool_is_reported_where_it_is() {
     let error = reopened(&rig.machine.shown()).unwrap_err();
     let expected = layout::RING + position;
     assert!(matches!(error, LogError::Damaged { position, .. } if position == expected), "{error}");
+}
+
+/// Or a copy would take memory for as many pages as whoever made the log likes.
+#[test]
+fn a_copy_takes_no_line_outside_of_the_pool() {
+    for beyond in [0, 1 << 34] {
+        let mut rig = Rig::new();
+        let number = rig.file().extent().length() / LINE_BYTES as u64 + beyond;
+        rig.write(0, 3);
+        rig.settle();
+        rig.file().core.append(1, |_| (number, LineValue::ZERO));
+        rig.file().seal().unwrap();
+        let made = Machine::new(&Image::default());
+        let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
+        let copied = copy(&*rig.machine.io(Which::Pool), &rig.machine.io(Which::Log), &target, MARK, 4096);
+        assert!(matches!(copied, Err(LogError::Damaged { .. })), "{copied:?}");
+    }
+}
+
+/// A file may say that it is as long as no disk.
+#[test]
+fn a_log_of_holes_is_not_read_through() {
+    const LENGTH: u64 = 1 << 43;
+    let (image, content) = killed();
+    for unreadable in layout::HEADERS {
+        let mut image = image.clone();
+        image.files[1][unreadable as usize + 20] ^= 1;
+        let expected = reopened(&image);
+        let machine = Machine::new(&image);
+        machine.io(Which::Log).truncate(LENGTH).unwrap();
+        let reads = std::sync::atomic::AtomicU32::new(0);
+        let hook = move |call| {
+            let reads = reads.fetch_add(u32::from(call == Call::Read), Ordering::Relaxed);
+            assert!(reads < 10_000, "it reads all of the file");
+        };
+        let log = Hooked { io: machine.io(Which::Log), hook: Box::new(hook), reads_parts: false };
+        let found = File::open(machine.io(Which::Pool), Arc::new(log), options());
+        assert_eq!(found.is_ok(), expected.is_ok());
+        if let Ok(file) = found {
+            assert_eq!(super::content(&file), content);
+        }
+    }
+    // All of it.
+    let machine = Machine::new(&Image::default());
+    machine.io(Which::Log).truncate(LENGTH).unwrap();
+    open(&machine).unwrap();
 }

@@ -1,0 +1,114 @@
+//! Finding the log that belongs to a pool. Nothing is changed here.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::access::PRIVATE_MODE;
+use super::error::{LogError, refused};
+use super::io::{Io, data_from, read_all, read_some};
+use super::layout::{FRAME_HEADER_BYTES, FrameHeader, Mark, NoHeader, RING};
+use super::log::{Log, NewestHeader};
+use crate::LINE_BYTES;
+
+/// What the file where the log belongs holds.
+#[derive(Debug)]
+pub(super) enum There {
+    /// Nothing.
+    Nothing,
+    /// A log that is not needed: its pool was closed.
+    Unneeded,
+    Log(NewestHeader),
+}
+
+/// What a log is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// Opens what lies where a log belongs; `None` if nothing does.
+pub(super) fn open_log(path: &Path, access: Access) -> Result<Option<fs::File>, LogError> {
+    let mut open = fs::OpenOptions::new();
+    open.read(true).write(access == Access::Write);
+    // A pipe would keep whoever opens it waiting.
+    open.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    match open.open(path) {
+        Ok(log) if log.metadata().map_err(refused("look at the log"))?.is_file() => Ok(Some(log)),
+        Ok(_) => Err(LogError::NotALog),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            Err(LogError::Link { path: path.to_owned() })
+        }
+        Err(error) => Err(refused("open the log")(error)),
+    }
+}
+
+/// Makes a log's file, for nobody else to read. Where something lies nothing is made.
+pub(super) fn make_log(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(path)
+}
+
+pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {
+    let mut line = [0; LINE_BYTES];
+    read_all(pool, &mut line, offset).map_err(refused("read the pool"))?;
+    Mark::decode(&line).ok_or(LogError::Mark { offset })
+}
+
+/// What the file where the log belongs holds, for a pool with this mark.
+pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
+    let is_blank = |offset| is_blank(io, offset).map_err(refused("read the log"));
+    let damaged = |what: &str| LogError::Damaged { position: 0, what: what.to_owned() };
+    let newest = match (Log::read_header(io)?, mark) {
+        (Ok(newest), _) => newest,
+        (Err(NoHeader::Blank), None) if !is_blank(0)? => return Err(LogError::NotALog),
+        (Err(NoHeader::Damaged), None) if !is_blank(RING)? => return Err(LogError::UnaskedDamaged),
+        // Making a new log was cut off.
+        (Err(NoHeader::Blank | NoHeader::Damaged), None) => return Ok(There::Nothing),
+        (Err(NoHeader::Blank), Some(uuid)) if is_blank(0)? => return Err(LogError::Missing { uuid }),
+        (Err(NoHeader::Blank), Some(_)) => return Err(damaged("both copies of its header are zeros")),
+        (Err(NoHeader::Foreign), _) => return Err(LogError::NotALog),
+        (Err(NoHeader::Damaged | NoHeader::Version(_)), _) => {
+            return Err(damaged("both copies of its header fail their check"));
+        }
+    };
+    let header = &newest.header;
+    let found = header.uuid;
+    if let Some(expected) = mark {
+        if found != expected {
+            return Err(LogError::Foreign { expected, found });
+        }
+        let length = io.length().map_err(refused("measure the log"))?;
+        if length < RING + header.capacity {
+            let what = format!("it ends here, and should have {} bytes", RING + header.capacity);
+            return Err(LogError::Damaged { position: length, what });
+        }
+        return Ok(There::Log(newest));
+    }
+    // The pool was closed cleanly, or never opened with this log: it may hold nothing.
+    let Some(range) = header.ranges.last().copied() else { return Ok(There::Unneeded) };
+    // A log is empty until the pool names it.
+    let is_new = header.ranges.len() == 1 && header.start == 0;
+    let mut bytes = [0; FRAME_HEADER_BYTES];
+    read_all(io, &mut bytes, RING).map_err(refused("read the log"))?;
+    let frame = FrameHeader::decode(&bytes, 0).filter(|frame| frame.incarnation == range.incarnation);
+    if is_new && frame.is_none() { Ok(There::Unneeded) } else { Err(LogError::Unasked { found }) }
+}
+
+/// Whether a file holds nothing but zeros from `offset` on.
+fn is_blank(io: &dyn Io, mut offset: u64) -> io::Result<bool> {
+    let mut part = vec![0; 1 << 20];
+    while let Some(data) = data_from(io, offset)? {
+        let bytes = read_some(io, &mut part, data)?;
+        if bytes == 0 || part[..bytes].iter().any(|byte| *byte != 0) {
+            return Ok(bytes == 0);
+        }
+        offset = data + bytes as u64;
+    }
+    Ok(true)
+}
