@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
 use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec, WordCodec};
 use medium::file::faulty::{Faults, Image, Machine, Which};
+use medium::late::Release;
 use medium::{Count, File, FileOptions, Late, LineForm, Ram};
 use pool::{Error, Pool, PoolOptions};
 
@@ -514,4 +515,23 @@ fn is_left_alone(which: usize) -> bool {
     }
     assert!(tree.check().unwrap().is_empty());
     true
+}
+
+/// As a get does: a number with a key in it that a crash takes back was never true.
+#[test]
+fn a_count_waits_for_what_it_saw() {
+    let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
+    let tree = BzTree::<Late, RecordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    pool.medium().set_release(Release::Manual);
+    let counted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (tree, counted) = (&tree, &counted);
+        scope.spawn(move || assert!(tree.insert(b"key", b"value").unwrap()));
+        assert!(pool.medium().until_waiting(1, PATIENCE));
+        scope.spawn(move || counted.store(tree.len().unwrap(), Ordering::SeqCst));
+        assert!(pool.medium().until_waiting(2, PATIENCE));
+        assert_eq!(counted.load(Ordering::SeqCst), 0);
+        pool.medium().set_release(Release::Immediate);
+    });
+    assert_eq!(counted.load(Ordering::SeqCst), 1);
 }

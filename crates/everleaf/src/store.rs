@@ -475,8 +475,8 @@ impl Store {
     /// Durable when this returns. Dropping the last handle does the same, but cannot tell of an error.
     ///
     /// # Errors
-    /// [`Error::InUse`] while another clone of the store or one of its trees lives; it is then closed when the last
-    /// of them is dropped. [`Error::Medium`] if the medium failed.
+    /// [`Error::InUse`] while another clone of the store, one of its trees or a [`Ticket`](crate::Ticket) lives; it is
+    /// then closed when the last of them is dropped. [`Error::Medium`] if the medium failed.
     pub fn close(self) -> Result<()> {
         let path = self.inner.path.clone();
         let closed = Arc::try_unwrap(self.inner).map_err(|_| Error::InUse).and_then(|inner| {

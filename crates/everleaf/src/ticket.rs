@@ -7,8 +7,8 @@ use pool::Result;
 
 use crate::store::Inner;
 
-/// What to wait for until a write is durable. Dropping it waits for nothing; the write becomes durable all the same, with
-/// a later sync.
+/// What to wait for until a write is durable. Dropping it does not wait for the write, which becomes durable all the
+/// same, with a later sync. It is a handle of its store as the trees are: the store is open until the last one is dropped.
 #[derive(Clone)]
 #[must_use = "the write is durable only after `wait`"]
 pub struct Ticket {

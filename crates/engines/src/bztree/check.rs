@@ -233,7 +233,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(found)
     }
 
-    /// Keys, leaves, levels of inner nodes.
+    /// Keys, leaves, levels of inner nodes, once what was counted is durable.
     pub(super) fn count(&self) -> Result<(u64, u64, u32)> {
         let guard = self.pool.pin();
         let (mut keys, mut leaves, mut height) = (0, 0, 0);
@@ -248,6 +248,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             }
             Ok(())
         })?;
+        self.pmwcas.settle(&guard)?;
         Ok((keys, leaves, height))
     }
 

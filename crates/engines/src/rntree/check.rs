@@ -1,7 +1,7 @@
 //! Verification of everything that can be verified.
 
-use medium::Medium;
 use medium::sync::Ordering;
+use medium::{Lsn, Medium};
 use pool::{Guard, Result};
 
 use super::RnTree;
@@ -148,23 +148,26 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         Ok(())
     }
 
-    /// Counts keys and leaves. O(leaves).
-    pub(super) fn count(&self) -> (u64, u64) {
-        let _guard = self.pool.pin();
-        let (mut keys, mut leaves) = (0, 0);
+    /// Counts keys and leaves, once what was counted is durable. O(leaves).
+    pub(super) fn count(&self) -> Result<(u64, u64)> {
+        let guard = self.pool.pin();
+        let (mut keys, mut leaves, mut lsn) = (0, 0, Lsn::DURABLE);
         let mut index = self.head;
         while index != 0 {
             let record = self.leaves.get(index);
+            // ORDER: acquire: the stamp was stored before.
             keys += u64::from(record.live.load(Ordering::Acquire).count_ones());
+            lsn = lsn.max(record.lsn());
             leaves += 1;
             index = record.next();
         }
-        (keys, leaves)
+        guard.wait_for(lsn)?;
+        Ok((keys, leaves))
     }
 
-    pub(super) fn figures(&self) -> IndexStat {
-        let (keys, leaves) = self.count();
-        IndexStat {
+    pub(super) fn figures(&self) -> Result<IndexStat> {
+        let (keys, leaves) = self.count()?;
+        Ok(IndexStat {
             keys,
             leaves,
             height: self.inner.height(),
@@ -176,6 +179,6 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             leaf_bytes: size_of::<super::layout::Leaf<N>>() as u64,
             allocations: None,
             epochs: None,
-        }
+        })
     }
 }

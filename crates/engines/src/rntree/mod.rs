@@ -210,7 +210,7 @@ where
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.count().0)
+        Ok(self.count()?.0)
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
@@ -222,7 +222,7 @@ where
     }
 
     fn stat(&self) -> Result<IndexStat> {
-        Ok(self.figures())
+        self.figures()
     }
 
     fn destroy(&self) -> Result<()> {

@@ -96,9 +96,9 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
     }
 }
 
-/// The same for scans, and for conditional writes that fail on what they saw.
+/// The same for scans, for conditional writes that fail on what they saw, and for the number of keys.
 #[test]
-fn scans_and_failed_conditions_wait_for_what_they_saw() {
+fn scans_failed_conditions_and_counts_wait_for_what_they_saw() {
     let pool = open(Late::new(1 << 30, LineForm::Single).unwrap());
     let tree = tree::<56>(&pool, 10);
     let finished = AtomicU64::new(0);
@@ -118,11 +118,15 @@ fn scans_and_failed_conditions_wait_for_what_they_saw() {
             assert!(!WordIndex::write(tree, 55, None, Condition::Equals(3)).unwrap());
             finished.fetch_add(1, Ordering::SeqCst);
         });
-        assert!(pool.medium().until_waiting(4, PATIENCE), "{:?} wait", pool.medium().waiting());
+        scope.spawn(move || {
+            assert_eq!(tree.len().unwrap(), 11);
+            finished.fetch_add(1, Ordering::SeqCst);
+        });
+        assert!(pool.medium().until_waiting(5, PATIENCE), "{:?} wait", pool.medium().waiting());
         assert_eq!(finished.load(Ordering::SeqCst), 0);
         pool.medium().release_all();
     });
-    assert_eq!(finished.load(Ordering::SeqCst), 3);
+    assert_eq!(finished.load(Ordering::SeqCst), 4);
 }
 
 /// Whatever prefix of the groups is durable, a crash leaves a prefix of one thread's operations: through splits, shares,
