@@ -11,7 +11,7 @@ use std::error::Error;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
-use everleaf_engines::pmwcas::{Pmwcas, Recycled, Recycling, VALUE_MASK};
+use everleaf_engines::pmwcas::{Pmwcas, Recycled, Recycling, Seen, VALUE_MASK};
 use medium::{File, FileOptions, Medium, Word};
 use pool::record::{self, Record};
 use pool::{Guard, Pool, PoolOptions, ROOT_WORDS};
@@ -77,13 +77,14 @@ impl<M: Medium> Document<M> {
         let guard = self.pool.pin();
         let cells = self.cells(&guard)?;
         loop {
-            let versions = self.pmwcas.read(&guard, &cells[VERSIONS])? & VALUE_MASK;
-            let offset = self.pmwcas.read(&guard, &cells[TEXT])? & VALUE_MASK;
+            let mut seen = Seen::default();
+            let versions = self.pmwcas.observe(&guard, &cells[VERSIONS], &mut seen)?;
+            let offset = self.pmwcas.observe(&guard, &cells[TEXT], &mut seen)?;
             if self.pmwcas.read(&guard, &cells[VERSIONS])? & VALUE_MASK != versions {
                 continue;
             }
             // A file becomes durable later than others see it.
-            self.pmwcas.settle(&guard)?;
+            self.pmwcas.settle(&guard, &mut seen)?;
             let mut text = Vec::new();
             if offset != 0 {
                 Record::at(&guard, offset)?.copy_value(&guard, &mut text)?;

@@ -297,6 +297,46 @@ fn writers_wait_for_nobody_who_stopped() {
     }
 }
 
+/// What others wrote may become durable whenever it does, and so may what comes behind it.
+fn expect_a_reader_waits_for_nobody(pool: &Pool<Late>, tree: &BzTree<Late, RecordCodec, 4>) {
+    let medium = pool.medium();
+    medium.set_release(Release::Manual);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(tree.update(&key(2), b"new").unwrap()));
+        assert!(medium.until_waiting(1, PATIENCE));
+        let reader = scope.spawn(|| tree.get(&key(30)).unwrap().map(|value| value.as_slice().to_vec()));
+        let deadline = Instant::now() + PATIENCE;
+        while !reader.is_finished() && medium.waiting().len() < 2 && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let is_done = reader.is_finished();
+        medium.set_release(Release::Immediate);
+        assert!(is_done, "a reader of what is durable waits for what is not");
+        assert_eq!(reader.join().unwrap().as_deref(), Some(&b"value"[..]));
+    });
+}
+
+/// Where waits are put off nobody says of nodes and entries that they are durable.
+#[test]
+fn a_reader_waits_for_nothing_but_what_it_has_seen() {
+    let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
+    let tree = BzTree::<Late, RecordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let splits = || tree.counters().iter().find(|(name, _)| *name == "splits").unwrap().1;
+    pool.medium().set_release(Release::Manual);
+    medium::deferred(|| (1..=32).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap())));
+    assert!(splits() > 1);
+    pool.medium().release_all();
+    expect_a_reader_waits_for_nobody(&pool, &tree);
+
+    let image = pool.medium().durable_image();
+    let crashed = Late::from_image(&image, 1 << 24, LineForm::Single).unwrap();
+    let pool = Pool::open(crashed, PoolOptions::default()).unwrap();
+    let root = pool.trees().unwrap().remove(0);
+    let tree = BzTree::<Late, RecordCodec, 4>::open(&pool, &root, BzTreeOptions::default()).unwrap();
+    pool.finish_marking();
+    expect_a_reader_waits_for_nobody(&pool, &tree);
+}
+
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     let pool = open(&Arc::new(Ram::new(16 << 20).unwrap()), true);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everleaf_engines::pmwcas::{BadTarget, Pmwcas, Recycled, Recycling, VALUE_MASK, WORDS_MAX, is_name};
+use everleaf_engines::pmwcas::{
+    BadTarget, Pmwcas, Recycled, Recycling, Seen, VALUE_MASK, WORDS_MAX, is_name,
+};
 use medium::late::Release;
 use medium::{Count, Late, LineForm, Lsn, Medium, Ram, Word};
 use pool::{Error, Guard, Pool, PoolOptions};
@@ -375,7 +377,11 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
         let guard = bank.pool.pin();
         let raw = bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap();
         assert_eq!((raw & VALUE_MASK, raw == 7), (7, false));
-        let reader = scope.spawn(|| bank.pmwcas.settle(&bank.pool.pin()).unwrap());
+        let reader = scope.spawn(|| {
+            let (guard, mut seen) = (bank.pool.pin(), Seen::default());
+            assert_eq!(bank.pmwcas.observe(&guard, bank.cell(&guard, 0), &mut seen).unwrap(), 7);
+            bank.pmwcas.settle(&guard, &mut seen).unwrap();
+        });
         assert!(bank.pool.medium().until_waiting(2, PATIENCE) && !reader.is_finished());
         // An operation that only builds on it gets as far as its own wait.
         scope.spawn(|| assert!(bank.swap(&[(0, 7, 9)])));
@@ -384,6 +390,15 @@ fn a_reader_waits_for_what_a_crash_could_take_back() {
     });
     let guard = bank.pool.pin();
     assert_eq!(bank.pmwcas.read(&guard, bank.cell(&guard, 0)).unwrap(), 9, "clean, once it is durable");
+}
+
+/// Dirty, they would have every reader wait, and for nothing.
+#[test]
+fn a_failure_leaves_its_words_as_clean_as_they_were() {
+    let bank = Bank::new(Late::new(1 << 20, LineForm::Single).unwrap());
+    assert!(!bank.swap(&[(0, 0, 1), (1, 5, 6)]));
+    let guard = bank.pool.pin();
+    assert_eq!(bank.cell(&guard, 0).load(&guard), 0);
 }
 
 /// The words of one that is left may be cut off with the file's free tail: then the pool would not open any more.

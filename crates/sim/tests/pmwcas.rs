@@ -2,7 +2,7 @@
 
 mod common;
 
-use engines::pmwcas::{Pmwcas, VALUE_MASK};
+use engines::pmwcas::{Pmwcas, Seen};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
     Complaint, Concurrent, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash,
@@ -127,11 +127,11 @@ impl Subject for Words {
 
     fn observe(&self, opened: &mut Opened) -> Result<Values, Complaint> {
         let guard = opened.pool.pin();
-        let mut values = [0; WORDS];
+        let (mut values, mut seen) = ([0; WORDS], Seen::default());
         for (word, value) in values.iter_mut().enumerate() {
-            *value = opened.pmwcas.read(&guard, opened.cell(&guard, word)?).map_err(text)? & VALUE_MASK;
+            *value = opened.pmwcas.observe(&guard, opened.cell(&guard, word)?, &mut seen).map_err(text)?;
         }
-        opened.pmwcas.settle(&guard).map_err(text)?;
+        opened.pmwcas.settle(&guard, &mut seen).map_err(text)?;
         Ok(values)
     }
 
@@ -405,9 +405,9 @@ const REDUNDANT: [(&str, &str, &str); 5] = [
         "after a crash all that is left is durable; needed where only the process ended",
     ),
     (
-        "execute.rs",
-        "cell.compare_exchange(guard, dirty, target.new)",
-        "who meets the dirty bit waits for what is durable already, and clears it",
+        "seen.rs",
+        "compare_exchange(guard, value | DIRTY, value)",
+        "who meets the dirty bit of what is durable finds its commit so, and waits for nothing",
     ),
     (
         "recover.rs",

@@ -7,11 +7,11 @@ use medium::sync::Ordering;
 use pool::{Error, Guard, Result};
 
 use super::BzTree;
-use super::find::{LEVELS_MAX, Seen, Separator};
+use super::find::{LEVELS_MAX, Separator};
 use super::image::InnerImage;
 use super::layout::{EntryState, Leaf, LeafStatus, META, Meta, Pointer, leaf_bytes};
 use crate::index::{Codec, EntryWords, IndexStat, Violation};
-use crate::pmwcas::VALUE_MASK;
+use crate::pmwcas::{Seen, VALUE_MASK};
 
 /// A node on a walk through the whole tree.
 pub(super) enum Visited<'n> {

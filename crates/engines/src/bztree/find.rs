@@ -13,7 +13,7 @@ use super::layout::{
     LeafStatus, META, Meta, PAYLOAD, Pointer,
 };
 use crate::index::{Codec, EntryWords};
-use crate::pmwcas::{DIRTY, VALUE_MASK};
+use crate::pmwcas::{Seen, VALUE_MASK};
 
 /// Keys that descend together.
 const GROUP: usize = 16;
@@ -41,19 +41,6 @@ pub(super) enum Goal<'k, K> {
     Below(&'k [u8], bool),
     /// To the last leaf.
     Last,
-}
-
-/// What a thread has seen that a crash could take back.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Seen(u64);
-
-impl Seen {
-    /// Notes a word; returns its value.
-    #[inline(always)]
-    pub(super) fn value(&mut self, raw: u64) -> u64 {
-        self.0 |= raw & DIRTY;
-        raw & VALUE_MASK
-    }
 }
 
 /// A separator: the keys behind it are not below it. With tail 0 it is the smallest key that has this word.
@@ -223,7 +210,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         seen: &mut Seen,
         mut note: impl FnMut(Step),
     ) -> Result<u64> {
-        let mut pointer = Pointer(seen.value(self.pmwcas.read(guard, self.root(guard)?)?));
+        let mut pointer = Pointer(self.pmwcas.observe(guard, self.root(guard)?, seen)?);
         let mut level = if pointer.is_leaf() { 1 } else { LEVELS_MAX };
         Self::expect_kind(pointer, level)?;
         while !pointer.is_leaf() {
@@ -233,7 +220,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             level = Self::next_level(header, level, pointer)?;
             let position = Self::position(guard, inner, header.separators(), goal)?;
             note(Step { offset: pointer.offset(), position });
-            pointer = Pointer(seen.value(self.pmwcas.read(guard, &inner.children[position])?));
+            pointer = Pointer(self.pmwcas.observe(guard, &inner.children[position], seen)?);
             Self::expect_kind(pointer, level)?;
             Self::prefetch(guard, pointer);
         }
@@ -310,11 +297,11 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         seen: &mut Seen,
     ) -> Result<Option<Found>> {
         loop {
-            let meta = Meta(seen.value(self.pmwcas.read(guard, &cells[META])?));
+            let meta = Meta(self.pmwcas.observe(guard, &cells[META], seen)?);
             if meta.state() != EntryState::Visible {
                 return Ok(None);
             }
-            let payload = seen.value(self.pmwcas.read(guard, &cells[PAYLOAD])?);
+            let payload = self.pmwcas.observe(guard, &cells[PAYLOAD], seen)?;
             // Each update raises the version in the metadata, so what is between two equal ones belongs to them.
             if self.pmwcas.read(guard, &cells[META])? & VALUE_MASK != meta.0 {
                 continue;
@@ -375,15 +362,6 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         Ok(None)
     }
 
-    /// Returns when what was seen is durable.
-    #[inline(always)]
-    pub(super) fn settle(&self, guard: &Guard<'_, M>, seen: Seen) -> Result<()> {
-        if M::LATE && seen.0 != 0 {
-            self.pmwcas.settle(guard)?;
-        }
-        Ok(())
-    }
-
     /// Calls `use_entry` with the entry of `key`, once what was read is durable. O(log n).
     #[inline(always)]
     pub(super) fn find<R>(
@@ -395,7 +373,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let mut seen = Seen::default();
         let leaf = self.descend(&guard, key, &mut seen)?;
         let found = self.look(&guard, Self::leaf(&guard, leaf)?, key, &mut seen)?;
-        self.settle(&guard, seen)?;
+        self.pmwcas.settle(&guard, &mut seen)?;
         found.map(|found| use_entry(&guard, found.words)).transpose()
     }
 
@@ -408,7 +386,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let guard = self.pool.pin();
             let mut seen = Seen::default();
-            let mut pointers = [Pointer(seen.value(self.pmwcas.read(&guard, self.root(&guard)?)?)); GROUP];
+            let root = self.pmwcas.observe(&guard, self.root(&guard)?, &mut seen)?;
+            let mut pointers = [Pointer(root); GROUP];
             let pointers = &mut pointers[..keys.len()];
             let mut level = LEVELS_MAX;
             while let Some(first) = pointers.first().filter(|pointer| !pointer.is_leaf()) {
@@ -417,7 +396,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 for (pointer, key) in pointers.iter_mut().zip(keys) {
                     let inner = Self::inner(&guard, pointer.offset())?;
                     let position = Self::rank(&guard, inner, Self::header(&guard, inner).separators(), *key)?;
-                    *pointer = Pointer(seen.value(self.pmwcas.read(&guard, &inner.children[position])?));
+                    *pointer = Pointer(self.pmwcas.observe(&guard, &inner.children[position], &mut seen)?);
                     Self::expect_kind(*pointer, level)?;
                     Self::prefetch(&guard, *pointer);
                 }
@@ -434,7 +413,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             for (position, (pointer, key)) in pointers.iter().zip(keys).enumerate() {
                 let leaf = Self::leaf(&guard, pointer.offset())?;
                 let found = self.look(&guard, leaf, *key, &mut seen)?;
-                self.settle(&guard, seen)?;
+                self.pmwcas.settle(&guard, &mut seen)?;
                 use_entry(&guard, group * GROUP + position, found.map(|found| found.words))?;
             }
         }

@@ -13,7 +13,7 @@ use super::layout::{
 };
 use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
-use crate::pmwcas::{BadTarget, Commit, Descriptor, Recycling, VALUE_MASK};
+use crate::pmwcas::{BadTarget, Commit, Descriptor, Recycling, Seen, VALUE_MASK};
 
 /// An entry on its way from one leaf to another.
 #[derive(Clone, Copy, Debug)]
@@ -209,7 +209,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let status = LeafStatus(raw & VALUE_MASK).validated(offset)?;
         // What replaces a leaf freezes it once more: so this is the status of one in the tree if it is there now.
         if status.is_frozen()
-            && self.descend(guard, key, &mut super::find::Seen::default())? == offset
+            && self.descend(guard, key, &mut Seen::default())? == offset
             && cell.compare_exchange(guard, raw, status.thawed().0).is_ok()
         {
             return Ok(status.thawed());
@@ -240,7 +240,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let start = copies.len();
         let mut sorted = 0;
         for (entry, cells) in leaf.entries(guard, status.count())?.iter().enumerate() {
-            if let Some(found) = self.read_cells(guard, cells, entry, &mut super::find::Seen::default())? {
+            if let Some(found) = self.read_cells(guard, cells, entry, &mut Seen::default())? {
                 copies.push(Copied { words: found.words, fingerprint: leaf.fingerprint(guard, entry) });
             }
             if entry + 1 == status.sorted() {
@@ -429,7 +429,7 @@ mod tests {
 
     use super::*;
     use crate::bztree::BzTreeOptions;
-    use crate::bztree::find::{Goal, Seen};
+    use crate::bztree::find::Goal;
     use crate::index::{Index, WordCodec};
 
     /// Whoever adds an entry to such a leaf adds it to nothing.

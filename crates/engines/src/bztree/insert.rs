@@ -18,10 +18,10 @@ use medium::{Medium, Word};
 use pool::{Error, Guard, Result};
 
 use super::BzTree;
-use super::find::{Found, Goal, Seen};
+use super::find::{Found, Goal};
 use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD};
 use crate::index::{Codec, Condition, EntryWords};
-use crate::pmwcas::VALUE_MASK;
+use crate::pmwcas::{Seen, VALUE_MASK};
 
 /// Attempts after which an operation takes the tree for damaged.
 pub(super) const ATTEMPTS_MAX: u32 = 1 << 16;
@@ -152,7 +152,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         // After the status: what is completed from here on changes it.
         let found = self.look(guard, leaf, key, &mut seen)?;
         if !Self::holds(guard, condition, found.as_ref())? {
-            self.settle(guard, seen)?;
+            self.pmwcas.settle(guard, &mut seen)?;
             return Ok(Attempt::Done(false));
         }
         match found {

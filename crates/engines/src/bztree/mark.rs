@@ -19,8 +19,9 @@ use medium::Medium;
 use pool::{Error, Guard, Result};
 
 use super::BzTree;
-use super::find::{Goal, Path, Seen, Step};
+use super::find::{Goal, Path, Step};
 use crate::index::Codec;
+use crate::pmwcas::Seen;
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Marks all that the tree reaches; asks after each leaf whether to go on. Whether it came to the end. O(n).

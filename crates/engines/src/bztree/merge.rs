@@ -7,12 +7,12 @@
 use medium::Medium;
 use pool::{Guard, Result};
 
-use super::find::{Goal, Path, Seen, Step};
+use super::find::{Goal, Path, Step};
 use super::image::{Copies, InnerImage, NewNodes};
 use super::layout::Pointer;
 use super::{BzTree, NodeSizes};
 use crate::index::Codec;
-use crate::pmwcas::VALUE_MASK;
+use crate::pmwcas::{Seen, VALUE_MASK};
 
 /// Merges that one removal tries at most: each makes the tree smaller, but others may make it larger meanwhile.
 const MERGES_MAX: usize = 64;

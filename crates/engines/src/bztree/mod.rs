@@ -19,7 +19,9 @@
 //!    operation, so nothing changes after the freeze; what replaces it does so too, and freezes it for good.
 //! 5. An inner node's separators never change. A child is swapped together with a change of the status, and the node is
 //!    frozen by the very operation that replaces it, which names that status: no swap is lost in a copy.
-//! 6. What is visible is durable, or dirty, and then its readers wait (see [PMwCAS](crate::pmwcas)).
+//! 6. What is visible is durable, or dirty, and then its readers wait (see [PMwCAS](crate::pmwcas)). Two values may recur: an
+//!    update leaves the status as it was, and may bring a payload back. Their dirty bits may be cleared too early, and nobody
+//!    is misled: no answer is taken from a status, and none from a payload without the metadata, whose version never recurs.
 //!
 //! ## Commit points
 //!

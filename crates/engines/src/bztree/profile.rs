@@ -6,9 +6,9 @@ use medium::Medium;
 use pool::Result;
 
 use super::BzTree;
-use super::find::Seen;
 use super::insert::{Attempt, Encoded};
 use crate::index::{Codec, Condition, Profile};
+use crate::pmwcas::Seen;
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Reads a key, or sets its value if it is there. What neither searches nor executes is in the total alone: pinning,
@@ -43,7 +43,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 self.store(key, value, Condition::Present)?;
             }
         } else {
-            self.settle(&guard, seen)?;
+            self.pmwcas.settle(&guard, &mut seen)?;
             drop(guard);
         }
         profile.total_ns = start.elapsed().as_nanos() as u64;

@@ -4,10 +4,10 @@ use medium::Medium;
 use pool::{Guard, Result};
 
 use super::BzTree;
-use super::find::Seen;
 use super::insert::{ATTEMPTS_MAX, Attempt};
 use super::layout::{LEAF_STATUS, META};
 use crate::index::{Codec, Condition};
+use crate::pmwcas::Seen;
 
 impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     /// Removes a key if the condition holds. Durable when this returns. O(log n).
@@ -35,7 +35,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let held = Self::holds(guard, condition, found.as_ref())?;
         let Some(found) = found.filter(|_| held) else {
             // Nothing to change: what was seen is the answer, in a frozen leaf as well.
-            self.settle(guard, seen)?;
+            self.pmwcas.settle(guard, &mut seen)?;
             return Ok(Attempt::Done(held));
         };
         if status.is_frozen() {

@@ -10,11 +10,11 @@ use medium::{Medium, kernels};
 use pool::{Error, Guard, Result};
 
 use super::BzTree;
-use super::find::{Goal, Path, Seen, Step};
+use super::find::{Goal, Path, Step};
 use super::layout::{LEAF_STATUS, Leaf, LeafStatus, Pointer};
 use super::runs::{self, Run};
 use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
-use crate::pmwcas::VALUE_MASK;
+use crate::pmwcas::{Seen, VALUE_MASK};
 
 /// Leaves behind the one that is read that are prefetched, as far as they have its parent.
 const LEAVES_AHEAD: usize = 3;
@@ -93,7 +93,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 let (path, offset) = self.descend_path(&guard, &Goal::Key(resume), &mut seen)?;
                 Self::prefetch_siblings(&guard, &path);
                 self.snapshot(&guard, Self::leaf(&guard, offset)?, &mut seen, &mut snapshot)?;
-                self.settle(&guard, seen)?;
+                self.pmwcas.settle(&guard, &mut seen)?;
                 Self::upper_bound(&guard, &path)?.map(|separator| separator.word)
             };
             let start = snapshot.partition_point(|words| words[0] < resume);
@@ -162,7 +162,7 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
         let from = self.from.clone();
         let (path, leaf) = self.descend(&guard, &from, &mut seen)?;
         self.copy_leaf(&guard, leaf, &mut seen)?;
-        self.tree.settle(&guard, seen)?;
+        self.tree.pmwcas.settle(&guard, &mut seen)?;
         let end = match self.direction {
             Direction::Forward => BzTree::<M, C, N>::upper_bound(&guard, &path)?,
             Direction::Reverse => BzTree::<M, C, N>::lower_bound(&guard, &path)?,

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use medium::sync::{Ordering, thread_number};
+use medium::sync::thread_number;
 use medium::{LINE_BYTES, Lsn, Medium, WORD_BYTES, Word};
 use pool::{Error, Guard, Result};
 
 use super::layout::{State, Status, Target};
+use super::seen::clean;
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
-use super::word::{CONDITIONAL, DIRTY, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
+use super::word::{CONDITIONAL, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
 use super::{DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
 
 /// An operation that is being executed or helped.
@@ -38,13 +39,8 @@ enum Installation {
 }
 
 #[inline]
-fn word_at<'g, M: Medium>(guard: &'g Guard<'_, M>, offset: u64) -> Result<&'g Word> {
+pub(super) fn word_at<'g, M: Medium>(guard: &'g Guard<'_, M>, offset: u64) -> Result<&'g Word> {
     Ok(&guard.words(offset, 1)?[0])
-}
-
-/// What a word gets that is to have `value`: not yet durable for certain, where the medium is late.
-fn visible<M: Medium>(value: u64) -> u64 {
-    if M::LATE { value | DIRTY } else { value }
 }
 
 /// Flushes words in ascending order of their offsets, each line once: for a second flush of one a processor waits as long as
@@ -105,10 +101,10 @@ impl Pmwcas {
         let (node, status, targets, position) = self.find_named(guard, offset, raw)?;
         let target = targets[position];
         if raw & CONDITIONAL != 0 || status.state != State::Succeeded {
-            return Ok(visible::<M>(target.old));
+            return Ok(self.commits.visible(guard, offset, target.old));
         }
-        self.make_durable(guard, node);
-        Ok(visible::<M>(target.new))
+        self.commits.note::<M>(offset, Self::make_durable(guard, node));
+        Ok(self.commits.visible(guard, offset, target.new))
     }
 
     /// The descriptor whose name `raw` is in the word at `offset`; its status and words, and which of them that is.
@@ -474,12 +470,13 @@ impl Pmwcas {
     ) -> Progress {
         match state {
             State::Succeeded => {
-                let lsn = self.make_durable(guard, operation.node);
-                Self::install_results(guard, operation.name, swaps, true);
+                let lsn = Self::make_durable(guard, operation.node);
+                swaps.iter().for_each(|swap| self.commits.note::<M>(swap.target.offset, lsn));
+                self.install_results(guard, operation.name, swaps, true);
                 Progress::Succeeded(lsn)
             }
             State::Failed => {
-                Self::install_results(guard, operation.name, swaps, false);
+                self.install_results(guard, operation.name, swaps, false);
                 Progress::Failed
             }
             // Over, since this thread began to help.
@@ -488,15 +485,10 @@ impl Pmwcas {
     }
 
     /// Makes success durable, or ordered, before anybody sees what it brings.
-    fn make_durable<M: Medium>(&self, guard: &Guard<'_, M>, node: &DescriptorNode) -> Lsn {
+    fn make_durable<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode) -> Lsn {
         guard.flush(&node.status);
         // Fence 3. PERSIST: all names are durable; lost, recovery rolls back what no reader has seen.
-        let lsn = guard.fence();
-        if M::LATE {
-            // ORDER: pairs with the acquire in `settle`: who sees a final value finds its LSN.
-            self.commit_lsn.fetch_max(lsn.0, Ordering::AcqRel);
-        }
-        lsn
+        guard.fence()
     }
 
     /// Phase 1 for one word.
@@ -552,7 +544,9 @@ impl Pmwcas {
     ) -> Result<()> {
         let status = status_of(guard, operation.node, operation.name.index)?;
         let undecided = status.state == State::Undecided && status.sequence == operation.name.sequence;
-        let into = if undecided { operation.name.installed() } else { visible::<M>(swap.target.old) };
+        let Target { offset, old, .. } = swap.target;
+        let into =
+            if undecided { operation.name.installed() } else { self.commits.visible(guard, offset, old) };
         // If it is gone, somebody else has done the same.
         let _ = swap.cell.compare_exchange(guard, raw, into);
         Ok(())
@@ -577,12 +571,19 @@ impl Pmwcas {
 
     /// Phase 2: the final values, where the name still is.
     #[inline]
-    fn install_results<M: Medium>(guard: &Guard<'_, M>, name: Name, swaps: &[Swap<'_>], succeeded: bool) {
-        for swap in swaps {
-            let value = if succeeded { swap.target.new } else { swap.target.old };
+    fn install_results<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        name: Name,
+        swaps: &[Swap<'_>],
+        succeeded: bool,
+    ) {
+        for Swap { cell, target } in swaps {
+            let value = if succeeded { target.new } else { target.old };
+            let value = self.commits.visible(guard, target.offset, value);
             // PERSIST: success is durable; lost, recovery does the same again, for the descriptor stays until this is
             // durable.
-            let _ = swap.cell.compare_exchange(guard, name.installed(), visible::<M>(value));
+            let _ = cell.compare_exchange(guard, name.installed(), value);
         }
     }
 }
@@ -590,12 +591,9 @@ impl Pmwcas {
 /// Words whose final values were made visible with this LSN: waits for it, and says that they are durable.
 pub(super) fn wait_for<M: Medium>(guard: &Guard<'_, M>, lsn: Lsn, targets: &[Target]) -> Result<()> {
     guard.wait_for(lsn)?;
-    // Where waits are put off nobody cleans up: its readers wait for what may be durable by then.
-    for target in targets.iter().filter(|_| guard.is_durable(lsn)) {
-        let (cell, dirty) = (word_at(guard, target.offset)?, target.new | DIRTY);
-        let _ = cell.compare_exchange(guard, dirty, target.new);
-    }
-    Ok(())
+    // Where the wait was put off, who reads them waits.
+    let durable = targets.iter().filter(|_| guard.is_durable(lsn));
+    durable.copied().try_for_each(|target| clean(guard, target.offset, target.new))
 }
 
 #[inline]

@@ -79,7 +79,7 @@ const SEQUENCE_SHIFT: u32 = 6;
 const CHECK_SHIFT: u32 = 48;
 
 /// Spreads a word over its upper bits; odd, so nothing is lost.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Status {
     /// The status as a word, with its check.

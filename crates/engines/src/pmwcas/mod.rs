@@ -77,10 +77,12 @@
 //!
 //! *The dirty bit* is for media whose fence orders and does not yet make durable ([`Medium::LATE`]): there a value is
 //! visible after fence 3 and a crash could still take it back. It is dirty until [`Descriptor::execute`] has waited; where
-//! waits are put off, until the word changes again. Who reads a dirty value and answers from it waits for [`Pmwcas::settle`]
-//! first; who only expects it in an operation of his own need not, for that is ordered after. On other media no word is ever
+//! waits are put off, until somebody has who answers from it. Who does takes the value by [`Pmwcas::observe`] and waits by
+//! [`Pmwcas::settle`]: for the commit of that value (`seen`), if it is not durable already, as it is in a pool that was opened
+//! since. Who only expects the value in an operation of his own need not, for that is ordered after. On other media no word is ever
 //! made dirty; on `Ram` nothing is flushed at all. Values must not recur in a word while the operation that wrote them has
-//! not returned, or the bit is cleared too early; offsets that are retired by epoch and counters do not.
+//! not returned, or somebody is pinned who has seen them, or the bit is cleared too early; offsets that are retired by epoch and
+//! counters do not. A word whose values do may be part of operations with one whose values do not, if readers take both.
 //!
 //! ## Memory of words
 //!
@@ -117,20 +119,23 @@ mod layout;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod recover;
+mod seen;
 mod slots;
 mod word;
 
-use medium::sync::{AtomicU64, Ordering};
+use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word};
 use pool::{Error, Guard, Result};
 use smallvec::SmallVec;
 
 use layout::{DESCRIPTOR_BYTES, DescriptorNode, Target};
+use seen::Commits;
 use slots::{DESCRIPTORS_PER_SLOT, Slots};
 use word::{DESCRIPTORS_MAX, SLOTS_MAX};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) use recover::tests::plant;
+pub use seen::Seen;
 pub use slots::Leftovers;
 pub use word::{CONDITIONAL, DESCRIPTOR, DIRTY, VALUE_MASK, is_name};
 
@@ -145,8 +150,7 @@ pub struct Pmwcas {
     /// Where the descriptors lie.
     place: u64,
     slots: Slots,
-    /// On media that are late: the last commit whose values are visible.
-    commit_lsn: AtomicU64,
+    commits: Commits,
 }
 
 /// How often what happened since the descriptors were opened.
@@ -292,12 +296,11 @@ impl Pmwcas {
         if is_name(raw) { self.clear(guard, cell) } else { Ok(raw) }
     }
 
-    /// Waits until what was read so far is durable, dirty or not. Nothing on media whose fences make durable.
-    pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
-        if M::LATE {
-            guard.wait_for(Lsn(self.commit_lsn.load(Ordering::Acquire)))?;
-        }
-        Ok(())
+    /// The value of a word, as [`Pmwcas::read`] finds it, for those who are to answer from it: `seen` notes what
+    /// [`Pmwcas::settle`] is to wait for first.
+    #[inline(always)]
+    pub fn observe<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word, seen: &mut Seen) -> Result<u64> {
+        Ok(seen.note(guard, &self.commits, || guard.offset_of(cell), self.read(guard, cell)?))
     }
 
     /// Figures. O(slots).
@@ -317,7 +320,7 @@ impl Pmwcas {
 
     /// Bytes of memory outside of the pool.
     pub fn volatile_bytes(&self) -> u64 {
-        (size_of::<Self>() + self.slots.bytes()) as u64
+        (size_of::<Self>() + self.slots.bytes() + self.commits.bytes()) as u64
     }
 
     fn descriptors(&self) -> usize {
@@ -463,12 +466,16 @@ impl<'p> Descriptor<'p> {
         finalise: impl FnMut(Recycled),
     ) -> Result<bool> {
         let pmwcas = self.pmwcas;
+        let cells: SmallVec<[&Word; WORDS_MAX]> =
+            self.swaps.iter().filter(|_| M::LATE).map(|swap| swap.cell).collect();
         if let Some(commit) = self.attempt_with(guard, &[], finalise)? {
             commit.wait(guard)?;
             return Ok(true);
         }
         // That a word was not as expected is an answer like any other.
-        pmwcas.settle(guard)?;
+        let mut seen = Seen::default();
+        cells.into_iter().try_for_each(|cell| pmwcas.observe(guard, cell, &mut seen).map(|_| ()))?;
+        pmwcas.settle(guard, &mut seen)?;
         Ok(false)
     }
 

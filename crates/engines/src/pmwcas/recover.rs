@@ -1,11 +1,11 @@
 //! Making descriptors, and rolling what a crash cut off forward or back.
 
 use medium::Medium;
-use medium::sync::AtomicU64;
 use pool::{Error, Guard, Result};
 use smallvec::SmallVec;
 
 use super::layout::{State, Status, Target, check_of};
+use super::seen::Commits;
 use super::slots::Slots;
 use super::word::{Name, SLOTS_MAX, VALUE_MASK};
 use super::{Pmwcas, WORDS_MAX};
@@ -19,18 +19,18 @@ struct Unfinished {
 }
 
 impl Pmwcas {
-    fn at(place: u64, slots: usize) -> Result<Self> {
+    fn at<M: Medium>(place: u64, slots: usize) -> Result<Self> {
         if !(1..=SLOTS_MAX).contains(&slots) {
             let what = format!("{slots} slots for PMwCAS descriptors; there can be 1 to {SLOTS_MAX}");
             return Err(Error::corrupt(place, what));
         }
-        Ok(Self { place, slots: Slots::new(slots), commit_lsn: AtomicU64::new(0) })
+        Ok(Self { place, slots: Slots::new(slots), commits: Commits::new::<M>() })
     }
 
     /// Writes and flushes [`Pmwcas::bytes`] bytes of free descriptors at `place`; the caller fences before it publishes
     /// the place.
     pub fn format<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<()> {
-        let pmwcas = Self::at(place, slots)?;
+        let pmwcas = Self::at::<M>(place, slots)?;
         (0..pmwcas.descriptors()).try_for_each(|index| {
             pmwcas.node(guard, index)?.format(guard);
             Ok(())
@@ -46,7 +46,7 @@ impl Pmwcas {
     /// # Errors
     /// [`Error::Corrupt`] names the descriptor that no crash leaves so.
     pub fn open<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<Self> {
-        let pmwcas = Self::at(place, slots)?;
+        let pmwcas = Self::at::<M>(place, slots)?;
         let mut unfinished: Vec<Unfinished> = Vec::new();
         for index in 0..pmwcas.descriptors() {
             unfinished.extend(pmwcas.examine(guard, index)?);
@@ -169,7 +169,7 @@ pub(crate) mod tests {
     pub(crate) fn plant(guard: &Guard<'_, Ram>, place: u64, offsets: &[u64]) {
         let target = |offset: &u64| Target { offset: *offset, old: 1, new: 2 };
         let targets: Vec<Target> = offsets.iter().map(target).collect();
-        let pmwcas = Pmwcas::at(place, 1).unwrap();
+        let pmwcas = Pmwcas::at::<Ram>(place, 1).unwrap();
         pmwcas.node(guard, INDEX).unwrap().fill(guard, FREE, SEQUENCE, targets.into_iter()).unwrap();
     }
 
