@@ -248,7 +248,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             }
             Ok(())
         })?;
-        self.pmwcas.settle(&guard)?;
+        self.pmwcas.settle_all(&guard)?;
         Ok((keys, leaves, height))
     }
 

@@ -21,7 +21,8 @@
 //!    frozen by the very operation that replaces it, which names that status: no swap is lost in a copy.
 //! 6. What is visible is durable, or dirty, and then its readers wait (see [PMwCAS](crate::pmwcas)). Two values may recur: an
 //!    update leaves the status as it was, and may bring a payload back. Their dirty bits may be cleared too early, and nobody
-//!    is misled: no answer is taken from a status, and none from a payload without the metadata, whose version never recurs.
+//!    is misled: from statuses only a count is taken, which waits for all there is, and no answer is taken from a payload
+//!    without the metadata, whose version never recurs.
 //!
 //! ## Commit points
 //!

@@ -48,6 +48,11 @@ impl Commits {
         Lsn(self.of(offset).load(Ordering::Acquire))
     }
 
+    /// With what everything is durable that was visible in any word.
+    fn newest(&self) -> Lsn {
+        Lsn(self.0.iter().map(|last| last.load(Ordering::Acquire)).max().unwrap_or_default())
+    }
+
     /// What the word at `offset` gets that is to have `value`, the newest one there or the one before: dirty, unless both are
     /// durable.
     pub(super) fn visible<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64, value: u64) -> u64 {
@@ -117,5 +122,10 @@ impl Pmwcas {
     #[inline(always)]
     pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &mut Seen) -> Result<()> {
         if M::LATE && !seen.dirty.is_empty() { seen.wait(guard) } else { Ok(()) }
+    }
+
+    /// Returns when all is durable that was visible before, for those who have read much of it, by [`Pmwcas::read`] as well.
+    pub fn settle_all<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
+        if M::LATE { guard.wait_for(self.commits.newest()) } else { Ok(()) }
     }
 }
