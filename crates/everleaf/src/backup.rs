@@ -1,5 +1,6 @@
 //! Copies of stores that are in use, by this process or by another.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -10,6 +11,8 @@ use std::time::Duration;
 use medium::MediumError;
 use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access, sync_folder};
 use pool::{Error, Result};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::options::log_path;
 use crate::{Options, Store};
@@ -19,9 +22,12 @@ const ATTEMPTS: u32 = 5;
 /// How long to rest before the next one.
 const REST: Duration = Duration::from_millis(20);
 
-/// The file that a copy becomes.
+/// A copy that is made beside its place, and takes it when it is whole: a process that ends meanwhile leaves a file of
+/// another name.
 pub(crate) struct NewCopy {
-    path: PathBuf,
+    place: PathBuf,
+    /// Where it lies until then.
+    part: PathBuf,
     pub(crate) target: CopyTarget,
 }
 
@@ -32,42 +38,74 @@ fn refused(source: io::Error) -> Error {
 impl NewCopy {
     /// Makes the file, and a second one beside it that has no name any more. Whoever may not read the pool may read
     /// neither.
-    pub(crate) fn make(path: &Path, pool: &Path) -> Result<Self> {
-        let make = |path: &Path| {
-            let mut new = OpenOptions::new();
-            new.read(true).write(true).create_new(true).mode(PRIVATE_MODE);
-            new.open(path).map_err(refused).map_err(|error| error.at(path))
-        };
-        let copy = make(path)?;
+    pub(crate) fn make(place: &Path, pool: &Path) -> Result<Self> {
+        // Told at once, not only when all was copied.
+        if place.symlink_metadata().is_ok() {
+            return Err(refused(Errno::EXIST.into()).at(place));
+        }
+        let (part, copy) = make_beside(place, "part").map_err(|error| refused(error).at(place))?;
         if let Ok(pool) = std::fs::metadata(pool) {
             // If it cannot be, only this user may read the copy.
             let _ = share_access(&copy, &pool);
         }
-        let mut spool_path = path.as_os_str().to_owned();
-        spool_path.push(".spool");
-        let spool_path = PathBuf::from(spool_path);
-        let spool = make(&spool_path).and_then(|spool| {
-            std::fs::remove_file(&spool_path).map_err(refused)?;
+        let spool = make_beside(place, "spool").and_then(|(path, spool)| {
+            std::fs::remove_file(path)?;
             Ok(spool)
         });
-        let spool = spool.inspect_err(|_| {
-            let _ = std::fs::remove_file(path);
+        let spool = spool.map_err(|error| {
+            let _ = std::fs::remove_file(&part);
+            refused(error).at(place)
         })?;
         let target = CopyTarget { copy: Arc::new(Disk(copy)), spool: Arc::new(Disk(spool)) };
-        Ok(Self { path: path.to_owned(), target })
+        Ok(Self { place: place.to_owned(), part, target })
     }
 
-    /// Makes durable that there is a copy; or takes it away, if there is none.
+    /// Gives the copy its place, durably; or takes it away, if there is none.
     pub(crate) fn finish(self, copied: Result<Option<u64>>) -> Result<Option<u64>> {
         let copied = copied.and_then(|bytes| {
-            sync_folder(&self.path).map_err(refused)?;
+            if bytes.is_some() {
+                let taken = take_place(&self.part, &self.place);
+                taken.map_err(|error| refused(error).at(&self.place))?;
+                sync_folder(&self.place).map_err(|error| {
+                    // What may be gone with the power is none.
+                    let _ = std::fs::remove_file(&self.place);
+                    refused(error)
+                })?;
+            }
             Ok(bytes)
         });
         if !matches!(copied, Ok(Some(_))) {
-            // Half a copy is none.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(&self.part);
         }
         copied
+    }
+}
+
+/// Makes a file in the folder of `place`, for nobody else to read; and its name, which nothing had.
+fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
+    for number in 0_u64.. {
+        let mut name = OsString::from(".");
+        name.push(place.file_name().unwrap_or_default());
+        name.push(format!(".{}.{number}.{what}", std::process::id()));
+        let path = place.with_file_name(name);
+        match OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(&path) {
+            // What another process with this number left.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|file| (path, file)),
+        }
+    }
+    unreachable!("there are more numbers than files")
+}
+
+/// Renames a file, unless something has the name.
+fn take_place(part: &Path, place: &Path) -> io::Result<()> {
+    match renameat_with(CWD, part, CWD, place, RenameFlags::NOREPLACE) {
+        // The file system cannot look and rename at once.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            std::fs::hard_link(part, place)?;
+            std::fs::remove_file(part)
+        }
+        renamed => Ok(renamed?),
     }
 }
 

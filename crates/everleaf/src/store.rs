@@ -352,7 +352,8 @@ impl Store {
 
     /// Copies the store as it is at some moment of the call into a new file, while other threads go on writing. The
     /// copy is a pool of its own, with the same UUID, that is opened as after a crash; it is durable when this returns. It
-    /// gets the permissions of the pool, and its owner where the system lets this process give files away.
+    /// gets the permissions of the pool, and its owner where the system lets this process give files away. It has its name
+    /// only when it is whole: a process that ends meanwhile leaves a file beside `target` whose name ends with `.part`.
     /// Returns its bytes. O(file + log); the log is kept for the time being, in a file without a name beside `target`.
     /// Writers wait only if the log is full while it goes around faster than it can be read. For a store that another
     /// process has open: [`Options::backup`].

@@ -1,6 +1,6 @@
 //! Copies of stores that are in use.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -35,6 +35,98 @@ fn writer() {
             return;
         }
     }
+}
+
+/// Where a process that was started by a test finds the pool that it copies, and where the copy is to lie.
+const COPY: &str = "EVERLEAF_TEST_BACKUP_COPY";
+
+#[test]
+fn copier() {
+    let Some(pool) = std::env::var_os(COPY) else { return };
+    options().backup(&pool, Path::new(&pool).with_file_name("copy")).unwrap();
+}
+
+/// A pool whose copy takes a while; and the files that lie beside it.
+fn large_pool(folder: &Path) -> (PathBuf, impl Fn() -> Vec<PathBuf>) {
+    let pool = folder.join("a.pool");
+    let store = options().open(&pool).unwrap();
+    let tree = store.tree("large").unwrap();
+    for key in 0..LARGE {
+        tree.put([key], vec![key; 1 << 20]).unwrap();
+    }
+    drop(tree);
+    store.close().unwrap();
+    let folder = folder.to_owned();
+    (pool, move || {
+        let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| !path.file_name().unwrap().to_str().unwrap().starts_with("a.pool")).collect()
+    })
+}
+
+const LARGE: u8 = 60;
+
+fn is_whole(copy: &Path) -> bool {
+    let Ok(store) = options().create(false).open(copy) else { return false };
+    store.open_tree("large").and_then(|tree| tree.len()).is_ok_and(|found| found == u64::from(LARGE))
+}
+
+#[test]
+fn a_copy_that_was_cut_off_is_none_and_keeps_nobody_from_the_next_one() {
+    let folder = folder();
+    let (pool, others) = large_pool(folder.path());
+    let copy = folder.path().join("copy");
+    let mut cut_off = 0;
+    for _ in 0..40 {
+        let left = others().len();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let mut child =
+            child.args(["copier", "--exact"]).env(COPY, &pool).stdout(Stdio::null()).spawn().unwrap();
+        while others().len() == left && child.try_wait().unwrap().is_none() {}
+        child.kill().unwrap();
+        let was_killed = !child.wait().unwrap().success();
+        cut_off += u32::from(was_killed && others().len() > left);
+        assert!(!copy.exists() || is_whole(&copy), "half a copy");
+        let _ = std::fs::remove_file(&copy);
+        if cut_off == 3 {
+            break;
+        }
+    }
+    assert!(cut_off > 0, "none was cut off");
+    options().backup(&pool, &copy).unwrap();
+    assert!(is_whole(&copy));
+}
+
+/// Also what appears there while the copy is made.
+#[test]
+fn a_copy_takes_nobodys_place() {
+    let folder = folder();
+    let (pool, others) = large_pool(folder.path());
+    let copy = folder.path().join("copy");
+    let store = options().open(&pool).unwrap();
+    let mut refused = 0;
+    for _ in 0..40 {
+        let copied = std::thread::scope(|scope| {
+            let copied = scope.spawn(|| store.backup(&copy));
+            while others().is_empty() && !copied.is_finished() {}
+            if let Ok(mut file) = std::fs::File::create_new(&copy) {
+                file.write_all(b"mine").unwrap();
+            }
+            copied.join().unwrap()
+        });
+        if let Err(error) = copied {
+            assert!(
+                matches!(error.root(), Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists)
+            );
+            assert_eq!(std::fs::read(&copy).unwrap(), b"mine");
+            assert_eq!(others(), [copy.clone()], "nothing else is left");
+            refused += 1;
+        }
+        std::fs::remove_file(&copy).unwrap();
+        if refused == 3 {
+            break;
+        }
+    }
+    assert!(refused > 0, "the place was never taken in between");
 }
 
 fn start_writer(pool: &Path) -> (Child, BufReader<std::process::ChildStderr>) {
