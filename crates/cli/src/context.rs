@@ -1,9 +1,10 @@
 //! What all commands share: how to speak, how to open a pool.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -52,12 +53,24 @@ impl Context {
         if store.survives() == Survives::ProcessCrash {
             let medium = store.stat().map_or_else(|_| "this medium".to_owned(), |stat| stat.medium);
             let kind = medium.split_once(':').map_or(medium.as_str(), |(kind, _)| kind);
-            self.note(format!(
-                "note: {} is volatile, on {}: it survives the end of a process, not loss of power",
-                store.path().display(),
-                kind.split(['(', ',']).next().unwrap_or(kind).trim_end()
-            ));
+            self.note_volatile(store.path(), kind.split(['(', ',']).next().unwrap_or(kind).trim_end());
         }
+    }
+
+    /// Says, if so, that loss of power would take a file away, however often it is synced.
+    pub(crate) fn note_file(self, path: &Path) {
+        // What cannot be opened has been said, or will be.
+        let is_volatile = |file: File| medium::file::survives(&file) == Survives::ProcessCrash;
+        if File::open(path).is_ok_and(is_volatile) {
+            self.note_volatile(path, "file");
+        }
+    }
+
+    fn note_volatile(self, path: &Path, medium: &str) {
+        self.note(format!(
+            "note: {} is volatile, on {medium}: it survives the end of a process, not loss of power",
+            path.display()
+        ));
     }
 
     /// Says something on standard error, unless that is not wanted.

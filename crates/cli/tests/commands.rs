@@ -103,6 +103,22 @@ fn an_emulated_medium_is_told_once_on_standard_error() {
     assert_eq!(emulated.errors, "");
 }
 
+/// Who copies a pool to where power takes it must know.
+#[test]
+fn a_backup_says_which_of_both_files_is_volatile() {
+    let (folder, pool) = pool();
+    let said = run(&on("put", &pool, &["k", "v", "--medium=file"])).expect(0);
+    let both_are = said.errors.contains("is volatile");
+    let [copy, other] = ["copy", "other"].map(|name| folder.path().join(name));
+    let copied = run(&on("backup", &pool, &[copy.to_str().unwrap()])).expect(0).errors;
+    for path in [&pool, &copy] {
+        let says = copied.contains(&format!("{} is volatile", path.display()));
+        assert_eq!(says, both_are, "{copied}");
+    }
+    let quiet = run(&on("backup", &pool, &[other.to_str().unwrap(), "--quiet"])).expect(0);
+    assert_eq!(quiet.errors, "");
+}
+
 #[test]
 fn a_backup_is_a_pool_of_its_own() {
     let (folder, pool) = pool();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engines::masstree::{EpochLength, Mode};
-use medium::file::{Io, sync_folder};
+use medium::file::{Beside, Io, sync_folder};
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
 };
@@ -64,6 +64,7 @@ pub struct Options {
     close_cleanly: bool,
     epoch: EpochLength,
     masstree_mode: Mode,
+    through: Option<fn(Arc<dyn Io>) -> Arc<dyn Io>>,
 }
 
 impl Default for Options {
@@ -84,6 +85,7 @@ impl Default for Options {
             close_cleanly: true,
             epoch: EpochLength::Every(Duration::from_millis(64)),
             masstree_mode: Mode::default(),
+            through: None,
         }
     }
 }
@@ -210,6 +212,13 @@ impl Options {
         self
     }
 
+    /// What stands between [`MediumChoice::File`] and each of its files: for tests, with a disk that fails.
+    #[doc(hidden)]
+    pub fn through(mut self, through: fn(Arc<dyn Io>) -> Arc<dyn Io>) -> Self {
+        self.through = Some(through);
+        self
+    }
+
     /// Opens the store at `path`, and makes it if it is missing. O(pool's slabs) after a clean close; after a crash
     /// O(leaves of [`Engine::RnTree`](crate::Engine::RnTree)), on all cores, whatever the other trees' size; on
     /// [`MediumChoice::File`] also O(log).
@@ -265,7 +274,8 @@ impl Options {
         // A second handle keeps the lock until the end.
         let locked = file.try_clone().map_err(refused)?;
         self.open_locked(path, file).inspect_err(|_| {
-            // Nothing can be in it yet; a file that is no pool would only puzzle.
+            // Nothing can be in it yet; a file that is no pool would only puzzle, and its log be refused beside the next.
+            medium::File::remove_log_of_failed(&locked, &log_path(path), pool::MEDIUM_LINE);
             let _ = std::fs::remove_file(path);
             drop(locked);
         })
@@ -305,18 +315,16 @@ impl Options {
         if blank && !self.create {
             return Err(Error::NotAPool { why: "nothing was ever written to it".to_owned() });
         }
-        if !blank {
-            // At once: to replay and to recover may take long, and others ask meanwhile.
-            pool::set_holder_of_file(&file)?;
-        }
         let store = match self.medium {
-            MediumChoice::Dax => self.open_dax(path, file, start)?,
+            MediumChoice::Dax => self.open_dax(path, file, blank, start)?,
             // Mapped memory that loses what it holds with the power is no choice where a file does not.
-            MediumChoice::Auto if Dax::survives_power_loss(&file) => self.open_dax(path, file, start)?,
+            MediumChoice::Auto if Dax::survives_power_loss(&file) => {
+                self.open_dax(path, file, blank, start)?
+            }
             MediumChoice::Auto | MediumChoice::File | MediumChoice::Ram => {
                 self.check_instructions()?;
                 let again = file.try_clone().map_err(refused)?;
-                let medium = medium::File::beside(file, &log_path(path), self.file_options())?;
+                let medium = self.open_beside(path, file, blank)?;
                 let store = self.open_on_file(path, medium, start)?;
                 // Again: what went home meanwhile may have been an older holder's.
                 pool::set_holder_of_file(&again)?;
@@ -331,6 +339,16 @@ impl Options {
         Ok(store)
     }
 
+    fn open_beside(&self, path: &Path, file: File, blank: bool) -> Result<medium::File> {
+        let again = file.try_clone().map_err(refused)?;
+        let found = Beside::find(file, &log_path(path), self.file_options())?;
+        if !blank {
+            // To replay and to recover may take long, and others ask meanwhile. But not before it has the log that it needs.
+            pool::set_holder_of_file(&again)?;
+        }
+        Ok(found.open()?)
+    }
+
     fn file_options(&self) -> FileOptions {
         let default = FileOptions::default();
         FileOptions {
@@ -341,6 +359,7 @@ impl Options {
             private_bytes_max: self.private_bytes_max,
             mark_offset: pool::MEDIUM_LINE,
             gather_max: self.gather_max,
+            through: self.through,
             ..default
         }
     }
@@ -373,14 +392,18 @@ impl Options {
         self.finish(path, medium, start)
     }
 
-    fn open_dax(&self, path: &Path, file: File, start: Instant) -> Result<Store> {
+    fn open_dax(&self, path: &Path, file: File, blank: bool, start: Instant) -> Result<Store> {
         if medium::File::needs_log(&file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)? {
             // It was last open on the file medium: what its log holds goes home first.
             let again = file.try_clone().map_err(refused)?;
-            medium::File::beside(again, &log_path(path), self.file_options())?.finish()?;
+            self.open_beside(path, again, blank)?.finish()?;
         }
         medium::File::remove_unneeded_log(&file, &log_path(path), pool::MEDIUM_LINE)
             .map_err(medium::MediumError::from)?;
+        if !blank {
+            // As beside a log.
+            pool::set_holder_of_file(&file)?;
+        }
         self.check_instructions()?;
         let identity = Identity::of_file(&file)?;
         let line_store = self.choose_line_store(identity.map(|identity| identity.line_form))?;

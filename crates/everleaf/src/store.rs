@@ -332,6 +332,8 @@ impl Store {
         }
         // Whoever makes a tree of this name from now on makes another one.
         drop(trees);
+        // Where durability is deferred that it is gone is not durable yet.
+        backend.sync()?;
         // What is not given back is free after the next open, which finds out what is in use.
         tree.any.index.destroy().inspect_err(|_| backend.leave_unclean())
     }

@@ -5,12 +5,12 @@ use std::fs::Permissions;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf::{
-    Codec, Durability, Engine, Error, LogEnd, LogError, MediumChoice, Options, Result, Store, Survives,
-    Ticket, Tree, TreeOptions,
+    Codec, Durability, Engine, Error, LineStore, LogEnd, LogError, MediumChoice, Options, Result, Store,
+    Survives, Ticket, Tree, TreeOptions,
 };
 use medium::MediumError;
 use medium::file::faulty::{Faults, Image, Machine, Which};
@@ -267,6 +267,39 @@ fn a_pool_goes_from_the_file_medium_to_emulated_memory_and_back() {
     assert_eq!(read(&options().open(&path).unwrap().tree("main").unwrap()), found);
 }
 
+/// A damaged bit in the line that names the log: mapped memory needs no log, and so is a way out, if none lies there that
+/// holds something.
+#[test]
+fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let with = |medium| options().line_store(LineStore::Twin).medium(medium);
+    let flip = || {
+        let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, pool::MEDIUM_LINE + 3).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], pool::MEDIUM_LINE + 3).unwrap();
+    };
+    let expect_damage = |medium| {
+        let error = with(medium).open(&path).unwrap_err();
+        assert!(matches!(error.root(), Error::Medium(MediumError::Log(LogError::Mark { .. }))), "{error}");
+        error.to_string()
+    };
+    with(MediumChoice::File).open(&path).unwrap().tree("t").unwrap().put("1", "closed").unwrap();
+    flip();
+    assert!(expect_damage(MediumChoice::File).contains("--medium dax"));
+    with(MediumChoice::Dax).open(&path).unwrap().close().unwrap();
+    let killed = with(MediumChoice::File).close_cleanly(false).open(&path).unwrap();
+    killed.tree("t").unwrap().put("2", "in the log").unwrap();
+    drop(killed);
+    flip();
+    expect_damage(MediumChoice::File);
+    expect_damage(MediumChoice::Dax);
+    flip();
+    let store = with(MediumChoice::Dax).open(&path).unwrap();
+    assert_eq!(store.tree("t").unwrap().len().unwrap(), 2);
+}
+
 #[test]
 fn a_file_in_memory_is_no_promise_against_loss_of_power() {
     if !Path::new("/dev/shm").is_dir() {
@@ -334,6 +367,24 @@ fn deferred_durability_is_durable_after_a_sync() {
         let store = on_machine(&Machine::new(&crash.image(&vec![0; crash.choices().len()]))).unwrap();
         let words = store.word_tree("words").unwrap();
         assert_eq!((words.get(1).unwrap(), words.get(2).unwrap()), (Some(1), None));
+    }
+}
+
+/// As its page says, whatever durability operations on entries have.
+#[test]
+fn a_tree_that_is_removed_is_durably_gone_when_that_returns() {
+    for engine in Engine::ALL {
+        for durability in [Durability::OnSync, Durability::Buffered(Duration::from_secs(3600))] {
+            let machine = Machine::new(&Image::default());
+            let options = options().durability(durability).close_cleanly(false);
+            let store = options.open_on(machine.io(Which::Pool), machine.io(Which::Log)).unwrap();
+            store.tree_with("gone", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+            store.sync().unwrap();
+            store.drop_tree("gone").unwrap();
+            let crash = machine.crash(machine.now(), 512);
+            let store = on_machine(&Machine::new(&crash.image(&vec![0; crash.choices().len()]))).unwrap();
+            assert_eq!(store.trees().unwrap(), [], "{engine:?}, {durability:?}");
+        }
     }
 }
 
@@ -540,50 +591,134 @@ fn a_pool_names_its_holder_before_its_log_is_replayed() {
     assert_eq!(pool::holder_of_file(&file), Some(std::process::id()));
     file.write_all_at(&[0; 8], HOLDER).unwrap();
     assert_eq!(pool::holder_of_file(&file), None);
-    std::fs::write(log_of(&pool), "this is no log").unwrap();
+    let mut log = std::fs::read(log_of(&pool)).unwrap();
+    log[0x2000 + 30] ^= 1;
+    std::fs::write(log_of(&pool), log).unwrap();
     options().open(&pool).unwrap_err();
     assert_eq!(pool::holder_of_file(&file), Some(std::process::id()));
 }
 
+/// Not even its holder is named in it.
+#[test]
+fn a_pool_without_the_log_that_it_needs_is_not_touched() {
+    let folder = folder();
+    let (pool, other) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
+    for pool in [&pool, &other] {
+        killable(pool).tree("t").unwrap().put("key", "value").unwrap();
+    }
+    let file = std::fs::File::options().read(true).write(true).open(&pool).unwrap();
+    file.write_all_at(&[0; 8], HOLDER).unwrap();
+    let whole = std::fs::read(&pool).unwrap();
+    let others = std::fs::read(log_of(&other)).unwrap();
+    for medium in [MediumChoice::File, MediumChoice::Dax] {
+        for there in [None, Some(&b"this is no log"[..]), Some(&others)] {
+            std::fs::remove_file(log_of(&pool)).ok();
+            if let Some(there) = there {
+                std::fs::write(log_of(&pool), there).unwrap();
+            }
+            let error = options().medium(medium).open(&pool).unwrap_err();
+            assert!(matches!(error.root(), Error::Medium(MediumError::Log(_))), "{error}");
+            assert!(std::fs::read(&pool).unwrap() == whole, "{medium:?}, {error}");
+        }
+    }
+    // And one that needs none, beside a log that holds something.
+    let closed = folder.path().join("c.pool");
+    options().line_store(LineStore::Twin).open(&closed).unwrap().close().unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(&closed).unwrap();
+    file.write_all_at(&[0; 8], HOLDER).unwrap();
+    let whole = std::fs::read(&closed).unwrap();
+    std::fs::write(log_of(&closed), &others).unwrap();
+    for medium in [MediumChoice::File, MediumChoice::Dax] {
+        let error = options().medium(medium).open(&closed).unwrap_err();
+        assert!(matches!(error.root(), Error::Medium(MediumError::Log(LogError::Unasked { .. }))), "{error}");
+        assert!(std::fs::read(&closed).unwrap() == whole, "{medium:?}");
+    }
+}
+
+/// A file, and what comes before each of its syncs.
+struct Synced<S> {
+    io: Arc<dyn Io>,
+    before: S,
+}
+
+impl<S> std::fmt::Debug for Synced<S> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.io.fmt(formatter)
+    }
+}
+
+impl<S: Fn() -> std::io::Result<()> + Send + Sync + 'static> Io for Synced<S> {
+    fn file(&self) -> &std::fs::File {
+        self.io.file()
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        self.io.length()
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        self.io.read(buffer, offset)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
+        self.io.write(bytes, offset)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        (self.before)()?;
+        self.io.sync()
+    }
+
+    fn allocate(&self, start: u64, end: u64) -> std::io::Result<()> {
+        self.io.allocate(start, end)
+    }
+
+    fn truncate(&self, length: u64) -> std::io::Result<()> {
+        self.io.truncate(length)
+    }
+}
+
+/// Syncs that succeed before one fails, and all after it.
+static SYNCS_LEFT: AtomicI64 = AtomicI64::new(0);
+
+/// Its log would be refused beside every pool that is made there later.
+#[test]
+fn a_pool_that_could_not_be_made_leaves_nothing() {
+    let fail = |io| -> Arc<dyn Io> {
+        let before = || match SYNCS_LEFT.fetch_sub(1, Ordering::Relaxed) {
+            ..=0 => Err(std::io::Error::other("a fault on purpose")),
+            _ => Ok(()),
+        };
+        Arc::new(Synced { io, before })
+    };
+    let mut failed = 0;
+    loop {
+        let folder = folder();
+        let path = folder.path().join("a.pool");
+        SYNCS_LEFT.store(failed, Ordering::Relaxed);
+        let Err(error) = options().close_cleanly(false).through(fail).open(&path) else { break };
+        assert!(matches!(error.root(), Error::Medium(_)), "{error}");
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap()).collect();
+        assert!(left.is_empty(), "after {failed} syncs: {left:?}");
+        options().open(&path).unwrap();
+        failed += 1;
+    }
+    assert!(failed > 3, "only {failed} syncs");
+}
+
 /// A log whose syncs wait while it is shut.
-#[derive(Debug)]
+#[derive(Default)]
 struct Gate {
-    log: Disk,
     is_shut: AtomicBool,
     has_waited: AtomicBool,
 }
 
-impl Io for Gate {
-    fn file(&self) -> &std::fs::File {
-        self.log.file()
-    }
-
-    fn length(&self) -> std::io::Result<u64> {
-        self.log.length()
-    }
-
-    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        self.log.read(buffer, offset)
-    }
-
-    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
-        self.log.write(bytes, offset)
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
+impl Gate {
+    fn pass(&self) {
         while self.is_shut.load(Ordering::Relaxed) {
             self.has_waited.store(true, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.log.sync()
-    }
-
-    fn allocate(&self, start: u64, end: u64) -> std::io::Result<()> {
-        self.log.allocate(start, end)
-    }
-
-    fn truncate(&self, length: u64) -> std::io::Result<()> {
-        self.log.truncate(length)
     }
 }
 
@@ -597,9 +732,13 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
             let mut open = std::fs::OpenOptions::new();
             Disk(open.read(true).write(true).create_new(true).open(folder.path().join(name)).unwrap())
         };
-        let (is_shut, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
-        let log = Arc::new(Gate { log: file("a.log"), is_shut, has_waited });
-        let io: Arc<dyn Io> = Arc::clone(&log) as _;
+        let log = Arc::new(Gate::default());
+        let gate = Arc::clone(&log);
+        let before = move || {
+            gate.pass();
+            Ok(())
+        };
+        let io = Arc::new(Synced { io: Arc::new(file("a.log")), before });
         let store = options().close_cleanly(false).open_on(Arc::new(file("a")), io).unwrap();
         let tree = store.tree_with("words", TreeOptions { engine, ..TreeOptions::WORDS }).unwrap();
         let words = tree.as_words().unwrap();

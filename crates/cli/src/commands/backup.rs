@@ -18,6 +18,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let bytes = args.pool.options().backup(&args.pool.pool, &args.target)?;
+    [&args.pool.pool, &args.target].into_iter().for_each(|path| context.note_file(path));
     let words = format!("copied {} to {}", progress::bytes(bytes), args.target.display());
     context
         .say(&serde_json::json!({ "target": args.target.display().to_string(), "bytes": bytes }), words)?;

@@ -117,6 +117,9 @@ pub struct FileOptions {
     pub background: bool,
     /// Whether to load lines whole where the processor can.
     pub whole_load: bool,
+    /// What stands between the medium and each of its files: for tests, with a disk that fails.
+    #[doc(hidden)]
+    pub through: Option<fn(Arc<dyn Io>) -> Arc<dyn Io>>,
 }
 
 impl Default for FileOptions {
@@ -132,6 +135,7 @@ impl Default for FileOptions {
             gather_max: None,
             background: true,
             whole_load: true,
+            through: None,
         }
     }
 }
@@ -446,8 +450,8 @@ unsafe impl Medium for File {
                 format!("file: log of lines with fdatasync, {lines}; survives loss of power")
             }
             _ => format!(
-                "file (volatile: its file system is in memory, or it must not sync), log of lines, {lines}; survives the \
-                 process, NOT loss of power or a kernel crash"
+                "file (volatile: its file system is in memory, or out of sight, or it must not sync), log of lines, \
+                 {lines}; survives the process, NOT loss of power or a kernel crash"
             ),
         }
     }

@@ -24,7 +24,7 @@ use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
 use super::store::Stores;
-use super::volatile::survives;
+use super::volatile::{is_volatile, survives};
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
 use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
@@ -98,6 +98,8 @@ impl Beside {
         } else {
             (Arc::new(Disk(pool)), Arc::new(Disk(log)))
         };
+        let through = options.through.unwrap_or(std::convert::identity);
+        let (pool, log) = (through(pool), through(log));
         let mut file = File::open_found(pool, log, there, options).inspect_err(|_| {
             if is_new {
                 // Nothing is in it, and nobody will look for it.
@@ -138,7 +140,7 @@ impl File {
         options: FileOptions,
     ) -> Result<Self, MediumError> {
         let survives = survives(pool.file()).min(survives(log.file()));
-        let options = if survives < Survives::PowerLoss { in_memory(options) } else { options };
+        let options = for_files([pool.file(), log.file()], options);
         let length = pool.length().map_err(refused("measure the pool"))?;
         let (log, mapping, tail, replayed) = match there {
             There::Log(newest) => {
@@ -214,30 +216,50 @@ impl File {
 
     /// Removes the log that a process left which ended before it wrote to it, of a pool that is about to be opened on another
     /// medium: else it would look like the log of a pool that is open ([`File::backup_beside`]). What is no log of Everleaf
-    /// stays.
+    /// stays. That the pool needs no log it then says durably, also if the line that says so was damaged.
     ///
     /// # Errors
-    /// [`LogError::Unasked`] and [`LogError::UnaskedDamaged`] if the log holds something, though the pool needs none; [`LogError::Link`] if a link lies there;
-    /// [`LogError::Io`] if it cannot be read or removed.
+    /// [`LogError::Unasked`] and [`LogError::UnaskedDamaged`] if the log holds something, though the pool needs none, and
+    /// [`LogError::Mark`] if it cannot say whether it does; [`LogError::Link`] if a link lies there; [`LogError::Io`] if it
+    /// cannot be read or removed.
     pub fn remove_unneeded_log(pool: &fs::File, log_path: &Path, mark_offset: u64) -> Result<(), LogError> {
-        let log = match open_log(log_path, Access::Read) {
-            Ok(Some(log)) => Disk(log),
-            Ok(None) | Err(LogError::NotALog) => return Ok(()),
+        let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
+        let is_damaged = match read_mark(&pool, mark_offset) {
+            Ok(Mark(None)) => false,
+            Err(LogError::Mark { .. }) => true,
+            Ok(Mark(Some(_))) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
-        // What is damaged may be no pool at all; who opens it finds out.
-        let Ok(mark) = read_mark(&pool, mark_offset) else { return Ok(()) };
-        match find(&log, mark) {
-            Ok(There::Unneeded) => {
-                // That it needs none it may say only in memory, after a kill.
-                write_mark(&pool, mark_offset, Mark(None))?;
-                fs::remove_file(log_path).map_err(refused("remove the log"))
+        let log = open_log(log_path, Access::Read);
+        let there = log.and_then(|log| log.map(|log| find(&Disk(log), Mark(None))).transpose());
+        let is_unneeded = match there {
+            Ok(there) => matches!(there, Some(There::Unneeded)),
+            Err(LogError::NotALog) => false,
+            Err(LogError::Unasked { .. } | LogError::UnaskedDamaged) if is_damaged => {
+                return Err(LogError::Mark { offset: mark_offset });
             }
-            Err(error @ (LogError::Unasked { .. } | LogError::UnaskedDamaged | LogError::Io { .. })) => {
-                Err(error)
-            }
-            _ => Ok(()),
+            Err(error) => return Err(error),
+        };
+        if is_damaged || is_unneeded {
+            // That it needs none it may say only in memory, after a kill.
+            write_mark(&pool, mark_offset, Mark(None))?;
+        }
+        if is_unneeded {
+            fs::remove_file(log_path).map_err(refused("remove the log"))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the log of a pool that could not be made, and is about to be removed itself. What is not its log stays.
+    pub fn remove_log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) {
+        let find = || {
+            let pool = Disk(pool.try_clone().ok()?);
+            let log = open_log(log_path, Access::Read).ok()??;
+            find(&Disk(log), read_mark(&pool, mark_offset).ok()?).ok()
+        };
+        if matches!(find(), Some(There::Unneeded | There::Log(_))) {
+            // If it cannot be, the next open of the path says what lies there.
+            let _ = fs::remove_file(log_path);
         }
     }
 
@@ -321,7 +343,10 @@ pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: Mark) -> Result<(), L
 }
 
 /// In memory room is dear, and a checkpoint cheap.
-fn in_memory(options: FileOptions) -> FileOptions {
+fn for_files(files: [&fs::File; 2], options: FileOptions) -> FileOptions {
+    if !files.iter().any(|file| is_volatile(file) == Some(true)) {
+        return options;
+    }
     FileOptions {
         log_bytes: options.log_bytes.min(VOLATILE_LOG_BYTES_MAX),
         log_bytes_max: options.log_bytes_max.min(VOLATILE_LOG_BYTES_MAX),

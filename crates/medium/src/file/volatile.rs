@@ -15,22 +15,27 @@ const OVERLAYFS: i64 = 0x794c_7630;
 /// Where the system tells of its mounts.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// What a file survives that is synced.
+/// What a file survives that is synced. What cannot be found out is no promise.
 pub fn survives(file: &File) -> Survives {
-    if is_volatile(file) { Survives::ProcessCrash } else { Survives::PowerLoss }
+    promise(is_volatile(file))
 }
 
-/// What cannot be found out counts as a disk.
-fn is_volatile(file: &File) -> bool {
-    match fstatfs(file).map(|system| i64::from(system.f_type as u32)) {
-        Ok(TMPFS | RAMFS) => true,
-        Ok(OVERLAYFS) => is_on_volatile_overlay(file).unwrap_or(false),
-        _ => false,
+fn promise(is_volatile: Option<bool>) -> Survives {
+    if is_volatile == Some(false) { Survives::PowerLoss } else { Survives::ProcessCrash }
+}
+
+/// Whether it is so, as far as can be found out.
+pub(super) fn is_volatile(file: &File) -> Option<bool> {
+    match i64::from(fstatfs(file).ok()?.f_type as u32) {
+        TMPFS | RAMFS => Some(true),
+        OVERLAYFS => is_on_volatile_overlay(file),
+        _ => Some(false),
     }
 }
 
 /// What an overlay file system writes goes to its upper folder. That may be in memory; and an overlay may be mounted so
-/// that it never syncs. In a container the upper folder is often out of sight: then it is not known.
+/// that it never syncs. In a container the upper folder of its own files is out of sight: then it is not known. Those go
+/// with the container anyhow; what is to stay lies in a volume, which is no overlay.
 fn is_on_volatile_overlay(file: &File) -> Option<bool> {
     let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let mounts = std::fs::read(MOUNTS).ok()?;
@@ -90,5 +95,12 @@ mod tests {
         assert_eq!((overlay_options(TOLD, 31), overlay_options(TOLD, 99)), (None, None));
         assert_eq!(path(b"/dev/shm/my\\040upper"), PathBuf::from("/dev/shm/my upper"));
         assert_eq!(path(b"/a\\04"), PathBuf::from("/a\\04"));
+    }
+    #[test]
+    fn an_overlay_whose_upper_folder_is_out_of_sight_is_no_promise() {
+        let promised = |number| promise(overlay_options(TOLD, number).and_then(loses_all));
+        assert_eq!([77, 78, 99].map(promised), [Survives::ProcessCrash; 3]);
+        let shown = b"1 0 0:1 / / rw - overlay overlay rw,upperdir=/proc\n";
+        assert_eq!(promise(overlay_options(shown, 1).and_then(loses_all)), Survives::PowerLoss);
     }
 }
