@@ -386,6 +386,8 @@ impl Store {
             let name = found.tree.clone().unwrap_or_else(|| "(the pool)".to_owned());
             recovery.damaged.push((name, found.to_string()));
         }
+        let classes = pool.classes_damaged.iter().map(|offset| of_class(*offset).to_string());
+        recovery.damaged.extend(classes.map(|what| ("(the pool)".to_owned(), what)));
         Ok(StoreStat {
             path: path.clone(),
             format_version: pool.identity.version,
@@ -456,7 +458,9 @@ impl Store {
             }
         }
         found.extend(self.inner.background.as_ref().and_then(Background::damage));
-        let refused = self.inner.backend.stat().frees_refused;
+        let stat = self.inner.backend.stat();
+        found.extend(stat.classes_damaged.into_iter().map(of_class));
+        let refused = stat.frees_refused;
         if refused > 0 {
             let what = format!("{refused} records or leaves to be freed were none");
             found.push(StoreViolation { tree: None, offset: None, what });
@@ -546,4 +550,11 @@ impl std::fmt::Debug for Store {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Store").field("path", &self.inner.path).finish_non_exhaustive()
     }
+}
+
+/// A slab whose class word is damaged.
+fn of_class(offset: u64) -> StoreViolation {
+    let what = "the class word of a slab, which tells how it is cut up, is damaged: what lies there is read as before, and its \
+                space is not reused; dump the trees and restore them into a new pool to have it back";
+    StoreViolation { tree: None, offset: Some(offset), what: what.to_owned() }
 }

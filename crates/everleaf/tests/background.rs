@@ -120,6 +120,43 @@ fn a_damaged_bitmap_is_told_and_costs_a_mark_at_the_next_open() {
     assert_eq!(store.stat().unwrap().recovery.damaged, []);
 }
 
+/// It once took the mark of all trees with it, at every open from then on.
+#[test]
+fn a_damaged_class_word_is_told_and_costs_its_slab() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    drop(fill(&Store::open(&path).unwrap(), "words", WORDS, KEYS));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - (64 << 10);
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let is_class = |what: &str, offset: Option<u64>| {
+        what.contains("the class word of a slab") && offset == Some(last as u64)
+    };
+    for open in 0..3 {
+        let store = Store::open(&path).unwrap();
+        assert_eq!(store.recovery().after_crash, open > 0, "until it is marked bitmaps are believed");
+        store.finish_recovery();
+        let found = store.check().unwrap();
+        assert!(matches!(&found[..], [one] if is_class(&one.what, one.offset)), "open {open}: {found:?}");
+        let damaged = store.stat().unwrap().recovery.damaged;
+        assert!(matches!(&damaged[..], [(_, what)] if is_class(what, Some(last as u64))), "{damaged:?}");
+        let tree = store.open_tree("words").unwrap();
+        if open == 2 {
+            work(&tree);
+            // Where leaves are split space is taken that was found to be free, and none of what is left alone.
+            (0..KEYS).for_each(|number| tree.put(key(2 * KEYS + number), number.to_be_bytes()).unwrap());
+            (0..KEYS).for_each(|number| assert!(tree.remove(key(2 * KEYS + number)).unwrap()));
+        }
+        for number in 2500..KEYS {
+            assert_eq!(tree.get(key(number)).unwrap().unwrap().as_slice(), number.to_be_bytes(), "{number}");
+        }
+        assert_eq!(tree.len().unwrap(), KEYS);
+        drop(tree);
+        store.close().unwrap();
+    }
+}
+
 #[test]
 fn a_store_closes_and_drops_trees_while_it_marks() {
     let folder = folder();

@@ -55,6 +55,9 @@ pub struct PoolStat {
     pub allocations: u64,
     /// Frees of what was no allocation: not 0 only in a damaged pool.
     pub frees_refused: u64,
+    /// The offsets of slabs whose class word is damaged, as far as trees reach there. What lies in them is read as before, and
+    /// none of their space is reused.
+    pub classes_damaged: Vec<u64>,
     /// After a crash, until the mark has ended: how many allocations it has found so far.
     pub marked: Option<u64>,
 }
@@ -316,10 +319,12 @@ impl<M: Medium> Pool<M> {
     /// [`Error::Corrupt`] if a bitmap is damaged: space is reused again after the next open, which marks.
     pub fn read_bitmaps(&self) -> Result<()> {
         let damaged = self.shared.space.read_bitmaps(&medium::Guard::unpinned(&self.shared.medium))?;
-        let Some(offset) = damaged else { return Ok(()) };
+        let Some((offset, what)) = damaged else { return Ok(()) };
         self.give_up_marking();
-        let what = "which of its slots are in use fails its checksum, so nothing is reused that was in use before this open; \
-                    close the pool and open it again, which finds out what is free";
+        let what = format!(
+            "{what}, so nothing is reused that was in use before this open; close the pool and open it again, which finds out \
+             what is free"
+        );
         Err(Error::corrupt(offset, what))
     }
 
@@ -370,6 +375,7 @@ impl<M: Medium> Pool<M> {
             used_bytes,
             allocations: self.shared.space.allocations(),
             frees_refused: self.shared.space.frees_refused(),
+            classes_damaged: self.shared.space.classes_damaged(),
             marked: self.shared.space.mark_progress(),
         }
     }
@@ -396,10 +402,12 @@ impl<M: Medium> Shared<M> {
         }
         self.limbo.drain().into_iter().for_each(|offset| self.space.free(offset));
         let guard = medium::Guard::new(&self.medium);
-        let is_unclean = self.is_unclean.load(Ordering::Relaxed) || self.space.needs_mark();
+        let is_unclean = self.is_unclean.load(Ordering::Relaxed)
+            || self.space.needs_mark()
+            || !self.space.classes_damaged().is_empty();
         if self.space.read_bitmaps(&guard)?.is_some() || is_unclean {
             // A tree was never opened since a crash, or its mark has not ended, so what it reaches is not known; or a tree
-            // says so: the pool stays unclean.
+            // says so, or a slab was left alone for which bitmaps do not tell: the pool stays unclean.
             drop(guard);
             return Ok(self.medium.finish()?);
         }

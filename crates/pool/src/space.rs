@@ -17,6 +17,7 @@
 //! and marks what it finds; what it misses, for it was removed before the walk came by, marks itself when it is retired.
 
 mod bitmaps;
+mod left_alone;
 
 use std::collections::BTreeSet;
 
@@ -25,6 +26,7 @@ use medium::arena::Arena;
 use medium::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, thread_number};
 use medium::{Medium, volatile};
 
+use self::left_alone::LEFT_ALONE;
 use crate::class::{BITMAP_WORDS_MAX, CLASSES, Class};
 use crate::header::{State, checked, unchecked};
 use crate::{Error, Result};
@@ -104,6 +106,8 @@ pub(crate) struct Space {
     marked: AtomicU64,
     /// Frees of what is no allocation.
     frees_refused: AtomicU64,
+    /// Slabs whose class word is damaged.
+    left_alone: Mutex<BTreeSet<u32>>,
 }
 
 type MediumGuard<'m, M> = medium::Guard<'m, M>;
@@ -131,6 +135,7 @@ impl Space {
             early_frees: Mutex::new(Some(Vec::new())),
             marked: AtomicU64::new(0),
             frees_refused: AtomicU64::new(0),
+            left_alone: Mutex::new(BTreeSet::new()),
         };
         space.know_slabs(high_water)?;
         Ok(space)
@@ -197,7 +202,8 @@ impl Space {
     }
 
     fn class_word<M: Medium>(guard: &MediumGuard<'_, M>, slab: u32) -> Result<u64> {
-        // A class word that fails its check was never durable, so nothing was published from the slab.
+        // A class word that fails its check was never durable, so nothing was published from the slab; or it is damaged, as
+        // shows when a tree reaches there (`left_alone`).
         Ok(unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).unwrap_or(0))
     }
 
@@ -247,6 +253,9 @@ impl Space {
             return Err(Error::corrupt(offset, "an offset outside of the space in use"));
         }
         if !self.is_old(offset) {
+            return Ok(());
+        }
+        if self.leave_alone(guard, offset)? {
             return Ok(());
         }
         let known = self.slabs.get(slab);
@@ -303,10 +312,10 @@ impl Space {
         for offset in early_frees.drain(..) {
             self.free_marked(offset);
         }
-        let mut unowned = self.unowned.lock();
+        let (mut unowned, mut rest) = (self.unowned.lock(), 0);
         for slab in 1..self.unmarked_below.load(Ordering::Acquire) {
             let known = self.slabs.get(slab);
-            if known.state.load(Ordering::Relaxed) == SPANNED {
+            if Self::is_left_alone(known, &mut rest) || known.state.load(Ordering::Relaxed) == SPANNED {
                 continue;
             }
             let used = known.used.load(Ordering::Relaxed) as u32;
@@ -600,6 +609,9 @@ impl Space {
         }
         let known = self.slabs.get(slab);
         let class_word = known.class.load(Ordering::Relaxed);
+        if known.state.load(Ordering::Relaxed) == LEFT_ALONE {
+            return Some(());
+        }
         if class_word >= SPAN {
             return self.free_span(offset);
         }

@@ -3,49 +3,60 @@
 use medium::Medium;
 use medium::sync::Ordering;
 
+use super::left_alone::CLASS_DAMAGED;
 use super::{MediumGuard, SPAN, SPAN_SLABS_MAX, Space, UNMARKED, slab_start};
 use crate::Result;
 use crate::class::{BITMAP_WORD, Class};
 use crate::header::{checked, unchecked};
 
 impl Space {
-    /// Reads from the bitmaps what is in use of the old slabs; if one is damaged, returns the offset of its slab: then the trees
-    /// must mark, at the next open if they are open already. Nothing if that is known. O(slabs).
-    pub(crate) fn read_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<Option<u64>> {
+    /// Reads from the bitmaps what is in use of the old slabs; if one is damaged, returns the offset of its slab and what is
+    /// damaged there: then the trees must mark, at the next open if they are open already. Nothing if that is known. O(slabs).
+    pub(crate) fn read_bitmaps<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+    ) -> Result<Option<(u64, &'static str)>> {
         if self.has_bitmaps.load(Ordering::Acquire) == 0 {
             return Ok(None);
         }
         let end = self.unmarked_below.load(Ordering::Acquire);
         let mut slab = 1;
         while slab < end {
-            let Some(next) = self.read_bitmap(guard, slab, end)? else {
-                self.forget(end);
-                self.has_bitmaps.store(0, Ordering::Release);
-                return Ok(Some(slab_start(slab)));
-            };
-            slab = next;
+            match self.read_bitmap(guard, slab, end)? {
+                Ok(next) => slab = next,
+                Err(what) => {
+                    self.forget(end);
+                    self.has_bitmaps.store(0, Ordering::Release);
+                    return Ok(Some((slab_start(slab), what)));
+                }
+            }
         }
         self.finish_marking();
         Ok(None)
     }
 
-    /// Reads the bitmap of a slab; returns the slab behind it, or `None` if it is damaged: a clean close leaves all whole.
-    fn read_bitmap<M: Medium>(&self, guard: &MediumGuard<'_, M>, slab: u32, end: u32) -> Result<Option<u32>> {
+    /// Reads the bitmap of a slab; returns the slab behind it, or what is damaged: a clean close leaves all whole.
+    fn read_bitmap<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        slab: u32,
+        end: u32,
+    ) -> Result<std::result::Result<u32, &'static str>> {
         let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
-            return Ok(None);
+            return Ok(Err(CLASS_DAMAGED));
         };
         let span = class_word.wrapping_sub(SPAN);
         if (1..=SPAN_SLABS_MAX).contains(&span) && u64::from(slab) + span <= u64::from(end) {
             self.claim_span(slab, span as u32);
-            return Ok(Some(slab + span as u32));
+            return Ok(Ok(slab + span as u32));
         }
         let Some(class) = Class::from_index(class_word.wrapping_sub(1)) else {
-            return Ok(Some(slab + 1));
+            return Ok(Ok(slab + 1));
         };
         let words = guard.words(slab_start(slab), BITMAP_WORD + class.bitmap_words())?;
         let bitmap: Vec<u64> = words[BITMAP_WORD..].iter().map(|word| word.load(guard)).collect();
         if words[1].load(guard) != bitmap_check(&bitmap) {
-            return Ok(None);
+            return Ok(Err("which of its slots are in use fails its checksum"));
         }
         let used: u32 = bitmap.iter().map(|word| word.count_ones()).sum();
         let known = self.slabs.get(slab);
@@ -54,7 +65,7 @@ impl Space {
         for (cell, word) in known.bitmap.iter().zip(&bitmap) {
             cell.store(*word, Ordering::Relaxed);
         }
-        Ok(Some(slab + 1))
+        Ok(Ok(slab + 1))
     }
 
     fn forget(&self, end: u32) {
