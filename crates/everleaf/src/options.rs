@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engines::masstree::{EpochLength, Mode};
-use medium::file::{Beside, Io, sync_folder};
+use medium::file::{Beside, Io, Through, sync_folder};
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
 };
@@ -64,7 +64,7 @@ pub struct Options {
     close_cleanly: bool,
     epoch: EpochLength,
     masstree_mode: Mode,
-    through: Option<fn(Arc<dyn Io>) -> Arc<dyn Io>>,
+    through: Option<Through>,
 }
 
 impl Default for Options {
@@ -214,7 +214,7 @@ impl Options {
 
     /// What stands between [`MediumChoice::File`] and each of its files: for tests, with a disk that fails.
     #[doc(hidden)]
-    pub fn through(mut self, through: fn(Arc<dyn Io>) -> Arc<dyn Io>) -> Self {
+    pub fn through(mut self, through: Through) -> Self {
         self.through = Some(through);
         self
     }

@@ -118,7 +118,7 @@ fn a_copy_takes_nobodys_place() {
                 matches!(error.root(), Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists)
             );
             assert_eq!(std::fs::read(&copy).unwrap(), b"mine");
-            assert_eq!(others(), [copy.clone()], "nothing else is left");
+            assert_eq!(others(), std::slice::from_ref(&copy), "nothing else is left");
             refused += 1;
         }
         std::fs::remove_file(&copy).unwrap();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 use rustix::io::Errno;
@@ -24,6 +25,9 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     /// Cuts the file off.
     fn truncate(&self, length: u64) -> io::Result<()>;
 }
+
+/// Puts something between a medium and a file.
+pub type Through = fn(Arc<dyn Io>) -> Arc<dyn Io>;
 
 /// A file of the operating system.
 #[derive(Debug)]

@@ -58,7 +58,7 @@ pub use access::{PRIVATE_MODE, share_access};
 pub use backup::CopyTarget;
 pub use error::LogError;
 pub(crate) use io::is_full;
-pub use io::{Disk, Io};
+pub use io::{Disk, Io, Through};
 pub use notes::Notes;
 pub use open::{Beside, UNSAFE_NO_SYNC, sync_folder};
 pub use replay::{LogEnd, Replay};
@@ -119,7 +119,7 @@ pub struct FileOptions {
     pub whole_load: bool,
     /// What stands between the medium and each of its files: for tests, with a disk that fails.
     #[doc(hidden)]
-    pub through: Option<fn(Arc<dyn Io>) -> Arc<dyn Io>>,
+    pub through: Option<Through>,
 }
 
 impl Default for FileOptions {
