@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FRAME_LINE_BYTES, FrameHeader};
+use super::mutant::Mutant;
 use crate::LineValue;
 
 /// A buffer that has this much in it is not added to.
@@ -93,6 +94,11 @@ impl Appender {
         let begin = buffer.len();
         buffer.reserve(bytes);
         let (incarnation, lines) = (self.incarnation, count as u32);
+        let durable = match durable {
+            _ if Mutant::NothingSaidDurable.is_planted() => 0,
+            _ if Mutant::AllSaidDurable.is_planted() => position,
+            durable => durable,
+        };
         let mut header = FrameHeader { check: 0, lines, position, incarnation, durable };
         buffer.extend_from_slice(&header.encode());
         for index in 0..count {

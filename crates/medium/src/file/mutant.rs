@@ -11,6 +11,22 @@ pub(super) enum Mutant {
     OldIncarnation,
     /// Frames are read wherever they lie.
     AnyPosition,
+    /// What is durable is never sealed.
+    NoSeal,
+    /// Frames do not say how far the log was durable.
+    NothingSaidDurable,
+    /// Frames say that everything before them was durable.
+    AllSaidDurable,
+    /// An open relies on the header that it read, durable or not.
+    HeaderKept,
+    /// An open relies on the end of the log that it read, durable or not.
+    EndKept,
+    /// An open relies on the mark that it read, durable or not.
+    MarkKept,
+    /// Of two headers the one that can be read counts.
+    AnyHeader,
+    /// Groups are acknowledged before they are synced.
+    EarlyAcknowledgement,
 }
 
 #[cfg(test)]

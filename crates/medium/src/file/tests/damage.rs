@@ -4,7 +4,7 @@ use super::*;
 use crate::file::backup::{CopyTarget, copy};
 
 #[test]
-fn every_flipped_byte_of_the_log_is_harmless_or_found() {
+pub(super) fn every_flipped_byte_of_the_log_is_harmless_or_found() {
     let (image, content) = killed();
     let end = reopened(&image).unwrap().0.end().0 as usize + layout::RING as usize;
     // What begins with the checkpoint is live; the seal at the end records that the rest was durable, and only itself
@@ -81,7 +81,7 @@ fn grown(groups: usize) -> (Image, Content) {
 /// In a log that was opened again, that went around, that grew, the older copy of the header leads somewhere else than
 /// the newer one: it must not be believed.
 #[test]
-fn a_flip_in_the_newer_header_loses_nothing_silently() {
+pub(super) fn a_flip_in_the_newer_header_loses_nothing_silently() {
     let images = [opened_again(), gone_around(1), gone_around(9), grown(1), grown(9)];
     for (number, (image, content)) in images.iter().enumerate() {
         let (mut found, mut harmless) = (0, 0);
@@ -106,7 +106,7 @@ fn a_flip_in_the_newer_header_loses_nothing_silently() {
 
 /// A header of zeros says no less than one that fails its check: there was one.
 #[test]
-fn a_zeroed_header_loses_nothing_silently() {
+pub(super) fn a_zeroed_header_loses_nothing_silently() {
     let images = [opened_again(), gone_around(1), gone_around(9), grown(1), grown(9)];
     for (number, (image, content)) in images.iter().enumerate() {
         let zeroed = layout::HEADERS.map(|copy| {

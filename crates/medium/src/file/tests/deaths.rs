@@ -20,7 +20,7 @@ fn die_at(at: u64) -> bool {
 }
 
 #[test]
-fn wherever_a_process_ends_the_next_one_may_lose_power() {
+pub(super) fn wherever_a_process_ends_the_next_one_may_lose_power() {
     let deaths = (0..1000).take_while(|at| die_at(*at)).count();
     assert!(deaths > 80, "only {deaths} calls");
 }

@@ -90,14 +90,16 @@ fn live_with(faults: Faults, what: &dyn std::fmt::Debug) -> bool {
     rig.machine.set_faults(Faults::default());
     let mut random = SmallRng::seed_from_u64(1);
     let now = rig.machine.now();
-    rig.verify(now, 512, 4, &mut random, what);
+    // A header that a failed sync kept from the disk is missed only beside one that was torn.
+    let piece_bytes = if faults.sync.is_some() { 64 } else { 512 };
+    rig.verify(now, piece_bytes, 4, &mut random, what);
     rig.go_on(what);
-    rig.verify(now, 512, 3, &mut random, what);
+    rig.verify(now, piece_bytes, 3, &mut random, what);
     ended.is_err()
 }
 
 #[test]
-fn whatever_fails_nothing_acknowledged_is_lost() {
+pub(super) fn whatever_fails_nothing_acknowledged_is_lost() {
     let mut rig = Rig::to_live(Machine::new(&Image::default()));
     rig.try_live().unwrap();
     let (writes, syncs) = rig.machine.counts();

@@ -1,5 +1,5 @@
-//! Mutants of the file medium: each kind of its syncs, left out, and each rule about positions, broken, must be noticed by
-//! the cuts that find nothing otherwise.
+//! Mutants of the file medium: each kind of its syncs, left out, and each rule about positions and about what is durable,
+//! broken, must be noticed by the cuts that find nothing otherwise.
 //!
 //! Syncs are told apart by what they make durable, so none can hide behind another one. Without a sync between them two
 //! writes may reach the disk in either order, so this is also what happens if they are swapped.
@@ -98,6 +98,29 @@ fn every_rule_about_positions_is_needed() {
         [Mutant::CheckpointUnbound, Mutant::NoRoomNeeded, Mutant::OldIncarnation, Mutant::AnyPosition]
     {
         assert!(is_noticed(mutant), "nobody notices {mutant:?}");
+    }
+}
+
+/// What is to say what is durable, and to rely on nothing else; each with who notices.
+const DURABLE: [(Mutant, fn()); 9] = [
+    (Mutant::NoSeal, damage::every_flipped_byte_of_the_log_is_harmless_or_found),
+    (Mutant::NothingSaidDurable, damage::every_flipped_byte_of_the_log_is_harmless_or_found),
+    (Mutant::AllSaidDurable, a_log_that_is_recycled_many_times_loses_nothing),
+    (Mutant::HeaderKept, faults::whatever_fails_nothing_acknowledged_is_lost),
+    (Mutant::EndKept, faults::whatever_fails_nothing_acknowledged_is_lost),
+    (Mutant::MarkKept, deaths::wherever_a_process_ends_the_next_one_may_lose_power),
+    (Mutant::AnyHeader, damage::a_flip_in_the_newer_header_loses_nothing_silently),
+    (Mutant::AnyHeader, damage::a_zeroed_header_loses_nothing_silently),
+    (Mutant::EarlyAcknowledgement, faults::whatever_fails_nothing_acknowledged_is_lost),
+];
+
+#[test]
+fn every_rule_about_what_is_durable_is_needed() {
+    for (mutant, explore) in DURABLE {
+        plant(Some(mutant));
+        let explored = std::panic::catch_unwind(explore);
+        plant(None);
+        assert!(explored.is_err(), "nobody notices {mutant:?}");
     }
 }
 
