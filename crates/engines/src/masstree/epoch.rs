@@ -77,6 +77,12 @@ fn unpack(listed: u64) -> (u64, usize) {
 
 /// Set in a listed word that is for a node, whose lower bits say which of its lines changed.
 const NODE: u64 = 1 << 19;
+/// Packs lines of a node.
+#[inline(always)]
+fn pack_lines(offset: u64, lines: u64) -> u64 {
+    (offset / LINE_BYTES as u64) << 20 | NODE | lines
+}
+
 /// Bits of a node's `listed` word that say which of its lines are listed. Above them is the phase in which they are.
 const LINES_BITS: u32 = 16;
 const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
@@ -218,9 +224,14 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.barrier.begin(next);
     }
 
-    /// Lists a node that a recovery touched.
+    /// Lists memory that a recovery has put back.
     pub(super) fn list_touched(&self, offset: u64, bytes: u64) {
         self.touched.lock().push(pack(offset, bytes));
+    }
+
+    /// Lists lines of a node that a recovery has put back.
+    pub(super) fn list_touched_lines(&self, offset: u64, lines: u64) {
+        self.touched.lock().push(pack_lines(offset, lines));
     }
 }
 
@@ -252,8 +263,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let (new, due) = note_lines(old, work.phase, lines);
         if due != 0 && self.core.mode != Mode::Transient {
             listed.get().store(new, Ordering::Relaxed);
-            let first = (pointer & OFFSET_MASK) / LINE_BYTES as u64;
-            work.shard.listed.push(first << 20 | NODE | due);
+            work.shard.listed.push(pack_lines(pointer & OFFSET_MASK, due));
         }
     }
 

@@ -10,7 +10,8 @@
 //!
 //! The first change of a node in an epoch clears the value logs of the epoch before, or writes them anew. So a value log is
 //! always of the epoch in its node's epoch word, or, when a crash leaves only one of the two lines, of one less than 2^15
-//! epochs away: sixteen bits tell which. A node that was left alone for longer goes to the external log instead.
+//! epochs away: sixteen bits tell which. A node that was left alone for longer goes to the external log instead. The epoch word
+//! of a first touch after an open need not be durable; before the first value log it is made so.
 //!
 //! Three cases go to the external log: a second value in one line, an insert after a remove (it may overwrite what the
 //! permutation log lists), and whatever changes more than one permutation and some values.
@@ -22,7 +23,7 @@ use medium::{Medium, Word};
 use super::Mode;
 use super::access::{View, Walk, Work};
 use super::layout::{
-    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, OFFSET_MASK, REMOVED, Values, all_lines,
+    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, OFFSET_MASK, REMOVED, TOUCHED, Values, all_lines,
     interior_bytes, line_of,
 };
 
@@ -84,12 +85,20 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if self.core.mode == Mode::Transient {
             return Ok(true);
         }
-        let state = node.epoch.load(&self.guard);
+        let mut state = node.epoch.load(&self.guard);
         let mut lines = self.lines_of(node, change)?;
+        if state & TOUCHED != 0 && matches!(change, Change::Update(_)) {
+            state &= !TOUCHED;
+            node.epoch.store(&self.guard, state);
+            // PERSIST: the epoch that says which one the sixteen bits of a new log mean; beside one of long ago they would
+            // mean another.
+            self.guard.flush(&node.epoch);
+            self.guard.fence();
+        }
         let may_overwrite = if state & EPOCH_MASK == self.epoch {
             self.prepare_again(work, pointer, node, change, state)?
         } else {
-            self.prepare_first(work, pointer, node, change, state & EPOCH_MASK, &mut lines)?
+            self.prepare_first(work, pointer, node, change, state, &mut lines)?
         };
         self.list_node(work, pointer, &node.listed, lines);
         Ok(may_overwrite)
@@ -116,10 +125,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         pointer: u64,
         node: &Border<W>,
         change: Change,
-        last: u64,
+        state: u64,
         lines: &mut u64,
     ) -> Walk<bool> {
-        let is_far = self.epoch - last >= EPOCHS_APART_MAX;
+        let is_far = self.epoch - (state & EPOCH_MASK) >= EPOCHS_APART_MAX;
         if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
             self.log_node(work, pointer)?;
             *lines |= self.clear(node, &node.values.log_low) | self.clear(node, &node.values.log_high);
@@ -135,7 +144,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 *lines |= self.clear(node, other);
             }
         }
-        let flags = if change == Change::Remove { REMOVED } else { 0 };
+        let flags = state & TOUCHED | if change == Change::Remove { REMOVED } else { 0 };
         // The order of these stores, to one line, is the order in which they are durable. The permutation comes last.
         node.permutation_log.store(&self.guard, node.permutation.load(&self.guard));
         node.epoch.store(&self.guard, self.epoch_word() | flags);

@@ -22,8 +22,8 @@
 //!
 //! A log and what it logs lie in one line, so that the log reaches the medium first. A pointer to an interior node has
 //! bit 0 set; nodes and records begin at multiples of 16. A pointer to a cell is `16 * (number + 1)`, with cells `2 * slot`
-//! and `2 * slot + 1` for a slot: no object lies so low (`cells`). An epoch word has 48 bits of epoch, 14 of a stamp that the
-//! execution has which wrote it, and two flags.
+//! and `2 * slot + 1` for a slot: no object lies so low (`cells`). An epoch word has 48 bits of epoch, 13 of a stamp that the
+//! execution has which wrote it, and three flags.
 //!
 //! ```text
 //! record                                           external log entry
@@ -43,6 +43,9 @@ pub(super) const WIDTH_MAX: usize = 15;
 /// Ranges in the set of failed epochs.
 pub(super) const FAILED_RANGES: usize = 28;
 
+/// Flag of a border node's epoch word: it is of a first touch, so the medium may have an older one, and as long as it has no
+/// value log may be written.
+pub(super) const TOUCHED: u64 = 1 << 61;
 /// Flag of a node's epoch word: a key was removed in this epoch, so inserts need the external log.
 pub(super) const REMOVED: u64 = 1 << 62;
 /// Flag of a node's epoch word: the node is in the external log, or new, in this epoch.
@@ -50,7 +53,7 @@ pub(super) const LOGGED: u64 = 1 << 63;
 /// The epoch in a node's epoch word.
 pub(super) const EPOCH_MASK: u64 = (1 << 48) - 1;
 /// The stamp in a node's epoch word.
-const STAMP_MASK: u64 = !EPOCH_MASK & !REMOVED & !LOGGED;
+const STAMP_MASK: u64 = !EPOCH_MASK & !TOUCHED & !REMOVED & !LOGGED;
 /// Bit of a pointer to an interior node.
 pub(super) const INTERIOR: u64 = 1;
 /// The offset in a pointer.

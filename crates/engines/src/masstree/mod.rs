@@ -29,6 +29,7 @@
 //! | insert | 0 | the permutation lists the slot | permutation log |
 //! | update | 0 | the value leads to the new record, or to the other cell | value log |
 //! | remove | 0 | the permutation lists the slot no more | permutation log |
+//! | first update in a node after an open | 1 | the same | value log |
 //! | second value in a line, insert after remove | 1 | the same | external log |
 //! | split, new layer, node emptied | 1 for each node that changes | root, parent or entry | external log |
 //! | all of an epoch | 3, more beside others | | the number of the running epoch, in the anchor |

@@ -6,6 +6,12 @@
 //!
 //! Nodes are recovered when they are touched first: an epoch word older than this execution tells. A background sweep
 //! touches the rest, and empties the set when that is durable (`sweep`).
+//!
+//! Where nothing is put back, and no log cleared, the touch is not listed: reads write nothing. It stores what has a meaning for
+//! this process only (lock, stamp), and a permutation log that is the permutation; all of it lies in the header line. If that
+//! line goes to the medium anyhow, it says that the node was left as it is. As long as it does not, an epoch word may be
+//! there from any number of epochs ago; so the new one is marked (`TOUCHED`), and made durable before the first value log,
+//! whose sixteen bits it interprets (`in_line_log`).
 
 use std::sync::atomic::Ordering;
 
@@ -16,8 +22,8 @@ use super::Core;
 use super::access::{View, Walk};
 use super::in_line_log::{EPOCHS_APART_MAX, ValueLog};
 use super::layout::{
-    Anchor, Border, EPOCH_MASK, FAILED_RANGES, INTERIOR, Logged, OFFSET_MASK, SHARDS, checked, low_slots,
-    unchecked,
+    Anchor, Border, EPOCH_MASK, FAILED_RANGES, HEADER_LINE, INTERIOR, Logged, OFFSET_MASK, SHARDS, TOUCHED,
+    WordBorder, checked, line_of, low_slots, unchecked,
 };
 use super::permutation::Permutation;
 use super::version::Version;
@@ -134,30 +140,33 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let offset = pointer & OFFSET_MASK;
         let number = (offset / 64) as usize % self.core.recovery_locks.len();
         let _lock = self.core.recovery_locks[number].lock();
-        let bytes = self.core.node_bytes(pointer);
-        // All of it, the cells of words too: what is listed below is flushed when the epoch ends.
-        self.guard.words(offset, bytes / 8)?;
         if pointer & INTERIOR != 0 {
             let node = self.guard.node::<super::layout::Interior<W>>(offset)?;
-            let state = node.epoch.load(&self.guard);
-            if state & EPOCH_MASK < self.core.first {
+            if node.epoch.load(&self.guard) & EPOCH_MASK < self.core.first {
                 Version::start(&self.guard, &node.version);
                 node.listed.start(&self.guard, 0);
                 // ORDER: pairs with the load in `interior`: the version is visible.
-                node.epoch.store(&self.guard, self.core.first | self.core.stamp);
-                self.core.list_touched(offset, bytes as u64);
+                node.epoch.store(&self.guard, self.epoch_word());
             }
             return Ok(());
         }
+        if self.core.are_words {
+            self.guard.node::<WordBorder<W>>(offset)?;
+        }
         let node = self.guard.node::<Border<W>>(offset)?;
         let old = node.epoch.load(&self.guard) & EPOCH_MASK;
-        if old < self.core.first {
-            let recovered = self.recover_border(node, old);
-            // Also if it is damaged: what was put back is not done once more when the failed epochs are forgotten.
-            self.core.list_touched(offset, bytes as u64);
-            return recovered;
+        if old >= self.core.first {
+            return Ok(());
         }
-        Ok(())
+        let logs = [&node.values.log_low, &node.values.log_high];
+        let is_listed = self.core.has_failed(old) || logs.iter().any(|log| log.load(&self.guard) != 0);
+        let recovered = self.recover_border(node, old);
+        if is_listed {
+            // Also if it is damaged: what was put back is not done once more when the failed epochs are forgotten.
+            let lines = logs.iter().fold(HEADER_LINE, |lines, log| lines | line_of(node, log));
+            self.core.list_touched_lines(offset, lines);
+        }
+        recovered
     }
 
     /// Applies the in-line logs of a border node whose last epoch was `old`.
@@ -179,11 +188,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             cell.store(guard, 0);
             is_cleared = true;
         }
-        // From the running epoch, in which the node may be about to change, not from the one that its word will name: the
-        // medium may have this one's logs beside what the node had before.
-        let is_far = self.epoch - oldest >= EPOCHS_APART_MAX;
-        if is_far && is_cleared {
-            // Beside the new epoch word the sixteen bits of the old log would mean another epoch.
+        if is_cleared && self.epoch - oldest >= EPOCHS_APART_MAX {
+            // PERSIST: beside the new epoch word the sixteen bits of the old log would mean another epoch.
             guard.flush(&node.values);
             guard.fence();
         }
@@ -197,12 +203,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Version::start(guard, &node.version);
         node.listed.start(guard, 0);
         // ORDER: pairs with the load in `border`: what was put back, and the version, are visible.
-        node.epoch.store(guard, self.core.first | self.core.stamp);
-        if is_far {
-            // Beside the old epoch word the sixteen bits of a new log would mean another epoch.
-            guard.flush(&node.epoch);
-            guard.fence();
-        }
+        node.epoch.store(guard, self.epoch_word() | TOUCHED);
         Ok(())
     }
 }

@@ -473,3 +473,26 @@ fn writes_heed_the_limit_of_written_pages() {
     tree.sync().unwrap();
     assert!(is_sound(&tree));
 }
+
+/// What a first look at a node stores there is worth nothing to the next process. So reads after an open that has nothing to
+/// undo write nothing, and take no part of the limit of written pages.
+#[test]
+fn reads_after_a_clean_close_write_nothing() {
+    let machine = Machine::new(&Image::default());
+    let word = |word: u64| word.to_be_bytes();
+    {
+        let pool = on_file(&machine, u64::MAX);
+        let tree = MassTree::<_, WordCodec, 14>::create(&pool, "tree", options()).unwrap();
+        (0..10_000).for_each(|key| tree.put(&word(key), &word(key)).unwrap());
+    }
+    for _ in 0..3 {
+        let pool = on_file(&machine, 256 << 10);
+        let root = pool.trees().unwrap().remove(0);
+        let tree = MassTree::<_, WordCodec, 14>::open(&pool, &root, options()).unwrap();
+        assert_eq!(tree.len().unwrap(), 10_000);
+        tree.sync().unwrap();
+        let lines = tree.epochs().lines_flushed;
+        assert!(lines < 10, "{lines} lines");
+        assert!(tree.update(&word(1), &word(2)).unwrap());
+    }
+}
