@@ -107,6 +107,16 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.with_pass(self.barrier.enter(thread_number::<M>()))
     }
 
+    /// As [`Core::enter`], with a share whose external log needs no space of the pool, if there is one.
+    #[cold]
+    pub(super) fn enter_with_log(&self) -> (View<'_, M, W>, Work<'_>) {
+        self.reach_barrier(AccessKind::Load);
+        match self.barrier.enter_suitable(|shard| shard.log.has_space()) {
+            Some(pass) => self.with_pass(pass),
+            None => self.enter(),
+        }
+    }
+
     /// As [`Core::enter`], for longer than one operation. What comes third is dropped first.
     pub(super) fn enter_for_long(&self) -> (View<'_, M, W>, Work<'_>, Long<'_>) {
         self.reach_barrier(AccessKind::Load);

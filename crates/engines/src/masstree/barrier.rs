@@ -126,6 +126,13 @@ impl<S> Barrier<S> {
         })
     }
 
+    /// A share that suits, if there is one; waits for those that others work with, last for those that are held for long.
+    pub(super) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
+        let (soon, late): (Vec<_>, Vec<_>) = self.shares.iter().partition(|share| !share.is_held_long());
+        let mut passes = soon.into_iter().chain(late).map(|share| share.pass(self, share.content.lock()));
+        passes.find(|pass| suits(&pass.share))
+    }
+
     /// A share for longer than an operation. Waits while an epoch ends, or is about to.
     pub(super) fn enter_for_long(&self, thread: usize) -> (Pass<'_, S>, Long<'_>) {
         loop {

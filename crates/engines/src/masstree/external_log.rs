@@ -1,8 +1,9 @@
 //! The external log: whole nodes as they were, for changes that no in-line log can take (section 4.2 of the paper).
 //!
-//! Each shard has a chain of segments. Entries of an epoch follow each other from the first segment on; each is durable
-//! before the next is written, so the first that is not of the epoch, or fails its checksum, ends them. When an epoch
-//! has ended its entries are void, and the next one begins at the start.
+//! Each shard has a chain of segments; one shard has the first of its own from the begin, so that a full pool can be emptied.
+//! Entries of an epoch follow each other from the first segment on; each is durable before the next is written, so the
+//! first that is not of the epoch, or fails its checksum, ends them. When an epoch has ended its entries are void, and the
+//! next one begins at the start.
 
 use std::sync::atomic::Ordering;
 
@@ -32,6 +33,11 @@ pub(super) struct LogCursor {
 }
 
 impl LogCursor {
+    /// Whether there is a segment for the next entry.
+    pub(super) fn has_space(&self) -> bool {
+        self.segment < self.segments.len()
+    }
+
     /// An epoch has ended.
     pub(super) fn rewind(&mut self) {
         (self.segment, self.entry) = (0, 0);
@@ -45,16 +51,12 @@ fn mix(state: u64, word: u64) -> u64 {
 impl<M: Medium, const W: usize> View<'_, M, W> {
     /// The next free entry of the shard's log.
     fn log_entry(&self, work: &mut Work<'_>) -> Walk<u64> {
-        let log = &work.shard.log;
-        if log.segment == log.segments.len() {
-            let number = log.segments.len();
-            if number == SEGMENTS_MAX {
+        if !work.shard.log.has_space() {
+            if work.shard.log.segments.len() == SEGMENTS_MAX {
                 let limit = SEGMENTS_MAX as u64 * self.core.entries_per_segment();
                 return Err(Stop::Full(Error::EpochFull { limit }));
             }
-            let before = log.segments.last().copied();
-            let segment = self.add_segment(work.shard.index, before)?;
-            work.shard.log.segments.push(segment);
+            self.add_segment(work)?;
         }
         let log = &mut work.shard.log;
         let at = log.segments[log.segment] + self.core.entry_offset(log.entry);
@@ -65,11 +67,21 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(at)
     }
 
-    fn add_segment(&self, shard: usize, before: Option<u64>) -> Walk<u64> {
+    /// The first segment of a new tree. In a full pool it is the one with which removals make room.
+    pub(super) fn begin_log(&self, work: &mut Work<'_>) -> Walk<()> {
+        if self.core.mode != Mode::Transient {
+            self.add_segment(work)?;
+            // As the first entry's fence would, which may never come.
+            self.guard.fence();
+        }
+        Ok(())
+    }
+
+    fn add_segment(&self, work: &mut Work<'_>) -> Walk<()> {
         let anchor = self.anchor()?;
-        let link = match before {
-            Some(before) => &self.guard.words(before, 1)?[0],
-            None => &anchor.logs[shard],
+        let link = match work.shard.log.segments.last() {
+            Some(before) => &self.guard.words(*before, 1)?[0],
+            None => &anchor.logs[work.shard.index],
         };
         let segment = self.guard.allocate(SEGMENT_BYTES)?;
         // What a former owner left there is no entry.
@@ -83,7 +95,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         self.guard.fence();
         // PERSIST: the segment is empty; lost, it is in no chain and free. The fence of the first entry is this one's, too.
         link.publish(&self.guard, checked(segment));
-        Ok(segment)
+        work.shard.log.segments.push(segment);
+        Ok(())
     }
 
     /// Writes a node to the log. It is ordered before whatever is flushed after this.

@@ -30,7 +30,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.refuse_in_batch()?;
         let mut rounds = 0;
         loop {
-            let (view, mut work) = self.enter();
+            let (view, mut work) = if rounds == 0 { self.enter() } else { self.enter_with_log() };
             let full = match view.write(&mut work, key, value, condition) {
                 Ok(held) => return Ok(held),
                 Err(Stop::Full(error)) => error,

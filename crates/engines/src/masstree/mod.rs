@@ -302,7 +302,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             view.new_border(&mut work, &[]).and_then(|root| {
                 view.set_logged(&view.anchor()?.root, root);
                 view.list_cells(&mut work);
-                Ok(())
+                view.begin_log(&mut work)
             })
         };
         made.map_err(|stop| match stop {

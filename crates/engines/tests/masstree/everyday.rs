@@ -353,6 +353,50 @@ fn a_tree_that_is_opened_for_fewer_threads_has_all_of_its_space() {
     assert!(is_sound(&tree));
 }
 
+/// A removal that empties a node logs the one above, which takes space; in a full pool that of whoever has some.
+#[test]
+fn a_full_pool_is_emptied_by_threads_that_had_no_part_in_filling_it() {
+    let tree = tree(2 << 20);
+    let one_after_the_other = |run: &(dyn Fn() + Sync)| {
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    };
+    let is_full = |key: &u64| matches!(tree.put(&key.to_be_bytes(), &[7; 100]), Err(error) if matches!(error.root(), Error::PoolFull { .. }));
+    one_after_the_other(&|| assert!((0..1_000_000).any(|key| is_full(&key))));
+    let keys = tree.len().unwrap();
+    for part in 0..8 {
+        one_after_the_other(&|| {
+            for key in keys * part / 8..keys * (part + 1) / 8 {
+                assert!(tree.remove(&key.to_be_bytes()).unwrap(), "key {key} of {keys}");
+            }
+        });
+    }
+    assert_eq!(tree.len().unwrap(), 0);
+    assert!(is_sound(&tree));
+}
+
+/// A tree that was never logged has a log all the same.
+#[test]
+fn a_pool_that_a_load_has_filled_is_emptied() {
+    let pool = pool(2 << 20);
+    let tree = Tree::create(&pool, "tree", options()).unwrap();
+    let entries = |number: u64| {
+        let mut keys = 0..number;
+        move |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            let Some(number) = keys.next() else { return Ok(false) };
+            (*key, *value) = (number.to_be_bytes().to_vec(), vec![7; 100]);
+            Ok(true)
+        }
+    };
+    let keys = tree.bulk_load(&mut entries(4000), 1.0).unwrap();
+    tree.sync().unwrap();
+    let guard = pool.peek();
+    while guard.allocate(65_472).is_ok() {}
+    for key in 0..keys {
+        assert!(tree.remove(&key.to_be_bytes()).unwrap(), "key {key} of {keys}");
+    }
+    assert!(is_sound(&tree));
+}
+
 /// Links of free objects tell their epoch for 2^32 epochs. They are written anew so often that this may be missed: by an
 /// open that begins with the very epoch.
 #[test]
