@@ -343,7 +343,7 @@ impl Store {
     /// become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), which end theirs now.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch of one of these trees. The first of all:
+    /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch, of whichever tree. The first of all:
     /// what else can be made durable is so.
     pub fn sync(&self) -> Result<()> {
         let trees: Vec<AnyTree> = self.inner.trees.lock().values().map(|tree| tree.any.clone()).collect();

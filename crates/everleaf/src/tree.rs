@@ -137,7 +137,9 @@ impl Tree {
     /// epoch does not end meanwhile, so keep batches short; a pool that is full fails the write that meets it.
     ///
     /// A batch is of one tree; nothing holds the epochs of two together. Inside, this tree is used through the batch only.
-    /// Others may be used as ever, but for their batches and bulk loads, which are refused.
+    /// Others may be read and written. Refused are their batches and bulk loads, and whatever ends an epoch or holds back
+    /// all writers: `sync`, `check`, `stat`, [`Store::drop_tree`](crate::Store::drop_tree). A write that would have to wait for a
+    /// batch of the other tree is refused, too; and one that finds the pool full makes no room by ending an epoch.
     ///
     /// ```
     /// # use everleaf::{Engine, TreeOptions};
@@ -152,7 +154,7 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for a batch or a bulk load of any tree, or a use of this one, within a batch;
+    /// [`Error::NoBatches`] for other engines; [`Error::InBatch`] for what is refused within a batch;
     /// [`Error::EpochFull`] for a batch that changes more nodes than an epoch can log, 100,000 or more; otherwise what `run`
     /// returns.
     pub fn batch(&self, mut run: impl FnMut(&Batch<'_>) -> Result<()>) -> Result<()> {

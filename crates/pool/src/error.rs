@@ -198,9 +198,9 @@ pub enum Error {
         /// The engine.
         engine: &'static str,
     },
-    /// An operation that would wait for the end of the batch it is called from.
+    /// An operation that would wait for the end of the batch it is called from, or for that of a thread that may do the same.
     #[error(
-        "the tree was used inside of a batch of its own; use the batch there, the tree when it has ended"
+        "inside of a batch its tree, and what ends an epoch of another one, would wait for ever; use the batch there, the rest when it has ended"
     )]
     InBatch,
     /// A batch changed more nodes than the log of an epoch takes; what it wrote before stays.

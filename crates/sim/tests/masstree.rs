@@ -208,7 +208,10 @@ fn long_runs_at_full_width() {
 /// What is allocated is published at the end of the epoch, long after the guard that took slabs for it is gone.
 #[test]
 fn the_fences_for_slabs_are_missed() {
-    let script = [Insert(10, LONG_VALUE), Sync, Insert(20, 1), Sync];
+    // More keys than a node takes, so that there is one above, of another size.
+    let mut script = vec![Insert(10, LONG_VALUE), Sync];
+    script.extend((2..7).map(|key| Insert(10 * key, 1)));
+    script.push(Sync);
     let explorer = |mutations| {
         let subject = IndexSubject::new(&common::small(EngineName::MassTree, Record), FollowUp::Keys);
         let images = Images::Some { random: 0 };

@@ -18,7 +18,7 @@
 //! (One number for all shares would not do: who sees the new one before his share is taken would mark as listed in the new
 //! phase what is taken, and flushed, with the old one.)
 
-use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence};
+use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence, yield_now};
 
 /// The shares, and what runs. The model tests put another share in place of the tree's.
 pub(super) struct Barrier<S> {
@@ -124,6 +124,17 @@ impl<S> Barrier<S> {
             let share = soon.next().unwrap_or(self.own(thread));
             share.pass(self, share.content.lock())
         })
+    }
+
+    /// As [`Barrier::enter`], but waits for nobody who holds a share for long: `None` if only those are left.
+    pub(super) fn enter_beside_long(&self, thread: usize) -> Option<Pass<'_, S>> {
+        loop {
+            let free = self.beginning_with_own(thread).find_map(|share| share.try_enter(self));
+            if free.is_some() || self.beginning_with_own(thread).all(Share::is_held_long) {
+                return free;
+            }
+            yield_now();
+        }
     }
 
     /// A share that suits, if there is one; waits for those that others work with, last for those that are held for long.

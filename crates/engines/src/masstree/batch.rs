@@ -3,6 +3,9 @@
 //! A batch holds its shard, so the epoch does not end before it does. Nothing else is special about it: others see each
 //! write as it is done, and what was written before an error stays. It cannot make room by ending the epoch, so a pool
 //! that is full fails the write that meets it, and so does the external log.
+//!
+//! Who is in a batch waits for no other one: that one's thread may be about to wait for him. So within a batch nothing ends an
+//! epoch, of whichever tree, and a write to another tree is refused if all shares of that are held by batches.
 
 use std::cell::{Cell, RefCell};
 
@@ -32,6 +35,12 @@ fn own_batch<M: Medium>() -> usize {
     if is_scheduled::<M>() { thread_number::<M>() % SCHEDULED_MAX } else { 0 }
 }
 
+/// The tree of the calling thread's batch.
+#[inline(always)]
+fn own_tree<M: Medium>() -> usize {
+    BATCHES.with(|batches| batches[own_batch::<M>()].get())
+}
+
 /// The thread's batch; it ends when this is dropped, also when the caller panics.
 pub(super) struct Mark {
     own: usize,
@@ -59,8 +68,18 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Refuses what would wait for the end of a batch of the same thread.
     #[inline(always)]
     pub(super) fn refuse_in_batch(&self) -> Result<()> {
-        let tree = BATCHES.with(|batches| batches[own_batch::<M>()].get());
-        if tree == std::ptr::from_ref(self).addr() { Err(Error::InBatch) } else { Ok(()) }
+        if own_tree::<M>() == std::ptr::from_ref(self).addr() { Err(Error::InBatch) } else { Ok(()) }
+    }
+
+    /// Refuses what waits for the end of all batches: another thread's may wait for the end of this one's.
+    pub(super) fn refuse_in_any_batch(&self) -> Result<()> {
+        if self.is_in_any_batch() { Err(Error::InBatch) } else { Ok(()) }
+    }
+
+    /// Whether the thread is in a batch, of whichever tree.
+    #[inline(always)]
+    pub(super) fn is_in_any_batch(&self) -> bool {
+        own_tree::<M>() != 0
     }
 
     /// Says that the thread is in a batch: what would wait for its end is refused from now on.

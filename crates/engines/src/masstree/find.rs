@@ -468,7 +468,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     ) -> Result<R> {
         self.refuse_in_batch()?;
         loop {
-            let (view, mut work) = self.enter();
+            let (view, mut work) = self.enter_beside_batches()?;
             if self.is_gone.load(Ordering::Acquire) {
                 return Err(Error::InUse);
             }

@@ -30,7 +30,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.refuse_in_batch()?;
         let mut rounds = 0;
         loop {
-            let (view, mut work) = if rounds == 0 { self.enter() } else { self.enter_with_log() };
+            let (view, mut work) =
+                if rounds == 0 { self.enter_beside_batches()? } else { self.enter_with_log() };
             let full = match view.write(&mut work, key, value, condition) {
                 Ok(held) => return Ok(held),
                 Err(Stop::Full(error)) => error,
@@ -41,7 +42,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
             };
             drop(work);
             rounds += 1;
-            if rounds == ROUNDS_MAX {
+            // Who is in a batch, of another tree, ends no epoch.
+            if rounds == ROUNDS_MAX || self.is_in_any_batch() {
                 return Err(full);
             }
             // What was freed becomes reusable, and the external log empty.

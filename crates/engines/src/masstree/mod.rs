@@ -528,6 +528,7 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
 
     /// Recovers what is left of failed epochs now, instead of when it is touched. O(n) after a crash, else O(1).
     pub fn sweep(&self) -> Result<()> {
+        self.core.refuse_in_any_batch()?;
         self.core.sweep()
     }
 
@@ -622,12 +623,12 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     }
 
     fn check(&self) -> Result<Vec<Violation>> {
-        self.core.refuse_in_batch()?;
+        self.core.refuse_in_any_batch()?;
         Ok(self.core.survey()?.violations)
     }
 
     fn stat(&self) -> Result<IndexStat> {
-        self.core.refuse_in_batch()?;
+        self.core.refuse_in_any_batch()?;
         // Before the survey, which touches what the sweep would.
         let epochs = self.epochs();
         let survey = self.core.survey()?;
@@ -645,11 +646,12 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     }
 
     fn destroy(&self) -> Result<()> {
+        self.core.refuse_in_any_batch()?;
         self.core.give_back()
     }
 
     fn sync(&self) -> Result<()> {
-        self.core.refuse_in_batch()?;
+        self.core.refuse_in_any_batch()?;
         self.core.advance()
     }
 

@@ -171,8 +171,11 @@ fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
         is_refused(tree.check().map(drop));
         is_refused(tree.batch(&mut |_| Ok(())));
         is_refused(tree.bulk_load(&mut |_, _| Ok(false), 1.0).map(drop));
-        other.put(b"key", b"value")?;
-        other.sync()
+        is_refused(other.sync());
+        is_refused(other.stat().map(drop));
+        is_refused(other.check().map(drop));
+        is_refused(other.sweep());
+        other.put(b"key", b"value").map(drop)
     });
     ended.unwrap();
     let ended = other.bulk_load(&mut |_, _| Ok(false), 1.0);
@@ -180,6 +183,51 @@ fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
     tree.put(b"key", b"value").unwrap();
     tree.sync().unwrap();
     assert_eq!((tree.len().unwrap(), other.len().unwrap()), (2, 1));
+}
+
+/// Each of two threads is in a batch of its own tree when it uses the other's.
+fn in_batches_of_two_trees(shards: usize, run: fn(&Tree) -> Result<(), Error>) -> [Result<(), Error>; 2] {
+    let make = || {
+        Tree::create(&pool(16 << 20), "tree", MassTreeOptions { shards, ..options() }).map(Arc::new).unwrap()
+    };
+    let (trees, barrier) = ([make(), make()], Arc::new(std::sync::Barrier::new(2)));
+    let (done, is_done) = channel();
+    // Not joined: threads that wait for each other would wait for ever.
+    for own in 0..2 {
+        let (trees, barrier, done) = (trees.clone(), Arc::clone(&barrier), done.clone());
+        std::thread::spawn(move || {
+            let ended = trees[own].batch(&mut |batch| {
+                put(batch, 1, b"one")?;
+                barrier.wait();
+                let ended = run(&trees[1 - own]);
+                barrier.wait();
+                ended
+            });
+            done.send(ended)
+        });
+    }
+    std::array::from_fn(|_| is_done.recv_timeout(EVER).expect("two batches wait for each other"))
+}
+
+#[test]
+fn two_batches_do_not_wait_for_each_other() {
+    let is_refused =
+        |ended: &Result<(), Error>| ended.as_ref().is_err_and(|error| matches!(error.root(), Error::InBatch));
+    let of_all: [fn(&Tree) -> Result<(), Error>; 3] =
+        [|tree| tree.sync(), |tree| tree.check().map(drop), |tree| tree.stat().map(drop)];
+    for run in of_all {
+        assert!(in_batches_of_two_trees(8, run).iter().all(is_refused));
+    }
+    let write: fn(&Tree) -> Result<(), Error> = |tree| tree.put(b"key", b"value").map(drop);
+    assert!(in_batches_of_two_trees(8, write).iter().all(Result::is_ok));
+    // The only share is held by the batch.
+    assert!(in_batches_of_two_trees(1, write).iter().all(is_refused));
+    // A pool that is full: no room is made.
+    let full: fn(&Tree) -> Result<(), Error> =
+        |tree| (0..1_000_000_u64).try_for_each(|key| tree.put(&key.to_be_bytes(), &[7; 900]).map(drop));
+    for ended in in_batches_of_two_trees(8, full) {
+        assert!(matches!(ended.unwrap_err().root(), Error::PoolFull { .. }));
+    }
 }
 
 #[test]
