@@ -18,8 +18,11 @@ use crate::pmwcas::{Seen, VALUE_MASK};
 /// Keys that descend together.
 const GROUP: usize = 16;
 
-/// The most levels of inner nodes.
-pub(super) const LEVELS_MAX: usize = 24;
+/// Inner nodes have levels below this. More no pool has room for: split or loaded, a node of each level is made for two below it
+/// at least, and an inner node takes a KiB.
+pub(super) const LEVELS_MAX: usize = 64;
+
+const _: () = assert!(1_u128 << (LEVELS_MAX - 2 + 10) > 1 << 48);
 
 /// An inner node on a path, and the child that the path goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

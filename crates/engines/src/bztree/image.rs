@@ -6,7 +6,7 @@ use pool::{Error, Guard, Result};
 use smallvec::SmallVec;
 
 use super::BzTree;
-use super::find::{Separator, Step};
+use super::find::{LEVELS_MAX, Separator, Step};
 use super::layout::{
     EntryState, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, KEY, LEAF_STATUS, Leaf, LeafStatus, META,
     Meta, PAYLOAD, Pointer, inner_bytes, leaf_bytes, with_child_swapped,
@@ -317,6 +317,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         if image.children.len() != count + 1 || count > INNER_HEADER {
             return Err(Error::corrupt(offset, "an inner node that does not fit"));
         }
+        if image.level >= LEVELS_MAX {
+            return Err(Error::corrupt(offset, "a tree of too many levels"));
+        }
         for (cell, separator) in inner.keys.iter().zip(&image.separators) {
             cell.store(guard, separator.word);
         }
@@ -429,8 +432,34 @@ mod tests {
 
     use super::*;
     use crate::bztree::BzTreeOptions;
-    use crate::bztree::find::Goal;
+    use crate::bztree::find::{Goal, LEVELS_MAX};
     use crate::index::{Index, WordCodec};
+
+    /// The keys below such a root were out of reach when nothing refused to make it, and little to read it.
+    #[test]
+    fn a_tree_is_read_however_high_it_can_become() {
+        type Tree = BzTree<Ram, WordCodec, 4>;
+        let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();
+        let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let key = [1; 8];
+        assert!(tree.insert(&key, &key).unwrap());
+        let guard = pool.pin();
+        let mut child = tree.root_pointer(&guard).unwrap();
+        for level in 1..=LEVELS_MAX {
+            let offset = guard.allocate_lines(Tree::INNER_BYTES).unwrap();
+            let image = InnerImage { level, separators: Vec::new(), children: vec![child] };
+            let written = Tree::write_inner(&guard, offset, &image);
+            if level == LEVELS_MAX {
+                assert!(written.unwrap_err().to_string().contains("too many levels"));
+                continue;
+            }
+            written.unwrap();
+            child = Pointer::inner(offset);
+            tree.root(&guard).unwrap().store(&guard, child.0);
+            assert!(tree.get(&key).unwrap().is_some(), "level {level}");
+            assert_eq!(tree.len().unwrap(), 1);
+        }
+    }
 
     /// Whoever adds an entry to such a leaf adds it to nothing.
     #[test]

@@ -144,12 +144,12 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     fn write_level(&self, load: &mut Load<'_, '_, M, C>, fill: f64) -> Result<()> {
         let below = std::mem::take(&mut load.level);
         let NodeSizes { inner_children: most, .. } = self.sizes;
-        let most = ((most as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(2, most);
+        let most = ((most as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(3, most);
         let level = match below[0].1 {
             pointer if pointer.is_leaf() => 1,
             pointer => Self::header(load.guard, Self::inner(load.guard, pointer.offset())?).level() + 1,
         };
-        // Spread evenly, so that none is left with one child.
+        // Spread evenly: as they take three or more, none is left with one child.
         let nodes = below.len().div_ceil(most);
         for number in 0..nodes {
             let (start, end) = (below.len() * number / nodes, below.len() * (number + 1) / nodes);
