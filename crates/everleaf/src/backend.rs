@@ -171,7 +171,9 @@ impl<M: Medium> Backend for Pool<M> {
         Ok(match (kind.engine, kind.codec) {
             (Engine::RnTree, Codec::Record) => Some(RnTree::<M, RecordCodec>::salvage(self, root, visit)?),
             (Engine::RnTree, Codec::Word) => Some(RnTree::<M, WordCodec>::salvage(self, root, visit)?),
-            _ => None,
+            (Engine::BzTree, Codec::Record) => Some(BzTree::<M, RecordCodec>::salvage(self, root, visit)?),
+            (Engine::BzTree, Codec::Word) => Some(BzTree::<M, WordCodec>::salvage(self, root, visit)?),
+            (Engine::MassTree, _) => None,
         })
     }
 

@@ -221,8 +221,8 @@ impl Store {
     }
 
     /// Calls `visit` with what can be read of the tree `name`, which is too damaged to be opened, in ascending order of
-    /// keys, until it returns `false`. Returns what was left out; `None`, and nothing is read, for engines other than
-    /// `rntree`. Damage is no error: it is left out. Nothing is written. O(n).
+    /// keys, until it returns `false`. Returns what was left out; `None`, and nothing is read, for trees of `masstree`. Damage
+    /// is no error: it is left out. Nothing of the tree is changed. O(n).
     ///
     /// # Errors
     /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
@@ -421,8 +421,9 @@ impl Store {
         &self.inner.path
     }
 
-    /// Verifies the whole structure of every tree and returns every violation. Of a tree of `rntree` that is too damaged to
-    /// be opened these are what [`Store::salvage`] leaves out; of another engine's it is one, the first that was met.
+    /// Verifies the whole structure of every tree and returns every violation. Of a tree that is too damaged to be opened
+    /// these are what keeps it from that and what [`Store::salvage`] leaves out; of one of `masstree` it is one, the first that
+    /// was met.
     /// O(entries); other threads may go on working, but with trees of [`Engine::MassTree`](crate::Engine::MassTree), whose
     /// writers wait.
     ///

@@ -103,7 +103,7 @@ impl Args {
         error: &everleaf::Error,
     ) -> Result<u64, Failure> {
         let kind = store.trees()?.into_iter().find(|tree| tree.name == name).and_then(|tree| tree.kind);
-        let Some(kind) = kind.filter(|kind| kind.engine == Engine::RnTree) else {
+        let Some(kind) = kind.filter(|kind| kind.engine != Engine::MassTree) else {
             context.note(format!("left out: tree {name:?}: {error}"));
             return Ok(1);
         };

@@ -95,6 +95,7 @@ mod recover;
 mod remove;
 mod reuse;
 mod runs;
+mod salvage;
 mod scan;
 mod sizes;
 mod split;

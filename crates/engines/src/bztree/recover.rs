@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use medium::Medium;
-use medium::sync::AtomicU64;
+use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, ROOT_WORDS, Result, TreeRoot};
 
 use super::image::{Place, Spares};
@@ -95,16 +95,34 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         // PERSIST: nothing must precede; lost, nobody has reserved anything in this epoch.
         cell.publish(&guard, epoch);
         guard.drain()?;
-        let (pool, counters) = (pool.clone(), Counters::default());
         drop(guard);
-        Ok(Self {
-            pool,
+        Ok(Self::assembled(pool, pmwcas, (anchor, epoch), (sizes, patience), crashed))
+    }
+
+    /// A tree to be read as it is, whatever its descriptors say: nobody may change it, and nothing is ended when it is dropped.
+    pub(super) fn unrecovered(pool: &Pool<M>, root: &TreeRoot) -> Self {
+        let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
+        let pmwcas = Pmwcas::unrecovered::<M>(anchor.saturating_add(ANCHOR_BYTES), slots);
+        let tree = Self::assembled(pool, pmwcas, (anchor, 0), (NodeSizes::default(), 0), true);
+        tree.destroyed.store(1, Ordering::Release);
+        tree
+    }
+
+    fn assembled(
+        pool: &Pool<M>,
+        pmwcas: Pmwcas,
+        (anchor, epoch): (u64, u64),
+        (sizes, patience): (NodeSizes, u32),
+        crashed: bool,
+    ) -> Self {
+        Self {
+            pool: pool.clone(),
             pmwcas,
             anchor,
             epoch,
             sizes,
             rooms: sizes.rooms(),
-            counters,
+            counters: Counters::default(),
             spares: Spares::default(),
             outgoing: Outgoing::default(),
             patience,
@@ -112,7 +130,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             recovery_ns: 0,
             recovered_from_crash: crashed,
             codec: std::marker::PhantomData,
-        })
+        }
     }
 }
 
@@ -152,8 +170,41 @@ mod tests {
         }
         // Not followed, whatever it names.
         assert!(
-            guard.words(anchor, 2).unwrap().iter().zip(before).all(|(word, old)| word.load(&guard) == old)
+            guard
+                .words(anchor, 2)
+                .unwrap()
+                .iter()
+                .zip(before.iter().copied())
+                .all(|(word, old)| word.load(&guard) == old)
         );
+        // Read, it is all there but for what the damaged one holds.
+        let salvage = || {
+            let mut saved = Vec::new();
+            let left_out = Tree::salvage(&pool, &root, &mut |key, value| {
+                saved.push([key, value].map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())));
+                true
+            });
+            (saved, left_out.unwrap())
+        };
+        plant(&guard, place, &[anchor, end]);
+        assert_eq!(salvage(), (vec![[1, 2]], Vec::new()));
+        let cells = guard.words(anchor, 1).unwrap();
+        let name = 1 << 63 | 5 << 26 | 1;
+        cells[0].store(&guard, name);
+        let (saved, left_out) = salvage();
+        assert!(saved.is_empty() && left_out.len() == 1, "{left_out:?}");
+        assert!(
+            left_out[0].what.contains("all of the tree: ") && left_out[0].what.contains("outside"),
+            "{left_out:?}"
+        );
+        cells[0].store(&guard, before[0]);
+        let meta = &guard.words((before[0] & !15) + 64, 1).unwrap()[0];
+        let whole = meta.load(&guard);
+        meta.store(&guard, name);
+        let (saved, left_out) = salvage();
+        assert!(saved.is_empty() && left_out.len() == 1, "{left_out:?}");
+        assert!(left_out[0].what.contains("an entry: PMwCAS descriptor 1"), "{left_out:?}");
+        meta.store(&guard, whole);
         plant(&guard, place, &[anchor]);
         let tree = Tree::open(&pool, &root, BzTreeOptions::default()).unwrap();
         assert_eq!(WordIndex::get(&tree, 1).unwrap(), Some(2));

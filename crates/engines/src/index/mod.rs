@@ -7,6 +7,7 @@
 mod bounds;
 mod codec;
 mod entries;
+mod salvage;
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -19,6 +20,7 @@ use smallvec::SmallVec;
 pub use bounds::{Bounds, Direction, prefix_end};
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
 pub(crate) use entries::{methods_of_entries, words_of_entries};
+pub(crate) use salvage::{Salvage, read_whole, what_of};
 
 /// A copy of a value: short ones need no allocation.
 pub type Value = SmallVec<[u8; 24]>;

@@ -79,7 +79,7 @@ impl<C: Codec> InnerTree<C> {
     pub(super) fn new_node(&self, image: &Image) -> Result<u32> {
         let index = self.nodes.allocate()?;
         if let Some(tails) = &self.tails {
-            tails.reach(index)?;
+            tails.reach(index).inspect_err(|_| self.nodes.free(index))?;
         }
         let (node, tails) = self.node_and_tails(index);
         // A reader that still knows the index from its former life must take neither the old content for valid nor a
@@ -94,6 +94,18 @@ impl<C: Codec> InnerTree<C> {
     /// was there; for a tree that nobody else uses yet, or under the lock of its only leaf.
     pub fn build(&self, leaves: &[(Separator, u32)]) -> Result<()> {
         let _serial = self.structure.lock();
+        let mut made = Vec::new();
+        let root = self.build_rows(leaves, &mut made).inspect_err(|_| {
+            // Nobody has seen them.
+            made.iter().for_each(|index| self.nodes.free(*index));
+        })?;
+        // ORDER: pairs with the acquire in `try_locate`.
+        self.root.store(root, Ordering::Release);
+        Ok(())
+    }
+
+    /// The root of all inner nodes over `leaves`, which are `made` for it.
+    fn build_rows(&self, leaves: &[(Separator, u32)], made: &mut Vec<u32>) -> Result<u64> {
         let mut level = 0;
         let mut row = leaves.to_vec();
         while row.len() > 1 {
@@ -105,14 +117,13 @@ impl<C: Codec> InnerTree<C> {
                     separators: part[1..].iter().map(|(separator, _)| *separator).collect(),
                     children: part.iter().map(|(_, child)| *child).collect(),
                 };
-                upper.push((part[0].0, self.new_node(&image)?));
+                made.push(self.new_node(&image)?);
+                upper.push((part[0].0, made[made.len() - 1]));
             }
             row = upper;
             level += 1;
         }
-        // ORDER: pairs with the acquire in `try_locate`.
-        self.root.store(pack(row[0].1, level), Ordering::Release);
-        Ok(())
+        Ok(pack(row[0].1, level))
     }
 }
 
@@ -302,5 +313,29 @@ impl<C: Codec> Structure<'_, C> {
             (index, level) = (image.children[0], level - 1);
             self.tree.root.store(pack(index, level), Ordering::Release);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use medium::arena::Arena;
+
+    use super::*;
+    use crate::index::RecordCodec;
+
+    #[test]
+    fn nodes_that_come_to_nothing_are_given_back() {
+        let mut tree = InnerTree::<RecordCodec>::new(1).unwrap();
+        // No more than it takes at once.
+        tree.tails = Some(Arena::new(1).unwrap());
+        let most = (4 << 20) / size_of::<Tails>() as u32;
+        let leaf = |number: u32| (Separator { word: u64::from(number), tail: 0 }, number);
+        let leaves: Vec<_> = (1..=(most + 1) * CHILDREN_BUILT as u32).map(leaf).collect();
+        for _ in 0..2 {
+            assert!(tree.build(&leaves).is_err());
+            assert_eq!(tree.nodes.bytes_used(), 0);
+        }
+        tree.build(&leaves[..CHILDREN_BUILT]).unwrap();
+        assert_eq!(tree.height(), 1);
     }
 }

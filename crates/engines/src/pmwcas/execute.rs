@@ -119,6 +119,9 @@ impl Pmwcas {
         if name.index >= self.descriptors() {
             return Err(wrong());
         }
+        if !self.is_recovered {
+            self.examine(guard, name.index)?;
+        }
         let node = self.node(guard, name.index)?;
         let status = status_of(guard, node, name.index)?;
         let targets = node.load_targets(guard, status.count);

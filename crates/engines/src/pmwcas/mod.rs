@@ -102,7 +102,9 @@
 //! ## Reusing descriptors
 //!
 //! By hazards instead of epochs (`slots`): whoever helps says so. A reader that stays pinned for long, of whatever tree,
-//! therefore keeps no descriptor from being reused.
+//! therefore keeps no descriptor from being reused. Who panics in the middle of an operation leaves his descriptor as it is until
+//! the next open: others end the operation, the slot goes on with its other descriptor, which takes it more fences, and memory
+//! that waits for descriptors to be given back waits until then.
 //!
 //! ## Recovery
 //!
@@ -151,6 +153,8 @@ pub struct Pmwcas {
     place: u64,
     slots: Slots,
     commits: Commits,
+    /// Whether each descriptor was found whole.
+    is_recovered: bool,
 }
 
 /// How often what happened since the descriptors were opened.

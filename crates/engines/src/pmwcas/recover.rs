@@ -11,7 +11,7 @@ use super::word::{Name, SLOTS_MAX, VALUE_MASK};
 use super::{Pmwcas, WORDS_MAX};
 
 /// A descriptor that is not free.
-struct Unfinished {
+pub(super) struct Unfinished {
     index: usize,
     status: Status,
     /// Empty if it was being filled when the crash came: no word holds its name.
@@ -24,7 +24,16 @@ impl Pmwcas {
             let what = format!("{slots} slots for PMwCAS descriptors; there can be 1 to {SLOTS_MAX}");
             return Err(Error::corrupt(place, what));
         }
-        Ok(Self { place, slots: Slots::new(slots), commits: Commits::new::<M>() })
+        Ok(Self::assembled::<M>(place, slots, true))
+    }
+
+    fn assembled<M: Medium>(place: u64, slots: usize, is_recovered: bool) -> Self {
+        Self { place, slots: Slots::new(slots), commits: Commits::new::<M>(), is_recovered }
+    }
+
+    /// To read words beside descriptors that may be damaged: words that name one of those are errors. Nobody changes them.
+    pub(crate) fn unrecovered<M: Medium>(place: u64, slots: usize) -> Self {
+        Self::assembled::<M>(place, slots.clamp(1, SLOTS_MAX), false)
     }
 
     /// Writes and flushes [`Pmwcas::bytes`] bytes of free descriptors at `place`; the caller fences before it publishes
@@ -80,7 +89,11 @@ impl Pmwcas {
     }
 
     /// Validates a descriptor; `None` if it is free.
-    fn examine<M: Medium>(&self, guard: &Guard<'_, M>, index: usize) -> Result<Option<Unfinished>> {
+    pub(super) fn examine<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        index: usize,
+    ) -> Result<Option<Unfinished>> {
         let node = self.node(guard, index)?;
         let refuse = |what: &str| {
             Err(Error::corrupt(guard.offset_of(node), format!("PMwCAS descriptor {index}: {what}")))

@@ -3,24 +3,11 @@
 use std::collections::HashSet;
 
 use medium::Medium;
-use pool::{Error, Guard, Pool, Result, TreeRoot};
+use pool::{Guard, Pool, Result, TreeRoot};
 
 use super::layout::{Leaf, Slots};
 use super::{ROOT_HEAD, RnTree};
-use crate::index::{Codec, Violation};
-
-/// Calls `visit` with entries until it returns `false`, and collects what is left out.
-struct Salvage<'v> {
-    visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
-    left_out: Vec<Violation>,
-    last: Option<Vec<u8>>,
-}
-
-impl Salvage<'_> {
-    fn leave_out(&mut self, offset: u64, what: String) {
-        self.left_out.push(Violation { offset, what });
-    }
-}
+use crate::index::{Codec, Salvage, Violation, read_whole, what_of};
 
 impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Calls `visit` with the entries of all leaves that pass their checks, in ascending order of keys, until it returns
@@ -40,7 +27,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     ) -> Result<Vec<Violation>> {
         Self::demand(root)?;
         let guard = pool.pin();
-        let mut salvage = Salvage { visit, left_out: Vec::new(), last: None };
+        let mut salvage = Salvage::new(visit);
         let (mut offset, mut visited) = (root.words[ROOT_HEAD], HashSet::new());
         while offset != 0 {
             if !visited.insert(offset) {
@@ -76,17 +63,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             return true;
         }
         for position in 0..slots.count() {
-            match Self::read_entry(guard, leaf.entry(guard, slots, position)) {
-                Ok((key, _)) if salvage.last.as_ref().is_some_and(|last| key <= *last) => {
-                    salvage.leave_out(offset, "an entry out of order".to_owned());
-                }
-                Ok((key, value)) => {
-                    if !(salvage.visit)(&key, &value) {
-                        return false;
-                    }
-                    salvage.last = Some(key);
-                }
-                Err(error) => salvage.leave_out(offset, format!("an entry: {}", what_of(&error))),
+            if !salvage.entry(offset, read_whole::<M, C>(guard, leaf.entry(guard, slots, position))) {
+                return false;
             }
         }
         true
@@ -108,22 +86,5 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn verify_slots(guard: &Guard<'_, M>, (offset, leaf, slots): (u64, &Leaf<N>, &Slots)) -> Result<()> {
         slots.validate(N, offset)?;
         slots.verify(leaf.sum(guard, slots, 0), offset)
-    }
-
-    fn read_entry(guard: &Guard<'_, M>, words: [u64; 2]) -> Result<(Vec<u8>, Vec<u8>)> {
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        if !C::is_sound(guard, words)? {
-            return Err(Error::corrupt(0, "its record fails its check"));
-        }
-        C::copy_key(guard, words, &mut key)?;
-        C::copy_value(guard, words, &mut value)?;
-        Ok((key, value))
-    }
-}
-
-fn what_of(error: &Error) -> String {
-    match error {
-        Error::Corrupt { what, .. } => what.clone(),
-        other => other.to_string(),
     }
 }
