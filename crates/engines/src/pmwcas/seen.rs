@@ -97,6 +97,7 @@ impl Seen {
 
     /// Waits until it is durable, and says so of the words.
     #[cold]
+    #[track_caller]
     fn wait<M: Medium>(&mut self, guard: &Guard<'_, M>) -> Result<()> {
         guard.wait_for(self.lsn)?;
         // Unless the wait was put off, too.
@@ -120,6 +121,7 @@ impl Pmwcas {
     /// # Errors
     /// [`pool::Error::Medium`]: the medium failed, and what was seen is no answer.
     #[inline(always)]
+    #[track_caller]
     pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &mut Seen) -> Result<()> {
         if M::LATE && !seen.dirty.is_empty() { seen.wait(guard) } else { Ok(()) }
     }
