@@ -11,7 +11,7 @@ use everleaf_sim::index::threads::{self, Work};
 use everleaf_sim::index::{
     AnyEngine, BzTreeEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexOperation::*,
 };
-use everleaf_sim::{Durability, Images, Options, Program, Scheduling, Search, SecondCrash};
+use everleaf_sim::{Durability, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 
 fn options() -> Options {
     common::options("bztree_threads", Images::Some { random: 0 }, SecondCrash::Never)
@@ -20,7 +20,7 @@ fn options() -> Options {
 /// With the crashes of each schedule, where these have one preemption at most.
 fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>], search: &Search) {
     let crashes = !matches!(search, Search::Exhaustive { preemptions_max: 2.. });
-    explore_with(&common::small(EngineName::BzTree, codec), scope, programs, (search, crashes));
+    explore_with(&common::small(EngineName::BzTree, codec), scope, programs, (search, crashes), &options());
 }
 
 fn explore_with(
@@ -28,17 +28,13 @@ fn explore_with(
     scope: &Scope,
     programs: &[Program<IndexOperation>],
     (search, crashes): (&Search, bool),
+    options: &Options,
 ) {
     let start = Instant::now();
     let scheduling = Scheduling { crashes, ..Scheduling::default() };
     let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
-    let work = Work {
-        options: &options(),
-        follow_up: FollowUp::Keys,
-        scheduling: &scheduling,
-        workers: 2,
-        progress: None,
-    };
+    let work =
+        Work { options, follow_up: FollowUp::Keys, scheduling: &scheduling, workers: 2, progress: None };
     let stats = threads::exhaust(engine, &scope.setup, next, work);
     let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
     let (schedules, seconds) = (stats.schedules, start.elapsed().as_secs_f32());
@@ -57,7 +53,25 @@ fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperati
     for codec in [Word, Record] {
         let search = Search::Exhaustive { preemptions_max: 2 };
         let engine = common::small(EngineName::BzTree, codec);
-        explore_with(&engine, &scope, &[Program::single(operations)], (&search, true));
+        explore_with(&engine, &scope, &[Program::single(operations)], (&search, true), &options());
+    }
+}
+
+/// Where a fence orders and does not yet make durable, with what any crash leaves of the log.
+#[test]
+fn races_on_a_file() {
+    let options = Options { rules: Rules::Log, ..options() };
+    for (name, setup, operations) in [
+        ("a split beside a put", full(), [Insert(16, 102), Put(10, 103)]),
+        ("a split beside a read", full(), [Insert(16, 102), Get(10)]),
+        ("the same key", vec![Insert(10, 1)], [Insert(20, 101), Insert(20, 102)]),
+    ] {
+        let scope = Scope { name, setup, keys: [0; 3] };
+        for codec in [Word, Record] {
+            let search = Search::Exhaustive { preemptions_max: 1 };
+            let engine = common::small(EngineName::BzTree, codec);
+            explore_with(&engine, &scope, &[Program::single(&operations)], (&search, true), &options);
+        }
     }
 }
 
@@ -103,7 +117,13 @@ fn reservations_that_others_end() {
             let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
             for preemptions_max in 1..=*most {
                 let search = Search::Exhaustive { preemptions_max };
-                explore_with(engine, &scope, std::slice::from_ref(program), (&search, preemptions_max < 2));
+                explore_with(
+                    engine,
+                    &scope,
+                    std::slice::from_ref(program),
+                    (&search, preemptions_max < 2),
+                    &options(),
+                );
             }
         }
     }
