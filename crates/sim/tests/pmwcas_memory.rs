@@ -215,5 +215,7 @@ fn who_helps_writes_to_no_memory_that_was_free_before() {
     let search = Search::Exhaustive { preemptions_max: 3 };
     let scheduling = Scheduling { search, crashes: false, ..Scheduling::default() };
     explorer.explore_threads(&program, &scheduling).unwrap_or_else(|failure| panic!("{failure}"));
-    println!("{}", explorer.stats());
+    let stats = explorer.stats();
+    println!("{} schedules; {stats}", stats.schedules);
+    assert!(stats.schedules > 100 && stats.cut_short == 0);
 }
