@@ -1,8 +1,8 @@
 //! The barrier between epochs: who works holds a share, who ends the epoch holds all of them.
 //!
 //! Everybody works with a share of the tree, whose lock he holds for the time of one operation; the epoch he finds then
-//! is the one that he works in. To end an epoch means to hold all shares: nobody works then. Nobody starves: the locks are
-//! fair, and who ends epochs holds them for a bounded time. Readers who hold no share look at the epoch's number before
+//! is the one that he works in. To end an epoch means to hold all shares: nobody works then. Nobody starves: a lock
+//! goes to who has waited for it for long, and who ends epochs holds them for a bounded time. Readers who hold no share look at the epoch's number before
 //! and after.
 //!
 //! Who comes while the shares are being taken waits until all are, although some are free: else the processors would be busy

@@ -194,7 +194,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let mut nodes = load.layers.pop().map(|layer| layer.borders).unwrap_or_default();
         while nodes.len() > 1 {
             let mut above = Vec::with_capacity(nodes.len() / W + 1);
-            // No node with a single child but where it cannot be helped.
+            // As even as parts of one size are; the last may have a single child.
             let per_node = nodes.len().div_ceil(nodes.len().div_ceil(W + 1));
             for children in nodes.chunks(per_node) {
                 let offset = self.allocate_interior(work)?;
