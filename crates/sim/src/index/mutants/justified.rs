@@ -340,7 +340,7 @@ pub(super) const MASSTREE: &[Justified] = &[
     ),
     justified(
         "masstree/recover.rs",
-        "the version is visible. node.epoch.store(&self.guard, self.core.first | self.core.stamp)",
+        "the version is visible. node.epoch.store(&self.guard, self.epoch_word())",
         &[Store],
         TOUCHED_AGAIN,
     ),
