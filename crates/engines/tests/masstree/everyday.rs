@@ -14,6 +14,7 @@ use medium::{Count, File, FileOptions, Medium, MediumError, Ram};
 use pool::{Error, Pool, PoolOptions};
 
 type Tree = MassTree<Arc<Ram>, RecordCodec, 4>;
+type Call = fn(&Tree) -> Result<(), Error>;
 
 fn options() -> MassTreeOptions {
     MassTreeOptions { epoch: EpochLength::Manual, recovery_threads: 1, ..MassTreeOptions::default() }
@@ -213,17 +214,16 @@ fn in_batches_of_two_trees(shards: usize, run: fn(&Tree) -> Result<(), Error>) -
 fn two_batches_do_not_wait_for_each_other() {
     let is_refused =
         |ended: &Result<(), Error>| ended.as_ref().is_err_and(|error| matches!(error.root(), Error::InBatch));
-    let of_all: [fn(&Tree) -> Result<(), Error>; 3] =
-        [|tree| tree.sync(), |tree| tree.check().map(drop), |tree| tree.stat().map(drop)];
+    let of_all: [Call; 3] = [|tree| tree.sync(), |tree| tree.check().map(drop), |tree| tree.stat().map(drop)];
     for run in of_all {
         assert!(in_batches_of_two_trees(8, run).iter().all(is_refused));
     }
-    let write: fn(&Tree) -> Result<(), Error> = |tree| tree.put(b"key", b"value").map(drop);
+    let write: Call = |tree| tree.put(b"key", b"value").map(drop);
     assert!(in_batches_of_two_trees(8, write).iter().all(Result::is_ok));
     // The only share is held by the batch.
     assert!(in_batches_of_two_trees(1, write).iter().all(is_refused));
     // A pool that is full: no room is made.
-    let full: fn(&Tree) -> Result<(), Error> =
+    let full: Call =
         |tree| (0..1_000_000_u64).try_for_each(|key| tree.put(&key.to_be_bytes(), &[7; 900]).map(drop));
     for ended in in_batches_of_two_trees(8, full) {
         assert!(matches!(ended.unwrap_err().root(), Error::PoolFull { .. }));
