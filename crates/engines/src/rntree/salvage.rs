@@ -19,7 +19,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// leaves in between may be missed without a word.
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`], as [`RnTree::open`].
+    /// [`pool::Error::TreeMismatch`], as [`RnTree::open`].
     pub fn salvage(
         pool: &Pool<M>,
         root: &TreeRoot,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use engines::index::{Bounds, Condition, Direction};
 use medium::Medium;
 use medium::sim::Sim;
-use pool::{Pool, PoolOptions};
+use pool::{Pool, PoolOptions, PoolStat};
 
 pub use self::engine::{
     AnyEngine, BzTreeEngine, CodecName, Engine, EngineName, EngineTree, MassTreeEngine, RnTreeEngine, Size,
@@ -449,9 +449,12 @@ impl Subject for IndexSubject {
         }
         Self::check_finds(tree, state)?;
         let pool = opened.pool.as_ref().ok_or("not open")?;
-        let refused = pool.stat().frees_refused;
-        if refused > 0 {
-            return Err(format!("{refused} frees of what was no allocation, or not any more"));
+        let PoolStat { frees_refused, classes_damaged, .. } = pool.stat();
+        if frees_refused > 0 {
+            return Err(format!("{frees_refused} frees of what was no allocation, or not any more"));
+        }
+        if let Some(offset) = classes_damaged.first() {
+            return Err(format!("the class word of the slab at {offset:#x} is damaged"));
         }
         if pool.needs_mark() {
             // What is in use is not known yet.
