@@ -398,7 +398,8 @@ impl Options {
             let again = file.try_clone().map_err(refused)?;
             self.open_beside(path, again, blank)?.finish()?;
         }
-        medium::File::remove_unneeded_log(&file, &log_path(path), pool::MEDIUM_LINE)
+        let asked = self.medium == MediumChoice::Dax;
+        medium::File::remove_unneeded_log(&file, &log_path(path), pool::MEDIUM_LINE, asked)
             .map_err(medium::MediumError::from)?;
         if !blank {
             // As beside a log.

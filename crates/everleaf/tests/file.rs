@@ -295,6 +295,13 @@ fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
     flip();
     expect_damage(MediumChoice::File);
     expect_damage(MediumChoice::Dax);
+    // Nor where what lies there says nothing any more.
+    let log = std::fs::read(log_of(&path)).unwrap();
+    let blanked: Vec<u8> =
+        log.iter().enumerate().map(|(at, byte)| if at < 8192 { 0 } else { *byte }).collect();
+    std::fs::write(log_of(&path), blanked).unwrap();
+    expect_damage(MediumChoice::Dax);
+    std::fs::write(log_of(&path), log).unwrap();
     flip();
     let store = with(MediumChoice::Dax).open(&path).unwrap();
     assert_eq!(store.tree("t").unwrap().len().unwrap(), 2);

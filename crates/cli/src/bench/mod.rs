@@ -65,17 +65,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         let finds = Script::finds(args, &keys, number);
         // Whoever comes second finds the script, and the caches, warm: so they take turns.
         let ram_is_first = number % 2 == 1;
-        let in_memory = |report: &mut Report| -> Result<(), Failure> {
-            let Some(ram) = &ram else { return Ok(()) };
-            let found = turn(args, ram, (&script, &finds), false, |measured| {
-                report.ram(&measured);
-                Ok(())
-            })?;
-            report.ram_find(&found);
-            Ok(())
-        };
         if ram_is_first {
-            in_memory(&mut report)?;
+            turn_in_memory(args, ram.as_ref(), (&script, &finds), &mut report)?;
         }
         let (log_before, counters_before) = (bench.log()?, bench.counters());
         // Sizes and recovery are those of the tree that the last run filled.
@@ -88,7 +79,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         })?;
         report.find(&found);
         if !ram_is_first {
-            in_memory(&mut report)?;
+            turn_in_memory(args, ram.as_ref(), (&script, &finds), &mut report)?;
         }
         baseline.measure(args, &script, &mut report);
     }
@@ -151,6 +142,22 @@ fn turn(
         undo(args, bench, script)?;
     }
     found.map_or_else(|| bench.measure(finds), Ok)
+}
+
+/// One run's operations in memory, if they are to be measured there as well.
+fn turn_in_memory(
+    args: &Args,
+    ram: Option<&Bench>,
+    scripts: (&Script, &Script),
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let Some(ram) = ram else { return Ok(()) };
+    let found = turn(args, ram, scripts, false, |measured| {
+        report.ram(&measured);
+        Ok(())
+    })?;
+    report.ram_find(&found);
+    Ok(())
 }
 
 /// A run that counts. It has a tree of its own, so that counting costs the runs that are timed nothing.

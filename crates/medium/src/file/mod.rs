@@ -400,6 +400,10 @@ unsafe impl Medium for File {
                     let line = self.line(numbers[index]).expect("a line that was flushed");
                     (numbers[index], self.lines.capture(line))
                 });
+                if end == u64::MAX {
+                    // Refused: what follows must not be durable without it.
+                    break;
+                }
             }
             Lsn(end)
         })

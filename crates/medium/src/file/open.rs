@@ -216,17 +216,23 @@ impl File {
 
     /// Removes the log that a process left which ended before it wrote to it, of a pool that is about to be opened on another
     /// medium: else it would look like the log of a pool that is open ([`File::backup_beside`]). What is no log of Everleaf
-    /// stays. That the pool needs no log it then says durably, also if the line that says so was damaged.
+    /// stays. That the pool needs no log it then says durably; if the line that says so was damaged, only where somebody
+    /// `asked` for a medium without one: what names a log that is gone must not be forgotten unasked.
     ///
     /// # Errors
     /// [`LogError::Unasked`] and [`LogError::UnaskedDamaged`] if the log holds something, though the pool needs none, and
-    /// [`LogError::Mark`] if it cannot say whether it does; [`LogError::Link`] if a link lies there; [`LogError::Io`] if it
+    /// [`LogError::Mark`] if it cannot say whether it does, and nobody asked or something lies there; [`LogError::Link`] if a link lies there; [`LogError::Io`] if it
     /// cannot be read or removed.
-    pub fn remove_unneeded_log(pool: &fs::File, log_path: &Path, mark_offset: u64) -> Result<(), LogError> {
+    pub fn remove_unneeded_log(
+        pool: &fs::File,
+        log_path: &Path,
+        mark_offset: u64,
+        asked: bool,
+    ) -> Result<(), LogError> {
         let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
         let is_damaged = match read_mark(&pool, mark_offset) {
             Ok(Mark(None)) => false,
-            Err(LogError::Mark { .. }) => true,
+            Err(LogError::Mark { .. }) if asked => true,
             Ok(Mark(Some(_))) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -234,10 +240,10 @@ impl File {
         let there = log.and_then(|log| log.map(|log| find(&Disk(log), Mark(None))).transpose());
         let is_unneeded = match there {
             Ok(there) => matches!(there, Some(There::Unneeded)),
-            Err(LogError::NotALog) => false,
-            Err(LogError::Unasked { .. } | LogError::UnaskedDamaged) if is_damaged => {
+            Err(LogError::NotALog | LogError::Unasked { .. } | LogError::UnaskedDamaged) if is_damaged => {
                 return Err(LogError::Mark { offset: mark_offset });
             }
+            Err(LogError::NotALog) => false,
             Err(error) => return Err(error),
         };
         if is_damaged || is_unneeded {
