@@ -67,8 +67,9 @@ fn a_store_works_while_it_marks() {
     let store = crashed(&folder);
     store.finish_recovery();
     let found = store.stat().unwrap().allocations;
-    // Spares of two trees, and what was retired last, were in use and are not reached.
-    assert!(found <= allocations && allocations - found < 200, "{allocations}, then {found}");
+    // Spares of two trees, and what was retired, were in use and are not reached: nothing of that is freed as long as a thread
+    // of another test is pinned, and each write of `work` may have retired one.
+    assert!(found <= allocations && allocations - found < 4000, "{allocations}, then {found}");
     assert!(store.check().unwrap().is_empty());
 }
 
