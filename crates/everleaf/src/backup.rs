@@ -83,18 +83,18 @@ impl NewCopy {
 
 /// Makes a file in the folder of `place`, for nobody else to read; and its name, which nothing had.
 fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
-    for number in 0_u64.. {
+    let mut number = 0;
+    loop {
         let mut name = OsString::from(".");
         name.push(place.file_name().unwrap_or_default());
         name.push(format!(".{}.{number}.{what}", std::process::id()));
         let path = place.with_file_name(name);
         match OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(&path) {
             // What another process with this number left.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             made => return made.map(|file| (path, file)),
         }
     }
-    unreachable!("there are more numbers than files")
 }
 
 /// Renames a file, unless something has the name.
