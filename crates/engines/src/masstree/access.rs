@@ -107,15 +107,16 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.with_pass(self.barrier.enter(thread_number::<M>()))
     }
 
-    /// As [`Core::enter`], for a thread that may be in a batch of another tree.
+    /// As [`Core::enter`], for a thread that may be in a batch.
     ///
     /// # Errors
-    /// [`Error::InBatch`] if it is, and would have to wait for a batch.
+    /// [`Error::InBatch`] if that is of this tree, or if it would have to wait for a batch.
     #[inline(always)]
     pub(super) fn enter_beside_batches(&self) -> Result<(View<'_, M, W>, Work<'_>), Error> {
         if !self.is_in_any_batch() {
             return Ok(self.enter());
         }
+        self.refuse_in_batch()?;
         self.reach_barrier(AccessKind::Load);
         let pass = self.barrier.enter_beside_long(thread_number::<M>());
         pass.map(|pass| self.with_pass(pass)).ok_or(Error::InBatch)

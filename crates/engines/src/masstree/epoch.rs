@@ -77,6 +77,7 @@ fn unpack(listed: u64) -> (u64, usize) {
 
 /// Set in a listed word that is for a node, whose lower bits say which of its lines changed.
 const NODE: u64 = 1 << 19;
+
 /// Packs lines of a node.
 #[inline(always)]
 fn pack_lines(offset: u64, lines: u64) -> u64 {

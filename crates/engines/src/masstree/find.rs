@@ -466,7 +466,6 @@ impl<M: Medium, const W: usize> Core<M, W> {
         &self,
         mut walk: impl FnMut(&View<'_, M, W>, &mut Work<'_>) -> Walk<R>,
     ) -> Result<R> {
-        self.refuse_in_batch()?;
         loop {
             let (view, mut work) = self.enter_beside_batches()?;
             if self.is_gone.load(Ordering::Acquire) {

@@ -27,7 +27,6 @@ impl<M: Medium, const W: usize> Core<M, W> {
         condition: Condition<&[u8]>,
     ) -> Result<bool> {
         check_lengths(key, value.unwrap_or_default())?;
-        self.refuse_in_batch()?;
         let mut rounds = 0;
         loop {
             let (view, mut work) =
