@@ -11,6 +11,7 @@ mod keys;
 mod line_stores;
 mod report;
 mod subject;
+mod turns;
 mod workload;
 
 use std::time::Instant;
@@ -26,7 +27,12 @@ use report::Report;
 pub(crate) use report::median;
 pub(crate) use subject::count_of;
 use subject::{Bench, Measured, Recoveries};
+use turns::turns;
+pub(crate) use turns::{Sample, Series, Trees, fit_together, sample};
 use workload::{Script, Step};
+
+/// Which of the two that take turns is the tree in memory.
+const IN_MEMORY: usize = 1;
 
 /// Runs the benchmark.
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
@@ -63,23 +69,21 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         }
         let script = Script::new(args, &keys, number);
         let finds = Script::finds(args, &keys, number);
-        // Whoever comes second finds the script, and the caches, warm: so they take turns.
-        let ram_is_first = number % 2 == 1;
-        if ram_is_first {
-            turn_in_memory(args, ram.as_ref(), (&script, &finds), &mut report)?;
-        }
-        let (log_before, counters_before) = (bench.log()?, bench.counters());
-        // Sizes and recovery are those of the tree that the last run filled.
-        let is_kept = args.workload.only_adds() && number + 1 == args.runs;
-        let found = turn(args, &bench, (&script, &finds), is_kept, |measured| {
-            report.run(&measured);
-            report.log(log_before.zip(bench.log()?));
-            report.counters(bench.counters_since(&counters_before));
-            Ok(())
-        })?;
-        report.find(&found);
-        if !ram_is_first {
-            turn_in_memory(args, ram.as_ref(), (&script, &finds), &mut report)?;
+        for who in turns(number, 2) {
+            if who == IN_MEMORY {
+                turn_in_memory(args, ram.as_ref(), (&script, &finds), &mut report)?;
+                continue;
+            }
+            let (log_before, counters_before) = (bench.log()?, bench.counters());
+            // Sizes and recovery are those of the tree that the last run filled.
+            let is_kept = args.workload.only_adds() && number + 1 == args.runs;
+            let found = turn(args, &bench, (&script, &finds), is_kept, |measured| {
+                report.run(&measured);
+                report.log(log_before.zip(bench.log()?));
+                report.counters(bench.counters_since(&counters_before));
+                Ok(())
+            })?;
+            report.find(&found);
         }
         baseline.measure(args, &script, &mut report);
     }
@@ -166,32 +170,6 @@ fn counted(args: &Args) -> Result<Measured, Failure> {
     let mut bench = Bench::create_counted(args)?;
     bench.load(args, &keys, args.keys - args.withheld())?;
     bench.measure(&Script::new(args, &keys, 0))
-}
-
-/// A throughput, and what it took.
-pub(crate) struct Sample {
-    /// Million operations a second, the median of the runs.
-    pub(crate) mops: f64,
-    /// Bytes of slabs in use at the end of the runs.
-    pub(crate) used_bytes: u64,
-    /// What the engine counted in the last run.
-    pub(crate) counters: Vec<(&'static str, u64)>,
-}
-
-/// Measures one workload, without the standard library's map beside it.
-pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
-    let (bench, keys) = Bench::loaded(args)?;
-    let (mut mops, mut used_bytes, mut counters) = (Vec::with_capacity(args.runs), 0, Vec::new());
-    for number in 0..args.runs {
-        let script = Script::new(args, &keys, number);
-        let before = bench.counters();
-        let measured = bench.measure(&script)?;
-        counters = bench.counters_since(&before);
-        mops.push(measured.operations as f64 / measured.elapsed.as_secs_f64() / 1e6);
-        used_bytes = bench.sizes()?.used_bytes;
-        undo(args, &bench, &script)?;
-    }
-    Ok(Sample { mops: median(&mops), used_bytes, counters })
 }
 
 /// Measures what an open takes, of a tree with all keys.

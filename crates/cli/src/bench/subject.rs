@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,9 @@ const SAMPLED: usize = 128;
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 /// Finds of one batch.
 const BATCH: usize = 16;
+
+/// Trees that this process has made: each has a file of its own.
+static CREATED: AtomicU64 = AtomicU64::new(0);
 
 /// What a run measured.
 pub(crate) struct Measured {
@@ -71,7 +75,7 @@ pub(crate) fn count_of(counters: &[(&'static str, u64)], name: &str) -> u64 {
 }
 
 /// Emulated persistent memory that counts what reaches it, or is slower. (One type, for which the engines are compiled.)
-type Instrumented = Either<Arc<Count<Dax>>, Delay<Dax>>;
+type Instrumented = Either<Arc<Count<Dax>>, Arc<Delay<Dax>>>;
 
 /// A file that is removed at the end.
 struct Scratch(PathBuf);
@@ -90,6 +94,7 @@ pub(crate) struct Bench {
     store: Option<Store>,
     scratch: Option<Scratch>,
     counted: Option<Arc<Count<Dax>>>,
+    delayed: Option<Arc<Delay<Dax>>>,
     path: PathBuf,
     args: Args,
 }
@@ -156,7 +161,7 @@ fn new_dax(path: &Path, args: &Args) -> Result<Dax, Failure> {
 
 fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store, Failure> {
     let Some(delay_ns) = args.persist_delay_ns else { return Ok(options.open(path)?) };
-    Ok(options.open_with(Instrumented::B(Delay::new(new_dax(path, args)?, delay_ns)))?)
+    Ok(options.open_with(Instrumented::B(Arc::new(Delay::new(new_dax(path, args)?, delay_ns))))?)
 }
 
 impl Bench {
@@ -172,7 +177,8 @@ impl Bench {
 
     fn new(args: &Args, counted: bool) -> Result<Self, Failure> {
         let kind = if counted { "counted" } else { "pool" };
-        let name = format!("everleaf-bench-{}.{kind}", std::process::id());
+        let (process, number) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
+        let name = format!("everleaf-bench-{process}-{number}.{kind}");
         let default = if args.medium == MediumChoice::File { PathBuf::from(".") } else { default_folder() };
         let path = args.pool.clone().unwrap_or_else(|| default.join(name));
         let scratch = if args.medium == MediumChoice::Ram {
@@ -183,14 +189,21 @@ impl Bench {
         };
         let options = store_options(args);
         let counted = if counted { Some(Arc::new(Count::new(new_dax(&path, args)?))) } else { None };
-        let store = match &counted {
-            Some(counted) => options.open_with(Instrumented::A(Arc::clone(counted)))?,
-            None => open_store(&path, args, &options)?,
+        let delayed = match args.persist_delay_ns {
+            Some(delay_ns) if counted.is_none() => {
+                Some(Arc::new(Delay::new(new_dax(&path, args)?, delay_ns)))
+            }
+            _ => None,
+        };
+        let store = match (&counted, &delayed) {
+            (Some(counted), _) => options.open_with(Instrumented::A(Arc::clone(counted)))?,
+            (None, Some(delayed)) => options.open_with(Instrumented::B(Arc::clone(delayed)))?,
+            (None, None) => options.open(&path)?,
         };
         let codec = if args.words() { Codec::Word } else { Codec::Record };
         let tree = store
             .tree_with(NAME, TreeOptions { engine: engine(&args.engine).0, codec, nodes: args.nodes()? })?;
-        Ok(Self { tree: Some(tree), store: Some(store), scratch, counted, path, args: args.clone() })
+        Ok(Self { tree: Some(tree), store: Some(store), scratch, counted, delayed, path, args: args.clone() })
     }
 
     fn tree(&self) -> &Tree {
@@ -362,9 +375,27 @@ impl Bench {
         Ok(Sizes { keys, used_bytes: stat.used_bytes, volatile_bytes, medium: stat.medium })
     }
 
+    /// Bytes of slabs in use.
+    pub(crate) fn used_bytes(&self) -> Result<u64, Failure> {
+        Ok(self.store().stat()?.used_bytes)
+    }
+
+    /// Has the medium's fences delayed as this says, if they are delayed at all.
+    pub(crate) fn set_delay(&self, args: &Args) {
+        if let (Some(delayed), Some(delay_ns)) = (&self.delayed, args.persist_delay_ns) {
+            delayed.set_delay_ns(delay_ns);
+        }
+    }
+
+    /// Ends the running epoch, where there is one, so that nothing is left to be written back.
+    pub(crate) fn end_epoch(&self) -> Result<(), Failure> {
+        Ok(self.store().sync()?)
+    }
+
     fn let_go(&mut self) {
         drop(self.tree.take());
         drop(self.store.take());
+        self.delayed = None;
     }
 
     /// Closes the tree cleanly, which ends the measurement; where it lies, until this is dropped.

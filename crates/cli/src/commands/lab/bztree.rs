@@ -3,7 +3,8 @@
 
 use super::{Args, Claim, Figure, KEYS, Point, bench_args};
 use crate::bench::{
-    Distribution, MediumChoice, Sample, Shares, Workload, count_of, median, recoveries, sample, shares, words,
+    Distribution, MediumChoice, Sample, Series, Shares, Trees, Workload, count_of, median, recoveries,
+    sample, shares, words,
 };
 use crate::context::Context;
 use crate::failure::Failure;
@@ -47,37 +48,54 @@ pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure
     }
 }
 
-fn measure(args: &Args, curve: &Curve, threads: usize, context: Context) -> Result<Sample, Failure> {
-    context.note(format!("{}, {}, {threads} threads", curve.panel, curve.series));
+fn curve_args(args: &Args, curve: &Curve, threads: usize) -> crate::bench::Args {
     let mut bench = bench_args(args);
     (bench.workload, bench.distribution, bench.medium) = (curve.workload, curve.distribution, curve.medium);
     bench.threads = threads;
-    sample(&bench)
+    bench
 }
 
-/// Throughput by threads, curve by curve; and how much of PMwCAS failed, where there was any.
-fn by_threads(args: &Args, curves: &[Curve], context: Context) -> Result<(Vec<Point>, Vec<Claim>), Failure> {
-    let (mut points, mut failed) = (Vec::new(), Vec::new());
+fn measure(args: &Args, curve: &Curve, threads: usize, context: Context) -> Result<Sample, Failure> {
+    context.note(format!("{}, {}, {threads} threads", curve.panel, curve.series));
+    sample(&curve_args(args, curve, threads))
+}
+
+/// Points of throughput by threads, and how much of PMwCAS failed, where there was any.
+#[derive(Default)]
+struct ByThreads {
+    points: Vec<Point>,
+    failed: Vec<Claim>,
+}
+
+impl ByThreads {
+    fn note(&mut self, curve: &Curve, threads: usize, sample: &Sample) {
+        let count = |name| count_of(&sample.counters, name);
+        let (attempts, failures) = (count("pmwcas_attempts"), count("pmwcas_failures"));
+        if attempts > 0 {
+            let what = format!("PMwCAS failed, {}, {}, {threads} threads", curve.panel, curve.series);
+            let share = 100.0 * failures as f64 / attempts as f64;
+            let ours = format!("{share:.3}% of {attempts}");
+            self.failed.push(Claim { what, paper: "0.02% to 0.12%", ours });
+        }
+        self.points.push(Point {
+            panel: curve.panel.to_owned(),
+            series: curve.series.to_owned(),
+            x: threads as f64,
+            y: sample.mops,
+        });
+    }
+}
+
+/// Throughput by threads, curve by curve.
+fn by_threads(args: &Args, curves: &[Curve], context: Context) -> Result<ByThreads, Failure> {
+    let mut found = ByThreads::default();
     for curve in curves {
         for &threads in &args.threads {
             let sample = measure(args, curve, threads, context)?;
-            let count = |name| count_of(&sample.counters, name);
-            let (attempts, failures) = (count("pmwcas_attempts"), count("pmwcas_failures"));
-            if attempts > 0 {
-                let what = format!("PMwCAS failed, {}, {}, {threads} threads", curve.panel, curve.series);
-                let share = 100.0 * failures as f64 / attempts as f64;
-                let ours = format!("{share:.3}% of {attempts}");
-                failed.push(Claim { what, paper: "0.02% to 0.12%", ours });
-            }
-            points.push(Point {
-                panel: curve.panel.to_owned(),
-                series: curve.series.to_owned(),
-                x: threads as f64,
-                y: sample.mops,
-            });
+            found.note(curve, threads, &sample);
         }
     }
-    Ok((points, failed))
+    Ok(found)
 }
 
 /// What each curve's throughput is at the most threads, and how it scales; the paper compares with a rival.
@@ -102,7 +120,7 @@ fn scales(
     curves: &[Curve],
     claims: &[(&str, &'static str)],
 ) -> Result<Figure, Failure> {
-    let (points, failed) = by_threads(args, curves, context)?;
+    let ByThreads { points, failed } = by_threads(args, curves, context)?;
     let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: NO_RIVAL };
     figure.claims = scaling(args, &figure, claims);
     figure.claims.extend(failed);
@@ -140,14 +158,28 @@ fn skewed(args: &Args, context: Context) -> Result<Figure, Failure> {
     scales(args, context, "Figure 5: zipfian and ascending keys, volatile", &curves, &claims)
 }
 
+/// A tree in memory and a durable one, in turns.
 fn durability(args: &Args, context: Context) -> Result<Figure, Failure> {
-    let mut curves = Vec::new();
-    for (panel, workload) in [("90/10", Workload::ReadMostly), ("50/50", Workload::Balanced)] {
-        for (series, medium) in [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)] {
-            curves.push(Curve { panel, series, workload, distribution: Distribution::Uniform, medium });
+    let media = [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)];
+    let mixes = [("90/10", Workload::ReadMostly), ("50/50", Workload::Balanced)];
+    let curves = mixes.map(|(panel, workload)| {
+        let distribution = Distribution::Uniform;
+        media.map(|(series, medium)| Curve { panel, series, workload, distribution, medium })
+    });
+    let most = args.threads.iter().copied().max().unwrap_or(1);
+    context.note("loading a tree in memory and a durable one");
+    let mut trees = Trees::load(&curves[0].map(|curve| curve_args(args, &curve, most)))?;
+    let mut found = ByThreads::default();
+    for pair in &curves {
+        for &threads in &args.threads {
+            context.note(format!("{}, volatile and durable, {threads} threads", pair[0].panel));
+            let of = |tree: usize| Series { tree, args: curve_args(args, &pair[tree], threads) };
+            for (curve, sample) in pair.iter().zip(trees.samples(&[of(0), of(1)])?) {
+                found.note(curve, threads, &sample);
+            }
         }
     }
-    let (points, failed) = by_threads(args, &curves, context)?;
+    let ByThreads { points, failed } = found;
     let mut figure = Figure {
         title: "Figure 6: cost of durability, random keys",
         x: THREADS,

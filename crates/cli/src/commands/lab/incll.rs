@@ -2,16 +2,18 @@
 //! durable one, and beside one without in-line logs.
 
 use super::{Args, Claim, Figure, KEYS, Point, bench_args};
-use crate::bench::{Distribution, MediumChoice, Sample, Workload, count_of, median, recoveries, sample};
+use crate::bench::{
+    Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, median, recoveries,
+};
 use crate::context::Context;
 use crate::failure::Failure;
 
 /// A tree as the paper names it, and the engine that it is here.
-type Series = (&'static str, &'static str);
+type Tree = (&'static str, &'static str);
 
-const TRANSIENT: Series = ("MT+", "masstree-transient");
-const IN_LINE: Series = ("INCLL", "masstree");
-const LOGGING: Series = ("LOGGING", "masstree-logging");
+const TRANSIENT: Tree = ("MT+", "masstree-transient");
+const IN_LINE: Tree = ("INCLL", "masstree");
+const LOGGING: Tree = ("LOGGING", "masstree-logging");
 
 const DISTRIBUTIONS: [(&str, Distribution); 2] =
     [("uniform", Distribution::Uniform), ("zipfian", Distribution::Zipfian)];
@@ -67,38 +69,91 @@ struct Lab<'a> {
     points: Vec<Point>,
 }
 
-/// What one point is measured on.
+/// What trees are measured with, one beside the other.
 #[derive(Clone, Copy)]
 struct Setting {
     workload: Workload,
     distribution: Distribution,
     threads: usize,
-    keys: u64,
-    /// If the figure is of delays: 0 is one.
-    delay_ns: Option<u64>,
+    /// If the figure is of delays: each tree with each of them.
+    delays_ns: &'static [u64],
+}
+
+impl Setting {
+    /// What this is on trees with these arguments.
+    fn series(&self, trees: &[crate::bench::Args]) -> Vec<Series> {
+        let delays: Vec<Option<u64>> = match self.delays_ns {
+            [] => vec![None],
+            delays => delays.iter().copied().map(Some).collect(),
+        };
+        let one = |tree: usize, delay: Option<u64>| {
+            let mut args = trees[tree].clone();
+            (args.workload, args.distribution, args.threads) =
+                (self.workload, self.distribution, self.threads);
+            args.persist_delay_ns = delay;
+            Series { tree, args }
+        };
+        (0..trees.len()).flat_map(|tree| delays.iter().map(move |delay| one(tree, *delay))).collect()
+    }
 }
 
 impl Lab<'_> {
     fn setting(&self, workload: Workload, distribution: Distribution) -> Setting {
-        let threads = self.args.threads.iter().copied().max().unwrap_or(1);
-        Setting { workload, distribution, threads, keys: self.args.keys, delay_ns: None }
+        Setting { workload, distribution, threads: self.threads_max(), delays_ns: &[] }
     }
 
-    fn measure(&self, engine: &str, setting: Setting) -> Result<Sample, Failure> {
-        let Setting { workload, distribution, threads, keys, delay_ns } = setting;
-        let name = workload.name();
-        self.context
-            .note(format!("{engine}, {name}, {keys} keys, {threads} threads, {} ns", delay_ns.unwrap_or(0)));
-        let mut bench = bench_args(self.args);
-        engine.clone_into(&mut bench.engine);
-        (bench.workload, bench.distribution, bench.threads) = (workload, distribution, threads);
-        (bench.medium, bench.keys, bench.persist_delay_ns) = (MediumChoice::Dax, keys, delay_ns);
-        bench.ops = Some(self.args.ops.min(keys));
-        sample(&bench)
+    fn threads_max(&self) -> usize {
+        self.args.threads.iter().copied().max().unwrap_or(1)
+    }
+
+    /// Each distribution of YCSB-A.
+    fn both(&self) -> [Setting; 2] {
+        DISTRIBUTIONS.map(|(_, distribution)| self.setting(Workload::A, distribution))
+    }
+
+    /// Measures what trees of so many keys do, in turns; each tree is loaded once. Samples by setting, there by tree, and
+    /// then by delay.
+    fn measure(&self, trees: &[Tree], keys: u64, settings: &[Setting]) -> Result<Vec<Vec<Sample>>, Failure> {
+        let is_delayed = settings.iter().any(|setting| !setting.delays_ns.is_empty());
+        let tree_args = |(_, engine): &Tree| {
+            let mut bench = bench_args(self.args);
+            (*engine).clone_into(&mut bench.engine);
+            (bench.medium, bench.keys, bench.threads) = (MediumChoice::Dax, keys, self.threads_max());
+            bench.persist_delay_ns = is_delayed.then_some(0);
+            bench.ops = Some(self.args.ops.min(keys));
+            bench
+        };
+        let args: Vec<_> = trees.iter().map(tree_args).collect();
+        let together = if fit_together(&args) { args.len() } else { 1 };
+        if together < args.len() {
+            self.context.note("memory does not hold these trees together: one after the other, not in turns");
+        }
+        let mut found = vec![Vec::new(); settings.len()];
+        for (args, names) in args.chunks(together).zip(trees.chunks(together)) {
+            let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+            let names = names.join(" and ");
+            self.context.note(format!("loading {keys} keys: {names}"));
+            let mut loaded = Trees::load(args)?;
+            for (setting, found) in settings.iter().zip(&mut found) {
+                let Setting { workload, distribution, threads, .. } = setting;
+                let name = workload.name();
+                self.context
+                    .note(format!("{names}: {name}, {distribution:?}, {keys} keys, {threads} threads"));
+                found.extend(loaded.samples(&setting.series(args))?);
+            }
+        }
+        Ok(found)
     }
 
     fn point(&mut self, panel: &str, series: &str, x: f64, y: f64) {
         self.points.push(Point { panel: panel.to_owned(), series: series.to_owned(), x, y });
+    }
+
+    /// The throughput of each tree.
+    fn points_of(&mut self, panel: &str, trees: &[Tree], x: f64, samples: &[Sample]) {
+        for ((series, _), sample) in trees.iter().zip(samples) {
+            self.point(panel, series, x, sample.mops);
+        }
     }
 
     fn figure(self, title: &'static str, x: &'static str, y: &'static str, missing: &'static str) -> Figure {
@@ -106,8 +161,8 @@ impl Lab<'_> {
     }
 
     /// By how much one curve lies below another, in percent, at a point.
-    fn overhead(figure: &Figure, panel: &str, series: [Series; 2], x: f64) -> f64 {
-        let [durable, transient] = series.map(|(name, _)| figure.at(panel, name, x));
+    fn overhead(figure: &Figure, panel: &str, trees: [Tree; 2], x: f64) -> f64 {
+        let [durable, transient] = trees.map(|(name, _)| figure.at(panel, name, x));
         100.0 * (1.0 - durable / transient)
     }
 
@@ -118,24 +173,29 @@ impl Lab<'_> {
             (Workload::C, "7.9% to 13.5%"),
             (Workload::Scan10, "E, within 5.9% to 15.4%"),
         ];
-        let mut claims = Vec::new();
-        for (workload, paper) in papers {
-            for (name, distribution) in DISTRIBUTIONS {
-                claims.push((format!("{}, {name}", workload.name()), paper));
-                let setting = self.setting(workload, distribution);
-                for (series, engine) in [TRANSIENT, IN_LINE] {
-                    let mops = self.measure(engine, setting)?.mops;
+        let panels: Vec<_> = papers
+            .into_iter()
+            .flat_map(|(workload, paper)| {
+                DISTRIBUTIONS.map(|(name, distribution)| {
                     let panel = format!("{}, {name}", workload.name());
-                    self.point(&panel, series, setting.threads as f64, mops);
-                }
-            }
+                    (panel, self.setting(workload, distribution), paper)
+                })
+            })
+            .collect();
+        let settings: Vec<_> = panels.iter().map(|(_, setting, _)| *setting).collect();
+        let trees = [TRANSIENT, IN_LINE, LOGGING];
+        let (found, threads) = (self.measure(&trees, self.args.keys, &settings)?, self.threads_max() as f64);
+        for ((panel, ..), samples) in panels.iter().zip(found) {
+            self.points_of(panel, &trees, threads, &samples);
         }
-        let threads = self.args.threads.iter().copied().max().unwrap_or(1) as f64;
         let mut figure = self.figure("Figure 2: YCSB-A, B, C, and E as ranges of 10", "threads", MOPS, NO_MT);
-        for (panel, paper) in claims {
-            let overhead = Self::overhead(&figure, &panel, [IN_LINE, TRANSIENT], threads);
-            let what = format!("INCLL below MT+, {panel}");
-            figure.claims.push(Claim { what, paper, ours: format!("{overhead:.1}%") });
+        for (tree, is_in_paper) in [(IN_LINE, true), (LOGGING, false)] {
+            for (panel, _, paper) in &panels {
+                let overhead = Self::overhead(&figure, panel, [tree, TRANSIENT], threads);
+                let what = format!("{} below MT+, {panel}", tree.0);
+                let paper = if is_in_paper { *paper } else { "-" };
+                figure.claims.push(Claim { what, paper, ours: format!("{overhead:.1}%") });
+            }
         }
         Ok(figure)
     }
@@ -143,16 +203,15 @@ impl Lab<'_> {
     fn delays(
         mut self,
         title: &'static str,
-        trees: &[Series],
+        trees: &[Tree],
         papers: &[&'static str],
     ) -> Result<Figure, Failure> {
-        for (series, engine) in trees {
-            for (panel, distribution) in DISTRIBUTIONS {
-                for delay_ns in DELAYS_NS {
-                    let setting =
-                        Setting { delay_ns: Some(delay_ns), ..self.setting(Workload::A, distribution) };
-                    let mops = self.measure(engine, setting)?.mops;
-                    self.point(panel, series, delay_ns as f64, mops);
+        let settings = self.both().map(|setting| Setting { delays_ns: &DELAYS_NS, ..setting });
+        let found = self.measure(trees, self.args.keys, &settings)?;
+        for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
+            for ((series, _), samples) in trees.iter().zip(samples.chunks(DELAYS_NS.len())) {
+                for (delay_ns, sample) in DELAYS_NS.into_iter().zip(samples) {
+                    self.point(panel, series, delay_ns as f64, sample.mops);
                 }
             }
         }
@@ -168,14 +227,16 @@ impl Lab<'_> {
     }
 
     fn threads(mut self) -> Result<Figure, Failure> {
-        for (panel, distribution) in DISTRIBUTIONS {
-            for &threads in &self.args.threads {
-                let setting = Setting { threads, ..self.setting(Workload::A, distribution) };
-                for (series, engine) in [TRANSIENT, IN_LINE] {
-                    let mops = self.measure(engine, setting)?.mops;
-                    self.point(panel, series, threads as f64, mops);
-                }
-            }
+        let trees = [TRANSIENT, IN_LINE];
+        let settings: Vec<_> = self
+            .both()
+            .into_iter()
+            .flat_map(|setting| self.args.threads.iter().map(move |&threads| Setting { threads, ..setting }))
+            .collect();
+        let found = self.measure(&trees, self.args.keys, &settings)?;
+        let panels = DISTRIBUTIONS.into_iter().flat_map(|(panel, _)| vec![panel; self.args.threads.len()]);
+        for ((panel, setting), samples) in panels.zip(&settings).zip(found) {
+            self.points_of(panel, &trees, setting.threads as f64, &samples);
         }
         let threads = self.args.threads.clone();
         let missing = "the second tree, of 100 M keys: run it again with --keys 100000000";
@@ -190,26 +251,35 @@ impl Lab<'_> {
         Ok(figure)
     }
 
-    fn by_size(&mut self) -> Result<(), Failure> {
-        for (panel, distribution) in DISTRIBUTIONS {
-            for keys in sizes_to(self.args.keys) {
-                let setting = Setting { keys, ..self.setting(Workload::A, distribution) };
-                for (series, engine) in [TRANSIENT, IN_LINE] {
-                    let mops = self.measure(engine, setting)?.mops;
-                    self.point(panel, series, keys as f64, mops);
-                }
+    /// Measures trees of every size, and hands on what was found: panel, size, samples by tree.
+    fn by_size(
+        &mut self,
+        trees: &[Tree],
+        mut note: impl FnMut(&mut Self, &str, f64, &[Sample]),
+    ) -> Result<(), Failure> {
+        for keys in sizes_to(self.args.keys) {
+            let found = self.measure(trees, keys, &self.both())?;
+            for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
+                note(self, panel, keys as f64, &samples);
             }
         }
+        // One panel after the other.
+        self.points.sort_by(|one, other| one.panel.cmp(&other.panel));
         Ok(())
     }
 
+    fn throughput_by_size(&mut self) -> Result<(), Failure> {
+        let trees = [TRANSIENT, IN_LINE];
+        self.by_size(&trees, |lab, panel, keys, samples| lab.points_of(panel, &trees, keys, samples))
+    }
+
     fn sizes(mut self) -> Result<Figure, Failure> {
-        self.by_size()?;
+        self.throughput_by_size()?;
         Ok(self.figure("Figure 5: throughput by the size of the tree, YCSB-A", KEYS, MOPS, NO_MT))
     }
 
     fn overheads(mut self) -> Result<Figure, Failure> {
-        self.by_size()?;
+        self.throughput_by_size()?;
         let sizes = sizes_to(self.args.keys);
         let mut measured =
             self.figure("Figure 6: INCLL below MT+ by the size of the tree, YCSB-A", KEYS, "percent", "");
@@ -235,10 +305,9 @@ impl Lab<'_> {
     /// Section 6.2: what the end of an epoch costs.
     fn flushes(mut self) -> Result<Figure, Failure> {
         let mut claims = Vec::new();
-        for (panel, distribution) in DISTRIBUTIONS {
-            let setting = self.setting(Workload::A, distribution);
-            let counters = self.measure(IN_LINE.1, setting)?.counters;
-            let of = |name| count_of(&counters, name) as f64;
+        let found = self.measure(&[IN_LINE], self.args.keys, &self.both())?;
+        for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
+            let of = |name| count_of(&samples[0].counters, name) as f64;
             let (epochs, epoch_ns) = (of("epochs").max(1.0), EPOCH_MS * 1e6);
             let pause_ns = of("pause_ns") / epochs;
             self.point(panel, "lines flushed", EPOCH_MS, of("lines_flushed") / epochs);
@@ -285,17 +354,14 @@ impl Lab<'_> {
     }
 
     fn nodes_logged(mut self) -> Result<Figure, Failure> {
-        for (panel, distribution) in DISTRIBUTIONS {
-            for keys in sizes_to(self.args.keys) {
-                let setting = Setting { keys, ..self.setting(Workload::A, distribution) };
-                for (series, engine) in [LOGGING, IN_LINE] {
-                    let counters = self.measure(engine, setting)?.counters;
-                    let of = |name| count_of(&counters, name);
-                    let per_epoch = of("nodes_logged") as f64 / of("epochs").max(1) as f64;
-                    self.point(panel, series, keys as f64, per_epoch);
-                }
+        let trees = [LOGGING, IN_LINE];
+        self.by_size(&trees, |lab, panel, keys, samples| {
+            for ((series, _), Sample { counters, .. }) in trees.iter().zip(samples) {
+                let of = |name| count_of(counters, name);
+                let per_epoch = of("nodes_logged") as f64 / of("epochs").max(1) as f64;
+                lab.point(panel, series, keys, per_epoch);
             }
-        }
+        })?;
         let largest = sizes_to(self.args.keys).last().copied().unwrap_or(0) as f64;
         let title = "Figure 7: nodes in the external log by the size of the tree, YCSB-A";
         let mut figure = self.figure(title, KEYS, "nodes an epoch", "");

@@ -1,0 +1,163 @@
+//! Series that are compared are measured in turns, so that a drift of the machine falls on all of them alike.
+
+use super::args::Args;
+use super::keys::Keys;
+use super::report::median;
+use super::subject::Bench;
+use super::undo;
+use super::workload::Script;
+use crate::failure::Failure;
+
+/// Bytes of memory that a key of 8 bytes takes, its value, and its share of the nodes, with room to spare.
+const KEY_BYTES: u64 = 96;
+
+/// The order in which `count` series come in run `number`: whoever comes later finds the script, and the caches, warm, so they
+/// take turns in coming first as well.
+pub(crate) fn turns(number: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |turn| (number + turn) % count)
+}
+
+/// A throughput, and what it took.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    /// Million operations a second, the median of the runs.
+    pub(crate) mops: f64,
+    /// Bytes of slabs in use at the end of the runs.
+    pub(crate) used_bytes: u64,
+    /// What the engine counted in the last run.
+    pub(crate) counters: Vec<(&'static str, u64)>,
+}
+
+/// What is measured on one of several trees.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    /// The tree's number.
+    pub(crate) tree: usize,
+    /// The operations; engine, medium and keys are the tree's.
+    pub(crate) args: Args,
+}
+
+/// Trees with the same keys, loaded for several measurements, each of which leaves the keys as they were.
+pub(crate) struct Trees {
+    trees: Vec<Bench>,
+    keys: Keys,
+    /// Whether each had a run already.
+    are_warm: bool,
+}
+
+impl Trees {
+    /// Loads a tree for each of these, all with the keys of the first.
+    pub(crate) fn load(all: &[Args]) -> Result<Self, Failure> {
+        let first = all.first().ok_or_else(|| Failure::Usage("no tree is measured".to_owned()))?;
+        first.validate()?;
+        let keys = first.keys_drawn();
+        let load = |args: &Args| {
+            args.validate()?;
+            let mut bench = Bench::create(args)?;
+            bench.load(args, &keys, args.keys - args.withheld())?;
+            bench.end_epoch()?;
+            Ok(bench)
+        };
+        Ok(Self { trees: all.iter().map(load).collect::<Result<_, Failure>>()?, keys, are_warm: false })
+    }
+
+    /// Measures series run by run in turns. A sample of each.
+    pub(crate) fn samples(&mut self, all: &[Series]) -> Result<Vec<Sample>, Failure> {
+        if all.len() > 1 && !self.are_warm {
+            self.warm(all)?;
+        }
+        let mut found: Vec<Measurement> = all.iter().map(|_| Measurement::default()).collect();
+        let runs = all.iter().map(|series| series.args.runs).max().unwrap_or(0);
+        for number in 0..runs {
+            for turn in turns(number, all.len()) {
+                self.run(&all[turn], number, &mut found[turn])?;
+            }
+        }
+        Ok(found.into_iter().map(Measurement::sample).collect())
+    }
+
+    /// Gives each tree a run that does not count: its first one is slower, and would fall on one series alone.
+    fn warm(&mut self, all: &[Series]) -> Result<(), Failure> {
+        for tree in 0..self.trees.len() {
+            if let Some(series) = all.iter().find(|series| series.tree == tree) {
+                // Drawn as none of the others is.
+                self.run(series, series.args.runs, &mut Measurement::default())?;
+            }
+        }
+        self.are_warm = true;
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        Series { tree, args }: &Series,
+        number: usize,
+        found: &mut Measurement,
+    ) -> Result<(), Failure> {
+        args.validate()?;
+        let bench = &self.trees[*tree];
+        bench.set_delay(args);
+        let script = Script::new(args, &self.keys, number);
+        let before = bench.counters();
+        let measured = bench.measure(&script)?;
+        found.counters = bench.counters_since(&before);
+        found.mops.push(measured.operations as f64 / measured.elapsed.as_secs_f64() / 1e6);
+        found.used_bytes = bench.used_bytes()?;
+        undo(args, bench, &script)?;
+        // What it would still write back is no other's to pay for.
+        bench.end_epoch()
+    }
+}
+
+/// Whether these trees fit into memory together; yes, where the system does not say.
+pub(crate) fn fit_together(all: &[Args]) -> bool {
+    let bytes = all.iter().map(|args| args.keys * KEY_BYTES).sum::<u64>();
+    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_bytes(&text));
+    available.is_none_or(|available| bytes <= available)
+}
+
+/// The bytes that the kernel says are to be had.
+fn available_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What the runs of a series measured so far.
+#[derive(Default)]
+struct Measurement {
+    mops: Vec<f64>,
+    used_bytes: u64,
+    counters: Vec<(&'static str, u64)>,
+}
+
+impl Measurement {
+    fn sample(self) -> Sample {
+        Sample { mops: median(&self.mops), used_bytes: self.used_bytes, counters: self.counters }
+    }
+}
+
+/// Measures one workload by itself, without the standard library's map beside it.
+pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
+    let alone = [Series { tree: 0, args: args.clone() }];
+    let mut found = Trees::load(std::slice::from_ref(args))?.samples(&alone)?;
+    Ok(found.remove(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{available_bytes, turns};
+
+    #[test]
+    fn every_series_has_its_turn_in_every_run_and_comes_first_equally_often() {
+        let order = |number| turns(number, 3).collect::<Vec<_>>();
+        assert_eq!([order(0), order(1), order(2), order(3)], [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
+        assert_eq!(turns(7, 0).count(), 0);
+    }
+
+    #[test]
+    fn memory_that_is_to_be_had_is_read_from_what_the_kernel_says() {
+        let said = "MemTotal:       24658536 kB\nMemFree:  100 kB\nMemAvailable:   23059412 kB\n";
+        assert_eq!(available_bytes(said), Some(23_059_412 << 10));
+        assert_eq!(available_bytes("MemTotal: 5 kB\n"), None);
+    }
+}
