@@ -5,6 +5,7 @@
 //! overtaken by the end of an epoch, hold a pass.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use medium::sync::schedule::{Access, AccessKind, reach};
 use medium::sync::{MutexGuard, is_scheduled, thread_number};
@@ -14,7 +15,9 @@ use pool::{Error, Guard};
 use super::Core;
 use super::barrier::{Long, Pass};
 use super::epoch::Shard;
-use super::layout::{Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, WordBorder, stamped_epoch};
+use super::layout::{
+    Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, VERSION, WordBorder, stamped_epoch,
+};
 use super::version::{Lock, Version};
 
 /// Why a walk ended without a result.
@@ -45,8 +48,14 @@ pub(super) type Walk<T> = Result<T, Stop>;
 
 /// Attempts without a pass before a reader takes one.
 const ATTEMPTS_WITHOUT_PASS: u32 = 64;
-/// Attempts, each but the first few with the processor given away, before a lock is taken for one that nobody holds.
-const ATTEMPTS_MAX: u32 = 20_000_000;
+/// Attempts, each but the first few with the processor given away, before it is asked whether anybody else gets on.
+const ATTEMPTS_ALONE: u32 = if cfg!(test) { 1 << 6 } else { 1 << 10 };
+/// Attempts before the processor is not even asked for: who is in the way waits for a disk.
+const ATTEMPTS_AWAKE: u32 = 1 << 12;
+/// How long it is waited between two attempts after that, in microseconds.
+const PAUSE_US: u64 = 100;
+/// The share of a look that has none.
+const NO_SHARE: u8 = u8::MAX;
 /// The most levels of one layer; a damaged tree may have circles.
 pub(super) const HEIGHT_MAX: usize = 48;
 
@@ -58,7 +67,23 @@ pub(super) struct View<'t, M: Medium, const W: usize> {
     pub(super) epoch: u64,
     /// Whether a pass holds that epoch.
     pub(super) has_pass: bool,
-    attempts: Cell<u32>,
+    /// The share that came with the pass.
+    share: u8,
+    attempts: Cell<Attempts>,
+}
+
+/// What was tried in vain.
+#[derive(Clone, Copy)]
+pub(super) struct Attempts {
+    count: u32,
+    /// The round since which the barrier is told of it; 0 for never.
+    since: u64,
+    /// The node that was in the way last; 0 for none.
+    blocked_by: u64,
+}
+
+impl Attempts {
+    const NONE: Self = Self { count: 0, since: 0, blocked_by: 0 };
 }
 
 /// What a writer works with: its share of allocator and log. As long as it lives the epoch does not end.
@@ -98,7 +123,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     pub(super) fn look(&self) -> View<'_, M, W> {
         self.reach_barrier(AccessKind::Load);
         let epoch = self.barrier.running();
-        View { core: self, guard: self.pool.peek(), epoch, has_pass: false, attempts: Cell::new(0) }
+        self.view(epoch, None)
     }
 
     /// A look with a pass. Waits while an epoch ends.
@@ -143,9 +168,20 @@ impl<M: Medium, const W: usize> Core<M, W> {
     #[inline(always)]
     fn with_pass<'t>(&'t self, pass: Pass<'t, Shard>) -> (View<'t, M, W>, Work<'t>) {
         let Pass { share, epoch, phase } = pass;
-        let guard = self.pool.peek();
-        let view = View { core: self, guard, epoch, has_pass: true, attempts: Cell::new(0) };
+        let view = self.view(epoch, Some(share.index));
         (view, Work { shard: share, phase })
+    }
+
+    #[inline(always)]
+    fn view(&self, epoch: u64, share: Option<usize>) -> View<'_, M, W> {
+        View {
+            core: self,
+            guard: self.pool.peek(),
+            epoch,
+            has_pass: share.is_some(),
+            share: share.map_or(NO_SHARE, |share| share as u8),
+            attempts: Cell::new(Attempts::NONE),
+        }
     }
 }
 
@@ -162,28 +198,77 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// An operation begins, maybe one of several: its attempts count by themselves.
     pub(super) fn begin_operation(&self) {
-        self.attempts.set(0);
+        self.attempts.set(Attempts::NONE);
+    }
+
+    /// The operation was begun with another look, which is given up: its attempts count with those of this one.
+    pub(super) fn go_on_from(&self, attempts: Attempts) {
+        self.attempts.set(attempts);
+    }
+
+    /// What [`View::go_on_from`] takes.
+    pub(super) fn attempts(&self) -> Attempts {
+        self.attempts.get()
+    }
+
+    /// Before something is tried again that a node was in the way of.
+    #[cold]
+    pub(super) fn retry_at(&self, node: u64) -> Walk<()> {
+        self.attempts.set(Attempts { blocked_by: node, ..self.attempts.get() });
+        self.retry()
     }
 
     /// Before something is tried again.
     #[cold]
     pub(super) fn retry(&self) -> Walk<()> {
-        let attempts = self.attempts.get() + 1;
+        let mut attempts = self.attempts.get();
+        attempts.count = attempts.count.saturating_add(1);
         self.attempts.set(attempts);
-        if !self.has_pass && (attempts > ATTEMPTS_WITHOUT_PASS || !self.is_valid()) {
+        if !self.has_pass && (attempts.count > ATTEMPTS_WITHOUT_PASS || !self.is_valid()) {
             return Err(Stop::NeedsPass);
         }
-        if attempts > ATTEMPTS_MAX {
-            return Err(
-                Error::corrupt(self.core.anchor, "a node stays locked, but nobody works on it").into()
-            );
+        if attempts.count > ATTEMPTS_ALONE {
+            return self.retry_slowly(attempts);
         }
-        if attempts > 16 {
+        if attempts.count > 16 {
             medium::sync::yield_now();
         } else {
             medium::sync::spin_loop();
         }
         Ok(())
+    }
+
+    /// Who is in the way may wait for a disk; but if all others get on, or are in the same case, nobody is.
+    fn retry_slowly(&self, mut attempts: Attempts) -> Walk<()> {
+        // Without a share all of them are held by this thread.
+        if self.share == NO_SHARE || self.core.barrier.is_stuck(self.share.into(), &mut attempts.since) {
+            let offset = Some(attempts.blocked_by).filter(|node| *node != 0);
+            let what = "a node that stays locked or deleted, though nobody works on it";
+            return Err(Error::corrupt(offset.unwrap_or(self.core.anchor), what).into());
+        }
+        self.attempts.set(attempts);
+        if attempts.count > ATTEMPTS_AWAKE && !is_scheduled::<M>() {
+            std::thread::sleep(Duration::from_micros(PAUSE_US));
+        } else {
+            medium::sync::yield_now();
+        }
+        Ok(())
+    }
+
+    /// A descent met a node that is no part of the tree any more, a layer's root or not.
+    #[cold]
+    pub(super) fn meet_deleted(&self, pointer: u64, is_root: bool) -> Walk<()> {
+        if !is_root {
+            return self.retry_at(pointer & OFFSET_MASK);
+        }
+        self.attempts.set(Attempts { blocked_by: pointer & OFFSET_MASK, ..self.attempts.get() });
+        Err(Stop::Again)
+    }
+
+    /// The node whose version a word is.
+    #[cold]
+    fn node_of(&self, version: &VolatileWord) -> u64 {
+        self.guard.offset_of(version) - VERSION
     }
 
     /// The anchor.
@@ -271,7 +356,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             if !version.is_dirty() {
                 return Ok(version);
             }
-            self.retry()?;
+            self.retry_at(self.node_of(word))?;
         }
     }
 
@@ -290,7 +375,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             if let Some(lock) = Lock::try_new(&self.guard, word) {
                 return Ok(lock);
             }
-            self.retry()?;
+            self.retry_at(self.node_of(word))?;
         }
     }
 }

@@ -85,6 +85,11 @@ fn is_shared(class: usize) -> bool {
     2 * u64::from(SIZES[class]) <= RUN_BYTES - RUN_HEADER_BYTES
 }
 
+/// Bytes of a run that hold objects.
+pub(super) fn run_bytes(class: usize) -> u64 {
+    if is_shared(class) { RUN_BYTES - RUN_HEADER_BYTES } else { SIZES[class].into() }
+}
+
 const LINK_MASK: u64 = OFFSET_MASK;
 const COUNTER: u64 = 3;
 
@@ -129,6 +134,8 @@ pub(super) struct LinkSweep {
     object: u64,
     /// Objects that are done: a damaged queue may be a circle.
     objects: u64,
+    /// How many it takes until it is asked again whether there can be as many.
+    asked_at: u64,
 }
 
 impl LinkSweep {
@@ -167,25 +174,26 @@ impl<M: Medium, const W: usize> Core<M, W> {
         Ok(())
     }
 
-    /// Calls `visit` with each object in a queue.
+    /// Calls `visit` with each object in a queue, of which there may be so many.
     fn visit_queue(
         &self,
         guard: &Guard<'_, M>,
         queue: &Queue,
         running: u64,
+        objects_max: &mut u64,
         visit: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         let (mut object, tail) = (queue.head.load(guard), queue.tail.load(guard));
-        let objects_max = guard.medium().extent().length() / 32;
-        for _ in 0..objects_max {
-            if object == 0 {
-                return Ok(());
-            }
+        while object != 0 {
+            let Some(others) = objects_max.checked_sub(1) else {
+                return Err(Error::corrupt(object, "the free objects form a circle"));
+            };
+            *objects_max = others;
             let next = if object == tail { 0 } else { self.load_link(guard, object, running)? };
             visit(object)?;
             object = next;
         }
-        Err(Error::corrupt(object, "the free objects form a circle"))
+        Ok(())
     }
 
     /// Writes all links in queues anew when their epochs are about to lose their meaning. All shards are locked.
@@ -194,8 +202,9 @@ impl<M: Medium, const W: usize> Core<M, W> {
             return Ok(());
         }
         let anchor = guard.node::<Anchor>(self.anchor)?;
+        let mut objects_max = self.objects_carved(guard)?;
         for queue in anchor.queues.iter().flatten() {
-            self.visit_queue(guard, queue, running, &mut |object| {
+            self.visit_queue(guard, queue, running, &mut objects_max, &mut |object| {
                 let next = self.load_link(guard, object, running)?;
                 self.store_link(guard, object, next, running)?;
                 self.list_touched(object, 16);
@@ -241,14 +250,22 @@ impl<M: Medium, const W: usize> Core<M, W> {
 
     fn sweep_queue(&self, view: &View<'_, M, W>, queue: &Queue, swept: &mut LinkSweep) -> Result<()> {
         let (guard, running) = (&view.guard, view.epoch);
-        let objects_max = guard.medium().extent().length() / 32;
+        // Whatever was in the queue when the sweep began is passed before as many were as there are objects.
+        if swept.objects >= swept.asked_at.max(u64::from(LINKS_TOGETHER)) {
+            swept.asked_at = 2 * swept.objects;
+            let all = self.objects_carved(guard).unwrap_or(guard.medium().extent().length() / 32);
+            if swept.objects >= all {
+                swept.end_class();
+                return Ok(());
+            }
+        }
         let tail = queue.tail.load(guard);
         if swept.object == 0 {
             swept.object = queue.head.load(guard);
         }
         for _ in 0..LINKS_TOGETHER {
             let object = swept.object;
-            if object == 0 || swept.objects > objects_max {
+            if object == 0 {
                 swept.end_class();
                 return Ok(());
             }
@@ -297,24 +314,28 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Objects that are taken: all that were ever carved out of runs, but for those in queues. Nobody allocates meanwhile.
     pub(super) fn objects_taken(&self, guard: &Guard<'_, M>, running: u64) -> Result<u64> {
         let anchor = guard.node::<Anchor>(self.anchor)?;
-        let (mut carved, mut free) = (0, 0);
-        let mut fresh: Vec<u64> = Vec::new();
+        let mut taken = self.objects_carved(guard)?;
         for queue in anchor.queues.iter().flatten() {
-            fresh.extend(Some(queue.fresh.load(guard)).filter(|fresh| *fresh != 0));
-            self.visit_queue(guard, queue, running, &mut |_| {
-                free += 1;
-                Ok(())
-            })?;
+            self.visit_queue(guard, queue, running, &mut taken, &mut |_| Ok(()))?;
         }
+        Ok(taken)
+    }
+
+    /// Objects that were ever carved out of runs. O(slabs).
+    fn objects_carved(&self, guard: &Guard<'_, M>) -> Result<u64> {
+        let anchor = guard.node::<Anchor>(self.anchor)?;
+        let mut carved = 0;
+        let fresh = anchor.queues.iter().flatten().map(|queue| queue.fresh.load(guard));
+        let fresh: Vec<u64> = fresh.filter(|fresh| *fresh != 0).collect();
         self.visit_runs(guard, &mut |run, class| {
             let first = run + RUN_HEADER_BYTES;
             let size = u64::from(SIZES[class]);
-            let all = if is_shared(class) { (RUN_BYTES - RUN_HEADER_BYTES) / size } else { 1 };
+            let all = run_bytes(class) / size;
             let carving = fresh.iter().find(|fresh| run_of(**fresh) == run);
             carved += carving.map_or(all, |fresh| fresh.saturating_sub(first) / size);
             Ok(())
         })?;
-        Ok(carved.wrapping_sub(free))
+        Ok(carved)
     }
 }
 
@@ -352,6 +373,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 false => tail,
             };
             if limit != 0 {
+                if head & !OFFSET_MASK != 0 {
+                    return Err(Error::corrupt(head, "a free object that is none").into());
+                }
                 let next =
                     if head == tail { 0 } else { self.core.load_link(&self.guard, head, self.epoch)? };
                 if head == shard.swept.object {
@@ -371,7 +395,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
         let size = u64::from(SIZES[class]);
         let within = fresh.wrapping_sub(run_of(fresh) + RUN_HEADER_BYTES);
-        if within > RUN_BYTES || !within.is_multiple_of(size) || fresh & !OFFSET_MASK != 0 {
+        if within > run_bytes(class).saturating_sub(size)
+            || !is_shared(class)
+            || !within.is_multiple_of(size)
+            || fresh & !OFFSET_MASK != 0
+        {
             return Err(Error::corrupt(fresh, "fresh space that is no object").into());
         }
         let next = fresh + size;
@@ -384,6 +412,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Takes a run from the pool; returns its first object.
     fn add_run(&self, work: &mut Work<'_>, class: usize) -> Walk<u64> {
         let _serial = self.core.runs.lock();
+        let anchor = self.anchor()?;
+        let before = anchor.runs.value.load(&self.guard);
+        if before & !OFFSET_MASK != 0 {
+            return Err(Error::corrupt(self.core.anchor, "what leads to the runs is damaged").into());
+        }
         let bytes = if is_shared(class) { RUN_BYTES } else { RUN_HEADER_BYTES + u64::from(SIZES[class]) };
         // A run of its own begins where a slab does, so that its objects lead to it.
         let run = self.guard.allocate(bytes as usize)?;
@@ -391,9 +424,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return Err(Error::corrupt(run, "the pool gave a run that does not begin a slab").into());
         }
         let header = self.guard.words(run, 8)?;
-        let anchor = self.anchor()?;
         header[0].store(&self.guard, checked(class as u64));
-        header[1].store(&self.guard, checked(anchor.runs.value.load(&self.guard)));
+        header[1].store(&self.guard, checked(before));
         self.list(work, run, 64);
         self.set_logged(&anchor.runs, run);
         self.list_cells(work);
@@ -444,7 +476,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Gives an object back. It is reused in a later epoch.
     pub(super) fn free(&self, work: &mut Work<'_>, object: u64) -> Walk<()> {
         let class = unchecked(self.guard.words(run_of(object), 1)?[0].load(&self.guard));
-        let Some(class) = class.filter(|class| *class < CLASSES as u64) else {
+        let is_offset = object & !OFFSET_MASK == 0;
+        let Some(class) = class.filter(|class| *class < CLASSES as u64 && is_offset) else {
             return Err(Error::corrupt(object, "an object that is in no run").into());
         };
         let class = class as usize;

@@ -58,7 +58,7 @@ pub(super) type CheckEntry<'t> = &'t dyn Fn(&[u8], &[u8]) -> Result<()>;
 /// A batch of writes.
 struct Writes<'t, M: Medium, const W: usize> {
     // Dropped before the share.
-    _long: Long<'t>,
+    long: Long<'t>,
     view: View<'t, M, W>,
     work: RefCell<Work<'t>>,
     check: CheckEntry<'t>,
@@ -102,7 +102,9 @@ impl<M: Medium, const W: usize> Core<M, W> {
     ) -> Result<()> {
         let _mark = self.begin_batch()?;
         let (view, work, long) = self.enter_for_long();
-        run(&Writes { _long: long, view, work: RefCell::new(work), check })
+        // Between two writes it may wait for others.
+        long.rest(true);
+        run(&Writes { long, view, work: RefCell::new(work), check })
     }
 }
 
@@ -128,7 +130,9 @@ impl<M: Medium, const W: usize> Batch for Writes<'_, M, W> {
         (self.check)(key, value.unwrap_or(&[0; 8]))?;
         check_lengths(key, value.unwrap_or_default())?;
         self.view.begin_operation();
+        self.long.rest(false);
         let written = self.view.write(&mut self.work.borrow_mut(), key, value, condition);
+        self.long.rest(true);
         written.map_err(|stop| failed(self.view.core.anchor, stop))
     }
 }

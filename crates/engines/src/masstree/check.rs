@@ -13,6 +13,7 @@ use super::layout::{Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice};
+use super::version::Version;
 use crate::index::Violation;
 
 /// Up to so many objects each is looked at for whether something else leads to it as well.
@@ -68,9 +69,10 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let root = view.guard.node::<super::layout::Anchor>(self.anchor)?.root.value.load(&view.guard);
         let mut tasks = vec![Task { pointer: root, depth: 0, level: 0, low: None, high: None }];
         survey.layers = 1;
+        let nodes_max = self.nodes_max(&view.guard);
         while let Some(task) = tasks.pop() {
             let nodes = survey.borders + survey.interiors;
-            if nodes > view.guard.medium().extent().length() / 64 {
+            if nodes > nodes_max {
                 survey.expect(self.anchor, false, || "the nodes form a circle".to_owned());
                 break;
             }
@@ -107,7 +109,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if !is_within {
             return Ok(());
         }
-        match self.node(task.pointer)? {
+        let node = self.node(task.pointer)?;
+        // It has a meaning in this execution only; but nobody works now.
+        let is_at_rest = Version::now(&self.guard, node.version()).is_at_rest();
+        survey.expect(offset, is_at_rest, || "a node that is locked or deleted".to_owned());
+        match node {
             NodeRef::Border(node) => {
                 survey.borders += 1;
                 if task.depth == 0 {

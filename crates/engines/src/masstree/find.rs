@@ -210,10 +210,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     _ => {}
                 }
                 if version.is_deleted() {
-                    if above.is_none() {
-                        return Err(Stop::Again);
-                    }
-                    self.retry()?;
+                    self.meet_deleted(pointer, above.is_none())?;
                     continue 'again;
                 }
                 match node {
@@ -466,17 +463,22 @@ impl<M: Medium, const W: usize> Core<M, W> {
         &self,
         mut walk: impl FnMut(&View<'_, M, W>, &mut Work<'_>) -> Walk<R>,
     ) -> Result<R> {
+        let mut attempts = None;
         loop {
             let (view, mut work) = self.enter_beside_batches()?;
             if self.is_gone.load(Ordering::Acquire) {
                 return Err(Error::InUse);
             }
-            match walk(&view, &mut work) {
+            attempts.inspect(|attempts| view.go_on_from(*attempts));
+            let stop = match walk(&view, &mut work) {
                 Ok(found) => return Ok(found),
-                Err(Stop::Again | Stop::NeedsPass) => view.retry().map_err(|_| {
-                    Error::corrupt(self.anchor, "the tree changes faster than it can be read")
-                })?,
-                Err(Stop::Full(error) | Stop::Failed(error)) => return Err(error),
+                // The tree changed under the walk; for ever, if it is damaged.
+                Err(Stop::Again | Stop::NeedsPass) => view.retry().err(),
+                Err(stop) => Some(stop),
+            };
+            match stop {
+                Some(Stop::Full(error) | Stop::Failed(error)) => return Err(error),
+                _ => attempts = Some(view.attempts()),
             }
         }
     }

@@ -128,7 +128,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         state: u64,
         lines: &mut u64,
     ) -> Walk<bool> {
-        let is_far = self.epoch - (state & EPOCH_MASK) >= EPOCHS_APART_MAX;
+        // Around, if something else lies over the node.
+        let is_far = self.epoch.wrapping_sub(state & EPOCH_MASK) >= EPOCHS_APART_MAX;
         if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
             self.log_node(work, pointer)?;
             *lines |= self.clear(node, &node.values.log_low) | self.clear(node, &node.values.log_high);

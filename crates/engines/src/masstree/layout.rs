@@ -172,6 +172,9 @@ const _: () = {
     );
 };
 
+/// Where a node has its version.
+pub(super) const VERSION: u64 = std::mem::offset_of!(Border<14>, version) as u64;
+
 /// Words of a node that hold no durable state of their own: the allocator's link, version, listed.
 pub(super) const NODE_WORDS_SKIPPED: [usize; 4] = [0, 1, 2, 7];
 

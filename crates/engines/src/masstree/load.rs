@@ -43,7 +43,14 @@ impl<M: Medium, const W: usize> Core<M, W> {
         check: impl Fn(&[u8], &[u8]) -> Result<()>,
     ) -> Result<u64> {
         let _mark = self.begin_batch()?;
-        let (view, mut work, _long) = self.enter_for_long();
+        let (view, mut work, long) = self.enter_for_long();
+        // The source may wait for others.
+        let next = &mut |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            long.rest(true);
+            let more = next(key, value);
+            long.rest(false);
+            more
+        };
         let per_node = ((W as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, W);
         let mut load = Load { per_node, layers: Vec::new(), last: Vec::new(), entries: 0, made: Vec::new() };
         let done = view.load(&mut work, next, &check, &mut load);

@@ -68,6 +68,7 @@ mod access;
 mod allocator;
 mod barrier;
 mod batch;
+mod bound;
 mod cells;
 mod check;
 mod epoch;
@@ -87,6 +88,8 @@ mod remove;
 mod scan;
 mod slice;
 mod split;
+#[cfg(all(test, not(loom)))]
+mod stuck_tests;
 mod sweep;
 mod version;
 mod words;
@@ -317,7 +320,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let start = Instant::now();
         let guard = pool.peek();
         let anchor = guard.node::<Anchor>(anchor_offset)?;
-        let running = unchecked(anchor.running.load(&guard)).filter(|running| *running < 1 << 47);
+        let running = unchecked(anchor.running.load(&guard)).filter(|running| (1..1 << 47).contains(running));
         let Some(running) = running else {
             return Err(Error::corrupt(anchor_offset, "the number of the running epoch is damaged"));
         };

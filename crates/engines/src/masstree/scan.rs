@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::Core;
 use super::access::{Stop, View, Walk};
+use super::bound::Met;
 use super::cells::{Value, no_cell};
 use super::find::{Neighbours, Origin, ScanLeaf};
 use super::layout::nibble;
@@ -90,6 +91,8 @@ pub(super) trait Sink<M: Medium, const W: usize> {
 pub(super) struct Start<'k> {
     pub(super) from: Bound<&'k [u8]>,
     pub(super) direction: Direction,
+    /// What was met in the batches before.
+    pub(super) met: &'k Met,
 }
 
 impl Start<'_> {
@@ -246,6 +249,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let mut frames = vec![Frame { root, origin: Origin::Anchor, edge, target }];
         let mut prefix = Vec::new();
         let mut next_leaf = None;
+        let mut nodes = start.met.nodes();
         while let Some(&frame) = frames.last() {
             let top = frames.len() - 1;
             let mut leaf = self.leaf_of(start, frame, next_leaf.take())?;
@@ -256,6 +260,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 }
                 entries => entries?,
             };
+            nodes += 1;
+            self.meet(start.met, nodes, leaf.pointer)?;
             if !self.core.are_words {
                 for (_, _, object) in entries.iter().filter(|(_, class, _)| *class != LAYER) {
                     self.prefetch_record(*object);
@@ -276,6 +282,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 if !sink.take(self, &found)? {
                     let mut key = Vec::new();
                     found.copy_key(self, &mut key)?;
+                    start.met.keep(nodes);
                     return Ok(Some(key));
                 }
             }
@@ -364,10 +371,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
             }
         }
         let (mut total, mut last): (u64, Option<Vec<u8>>) = (0, None);
+        let met = Met::default();
         loop {
             let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let (count, end) =
-                self.read_batch(&Start { from, direction: Direction::Forward }, || Count(0))?;
+            let start = Start { from, direction: Direction::Forward, met: &met };
+            let (count, end) = self.read_batch(&start, || Count(0))?;
             total += count.0;
             match end {
                 Some(end) => last = Some(end),
@@ -418,6 +426,7 @@ pub(super) struct RangeScan<'i, M: Medium, const W: usize> {
     position: usize,
     entries_max: usize,
     is_finished: bool,
+    met: Met,
 }
 
 impl<'i, M: Medium, const W: usize> RangeScan<'i, M, W> {
@@ -436,6 +445,7 @@ impl<'i, M: Medium, const W: usize> RangeScan<'i, M, W> {
             position: 0,
             entries_max: BATCH_ENTRIES_MIN,
             is_finished: false,
+            met: Met::default(),
         }
     }
 
@@ -445,7 +455,7 @@ impl<'i, M: Medium, const W: usize> RangeScan<'i, M, W> {
             Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
             Bound::Unbounded => Bound::Unbounded,
         };
-        let start = Start { from, direction: self.direction };
+        let start = Start { from, direction: self.direction, met: &self.met };
         let (entries_max, end, direction) = (self.entries_max, &self.bounds, self.direction);
         let (batch, last) = self.core.read_batch(&start, || {
             let (bytes, lengths) = (Vec::new(), Vec::new());

@@ -12,9 +12,11 @@ use pool::{Error, Result};
 
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
+use super::bound::Met;
 use super::find::{Neighbours, Origin};
 use super::layout::{Anchor, Interior};
 use super::slice::{LAYER, LONGER, Slice, Target};
+use super::version::Version;
 
 /// Border nodes that are touched with one pass.
 const NODES_TOGETHER: u32 = 128;
@@ -29,8 +31,8 @@ struct Position {
 pub(super) struct Sweep {
     /// The first node that is not touched; `None` when all are.
     position: Option<Position>,
-    /// Nodes that were touched: a damaged tree may have circles.
-    nodes: u64,
+    /// Nodes that were touched.
+    met: Met,
     /// Shards whose free queues were swept.
     shards: usize,
 }
@@ -38,7 +40,7 @@ pub(super) struct Sweep {
 impl Default for Sweep {
     fn default() -> Self {
         let position = Some(Position { layers: Vec::new(), at: Slice::FIRST });
-        Self { position, nodes: 0, shards: 0 }
+        Self { position, met: Met::default(), shards: 0 }
     }
 }
 
@@ -115,12 +117,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
 impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Touches some border nodes and whatever leads there.
     fn touch_some(&self, sweep: &mut Sweep) -> Walk<()> {
-        let nodes_max = self.guard.medium().extent().length() / 64;
         for _ in 0..NODES_TOGETHER {
             let Some(position) = &sweep.position else { break };
             sweep.position = self.touch_from(position)?;
-            sweep.nodes += 1;
-            if sweep.nodes > nodes_max {
+            sweep.met.keep(sweep.met.nodes() + 1);
+            if self.meet(&sweep.met, sweep.met.nodes(), self.core.anchor).is_err() {
                 sweep.position = None;
             }
         }
@@ -166,13 +167,13 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Touches the border node of a layer that covers a slice.
     fn touch_layer<'v>(&'v self, root: u64, origin: Origin<'v, W>, at: Slice) -> Walk<Step<'v, W>> {
         let mut leaf = match self.descend::<Neighbours<'_, W>>(root, origin, Target::At(at)) {
-            Err(Stop::Failed(error)) if matches!(error.root(), Error::Corrupt { .. }) => {
+            Err(stop) if self.is_damage(&stop)? => {
                 return Ok(Step { below: None, after: self.behind_damage(root, origin, at)?, keys: 0 });
             }
             leaf => leaf?,
         };
         let mut entries = match self.entries_of(&mut leaf, true) {
-            Err(Stop::Failed(error)) if matches!(error.root(), Error::Corrupt { .. }) => {
+            Err(stop) if self.is_damage(&stop)? => {
                 return Ok(Step { below: None, after: leaf.trail.high, keys: 0 });
             }
             entries => entries?,
@@ -190,22 +191,53 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(Step { below: first.map(|(_, (slice, _, root))| (slice.word, *root, place)), after, keys })
     }
 
+    /// Whether a walk met damage; so it did if it has been told to start again for ever.
+    fn is_damage(&self, stop: &Stop) -> Walk<bool> {
+        let is_corrupt = |stop: &Stop| match stop {
+            Stop::Failed(error) => matches!(error.root(), Error::Corrupt { .. }),
+            _ => false,
+        };
+        let is_damage = match stop {
+            Stop::Again => match self.retry() {
+                Err(stop) if !is_corrupt(&stop) => return Err(stop),
+                retried => retried.is_err(),
+            },
+            stop => is_corrupt(stop),
+        };
+        if is_damage {
+            // What is in the way next is something else.
+            self.begin_operation();
+        }
+        Ok(is_damage)
+    }
+
     /// The end of what the damaged node covers that a descent to a slice meets, as far as what leads there tells.
     fn behind_damage(&self, root: u64, origin: Origin<'_, W>, at: Slice) -> Walk<Option<Slice>> {
         let (mut pointer, mut high) = (root, None);
+        let mut above: Option<(&Interior<W>, Version)> = None;
         for _ in 0..HEIGHT_MAX {
             let node = match self.node(pointer) {
                 Ok(NodeRef::Interior(node)) => node,
                 Ok(NodeRef::Border(_)) | Err(Stop::Failed(_)) => break,
                 Err(stop) => return Err(stop),
             };
-            let version = self.stable(&node.version)?;
+            let version = match self.stable(&node.version) {
+                Err(stop) if self.is_damage(&stop)? => break,
+                version => version?,
+            };
+            // Deleted, and yet something leads there.
+            if version.is_deleted()
+                && above.is_none_or(|(above, version)| version.is_still(&self.guard, &above.version))
+            {
+                break;
+            }
             let shape = node.shape.load(&self.guard);
             let rank = self.rank(node, shape, Target::At(at));
             if rank < Interior::<W>::separators(shape) {
                 high = Some(self.separator(node, shape, rank));
             }
             pointer = node.child(rank).load(&self.guard);
+            above = Some((node, version));
             if version.is_deleted() || !version.is_still(&self.guard, &node.version) {
                 return Err(Stop::Again);
             }

@@ -48,6 +48,11 @@ impl Version {
         self.0 & DELETED != 0
     }
 
+    /// Whether nobody works on the node, and it is there.
+    pub(super) fn is_at_rest(self) -> bool {
+        self.0 & (LOCKED | DIRTY | DELETED) == 0
+    }
+
     /// Whether all that was read since this version is of one state.
     #[inline(always)]
     pub(super) fn is_still<M: Medium>(self, guard: &Guard<'_, M>, word: &VolatileWord) -> bool {

@@ -586,3 +586,99 @@ fn pointers_to_cells_in_a_tree_of_records() {
     store(&pool, at, right);
     assert_eq!(content(&reopen(&pool, "tree").unwrap()).unwrap().len(), 100);
 }
+
+/// So many layers whose nodes have four entries each, all of which lead to one layer: 4^40 ways to the last one, whose node has
+/// as many keys as it had, or none. Two keys at each entry, so that it leads to a layer.
+fn many_ways_through_few_layers(pool: &Pool<Arc<Ram>>, is_last_empty: bool) -> Tree {
+    const LAYERS: usize = 40;
+    let tree = Tree::create(pool, "tree", OPTIONS).unwrap();
+    for layer in 0..LAYERS {
+        let firsts = if layer + 1 < LAYERS { &b"bcd"[..] } else { b"abcd" };
+        for (first, last) in firsts.iter().flat_map(|first| [(first, b'1'), (first, b'2')]) {
+            let key = [&[b'a'].repeat(8 * layer), &[*first; 8][..], &[last; 9]].concat();
+            tree.put(&key, b"value").unwrap();
+        }
+    }
+    tree.sync().unwrap();
+    let mut node = load(pool, anchor(pool, "tree") + ROOT);
+    for _ in 0..LAYERS {
+        let slot = (0..4).find(|slot| load(pool, node + SLICES + 8 * slot) == u64::from_be_bytes([b'a'; 8]));
+        let below = load(pool, node + VALUES + 8 * slot.unwrap());
+        assert_eq!(load(pool, node + CLASSES) & 0xffff, 0xaaaa);
+        (0..4).for_each(|slot| store(pool, node + VALUES + 8 * slot, below));
+        node = below;
+    }
+    if is_last_empty {
+        PERMUTATIONS.iter().for_each(|word| store(pool, node + word, 0xedcb_a987_6543_2100));
+    }
+    tree
+}
+
+/// Whoever goes through all of a tree comes to an end, though it has more ways than anybody has time for.
+#[test]
+fn entries_that_lead_to_one_layer() {
+    for is_last_empty in [false, true] {
+        let ram = Arc::new(Ram::new(64 << 20).unwrap());
+        let pool = open_pool(&ram);
+        let tree = many_ways_through_few_layers(&pool, is_last_empty);
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let mut scan = tree.range(Bounds::all(), direction).unwrap();
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let end = (0..1 << 20)
+                .map(|_| scan.next_into(&mut key, &mut value))
+                .find(|next| !matches!(next, Ok(true)));
+            let named = end.expect("an end").unwrap_err().to_string();
+            assert!(named.contains("more ways"), "{named}");
+        }
+        assert!(is_corrupt(tree.len()));
+        let violations = tree.check().unwrap();
+        assert!(violations.iter().any(|found| found.what.contains("two ways")), "{violations:?}");
+        assert!(violations.len() < 300 && tree.stat().is_ok());
+        drop(tree);
+        // After a crash.
+        let tree = reopen(&pool, "tree").unwrap();
+        tree.sweep().unwrap();
+        assert!(!tree.epochs().is_sweeping);
+        // What one entry leads to goes, and is what the others lead to.
+        let way = |last: u8| [&b"a".repeat(8 * 40)[..], &[last; 9]].concat();
+        assert_eq!(tree.get(&way(b'1')).unwrap().is_some(), !is_last_empty);
+        for _ in 0..3 {
+            let _ = (tree.remove(&way(b'1')), tree.remove(&way(b'2')), tree.sync());
+        }
+        assert!(!tree.check().unwrap().is_empty());
+        tree.destroy().unwrap();
+    }
+}
+
+/// What leads to free space leads elsewhere: beyond all bounds, into the middle of an object, to itself. It is named, or somebody
+/// gets that space.
+#[test]
+fn free_space_that_is_none() {
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = open_pool(&ram);
+    let tree = grown(&pool, "tree", 400);
+    (0..200).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
+    drop(tree);
+    let (anchor, crashed) = (anchor(&pool, "tree"), image(&pool));
+    let first_queue = anchor + 8 * LOG as u64 + 64;
+    // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; and the runs with theirs.
+    let queues = (0..47).flat_map(|class| (1..7).map(move |word| first_queue + 64 * class + 8 * word));
+    let words: Vec<u64> = queues.chain([96, 104].map(|word| anchor + word)).collect();
+    for at in words.into_iter().filter(|at| crashed[*at as usize / 8] != 0) {
+        let right = crashed[at as usize / 8];
+        for damage in [u64::MAX - 15, u64::MAX - 63, 1 << 63 | right, 1 << 47, right + 8, right + 16, 16, 64]
+        {
+            restore(&pool, &crashed);
+            store(&pool, at, damage);
+            let Ok(tree) = reopen(&pool, "tree") else { continue };
+            for number in 0..300 {
+                let _ = tree.put(&key(number), &[7; 20][..number as usize % 20]);
+                let _ = (number % 64 == 0).then(|| tree.sync());
+            }
+            (0..300).for_each(|number| drop(tree.remove(&key(number))));
+            let _ = (tree.check(), tree.len(), content(&tree));
+        }
+    }
+    restore(&pool, &crashed);
+    assert!(reopen(&pool, "tree").unwrap().check().unwrap().is_empty());
+}

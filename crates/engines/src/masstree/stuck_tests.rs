@@ -1,0 +1,233 @@
+//! Who waits for a lock waits for as long as its holder does, and no longer than for ever.
+
+use std::mem::forget;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use medium::{Ram, VolatileWord};
+use pool::{Error, Pool, PoolOptions};
+
+use super::layout::OFFSET_MASK;
+use super::{EpochLength, MassTree, MassTreeOptions};
+use crate::index::{Bounds, Direction, Index, RecordCodec, WordCodec};
+
+type Tree<C = RecordCodec> = MassTree<Arc<Ram>, C, 4>;
+
+/// Bits of a node's version.
+const LOCKED: u64 = 1;
+const DIRTY: u64 = 2;
+const DELETED: u64 = 4;
+
+const OPTIONS: fn() -> MassTreeOptions = || MassTreeOptions {
+    epoch: EpochLength::Manual,
+    recovery_threads: 1,
+    close_cleanly: false,
+    ..MassTreeOptions::default()
+};
+
+fn pool() -> Pool<Arc<Ram>> {
+    let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
+    Pool::open(Arc::new(Ram::new(64 << 20).unwrap()), options).unwrap()
+}
+
+/// A tree whose root is a border node.
+fn tree<C: crate::index::Codec>(pool: &Pool<Arc<Ram>>) -> Tree<C> {
+    let tree = Tree::create(pool, "tree", OPTIONS()).unwrap();
+    (0..3_u64).for_each(|key| put(&tree, key).unwrap());
+    tree.sync().unwrap();
+    tree
+}
+
+fn put<C: crate::index::Codec>(tree: &Tree<C>, key: u64) -> Result<(), Error> {
+    tree.put(&key.to_be_bytes(), &key.to_be_bytes()).map(drop)
+}
+
+fn root<C: crate::index::Codec>(tree: &Tree<C>) -> u64 {
+    let view = tree.core.look();
+    view.anchor().unwrap().root.value.load(&view.guard)
+}
+
+fn version_of<'p>(guard: &'p pool::Guard<'_, Arc<Ram>>, node: u64) -> &'p VolatileWord {
+    guard.node::<VolatileWord>((node & OFFSET_MASK) + super::layout::VERSION).unwrap()
+}
+
+/// Sets bits of a node's version, as damage may.
+fn damage<C: crate::index::Codec>(tree: &Tree<C>, node: u64, bits: u64) {
+    let guard = tree.core.pool.peek();
+    let version = version_of(&guard, node);
+    version.start(&guard, version.load(&guard, Ordering::Relaxed) | bits);
+}
+
+/// Expects an error that names a node.
+fn names<T>(result: Result<T, Error>, node: u64) {
+    let error = result.err().expect("an error");
+    let Error::Corrupt { offset, what } = error.root() else { panic!("{error}") };
+    assert!(*offset == node & OFFSET_MASK && what.contains("locked or deleted"), "{error}");
+}
+
+#[test]
+fn a_writer_waits_for_as_long_as_the_lock_s_holder_does() {
+    let pool = pool();
+    let tree: Tree = tree(&pool);
+    let (view, work) = tree.core.enter();
+    let lock = view.lock(version_of(&view.guard, root(&tree))).unwrap();
+    thread::scope(|scope| {
+        let writers = [4, 5].map(|key| {
+            let tree = &tree;
+            scope.spawn(move || put(tree, key))
+        });
+        tree.core.barrier.wait_for_vain_tries();
+        drop(lock);
+        drop(work);
+        writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+    });
+    assert!(tree.check().unwrap().is_empty() && tree.len().unwrap() == 5);
+}
+
+#[test]
+fn a_reader_waits_for_as_long_as_a_node_is_restructured() {
+    let pool = pool();
+    let tree: Tree = tree(&pool);
+    let (view, work) = tree.core.enter();
+    let mut lock = view.lock(version_of(&view.guard, root(&tree))).unwrap();
+    lock.begin_change();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| tree.get(&1_u64.to_be_bytes()));
+        tree.core.barrier.wait_for_vain_tries();
+        drop(lock);
+        drop(work);
+        assert!(reader.join().unwrap().unwrap().is_some());
+    });
+}
+
+/// One of two who wait holds what the other one waits for; he gets on, in the end.
+#[test]
+fn who_waits_for_one_that_waits_goes_on_behind_him() {
+    let pool = pool();
+    let tree: Tree = tree(&pool);
+    (3..40).for_each(|key| put(&tree, key).unwrap());
+    let root = root(&tree);
+    let (view, work) = tree.core.enter();
+    let lock = view.lock(version_of(&view.guard, root)).unwrap();
+    thread::scope(|scope| {
+        // Splits go up to the root; who splits has locked what lies below.
+        let writers = [0, 1].map(|offset| {
+            let tree = &tree;
+            scope.spawn(move || (40..140).try_for_each(|key| put(tree, 2 * key + offset)))
+        });
+        tree.core.barrier.wait_for_vain_tries();
+        drop(lock);
+        drop(work);
+        writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+    });
+    assert!(tree.check().unwrap().is_empty() && tree.len().unwrap() == 240);
+}
+
+#[test]
+fn what_nobody_unlocks_is_an_error_for_one_and_for_two() {
+    let pool = pool();
+    let tree: Tree = tree(&pool);
+    let root = root(&tree);
+    let (view, work) = tree.core.enter();
+    forget(view.lock(version_of(&view.guard, root)).unwrap());
+    drop(work);
+    names(put(&tree, 4), root);
+    thread::scope(|scope| {
+        let writers = [4, 5].map(|key| {
+            let tree = &tree;
+            scope.spawn(move || put(tree, key))
+        });
+        writers.into_iter().for_each(|writer| names(writer.join().unwrap(), root));
+    });
+    // Others who read, who end the epoch, or who hold a share and wait for this one.
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(tree.core.enter());
+                assert!(tree.get(&1_u64.to_be_bytes()).unwrap().is_some());
+            }
+        });
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                tree.sync().unwrap();
+            }
+        });
+        names(put(&tree, 4), root);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let within = |_: &dyn crate::index::Batch| {
+        thread::scope(|scope| names(scope.spawn(|| put(&tree, 4)).join().unwrap(), root));
+        Ok(())
+    };
+    tree.batch(&mut |batch| within(batch)).unwrap();
+    let write = |batch: &dyn crate::index::Batch| {
+        names(batch.write(&[4], Some(&[4]), crate::index::Condition::Always), root);
+        within(batch)
+    };
+    tree.batch(&mut |batch| write(batch)).unwrap();
+    assert_eq!(tree.len().unwrap(), 3);
+}
+
+/// Each way to read, of a node that damage has made one that readers wait for, or start again for.
+#[test]
+fn what_stays_dirty_or_deleted_is_an_error_for_readers() {
+    for bits in [DIRTY, DELETED, LOCKED | DIRTY | DELETED] {
+        let pool = pool();
+        let tree: Tree = tree(&pool);
+        let root = root(&tree);
+        damage(&tree, root, bits);
+        let key = 1_u64.to_be_bytes();
+        names(tree.get(&key), root);
+        names(tree.get_many(&[&key]), root);
+        names(tree.len(), root);
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let mut scan = tree.range(Bounds::all(), direction).unwrap();
+            names(scan.next_into(&mut Vec::new(), &mut Vec::new()), root);
+        }
+        names(put(&tree, 1), root);
+        names(tree.remove(&key), root);
+        tree.batch(&mut |batch| {
+            names(batch.get_into(&key, &mut Vec::new()), root);
+            Ok(())
+        })
+        .unwrap();
+        let violations = tree.check().unwrap();
+        assert!(violations.iter().any(|found| found.offset == root && found.what.contains("locked")));
+        let pool = self::pool();
+        let tree: Tree<WordCodec> = self::tree(&pool);
+        let root = self::root(&tree);
+        damage(&tree, root, bits);
+        names(tree.words().unwrap().scan(0, &mut |_| true), root);
+    }
+}
+
+/// A sweep goes around a node that is locked for ever, or deleted, and has an end.
+#[test]
+fn a_sweep_goes_around_what_stays_dirty_or_deleted() {
+    for (bits, level) in [DIRTY, DELETED].into_iter().flat_map(|bits| (0..3).map(move |level| (bits, level)))
+    {
+        let pool = pool();
+        let tree: Tree = tree(&pool);
+        (3..200).for_each(|key| put(&tree, key).unwrap());
+        tree.sync().unwrap();
+        drop(tree);
+        let tree: Tree = Tree::open(&pool, &pool.trees().unwrap()[0], OPTIONS()).unwrap();
+        let mut nodes = vec![root(&tree)];
+        assert!(tree.get(&0_u64.to_be_bytes()).unwrap().is_some());
+        while let Some(pointer) = nodes.last().filter(|pointer| *pointer & super::layout::INTERIOR != 0) {
+            let view = tree.core.look();
+            let node = view.guard.node::<super::layout::Interior<4>>(pointer & OFFSET_MASK).unwrap();
+            nodes.push(node.child(0).load(&view.guard));
+        }
+        assert!(nodes.len() > 2);
+        let node = nodes[[0, 1, nodes.len() - 1][level]];
+        damage(&tree, node, bits);
+        names(tree.get(&0_u64.to_be_bytes()), node);
+        tree.sweep().unwrap();
+        assert!(!tree.epochs().is_sweeping);
+        assert_eq!(tree.get(&199_u64.to_be_bytes()).is_ok(), level > 0);
+        assert_eq!(tree.check().unwrap().len(), 1);
+    }
+}
