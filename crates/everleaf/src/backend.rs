@@ -44,7 +44,7 @@ pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Roots>;
     fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree>;
     fn open_tree(&self, root: &TreeRoot, opening: &Opening) -> Result<AnyTree>;
-    /// `None` for engines that cannot.
+    /// `None` for engines whose trees have to be opened for that.
     fn salvage(&self, root: &TreeRoot, visit: &mut Visit<'_>) -> Result<Option<Vec<Violation>>>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn needs_mark(&self) -> bool;

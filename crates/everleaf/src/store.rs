@@ -220,24 +220,26 @@ impl Store {
         self.at(self.find(name, None))
     }
 
-    /// Calls `visit` with what can be read of the tree `name`, which is too damaged to be opened, in ascending order of
-    /// keys, until it returns `false`. Returns what was left out; `None`, and nothing is read, for trees of `masstree`. Damage
-    /// is no error: it is left out. Nothing of the tree is changed. O(n).
+    /// Calls `visit` with what can be read of the tree `name`, which is damaged, in ascending order of keys, until it returns
+    /// `false`. Returns what was left out: damage is no error. Nothing of the tree is changed, and it need not be one that
+    /// opens, but for those of [`Engine::MassTree`](crate::Engine::MassTree): these are opened, and who writes to them waits
+    /// until the end, so `visit` must not. Of others, what is changed meanwhile may be left out. O(n).
     ///
     /// # Errors
     /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
     /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
-    /// - [`Error::Corrupt`]: its slot of the root table is damaged, so that it is not known where it begins.
-    pub fn salvage(
-        &self,
-        name: &str,
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<Option<Vec<Violation>>> {
+    /// - [`Error::Corrupt`]: its slot of the root table is damaged, so that it is not known where it begins; or it does not
+    ///   open, and is one of `masstree`.
+    pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
         let backend = &self.inner.backend;
         let salvaged = backend.roots().and_then(|roots| {
             let root = roots.find(name)?;
             let root = root.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
-            backend.salvage(root, &mut visit)
+            if let Some(left_out) = backend.salvage(root, &mut visit)? {
+                return Ok(left_out);
+            }
+            let left_out = self.find(name, None)?.index().salvage(&mut visit)?;
+            Ok(left_out.unwrap_or_default())
         });
         self.at(salvaged)
     }
@@ -257,7 +259,7 @@ impl Store {
             }
             (None, Some(kind)) => {
                 let create = || backend.create_tree(name, kind, opening);
-                let any = self.inner.written(create)?;
+                let any = tried_twice(create, || self.inner.find_space_among(&trees))?;
                 let roots = backend.roots()?;
                 let made = roots.find(name)?.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
                 OpenTree { any, kind: TreeOptions::of(made)? }
@@ -471,7 +473,11 @@ impl Store {
 
     /// All damage of a tree that does not open, for the `first` that was met.
     fn damage(&self, name: &str, first: Violation) -> Result<Vec<Violation>> {
-        let mut found = self.salvage(name, |_, _| true)?.unwrap_or_default();
+        let mut found = match self.salvage(name, |_, _| true) {
+            // What does not open, and is read only where it does.
+            Err(error) if matches!(error.root(), Error::Corrupt { .. }) => Vec::new(),
+            found => found?,
+        };
         // What keeps it from being opened may be something that salvage gets over.
         if found.iter().all(|violation| violation.offset != first.offset) {
             found.insert(0, first);
@@ -513,20 +519,19 @@ impl Inner {
     /// A write, tried twice if the pool is full at first.
     #[inline(always)]
     pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
-        match attempt() {
-            Err(error) if matches!(error.root(), Error::PoolFull { .. }) => {
-                self.find_space();
-                attempt()
-            }
-            result => result,
-        }
+        tried_twice(attempt, || self.find_space())
     }
 
-    /// Fetches space back that is free after a crash, or was removed but is not yet reused.
+    /// Fetches space back that is free after a crash, or was removed but is not yet reused, by whichever tree.
     #[cold]
     pub(crate) fn find_space(&self) {
+        self.find_space_among(&self.trees.lock());
+    }
+
+    fn find_space_among(&self, trees: &BTreeMap<String, OpenTree>) {
         self.has_recovered();
         self.backend.reclaim();
+        trees.values().for_each(|tree| tree.any.index.reclaim());
     }
 
     /// Whether it is known which space is in use; waits for that as long as it may take, unless somebody holds a range.
@@ -538,6 +543,18 @@ impl Inner {
     #[cold]
     pub(crate) fn name_path(&self, error: Error) -> Error {
         error.at(&self.path)
+    }
+}
+
+/// The second attempt at what finds the pool full comes after `find_space`.
+#[inline(always)]
+fn tried_twice<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) -> Result<T> {
+    match attempt() {
+        Err(error) if matches!(error.root(), Error::PoolFull { .. }) => {
+            find_space();
+            attempt()
+        }
+        result => result,
     }
 }
 

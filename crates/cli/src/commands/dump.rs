@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use everleaf::{Engine, Store};
+use everleaf::Store;
 
 use crate::context::{Context, PoolArgs};
 use crate::dump_format::DumpWriter;
@@ -28,11 +28,8 @@ pub(crate) struct Args {
     salvage: bool,
 }
 
-/// After so many entries in a row that cannot be read, the rest of a tree is given up: a range that cannot get past
-/// damage meets it again and again.
-const DAMAGES_IN_A_ROW_MAX: u64 = 10_000;
 /// So many damages of a tree are told one by one.
-const DAMAGES_TOLD: u64 = 20;
+const DAMAGES_TOLD: usize = 20;
 
 type Output = BufWriter<Box<dyn Write>>;
 
@@ -61,65 +58,49 @@ impl Args {
         name: &str,
         writer: &mut DumpWriter<Output>,
     ) -> Result<u64, Failure> {
-        let tree = match store.open_tree(name) {
-            Ok(tree) => tree,
-            Err(error) if self.salvage => return Self::salvage_tree(context, store, name, writer, &error),
-            Err(error) => return Err(error.into()),
-        };
+        if self.salvage {
+            return Self::salvage_tree(context, store, name, writer);
+        }
+        let tree = store.open_tree(name)?;
         writer.tree(name, tree.kind())?;
         let mut range = tree.iter();
-        let (mut damages, mut in_a_row) = (0, 0);
-        loop {
-            match range.next_entry() {
-                Ok(None) => break,
-                Ok(Some((key, value))) => {
-                    writer.entry(key, value)?;
-                    in_a_row = 0;
-                }
-                Err(error) if self.salvage => {
-                    if damages < DAMAGES_TOLD {
-                        context.note(format!("left out: an entry of tree {name:?}: {}", error.root()));
-                    }
-                    (damages, in_a_row) = (damages + 1, in_a_row + 1);
-                    if in_a_row > DAMAGES_IN_A_ROW_MAX {
-                        context.note(format!("left out: all behind that in tree {name:?}"));
-                        break;
-                    }
-                    range.skip_damage();
-                }
-                Err(error) => return Err(error.into()),
-            }
+        while let Some((key, value)) = range.next_entry()? {
+            writer.entry(key, value)?;
         }
         writer.end_tree()?;
-        Ok(damages)
+        Ok(0)
     }
 
-    /// Writes what can be read of a tree that cannot be opened; returns how many times something was left out.
+    /// Writes what can be read of a tree; returns how many times something was left out.
     fn salvage_tree(
         context: Context,
         store: &Store,
         name: &str,
         writer: &mut DumpWriter<Output>,
-        error: &everleaf::Error,
     ) -> Result<u64, Failure> {
-        let kind = store.trees()?.into_iter().find(|tree| tree.name == name).and_then(|tree| tree.kind);
-        let Some(kind) = kind.filter(|kind| kind.engine != Engine::MassTree) else {
+        let left_out_wholly = |error: &everleaf::Error| {
             context.note(format!("left out: tree {name:?}: {error}"));
-            return Ok(1);
+            Ok(1)
+        };
+        let kind = store.trees()?.into_iter().find(|tree| tree.name == name).and_then(|tree| tree.kind);
+        let Some(kind) = kind else {
+            return store.open_tree(name).map_or_else(|error| left_out_wholly(&error), |_| Ok(0));
         };
         let mut written = writer.tree(name, kind);
-        let left_out = store.salvage(name, |key, value| {
+        let salvaged = store.salvage(name, |key, value| {
             written = writer.entry(key, value);
             written.is_ok()
-        })?;
+        });
         written?;
         writer.end_tree()?;
-        let left_out = left_out.unwrap_or_default();
-        for violation in left_out.iter().take(DAMAGES_TOLD as usize) {
+        let left_out = match salvaged {
+            Ok(left_out) => left_out,
+            Err(error) => return left_out_wholly(&error),
+        };
+        for violation in left_out.iter().take(DAMAGES_TOLD) {
             context.note(format!("left out: of tree {name:?}, at offset {violation}"));
         }
-        // A tree that does not open is damaged, whatever was left out.
-        Ok((left_out.len() as u64).max(1))
+        Ok(left_out.len() as u64)
     }
 }
 

@@ -200,7 +200,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         }
     }
 
-    /// Thaws the leaf at `offset` if it is frozen and still that of `key`: where there is no space to replace it, it goes on
+    /// Thaws the leaf at `offset` if it is frozen and still that of `key`: where it cannot be replaced, it goes on
     /// as it is. Who is about to replace it fails. Returns the status; frozen still, if it was replaced.
     pub(super) fn thaw(&self, guard: &Guard<'_, M>, key: C::Key<'_>, offset: u64) -> Result<LeafStatus> {
         let leaf = Self::leaf(guard, offset)?;

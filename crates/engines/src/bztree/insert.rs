@@ -162,8 +162,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         }
     }
 
-    /// A leaf that is frozen or full: replaces it first, then everything again. In a full pool a frozen leaf goes on as it
-    /// is, if there is room in it or none is needed.
+    /// A leaf that is frozen or full: replaces it first, then everything again. Where that fails, in a full pool or for an
+    /// entry that is damaged, a frozen leaf goes on as it is, if there is room in it or none is needed.
     pub(super) fn make_way(
         &self,
         guard: &Guard<'_, M>,
@@ -176,14 +176,15 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             return Ok(Attempt::Again);
         }
         let live = self.leaf_status(guard, Self::leaf(guard, offset)?)?.live();
-        match self.renew_leaf(guard, &path, offset) {
-            Err(full @ Error::PoolFull { .. }) => {
-                let status = self.thaw(guard, key, offset)?;
-                if needs_room && status.is_full() && !status.is_frozen() {
-                    return Err(full);
-                }
+        if let Err(error) = self.renew_leaf(guard, &path, offset) {
+            let status = self.thaw(guard, key, offset)?;
+            if needs_room && status.is_full() && !status.is_frozen() {
+                return Err(error);
             }
-            renewed => renewed?,
+            if !matches!(error, Error::PoolFull { .. }) {
+                // A merge would meet the same, and freeze it once more.
+                return Ok(Attempt::Again);
+            }
         }
         if live <= self.sizes.live_min() {
             // As after a remove: that there is no room to merge, or damage beside it, is no failure of what comes next.

@@ -68,13 +68,13 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
         let leaf = Self::leaf(&guard, old.offset())?;
         let frozen = self.freeze(&guard, leaf)?;
         if frozen.live() > 0 {
-            return Err(Error::NotEmpty);
+            return self.refuse(&guard);
         }
         let mut swap = self.pmwcas.allocate();
         Self::bury_leaf(&guard, &mut swap, leaf, frozen)?;
         self.swap_child(&guard, &mut swap, &[], (old, root))?;
         load.nodes.release(root.offset());
-        let Some(commit) = self.attempt_swap(&guard, swap)? else { return Err(Error::NotEmpty) };
+        let Some(commit) = self.attempt_swap(&guard, swap)? else { return self.refuse(&guard) };
         load.published = true;
         std::mem::replace(&mut load.nodes, NewNodes::new(load.guard)).keep();
         commit.wait(&guard)?;
@@ -85,10 +85,16 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     fn empty_root(&self, guard: &Guard<'_, M>) -> Result<Pointer> {
         let root = self.root_pointer(guard)?;
         if !root.is_leaf() {
-            return Err(Error::NotEmpty);
+            return self.refuse(guard);
         }
         let status = self.leaf_status(guard, Self::leaf(guard, root.offset())?)?;
-        if status.live() > 0 { Err(Error::NotEmpty) } else { Ok(root) }
+        if status.live() > 0 { self.refuse(guard) } else { Ok(root) }
+    }
+
+    /// The answer where there are entries, once these are durable.
+    fn refuse<T>(&self, guard: &Guard<'_, M>) -> Result<T> {
+        self.pmwcas.settle_all(guard)?;
+        Err(Error::NotEmpty)
     }
 
     /// Writes and flushes entries, leaf by leaf.

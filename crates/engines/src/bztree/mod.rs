@@ -261,6 +261,10 @@ where
         ]
     }
 
+    fn reclaim(&self) {
+        Self::reclaim(self);
+    }
+
     fn destroy(&self) -> Result<()> {
         self.give_back()
     }

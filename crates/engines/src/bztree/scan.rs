@@ -109,6 +109,9 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 }
 
+/// Keys and values of a leaf, or why one of them cannot be read.
+type Ahead = Vec<Result<(Vec<u8>, Vec<u8>)>>;
+
 /// A range being read.
 pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
     tree: &'i BzTree<M, C, N>,
@@ -116,8 +119,8 @@ pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
     bounds: Bounds,
     /// Where the range goes on.
     from: Bound<Vec<u8>>,
-    /// Keys and values that are still to come, the next one last.
-    ahead: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What is still to come of the leaf that was read last, the next one last: keys and values, or why one cannot be read.
+    ahead: Ahead,
     finished: bool,
 }
 
@@ -130,45 +133,48 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
         Self { tree, direction, bounds, from, ahead: Vec::new(), finished: false }
     }
 
-    /// Copies the entries of a leaf that lie within both the bounds and what is still to come.
-    fn copy_leaf(&mut self, guard: &Guard<'_, M>, leaf: u64, seen: &mut Seen) -> Result<()> {
+    /// The entries of a leaf that lie within both the bounds and what is still to come, the next one last.
+    fn copy_leaf(&self, guard: &Guard<'_, M>, leaf: u64, seen: &mut Seen) -> Result<Ahead> {
         let mut snapshot = Snapshot::new();
         self.tree.snapshot(guard, BzTree::<M, C, N>::leaf(guard, leaf)?, seen, &mut snapshot)?;
         let rest = match self.direction {
             Direction::Forward => Bounds { lower: self.from.clone(), upper: self.bounds.upper.clone() },
             Direction::Reverse => Bounds { lower: self.bounds.lower.clone(), upper: self.from.clone() },
         };
+        let mut ahead = Ahead::new();
         for words in snapshot {
             let (mut key, mut value) = (Vec::new(), Vec::new());
-            C::copy_key(guard, words, &mut key)?;
+            if let Err(error) = C::copy_key(guard, words, &mut key) {
+                ahead.push(Err(error));
+                continue;
+            }
             if !rest.is_above_lower(&key) {
                 continue;
             }
             if !rest.is_below_upper(&key) {
                 break;
             }
-            C::copy_value(guard, words, &mut value)?;
-            self.ahead.push((key, value));
+            ahead.push(C::copy_value(guard, words, &mut value).map(|()| (key, value)));
         }
         if self.direction == Direction::Forward {
-            self.ahead.reverse();
+            ahead.reverse();
         }
-        Ok(())
+        Ok(ahead)
     }
 
-    /// Reads the next leaf; `finished` is set with the last one.
+    /// Reads the next leaf; `finished` is set with the last one. After an error nothing has changed.
     fn refill(&mut self) -> Result<()> {
         let (guard, mut seen) = (self.tree.pool.pin(), Seen::default());
         let from = self.from.clone();
         let (path, leaf) = self.descend(&guard, &from, &mut seen)?;
-        self.copy_leaf(&guard, leaf, &mut seen)?;
+        let ahead = self.copy_leaf(&guard, leaf, &mut seen)?;
         self.tree.pmwcas.settle(&guard, &mut seen)?;
         let end = match self.direction {
             Direction::Forward => BzTree::<M, C, N>::upper_bound(&guard, &path)?,
             Direction::Reverse => BzTree::<M, C, N>::lower_bound(&guard, &path)?,
         };
         let Some(end) = end else {
-            self.finished = true;
+            (self.ahead, self.finished) = (ahead, true);
             return Ok(());
         };
         let mut key = Vec::new();
@@ -184,6 +190,7 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
         if !goes_on || self.direction == Direction::Reverse && from == Bound::Excluded(key.clone()) {
             return Err(Error::corrupt(self.tree.anchor, "separators out of order"));
         }
+        self.ahead = ahead;
         match self.direction {
             Direction::Forward => {
                 self.finished = !self.bounds.is_below_upper(&key);
@@ -216,7 +223,7 @@ impl<M: Medium, C: Codec, const N: usize> Scan for RangeScan<'_, M, C, N> {
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         loop {
             if let Some(entry) = self.ahead.pop() {
-                (*key, *value) = entry;
+                (*key, *value) = entry?;
                 return Ok(true);
             }
             if self.finished {

@@ -2,7 +2,7 @@
 //!
 //! Every node that a change needs is allocated before anything is frozen. What replaces the leaf is flushed, and ordered by
 //! fence 1 of the operation that installs it. Who finds the leaf frozen makes a replacement of his own; one of them is
-//! installed, the others are given back. Who has no space for one thaws the leaf instead: the operation that replaces a
+//! installed, the others are given back. Who cannot make one thaws the leaf instead: the operation that replaces a
 //! leaf names its status, so it fails if the leaf was thawed, and leaves it frozen for good otherwise.
 //!
 //! An inner node is never frozen alone: the operation that installs its replacement freezes it, together with the

@@ -249,6 +249,14 @@ pub trait Index: Any + Send + Sync {
     /// moment, or until the end.
     fn check(&self) -> Result<Vec<Violation>>;
 
+    /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`. Returns what was
+    /// left out; `None`, and nothing is read, for engines whose trees are read so whether they open or not. Writers wait until
+    /// the end, so `visit` must not write. O(n).
+    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
+        let _ = visit;
+        Ok(None)
+    }
+
     /// Figures. O(leaves).
     fn stat(&self) -> Result<IndexStat>;
 
@@ -271,6 +279,10 @@ pub trait Index: Any + Send + Sync {
         let _ = (key, value);
         Ok(None)
     }
+
+    /// Frees what was removed and waits for its memory to be used again, for a pool that is full. The calling thread is in no
+    /// operation. Engines that leave that to the pool have nothing of their own.
+    fn reclaim(&self) {}
 
     /// Gives back all space of a tree that was removed from the pool's root table and that nobody else uses; it is not
     /// used again. O(n).

@@ -85,6 +85,7 @@ mod permutation;
 mod record;
 mod recover;
 mod remove;
+mod salvage;
 mod scan;
 mod slice;
 mod split;
@@ -628,6 +629,11 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     fn check(&self) -> Result<Vec<Violation>> {
         self.core.refuse_in_any_batch()?;
         Ok(self.core.survey()?.violations)
+    }
+
+    fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
+        self.core.refuse_in_any_batch()?;
+        self.core.salvage(visit).map(Some)
     }
 
     fn stat(&self) -> Result<IndexStat> {

@@ -53,13 +53,13 @@ struct Frame<'v, const W: usize> {
 
 /// An entry that a scan found.
 pub(super) struct Found<'a> {
-    prefix: &'a [u8],
-    slice: Slice,
-    content: u64,
+    pub(super) prefix: &'a [u8],
+    pub(super) slice: Slice,
+    pub(super) content: u64,
 }
 
 impl Found<'_> {
-    fn value<M: Medium, const W: usize>(&self, view: &View<'_, M, W>) -> Result<Value> {
+    pub(super) fn value<M: Medium, const W: usize>(&self, view: &View<'_, M, W>) -> Result<Value> {
         if view.core.are_words {
             return Ok(Value::Word(self.content));
         }
@@ -456,11 +456,21 @@ impl<'i, M: Medium, const W: usize> RangeScan<'i, M, W> {
             Bound::Unbounded => Bound::Unbounded,
         };
         let start = Start { from, direction: self.direction, met: &self.met };
-        let (entries_max, end, direction) = (self.entries_max, &self.bounds, self.direction);
-        let (batch, last) = self.core.read_batch(&start, || {
-            let (bytes, lengths) = (Vec::new(), Vec::new());
-            Batch { bytes, lengths, entries_max, end, direction, is_end: false }
-        })?;
+        let (end, direction) = (&self.bounds, self.direction);
+        let read = |entries_max| {
+            self.core.read_batch(&start, || {
+                let (bytes, lengths) = (Vec::new(), Vec::new());
+                Batch { bytes, lengths, entries_max, end, direction, is_end: false }
+            })
+        };
+        let (batch, last) = match read(self.entries_max) {
+            // What lies before the damage is no part of it.
+            Err(error) if self.entries_max > 1 && matches!(error.root(), Error::Corrupt { .. }) => {
+                self.entries_max = 1;
+                read(1)?
+            }
+            batch => batch?,
+        };
         self.is_finished = batch.is_end || last.is_none();
         (self.bytes, self.lengths, self.position) = (batch.bytes, batch.lengths.into_iter(), 0);
         if let Some(last) = last {
