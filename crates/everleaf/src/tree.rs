@@ -137,9 +137,9 @@ impl Tree {
     /// epoch does not end meanwhile, so keep batches short; a pool that is full fails the write that meets it.
     ///
     /// A batch is of one tree; nothing holds the epochs of two together. Inside, this tree is used through the batch only.
-    /// Others may be read and written. Refused are their batches and bulk loads, and whatever ends an epoch or holds back
-    /// all writers: `sync`, `check`, `stat`, [`Store::drop_tree`](crate::Store::drop_tree). A write that would have to wait for a
-    /// batch of the other tree is refused, too; and one that finds the pool full makes no room by ending an epoch.
+    /// Others may be read and written, made and dropped. Refused are their batches and bulk loads, and whatever ends an epoch
+    /// or holds back all writers: `sync`, `check`, `stat`. A write that would have to wait for a batch of the other tree is
+    /// refused, too; and one that finds the pool full makes no room by ending an epoch.
     ///
     /// ```
     /// # use everleaf::{Engine, TreeOptions};

@@ -76,6 +76,39 @@ fn a_sync_inside_of_a_batch_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Nobody is in a batch of a tree that nobody uses: to drop it waits for none.
+#[test]
+fn a_tree_is_dropped_inside_of_a_batch_of_another_one() -> Result<()> {
+    for (engine, was_open) in Engine::ALL.into_iter().flat_map(|engine| [(engine, true), (engine, false)]) {
+        let (_folder, path) = folder();
+        let options = |engine| TreeOptions { engine, ..TreeOptions::RECORDS };
+        let mut store = Store::open(&path)?;
+        let held = options(Engine::MassTree);
+        store.tree_with("held", held)?.put("before", "value")?;
+        store.tree_with("other", options(engine))?.put("key", "value")?;
+        if !was_open {
+            store.close()?;
+            store = Store::open(&path)?;
+        }
+        let tree = store.tree_with("held", held)?;
+        tree.batch(|batch| {
+            batch.put("key", "value")?;
+            assert!(matches!(store.drop_tree("held").unwrap_err().root(), Error::InUse));
+            store.drop_tree("other")?;
+            assert!(matches!(store.open_tree("other").unwrap_err().root(), Error::NoSuchTree { .. }));
+            store.tree_with("new", options(engine))?;
+            batch.put("more", "value")
+        })?;
+        assert_eq!((tree.len()?, store.check()?), (3, Vec::new()));
+        drop(tree);
+        store.close()?;
+        let store = Store::open(&path)?;
+        assert!(!store.recovery().after_crash, "its space was given back");
+        assert_eq!(store.trees()?.len(), 2);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_crash_leaks_nothing() -> Result<()> {
     let (_folder, path) = folder();

@@ -655,7 +655,8 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     }
 
     fn destroy(&self) -> Result<()> {
-        self.core.refuse_in_any_batch()?;
+        // Nobody else uses the tree, so no other batch of it is waited for.
+        self.core.refuse_in_batch()?;
         self.core.give_back()
     }
 
