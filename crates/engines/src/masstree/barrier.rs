@@ -12,6 +12,11 @@
 //! first, and takes no share before: all others work meanwhile. Nobody else begins to hold one for long then, or the epoch
 //! might never end.
 //!
+//! What he does meanwhile may wait for somebody else's operation. So nobody waits for his share as long as there is another one:
+//! who finds all shares busy *queues* for one that is not held for long, and says so before he looks whether it still is not;
+//! who begins to hold it for long says that before he looks who queues, and lets those go first. One of the two sees the other.
+//! Who finds all of them held for long queues for his own, and goes before whoever holds that for long next.
+//!
 //! An epoch has *phases*, and each share is in one of them. When a phase begins, each share is locked in turn, what it
 //! lists is taken, and it is in the next phase from then on. So what is marked as listed in a phase is on the list of some
 //! share that was in that phase; and when all shares were locked, whatever was changed in the phase before has been taken.
@@ -23,13 +28,15 @@
 //! ([`Barrier::is_stuck`]), in rounds: one ends when each share was free once since it began, or its holder has tried something
 //! in vain, too. When many have ended, and he still tries in vain, then he waits for none of them.
 
-use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence, yield_now};
+use medium::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, pause, yield_now};
 
 /// The shares, and what runs. The model tests put another share in place of the tree's.
 pub(super) struct Barrier<S> {
     running: AtomicU64,
     /// Whether the shares are being taken: a hint, nothing rests on it.
     is_stopping: AtomicBool,
+    /// Held while they are. Not the gate: who waits for those who hold a share for long has that, too.
+    stopping: Mutex<()>,
     /// Held by who begins to hold a share for long, and by who waits until nobody does.
     gate: Mutex<()>,
     shares: Box<[Share<S>]>,
@@ -55,8 +62,10 @@ struct Vain {
 }
 
 struct Share<S> {
-    /// Set behind the gate, and cleared by the holder, before he gives the share back.
-    is_held_long: AtomicBool,
+    /// Odd while it is held for long: made so behind the gate, and even by the holder, before he gives the share back.
+    holds: AtomicU32,
+    /// How many queue for it who go before the next to hold it for long: by the parity of that hold's number.
+    queued: [AtomicU32; 2],
     /// Whether the holder has locked no node, and waits for what is no affair of the tree.
     is_at_rest: AtomicBool,
     /// Changes under the lock only, which orders it.
@@ -74,7 +83,7 @@ pub(super) struct Pass<'b, S> {
 
 /// Says that a share is held for long. Dropped before its pass.
 pub(super) struct Long<'b> {
-    is_held_long: &'b AtomicBool,
+    holds: &'b AtomicU32,
     is_at_rest: &'b AtomicBool,
 }
 
@@ -89,35 +98,45 @@ impl Long<'_> {
 impl Drop for Long<'_> {
     fn drop(&mut self) {
         self.rest(false);
-        self.is_held_long.store(false, Ordering::Relaxed);
+        self.holds.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Whether a share is held for long, by its `holds`.
+fn is_long(holds: u32) -> bool {
+    holds & 1 == 1
+}
+
+/// The parity of the next hold's number.
+fn next_hold(holds: u32) -> usize {
+    (holds.div_ceil(2) & 1) as usize
 }
 
 impl<S> Barrier<S> {
     /// At least one share, of which as many are worked with; the others are held with them, and used when they are free.
     pub(super) fn new(running: u64, shares: impl Iterator<Item = S>, worked_with: usize) -> Self {
         let share = |content| Share {
-            is_held_long: AtomicBool::new(false),
+            holds: AtomicU32::new(0),
+            queued: [AtomicU32::new(0), AtomicU32::new(0)],
             is_at_rest: AtomicBool::new(false),
             phase: AtomicU64::new(1),
             content: Mutex::new(content),
         };
         let shares: Box<[_]> = shares.map(share).collect();
-        let is_stopping = AtomicBool::new(false);
         let vain = Vain {
             round: 1,
             passed: vec![0; shares.len()].into(),
             #[cfg(all(test, not(loom)))]
             told: 0,
         };
-        let vain = Mutex::new(vain);
         Self {
             running: AtomicU64::new(running),
-            is_stopping,
+            is_stopping: AtomicBool::new(false),
+            stopping: Mutex::new(()),
             gate: Mutex::new(()),
             shares,
             worked_with,
-            vain,
+            vain: Mutex::new(vain),
         }
     }
 
@@ -157,24 +176,30 @@ impl<S> Barrier<S> {
     /// A share for an operation: the thread's own, or another one that is free, or will be soon.
     pub(super) fn enter(&self, thread: usize) -> Pass<'_, S> {
         if self.is_stopping.load(Ordering::Relaxed) {
-            self.wait_at_gate();
+            self.wait_until_stopped();
         }
         self.own(thread).try_enter(self).unwrap_or_else(|| self.enter_other(thread))
     }
 
     #[cold]
-    fn wait_at_gate(&self) {
-        drop(self.gate.lock());
+    fn wait_until_stopped(&self) {
+        drop(self.stopping.lock());
     }
 
     #[cold]
     fn enter_other(&self, thread: usize) -> Pass<'_, S> {
         let free = self.beginning_with_own(thread).find_map(|share| share.try_enter(self));
-        free.unwrap_or_else(|| {
-            let mut soon = self.beginning_with_own(thread).filter(|share| !share.is_held_long());
-            let share = soon.next().unwrap_or(self.own(thread));
-            share.pass(self, share.content.lock())
-        })
+        free.unwrap_or_else(|| self.enter_busy(thread))
+    }
+
+    /// As [`Barrier::enter`], where no share was free.
+    pub(super) fn enter_busy(&self, thread: usize) -> Pass<'_, S> {
+        loop {
+            let soon = self.beginning_with_own(thread).find_map(|share| share.queue(self, false));
+            if let Some(pass) = soon.or_else(|| self.own(thread).queue(self, true)) {
+                return pass;
+            }
+        }
     }
 
     /// As [`Barrier::enter`], but waits for nobody who holds a share for long: `None` if only those are left.
@@ -190,9 +215,15 @@ impl<S> Barrier<S> {
 
     /// A share that suits, if there is one; waits for those that others work with, last for those that are held for long.
     pub(super) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
-        let (soon, late): (Vec<_>, Vec<_>) = self.shares.iter().partition(|share| !share.is_held_long());
-        let mut passes = soon.into_iter().chain(late).map(|share| share.pass(self, share.content.lock()));
-        passes.find(|pass| suits(&pass.share))
+        let mut late = Vec::new();
+        for share in &self.shares {
+            match share.queue(self, false) {
+                Some(pass) if suits(&pass.share) => return Some(pass),
+                Some(_) => {}
+                None => late.push(share),
+            }
+        }
+        late.into_iter().map(|share| share.pass(self, share.content.lock())).find(|pass| suits(&pass.share))
     }
 
     /// A share for longer than an operation. Waits while an epoch ends, or is about to.
@@ -200,11 +231,16 @@ impl<S> Barrier<S> {
         loop {
             let gate = self.gate.lock();
             if let Some(share) = self.beginning_with_own(thread).find(|share| !share.is_held_long()) {
-                // Before it is: nobody is to queue for it from now on. Whoever has the gate next sees it.
-                share.is_held_long.store(true, Ordering::Relaxed);
-                let content = share.content.lock();
-                let Share { is_held_long, is_at_rest, .. } = share;
-                return (share.pass(self, content), Long { is_held_long, is_at_rest });
+                // Before it is: nobody queues for it from now on. Whoever has the gate next sees it.
+                let holds = share.holds.fetch_add(1, Ordering::Relaxed);
+                // ORDER: pairs with the fence in `queue`: who is not seen here sees that the share is held.
+                fence(Ordering::SeqCst);
+                let mut spins = 0;
+                while share.queued[next_hold(holds)].load(Ordering::Relaxed) > 0 {
+                    pause(&mut spins);
+                }
+                let pass = share.pass(self, share.content.lock());
+                return (pass, Long { holds: &share.holds, is_at_rest: &share.is_at_rest });
             }
             drop(gate);
             drop(self.own(thread).content.lock());
@@ -237,6 +273,7 @@ impl<S> Barrier<S> {
 
     /// Waits until nobody works; nobody does as long as the shares are held.
     pub(super) fn stop(&self, _gate: MutexGuard<'_, ()>) -> Vec<MutexGuard<'_, S>> {
+        let _stopping = self.stopping.lock();
         self.is_stopping.store(true, Ordering::Relaxed);
         let shares = self.shares.iter().map(Share::lock_at_rest).collect();
         self.is_stopping.store(false, Ordering::Relaxed);
@@ -291,7 +328,24 @@ impl<S> Barrier<S> {
 
 impl<S> Share<S> {
     fn is_held_long(&self) -> bool {
-        self.is_held_long.load(Ordering::Relaxed)
+        is_long(self.holds.load(Ordering::Relaxed))
+    }
+
+    /// Waits for a share that is not held for long; or, if `in_any_case`, until whoever holds it is done. `None` if it is held
+    /// for long, or another one begins to hold it so.
+    fn queue<'b>(&'b self, barrier: &Barrier<S>, in_any_case: bool) -> Option<Pass<'b, S>> {
+        let holds = self.holds.load(Ordering::Relaxed);
+        if is_long(holds) && !in_any_case {
+            return None;
+        }
+        let queued = &self.queued[next_hold(holds)];
+        queued.fetch_add(1, Ordering::Relaxed);
+        // ORDER: pairs with the fence in `enter_for_long`: who does not see there that this one queues is seen here.
+        fence(Ordering::SeqCst);
+        let is_as_before = self.holds.load(Ordering::Relaxed) == holds;
+        let pass = is_as_before.then(|| self.pass(barrier, self.content.lock()));
+        queued.fetch_sub(1, Ordering::Relaxed);
+        pass
     }
 
     fn try_enter<'b>(&'b self, barrier: &Barrier<S>) -> Option<Pass<'b, S>> {

@@ -185,3 +185,73 @@ fn nobody_waits_for_ever_where_each_share_is_held_for_long() {
         holders.into_iter().for_each(|holder| holder.join().unwrap());
     });
 }
+
+/// The worker looks for a share before any is held for long: if all are busy just then, it may wait for the one that is held
+/// for long next. (From there on: to loom, who tries a lock waits for who takes it meanwhile.)
+#[test]
+fn who_works_does_not_wait_for_who_holds_a_share_for_long_since() {
+    model(|| {
+        let tree = Tree::new(2);
+        let busy = [tree.barrier.enter(0), tree.barrier.enter(1)];
+        let worker = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || drop(tree.barrier.enter_busy(0)))
+        };
+        let holder = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || {
+                let (pass, long) = tree.barrier.enter_for_long(0);
+                worker.join().unwrap();
+                drop((long, pass));
+            })
+        };
+        drop(busy);
+        holder.join().unwrap();
+    });
+}
+
+/// As above, of one that looks for a share that suits.
+#[test]
+fn who_looks_for_a_share_that_suits_takes_those_that_are_held_for_long_last() {
+    model(|| {
+        let tree = Tree::new(2);
+        let busy = tree.barrier.enter(0);
+        let worker = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || drop(tree.barrier.enter_suitable(|_| true)))
+        };
+        let holder = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || {
+                let (pass, long) = tree.barrier.enter_for_long(0);
+                worker.join().unwrap();
+                drop((long, pass));
+            })
+        };
+        drop(busy);
+        holder.join().unwrap();
+    });
+}
+
+/// Who saw that shares are being taken may go on only when an epoch is to end again, which a share is held for long before.
+#[test]
+fn who_waits_while_shares_are_taken_waits_for_nobody_who_holds_one_for_long() {
+    model(|| {
+        let tree = Tree::new(2);
+        let worker = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || drop(tree.barrier.enter(0)))
+        };
+        drop(tree.barrier.stop(tree.barrier.close_gate()));
+        let holder = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || {
+                let (pass, long) = tree.barrier.enter_for_long(1);
+                worker.join().unwrap();
+                drop((long, pass));
+            })
+        };
+        drop(tree.barrier.stop(tree.barrier.close_gate()));
+        holder.join().unwrap();
+    });
+}
