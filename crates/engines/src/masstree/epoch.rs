@@ -11,7 +11,7 @@
 //! operation, the flush of what changed during the last flush before, and two fences. What a phase has listed is fenced
 //! before the pause: on a medium that does at a fence what a flush asks for, that work is done while others work, too.
 //!
-//! On a medium whose fences are durable late an epoch is three groups or more, its lines, those of each phase by themselves,
+//! On a medium whose fences are durable late an epoch is two groups or more, its lines, those of each phase by themselves,
 //! and then its number, and one wait. The next epoch runs while they are on their way: such a medium writes nothing back unasked, so what that changes cannot be
 //! durable before.
 
@@ -53,6 +53,40 @@ impl Shard {
             log: LogCursor::default(),
             swept: LinkSweep::default(),
         }
+    }
+}
+
+/// Words for which a list keeps its memory from one epoch to the next, 256 KiB: a bulk load may list a gigabyte.
+const LISTED_KEPT: usize = 1 << 15;
+
+/// What was taken from lists.
+#[derive(Default)]
+struct Taken {
+    few: Vec<u64>,
+    /// Lists that were too long to keep their memory.
+    many: Vec<Vec<u64>>,
+}
+
+impl Taken {
+    fn take(&mut self, list: &mut Vec<u64>) {
+        if list.capacity() > LISTED_KEPT {
+            self.many.push(std::mem::take(list));
+        } else {
+            self.few.append(list);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u64> {
+        self.many.iter().flatten().chain(&self.few).copied()
+    }
+
+    fn len(&self) -> usize {
+        self.many.iter().map(Vec::len).sum::<usize>() + self.few.len()
+    }
+
+    fn clear(&mut self) {
+        self.many.clear();
+        self.few.clear();
     }
 }
 
@@ -114,9 +148,9 @@ fn flush_lines<M: Medium>(guard: &Guard<'_, M>, offset: u64, mut lines: u64) -> 
 
 impl<M: Medium, const W: usize> Core<M, W> {
     /// Flushes what is listed: all that there is, whatever damage has listed besides.
-    fn flush_listed(&self, guard: &Guard<'_, M>, listed: &mut Vec<u64>) -> Result<()> {
+    fn flush_listed(&self, guard: &Guard<'_, M>, listed: &Taken) -> Result<()> {
         let (mut lines, mut result) = (0, Ok(()));
-        for packed in listed.drain(..) {
+        for packed in listed.iter() {
             let flushed = match unpack(packed) {
                 (offset, _) if packed & NODE != 0 => flush_lines(guard, offset, packed & LINES_MASK),
                 (offset, count) => guard.words(offset, count).map_err(Error::from).map(|words| {
@@ -136,16 +170,17 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Flushes what the epoch has changed so far, while others work. Returns whether that was something.
     fn flush_beside_others(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let enough = if is_scheduled::<M>() { LISTED_IN_PAUSE_SCHEDULED } else { LISTED_IN_PAUSE };
-        let (mut listed, mut before) = (Vec::new(), None);
+        let (mut listed, mut before) = (Taken::default(), None);
         loop {
             self.reach_barrier(AccessKind::Store);
-            self.barrier.begin_phase(|shard| listed.append(&mut shard.listed));
-            listed.append(&mut self.touched.lock());
+            self.barrier.begin_phase(|shard| listed.take(&mut shard.listed));
+            listed.take(&mut self.touched.lock());
             let count = listed.len();
             if count == 0 {
                 return Ok(before.is_some());
             }
-            self.flush_listed(guard, &mut listed)?;
+            self.flush_listed(guard, &listed)?;
+            listed.clear();
             // Nothing depends on it; but what a medium does at a fence it does now, while others work.
             guard.fence();
             // Writers that are as fast as this would keep it here.
@@ -173,19 +208,20 @@ impl<M: Medium, const W: usize> Core<M, W> {
         self.reach_barrier(AccessKind::Store);
         let gate = self.barrier.close_gate();
         let pause = Instant::now();
+        // Goes when the shards are given back: to free memory may take long.
+        let mut listed = Taken::default();
         let mut shards = self.barrier.stop(gate);
-        let mut listed = Vec::new();
         for shard in &mut shards {
-            listed.append(&mut shard.listed);
+            listed.take(&mut shard.listed);
         }
-        listed.append(&mut self.touched.lock());
-        if !something && listed.is_empty() {
+        listed.take(&mut self.touched.lock());
+        if !something && listed.len() == 0 {
             drop(shards);
             self.is_owed.store(false, Ordering::Relaxed);
             // Whoever ended the last epoch may have been told that it is not durable, and have told nobody.
             return guard.wait_for(*ended);
         }
-        self.flush_listed(&guard, &mut listed)?;
+        self.flush_listed(&guard, &listed)?;
         let next = self.barrier.running() + 1;
         let anchor = guard.node::<Anchor>(self.anchor)?;
         guard.fence();
@@ -215,6 +251,16 @@ impl<M: Medium, const W: usize> Core<M, W> {
     pub(super) fn stop(&self) -> Vec<MutexGuard<'_, Shard>> {
         self.reach_barrier(AccessKind::Store);
         self.barrier.stop(self.barrier.close_gate())
+    }
+
+    /// Bytes of memory beside the pool's.
+    pub(super) fn volatile_bytes(&self) -> u64 {
+        let lists = self.barrier.shares().map(|shard| {
+            let shard = shard.lock();
+            size_of::<Shard>() + 8 * shard.listed.capacity() + shard.log.volatile_bytes()
+        });
+        let lists = lists.sum::<usize>() + 8 * self.touched.lock().capacity();
+        (size_of::<Self>() + lists + size_of_val(&*self.failed)) as u64
     }
 
     fn begin(&self, next: u64, shards: &mut [MutexGuard<'_, Shard>]) {

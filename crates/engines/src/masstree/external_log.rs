@@ -33,6 +33,11 @@ pub(super) struct LogCursor {
 }
 
 impl LogCursor {
+    /// Bytes of memory that it holds.
+    pub(super) fn volatile_bytes(&self) -> usize {
+        8 * self.segments.capacity()
+    }
+
     /// Whether there is a segment for the next entry.
     pub(super) fn has_space(&self) -> bool {
         self.segment < self.segments.len()

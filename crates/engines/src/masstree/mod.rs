@@ -645,7 +645,7 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
             keys: survey.keys,
             leaves: survey.borders,
             height: survey.height,
-            volatile_bytes: size_of::<Core<M, W>>() as u64,
+            volatile_bytes: self.core.volatile_bytes(),
             recovery_ns: self.core.recovery_ns,
             recovered_from_crash: self.core.recovered_from_crash,
             leaf_bytes: self.core.border_bytes() as u64,

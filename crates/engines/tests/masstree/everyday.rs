@@ -98,6 +98,26 @@ fn others_work_while_the_end_of_an_epoch_waits_for_a_load() {
     load_beside(|tree| tree.sync().unwrap());
 }
 
+/// What it had to remember is 8 bytes for each record and each node.
+#[test]
+fn a_load_keeps_no_memory_when_its_epoch_has_ended() {
+    let tree = tree(256 << 20);
+    let mut keys = 0..300_000_u64;
+    let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+        let Some(number) = keys.next() else { return Ok(false) };
+        key.clear();
+        value.clear();
+        key.extend_from_slice(&number.to_be_bytes());
+        Ok(true)
+    };
+    let kept = || tree.stat().unwrap().volatile_bytes;
+    let before = kept();
+    tree.bulk_load(&mut source, 1.0).unwrap();
+    assert!(kept() > before + 8 * 300_000);
+    tree.sync().unwrap();
+    assert!(kept() <= before + (300 << 10), "{} bytes are kept, {before} before", kept());
+}
+
 #[test]
 fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
     const LOGGED: u64 = 1024 * 204;
