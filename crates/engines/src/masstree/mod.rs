@@ -425,22 +425,13 @@ impl Ticker {
 
     fn run<M: Medium, const W: usize>(core: &Weak<Core<M, W>>, stop: &AtomicBool, length: Duration) {
         let mut sweep = Some(Sweep::default());
-        // None is beyond all time.
-        let mut next = Instant::now().checked_add(length);
-        while !stop.load(Ordering::Acquire) {
-            match next {
-                Some(next) => std::thread::park_timeout(next.saturating_duration_since(Instant::now())),
-                None => std::thread::park(),
-            }
-            let Some(core) = core.upgrade() else { return };
-            if stop.load(Ordering::Acquire) {
-                return;
-            }
-            // What fails here fails again in `sync`, which can say so.
-            let _ = core.advance();
-            next = Instant::now().checked_add(length);
+        loop {
+            // None is beyond all time.
+            let next = Instant::now().checked_add(length);
             let is_time = || next.is_none_or(|next| Instant::now() < next) && !stop.load(Ordering::Acquire);
+            // At once after an open: an epoch may be longer than the tree is open.
             while sweep.is_some() && is_time() {
+                let Some(core) = core.upgrade() else { return };
                 match core.sweep_on(sweep.get_or_insert_default()) {
                     Ok(true) => {}
                     Ok(false) => sweep = None,
@@ -448,6 +439,18 @@ impl Ticker {
                     Err(_) => break,
                 }
             }
+            while is_time() {
+                match next {
+                    Some(next) => std::thread::park_timeout(next.saturating_duration_since(Instant::now())),
+                    None => std::thread::park(),
+                }
+            }
+            let Some(core) = core.upgrade() else { return };
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            // What fails here fails again in `sync`, which can say so.
+            let _ = core.advance();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everleaf_engines::index::{Batch, Bounds, Condition, Direction, Index, RecordCodec, WordCodec};
 use everleaf_engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode, WIDTH_TRANSIENT};
@@ -116,6 +116,26 @@ fn a_load_keeps_no_memory_when_its_epoch_has_ended() {
     assert!(kept() > before + 8 * 300_000);
     tree.sync().unwrap();
     assert!(kept() <= before + (300 << 10), "{} bytes are kept, {before} before", kept());
+}
+
+#[test]
+fn a_sweep_begins_with_the_open_however_long_an_epoch_lasts() {
+    let pool = pool(64 << 20);
+    let crashing = MassTreeOptions { close_cleanly: false, ..options() };
+    let tree = Tree::create(&pool, "tree", crashing).unwrap();
+    (0..1000_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), b"value").unwrap()));
+    tree.sync().unwrap();
+    assert!(tree.remove(&7_u64.to_be_bytes()).unwrap());
+    drop(tree);
+    let root = pool.trees().unwrap().remove(0);
+    let epoch = EpochLength::Every(Duration::from_secs(1 << 20));
+    let tree = Tree::open(&pool, &root, MassTreeOptions { epoch, ..options() }).unwrap();
+    let start = Instant::now();
+    while tree.epochs().is_sweeping {
+        assert!(start.elapsed() < EVER, "{} keys were swept", tree.epochs().swept_keys);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!((tree.epochs().swept_keys, tree.len().unwrap()), (1000, 1000));
 }
 
 #[test]
