@@ -138,7 +138,8 @@ impl Options {
         self
     }
 
-    /// When an operation is durable. Matters on [`MediumChoice::File`]; on the others every operation is when it
+    /// When an operation is durable, but for trees that become durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)). Matters on [`MediumChoice::File`]; on the others it is when it
     /// returns. Default: [`Durability::Immediate`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -183,7 +184,8 @@ impl Options {
     }
 
     /// How long an epoch lasts, for trees that become durable by epochs: what such a tree loses in a crash, and how often
-    /// it flushes what changed. From 1 ms on. Default: 64 ms.
+    /// it flushes what changed. From 1 ms on. On a disk it lasts so long from the end of the sync of the epoch before, and is
+    /// lost until its own sync has ended. Default: 64 ms.
     pub fn epoch(mut self, length: Duration) -> Self {
         self.epoch = EpochLength::Every(length.max(Duration::from_millis(1)));
         self

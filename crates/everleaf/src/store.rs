@@ -46,8 +46,9 @@ const RANGES_WAIT: Duration = Duration::from_millis(200);
 /// What opening the store took.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// Whether the pool was not closed cleanly, so that all trees were recovered before the open returned. Which space is in
-    /// use is found out later where there are trees of [`Engine::BzTree`](crate::Engine::BzTree): see
+    /// Whether the pool was not closed cleanly, so that all trees were opened before the open returned, and can be used. What
+    /// of [`Engine::MassTree`](crate::Engine::MassTree) was not recovered then is when it is touched, or by a sweep. Which
+    /// space is in use is found out later where there are trees of [`Engine::BzTree`](crate::Engine::BzTree): see
     /// [`Store::finish_recovery`].
     pub after_crash: bool,
     /// The whole of opening: from the mapping of the file to the end of recovery.
@@ -180,8 +181,10 @@ impl Store {
         Ok(Self { inner: Arc::new(Inner { path, recovery, opening, background, trees, backend }) })
     }
 
-    /// The tree `name` of byte strings; made if it is missing. A tree is recovered when it is first asked for (after
-    /// a crash, when the store is opened): O(its leaves) once, on all cores; O(log trees) from then on.
+    /// The tree `name` of byte strings; made if it is missing. A tree is opened when it is first asked for (after a crash,
+    /// when the store is): with [`Engine::RnTree`](crate::Engine::RnTree) O(its leaves) once, on all cores; with
+    /// [`Engine::BzTree`](crate::Engine::BzTree) O(1); with [`Engine::MassTree`](crate::Engine::MassTree) O(1) after a clean
+    /// close, else O(nodes in its log + its slabs). O(log trees) from then on.
     ///
     /// # Errors
     /// - [`Error::TreeMismatch`]: it exists with another engine or codec, or with nodes of other sizes than are asked for;

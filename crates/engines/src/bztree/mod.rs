@@ -128,7 +128,7 @@ pub struct BzTreeOptions {
     /// then [`Pool::finish_marking_later`]. Without, the open marks, which takes it O(n).
     pub mark_later: bool,
     /// How often an insert looks at a reservation that came before its own, before it ends it: whoever has it begins anew. 0
-    /// ends each at once. Default: 1,024, some microseconds.
+    /// ends each at once. Default: 1,024; from the 64th look on it gives the processor away after each.
     pub patience: u32,
 }
 
@@ -162,10 +162,10 @@ impl Counter {
 
 /// A BzTree, with `N` entries a leaf unless [`BzTreeOptions::nodes`] says otherwise. Immediate durability: an operation is durable when it returns, and nobody
 /// has answered from it before. Latch-free: no reader waits for a thread that has stopped, and no writer does unless more
-/// operations are under way than [`BzTreeOptions::operations_max`]. But who stops while he allocates, or frees, may hold a lock of
-/// the pool; writers that need space wait for that, and so does whoever is about to free what others have retired: that
-/// comes with every 128th pin of a thread, of a reader's, too. And what was retired since a thread that stopped was pinned stays
-/// taken.
+/// operations are under way than [`BzTreeOptions::operations_max`]. But who stops while he allocates, retires or frees, may hold a
+/// lock of the pool; writers that need space, or retire some, wait for that, and so does whoever is about to free what others have
+/// retired: that comes with every 128th pin of a thread, of a reader's, too. And what was retired since a thread that stopped was
+/// pinned stays taken.
 pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     pool: Pool<M>,
     pmwcas: Pmwcas,

@@ -155,7 +155,8 @@ pub struct EpochStat {
 
 /// A range being read: each key at most once, in order, and every key that is there for the whole scan.
 ///
-/// The scan pins the epoch as long as it lives: memory retired meanwhile is not reused.
+/// With RNTree it pins the epoch as long as it lives: memory retired meanwhile is not reused. The others' hold nothing from
+/// one leaf, or some of them, to the next.
 pub trait Scan {
     /// Replaces `key` and `value` by the next entry; `false` at the end.
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool>;

@@ -31,7 +31,9 @@
 //! | remove | 0 | the permutation lists the slot no more | permutation log |
 //! | first update in a node after an open | 1 | the same | value log |
 //! | second value in a line, insert after remove | 1 | the same | external log |
+//! | first change of a node after 2^15 epochs | 1 | the same | external log |
 //! | split, new layer, node emptied | 1 for each node that changes | root, parent or entry | external log |
+//! | new run, new segment of the external log | 1 to 3 besides | the root of runs, the chain | its in-line log; nothing |
 //! | all of an epoch | 3, more beside others | | the number of the running epoch, in the anchor |
 //!
 //! ## Recovery
@@ -393,7 +395,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
         Ok(())
     }
 
-    /// Ends the epoch for good: the next open has nothing to recover.
+    /// Ends the epoch for good: it has not failed when the tree is opened next. Nodes of those that had stay in their set until
+    /// a sweep has come to its end.
     fn close(&self) -> Result<()> {
         self.advance()?;
         if self.is_gone.load(Ordering::Acquire) {
