@@ -112,16 +112,22 @@ impl Figure {
     }
 
     fn text(&self) -> String {
+        let (x, y) = (12.max(self.x.len() + 2), 12.max(self.y.len() + 2));
         let mut lines =
-            vec![self.title.to_owned(), format!("{:<28}{:<22}{:>12}{:>12}", "", "", self.x, self.y)];
+            vec![self.title.to_owned(), format!("{:<28}{:<22}{:>x$}{:>y$}", "", "", self.x, self.y)];
         lines.extend(
             self.points.iter().map(|point| {
-                format!("{:<28}{:<22}{:>12}{:>12.3}", point.panel, point.series, point.x, point.y)
+                format!("{:<28}{:<22}{:>x$}{:>y$.3}", point.panel, point.series, point.x, point.y)
             }),
         );
-        lines.push(format!("{:<50}{:<34}{}", "claim", "the paper", "here"));
+        let longest = |length: fn(&Claim) -> usize| self.claims.iter().map(length).max().unwrap_or(0) + 2;
+        let (what, paper) =
+            (50.max(longest(|claim| claim.what.len())), 34.max(longest(|claim| claim.paper.len())));
+        lines.push(format!("{:<what$}{:<paper$}{}", "claim", "the paper", "here"));
         lines.extend(
-            self.claims.iter().map(|claim| format!("{:<50}{:<34}{}", claim.what, claim.paper, claim.ours)),
+            self.claims
+                .iter()
+                .map(|claim| format!("{:<what$}{:<paper$}{}", claim.what, claim.paper, claim.ours)),
         );
         if !self.missing.is_empty() {
             lines.push(format!("not here: {}", self.missing));
