@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use engines::index::{RecordCodec, WordCodec};
 use engines::masstree::Mode;
-use everleaf_sim::index::CodecName::{Record, Word};
+use everleaf_sim::index::CodecName::{Layers, Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Reopen, Sync, Update};
 use everleaf_sim::index::script::{
-    every_change_in_epochs, random_operations, values_in_epochs, what_epochs_meet, writes_in_epochs,
+    every_change_in_epochs, layers_in_epochs, random_operations, values_in_epochs, what_epochs_meet,
+    writes_in_epochs,
 };
 use everleaf_sim::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexSubject, LONG_VALUE, MassTreeEngine, Size, engine,
+    layered,
 };
 use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Stats};
 use medium::sim::{Mutation, Site};
@@ -39,6 +41,39 @@ fn a_script_with_words() {
 #[test]
 fn a_script_with_records() {
     explore(Record, &every_change_in_epochs(), options(Images::Some { random: 8 }, SecondCrash::InRecovery));
+}
+
+#[test]
+fn a_script_with_layers_below_layers() {
+    let with = |rules, second_crash| Options { rules, ..options(Images::Some { random: 1 }, second_crash) };
+    explore(Layers, &layers_in_epochs(), with(Rules::Lines, SecondCrash::Never));
+    explore(Layers, &layers_in_epochs(), with(Rules::PersistentCaches, SecondCrash::Never));
+    explore(Layers, &layers_in_epochs(), with(Rules::Log, SecondCrash::InRecovery));
+    let first = Options { follow_up_first: true, ..with(Rules::Lines, SecondCrash::Never) };
+    explore(Layers, &layers_in_epochs(), first);
+    let logging: AnyEngine = MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1).shared();
+    let sweeping: AnyEngine = MassTreeEngine::<RecordCodec, 4>::sweeping().shared();
+    for engine in [logging, sweeping].map(layered) {
+        let options = with(Rules::Lines, SecondCrash::Never);
+        common::explore(&engine, &layers_in_epochs(), FollowUp::Keys, options);
+    }
+}
+
+#[test]
+fn a_script_with_layers_and_crashes_in_recovery() {
+    let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
+    let engine = common::small(EngineName::MassTree, Layers);
+    common::explore(&engine, &layers_in_epochs(), FollowUp::Keys, options);
+}
+
+#[test]
+fn random_scripts_with_layers_below_layers() {
+    let first = setting("EVERLEAF_SEED", 1);
+    for seed in first..first + setting("EVERLEAF_SEEDS", 2) {
+        println!("seed {seed}");
+        let operations = random_operations(seed, 60, 130, writes_in_epochs);
+        explore(Layers, &operations, options(Images::Some { random: 1 }, SecondCrash::Never));
+    }
 }
 
 #[test]
@@ -236,6 +271,17 @@ fn small_scopes_exhausted() {
         let engine = common::small(EngineName::MassTree, codec);
         common::exhaust(&engine, setting("EVERLEAF_LENGTH", 2) as usize, &options);
     }
+}
+
+/// From seed trees with layers below layers. Longer sequences with a second crash are for `everleaf crash --codec layers`, or
+/// for the setting: those of two take a minute.
+#[test]
+fn small_scopes_of_layers_exhausted() {
+    let engine = common::small(EngineName::MassTree, Layers);
+    let length = setting("EVERLEAF_LENGTH", 1) as usize;
+    let options = |second_crash| options(Images::Some { random: 0 }, second_crash);
+    common::exhaust(&engine, length, &options(SecondCrash::InRecovery));
+    common::exhaust(&engine, length + 1, &options(SecondCrash::Never));
 }
 
 /// A node that a crash left is touched first by a write, and by a find, and not by a scan of everything.

@@ -11,20 +11,21 @@ use super::IndexOperation::{
     Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
-use super::{Condition, EngineTree, Entries, IndexSubject, key_bytes, text, value_bytes, value_number};
+use super::{Condition, EngineTree, Entries, IndexSubject, text};
 use crate::schedule::{Concurrent, PartOf};
 use crate::subject::Complaint;
 
 impl IndexSubject {
     /// A range as a scan returns it; in order, and no key twice.
     fn entries(
+        &self,
         tree: &dyn EngineTree,
         (from, to): (u64, u64),
         direction: Direction,
     ) -> Result<IndexOutcome, Complaint> {
-        let codec = tree.codec();
-        let bounds = Bounds::of(&(key_bytes(codec, from)..=key_bytes(codec, to)));
-        let mut entries = Self::scan(tree, bounds, direction)?;
+        let keys = self.keys();
+        let bounds = Bounds::of(&(keys.key_bytes(from)..=keys.key_bytes(to)));
+        let mut entries = self.scan(tree, bounds, direction)?;
         if direction == Direction::Reverse {
             entries.reverse();
         }
@@ -40,13 +41,13 @@ impl IndexSubject {
     }
 
     /// Fills the tree, if it is empty.
-    fn load(tree: &dyn EngineTree, (from, to): (u64, u64)) -> pool::Result<IndexOutcome> {
-        let codec = tree.codec();
+    fn load(&self, tree: &dyn EngineTree, (from, to): (u64, u64)) -> pool::Result<IndexOutcome> {
+        let shape = self.keys();
         let mut keys = from..=to;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             let Some(number) = keys.next() else { return Ok(false) };
-            *key = key_bytes(codec, number);
-            *value = value_bytes(codec, number);
+            *key = shape.key_bytes(number);
+            *value = shape.value_bytes(number);
             Ok(true)
         };
         match tree.bulk_load(&mut next, 1.0) {
@@ -57,8 +58,8 @@ impl IndexSubject {
     }
 
     /// A range as the fast path of words returns it, where there is one.
-    fn visit(tree: &dyn EngineTree, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
-        let Some(words) = tree.words() else { return Self::entries(tree, (from, to), Direction::Forward) };
+    fn visit(&self, tree: &dyn EngineTree, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
+        let Some(words) = tree.words() else { return self.entries(tree, (from, to), Direction::Forward) };
         let mut entries = Vec::new();
         words
             .scan_each(from, |key, value| {
@@ -85,26 +86,26 @@ impl Concurrent for IndexSubject {
     fn call(&self, opened: &Self::Instance, operation: &IndexOperation) -> Result<IndexOutcome, Complaint> {
         let tree = opened.tree.as_deref().ok_or("not open")?;
         let outcome = match *operation {
-            Insert(key, value) => Self::write(tree, key, Some(value), Condition::Absent),
-            Update(key, value) => Self::write(tree, key, Some(value), Condition::Present),
-            Put(key, value) => Self::write(tree, key, Some(value), Condition::Always),
-            Remove(key) => Self::write(tree, key, None, Condition::Present),
-            Exchange(key, old, new) => Self::write(tree, key, Some(new), Condition::Equals(old)),
-            Load(from, to) => Self::load(tree, (from, to)),
+            Insert(key, value) => self.write(tree, key, Some(value), Condition::Absent),
+            Update(key, value) => self.write(tree, key, Some(value), Condition::Present),
+            Put(key, value) => self.write(tree, key, Some(value), Condition::Always),
+            Remove(key) => self.write(tree, key, None, Condition::Present),
+            Exchange(key, old, new) => self.write(tree, key, Some(new), Condition::Equals(old)),
+            Load(from, to) => self.load(tree, (from, to)),
             Sync => tree.sync().map(|()| Held(true)),
             Mark => match &opened.pool {
                 Some(pool) => Self::mark(pool, tree).map(|()| Held(true)),
                 None => return Err("not open".to_owned()),
             },
-            Scan(from, to) => return Self::entries(tree, (from, to), Direction::Forward),
-            ScanBack(from, to) => return Self::entries(tree, (from, to), Direction::Reverse),
-            Visit(from, to) => return Self::visit(tree, (from, to)),
-            GetMany(one, other) => return Self::find(tree, &[one, other]).map(IndexOutcome::Entries),
+            Scan(from, to) => return self.entries(tree, (from, to), Direction::Forward),
+            ScanBack(from, to) => return self.entries(tree, (from, to), Direction::Reverse),
+            Visit(from, to) => return self.visit(tree, (from, to)),
+            GetMany(one, other) => return self.find(tree, &[one, other]).map(IndexOutcome::Entries),
             Reopen | DropTree => return Err("a tree is reopened and dropped by one thread alone".to_owned()),
             Get(key) => {
-                let codec = tree.codec();
-                let found = tree.get(&key_bytes(codec, key)).map_err(text)?;
-                let value = found.map(|found| value_number(codec, &found).ok_or("a value that nobody wrote"));
+                let keys = self.keys();
+                let found = tree.get(&keys.key_bytes(key)).map_err(text)?;
+                let value = found.map(|found| keys.value_number(&found).ok_or("a value that nobody wrote"));
                 return Ok(Value(value.transpose()?));
             }
         };

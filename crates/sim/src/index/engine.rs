@@ -10,6 +10,7 @@ use engines::rntree::{RnTree, RnTreeOptions};
 use medium::sim::Sim;
 use pool::{Pool, Result, TreeRoot};
 
+use super::KeyShape;
 use crate::subject::Durability;
 
 /// An engine under exploration: makes and opens trees.
@@ -19,6 +20,11 @@ pub trait Engine: Send + Sync {
 
     /// The name of its codec, for reports.
     fn codec(&self) -> &'static str;
+
+    /// How its keys and values are made of numbers.
+    fn keys(&self) -> KeyShape {
+        if self.codec() == WordCodec::NAME { KeyShape::Words } else { KeyShape::Records }
+    }
 
     /// Makes a tree.
     fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>>;
@@ -72,6 +78,8 @@ pub enum CodecName {
     Word,
     /// Byte strings.
     Record,
+    /// Byte strings as [`KeyShape::Layers`] has them.
+    Layers,
 }
 
 /// How many entries a leaf has.
@@ -101,6 +109,7 @@ macro_rules! engines {
         /// An engine as it is usually explored.
         pub fn engine(name: EngineName, codec: CodecName, size: Size) -> AnyEngine {
             match (name, codec, size) {
+                (_, CodecName::Layers, _) => layered(engine(name, CodecName::Record, size)),
                 $(
                     (EngineName::$name, CodecName::Word, Size::Small) => {
                         Arc::new($engine::<WordCodec, $small>::default())
@@ -129,6 +138,52 @@ engines! {
     RnTree: RnTreeEngine, 4, 56;
     BzTree: BzTreeEngine, 4, 56;
     MassTree: MassTreeEngine, 4, 14;
+}
+
+/// An engine of byte strings, with keys as [`KeyShape::Layers`] has them.
+struct Layered(AnyEngine);
+
+/// The same engine, which has byte strings, with keys as [`KeyShape::Layers`] has them.
+pub fn layered(engine: AnyEngine) -> AnyEngine {
+    Arc::new(Layered(engine))
+}
+
+impl Engine for Layered {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn codec(&self) -> &'static str {
+        "layers"
+    }
+
+    fn keys(&self) -> KeyShape {
+        KeyShape::Layers
+    }
+
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>> {
+        self.0.create(pool, name)
+    }
+
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
+        self.0.open(pool, root)
+    }
+
+    fn leaf_entries(&self) -> usize {
+        self.0.leaf_entries()
+    }
+
+    fn children_max(&self) -> usize {
+        self.0.children_max()
+    }
+
+    fn marks_later(&self) -> bool {
+        self.0.marks_later()
+    }
+
+    fn durability(&self) -> Durability {
+        self.0.durability()
+    }
 }
 
 /// `rntree` with `N` entries a leaf.

@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod engine;
+mod keys;
 pub mod mutants;
 pub mod script;
 pub mod suite;
@@ -18,8 +19,9 @@ use pool::{Pool, PoolOptions, PoolStat};
 
 pub use self::engine::{
     AnyEngine, BzTreeEngine, CodecName, Engine, EngineName, EngineTree, MassTreeEngine, RnTreeEngine, Size,
-    engine,
+    engine, layered,
 };
+pub use self::keys::{KeyShape, LONG_VALUE};
 use crate::schedule::Concurrent;
 use crate::subject::{Complaint, Durability, Subject};
 
@@ -168,41 +170,6 @@ pub fn pool_options() -> PoolOptions {
     PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false, ..PoolOptions::default() }
 }
 
-/// Numbers as bytes. With records keys have several lengths, and many share their first eight bytes.
-fn key_bytes(codec: &str, key: u64) -> Vec<u8> {
-    if codec == "word" {
-        return key.to_be_bytes().to_vec();
-    }
-    let mut bytes = vec![b'k'; 6];
-    bytes.extend_from_slice(&key.to_be_bytes()[4..]);
-    bytes.extend(std::iter::repeat_n(b'+', (key % 4) as usize));
-    bytes
-}
-
-fn key_number(codec: &str, bytes: &[u8]) -> Option<u64> {
-    let part = if codec == "word" { bytes } else { bytes.get(6..10)? };
-    let number = part.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    (key_bytes(codec, number) == bytes).then_some(number)
-}
-
-/// With records this value is longer than any slot of a slab.
-pub const LONG_VALUE: u64 = 70_000;
-
-fn value_bytes(codec: &str, value: u64) -> Vec<u8> {
-    let mut bytes = value.to_be_bytes().to_vec();
-    if codec != "word" && value == LONG_VALUE {
-        bytes.resize(LONG_VALUE as usize, 7);
-    } else if codec != "word" {
-        bytes.extend((0..value % 11).map(|index| (value + index) as u8));
-    }
-    bytes
-}
-
-fn value_number(codec: &str, bytes: &[u8]) -> Option<u64> {
-    let number = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
-    (value_bytes(codec, number) == bytes).then_some(number)
-}
-
 impl IndexSubject {
     /// A subject on a pool with single or twin lines, as the `Sim` has them.
     pub fn new(engine: &AnyEngine, follow_up: FollowUp) -> Self {
@@ -214,6 +181,10 @@ impl IndexSubject {
     #[must_use]
     pub fn deferring(self, deferral: Deferral) -> Self {
         Self { deferral, ..self }
+    }
+
+    fn keys(&self) -> KeyShape {
+        self.engine.keys()
     }
 
     /// Runs something whose waits are put off, if that is what `deferral` says.
@@ -247,35 +218,36 @@ impl IndexSubject {
     }
 
     fn write(
+        &self,
         tree: &dyn EngineTree,
         key: u64,
         value: Option<u64>,
         condition: Condition<u64>,
     ) -> pool::Result<IndexOutcome> {
-        let codec = tree.codec();
-        let value = value.map(|value| value_bytes(codec, value));
+        let keys = self.keys();
+        let (key, value) = (keys.key_bytes(key), value.map(|value| keys.value_bytes(value)));
         let held = match condition {
             Condition::Equals(old) => {
-                let old = value_bytes(codec, old);
-                tree.write(&key_bytes(codec, key), value.as_deref(), Condition::Equals(&old))?
+                let old = keys.value_bytes(old);
+                tree.write(&key, value.as_deref(), Condition::Equals(&old))?
             }
-            Condition::Always => tree.write(&key_bytes(codec, key), value.as_deref(), Condition::Always)?,
-            Condition::Absent => tree.write(&key_bytes(codec, key), value.as_deref(), Condition::Absent)?,
-            Condition::Present => tree.write(&key_bytes(codec, key), value.as_deref(), Condition::Present)?,
+            Condition::Always => tree.write(&key, value.as_deref(), Condition::Always)?,
+            Condition::Absent => tree.write(&key, value.as_deref(), Condition::Absent)?,
+            Condition::Present => tree.write(&key, value.as_deref(), Condition::Present)?,
         };
         Ok(Held(held))
     }
 
     /// The entries of those of some keys that are there.
-    fn find(tree: &dyn EngineTree, keys: &[u64]) -> Result<Vec<(u64, u64)>, Complaint> {
-        let codec = tree.codec();
-        let bytes: Vec<Vec<u8>> = keys.iter().map(|key| key_bytes(codec, *key)).collect();
+    fn find(&self, tree: &dyn EngineTree, keys: &[u64]) -> Result<Vec<(u64, u64)>, Complaint> {
+        let shape = self.keys();
+        let bytes: Vec<Vec<u8>> = keys.iter().map(|key| shape.key_bytes(*key)).collect();
         let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
         let found = tree.get_many(&bytes).map_err(text)?;
         let mut entries = Vec::new();
         for (&key, found) in keys.iter().zip(found) {
             let Some(found) = found else { continue };
-            let value = value_number(codec, &found);
+            let value = shape.value_number(&found);
             entries
                 .push((key, value.ok_or_else(|| format!("a value of {key} that nobody wrote: {found:?}"))?));
         }
@@ -283,9 +255,9 @@ impl IndexSubject {
     }
 
     /// Each key is found where a descent to it leads; scans go from neighbour to neighbour.
-    fn check_finds(tree: &dyn EngineTree, state: &Entries) -> Result<(), Complaint> {
+    fn check_finds(&self, tree: &dyn EngineTree, state: &Entries) -> Result<(), Complaint> {
         let keys: Vec<u64> = state.keys().copied().collect();
-        let found: Entries = Self::find(tree, &keys)?.into_iter().collect();
+        let found: Entries = self.find(tree, &keys)?.into_iter().collect();
         match state.iter().find(|(key, value)| found.get(key) != Some(value)) {
             Some((key, value)) => {
                 let found = found.get(key);
@@ -296,16 +268,17 @@ impl IndexSubject {
     }
 
     fn scan(
+        &self,
         tree: &dyn EngineTree,
         bounds: Bounds,
         direction: Direction,
     ) -> Result<Vec<(u64, u64)>, Complaint> {
-        let codec = tree.codec();
+        let shape = self.keys();
         let mut scan = tree.range(bounds, direction).map_err(text)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut entries = Vec::new();
         while scan.next_into(&mut key, &mut value).map_err(text)? {
-            let known = key_number(codec, &key).zip(value_number(codec, &value));
+            let known = shape.key_number(&key).zip(shape.value_number(&value));
             entries.push(known.ok_or_else(|| format!("an entry that nobody wrote: {key:?} = {value:?}"))?);
         }
         Ok(entries)
@@ -426,8 +399,8 @@ impl Subject for IndexSubject {
 
     fn observe(&self, opened: &mut Self::Instance) -> Result<Entries, Complaint> {
         let tree = opened.tree.as_deref().ok_or("not open")?;
-        let forward = Self::scan(tree, Bounds::all(), Direction::Forward)?;
-        let mut reverse = Self::scan(tree, Bounds::all(), Direction::Reverse)?;
+        let forward = self.scan(tree, Bounds::all(), Direction::Forward)?;
+        let mut reverse = self.scan(tree, Bounds::all(), Direction::Reverse)?;
         reverse.reverse();
         if forward != reverse {
             return Err(format!("a scan forward found {forward:?}, in reverse it found {reverse:?}"));
@@ -447,7 +420,7 @@ impl Subject for IndexSubject {
         if length != state.len() as u64 {
             return Err(format!("the length is {length}, but there are {} keys", state.len()));
         }
-        Self::check_finds(tree, state)?;
+        self.check_finds(tree, state)?;
         let pool = opened.pool.as_ref().ok_or("not open")?;
         let PoolStat { frees_refused, classes_damaged, .. } = pool.stat();
         if frees_refused > 0 {
@@ -505,25 +478,5 @@ impl Subject for IndexSubject {
             operations.extend([Mark, Put(beside, 503), Put(beside + 1, 504)]);
         }
         operations
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_keep_their_order_as_bytes() {
-        for codec in ["word", "record"] {
-            let keys: Vec<Vec<u8>> = (0..600).map(|key| key_bytes(codec, key)).collect();
-            assert!(keys.is_sorted());
-            for (number, key) in keys.iter().enumerate() {
-                assert_eq!(key_number(codec, key), Some(number as u64));
-                let value = value_bytes(codec, number as u64);
-                assert_eq!(value_number(codec, &value), Some(number as u64));
-            }
-            assert_eq!(value_number(codec, &value_bytes(codec, LONG_VALUE)), Some(LONG_VALUE));
-        }
-        assert_eq!(key_number("record", b"kkkkkk\0\0\0\x01"), None);
     }
 }

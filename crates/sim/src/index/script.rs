@@ -145,6 +145,42 @@ pub fn what_epochs_meet() -> Vec<IndexOperation> {
     script
 }
 
+/// Layers below layers, for keys as [`KeyShape::Layers`](super::KeyShape::Layers) has them: made several at once, split beside
+/// other entries, with nodes above each other in them; emptied one after the other, and several at once; and made again of
+/// what they gave back.
+pub fn layers_in_epochs() -> Vec<IndexOperation> {
+    // Two keys make three layers; one more ends in the second, one goes on from the third.
+    let mut script = vec![Insert(20, 1), Sync, Insert(30, 2), Sync, Insert(10, 3), Insert(25, 4), Sync];
+    script.extend([Remove(25), Update(30, 5), Sync, Remove(10), Sync, Remove(30), Sync, Remove(20), Sync]);
+    // The same within one epoch; then all of it goes, and an entry beside it stays.
+    script.extend([Insert(50, 6), Insert(20, 7), Insert(30, 8), Sync, Remove(20), Remove(30), Sync]);
+    // A full node of which two entries are layers, split in the middle; keys that differ by zeros, split as well.
+    script.extend([Insert(20, 9), Insert(30, 10), Insert(60, 11), Insert(70, 12), Insert(100, 13), Sync]);
+    script.extend([Insert(110, 14), Sync, Insert(0, 15)]);
+    script.extend([1, 2, 5, 7].map(|key| Insert(key, key)));
+    script.extend([Sync, Insert(3, 16), Insert(40, 17), Reopen]);
+    // Nodes above each other four layers down, emptied from either side.
+    script.extend((21..27).map(|key| Insert(key, key)));
+    script.extend([Sync, Remove(26), Remove(25), Sync, Insert(25, 18), Sync]);
+    script.extend((21..26).map(Remove));
+    script.extend([Sync, Put(29, 19), Put(21, 20), Exchange(21, 20, 21), Reopen]);
+    // Layers go, one after the other or several at once, in nodes that go with them.
+    script.extend([29, 21, 20, 30, 40].map(Remove));
+    script.extend([Sync, Remove(1), Remove(2), Remove(3), Sync, Remove(5), Remove(7), Remove(0), Sync]);
+    script.extend([
+        Remove(60),
+        Insert(60, 22),
+        Remove(70),
+        Remove(60),
+        Sync,
+        Insert(125, 23),
+        Insert(120, 24),
+    ]);
+    script.extend([Sync, Remove(50), Remove(100), Remove(110), Sync, Remove(120), Remove(125), Sync]);
+    script.extend([Insert(31, 25), Insert(32, 26)]);
+    script
+}
+
 /// What kinds of operations there are: of a number below 100, a key and a value, and whether the tree is to grow, makes
 /// one.
 pub type Mix = fn(u64, (u64, u64), bool) -> IndexOperation;

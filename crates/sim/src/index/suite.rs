@@ -1,6 +1,6 @@
 //! Small scopes, exhausted: every short sequence of operations on small trees, every crash of its last operation.
 //!
-//! Twelve choices: insert, update, put and remove on three keys, from four seed trees. A sequence of length L is explored
+//! Twelve choices: insert, update, put and remove on three keys, from a few seed trees. A sequence of length L is explored
 //! from the call of its last operation on; crashes before that belong to shorter sequences.
 //!
 //! Where durability is buffered, each sequence ends with a sync, which is explored too, and is run once for each place
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::IndexOperation::{self, Insert, Put, Remove, Sync as EndEpoch, Update};
-use super::{AnyEngine, FollowUp, IndexSubject};
+use super::{AnyEngine, FollowUp, IndexSubject, KeyShape};
 use crate::explore::Explorer;
 use crate::options::Options;
 use crate::report::{Failure, Stats};
@@ -67,6 +67,38 @@ pub fn scopes(entries: usize, children: usize) -> Vec<Scope> {
             setup: near_merge,
             keys: [10, 10 * entries, 10 * entries + 10],
         },
+    ]
+}
+
+/// The seed trees for keys as [`KeyShape::Layers`] has them, for nodes of four slots.
+pub fn layer_scopes() -> Vec<Scope> {
+    let inserts = |keys: &[u64]| keys.iter().map(|key| Insert(*key, *key)).collect::<Vec<_>>();
+    let then = |mut setup: Vec<IndexOperation>, removed: &[u64]| {
+        setup.extend(removed.iter().map(|key| Remove(*key)));
+        setup
+    };
+    // Ascending, so that nodes stay full: five of them, below a full one.
+    let mut parent_full: Vec<u64> = (1..=10).flat_map(|first| [50 * first, 50 * first + 10]).collect();
+    parent_full.extend([220, 320]);
+    vec![
+        Scope { name: "two keys, three layers down", setup: inserts(&[20, 30]), keys: [20, 30, 10] },
+        // The first layer has no free slot; layers that hold one key are gone when it is.
+        Scope {
+            name: "layers in a full node",
+            setup: then(inserts(&[20, 30, 50, 60, 70, 100]), &[30]),
+            keys: [0, 20, 110],
+        },
+        Scope {
+            name: "ties and a layer in a full node",
+            setup: then(inserts(&[1, 2, 5, 10, 20]), &[20]),
+            keys: [3, 10, 40],
+        },
+        Scope {
+            name: "a layer of two nodes, one short of one",
+            setup: then(inserts(&[21, 22, 23, 24, 25]), &[22, 23]),
+            keys: [25, 21, 30],
+        },
+        Scope { name: "parent full, of layers", setup: inserts(&parent_full), keys: [0, 120, 320] },
     ]
 }
 
@@ -173,7 +205,10 @@ struct Outcome {
 /// Explores all sequences of `suite.length` operations from all seed trees. `options.from_operation` is set here.
 pub fn exhaust(engine: &AnyEngine, suite: Suite<'_>, options: &Options) -> SuiteReport {
     let start = Instant::now();
-    let scopes = scopes(engine.leaf_entries(), engine.children_max());
+    let scopes = match engine.keys() {
+        KeyShape::Layers => layer_scopes(),
+        KeyShape::Words | KeyShape::Records => scopes(engine.leaf_entries(), engine.children_max()),
+    };
     let durability = engine.durability();
     let scripts: Vec<_> = scopes.iter().map(|scope| scripts(scope, suite.length, durability)).collect();
     let sequences = scripts.iter().map(|scripts| scripts.len() as u64).sum();

@@ -18,6 +18,9 @@ pub(super) enum CodecName {
     Record,
     /// Numbers of 64 bits
     Word,
+    /// Byte strings of which many share several slices of eight bytes, or differ by zeros at their end alone: layers below
+    /// layers in masstree
+    Layers,
 }
 
 /// The engine of these names.
@@ -30,6 +33,7 @@ pub(super) fn engine(name: EngineName, codec: CodecName, size: Size) -> AnyEngin
     let codec = match codec {
         CodecName::Record => index::CodecName::Record,
         CodecName::Word => index::CodecName::Word,
+        CodecName::Layers => index::CodecName::Layers,
     };
     index::engine(name, codec, size)
 }

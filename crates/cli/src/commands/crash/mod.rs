@@ -21,7 +21,7 @@ use engine::{CodecName, EngineName};
 use replay::Repeat;
 use report::Scope;
 
-/// The most operations of a sequence in small scopes: 12 choices each, from four seed trees.
+/// The most operations of a sequence in small scopes: 12 choices each, from a few seed trees.
 const LENGTH_MAX: u64 = 6;
 /// The most operations of one random sequence: each crash is followed by operations on all keys that were touched before,
 /// so the time grows with the square.
@@ -30,6 +30,8 @@ const SEQUENCE_MAX: u32 = 20_000;
 const RANDOM_IMAGES: u32 = 2;
 /// The most threads.
 const THREADS_MAX: i64 = 16;
+/// Both shapes of records.
+const ALL_RECORDS: [CodecName; 2] = [CodecName::Record, CodecName::Layers];
 /// Minutes of random threads in the long profile.
 const LONG_MINUTES: u64 = 60;
 
@@ -38,16 +40,16 @@ pub(crate) struct Args {
     /// The engine
     #[arg(long, value_name = "NAME")]
     engine: EngineName,
-    /// How entries are coded
-    #[arg(long, value_enum, default_value_t = CodecName::Record)]
-    codec: CodecName,
+    /// How entries are coded [default: record; for masstree with --exhaustive and one thread layers as well, one report each]
+    #[arg(long, value_enum)]
+    codec: Option<CodecName>,
     /// Operations of the random sequence, at most 20,000; leaves have their full size. With --threads, of all random programs together
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     ops: u32,
     /// The seed of what is random [default: random]
     #[arg(long, conflicts_with = "exhaustive")]
     seed: Option<u64>,
-    /// Instead: every sequence of 12 choices on four seed trees, with leaves of four entries
+    /// Instead: every sequence of 12 choices on a few seed trees, with leaves of four entries
     #[arg(long, conflicts_with = "ops")]
     exhaustive: bool,
     /// Operations of each sequence; each one more takes twelve times as long
@@ -63,7 +65,7 @@ pub(crate) struct Args {
     /// Random programs for so long, instead of so many operations
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["ops", "exhaustive"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     minutes: Option<u64>,
-    /// For hours: all sequences of 4, all triples of threads, then an hour of random threads; with either codec. One
+    /// For hours: all sequences of 4, all triples of threads, then an hour of random threads; with each codec. One
     /// report each, up to the first violation
     #[arg(long, conflicts_with_all = ["ops", "exhaustive", "threads", "codec", "replay", "images"])]
     long: bool,
@@ -195,9 +197,13 @@ impl Args {
         }
     }
 
+    fn codec(&self) -> CodecName {
+        self.codec.unwrap_or(CodecName::Record)
+    }
+
     fn engine(&self) -> AnyEngine {
         let size = if self.exhaustive || self.threads.is_some() { Size::Small } else { Size::Full };
-        engine::engine(self.engine, self.codec, size)
+        engine::engine(self.engine, self.codec(), size)
     }
 
     /// Whether the seed matters.
@@ -224,7 +230,7 @@ impl Args {
     fn command(&self) -> String {
         let mut command = format!("everleaf crash --engine {}", name(&self.engine));
         if !self.long {
-            command += &format!(" --codec {}", name(&self.codec));
+            command += &format!(" --codec {}", name(&self.codec()));
         }
         command += &format!(" --medium {} --lines {}", name(&self.medium), name(&self.lines));
         // With --long each part has its own, unless one was given.
@@ -280,11 +286,18 @@ impl Args {
 
     /// The explorations that are asked for.
     fn parts(&self) -> Vec<Self> {
+        let with = |codec: CodecName| Self { codec: Some(codec), ..self.clone() };
         if !self.long {
-            return vec![self.clone()];
+            let is_both = self.engine == EngineName::Masstree
+                && self.codec.is_none()
+                && self.exhaustive
+                && self.threads.is_none()
+                && self.replay.is_none();
+            return if is_both { ALL_RECORDS.map(with).into() } else { vec![with(self.codec())] };
         }
         let of_codec = |codec: CodecName| {
-            let all = Self { codec, exhaustive: true, long: false, minutes: None, ..self.clone() };
+            let all =
+                Self { codec: Some(codec), exhaustive: true, long: false, minutes: None, ..self.clone() };
             let minutes = Some(self.minutes.unwrap_or(LONG_MINUTES));
             [
                 Self { length: 4, ..all.clone() },
@@ -292,7 +305,7 @@ impl Args {
                 Self { threads: Some(3), exhaustive: false, minutes, ..all },
             ]
         };
-        [CodecName::Word, CodecName::Record].into_iter().flat_map(of_codec).collect()
+        [CodecName::Word].into_iter().chain(ALL_RECORDS).flat_map(of_codec).collect()
     }
 }
 
@@ -368,16 +381,27 @@ mod tests {
             let of = |part: &Args| (part.codec, part.exhaustive, part.length, part.threads, part.minutes);
             let figures: Vec<_> = parts.iter().map(of).collect();
             let codec = |codec| {
+                let codec = Some(codec);
                 [
                     (codec, true, 4, None, None),
                     (codec, true, 3, Some(3), None),
                     (codec, false, 3, Some(3), Some(minutes)),
                 ]
             };
-            assert_eq!(figures, [codec(CodecName::Word), codec(CodecName::Record)].concat());
+            let all = [CodecName::Word, CodecName::Record, CodecName::Layers].map(codec);
+            assert_eq!(figures, all.concat());
             assert!(parts.iter().all(|part| !part.long && part.preemptions == 2));
         }
         assert_eq!(parts(&["--ops", "7"]).len(), 1);
+    }
+
+    #[test]
+    fn small_scopes_of_masstree_have_both_shapes_of_records() {
+        let codecs = |more: &[&str]| parts(more).iter().map(Args::codec).collect::<Vec<_>>();
+        assert_eq!(codecs(&["--exhaustive"]), [CodecName::Record, CodecName::Layers]);
+        assert_eq!(codecs(&["--exhaustive", "--codec", "record"]), [CodecName::Record]);
+        assert_eq!(codecs(&["--exhaustive", "--threads", "2"]), [CodecName::Record]);
+        assert_eq!(codecs(&["--ops", "7", "--codec", "layers"]), [CodecName::Layers]);
     }
 
     #[test]

@@ -1,0 +1,128 @@
+//! Numbers as keys and values.
+
+/// The bytes of a stride of a key in [`KeyShape::Layers`]: a slice of `masstree`.
+const SLICE_BYTES: usize = 8;
+/// Keys of [`KeyShape::Layers`] that differ by zeros at their end alone.
+const TIES: u64 = 10;
+/// Paths below each first slice of [`KeyShape::Layers`]: how many slices of zeros, and how many of tildes behind them.
+const PATHS: [(usize, usize); 5] = [(0, 0), (2, 0), (2, 1), (2, 2), (0, 2)];
+/// Where the zeros of a tie end and those of a path begin.
+const ZEROS_OF_PATH: usize = 2 * SLICE_BYTES;
+
+/// How numbers are made keys and values. Keys sort as their numbers do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyShape {
+    /// Eight bytes each.
+    Words,
+    /// Keys of ten bytes and a few more, which share their first eight; values of several lengths.
+    Records,
+    /// Keys of 8 to 50 bytes for layers below layers, and the same values. The last digit of a number says how many zeros a
+    /// key ends with; what is before it, which of five paths of 0 to 4 slices it has behind its first slice; the rest is that
+    /// slice. So keys share 8, 16 and 24 bytes behind their first slice, or differ by zeros alone; and where a layer begins
+    /// there are keys that end.
+    Layers,
+}
+
+impl KeyShape {
+    /// The bytes of a key.
+    pub(super) fn key_bytes(self, key: u64) -> Vec<u8> {
+        match self {
+            Self::Words => key.to_be_bytes().to_vec(),
+            Self::Records => {
+                let mut bytes = vec![b'k'; 6];
+                bytes.extend_from_slice(&key.to_be_bytes()[4..]);
+                bytes.extend(std::iter::repeat_n(b'+', (key % 4) as usize));
+                bytes
+            }
+            Self::Layers => {
+                let (rest, ties) = (key / TIES, (key % TIES) as usize);
+                let (first, path) = (rest / PATHS.len() as u64, (rest % PATHS.len() as u64) as usize);
+                let (zeros, tildes) = PATHS[path];
+                let mut bytes = vec![b'k'];
+                bytes.extend_from_slice(&first.to_be_bytes()[1..]);
+                bytes.resize(bytes.len() + SLICE_BYTES * zeros, 0);
+                bytes.resize(bytes.len() + SLICE_BYTES * tildes, b'~');
+                bytes.resize(bytes.len() + ties, 0);
+                bytes
+            }
+        }
+    }
+
+    /// The number of a key; `None` if nobody made these bytes.
+    pub(super) fn key_number(self, bytes: &[u8]) -> Option<u64> {
+        let of_part = |part: &[u8]| part.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        let number = match self {
+            Self::Words => of_part(bytes),
+            Self::Records => of_part(bytes.get(6..10)?),
+            Self::Layers => {
+                let (first, behind) = bytes.split_at_checked(SLICE_BYTES)?;
+                let tildes: usize = behind.iter().map(|byte| usize::from(*byte == b'~')).sum();
+                let leading = behind.iter().take_while(|byte| **byte == 0).count();
+                let (zeros, ties) = match tildes {
+                    0 if leading < ZEROS_OF_PATH => (0, leading),
+                    0 => (ZEROS_OF_PATH, leading - ZEROS_OF_PATH),
+                    _ => (leading, behind.len() - leading - tildes),
+                };
+                let is_path = |(z, t): &(usize, usize)| (z * SLICE_BYTES, t * SLICE_BYTES) == (zeros, tildes);
+                let path = PATHS.iter().position(is_path)? as u64;
+                (of_part(&first[1..]) * PATHS.len() as u64 + path).checked_mul(TIES)? + ties as u64
+            }
+        };
+        (self.key_bytes(number) == bytes).then_some(number)
+    }
+
+    /// The bytes of a value.
+    pub(super) fn value_bytes(self, value: u64) -> Vec<u8> {
+        let mut bytes = value.to_be_bytes().to_vec();
+        if self != Self::Words && value == LONG_VALUE {
+            bytes.resize(LONG_VALUE as usize, 7);
+        } else if self != Self::Words {
+            bytes.extend((0..value % 11).map(|index| (value + index) as u8));
+        }
+        bytes
+    }
+
+    /// The number of a value; `None` if nobody made these bytes.
+    pub(super) fn value_number(self, bytes: &[u8]) -> Option<u64> {
+        let number = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
+        (self.value_bytes(number) == bytes).then_some(number)
+    }
+}
+
+/// With records this value is longer than any slot of a slab.
+pub const LONG_VALUE: u64 = 70_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_order_as_bytes() {
+        for shape in [KeyShape::Words, KeyShape::Records, KeyShape::Layers] {
+            let keys: Vec<Vec<u8>> = (0..600).map(|key| shape.key_bytes(key)).collect();
+            assert!(keys.is_sorted());
+            for (number, key) in keys.iter().enumerate() {
+                assert_eq!(shape.key_number(key), Some(number as u64));
+                let value = shape.value_bytes(number as u64);
+                assert_eq!(shape.value_number(&value), Some(number as u64));
+            }
+            assert_eq!(shape.value_number(&shape.value_bytes(LONG_VALUE)), Some(LONG_VALUE));
+        }
+        assert_eq!(KeyShape::Records.key_number(b"kkkkkk\0\0\0\x01"), None);
+        for bytes in [&b"k\0\0\0\0\0\0"[..], b"l\0\0\0\0\0\0\0", b"k\0\0\0\0\0\0\0~", b"k\0\0\0\0\0\0\0\x01"]
+        {
+            assert_eq!(KeyShape::Layers.key_number(bytes), None);
+        }
+    }
+
+    #[test]
+    fn keys_of_layers_share_slices_and_differ_by_zeros() {
+        let shared = |one: u64, other: u64| {
+            let [one, other] = [one, other].map(|key| KeyShape::Layers.key_bytes(key));
+            one.iter().zip(&other).take_while(|(one, other)| one == other).count()
+        };
+        let shares = [(50, 100), (10, 40), (0, 10), (10, 20), (20, 30), (30, 39), (1, 2)];
+        assert_eq!(shares.map(|(one, other)| shared(one, other)), [7, 8, 8, 24, 32, 40, 9]);
+        assert_eq!(KeyShape::Layers.key_bytes(2), [&KeyShape::Layers.key_bytes(1)[..], &[0]].concat());
+    }
+}
