@@ -110,8 +110,8 @@ fn write_and_kill(
     Ok(Killed { acknowledged, process, duration })
 }
 
-/// Stores the paths that are not there yet, from two threads; returns how many.
-fn finish(tree: &Tree, listing: &Listing) -> Result<usize, Failure> {
+/// Stores the paths that are not there yet, from two threads; returns how many. All are durable then.
+fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failure> {
     let added = AtomicUsize::new(0);
     let add = |thread: usize| -> everleaf::Result<()> {
         let mut last = None;
@@ -131,6 +131,8 @@ fn finish(tree: &Tree, listing: &Listing) -> Result<usize, Failure> {
             .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         theirs.fold(mine, everleaf::Result::and)
     })?;
+    // Of a tree that is durable by epochs a ticket says nothing.
+    store.sync()?;
     Ok(added.into_inner())
 }
 
@@ -202,7 +204,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     show.step("prove", &report.proof_words());
 
     let start = Instant::now();
-    report.finished(finish(&tree, &listing)?, start.elapsed());
+    let added = finish(&store, &tree, &listing)?;
+    report.finished(added, start.elapsed());
     show.step("finish", &report.finish_words());
     let prefix = prefix_to_show(&listing, &args.root);
     show.step("scan", &report.scanned(&tree, &prefix)?);
@@ -216,4 +219,33 @@ fn end(mut report: Report, store: Store, tree: Tree, listing: &Listing, show: &S
     store.close()?;
     show.end(&report)?;
     Ok(Answer::from_bool(report.is_proved()))
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf::{Options, TreeOptions};
+
+    use super::*;
+
+    #[test]
+    fn what_is_finished_is_durable() -> Result<(), Failure> {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, pool) = (folder.path().join("files"), folder.path().join("demo.pool"));
+        std::fs::create_dir(&root).unwrap();
+        (0..100).for_each(|number| std::fs::write(root.join(number.to_string()), "content").unwrap());
+        let listing = Listing::walk(&root, 1000, &pool, |_| ());
+        let count = listing.len() as u64;
+        assert!(count >= 100);
+        for engine in Engine::ALL {
+            let pool = folder.path().join(engine.name());
+            // Nothing is made durable by and by, nor at the close.
+            let options = Options::new().manual_epochs().close_cleanly(false);
+            let store = options.open(&pool)?;
+            let tree = store.tree_with(TREE, TreeOptions { engine, ..TreeOptions::RECORDS })?;
+            assert_eq!(finish(&store, &tree, &listing)? as u64, count);
+            drop((tree, store));
+            assert_eq!(options.open(&pool)?.open_tree(TREE)?.len()?, count, "{engine:?}");
+        }
+        Ok(())
+    }
 }
