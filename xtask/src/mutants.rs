@@ -14,6 +14,9 @@ pub(crate) struct Args {
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// Plant only what has this text in its description, as external_log.rs:95.
+    #[arg(long, default_value = "")]
+    only: String,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -26,6 +29,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let mut command = Command::new(cargo);
     command.args(["run", "--release", "--quiet", "--package", "everleaf-sim", "--example", "mutants", "--"]);
     command.args(["--engine", &args.engine, "--threads", &args.threads.to_string()]);
+    command.args(["--only", &args.only]);
     command.args(args.json.then_some("--json"));
     match command.current_dir(root).status() {
         Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)),

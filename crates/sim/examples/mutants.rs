@@ -23,6 +23,9 @@ struct Args {
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// Plant only what has this text in its description, as external_log.rs:95.
+    #[arg(long, default_value = "")]
+    only: String,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
             eprintln!("{} of {} mutants", progress.done, progress.mutants);
         }
     };
-    let report = run(&target, &root, args.threads.max(1), &progress);
+    let report = run(&target.only(&args.only), &root, args.threads.max(1), &progress);
     if args.json {
         println!("{}", serde_json::to_string(&report).expect("a report is JSON"));
     } else {

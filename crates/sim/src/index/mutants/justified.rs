@@ -71,6 +71,8 @@ const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still
 /// `waits_of_readers_are_found_missing` shows it.
 const SEEN_ALONE: &str = "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a \
                           writer it is needed, and schedules show it";
+const NOT_IN_ROOTS: &str = "this is planted where a tree is made, and that is in no root table before both; where a log of a \
+                            tree in use gets a segment the fence between is needed, and two threads show it";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 
@@ -331,6 +333,12 @@ pub(super) const MASSTREE: &[Justified] = &[
         &[Store],
         "the node is listed twice",
     ),
+    justified(
+        "masstree/in_line_log.rs",
+        "state &= !TOUCHED; node.epoch.store(&self.guard, state)",
+        &[Store],
+        "the mark is of this process alone, and says that a fence is due, which came before and comes once more",
+    ),
     justified("masstree/mod.rs", "clean.publish(&guard, checked(1))", &[Flush, Store], UNCLEAN),
     justified(
         "masstree/mod.rs",
@@ -386,6 +394,18 @@ pub(super) const MASSTREE: &[Justified] = &[
         NOTHING_ALLOCATED,
     ),
     justified("masstree/mod.rs", "this and the first epoch. guard.fence()", &[Swapped], BOTH_BEFORE),
+    justified(
+        "masstree/external_log.rs",
+        "which may never come. self.guard.fence()",
+        &[Swapped],
+        NOT_IN_ROOTS,
+    ),
+    justified(
+        "masstree/external_log.rs",
+        "link.publish(&self.guard, checked(segment))",
+        &[DoneFirst],
+        NOT_IN_ROOTS,
+    ),
     justified(
         "masstree/external_log.rs",
         "self.guard.flush_words(words); } self.guard.fence()",

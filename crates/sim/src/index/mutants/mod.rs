@@ -134,6 +134,7 @@ fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
             });
         }
     }
+    places.retain(|mutation, _| mutation.to_string().contains(&target.only));
     Ok(places.into_iter().collect())
 }
 
@@ -163,7 +164,7 @@ fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Targe
     report.justified = report.survivors.iter().filter(|survivor| survivor.why.is_some()).count();
     report.survived = report.survivors.len() - report.justified;
     let unused = justified.iter().enumerate().filter(|(index, _)| !used.contains(index));
-    let unused = unused.filter(|(_, justified)| target.accounts_for(justified));
+    let unused = unused.filter(|(_, justified)| target.only.is_empty() && target.accounts_for(justified));
     report.unused = unused.map(|(_, justified)| format!("{justified:?}")).collect();
 }
 

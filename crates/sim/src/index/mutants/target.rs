@@ -11,7 +11,7 @@ use medium::sim::{Mutation, Site};
 use super::justified::{self, Justified};
 use super::sites;
 use crate::explore::Explorer;
-use crate::index::IndexOperation::{Insert, Put, Sync as EndEpoch, Update};
+use crate::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
 use crate::index::script::{
     every_change, every_change_in_epochs, every_drop, every_load, loaded_and_left_alone,
     second_epochs_of_two_lives, values_in_epochs, what_epochs_meet,
@@ -127,6 +127,8 @@ pub struct Target {
     folders: &'static [&'static str],
     /// The target that judges what all engines share, where it comes by.
     pub(super) judged_by: Option<&'static str>,
+    /// What the mutants that are planted have in their description.
+    pub(super) only: String,
 }
 
 impl Target {
@@ -141,6 +143,13 @@ impl Target {
             "masstree" => Some(masstree()),
             _ => None,
         }
+    }
+
+    /// Plants only what has this text in its description, as `in_line_log.rs:92`. That an argument justifies nothing is not
+    /// found out then.
+    #[must_use]
+    pub fn only(self, text: &str) -> Self {
+        Self { only: text.to_owned(), ..self }
     }
 
     /// Whether it is for this target to say that a justification is not needed: those of what all engines share are
@@ -204,6 +213,7 @@ fn rntree() -> Target {
         justified: &[justified::SHARED, justified::RNTREE],
         folders: &["rntree/", "pool/", "medium/"],
         judged_by: None,
+        only: String::new(),
     }
 }
 
@@ -227,6 +237,7 @@ fn bztree() -> Target {
         justified: &[justified::SHARED, justified::BZTREE],
         folders: &["bztree/", "pmwcas/"],
         judged_by: Some("rntree"),
+        only: String::new(),
     }
 }
 
@@ -272,13 +283,26 @@ fn masstree() -> Target {
         let program = Program::of(vec![vec![Update(10, 3), EndEpoch], vec![Insert(15, 4)]]);
         Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))
     });
+    // The second share begins a log, in space that was something else's.
+    let second_log = [Rules::Lines, Rules::Log].map(|rules| {
+        let program = Program::of(vec![vec![Update(10, 3)], vec![Remove(20), Insert(20, 4)]]);
+        let setup = vec![Insert(10, 1), Insert(20, 2), EndEpoch];
+        Trial::of_threads(of_codec(CodecName::Word), setup, program, once(rules))
+    });
     Target {
         name: "masstree",
         quick: trials(Trial::quick),
         trials: trials(Trial::of_script),
-        suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).chain(beside).collect(),
+        suites: [Rules::Lines, Rules::Log]
+            .map(suite)
+            .into_iter()
+            .chain(again)
+            .chain(beside)
+            .chain(second_log)
+            .collect(),
         justified: &[justified::SHARED, justified::MASSTREE],
         folders: &["masstree/"],
         judged_by: Some("rntree"),
+        only: String::new(),
     }
 }
