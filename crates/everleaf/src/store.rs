@@ -224,24 +224,27 @@ impl Store {
     }
 
     /// Calls `visit` with what can be read of the tree `name`, which is damaged, in ascending order of keys, until it returns
-    /// `false`. Returns what was left out: damage is no error. Nothing of the tree is changed, and it need not be one that
-    /// opens, but for those of [`Engine::MassTree`](crate::Engine::MassTree): these are opened, and who writes to them waits
-    /// until the end, so `visit` must not. Of others, what is changed meanwhile may be left out. O(n).
+    /// `false`. Returns what was left out: damage is no error. Nothing of the tree is changed but what an open changes, and it
+    /// need not be one that opens, unless it is one of [`Engine::MassTree`](crate::Engine::MassTree): nobody else uses such a
+    /// tree meanwhile, and `visit` cannot. Of others, what is changed meanwhile may be left out. O(n).
     ///
     /// # Errors
     /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
     /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
+    /// - [`Error::InBatch`]: within a batch, of a tree of `masstree`;
     /// - [`Error::Corrupt`]: its slot of the root table is damaged, so that it is not known where it begins; or it does not
     ///   open, and is one of `masstree`.
     pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
         let backend = &self.inner.backend;
+        // Held, for a tree that somebody uses is not dropped; nor is one that does not open.
+        let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
             let root = roots.find(name)?;
             let root = root.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
             if let Some(left_out) = backend.salvage(root, &mut visit)? {
                 return Ok(left_out);
             }
-            let left_out = self.find(name, None)?.index().salvage(&mut visit)?;
+            let left_out = opened?.index().salvage(&mut visit)?;
             Ok(left_out.unwrap_or_default())
         });
         self.at(salvaged)
@@ -262,7 +265,11 @@ impl Store {
             }
             (None, Some(kind)) => {
                 let create = || backend.create_tree(name, kind, opening);
-                let any = tried_twice(create, || self.inner.find_space_among(&trees))?;
+                let any = tried_twice(create, || {
+                    self.inner.has_recovered();
+                    backend.reclaim();
+                    Inner::find_space_of(&trees);
+                })?;
                 let roots = backend.roots()?;
                 let made = roots.find(name)?.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
                 OpenTree { any, kind: TreeOptions::of(made)? }
@@ -528,12 +535,13 @@ impl Inner {
     /// Fetches space back that is free after a crash, or was removed but is not yet reused, by whichever tree.
     #[cold]
     pub(crate) fn find_space(&self) {
-        self.find_space_among(&self.trees.lock());
-    }
-
-    fn find_space_among(&self, trees: &BTreeMap<String, OpenTree>) {
         self.has_recovered();
         self.backend.reclaim();
+        Self::find_space_of(&self.trees.lock());
+    }
+
+    /// What trees hold back themselves.
+    fn find_space_of(trees: &BTreeMap<String, OpenTree>) {
         trees.values().for_each(|tree| tree.any.index.reclaim());
     }
 

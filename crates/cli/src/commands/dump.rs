@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use everleaf::Store;
+use everleaf::{Engine, Store};
 
 use crate::context::{Context, PoolArgs};
 use crate::dump_format::DumpWriter;
@@ -86,6 +86,10 @@ impl Args {
         let Some(kind) = kind else {
             return store.open_tree(name).map_or_else(|error| left_out_wholly(&error), |_| Ok(0));
         };
+        let opened = store.open_tree(name);
+        if let (Engine::MassTree, Err(error)) = (kind.engine, &opened) {
+            return left_out_wholly(error);
+        }
         let mut written = writer.tree(name, kind);
         let salvaged = store.salvage(name, |key, value| {
             written = writer.entry(key, value);
@@ -100,7 +104,8 @@ impl Args {
         for violation in left_out.iter().take(DAMAGES_TOLD) {
             context.note(format!("left out: of tree {name:?}, at offset {violation}"));
         }
-        Ok(left_out.len() as u64)
+        // A tree that does not open is damaged, whatever was left out.
+        Ok((left_out.len() as u64).max(u64::from(opened.is_err())))
     }
 }
 

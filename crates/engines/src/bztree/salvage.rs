@@ -1,4 +1,4 @@
-//! What can be read of a tree that is not opened, for a descriptor is damaged.
+//! What can be read of a damaged tree, whether it opens or not: a damaged descriptor keeps it from that.
 //!
 //! Nothing is rolled forward or back: a word that names a descriptor which is whole counts as that says, and one that names a
 //! damaged descriptor cannot be read. What hangs on it is left out.

@@ -638,7 +638,6 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     }
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
-        self.core.refuse_in_any_batch()?;
         self.core.salvage(visit).map(Some)
     }
 

@@ -25,9 +25,11 @@ enum Task {
 }
 
 impl<M: Medium, const W: usize> Core<M, W> {
-    /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; nobody writes
-    /// meanwhile. Returns what was left out. O(n).
+    /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; nobody else is at
+    /// work meanwhile. Returns what was left out. O(n).
     pub(super) fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
+        // What `visit` might wait for is refused, as in a batch.
+        let _mark = self.begin_batch()?;
         let _shards = self.stop();
         let mut view = self.look();
         view.has_pass = true;

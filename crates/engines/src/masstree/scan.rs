@@ -260,8 +260,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 }
                 entries => entries?,
             };
-            nodes += 1;
-            self.meet(start.met, nodes, leaf.pointer)?;
+            // On the way to where the batch before ended nodes are met once more in each batch; but no more than the key has slices.
+            if !matches!(frame.edge, Edge::Key) {
+                nodes += 1;
+                self.meet(start.met, nodes, leaf.pointer)?;
+            }
             if !self.core.are_words {
                 for (_, _, object) in entries.iter().filter(|(_, class, _)| *class != LAYER) {
                     self.prefetch_record(*object);

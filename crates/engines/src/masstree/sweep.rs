@@ -4,6 +4,7 @@
 //! on behind a node that is damaged. Such a node stays as it is, for `check` to name; of what lies below it nothing can be
 //! reached, so nothing of it has to be recovered.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use medium::Medium;
@@ -33,6 +34,9 @@ pub(super) struct Sweep {
     position: Option<Position>,
     /// Nodes that were touched.
     met: Met,
+    /// The first nodes of layers that were gone into since more nodes were touched than there are: so several entries lead to
+    /// one layer, which is gone into once from then on.
+    entered: Option<HashSet<u64>>,
     /// Shards whose free queues were swept.
     shards: usize,
 }
@@ -40,7 +44,7 @@ pub(super) struct Sweep {
 impl Default for Sweep {
     fn default() -> Self {
         let position = Some(Position { layers: Vec::new(), at: Slice::FIRST });
-        Self { position, met: Met::default(), shards: 0 }
+        Self { position, met: Met::default(), entered: None, shards: 0 }
     }
 }
 
@@ -119,17 +123,20 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn touch_some(&self, sweep: &mut Sweep) -> Walk<()> {
         for _ in 0..NODES_TOGETHER {
             let Some(position) = &sweep.position else { break };
-            sweep.position = self.touch_from(position)?;
+            self.begin_operation();
+            sweep.position = self.touch_from(position, &mut sweep.entered)?;
             sweep.met.keep(sweep.met.nodes() + 1);
-            if self.meet(&sweep.met, sweep.met.nodes(), self.core.anchor).is_err() {
-                sweep.position = None;
+            if sweep.entered.is_none() && self.meet(&sweep.met, sweep.met.nodes(), self.core.anchor).is_err()
+            {
+                sweep.entered = Some(HashSet::new());
             }
         }
         Ok(())
     }
 
-    /// Touches the border nodes on the way to a position; returns the next position.
-    fn touch_from(&self, from: &Position) -> Walk<Option<Position>> {
+    /// Touches the border nodes on the way to a position; returns the next position. A layer that was `entered` before is passed by.
+    fn touch_from(&self, from: &Position, entered: &mut Option<HashSet<u64>>) -> Walk<Option<Position>> {
+        let mut entering = Vec::new();
         let (mut root, mut origin) = (self.anchor()?.root.value.load(&self.guard), Origin::Anchor);
         let (mut layers, mut rests) = (Vec::new(), Vec::new());
         // Whether this is still the layer of the position, or leads there: it may be gone.
@@ -149,12 +156,20 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             match step.below.filter(|_| 8 * layers.len() <= KEY_BYTES_MAX) {
                 Some((word, below, place)) => {
                     is_along = way == Some(&word);
+                    if !is_along && let Some(entered) = entered {
+                        if entered.contains(&below) || entering.contains(&below) {
+                            break;
+                        }
+                        entering.push(below);
+                    }
                     layers.push(word);
                     (root, origin) = (below, place);
                 }
                 None => break,
             }
         }
+        // Not before: who has to start again meets them again.
+        entered.iter_mut().for_each(|entered| entered.extend(&entering));
         while let Some(rest) = rests.pop() {
             if let Some(at) = rest {
                 layers.truncate(rests.len());

@@ -1,4 +1,4 @@
-//! What can be read of a tree that is too damaged to be opened.
+//! What can be read of a damaged tree, whether it opens or not.
 
 use std::collections::HashSet;
 

@@ -587,6 +587,8 @@ fn pointers_to_cells_in_a_tree_of_records() {
     assert_eq!(content(&reopen(&pool, "tree").unwrap()).unwrap().len(), 100);
 }
 
+const BEHIND: [&[u8]; 2] = [b"zzzzzzzz1", b"zzzzzzzz2"];
+
 /// So many layers whose nodes have four entries each, all of which lead to one layer: 4^40 ways to the last one, whose node has
 /// as many keys as it had, or none. Two keys at each entry, so that it leads to a layer.
 fn many_ways_through_few_layers(pool: &Pool<Arc<Ram>>, is_last_empty: bool) -> Tree {
@@ -611,6 +613,9 @@ fn many_ways_through_few_layers(pool: &Pool<Arc<Ram>>, is_last_empty: bool) -> T
     if is_last_empty {
         PERMUTATIONS.iter().for_each(|word| store(pool, node + word, 0xedcb_a987_6543_2100));
     }
+    // A layer behind all that.
+    BEHIND.iter().for_each(|key| tree.put(key, b"value").unwrap());
+    tree.sync().unwrap();
     tree
 }
 
@@ -634,11 +639,13 @@ fn entries_that_lead_to_one_layer() {
         let violations = tree.check().unwrap();
         assert!(violations.iter().any(|found| found.what.contains("two ways")), "{violations:?}");
         assert!(violations.len() < 300 && tree.stat().is_ok());
+        tree.put(BEHIND[1], b"of the epoch that fails").unwrap();
         drop(tree);
         // After a crash.
         let tree = reopen(&pool, "tree").unwrap();
         tree.sweep().unwrap();
         assert!(!tree.epochs().is_sweeping);
+        assert_eq!(tree.get(BEHIND[1]).unwrap().as_deref(), Some(&b"value"[..]), "behind the damage");
         // What one entry leads to goes, and is what the others lead to.
         let way = |last: u8| [&b"a".repeat(8 * 40)[..], &[last; 9]].concat();
         assert_eq!(tree.get(&way(b'1')).unwrap().is_some(), !is_last_empty);

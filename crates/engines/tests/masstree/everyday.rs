@@ -628,3 +628,23 @@ fn reads_after_a_clean_close_write_nothing() {
         assert!(tree.update(&word(1), &word(2)).unwrap());
     }
 }
+
+/// Each batch of a range goes down all layers once more, which once counted as so many nodes that it was taken for damage.
+#[test]
+fn ranges_of_keys_that_share_thousands_of_slices_come_to_their_end() {
+    let tree = MassTree::<_, RecordCodec>::create(&pool(256 << 20), "tree", options()).unwrap();
+    let key = |number: u32| [&b"p".repeat(32 << 10)[..], &number.to_be_bytes()].concat();
+    (0..200).for_each(|number| tree.put(&key(number), b"value").unwrap());
+    assert_eq!(tree.len().unwrap(), 200);
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let mut scan = tree.range(Bounds::all(), direction).unwrap();
+        let (mut found, mut value) = (Vec::new(), Vec::new());
+        let mut count = 0;
+        while scan.next_into(&mut found, &mut value).unwrap() {
+            let number = if direction == Direction::Forward { count } else { 199 - count };
+            assert!(found == key(number), "{number}");
+            count += 1;
+        }
+        assert_eq!(count, 200);
+    }
+}
