@@ -123,8 +123,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn touch_some(&self, sweep: &mut Sweep) -> Walk<()> {
         for _ in 0..NODES_TOGETHER {
             let Some(position) = &sweep.position else { break };
-            self.begin_operation();
             sweep.position = self.touch_from(position, &mut sweep.entered)?;
+            // What is in the way next is something else.
+            self.begin_operation();
             sweep.met.keep(sweep.met.nodes() + 1);
             if sweep.entered.is_none() && self.meet(&sweep.met, sweep.met.nodes(), self.core.anchor).is_err()
             {
