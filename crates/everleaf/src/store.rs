@@ -267,8 +267,7 @@ impl Store {
                 let create = || backend.create_tree(name, kind, opening);
                 let any = tried_twice(create, || {
                     self.inner.has_recovered();
-                    backend.reclaim();
-                    Inner::find_space_of(&trees);
+                    self.inner.find_space_of(&trees);
                 })?;
                 let roots = backend.roots()?;
                 let made = roots.find(name)?.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
@@ -536,12 +535,12 @@ impl Inner {
     #[cold]
     pub(crate) fn find_space(&self) {
         self.has_recovered();
-        self.backend.reclaim();
-        Self::find_space_of(&self.trees.lock());
+        self.find_space_of(&self.trees.lock());
     }
 
-    /// What trees hold back themselves.
-    fn find_space_of(trees: &BTreeMap<String, OpenTree>) {
+    /// Of the pool, and of these trees.
+    fn find_space_of(&self, trees: &BTreeMap<String, OpenTree>) {
+        self.backend.reclaim();
         trees.values().for_each(|tree| tree.any.index.reclaim());
     }
 

@@ -33,6 +33,16 @@ pub(super) enum Stop {
     Failed(Error),
 }
 
+impl Stop {
+    /// The error that it is, or what it is where a walk may not be started again.
+    pub(super) fn error_or(self, otherwise: impl FnOnce() -> Error) -> Error {
+        match self {
+            Self::Full(error) | Self::Failed(error) => error,
+            Self::Again | Self::NeedsPass => otherwise(),
+        }
+    }
+}
+
 impl<E: Into<Error>> From<E> for Stop {
     fn from(error: E) -> Self {
         match error.into() {
@@ -214,8 +224,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Before something is tried again that a node was in the way of.
     #[cold]
     pub(super) fn retry_at(&self, node: u64) -> Walk<()> {
-        self.attempts.set(Attempts { blocked_by: node, ..self.attempts.get() });
+        self.note_blocked_by(node);
         self.retry()
+    }
+
+    fn note_blocked_by(&self, node: u64) {
+        self.attempts.set(Attempts { blocked_by: node, ..self.attempts.get() });
     }
 
     /// Before something is tried again.
@@ -261,7 +275,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if !is_root {
             return self.retry_at(pointer & OFFSET_MASK);
         }
-        self.attempts.set(Attempts { blocked_by: pointer & OFFSET_MASK, ..self.attempts.get() });
+        self.note_blocked_by(pointer & OFFSET_MASK);
         Err(Stop::Again)
     }
 

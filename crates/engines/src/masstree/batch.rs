@@ -109,10 +109,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
 }
 
 fn failed(anchor: u64, stop: Stop) -> Error {
-    match stop {
-        Stop::Full(error) | Stop::Failed(error) => error,
-        Stop::Again | Stop::NeedsPass => Error::corrupt(anchor, "an operation that does not come to its end"),
-    }
+    stop.error_or(|| Error::corrupt(anchor, "an operation that does not come to its end"))
 }
 
 impl<M: Medium, const W: usize> Batch for Writes<'_, M, W> {

@@ -7,7 +7,7 @@ use pool::record::KEY_BYTES_MAX;
 use pool::{Error, Result};
 
 use super::Core;
-use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
+use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
 use super::cells::no_cell;
 use super::layout::{Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
@@ -77,10 +77,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
                 break;
             }
             if let Err(stop) = view.survey_node(task, &mut survey, &mut tasks) {
-                let error = match stop {
-                    Stop::Full(error) | Stop::Failed(error) => error,
-                    Stop::Again | Stop::NeedsPass => Error::corrupt(task.pointer, "a node that changes"),
-                };
+                let error = stop.error_or(|| Error::corrupt(task.pointer, "a node that changes"));
                 survey.expect(task.pointer & OFFSET_MASK, false, || error.to_string());
             }
         }

@@ -5,7 +5,7 @@ use pool::record::check_lengths;
 use pool::{Error, Result};
 
 use super::Core;
-use super::access::{NodeRef, Stop, View, Walk, Work};
+use super::access::{NodeRef, View, Walk, Work};
 use super::layout::OFFSET_MASK;
 use super::permutation::Permutation;
 use super::record::Record;
@@ -56,8 +56,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let done = view.load(&mut work, next, &check, &mut load);
         let error = match done {
             Ok(()) => return Ok(load.entries),
-            Err(Stop::Full(error) | Stop::Failed(error)) => error,
-            Err(Stop::Again | Stop::NeedsPass) => Error::NotEmpty,
+            Err(stop) => stop.error_or(|| Error::NotEmpty),
         };
         for object in load.made {
             // What cannot be given back is found by `check`; the error that led here matters more.

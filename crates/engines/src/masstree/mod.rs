@@ -311,10 +311,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
                 view.begin_log(&mut work)
             })
         };
-        made.map_err(|stop| match stop {
-            access::Stop::Full(error) | access::Stop::Failed(error) => error,
-            _ => Error::corrupt(self.anchor, "a new tree that is not empty"),
-        })?;
+        made.map_err(|stop| stop.error_or(|| Error::corrupt(self.anchor, "a new tree that is not empty")))?;
         self.advance()
     }
 

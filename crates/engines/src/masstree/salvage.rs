@@ -64,10 +64,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
 }
 
 fn error_of(stop: Stop, offset: u64) -> Error {
-    match stop {
-        Stop::Full(error) | Stop::Failed(error) => error,
-        Stop::Again | Stop::NeedsPass => Error::corrupt(offset, "it changes"),
-    }
+    stop.error_or(|| Error::corrupt(offset, "it changes"))
 }
 
 impl<M: Medium, const W: usize> View<'_, M, W> {

@@ -141,7 +141,6 @@ impl Lab<'_> {
             (*engine).clone_into(&mut bench.engine);
             (bench.medium, bench.keys, bench.threads) = (MediumChoice::Dax, keys, self.threads_max());
             bench.persist_delay_ns = is_delayed.then_some(0);
-            bench.ops = Some(self.args.ops.min(keys));
             bench
         };
         let args: Vec<_> = trees.iter().map(tree_args).collect();
