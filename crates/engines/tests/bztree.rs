@@ -1,5 +1,6 @@
 //! BzTree with nodes of other sizes, where space runs out, where a disk fails, and where threads stop for ever.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -574,4 +575,57 @@ fn a_count_waits_for_what_it_saw() {
         pool.medium().set_release(Release::Immediate);
     });
     assert_eq!(counted.load(Ordering::SeqCst), 1);
+}
+
+/// What a mark after a crash leaves of a tree, if leaves are split at `before` first, and at `meanwhile` when it has come to
+/// the end of some leaf.
+fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
+    let ram = Arc::new(Ram::new(4 << 20).unwrap());
+    let pool = open(&ram, false);
+    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let keys: Vec<u32> = (0..60).map(|number| number * 10).collect();
+    keys.iter().for_each(|number| assert!(tree.insert(&key(*number), b"value").unwrap()));
+    drop((tree, pool));
+    let pool = open(&ram, false);
+    let root = pool.trees().unwrap().remove(0);
+    let options = BzTreeOptions { mark_later: true, ..BzTreeOptions::default() };
+    let tree = Tree::open(&pool, &root, options).unwrap();
+    let split = |number: u32| {
+        (1..4).for_each(|step| assert!(tree.insert(&key(number * 10 + step), b"value").unwrap()));
+        tree.reclaim();
+    };
+    split(before);
+    let seen = Cell::new(0);
+    let go_on = || {
+        if seen.replace(seen.get() + 1) == leaves {
+            meanwhile.into_iter().for_each(split);
+        }
+        true
+    };
+    assert!(tree.mark(&go_on).unwrap());
+    pool.finish_marking();
+    // What is taken for free is used.
+    (1000..1200).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
+    let lost: Vec<_> =
+        keys.iter().filter(|number| tree.get(&key(**number)).ok().flatten().is_none()).collect();
+    let what = format!("after {leaves} leaves, {before}, {meanwhile:?}");
+    assert!(lost.is_empty(), "{what}: {lost:?} are lost");
+    assert!(tree.check().unwrap().is_empty(), "{what}");
+}
+
+/// An inner node whose address was used again is on the way of the mark after a crash, with separators that are old.
+#[test]
+fn a_mark_finds_the_separators_of_nodes_whose_space_was_used_again() {
+    // Where the nodes are hangs on all that was allocated and freed before.
+    for leaves in 1..9 {
+        for before in [1, 2 * leaves] {
+            for first in 2 * leaves..2 * leaves + 3 {
+                for second in first + 1..first + 7 {
+                    if before != first && before != second {
+                        expect_a_sound_mark(leaves, before, [first, second]);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The mark after a crash: which allocations the tree reaches, found out while it is at work.
 //!
 //! A walk through all keys, leaf by leaf: each time from the root to the leaf where the last one ended, marking the inner
-//! nodes on the way, their separators' records, the leaf and its records. No barrier is needed, for nothing of the old
+//! nodes on the way, the leaf and its records, and the record of the separator that ends it. No barrier is needed, for nothing of the old
 //! generation is allocated meanwhile, and what is reached at the end of the walk was so all the time:
 //!
 //! - *A node's range of keys never changes.* A leaf that is there all the time is the one that covers its smallest key when
@@ -9,8 +9,9 @@
 //! - *A record that is visible all the time* is so in the leaf that covers its key when the walk comes by, whichever that
 //!   is: it may be copied from leaf to leaf, before or after. If the leaf is replaced while it is read, it was frozen
 //!   first, and shows what it had.
-//! - *A separator that is there all the time* ends the leaf before it when the walk comes to that leaf, so it is in a node
-//!   on the way, however inner nodes are split and merged.
+//! - *A separator that is there all the time* ends some leaf when the walk comes to that, however inner nodes are split and
+//!   merged; they hand on its record. So it is not the nodes whose separators are marked: a node that is new, in space
+//!   that was used before, can have old ones.
 //!
 //! What the walk misses because it was removed before, and somebody still reads, its retirement marks; and the mark ends
 //! only when all who may be about to retire something are done ([`pool::Pool::finish_marking_later`]).
@@ -19,7 +20,7 @@ use medium::Medium;
 use pool::{Error, Guard, Result};
 
 use super::BzTree;
-use super::find::{Goal, Path, Step};
+use super::find::{Goal, Path};
 use crate::index::Codec;
 use crate::pmwcas::Seen;
 
@@ -38,11 +39,14 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             for (depth, step) in path.iter().enumerate() {
                 // Most are those of the leaf before. One whose space was used again is new, and need not be marked.
                 if marked.get(depth).map(|marked| marked.offset) != Some(step.offset) {
-                    self.mark_inner(&guard, *step)?;
+                    self.pool.mark(step.offset)?;
                 }
             }
             self.mark_leaf(&guard, leaf)?;
             let Some(end) = Self::upper_bound(&guard, &path)? else { return Ok(true) };
+            if end.tail != 0 {
+                self.pool.mark(end.tail)?;
+            }
             let mut key = Vec::new();
             Self::copy_separator(&guard, end, &mut key)?;
             if start.is_some_and(|start| start >= key) {
@@ -54,15 +58,6 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
                 return Ok(false);
             }
         }
-    }
-
-    fn mark_inner(&self, guard: &Guard<'_, M>, step: Step) -> Result<()> {
-        self.pool.mark(step.offset)?;
-        let inner = Self::inner(guard, step.offset)?;
-        let tails =
-            &Self::tails(guard, inner)?[..if C::TIES { Self::header(guard, inner).separators() } else { 0 }];
-        let tails = tails.iter().map(|tail| tail.load(guard));
-        tails.filter(|tail| *tail != 0).try_for_each(|tail| self.pool.mark(tail))
     }
 
     fn mark_leaf(&self, guard: &Guard<'_, M>, offset: u64) -> Result<()> {
