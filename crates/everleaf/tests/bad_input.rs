@@ -276,6 +276,12 @@ fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()>
             }
             assert_eq!((errors, &found), (1, &expected), "{damaged}, forward: {is_forward}");
         }
+        // It is in nobody's way who does not ask for it.
+        let behind = tree.range(key(damaged + 1)..).collect::<Result<Vec<_>>>()?;
+        assert_eq!(behind.len() as u64, 199 - damaged);
+        if let Some(last) = damaged.checked_sub(1) {
+            assert_eq!(tree.range(..=key(last)).collect::<Result<Vec<_>>>()?.len() as u64, damaged);
+        }
     }
     Ok(())
 }

@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Measure one engine only; the figures of the others stay
     #[arg(long, value_name = "NAME", conflicts_with = "check")]
     engine: Option<String>,
+    /// Measure one table only; the figures of the others stay
+    #[arg(long, value_parser = figures::TABLES, conflicts_with = "check")]
+    table: Option<String>,
 }
 
 /// How much is explored for the page: minutes for each engine, without the mutants.
@@ -54,7 +57,7 @@ fn root() -> &'static Path {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    match if args.check { check() } else { write(args.engine.as_deref()) } {
+    match if args.check { check() } else { write(args) } {
         Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
         Ok(complaints) => {
             complaints.iter().for_each(|complaint| println!("{PAGE}: {complaint}"));
@@ -83,12 +86,13 @@ fn part(page: &str, name: &str) -> Result<std::ops::Range<usize>, Failure> {
     Ok(begin.end..end.start.max(begin.end))
 }
 
-fn write(engine: Option<&str>) -> Result<Vec<String>, Failure> {
+fn write(args: &Args) -> Result<Vec<String>, Failure> {
     let path = root().join(PAGE);
     let mut page = read(&path)?;
     let museum = museum::read(&root().join("crates/sim/tests/museum"))?;
     let known = &page[part(&page, "figures")?];
-    let figures = figures::measure(EXTENT, museum.len(), Renewal { page: known, engine })?;
+    let renewal = Renewal { page: known, engine: args.engine.as_deref(), table: args.table.as_deref() };
+    let figures = figures::measure(EXTENT, museum.len(), renewal)?;
     for (name, text) in [("figures", figures), ("museum", museum::table(&museum))] {
         let part = part(&page, name)?;
         page.replace_range(part, &text);

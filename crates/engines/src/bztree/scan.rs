@@ -4,6 +4,7 @@
 //! new descent. A leaf's bounds never change, so whatever was split or merged meanwhile, no key comes twice, and none that
 //! is there for the whole range is missed.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use medium::{Medium, kernels};
@@ -145,7 +146,11 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
         for words in snapshot {
             let (mut key, mut value) = (Vec::new(), Vec::new());
             if let Err(error) = C::copy_key(guard, words, &mut key) {
-                ahead.push(Err(error));
+                match rest.side_of(words[0]) {
+                    Ordering::Less => {}
+                    Ordering::Equal => ahead.push(Err(error)),
+                    Ordering::Greater => break,
+                }
                 continue;
             }
             if !rest.is_above_lower(&key) {

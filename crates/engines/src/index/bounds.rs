@@ -1,6 +1,9 @@
 //! The ends of a range.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
+
+use pool::record::prefix_word;
 
 /// Which way a range is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +56,22 @@ impl Bounds {
             Bound::Included(lower) => key >= lower.as_slice(),
             Bound::Excluded(lower) => key > lower.as_slice(),
             Bound::Unbounded => true,
+        }
+    }
+
+    /// Where keys lie that have this first word: `Less` if all of them are below the lower end, `Greater` if all are above the
+    /// upper end, `Equal` if one may be within.
+    pub(crate) fn side_of(&self, word: u64) -> Ordering {
+        let end = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(prefix_word(key)),
+            Bound::Unbounded => None,
+        };
+        if end(&self.lower).is_some_and(|lower| word < lower) {
+            Ordering::Less
+        } else if end(&self.upper).is_some_and(|upper| word > upper) {
+            Ordering::Greater
+        } else {
+            Ordering::Equal
         }
     }
 }
