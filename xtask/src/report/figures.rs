@@ -163,14 +163,15 @@ fn threads(engines: &[String], Extent { preemptions, random_ops, .. }: Extent) -
     let pairs = ("2", pairs, vec!["--exhaustive", "--threads=2", "--preemptions", &preemptions]);
     let random = format!("{ops} random operations");
     let random = ("3", random, vec!["--threads=3", "--ops", &ops, "--seed=1", "--jobs=2"]);
-    let of_engine = |engine: &String| {
-        let of_search = |(threads, what, options): &(&str, String, Vec<&str>)| {
-            let options = options.as_slice();
-            codecs(engine).iter().map(move |codec| row([engine, codec, threads, what], options))
-        };
-        [&pairs, &random].into_iter().flat_map(of_search).collect::<Vec<_>>()
-    };
-    engines.iter().flat_map(of_engine).collect()
+    let mut rows = Vec::new();
+    for engine in engines {
+        for (threads, what, options) in [&pairs, &random] {
+            for codec in codecs(engine) {
+                rows.push(row([engine, codec, threads, what], options));
+            }
+        }
+    }
+    rows
 }
 
 /// One fault at a time, of each engine.
