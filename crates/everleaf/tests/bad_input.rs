@@ -8,16 +8,14 @@ use everleaf::{
 };
 use tempfile::TempDir;
 
+mod common;
+
+use common::{flipped, folder, opened};
+
 const COPIES: [usize; 2] = [0x0000, 0x1000];
 const STATE: usize = 0x2000;
 const ROOT_TABLE: usize = 0x3000;
 const HEADER_BYTES: usize = 64;
-
-/// In memory, if that can be: pools are overwritten thousands of times, and a disk would sync as often.
-fn folder() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
-}
 
 /// A pool with a tree of records and a tree of words, and then a tree of each engine, 200 keys each.
 fn pool() -> (TempDir, PathBuf) {
@@ -58,19 +56,6 @@ fn expect_whole(store: &Store) -> Result<()> {
         assert_eq!(tree.len()?, 200);
     }
     Ok(())
-}
-
-fn flipped(bytes: &[u8], offsets: &[usize], mask: u8) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for offset in offsets {
-        bytes[*offset] ^= mask;
-    }
-    bytes
-}
-
-#[track_caller]
-fn opened(path: &Path) -> Result<Store> {
-    Options::new().create(false).open(path)
 }
 
 fn header_with(bytes: &[u8], word: usize, value: u64) -> Vec<u8> {
@@ -221,145 +206,6 @@ fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
             }
         }
         assert_eq!((before, behind), (expected(0, damaged), expected(damaged + 1, 200)));
-    }
-    Ok(())
-}
-
-/// A pool with one tree of records, each of which has its whole key; its bytes.
-fn pool_of(engine: Engine, key: impl Fn(u64) -> String) -> (TempDir, PathBuf, Vec<u8>) {
-    let folder = folder();
-    let path = folder.path().join("a.pool");
-    let store = Options::new().open(&path).unwrap();
-    let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
-    (0..200).for_each(|number| tree.put(key(number), format!("value {number}")).unwrap());
-    drop(tree);
-    store.close().unwrap();
-    let bytes = fs::read(&path).unwrap();
-    (folder, path, bytes)
-}
-
-/// The bytes with lengths that cannot be in the record that has this key; `None` if more than one has it.
-fn with_damaged_record(whole: &[u8], key: &str) -> Option<Vec<u8>> {
-    let mut places = whole.windows(key.len()).enumerate().filter(|(_, window)| *window == key.as_bytes());
-    let (Some((at, _)), None) = (places.next(), places.next()) else { return None };
-    let mut bytes = whole.to_vec();
-    bytes[at - 8..at - 3].fill(0xff);
-    Some(bytes)
-}
-
-/// A range of bztree once came to the entries before the damage again and again, in descending order, and never behind it.
-#[test]
-fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()> {
-    let key = |number| format!("key {number:03}\0");
-    let (_folder, path, whole) = pool_of(Engine::BzTree, key);
-    for damaged in [0, 50, 150, 199] {
-        fs::write(&path, with_damaged_record(&whole, &key(damaged)).unwrap()).unwrap();
-        let store = opened(&path)?;
-        let tree = store.open_tree("t")?;
-        let expected: Vec<String> = (0..200).filter(|number| *number != damaged).map(key).collect();
-        for is_forward in [true, false] {
-            let (mut range, mut found, mut errors) = (tree.iter(), Vec::new(), 0);
-            while found.len() + errors < 1000 {
-                let next = if is_forward { range.next_entry() } else { range.next_entry_back() };
-                match next {
-                    Ok(None) => break,
-                    Ok(Some((key, _))) => found.push(String::from_utf8(key.to_vec()).unwrap()),
-                    Err(error) => {
-                        assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
-                        errors += 1;
-                        range.skip_damage();
-                    }
-                }
-            }
-            if !is_forward {
-                found.reverse();
-            }
-            assert_eq!((errors, &found), (1, &expected), "{damaged}, forward: {is_forward}");
-        }
-        // It is in nobody's way who does not ask for it.
-        let behind = tree.range(key(damaged + 1)..).collect::<Result<Vec<_>>>()?;
-        assert_eq!(behind.len() as u64, 199 - damaged);
-        if let Some(last) = damaged.checked_sub(1) {
-            assert_eq!(tree.range(..=key(last)).collect::<Result<Vec<_>>>()?.len() as u64, damaged);
-        }
-    }
-    Ok(())
-}
-
-/// What met damage once it had frozen a leaf left it so, and nobody could write to the leaf again.
-#[test]
-fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Result<()> {
-    let key = |number| format!("a prefix that all share {number:03}");
-    let (_folder, path, whole) = pool_of(Engine::BzTree, key);
-    let mut tried = 0;
-    for damaged in (0..200).step_by(23) {
-        // Not a key that separates leaves, which is there twice.
-        let Some(bytes) = with_damaged_record(&whole, &key(damaged)) else { continue };
-        tried += 1;
-        fs::write(&path, bytes).unwrap();
-        let store = opened(&path)?;
-        let tree = store.open_tree("t")?;
-        // One whose fingerprint is the same, in the same leaf, is told from it by the whole key, which cannot be read.
-        let is_hidden = |number: u64| tree.get(key(number)).is_err();
-        let mut hidden = 0;
-        for put in [true, false] {
-            for number in (0..200).filter(|number| *number != damaged) {
-                if is_hidden(number) {
-                    hidden += 1;
-                    continue;
-                }
-                let key = key(number);
-                let written = if put { tree.put(key, "another") } else { tree.remove(key).map(drop) };
-                written.unwrap_or_else(|error| panic!("{damaged}, {number}, put: {put}: {error}"));
-            }
-        }
-        assert!(is_hidden(damaged) && hidden < 10, "{damaged}: {hidden}");
-    }
-    assert!(tried > 4, "{tried} keys");
-    Ok(())
-}
-
-/// And a range of rntree or masstree ends where the damage is, and not before.
-#[test]
-fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() -> Result<()> {
-    let key = |number| format!("a prefix that all share {number:03}");
-    for engine in Engine::ALL {
-        let (_folder, path, whole) = pool_of(engine, key);
-        let mut bytes = whole.clone();
-        // Of masstree the value comes before the key, and the lengths before that.
-        let value = b"value 120\0";
-        let at = whole.windows(value.len()).position(|window| window == value).unwrap();
-        match engine {
-            Engine::MassTree => bytes[at - 8..at].fill(0xff),
-            _ => bytes = with_damaged_record(&whole, &key(120)).unwrap(),
-        }
-        fs::write(&path, bytes).unwrap();
-        let store = opened(&path)?;
-        let tree = store.open_tree("t")?;
-        let before = tree.iter().take_while(Result::is_ok).count();
-        assert!(before == 120 || engine == Engine::BzTree, "{engine:?}: {before}");
-        let mut found = Vec::new();
-        let left_out = store.salvage("t", |key, _| {
-            found.push(String::from_utf8(key.to_vec()).unwrap());
-            true
-        })?;
-        let expected: Vec<String> = (0..200).filter(|number| *number != 120).map(key).collect();
-        assert_eq!(found, expected, "{engine:?}");
-        assert_eq!(left_out.len(), 1, "{engine:?}: {left_out:?}");
-        let mut visits = 0;
-        store.salvage("t", |_, _| {
-            visits += 1;
-            visits < 3
-        })?;
-        assert_eq!(visits, 3, "{engine:?}");
-        // Some of these nodes nobody has touched since the open, and all shares are taken.
-        if engine == Engine::MassTree {
-            store.salvage("t", |_, _| {
-                assert!(matches!(store.sync().unwrap_err().root(), Error::InBatch));
-                assert!(matches!(tree.put("another", "value").unwrap_err().root(), Error::InBatch));
-                false
-            })?;
-        }
     }
     Ok(())
 }

@@ -10,7 +10,7 @@
 //!
 //! Who holds a share for longer than one operation (a batch, a bulk load) says so before. Who ends the epoch waits for him
 //! first, and takes no share before: all others work meanwhile. Nobody else begins to hold one for long then, or the epoch
-//! might never end.
+//! might never end. (Before that, each phase that begins waits for those who hold one for long, too; phases are few.)
 //!
 //! What he does meanwhile may wait for somebody else's operation. So nobody waits for his share as long as there is another one:
 //! who finds all shares busy *queues* for one that is not held for long, and says so before he looks whether it still is not;

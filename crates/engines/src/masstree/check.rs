@@ -63,6 +63,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Walks the whole tree while nobody writes. O(n).
     pub(super) fn survey(&self) -> Result<Survey> {
         let _shards = self.stop();
+        self.survey_stopped()
+    }
+
+    /// The same, where nobody writes.
+    pub(super) fn survey_stopped(&self) -> Result<Survey> {
         let mut view = self.look();
         view.has_pass = true;
         let mut survey = Survey::default();
@@ -181,8 +186,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             survey.keys += 1;
             survey.reach(value);
             let record = Record::at(&self.guard, value)?;
-            let least = if class == LONGER { 8 * (task.depth + 1) + 1 } else { 0 };
-            survey.expect(offset, record.key_length() >= least, || format!("slot {slot} has no key"));
+            if class == LONGER {
+                let bytes = slice.word.to_be_bytes();
+                let has_key = record.key_length() > 8 * (task.depth + 1)
+                    && record.has_part(&self.guard, 8 * task.depth, &bytes)?;
+                survey.expect(offset, has_key, || format!("slot {slot} has another key, or none"));
+            }
             let is_padded = record.is_padded(&self.guard)?;
             survey.expect(value, is_padded, || "a key or a value that is not padded with zeros".to_owned());
             record.copy_value(&self.guard, &mut Vec::new())?;

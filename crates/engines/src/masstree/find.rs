@@ -154,7 +154,27 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     pub(super) fn is_root(&self, origin: Origin<'_, W>, root: u64) -> Walk<bool> {
         match origin {
             Origin::Anchor => Ok(self.anchor()?.root.value.load(&self.guard) == root),
-            Origin::Entry(border, version) => Ok(version.is_still(&self.guard, &border.version)),
+            Origin::Entry(border, version) => {
+                Ok(version.is_still(&self.guard, &border.version) || self.leads_to(border, root)?)
+            }
+        }
+    }
+
+    /// Whether an entry of a border node leads to a root, whatever else has changed in the node.
+    #[cold]
+    fn leads_to(&self, border: &Border<W>, root: u64) -> Walk<bool> {
+        loop {
+            let version = self.stable(&border.version)?;
+            let (permutation, classes) =
+                (Permutation(border.permutation.load(&self.guard)), border.classes.load(&self.guard));
+            let mut slots = (0..permutation.count(W)).map(|position| permutation.slot(position, W));
+            let leads = slots.any(|slot| {
+                nibble(classes, slot) == LAYER && border.values.words[slot].load(&self.guard) == root
+            });
+            if version.is_still(&self.guard, &border.version) {
+                return Ok(leads && !version.is_deleted());
+            }
+            self.retry()?;
         }
     }
 

@@ -1,5 +1,7 @@
 //! Bulk load: nodes filled from sorted input, published by one store of the root.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use medium::Medium;
 use pool::record::check_lengths;
 use pool::{Error, Result};
@@ -44,12 +46,16 @@ impl<M: Medium, const W: usize> Core<M, W> {
     ) -> Result<u64> {
         let _mark = self.begin_batch()?;
         let (view, mut work, long) = self.enter_for_long();
-        // The source may wait for others.
+        let mut panicked = None;
+        // The source may wait for others. What was allocated is given back if it panics, too.
         let next = &mut |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             long.rest(true);
-            let more = next(key, value);
+            let more = catch_unwind(AssertUnwindSafe(|| next(key, value)));
             long.rest(false);
-            more
+            more.unwrap_or_else(|payload| {
+                panicked = Some(payload);
+                Err(Error::NotEmpty)
+            })
         };
         let per_node = ((W as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, W);
         let mut load = Load { per_node, layers: Vec::new(), last: Vec::new(), entries: 0, made: Vec::new() };
@@ -62,7 +68,10 @@ impl<M: Medium, const W: usize> Core<M, W> {
             // What cannot be given back is found by `check`; the error that led here matters more.
             let _ = view.free(&mut work, object);
         }
-        Err(error)
+        match panicked {
+            Some(payload) => resume_unwind(payload),
+            None => Err(error),
+        }
     }
 }
 

@@ -76,6 +76,19 @@ impl Record {
         is_same(guard, self.value_offset(), value)
     }
 
+    /// Whether the key has these bytes behind `skipped` ones, a multiple of 8.
+    pub(super) fn has_part<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        skipped: usize,
+        bytes: &[u8],
+    ) -> Result<bool> {
+        if self.key_length < skipped + bytes.len() {
+            return Ok(false);
+        }
+        is_same(guard, self.key_offset() + skipped as u64, bytes)
+    }
+
     /// Whether what is left of the key in layer `depth`, from its second slice on, is `tail`.
     pub(super) fn has_tail<M: Medium>(
         &self,

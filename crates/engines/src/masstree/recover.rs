@@ -1,8 +1,9 @@
 //! Recovery (section 4.3 of the paper).
 //!
-//! At the open after a crash, before anything else: what the external log has of the failed epoch is put back, on all
-//! cores, and made durable; then the epoch is added to the set of failed ones, and the next one begins. Each step may be
-//! repeated, and nothing of the new epoch exists before the last. The ends of the free queues and the root follow.
+//! At the open after a crash, before anything else: what the external log has of the failed epoch is put back, each share's
+//! part by one thread, on all cores, and made durable; then the epoch is added to the set of failed ones, and the next one
+//! begins. Each step may be repeated, and nothing of the new epoch exists before the last. The ends of the free queues and
+//! the root follow.
 //!
 //! Nodes are recovered when they are touched first: an epoch word older than this execution tells. A background sweep
 //! touches the rest, and empties the set when that is durable (`sweep`).

@@ -13,20 +13,29 @@ use super::cells::{Value, no_cell};
 use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::scan::{Found, no_word};
-use super::slice::{LAYER, LONGER};
+use super::slice::{LAYER, LONGER, Slice};
 use crate::index::{Salvage, Violation, what_of};
 
 /// What is gone to: the next one last.
 enum Task {
-    /// A node of a layer, so many levels below its root.
-    Node { pointer: u64, level: usize, prefix: Rc<[u8]> },
+    /// A node of a layer, so many levels below its root, and what it may hold.
+    Node { pointer: u64, level: usize, prefix: Rc<[u8]>, low: Option<Slice>, high: Option<Slice> },
     /// An entry of the border node at `offset`.
     Entry { offset: u64, slot: usize, prefix: Rc<[u8]> },
+    /// An entry of the border node at `offset` whose slice cannot be its own.
+    Misplaced { offset: u64 },
+}
+
+impl Task {
+    fn root(pointer: u64, prefix: Rc<[u8]>) -> Self {
+        Self::Node { pointer, level: 0, prefix, low: None, high: None }
+    }
 }
 
 impl<M: Medium, const W: usize> Core<M, W> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; nobody else is at
-    /// work meanwhile. Returns what was left out. O(n).
+    /// work meanwhile. Returns what was left out, and if that is nothing, what is damaged all the same: a node that has lost
+    /// count of its entries says nothing of them. O(n).
     pub(super) fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
         // What `visit` might wait for is refused, as in a batch.
         let _mark = self.begin_batch()?;
@@ -35,14 +44,14 @@ impl<M: Medium, const W: usize> Core<M, W> {
         view.has_pass = true;
         let root = view.guard.node::<Anchor>(self.anchor)?.root.value.load(&view.guard);
         let mut salvage = Salvage::new(visit);
-        let mut tasks = vec![Task::Node { pointer: root, level: 0, prefix: Rc::new([]) }];
+        let mut tasks = vec![Task::root(root, Rc::new([]))];
         let mut nodes = HashSet::new();
         while let Some(task) = tasks.pop() {
             match task {
-                Task::Node { pointer, level, prefix } => {
+                Task::Node { pointer, .. } => {
                     let offset = pointer & OFFSET_MASK;
                     let opened = if nodes.insert(offset) {
-                        view.open_node(pointer, level, &prefix, &mut tasks)
+                        view.open_node(&task, &mut tasks)
                     } else {
                         Err(Error::corrupt(offset, "two ways lead to it").into())
                     };
@@ -54,10 +63,14 @@ impl<M: Medium, const W: usize> Core<M, W> {
                 Task::Entry { offset, slot, prefix } => {
                     let read = view.read_slot(offset, slot, &prefix);
                     if !salvage.entry(offset, read.map_err(|stop| error_of(stop, offset))) {
-                        break;
+                        return Ok(salvage.left_out);
                     }
                 }
+                Task::Misplaced { offset } => salvage.leave_out(offset, "an entry out of order".to_owned()),
             }
+        }
+        if salvage.left_out.is_empty() {
+            return Ok(self.survey_stopped()?.violations);
         }
         Ok(salvage.left_out)
     }
@@ -68,53 +81,60 @@ fn error_of(stop: Stop, offset: u64) -> Error {
 }
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
-    /// Adds what is to be gone to for the node that `pointer` leads to.
-    fn open_node(&self, pointer: u64, level: usize, prefix: &Rc<[u8]>, tasks: &mut Vec<Task>) -> Walk<()> {
-        let offset = pointer & OFFSET_MASK;
-        if level >= HEIGHT_MAX || prefix.len() > KEY_BYTES_MAX {
-            return Err(Error::corrupt(offset, "deeper than a tree can be").into());
+    /// Adds what is to be gone to for a node.
+    fn open_node(&self, task: &Task, tasks: &mut Vec<Task>) -> Walk<()> {
+        let Task::Node { pointer, level, prefix, .. } = task else { return Ok(()) };
+        if *level >= HEIGHT_MAX || prefix.len() > KEY_BYTES_MAX {
+            return Err(Error::corrupt(*pointer & OFFSET_MASK, "deeper than a tree can be").into());
         }
-        match self.node(pointer)? {
-            NodeRef::Border(node) => self.open_border(node, offset, prefix, tasks),
-            NodeRef::Interior(node) => self.open_interior(node, (offset, level), prefix, tasks),
+        match self.node(*pointer)? {
+            NodeRef::Border(node) => self.open_border(node, task, tasks),
+            NodeRef::Interior(node) => self.open_interior(node, task, tasks),
         }
     }
 
-    fn open_interior(
-        &self,
-        node: &Interior<W>,
-        (offset, level): (u64, usize),
-        prefix: &Rc<[u8]>,
-        tasks: &mut Vec<Task>,
-    ) -> Walk<()> {
+    fn open_interior(&self, node: &Interior<W>, task: &Task, tasks: &mut Vec<Task>) -> Walk<()> {
+        let Task::Node { pointer, level, prefix, low, high } = task else { return Ok(()) };
         let claimed = node.shape.load(&self.guard) & 15;
         if claimed > W as u64 {
+            let offset = *pointer & OFFSET_MASK;
             return Err(Error::corrupt(offset, format!("{claimed} separators")).into());
         }
-        let below =
-            |pointer: &u64| Task::Node { pointer: *pointer, level: level + 1, prefix: Rc::clone(prefix) };
-        tasks.extend(self.parts(node).children.iter().rev().map(below));
+        let parts = self.parts(node);
+        let misplaced = misplaced(&parts.separators, *low, *high);
+        // What lies beside a separator that is none belongs to where the sound ones around it say.
+        let bound = |index: usize| Some(parts.separators[index]).filter(|_| !misplaced[index]);
+        for (index, child) in parts.children.iter().enumerate().rev() {
+            let low = (0..index).rev().find_map(bound).or(*low);
+            let high = (index..parts.separators.len()).find_map(bound).or(*high);
+            tasks.push(Task::Node {
+                pointer: *child,
+                level: level + 1,
+                prefix: Rc::clone(prefix),
+                low,
+                high,
+            });
+        }
         Ok(())
     }
 
-    fn open_border(
-        &self,
-        node: &Border<W>,
-        offset: u64,
-        prefix: &Rc<[u8]>,
-        tasks: &mut Vec<Task>,
-    ) -> Walk<()> {
+    fn open_border(&self, node: &Border<W>, task: &Task, tasks: &mut Vec<Task>) -> Walk<()> {
+        let Task::Node { pointer, prefix, low, high, .. } = task else { return Ok(()) };
+        let offset = *pointer & OFFSET_MASK;
         let permutation = Permutation(node.permutation.load(&self.guard));
         if !permutation.is_sound(W) {
             return Err(Error::corrupt(offset, "a permutation that is none").into());
         }
-        for position in (0..permutation.count(W)).rev() {
-            let slot = permutation.slot(position, W);
+        let slots: Vec<_> = (0..permutation.count(W)).map(|position| permutation.slot(position, W)).collect();
+        let slices: Vec<_> = slots.iter().map(|slot| self.slice_of(node, *slot)).collect();
+        let misplaced = misplaced(&slices, *low, *high);
+        for (position, slot) in slots.into_iter().enumerate().rev() {
             let is_layer = !self.core.are_words && nibble(node.classes.load(&self.guard), slot) == LAYER;
-            tasks.push(if is_layer {
-                let slice = self.slice_of(node, slot);
-                let prefix = [&**prefix, &slice.word.to_be_bytes()].concat().into();
-                Task::Node { pointer: node.values.words[slot].load(&self.guard), level: 0, prefix }
+            tasks.push(if misplaced[position] {
+                Task::Misplaced { offset }
+            } else if is_layer {
+                let prefix = [&**prefix, &slices[position].word.to_be_bytes()].concat().into();
+                Task::root(node.values.words[slot].load(&self.guard), prefix)
             } else {
                 Task::Entry { offset, slot, prefix: Rc::clone(prefix) }
             });
@@ -139,12 +159,34 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         found.copy_key(self, &mut key)?;
         let content = found.value(self)?;
-        if let Value::Record(record) = &content
-            && !record.is_padded(&self.guard)?
-        {
-            return Err(Error::corrupt(offset, "its record fails its check").into());
+        if let Value::Record(record) = &content {
+            if class == LONGER && !record.has_part(&self.guard, 0, &key)? {
+                return Err(Error::corrupt(offset, "its record has another key").into());
+            }
+            if !record.is_padded(&self.guard)? {
+                return Err(Error::corrupt(offset, "its record is not padded with zeros").into());
+            }
         }
         content.copy(&self.guard, &mut value)?;
         Ok((key, value))
     }
+}
+
+/// Which slices are out of order among their neighbours, or out of their node's range: those that are, as one that is damaged
+/// is, not those around it.
+fn misplaced(slices: &[Slice], low: Option<Slice>, high: Option<Slice>) -> Vec<bool> {
+    let is_within =
+        |slice: &&Slice| low.is_none_or(|low| low <= **slice) && high.is_none_or(|high| **slice < high);
+    let (mut misplaced, mut last) = (Vec::new(), None);
+    for (index, slice) in slices.iter().enumerate() {
+        let follows = |slice: &Slice| last.is_none_or(|last| last < *slice);
+        let next = slices[index + 1..].iter().find(is_within);
+        let is_followed = next.is_none_or(|next| slice < next || !follows(next));
+        let is_sound = is_within(&slice) && follows(slice) && is_followed;
+        misplaced.push(!is_sound);
+        if is_sound {
+            last = Some(*slice);
+        }
+    }
+    misplaced
 }

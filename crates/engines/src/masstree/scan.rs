@@ -170,8 +170,18 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 }
                 (slice, class, content)
             };
-            let entries = (0..count).map(entry).take_while(is_within).collect();
+            // Behind one that lies beyond the end all do, or it is none that has come from a neighbour.
+            let (mut is_beyond, mut is_ordered) = (false, true);
+            let entries = (0..count).map(entry).filter(|entry| {
+                is_ordered &= !is_beyond || !is_within(entry);
+                is_beyond |= !is_within(entry);
+                !is_beyond
+            });
+            let entries = entries.collect();
             if leaf.version.is_still(&self.guard, &leaf.node.version) {
+                if !is_ordered {
+                    damage = Some(Error::corrupt(leaf.pointer, "entries out of order"));
+                }
                 return damage.map_or(Ok(entries), |error| Err(error.into()));
             }
             leaf.version = self.renew(leaf.version, &leaf.node.version)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -647,4 +648,56 @@ fn ranges_of_keys_that_share_thousands_of_slices_come_to_their_end() {
         }
         assert_eq!(count, 200);
     }
+}
+
+/// What such a load had made stayed allocated, and nothing led to it.
+#[test]
+fn a_load_whose_source_panics_leaves_nothing_behind() {
+    let tree = tree(16 << 20);
+    let mut numbers = 0..500_u64;
+    let source = &mut |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+        *key = numbers.next().expect("the source panics").to_be_bytes().to_vec();
+        *value = b"value".to_vec();
+        Ok(true)
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| tree.bulk_load(source, 1.0))).is_err());
+    assert!(is_sound(&tree));
+    assert_eq!(tree.len().unwrap(), 0);
+    tree.sync().unwrap();
+    put_all(&tree, 500);
+    assert!(is_sound(&tree));
+}
+
+fn put_all(tree: &Tree, keys: u64) {
+    (0..keys).for_each(|key| tree.put(&key.to_be_bytes(), b"value").unwrap());
+}
+
+/// Reads of a layer began anew whenever the node above it changed, and took it for damaged in the end.
+#[test]
+fn a_layer_is_read_beside_changes_of_the_node_that_leads_to_it() {
+    let tree = &tree(64 << 20);
+    let keys: Vec<_> = (0..3000).map(|number| format!("a prefix{number:06}").into_bytes()).collect();
+    keys.iter().for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
+    let is_over = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let changes = scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(tree.insert(b"another", b"value")? && tree.remove(b"another")?);
+            }
+            Ok::<_, Error>(())
+        });
+        let read = (0..20).try_for_each(|_| {
+            assert!([3000, 3001].contains(&tree.len()?));
+            let (mut found, mut key, mut value) = (Vec::new(), Vec::new(), Vec::new());
+            let mut range = tree.range(Bounds::prefix(b"a prefix"), Direction::Reverse)?;
+            while range.next_into(&mut key, &mut value)? {
+                found.push(key.clone());
+            }
+            assert!(found.iter().rev().eq(&keys), "{} of {}", found.len(), keys.len());
+            Ok::<_, Error>(())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        read.unwrap();
+        changes.join().unwrap().unwrap();
+    });
 }

@@ -1,0 +1,217 @@
+//! What can still be read and written of trees that are damaged somewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use everleaf::{Engine, Error, Options, Result, TreeOptions};
+use tempfile::TempDir;
+
+mod common;
+
+use common::{flipped, folder, opened};
+
+/// A pool with one tree of records, each of which has its whole key; its bytes.
+fn pool_of(engine: Engine, key: impl Fn(u64) -> String) -> (TempDir, PathBuf, Vec<u8>) {
+    let folder = folder();
+    let path = folder.path().join("a.pool");
+    let store = Options::new().open(&path).unwrap();
+    let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
+    (0..200).for_each(|number| tree.put(key(number), format!("value {number}")).unwrap());
+    drop(tree);
+    store.close().unwrap();
+    let bytes = fs::read(&path).unwrap();
+    (folder, path, bytes)
+}
+
+/// The bytes with lengths that cannot be in the record that has this key; `None` if more than one has it.
+fn with_damaged_record(whole: &[u8], key: &str) -> Option<Vec<u8>> {
+    let mut places = whole.windows(key.len()).enumerate().filter(|(_, window)| *window == key.as_bytes());
+    let (Some((at, _)), None) = (places.next(), places.next()) else { return None };
+    let mut bytes = whole.to_vec();
+    bytes[at - 8..at - 3].fill(0xff);
+    Some(bytes)
+}
+
+/// A range of bztree once came to the entries before the damage again and again, in descending order, and never behind it.
+#[test]
+fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()> {
+    let key = |number| format!("key {number:03}\0");
+    let (_folder, path, whole) = pool_of(Engine::BzTree, key);
+    for damaged in [0, 50, 150, 199] {
+        fs::write(&path, with_damaged_record(&whole, &key(damaged)).unwrap()).unwrap();
+        let store = opened(&path)?;
+        let tree = store.open_tree("t")?;
+        let expected: Vec<String> = (0..200).filter(|number| *number != damaged).map(key).collect();
+        for is_forward in [true, false] {
+            let (mut range, mut found, mut errors) = (tree.iter(), Vec::new(), 0);
+            while found.len() + errors < 1000 {
+                let next = if is_forward { range.next_entry() } else { range.next_entry_back() };
+                match next {
+                    Ok(None) => break,
+                    Ok(Some((key, _))) => found.push(String::from_utf8(key.to_vec()).unwrap()),
+                    Err(error) => {
+                        assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
+                        errors += 1;
+                        range.skip_damage();
+                    }
+                }
+            }
+            if !is_forward {
+                found.reverse();
+            }
+            assert_eq!((errors, &found), (1, &expected), "{damaged}, forward: {is_forward}");
+        }
+        // It is in nobody's way who does not ask for it.
+        let behind = tree.range(key(damaged + 1)..).collect::<Result<Vec<_>>>()?;
+        assert_eq!(behind.len() as u64, 199 - damaged);
+        if let Some(last) = damaged.checked_sub(1) {
+            assert_eq!(tree.range(..=key(last)).collect::<Result<Vec<_>>>()?.len() as u64, damaged);
+        }
+    }
+    Ok(())
+}
+
+/// What met damage once it had frozen a leaf left it so, and nobody could write to the leaf again.
+#[test]
+fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Result<()> {
+    let key = |number| format!("a prefix that all share {number:03}");
+    let (_folder, path, whole) = pool_of(Engine::BzTree, key);
+    let mut tried = 0;
+    for damaged in (0..200).step_by(23) {
+        // Not a key that separates leaves, which is there twice.
+        let Some(bytes) = with_damaged_record(&whole, &key(damaged)) else { continue };
+        tried += 1;
+        fs::write(&path, bytes).unwrap();
+        let store = opened(&path)?;
+        let tree = store.open_tree("t")?;
+        // One whose fingerprint is the same, in the same leaf, is told from it by the whole key, which cannot be read.
+        let is_hidden = |number: u64| tree.get(key(number)).is_err();
+        let mut hidden = 0;
+        for put in [true, false] {
+            for number in (0..200).filter(|number| *number != damaged) {
+                if is_hidden(number) {
+                    hidden += 1;
+                    continue;
+                }
+                let key = key(number);
+                let written = if put { tree.put(key, "another") } else { tree.remove(key).map(drop) };
+                written.unwrap_or_else(|error| panic!("{damaged}, {number}, put: {put}: {error}"));
+            }
+        }
+        assert!(is_hidden(damaged) && hidden < 10, "{damaged}: {hidden}");
+    }
+    assert!(tried > 4, "{tried} keys");
+    Ok(())
+}
+
+/// And a range of rntree or masstree ends where the damage is, and not before.
+#[test]
+fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() -> Result<()> {
+    let key = |number| format!("a prefix that all share {number:03}");
+    for engine in Engine::ALL {
+        let (_folder, path, whole) = pool_of(engine, key);
+        let mut bytes = whole.clone();
+        // Of masstree the value comes before the key, and the lengths before that.
+        let value = b"value 120\0";
+        let at = whole.windows(value.len()).position(|window| window == value).unwrap();
+        match engine {
+            Engine::MassTree => bytes[at - 8..at].fill(0xff),
+            _ => bytes = with_damaged_record(&whole, &key(120)).unwrap(),
+        }
+        fs::write(&path, bytes).unwrap();
+        let store = opened(&path)?;
+        let tree = store.open_tree("t")?;
+        let before = tree.iter().take_while(Result::is_ok).count();
+        assert!(before == 120 || engine == Engine::BzTree, "{engine:?}: {before}");
+        let mut found = Vec::new();
+        let left_out = store.salvage("t", |key, _| {
+            found.push(String::from_utf8(key.to_vec()).unwrap());
+            true
+        })?;
+        let expected: Vec<String> = (0..200).filter(|number| *number != 120).map(key).collect();
+        assert_eq!(found, expected, "{engine:?}");
+        assert_eq!(left_out.len(), 1, "{engine:?}: {left_out:?}");
+        let mut visits = 0;
+        store.salvage("t", |_, _| {
+            visits += 1;
+            visits < 3
+        })?;
+        assert_eq!(visits, 3, "{engine:?}");
+        // Some of these nodes nobody has touched since the open, and all shares are taken.
+        if engine == Engine::MassTree {
+            store.salvage("t", |_, _| {
+                assert!(matches!(store.sync().unwrap_err().root(), Error::InBatch));
+                assert!(matches!(tree.put("another", "value").unwrap_err().root(), Error::InBatch));
+                false
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// What is salvaged of the only tree of a pool of these bytes, and how much was said to be missing.
+fn salvaged(path: &Path, bytes: &[u8]) -> Result<(Vec<String>, usize)> {
+    fs::write(path, bytes).unwrap();
+    let mut found = Vec::new();
+    let left_out = opened(path)?.salvage("t", |key, _| {
+        found.push(String::from_utf8_lossy(key).into_owned());
+        true
+    })?;
+    Ok((found, left_out.len()))
+}
+
+/// A slice that was too high once had all entries behind it left out; and a range passed over those in its node, and said
+/// nothing.
+#[test]
+fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
+    // Keys of one slice, of which only their order says what is damaged; and longer ones, whose records have them.
+    for (rest, masks) in [("", &[0x80, 0x40][..]), (" goes on", &[0x80, 0x08])] {
+        let key = |number: u64| format!("key {number:03}\0{rest}");
+        let (_folder, path, whole) = pool_of(Engine::MassTree, key);
+        let mut tried = 0;
+        // Of the first node nothing says where its entries begin.
+        for number in (14..199).step_by(3) {
+            let slice = u64::from_be_bytes(key(number).as_bytes()[..8].try_into().unwrap()).to_le_bytes();
+            let mut places = whole.windows(8).enumerate().filter(|(_, window)| *window == slice);
+            // What separates nodes, and what has moved to another one, stands elsewhere, too.
+            let (Some((at, _)), None) = (places.next(), places.next()) else { continue };
+            let expected: Vec<String> = (0..200).filter(|other| *other != number).map(key).collect();
+            for mask in masks {
+                let bytes = flipped(&whole, &[at + 7], *mask);
+                assert_eq!(salvaged(&path, &bytes)?, (expected.clone(), 1), "{number}, {mask:x}");
+                let tree = opened(&path)?.open_tree("t")?;
+                let (read, failed): (Vec<_>, Vec<_>) = tree.iter().partition(Result::is_ok);
+                assert!(read.len() >= 199 || !failed.is_empty(), "{number}, {mask:x}: {} read", read.len());
+                assert!(!tree.check()?.is_empty(), "{number}, {mask:x}");
+            }
+            tried += 1;
+        }
+        assert!(tried > 15, "{tried}");
+    }
+    Ok(())
+}
+
+/// Whether a word says, as the permutation of a border node does, which of 14 slots come in which order.
+fn is_permutation(word: u64) -> bool {
+    let seen = (1..15).fold(0_u32, |seen, position| seen | 1 << (word >> (4 * position) & 15));
+    (2..15).contains(&(word & 15)) && seen == (1 << 14) - 1
+}
+
+/// Nobody said so.
+#[test]
+fn entries_that_a_node_of_masstree_has_lost_count_of_are_said_to_be_missing() -> Result<()> {
+    let (_folder, path, whole) = pool_of(Engine::MassTree, |number| format!("key {number:03}"));
+    let mut lost = 0;
+    for at in (0..whole.len()).step_by(8) {
+        let word = u64::from_le_bytes(whole[at..][..8].try_into().unwrap());
+        if is_permutation(word) {
+            let mut bytes = whole.clone();
+            bytes[at..at + 8].copy_from_slice(&(word - 1).to_le_bytes());
+            let (found, missing) = salvaged(&path, &bytes)?;
+            assert_eq!(found.len() < 200, missing > 0, "{at}: {} found", found.len());
+            lost += usize::from(missing > 0);
+        }
+    }
+    assert!(lost > 10, "{lost}");
+    Ok(())
+}
