@@ -224,9 +224,10 @@ impl Store {
     }
 
     /// Calls `visit` with what can be read of the tree `name`, which is damaged, in ascending order of keys, until it returns
-    /// `false`. Returns what was left out: damage is no error. Nothing of the tree is changed but what an open changes, and it
-    /// need not be one that opens, unless it is one of [`Engine::MassTree`](crate::Engine::MassTree): nobody else uses such a
-    /// tree meanwhile, and `visit` cannot. Of others, what is changed meanwhile may be left out. O(n).
+    /// `false`. Returns what was left out, and of [`Engine::MassTree`](crate::Engine::MassTree), if that is nothing, what else
+    /// is damaged: a node may have lost count of its entries. Damage is no error. Nothing of the tree is changed but what an
+    /// open changes, and it need not be one that opens, unless it is one of `masstree`: nobody else uses such a tree
+    /// meanwhile, and `visit` cannot. Of others, what is changed meanwhile may be left out. O(n).
     ///
     /// # Errors
     /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;

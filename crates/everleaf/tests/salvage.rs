@@ -1,5 +1,6 @@
 //! What can still be read and written of trees that are damaged somewhere.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +62,7 @@ fn a_range_of_bztree_leaves_out_what_is_damaged_and_nothing_else() -> Result<()>
             }
             assert_eq!((errors, &found), (1, &expected), "{damaged}, forward: {is_forward}");
         }
-        // It is in nobody's way who does not ask for it.
+        // It is in nobody's way who does not ask for what begins as it does.
         let behind = tree.range(key(damaged + 1)..).collect::<Result<Vec<_>>>()?;
         assert_eq!(behind.len() as u64, 199 - damaged);
         if let Some(last) = damaged.checked_sub(1) {
@@ -188,6 +189,32 @@ fn a_damaged_slice_of_masstree_costs_its_own_entry() -> Result<()> {
         }
         assert!(tried > 15, "{tried}");
     }
+    Ok(())
+}
+
+/// A separator that was wrong once cost all that lay on one side of it, when it was taken at its word.
+#[test]
+fn one_damaged_word_of_masstree_costs_no_more_than_an_entry_or_two() -> Result<()> {
+    let key = |number: u64| format!("key {number:03}\0");
+    let (_folder, path, whole) = pool_of(Engine::MassTree, key);
+    let (keys, mut tried): (BTreeSet<String>, _) = ((0..200).map(key).collect(), 0);
+    for number in (0..200).step_by(7) {
+        let slice = u64::from_be_bytes(key(number).as_bytes().try_into().unwrap()).to_le_bytes();
+        let places = whole.windows(8).enumerate().filter(|(_, window)| *window == slice);
+        for (at, _) in places {
+            // The last digit, then the first letter.
+            for (byte, mask) in [(1, 1), (1, 2), (7, 0x80), (7, 0x40)] {
+                let (found, missing) = salvaged(&path, &flipped(&whole, &[at + byte], mask))?;
+                let what = format!("{number}, byte {byte} at {at}, {mask:x}: {missing} missing");
+                assert!(found.is_sorted_by(|one, next| one < next), "{what}");
+                let (own, others): (Vec<_>, Vec<_>) = found.iter().partition(|key| keys.contains(*key));
+                assert!(own.len() >= 198 && others.len() <= 1, "{what}: {} found, and {others:?}", own.len());
+                assert!(own.len() == 200 || missing > 0 || others.len() == 1, "{what}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 100, "{tried}");
     Ok(())
 }
 

@@ -71,7 +71,7 @@ impl Args {
         Ok(0)
     }
 
-    /// Writes what can be read of a tree; returns how many times something was left out.
+    /// Writes what can be read of a tree; returns how many times damage was met.
     fn salvage_tree(
         context: Context,
         store: &Store,
@@ -102,7 +102,7 @@ impl Args {
             Err(error) => return left_out_wholly(&error),
         };
         for violation in left_out.iter().take(DAMAGES_TOLD) {
-            context.note(format!("left out: of tree {name:?}, at offset {violation}"));
+            context.note(format!("damage in tree {name:?}, at offset {violation}"));
         }
         // A tree that does not open is damaged, whatever was left out.
         Ok((left_out.len() as u64).max(u64::from(opened.is_err())))

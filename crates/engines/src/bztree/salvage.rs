@@ -43,7 +43,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
             let offset = if let Error::Corrupt { offset, .. } = error { offset } else { tree.anchor };
             salvage.leave_out(offset, format!("all of the tree: {}", what_of(&error)));
         }
-        Ok(salvage.left_out)
+        Ok(salvage.finish())
     }
 
     /// Visits the entries of one leaf, or leaves them out; `false` if no more are wanted.

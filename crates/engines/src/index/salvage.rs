@@ -1,5 +1,7 @@
 //! What can be read of a tree that is too damaged to be opened.
 
+use std::collections::VecDeque;
+
 use medium::Medium;
 use pool::{Error, Guard, Result};
 
@@ -8,16 +10,22 @@ use super::{Codec, EntryWords, Violation};
 /// A key and a value.
 type Entry = (Vec<u8>, Vec<u8>);
 
+/// How many entries are read before it is decided whether one is out of order.
+const AHEAD: usize = 4;
+
 /// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects what is left out.
 pub(crate) struct Salvage<'v> {
     visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
-    pub(crate) left_out: Vec<Violation>,
+    left_out: Vec<Violation>,
     last: Option<Vec<u8>>,
+    /// What is not decided yet, with the offsets of leaves.
+    ahead: VecDeque<(u64, Entry)>,
+    is_over: bool,
 }
 
 impl<'v> Salvage<'v> {
     pub(crate) fn new(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Self {
-        Self { visit, left_out: Vec::new(), last: None }
+        Self { visit, left_out: Vec::new(), last: None, ahead: VecDeque::new(), is_over: false }
     }
 
     pub(crate) fn leave_out(&mut self, offset: u64, what: String) {
@@ -27,18 +35,34 @@ impl<'v> Salvage<'v> {
     /// The next entry of the leaf at `offset`, or why it cannot be read; `false` if no more are wanted.
     pub(crate) fn entry(&mut self, offset: u64, read: Result<Entry>) -> bool {
         match read {
-            Ok((key, _)) if self.last.as_ref().is_some_and(|last| key <= *last) => {
-                self.leave_out(offset, "an entry out of order".to_owned());
-            }
-            Ok((key, value)) => {
-                if !(self.visit)(&key, &value) {
-                    return false;
-                }
-                self.last = Some(key);
-            }
+            Ok(entry) => self.ahead.push_back((offset, entry)),
             Err(error) => self.leave_out(offset, format!("an entry: {}", what_of(&error))),
         }
-        true
+        if self.ahead.len() > AHEAD {
+            self.decide();
+        }
+        !self.is_over
+    }
+
+    /// Out of order is what is not above the last key, and what most of those behind it would be so for.
+    fn decide(&mut self) {
+        let Some((offset, (key, value))) = self.ahead.pop_front() else { return };
+        let is_above = |key: &Vec<u8>| self.last.as_ref().is_none_or(|last| key > last);
+        let in_its_way = self.ahead.iter().filter(|(_, (next, _))| is_above(next) && *next <= key).count();
+        if !is_above(&key) || 2 * in_its_way > self.ahead.len() {
+            self.leave_out(offset, "an entry out of order".to_owned());
+        } else if !self.is_over {
+            self.is_over = !(self.visit)(&key, &value);
+            self.last = Some(key);
+        }
+    }
+
+    /// Decides the rest. What was left out.
+    pub(crate) fn finish(mut self) -> Vec<Violation> {
+        while !self.ahead.is_empty() && !self.is_over {
+            self.decide();
+        }
+        self.left_out
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be read of a tree that is open and damaged somewhere.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -18,11 +19,11 @@ use crate::index::{Salvage, Violation, what_of};
 
 /// What is gone to: the next one last.
 enum Task {
-    /// A node of a layer, so many levels below its root, and what it may hold.
+    /// A node of a layer, so many levels below its root, and what it may hold, if the separators are sound.
     Node { pointer: u64, level: usize, prefix: Rc<[u8]>, low: Option<Slice>, high: Option<Slice> },
     /// An entry of the border node at `offset`.
     Entry { offset: u64, slot: usize, prefix: Rc<[u8]> },
-    /// An entry of the border node at `offset` whose slice cannot be its own.
+    /// An entry of the border node at `offset`, or a layer below, whose slice cannot be its own.
     Misplaced { offset: u64 },
 }
 
@@ -63,16 +64,19 @@ impl<M: Medium, const W: usize> Core<M, W> {
                 Task::Entry { offset, slot, prefix } => {
                     let read = view.read_slot(offset, slot, &prefix);
                     if !salvage.entry(offset, read.map_err(|stop| error_of(stop, offset))) {
-                        return Ok(salvage.left_out);
+                        return Ok(salvage.finish());
                     }
                 }
-                Task::Misplaced { offset } => salvage.leave_out(offset, "an entry out of order".to_owned()),
+                Task::Misplaced { offset } => {
+                    salvage.leave_out(offset, "an entry, or all below it, out of order".to_owned())
+                }
             }
         }
-        if salvage.left_out.is_empty() {
+        let left_out = salvage.finish();
+        if left_out.is_empty() {
             return Ok(self.survey_stopped()?.violations);
         }
-        Ok(salvage.left_out)
+        Ok(left_out)
     }
 }
 
@@ -101,18 +105,13 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return Err(Error::corrupt(offset, format!("{claimed} separators")).into());
         }
         let parts = self.parts(node);
-        let misplaced = misplaced(&parts.separators, *low, *high);
-        // What lies beside a separator that is none belongs to where the sound ones around it say.
-        let bound = |index: usize| Some(parts.separators[index]).filter(|_| !misplaced[index]);
         for (index, child) in parts.children.iter().enumerate().rev() {
-            let low = (0..index).rev().find_map(bound).or(*low);
-            let high = (index..parts.separators.len()).find_map(bound).or(*high);
             tasks.push(Task::Node {
                 pointer: *child,
                 level: level + 1,
                 prefix: Rc::clone(prefix),
-                low,
-                high,
+                low: index.checked_sub(1).map(|before| parts.separators[before]).or(*low),
+                high: parts.separators.get(index).copied().or(*high),
             });
         }
         Ok(())
@@ -127,12 +126,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
         let slots: Vec<_> = (0..permutation.count(W)).map(|position| permutation.slot(position, W)).collect();
         let slices: Vec<_> = slots.iter().map(|slot| self.slice_of(node, *slot)).collect();
-        let misplaced = misplaced(&slices, *low, *high);
+        let classes = node.classes.load(&self.guard);
+        let are_layers: Vec<_> =
+            slots.iter().map(|slot| !self.core.are_words && nibble(classes, *slot) == LAYER).collect();
+        let misplaced = misplaced(&slices, &are_layers, *low, *high);
         for (position, slot) in slots.into_iter().enumerate().rev() {
-            let is_layer = !self.core.are_words && nibble(node.classes.load(&self.guard), slot) == LAYER;
             tasks.push(if misplaced[position] {
                 Task::Misplaced { offset }
-            } else if is_layer {
+            } else if are_layers[position] {
                 let prefix = [&**prefix, &slices[position].word.to_be_bytes()].concat().into();
                 Task::root(node.values.words[slot].load(&self.guard), prefix)
             } else {
@@ -172,21 +173,30 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 }
 
-/// Which slices are out of order among their neighbours, or out of their node's range: those that are, as one that is damaged
-/// is, not those around it.
-fn misplaced(slices: &[Slice], low: Option<Slice>, high: Option<Slice>) -> Vec<bool> {
-    let is_within =
-        |slice: &&Slice| low.is_none_or(|low| low <= **slice) && high.is_none_or(|high| **slice < high);
-    let (mut misplaced, mut last) = (Vec::new(), None);
+/// Which slices of a node are out of order: the fewest without which the others are in order. And a layer that alone lies out of
+/// the range of a node's entries: all keys in it would be out of order.
+fn misplaced(slices: &[Slice], are_layers: &[bool], low: Option<Slice>, high: Option<Slice>) -> Vec<bool> {
+    let is_out =
+        |slice: &Slice| low.is_some_and(|low| *slice < low) || high.is_some_and(|high| *slice >= high);
+    // Of each slice, how many there are in the longest order that it ends, and the one before it there. Of two that are as
+    // long, the one whose end is within the range.
+    let mut orders: Vec<(usize, Option<usize>)> = Vec::new();
+    let worth =
+        |orders: &[(usize, Option<usize>)], index: usize| (Reverse(orders[index].0), is_out(&slices[index]));
     for (index, slice) in slices.iter().enumerate() {
-        let follows = |slice: &Slice| last.is_none_or(|last| last < *slice);
-        let next = slices[index + 1..].iter().find(is_within);
-        let is_followed = next.is_none_or(|next| slice < next || !follows(next));
-        let is_sound = is_within(&slice) && follows(slice) && is_followed;
-        misplaced.push(!is_sound);
-        if is_sound {
-            last = Some(*slice);
-        }
+        let below = (0..index).filter(|before| slices[*before] < *slice);
+        let before = below.min_by_key(|before| worth(&orders, *before));
+        orders.push((before.map_or(1, |before| orders[before].0 + 1), before));
+    }
+    let mut misplaced = vec![true; slices.len()];
+    let mut at = (0..slices.len()).min_by_key(|index| worth(&orders, *index));
+    while let Some(index) = at {
+        misplaced[index] = false;
+        at = orders[index].1;
+    }
+    let mut out = (0..slices.len()).filter(|index| is_out(&slices[*index]));
+    if let (Some(index), None, 3..) = (out.next(), out.next(), slices.len()) {
+        misplaced[index] |= are_layers[index];
     }
     misplaced
 }

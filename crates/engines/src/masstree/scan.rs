@@ -140,9 +140,10 @@ pub(super) fn no_word(node: u64) -> Error {
 }
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
-    /// The entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
-    /// more than when it was found, as its neighbour went: what lies there is taken where the scan goes on.
-    pub(super) fn entries_of(&self, leaf: &mut ScanLeaf<'_, W>, is_forward: bool) -> Walk<Entries> {
+    /// The entries of a border node at one version, in the order of the scan, to its end there; and whether all of the node
+    /// are in order. It may have come to cover more than when it was found, as its neighbour went: what lies there is taken
+    /// where the scan goes on.
+    pub(super) fn entries_of(&self, leaf: &mut ScanLeaf<'_, W>, is_forward: bool) -> Walk<(Entries, bool)> {
         let Neighbours { low, high, .. } = leaf.trail;
         let is_within = |(slice, ..): &(Slice, u8, u64)| match is_forward {
             true => high.is_none_or(|high| *slice < high),
@@ -170,19 +171,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 }
                 (slice, class, content)
             };
-            // Behind one that lies beyond the end all do, or it is none that has come from a neighbour.
-            let (mut is_beyond, mut is_ordered) = (false, true);
-            let entries = (0..count).map(entry).filter(|entry| {
-                is_ordered &= !is_beyond || !is_within(entry);
-                is_beyond |= !is_within(entry);
-                !is_beyond
-            });
-            let entries = entries.collect();
+            let (mut last, mut is_ordered) = (None, true);
+            let note = |(slice, ..): &(Slice, u8, u64)| {
+                is_ordered &= last.is_none_or(|last| (last < *slice) == is_forward && last != *slice);
+                last = Some(*slice);
+            };
+            let entries = (0..count).map(entry).inspect(note).filter(is_within).collect();
             if leaf.version.is_still(&self.guard, &leaf.node.version) {
-                if !is_ordered {
-                    damage = Some(Error::corrupt(leaf.pointer, "entries out of order"));
-                }
-                return damage.map_or(Ok(entries), |error| Err(error.into()));
+                return damage.map_or(Ok((entries, is_ordered)), |error| Err(error.into()));
             }
             leaf.version = self.renew(leaf.version, &leaf.node.version)?;
         }
@@ -263,7 +259,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         while let Some(&frame) = frames.last() {
             let top = frames.len() - 1;
             let mut leaf = self.leaf_of(start, frame, next_leaf.take())?;
-            let entries = match self.entries_of(&mut leaf, start.is_forward()) {
+            let (entries, is_ordered) = match self.entries_of(&mut leaf, start.is_forward()) {
                 Err(Stop::Again) => {
                     self.retry()?;
                     continue;
@@ -306,6 +302,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                         Frame { edge: Edge::Slice(slice, false), target: Target::At(slice), ..frame };
                     prefix.extend_from_slice(&slice.word.to_be_bytes());
                     frames.push(Self::frame_below(start, frames.len(), &leaf, root, &verdict)?);
+                }
+                // What is in order has been taken.
+                None if !is_ordered => {
+                    return Err(Error::corrupt(leaf.pointer, "entries out of order").into());
                 }
                 None => match self.go_on(start, frame, &leaf)? {
                     Some(next) => {

@@ -188,13 +188,17 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             }
             leaf => leaf?,
         };
-        let mut entries = match self.entries_of(&mut leaf, true) {
+        let (mut entries, is_ordered) = match self.entries_of(&mut leaf, true) {
             Err(stop) if self.is_damage(&stop)? => {
                 return Ok(Step { below: None, after: leaf.trail.high, keys: 0 });
             }
             entries => entries?,
         };
         entries.retain(|(slice, ..)| *slice >= at);
+        if !is_ordered {
+            // Damaged, and yet all that it leads to is touched.
+            entries.sort_unstable();
+        }
         let mut below = entries.iter().enumerate().filter(|(_, (_, class, _))| *class == LAYER);
         let (first, is_last) = (below.next(), below.next().is_none());
         let after = match first {

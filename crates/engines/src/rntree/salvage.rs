@@ -49,7 +49,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
             offset = slots.next();
         }
-        Ok(salvage.left_out)
+        Ok(salvage.finish())
     }
 
     /// Visits the entries of one leaf, or leaves them out; `false` if no more are wanted.
