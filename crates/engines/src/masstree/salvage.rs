@@ -68,7 +68,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
                     }
                 }
                 Task::Misplaced { offset } => {
-                    salvage.leave_out(offset, "an entry, or all below it, out of order".to_owned())
+                    salvage.leave_out(offset, "an entry, or all below it, out of order".to_owned());
                 }
             }
         }

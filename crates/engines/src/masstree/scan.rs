@@ -248,6 +248,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(Frame { root, origin: Origin::Entry(leaf.node, leaf.version), edge, target })
     }
 
+    #[inline(always)]
+    fn prefetch_records(&self, entries: &Entries) {
+        if !self.core.are_words {
+            for (_, _, object) in entries.iter().filter(|(_, class, _)| *class != LAYER) {
+                self.prefetch_record(*object);
+            }
+        }
+    }
+
     /// Reads entries from `start` on into `sink`. Returns the last key if the sink had enough, `None` at the end.
     pub(super) fn collect(&self, start: &Start<'_>, sink: &mut impl Sink<M, W>) -> Walk<Option<Vec<u8>>> {
         let root = self.anchor()?.root.value.load(&self.guard);
@@ -271,11 +280,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 nodes += 1;
                 self.meet(start.met, nodes, leaf.pointer)?;
             }
-            if !self.core.are_words {
-                for (_, _, object) in entries.iter().filter(|(_, class, _)| *class != LAYER) {
-                    self.prefetch_record(*object);
-                }
-            }
+            self.prefetch_records(&entries);
             let mut below = None;
             for entry in entries {
                 let verdict = self.judge(start, top, frame.edge, entry)?;
