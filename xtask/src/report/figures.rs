@@ -244,9 +244,9 @@ pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Ve
     Ok(complaints)
 }
 
-/// A number with separators; one that is too large for that in powers of ten.
+/// A number with separators; one that is too large for that in powers of ten. JSON has no number for what is larger still.
 fn count(number: &Value) -> String {
-    let number = number.as_f64().unwrap_or(f64::NAN);
+    let Some(number) = number.as_f64() else { return "over 1.8e308".to_owned() };
     if !(0.0..1e12).contains(&number) {
         return format!("{number:.1e}");
     }
@@ -290,6 +290,7 @@ mod tests {
     #[test]
     fn counts_are_readable() {
         let counts = [0.0, 12.0, 123.0, 1234.0, 1_234_567.0, 2.5e15].map(|number| count(&number.into()));
+        assert_eq!(count(&f64::INFINITY.into()), "over 1.8e308");
         assert_eq!(counts, ["0", "12", "123", "1,234", "1,234,567", "2.5e15"]);
     }
 }

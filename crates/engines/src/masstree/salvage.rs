@@ -174,7 +174,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 }
 
 /// Which slices of a node are out of order: the fewest without which the others are in order. And a layer that alone lies out of
-/// the range of a node's entries: all keys in it would be out of order.
+/// the node's range: if its slice is wrong, all keys in it would be in the way of those behind it. (If a separator is, that
+/// costs this layer.)
 fn misplaced(slices: &[Slice], are_layers: &[bool], low: Option<Slice>, high: Option<Slice>) -> Vec<bool> {
     let is_out =
         |slice: &Slice| low.is_some_and(|low| *slice < low) || high.is_some_and(|high| *slice >= high);
@@ -195,7 +196,7 @@ fn misplaced(slices: &[Slice], are_layers: &[bool], low: Option<Slice>, high: Op
         at = orders[index].1;
     }
     let mut out = (0..slices.len()).filter(|index| is_out(&slices[*index]));
-    if let (Some(index), None, 3..) = (out.next(), out.next(), slices.len()) {
+    if let (Some(index), None) = (out.next(), out.next()) {
         misplaced[index] |= are_layers[index];
     }
     misplaced

@@ -140,10 +140,15 @@ pub(super) fn no_word(node: u64) -> Error {
 }
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
-    /// The entries of a border node at one version, in the order of the scan, to its end there; and whether all of the node
-    /// are in order. It may have come to cover more than when it was found, as its neighbour went: what lies there is taken
-    /// where the scan goes on.
-    pub(super) fn entries_of(&self, leaf: &mut ScanLeaf<'_, W>, is_forward: bool) -> Walk<(Entries, bool)> {
+    /// The entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
+    /// more than when it was found, as its neighbour went: what lies there is taken where the scan goes on.
+    ///
+    /// And if the node holds two that are not in order: how many of these come before those two.
+    pub(super) fn entries_of(
+        &self,
+        leaf: &mut ScanLeaf<'_, W>,
+        is_forward: bool,
+    ) -> Walk<(Entries, Option<usize>)> {
         let Neighbours { low, high, .. } = leaf.trail;
         let is_within = |(slice, ..): &(Slice, u8, u64)| match is_forward {
             true => high.is_none_or(|high| *slice < high),
@@ -171,14 +176,19 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 }
                 (slice, class, content)
             };
-            let (mut last, mut is_ordered) = (None, true);
-            let note = |(slice, ..): &(Slice, u8, u64)| {
-                is_ordered &= last.is_none_or(|last| (last < *slice) == is_forward && last != *slice);
-                last = Some(*slice);
-            };
-            let entries = (0..count).map(entry).inspect(note).filter(is_within).collect();
+            let (mut entries, mut before, mut sound, mut last) = (Entries::new(), 0, None, None);
+            for entry in (0..count).map(entry) {
+                let (slice, ..) = entry;
+                if last.is_some_and(|last| last == slice || (last < slice) != is_forward) {
+                    sound = sound.or(Some(before));
+                }
+                (before, last) = (entries.len(), Some(slice));
+                if is_within(&entry) {
+                    entries.push(entry);
+                }
+            }
             if leaf.version.is_still(&self.guard, &leaf.node.version) {
-                return damage.map_or(Ok((entries, is_ordered)), |error| Err(error.into()));
+                return damage.map_or(Ok((entries, sound)), |error| Err(error.into()));
             }
             leaf.version = self.renew(leaf.version, &leaf.node.version)?;
         }
@@ -268,7 +278,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         while let Some(&frame) = frames.last() {
             let top = frames.len() - 1;
             let mut leaf = self.leaf_of(start, frame, next_leaf.take())?;
-            let (entries, is_ordered) = match self.entries_of(&mut leaf, start.is_forward()) {
+            let (mut entries, sound) = match self.entries_of(&mut leaf, start.is_forward()) {
                 Err(Stop::Again) => {
                     self.retry()?;
                     continue;
@@ -280,6 +290,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 nodes += 1;
                 self.meet(start.met, nodes, leaf.pointer)?;
             }
+            entries.truncate(sound.unwrap_or(usize::MAX));
             self.prefetch_records(&entries);
             let mut below = None;
             for entry in entries {
@@ -308,8 +319,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     prefix.extend_from_slice(&slice.word.to_be_bytes());
                     frames.push(Self::frame_below(start, frames.len(), &leaf, root, &verdict)?);
                 }
-                // What is in order has been taken.
-                None if !is_ordered => {
+                None if sound.is_some() => {
                     return Err(Error::corrupt(leaf.pointer, "entries out of order").into());
                 }
                 None => match self.go_on(start, frame, &leaf)? {

@@ -188,15 +188,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             }
             leaf => leaf?,
         };
-        let (mut entries, is_ordered) = match self.entries_of(&mut leaf, true) {
+        let (mut entries, sound) = match self.entries_of(&mut leaf, true) {
             Err(stop) if self.is_damage(&stop)? => {
                 return Ok(Step { below: None, after: leaf.trail.high, keys: 0 });
             }
             entries => entries?,
         };
         entries.retain(|(slice, ..)| *slice >= at);
-        if !is_ordered {
-            // Damaged, and yet all that it leads to is touched.
+        if sound.is_some() {
+            // Damaged; what lies in its range is touched all the same.
             entries.sort_unstable();
         }
         let mut below = entries.iter().enumerate().filter(|(_, (_, class, _))| *class == LAYER);
