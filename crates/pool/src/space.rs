@@ -522,11 +522,16 @@ impl Space {
             }
             return Ok(first);
         }
-        let first = unowned.next;
+        // The free ones just before those that were never used, and as many of these as are missing.
+        let mut first = unowned.next;
+        while unowned.free.contains(&(first - 1)) {
+            first -= 1;
+        }
         let end = first + count;
         if end > unowned.high_water {
             self.raise_high_water(guard, unowned, end)?;
         }
+        unowned.free.split_off(&first);
         unowned.next = end;
         Ok(first)
     }

@@ -94,3 +94,21 @@ fn threads_in_a_full_pool_get_every_slot_once() {
     // All eight slabs in one piece.
     guard.allocate(8 * SLAB_BYTES as usize - 64).unwrap();
 }
+
+/// They were not taken together, so that a span found a pool full in which nothing was in use.
+#[test]
+fn a_span_takes_free_slabs_and_those_behind_that_were_never_used() {
+    let pool = pool(8);
+    let span = |slabs: u64| pool.pin().allocate((slabs * SLAB_BYTES) as usize - 64);
+    for slabs in [3, 8] {
+        let first = span(slabs).unwrap();
+        pool.pin().free(first);
+        pool.reclaim();
+    }
+    let halves = [4, 4].map(|slabs| span(slabs).unwrap());
+    assert!(is_full(&pool.pin().allocate(32)));
+    pool.pin().free(halves[0]);
+    pool.reclaim();
+    assert!(is_full(&span(5)));
+    span(4).unwrap();
+}
