@@ -139,7 +139,8 @@ impl Tree {
     /// A batch is of one tree; nothing holds the epochs of two together. Inside, this tree is used through the batch only.
     /// Others may be read and written, made and dropped. Refused are their batches and bulk loads, and whatever ends an epoch
     /// or holds back all writers: `sync`, `check`, `stat`. A write that would have to wait for a batch of the other tree is
-    /// refused, too, and so is a read where it is the first of a node after an open; and one that finds the pool full makes no room by ending an epoch.
+    /// refused, too, and so is a read where it is the first of a node after an open. One that finds the pool full makes no
+    /// room by ending an epoch.
     ///
     /// ```
     /// # use everleaf::{Engine, TreeOptions};

@@ -1,8 +1,8 @@
 //! The mark after a crash: which allocations the tree reaches, found out while it is at work.
 //!
 //! A walk through all keys, leaf by leaf: each time from the root to the leaf where the last one ended, marking the inner
-//! nodes on the way, the leaf and its records, and the record of the separator that ends it. No barrier is needed, for nothing of the old
-//! generation is allocated meanwhile, and what is reached at the end of the walk was so all the time:
+//! nodes on the way, the leaf and its records, and the record of the separator that ends it. No barrier is needed, for
+//! nothing of the old generation is allocated meanwhile, and what is reached at the end of the walk was so all the time:
 //!
 //! - *A node's range of keys never changes.* A leaf that is there all the time is the one that covers its smallest key when
 //!   the walk comes to that; so it is found, and the inner nodes above it that are there all the time are on the way.

@@ -251,8 +251,9 @@ pub trait Index: Any + Send + Sync {
     fn check(&self) -> Result<Vec<Violation>>;
 
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`. Returns what was
-    /// left out, or if that is nothing what else is damaged; `None`, and nothing is read, for engines whose trees are read so whether they open or not. Others
-    /// may have to wait until the end, and what `visit` asks of the tree is refused as within a batch. O(n).
+    /// left out, or if that is nothing what else is damaged; `None`, and nothing is read, for engines whose trees are read so
+    /// whether they open or not. Others may have to wait until the end, and what `visit` asks of the tree is refused as
+    /// within a batch. O(n).
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
         let _ = visit;
         Ok(None)

@@ -51,7 +51,7 @@ impl<'v> Salvage<'v> {
         let in_its_way = self.ahead.iter().filter(|(_, (next, _))| is_above(next) && *next <= key).count();
         if !is_above(&key) || 2 * in_its_way > self.ahead.len() {
             self.leave_out(offset, "an entry out of order".to_owned());
-        } else if !self.is_over {
+        } else {
             self.is_over = !(self.visit)(&key, &value);
             self.last = Some(key);
         }

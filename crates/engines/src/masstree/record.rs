@@ -77,6 +77,7 @@ impl Record {
     }
 
     /// Whether the key has these bytes behind `skipped` ones, a multiple of 8.
+    #[inline(always)]
     pub(super) fn has_part<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -97,10 +98,7 @@ impl Record {
         tail: &[u8],
     ) -> Result<bool> {
         let skipped = 8 * (depth + 1);
-        if self.key_length != skipped + tail.len() {
-            return Ok(false);
-        }
-        is_same(guard, self.key_offset() + skipped as u64, tail)
+        Ok(self.key_length == skipped + tail.len() && self.has_part(guard, skipped, tail)?)
     }
 
     /// Appends what is left of the key behind `skipped` bytes, a multiple of 8.

@@ -17,19 +17,39 @@ use super::scan::{Found, no_word};
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::{Salvage, Violation, what_of};
 
+/// A node of a layer, so many levels below its root, and what it may hold, if the separators are sound.
+struct Node {
+    pointer: u64,
+    level: usize,
+    prefix: Rc<[u8]>,
+    low: Option<Slice>,
+    high: Option<Slice>,
+}
+
 /// What is gone to: the next one last.
 enum Task {
-    /// A node of a layer, so many levels below its root, and what it may hold, if the separators are sound.
-    Node { pointer: u64, level: usize, prefix: Rc<[u8]>, low: Option<Slice>, high: Option<Slice> },
+    Node(Node),
     /// An entry of the border node at `offset`.
-    Entry { offset: u64, slot: usize, prefix: Rc<[u8]> },
+    Entry {
+        offset: u64,
+        slot: usize,
+        prefix: Rc<[u8]>,
+    },
     /// An entry of the border node at `offset`, or a layer below, whose slice cannot be its own.
-    Misplaced { offset: u64 },
+    Misplaced {
+        offset: u64,
+    },
+}
+
+impl Node {
+    fn offset(&self) -> u64 {
+        self.pointer & OFFSET_MASK
+    }
 }
 
 impl Task {
     fn root(pointer: u64, prefix: Rc<[u8]>) -> Self {
-        Self::Node { pointer, level: 0, prefix, low: None, high: None }
+        Self::Node(Node { pointer, level: 0, prefix, low: None, high: None })
     }
 }
 
@@ -49,10 +69,10 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let mut nodes = HashSet::new();
         while let Some(task) = tasks.pop() {
             match task {
-                Task::Node { pointer, .. } => {
-                    let offset = pointer & OFFSET_MASK;
+                Task::Node(place) => {
+                    let offset = place.offset();
                     let opened = if nodes.insert(offset) {
-                        view.open_node(&task, &mut tasks)
+                        view.open_node(&place, &mut tasks)
                     } else {
                         Err(Error::corrupt(offset, "two ways lead to it").into())
                     };
@@ -86,40 +106,36 @@ fn error_of(stop: Stop, offset: u64) -> Error {
 
 impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Adds what is to be gone to for a node.
-    fn open_node(&self, task: &Task, tasks: &mut Vec<Task>) -> Walk<()> {
-        let Task::Node { pointer, level, prefix, .. } = task else { return Ok(()) };
-        if *level >= HEIGHT_MAX || prefix.len() > KEY_BYTES_MAX {
-            return Err(Error::corrupt(*pointer & OFFSET_MASK, "deeper than a tree can be").into());
+    fn open_node(&self, place: &Node, tasks: &mut Vec<Task>) -> Walk<()> {
+        if place.level >= HEIGHT_MAX || place.prefix.len() > KEY_BYTES_MAX {
+            return Err(Error::corrupt(place.offset(), "deeper than a tree can be").into());
         }
-        match self.node(*pointer)? {
-            NodeRef::Border(node) => self.open_border(node, task, tasks),
-            NodeRef::Interior(node) => self.open_interior(node, task, tasks),
+        match self.node(place.pointer)? {
+            NodeRef::Border(node) => self.open_border(node, place, tasks),
+            NodeRef::Interior(node) => self.open_interior(node, place, tasks),
         }
     }
 
-    fn open_interior(&self, node: &Interior<W>, task: &Task, tasks: &mut Vec<Task>) -> Walk<()> {
-        let Task::Node { pointer, level, prefix, low, high } = task else { return Ok(()) };
+    fn open_interior(&self, node: &Interior<W>, place: &Node, tasks: &mut Vec<Task>) -> Walk<()> {
         let claimed = node.shape.load(&self.guard) & 15;
         if claimed > W as u64 {
-            let offset = *pointer & OFFSET_MASK;
-            return Err(Error::corrupt(offset, format!("{claimed} separators")).into());
+            return Err(Error::corrupt(place.offset(), format!("{claimed} separators")).into());
         }
         let parts = self.parts(node);
         for (index, child) in parts.children.iter().enumerate().rev() {
-            tasks.push(Task::Node {
+            tasks.push(Task::Node(Node {
                 pointer: *child,
-                level: level + 1,
-                prefix: Rc::clone(prefix),
-                low: index.checked_sub(1).map(|before| parts.separators[before]).or(*low),
-                high: parts.separators.get(index).copied().or(*high),
-            });
+                level: place.level + 1,
+                prefix: Rc::clone(&place.prefix),
+                low: index.checked_sub(1).map(|before| parts.separators[before]).or(place.low),
+                high: parts.separators.get(index).copied().or(place.high),
+            }));
         }
         Ok(())
     }
 
-    fn open_border(&self, node: &Border<W>, task: &Task, tasks: &mut Vec<Task>) -> Walk<()> {
-        let Task::Node { pointer, prefix, low, high, .. } = task else { return Ok(()) };
-        let offset = *pointer & OFFSET_MASK;
+    fn open_border(&self, node: &Border<W>, place: &Node, tasks: &mut Vec<Task>) -> Walk<()> {
+        let (offset, prefix) = (place.offset(), &place.prefix);
         let permutation = Permutation(node.permutation.load(&self.guard));
         if !permutation.is_sound(W) {
             return Err(Error::corrupt(offset, "a permutation that is none").into());
@@ -129,7 +145,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let classes = node.classes.load(&self.guard);
         let are_layers: Vec<_> =
             slots.iter().map(|slot| !self.core.are_words && nibble(classes, *slot) == LAYER).collect();
-        let misplaced = misplaced(&slices, &are_layers, *low, *high);
+        let misplaced = misplaced(&slices, &are_layers, place.low, place.high);
         for (position, slot) in slots.into_iter().enumerate().rev() {
             tasks.push(if misplaced[position] {
                 Task::Misplaced { offset }

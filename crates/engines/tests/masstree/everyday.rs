@@ -664,12 +664,8 @@ fn a_load_whose_source_panics_leaves_nothing_behind() {
     assert!(is_sound(&tree));
     assert_eq!(tree.len().unwrap(), 0);
     tree.sync().unwrap();
-    put_all(&tree, 500);
+    (0..500_u64).for_each(|key| tree.put(&key.to_be_bytes(), b"value").unwrap());
     assert!(is_sound(&tree));
-}
-
-fn put_all(tree: &Tree, keys: u64) {
-    (0..keys).for_each(|key| tree.put(&key.to_be_bytes(), b"value").unwrap());
 }
 
 /// Reads of a layer began anew whenever the node above it changed, and took it for damaged in the end.
