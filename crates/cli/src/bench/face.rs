@@ -13,7 +13,7 @@ use medium::Dax;
 
 use super::args::{self, Args, Workload};
 use super::keys::Keys;
-use super::subject::{NAME, padded};
+use super::subject::{NAME, Padded, padded};
 use super::workload::Script;
 use crate::failure::Failure;
 
@@ -82,11 +82,11 @@ fn words_ns(index: &dyn Index, keys: &[u64]) -> Result<f64, Failure> {
 }
 
 /// As `words_ns`, for byte strings.
-fn records_ns(index: &dyn Index, keys: &[u64], bytes: impl Fn(u64) -> Vec<u8>) -> Result<f64, Failure> {
+fn records_ns(index: &dyn Index, keys: &[u64], bytes: impl Fn(u64) -> Padded) -> Result<f64, Failure> {
     fn ns<T: Index>(
         index: &dyn Any,
         keys: &[u64],
-        bytes: impl Fn(u64) -> Vec<u8>,
+        bytes: impl Fn(u64) -> Padded,
     ) -> Option<Result<f64, Failure>> {
         let tree = index.downcast_ref::<T>()?;
         Some(time(keys, |key, value| Ok(u64::from(tree.get_into(&bytes(key), value)?))))

@@ -12,6 +12,7 @@ use engines::masstree::Mode;
 use everleaf::{Codec, Engine, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Count, Counts, Dax, DaxOptions, Delay, Either, FileStat, Medium};
+use smallvec::SmallVec;
 
 use super::args::{Args, MediumChoice};
 use super::epochs::{Touches, first_touches};
@@ -492,8 +493,11 @@ pub(crate) struct Operations<'t> {
     tickets: usize,
 }
 
-pub(crate) fn padded(word: u64, bytes: usize) -> Vec<u8> {
-    let mut padded = word.to_be_bytes().to_vec();
+/// A key or a value, without a heap allocation unless it is long: that would be measured, too.
+pub(crate) type Padded = SmallVec<[u8; 64]>;
+
+pub(crate) fn padded(word: u64, bytes: usize) -> Padded {
+    let mut padded = Padded::from_slice(&word.to_be_bytes());
     padded.resize(bytes, b'.');
     padded
 }
@@ -551,7 +555,7 @@ impl Operations<'_> {
             })?;
             return Ok(sum);
         }
-        let lower = std::ops::Bound::Included(padded(from, self.sizes.0));
+        let lower = std::ops::Bound::Included(padded(from, self.sizes.0).into_vec());
         let bounds = Bounds { lower, upper: std::ops::Bound::Unbounded };
         let mut scan = self.index.range(bounds, Direction::Forward)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -645,7 +649,7 @@ impl Operations<'_> {
                 words.get_many(keys, &mut values[..keys.len()])?;
             } else {
                 let padded: Vec<_> = keys.iter().map(|key| padded(*key, self.sizes.0)).collect();
-                let slices: Vec<&[u8]> = padded.iter().map(Vec::as_slice).collect();
+                let slices: Vec<&[u8]> = padded.iter().map(Padded::as_slice).collect();
                 std::hint::black_box(self.index.get_many(&slices)?);
             }
             latency_ns.saturating_record(start.elapsed().as_nanos() as u64);

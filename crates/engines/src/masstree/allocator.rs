@@ -6,6 +6,8 @@
 //!
 //! Each shard has for each class a queue of free objects. What is freed goes to the tail, what is allocated comes from
 //! the head, and only what was in the queue when the epoch began: what a reader may still look at is thus never reused.
+//! A shard that has none left takes over what was in another one's queue, unless that has been taken from in this epoch, before
+//! it takes a run: what some threads insert others may remove.
 //! The ends of the queue have their in-line log in the queue's line. An object's link to the next has its own, in two
 //! words (section 5.1):
 //!
@@ -17,6 +19,8 @@
 //! The log is written first, and its counter raised; then the link with the same counter. Counters that differ tell a
 //! crash in between. The epoch has 32 bits: every 2^30 epochs all links that are in queues are written anew, so that no
 //! failed epoch is taken for one that many years ago had the same number.
+
+use std::sync::atomic::Ordering;
 
 use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Error, Guard, Result, SLAB_BYTES};
@@ -124,6 +128,13 @@ impl Link {
         let word = if failed(epoch) { self.log } else { self.link };
         (word & LINK_MASK, epoch == running)
     }
+}
+
+/// The last object that may be taken from a queue in an epoch; 0 when none may.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Limit {
+    epoch: u64,
+    object: u64,
 }
 
 /// How far the free queues of a shard are swept.
@@ -362,33 +373,68 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// An object that was free when the epoch began, or a fresh one from a run that is there.
     fn take(&self, shard: &mut Shard, phase: u64, class: usize) -> Walk<Option<u64>> {
         let queue = self.queue(shard.index, class)?;
-        let head = queue.head.load(&self.guard);
-        if head != 0 && shard.drained[class] != self.epoch {
-            let is_logged = queue.epoch.load(&self.guard) == self.epoch;
-            let tail = queue.tail.load(&self.guard);
-            // What was the tail when the epoch began is the last that may be taken in it.
-            let limit = match is_logged {
-                true if queue.head_old.load(&self.guard) == 0 => 0,
-                true => queue.tail_old.load(&self.guard),
-                false => tail,
-            };
-            if limit != 0 {
-                if head & !OFFSET_MASK != 0 {
-                    return Err(Error::corrupt(head, "a free object that is none").into());
-                }
-                let next =
-                    if head == tail { 0 } else { self.core.load_link(&self.guard, head, self.epoch)? };
-                if head == shard.swept.object {
-                    shard.swept.lead_to(next);
-                }
-                self.log_queue(shard, phase, class, queue);
-                queue.head.store(&self.guard, next);
-                if head == limit {
-                    shard.drained[class] = self.epoch;
-                }
-                return Ok(Some(head));
-            }
+        match self.take_free(shard, phase, class, queue)? {
+            None => self.take_fresh(shard, phase, class, queue),
+            object => Ok(object),
         }
+    }
+
+    /// The last object that may be taken from a queue in this epoch: what was its tail when that began, or of a queue that was
+    /// taken over; 0 if there is none.
+    #[inline(always)]
+    fn limit(&self, shard: &Shard, class: usize, queue: &Queue) -> u64 {
+        let limit = &shard.limits[class];
+        if limit.epoch == self.epoch {
+            limit.object
+        } else if queue.epoch.load(&self.guard) != self.epoch {
+            if queue.head.load(&self.guard) == 0 { 0 } else { queue.tail.load(&self.guard) }
+        } else if queue.head_old.load(&self.guard) == 0 {
+            0
+        } else {
+            queue.tail_old.load(&self.guard)
+        }
+    }
+
+    /// An object that was free when the epoch began.
+    #[inline(always)]
+    fn take_free(&self, shard: &mut Shard, phase: u64, class: usize, queue: &Queue) -> Walk<Option<u64>> {
+        let (head, limit) = (queue.head.load(&self.guard), self.limit(shard, class, queue));
+        if head == 0 || limit == 0 {
+            return Ok(None);
+        }
+        let next = self.behind(queue, head)?;
+        self.prefetch_object(next);
+        if head == shard.swept.object {
+            shard.swept.lead_to(next);
+        }
+        self.log_queue(shard, phase, class, queue);
+        queue.head.store(&self.guard, next);
+        if head == limit {
+            shard.limits[class] = Limit { epoch: self.epoch, object: 0 };
+        }
+        Ok(Some(head))
+    }
+
+    /// The object behind one in a queue; 0 if that is its tail.
+    #[inline(always)]
+    fn behind(&self, queue: &Queue, object: u64) -> Walk<u64> {
+        if object & !OFFSET_MASK != 0 {
+            return Err(Error::corrupt(object, "a free object that is none").into());
+        }
+        let is_tail = object == queue.tail.load(&self.guard);
+        Ok(if is_tail { 0 } else { self.core.load_link(&self.guard, object, self.epoch)? })
+    }
+
+    /// Hints the processor to load the link of an object that is about to be taken.
+    #[inline(always)]
+    fn prefetch_object(&self, object: u64) {
+        if let Ok(words) = self.guard.words(object, 2) {
+            words[0].prefetch();
+        }
+    }
+
+    /// A fresh object from a run that is there.
+    fn take_fresh(&self, shard: &mut Shard, phase: u64, class: usize, queue: &Queue) -> Walk<Option<u64>> {
         let fresh = queue.fresh.load(&self.guard);
         if fresh == 0 {
             return Ok(None);
@@ -407,6 +453,46 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         self.log_queue(shard, phase, class, queue);
         queue.fresh.store(&self.guard, if is_last { 0 } else { next });
         Ok(Some(fresh))
+    }
+
+    /// Takes over what another shard had free when the epoch began; returns whether there was something. The own shard has
+    /// nothing left of that.
+    fn take_over(&self, work: &mut Work<'_>, class: usize) -> Walk<bool> {
+        // A sweep goes through one shard after the other, and has to come by every object.
+        if self.core.any_failed.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let (queues, own_index) = (&self.anchor()?.queues, work.shard.index);
+        let own = &queues[own_index][class];
+        let has_some = |index: usize| index != own_index && queues[index][class].head.load(&self.guard) != 0;
+        for mut pass in self.core.barrier.enter_free(has_some) {
+            let (theirs, share) = (&queues[pass.share.index][class], &mut pass.share);
+            let (first, last) = (theirs.head.load(&self.guard), self.limit(share, class, theirs));
+            // Whoever takes from it in this epoch goes on; so nothing goes to and fro.
+            let is_untouched = share.limits[class].epoch != self.epoch
+                && (theirs.epoch.load(&self.guard) != self.epoch
+                    || theirs.head_old.load(&self.guard) == first);
+            // Their damage stays theirs.
+            let are_objects = |object| matches!(self.class_at(object), Ok(found) if found == class);
+            if !is_untouched || last == 0 || ![first, last].into_iter().all(are_objects) {
+                continue;
+            }
+            let (rest, own_first) = (self.behind(theirs, last)?, own.head.load(&self.guard));
+            self.log_queue(share, pass.phase, class, theirs);
+            self.log_queue(&mut work.shard, work.phase, class, own);
+            if own_first == 0 {
+                own.tail.store(&self.guard, last);
+            } else {
+                self.core.store_link(&self.guard, last, own_first, self.epoch)?;
+                self.list(work, last, 16);
+            }
+            own.head.store(&self.guard, first);
+            theirs.head.store(&self.guard, rest);
+            share.limits[class] = Limit { epoch: self.epoch, object: 0 };
+            work.shard.limits[class] = Limit { epoch: self.epoch, object: last };
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Takes a run from the pool; returns its first object.
@@ -446,6 +532,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     #[cold]
     fn allocate_slowly(&self, work: &mut Work<'_>, class: usize) -> Walk<u64> {
+        if self.take_over(work, class)?
+            && let Some(object) = self.take(&mut work.shard, work.phase, class)?
+        {
+            return Ok(object);
+        }
         let full = match self.add_run(work, class) {
             Ok(first) => {
                 if is_shared(class) {
@@ -464,7 +555,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             if let Some(object) = self.take(&mut work.shard, work.phase, class)? {
                 return Ok(object);
             }
-            for mut pass in self.core.barrier.enter_free() {
+            for mut pass in self.core.barrier.enter_free(|_| true) {
                 if let Some(object) = self.take(&mut pass.share, pass.phase, class)? {
                     return Ok(object);
                 }
@@ -473,14 +564,19 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Err(full)
     }
 
-    /// Gives an object back. It is reused in a later epoch.
-    pub(super) fn free(&self, work: &mut Work<'_>, object: u64) -> Walk<()> {
+    /// The class of the run that an object lies in.
+    fn class_at(&self, object: u64) -> Walk<usize> {
         let class = unchecked(self.guard.words(run_of(object), 1)?[0].load(&self.guard));
         let is_offset = object & !OFFSET_MASK == 0;
-        let Some(class) = class.filter(|class| *class < CLASSES as u64 && is_offset) else {
-            return Err(Error::corrupt(object, "an object that is in no run").into());
-        };
-        let class = class as usize;
+        match class {
+            Some(class) if class < CLASSES as u64 && is_offset => Ok(class as usize),
+            _ => Err(Error::corrupt(object, "an object that is in no run").into()),
+        }
+    }
+
+    /// Gives an object back. It is reused in a later epoch.
+    pub(super) fn free(&self, work: &mut Work<'_>, object: u64) -> Walk<()> {
+        let class = self.class_at(object)?;
         let queue = self.queue(work.shard.index, class)?;
         self.log_queue(&mut work.shard, work.phase, class, queue);
         let tail = queue.tail.load(&self.guard);

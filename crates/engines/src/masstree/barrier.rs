@@ -247,9 +247,10 @@ impl<S> Barrier<S> {
         }
     }
 
-    /// Each share that is free just now.
-    pub(super) fn enter_free(&self) -> impl Iterator<Item = Pass<'_, S>> {
-        self.shares.iter().filter_map(|share| share.try_enter(self))
+    /// Each share that is wanted, by its index, and free just now.
+    pub(super) fn enter_free(&self, is_wanted: impl Fn(usize) -> bool) -> impl Iterator<Item = Pass<'_, S>> {
+        let wanted = self.shares.iter().enumerate().filter(move |(index, _)| is_wanted(*index));
+        wanted.filter_map(|(_, share)| share.try_enter(self))
     }
 
     /// Begins a phase. When this returns, `take` had each share after its last operation of the phase before.

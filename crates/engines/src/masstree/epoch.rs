@@ -24,7 +24,7 @@ use medium::{LINE_BYTES, Medium};
 use pool::{Error, Guard, Result};
 
 use super::access::{View, Work};
-use super::allocator::LinkSweep;
+use super::allocator::{Limit, LinkSweep};
 use super::external_log::LogCursor;
 use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, all_lines, checked};
 use super::{Core, Mode};
@@ -37,8 +37,8 @@ pub(super) struct Shard {
     listed: Vec<u64>,
     /// The phase in which the line of a queue was listed.
     pub(super) queue_listed: [u64; CLASSES],
-    /// The epoch in which a queue gave away all that it held when that began.
-    pub(super) drained: [u64; CLASSES],
+    /// How far a queue may be emptied in an epoch, where its own line does not say so.
+    pub(super) limits: [Limit; CLASSES],
     pub(super) log: LogCursor,
     pub(super) swept: LinkSweep,
 }
@@ -49,7 +49,7 @@ impl Shard {
             index,
             listed: Vec::new(),
             queue_listed: [0; CLASSES],
-            drained: [0; CLASSES],
+            limits: [Limit::default(); CLASSES],
             log: LogCursor::default(),
             swept: LinkSweep::default(),
         }

@@ -99,6 +99,29 @@ fn others_work_while_the_end_of_an_epoch_waits_for_a_load() {
     load_beside(|tree| tree.sync().unwrap());
 }
 
+/// Each thread has its share of the free space.
+#[test]
+fn threads_that_come_and_go_use_the_space_of_those_before() {
+    let (key, rounds) = (|key: u64| key.to_be_bytes(), 12);
+    let pool = pool(256 << 20);
+    let tree = &Tree::create(&pool, "tree", options()).unwrap();
+    let mut used = Vec::new();
+    for _ in 0..rounds {
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..5000).for_each(|number| tree.put(&key(number), &[7; 100]).unwrap()));
+        });
+        tree.sync().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..5000).for_each(|number| assert!(tree.remove(&key(number)).unwrap())));
+        });
+        tree.sync().unwrap();
+        used.push(pool.stat().used_bytes);
+    }
+    assert!(is_sound(tree));
+    // Each thread fills slabs of its own.
+    assert!(used[rounds - 1] < 2 * used[0], "{used:?}");
+}
+
 /// What it had to remember is 8 bytes for each record and each node.
 #[test]
 fn a_load_keeps_no_memory_when_its_epoch_has_ended() {
