@@ -161,9 +161,17 @@ impl<S: Subject> Explorer<S> {
         &mut self,
         operations: &[S::Operation],
     ) -> Result<BTreeSet<Mutation>, Box<Failure<S::Operation>>> {
+        self.survey_while(|explorer| explorer.explore(operations))
+    }
+
+    /// Explores, and returns each fault that could be planted.
+    pub(crate) fn survey_while<F>(
+        &mut self,
+        explore: impl FnOnce(&mut Self) -> Result<(), F>,
+    ) -> Result<BTreeSet<Mutation>, F> {
         self.moves = Some(BTreeSet::new());
         self.sim.start_census();
-        let verdict = self.explore(operations);
+        let verdict = explore(self);
         let mut mutations = self.moves.take().unwrap_or_default();
         verdict?;
         let drop = |(kind, site)| match kind {

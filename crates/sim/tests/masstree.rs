@@ -12,11 +12,12 @@ use everleaf_sim::index::script::{
     every_change_in_epochs, layers_in_epochs, random_operations, values_in_epochs, what_epochs_meet,
     writes_in_epochs,
 };
+use everleaf_sim::index::threads::takers;
 use everleaf_sim::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexSubject, LONG_VALUE, MassTreeEngine, Size, engine,
     layered,
 };
-use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Stats};
+use everleaf_sim::{Explorer, Images, Options, Rules, Scheduling, Search, SecondCrash, Stats};
 use medium::sim::{Mutation, Site};
 
 use common::setting;
@@ -237,6 +238,34 @@ fn long_runs_at_full_width() {
     for codec in [Record, Word] {
         let engine = engine(EngineName::MassTree, codec, Size::Full);
         common::explore(&engine, &operations, FollowUp::Keys, options.clone());
+    }
+}
+
+/// Free space that goes from one share to another, at every crash.
+#[test]
+fn shares_that_take_over_what_others_have_free() {
+    let source = include_str!("../../engines/src/masstree/allocator.rs");
+    let line_of = |text: &str| source.lines().position(|line| line.contains(text)).unwrap() as u32 + 1;
+    let stores = ["own.tail.store", "own.head.store", "theirs.head.store"].map(line_of);
+    for rules in [Rules::Lines, Rules::Log] {
+        let mut met = Vec::new();
+        for (setup, program) in takers() {
+            let engine = MassTreeEngine::<RecordCodec, 4>::sweeping().shared();
+            let options = Options { rules, ..options(Images::Some { random: 0 }, SecondCrash::Never) };
+            let mut explorer =
+                Explorer::new(IndexSubject::new(&engine, FollowUp::SplitAndMerge), options).unwrap();
+            explorer.set_up(&setup).unwrap();
+            let search = Search::Exhaustive { preemptions_max: 2 };
+            let scheduling = Scheduling { search, ..Scheduling::default() };
+            let survey = explorer.survey_threads(&program, &scheduling);
+            let survey = survey.unwrap_or_else(|failure| panic!("{failure}"));
+            println!("taken over, {rules:?}: {}", explorer.stats());
+            met.extend(survey.into_iter().filter_map(|mutation| match mutation {
+                Mutation::DropStore(site) if site.file.ends_with("allocator.rs") => Some(site.line),
+                _ => None,
+            }));
+        }
+        assert!(stores.iter().all(|line| met.contains(line)), "{stores:?} {met:?}");
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! Each shard has for each class a queue of free objects. What is freed goes to the tail, what is allocated comes from
 //! the head, and only what was in the queue when the epoch began: what a reader may still look at is thus never reused.
-//! A shard that has none left takes over what was in another one's queue, unless that has been taken from in this epoch, before
-//! it takes a run: what some threads insert others may remove.
+//! A shard that has none left first takes over some of what another one has free, only then a run. Threads that remove what
+//! others have inserted would fill the pool otherwise.
 //! The ends of the queue have their in-line log in the queue's line. An object's link to the next has its own, in two
 //! words (section 5.1):
 //!
@@ -22,6 +22,7 @@
 
 use std::sync::atomic::Ordering;
 
+use medium::sync::schedule::AccessKind;
 use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Error, Guard, Result, SLAB_BYTES};
 
@@ -40,6 +41,10 @@ const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
 /// Epochs after which links are written anew: a quarter of what their epochs can tell apart, so that no harm is done if
 /// that epoch fails, or is the first one of an open, which writes none.
 const RENEWAL_EPOCHS: u64 = 1 << 30;
+
+/// Objects that one shard takes over from another one at once: many more than what that costs, and few enough that who has many
+/// keeps most.
+const TAKEN_TOGETHER: usize = 64;
 
 /// Links that a sweep goes through before it gives the share back.
 const LINKS_TOGETHER: u32 = 1024;
@@ -379,8 +384,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    /// The last object that may be taken from a queue in this epoch: what was its tail when that began, or of a queue that was
-    /// taken over; 0 if there is none.
+    /// The last object that may be taken from a queue in this epoch: its tail when that began, or what was taken over last; 0 if
+    /// none is left.
     #[inline(always)]
     fn limit(&self, shard: &Shard, class: usize, queue: &Queue) -> u64 {
         let limit = &shard.limits[class];
@@ -455,8 +460,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(Some(fresh))
     }
 
-    /// Takes over what another shard had free when the epoch began; returns whether there was something. The own shard has
-    /// nothing left of that.
+    /// Takes over some of what another shard had free when the epoch began; returns whether there was something. The own shard
+    /// has nothing left of that.
     fn take_over(&self, work: &mut Work<'_>, class: usize) -> Walk<bool> {
         // A sweep goes through one shard after the other, and has to come by every object.
         if self.core.any_failed.load(Ordering::Acquire) {
@@ -465,19 +470,17 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let (queues, own_index) = (&self.anchor()?.queues, work.shard.index);
         let own = &queues[own_index][class];
         let has_some = |index: usize| index != own_index && queues[index][class].head.load(&self.guard) != 0;
+        let own_first = own.head.load(&self.guard);
+        let own_is_sound = || own_first == 0 || self.is_object(own.tail.load(&self.guard), class);
+        if !(0..SHARDS).any(has_some) || !own_is_sound() {
+            return Ok(false);
+        }
+        self.core.reach_barrier(AccessKind::Store);
         for mut pass in self.core.barrier.enter_free(has_some) {
-            let (theirs, share) = (&queues[pass.share.index][class], &mut pass.share);
-            let (first, last) = (theirs.head.load(&self.guard), self.limit(share, class, theirs));
-            // Whoever takes from it in this epoch goes on; so nothing goes to and fro.
-            let is_untouched = share.limits[class].epoch != self.epoch
-                && (theirs.epoch.load(&self.guard) != self.epoch
-                    || theirs.head_old.load(&self.guard) == first);
-            // Their damage stays theirs.
-            let are_objects = |object| matches!(self.class_at(object), Ok(found) if found == class);
-            if !is_untouched || last == 0 || ![first, last].into_iter().all(are_objects) {
-                continue;
-            }
-            let (rest, own_first) = (self.behind(theirs, last)?, own.head.load(&self.guard));
+            let share = &mut pass.share;
+            let theirs = &queues[share.index][class];
+            let limit = self.limit(share, class, theirs);
+            let Some((first, last, rest)) = self.first_sound(theirs, class, limit) else { continue };
             self.log_queue(share, pass.phase, class, theirs);
             self.log_queue(&mut work.shard, work.phase, class, own);
             if own_first == 0 {
@@ -488,11 +491,28 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             }
             own.head.store(&self.guard, first);
             theirs.head.store(&self.guard, rest);
-            share.limits[class] = Limit { epoch: self.epoch, object: 0 };
+            if last == limit {
+                share.limits[class] = Limit { epoch: self.epoch, object: 0 };
+            }
             work.shard.limits[class] = Limit { epoch: self.epoch, object: last };
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// The first and the last of some objects at the head of a queue, up to a limit, and what follows them: as far as that is
+    /// sound, so that damage is not taken over.
+    fn first_sound(&self, queue: &Queue, class: usize, limit: u64) -> Option<(u64, u64, u64)> {
+        let first = queue.head.load(&self.guard);
+        let (mut last, mut next) = (0, first);
+        for _ in 0..TAKEN_TOGETHER {
+            if last == limit || !self.is_object(next, class) {
+                break;
+            }
+            let Ok(behind) = self.behind(queue, next) else { break };
+            (last, next) = (next, behind);
+        }
+        (last != 0).then_some((first, last, next))
     }
 
     /// Takes a run from the pool; returns its first object.
@@ -555,6 +575,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             if let Some(object) = self.take(&mut work.shard, work.phase, class)? {
                 return Ok(object);
             }
+            self.core.reach_barrier(AccessKind::Store);
             for mut pass in self.core.barrier.enter_free(|_| true) {
                 if let Some(object) = self.take(&mut pass.share, pass.phase, class)? {
                     return Ok(object);
@@ -565,13 +586,17 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// The class of the run that an object lies in.
-    fn class_at(&self, object: u64) -> Walk<usize> {
+    fn class_at(&self, object: u64) -> Result<usize> {
         let class = unchecked(self.guard.words(run_of(object), 1)?[0].load(&self.guard));
         let is_offset = object & !OFFSET_MASK == 0;
         match class {
             Some(class) if class < CLASSES as u64 && is_offset => Ok(class as usize),
-            _ => Err(Error::corrupt(object, "an object that is in no run").into()),
+            _ => Err(Error::corrupt(object, "an object that is in no run")),
         }
+    }
+
+    fn is_object(&self, object: u64, class: usize) -> bool {
+        self.class_at(object).is_ok_and(|found| found == class)
     }
 
     /// Gives an object back. It is reused in a later epoch.
@@ -582,6 +607,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let tail = queue.tail.load(&self.guard);
         if queue.head.load(&self.guard) == 0 {
             queue.head.store(&self.guard, object);
+        } else if !self.is_object(tail, class) {
+            return Err(Error::corrupt(tail, "the last free object is none").into());
         } else {
             self.core.store_link(&self.guard, tail, object, self.epoch)?;
             self.list(work, tail, 16);

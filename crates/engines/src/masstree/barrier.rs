@@ -5,6 +5,8 @@
 //! goes to who has waited for it for long, and who ends epochs holds them for a bounded time. Readers who hold no share look at the epoch's number before
 //! and after.
 //!
+//! Who holds a share may try to enter others, to take space from them; he waits for none of these.
+//!
 //! Who comes while the shares are being taken waits until all are, although some are free: else the processors would be busy
 //! with those who work on, and who holds the last share, or waits for it, would get none.
 //!

@@ -117,7 +117,8 @@ node! {
 }
 
 node! {
-    /// The free objects of one class, first in first out, and where fresh ones begin; one line.
+    /// The free objects of one class, those freed in an epoch behind those that were there when it began, and where fresh ones
+    /// begin; one line.
     pub(super) struct Queue {
         pub(super) epoch: Word,
         pub(super) head: Word,

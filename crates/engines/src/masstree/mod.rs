@@ -61,8 +61,9 @@
 //!   flushed, most of it while others work (`epoch`).
 //! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as pointers, in the packed form
 //!   (`cells`).
-//! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last (`allocator`). Records
-//!   hold the key's rest, so there are no suffixes of their own.
+//! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last; and one shard takes over
+//!   what others have free before it takes new space (`allocator`). Records hold the key's rest, so there are no suffixes of
+//!   their own.
 //! - The failed epochs are a set that survives, of any number (`recover`).
 //! - The paper's log is by thread; ours by shard, for as many threads as there are.
 

@@ -684,8 +684,47 @@ fn free_space_that_is_none() {
             }
             (0..300).for_each(|number| drop(tree.remove(&key(number))));
             let _ = (tree.check(), tree.len(), content(&tree));
+            for word in [2, 3, 8, 9] {
+                // Nothing takes the pool's header for a free object.
+                assert_eq!(load(&pool, 8 * word), crashed[word as usize], "{at} {damage}");
+            }
         }
     }
     restore(&pool, &crashed);
     assert!(reopen(&pool, "tree").unwrap().check().unwrap().is_empty());
+}
+
+/// What another share has free is taken over as far as it is sound.
+#[test]
+fn damage_to_free_space_stays_with_its_share() {
+    const SHARES: u64 = 8;
+    const CLASSES: u64 = 47;
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = &open_pool(&ram);
+    let options = MassTreeOptions { shards: SHARES as usize, ..OPTIONS };
+    let tree = &Tree::create(pool, "tree", options).unwrap();
+    (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
+    // By as many threads as there are shares, of which at most one has the share of this one.
+    for thread in 0..SHARES {
+        let remove = |number| assert!(tree.remove(&key(number)).unwrap());
+        std::thread::scope(|scope| {
+            drop(scope.spawn(move || (40 * thread..40 * (thread + 1)).for_each(remove)))
+        });
+    }
+    tree.sync().unwrap();
+    let first_queue = anchor(pool, "tree") + 8 * LOG as u64 + 64;
+    let mut damaged = 0;
+    for share in 0..SHARES {
+        let queues = (0..CLASSES).map(|class| first_queue + 64 * (CLASSES * share + class));
+        let has_carved = queues.clone().any(|queue| load(pool, queue + 40) != 0);
+        let heads = queues.map(|queue| load(pool, queue + 8)).filter(|head| *head != 0 && !has_carved);
+        for head in heads {
+            store(pool, head, load(pool, head) | 1 << 47);
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 7, "{damaged}");
+    (1000..3000).for_each(|number| tree.put(&key(number), b"value").unwrap());
+    tree.sync().unwrap();
+    (1000..3000).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::index::{Batch, Bounds, Condition, Direction, Index, RecordCodec, WordCodec};
@@ -120,6 +120,44 @@ fn threads_that_come_and_go_use_the_space_of_those_before() {
     assert!(is_sound(tree));
     // Each thread fills slabs of its own.
     assert!(used[rounds - 1] < 2 * used[0], "{used:?}");
+}
+
+/// They update keys, each for an epoch and a half, so that one of them still takes what is free where the other one began to
+/// look for more.
+#[test]
+fn threads_that_take_turns_within_an_epoch_need_no_more_space() {
+    let pool = pool(256 << 20);
+    let tree = &Tree::create(&pool, "tree", options()).unwrap();
+    let mut used = Vec::new();
+    std::thread::scope(|scope| {
+        let workers = [0_u64, 1].map(|worker| {
+            let ((turn, turns), (done, is_done)) = (channel::<()>(), channel::<()>());
+            scope.spawn(move || {
+                for round in 0.. {
+                    if turns.recv().is_err() {
+                        break;
+                    }
+                    let number = |step: u64| (2 * (500 * (round % 2) + step) + worker).to_be_bytes();
+                    (0..500).for_each(|step| tree.put(&number(step), &[7; 100]).unwrap());
+                    done.send(()).unwrap();
+                }
+            });
+            (turn, is_done)
+        });
+        for _ in 0..60 {
+            for epoch in [[0, 0], [0, 1], [1, 1]] {
+                for worker in epoch {
+                    let (turn, is_done): &(Sender<()>, Receiver<()>) = &workers[worker];
+                    turn.send(()).unwrap();
+                    is_done.recv().unwrap();
+                }
+                tree.sync().unwrap();
+            }
+            used.push(pool.stat().used_bytes);
+        }
+    });
+    assert!(is_sound(tree));
+    assert!(used[59] <= used[9], "{used:?}");
 }
 
 /// What it had to remember is 8 bytes for each record and each node.

@@ -82,6 +82,23 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
     triples.iter().map(|triple| Program::single(triple)).collect()
 }
 
+/// Setups that leave free records to the share of the first thread, and programs in which the second one needs them. For a tree
+/// that nothing of an earlier failure keeps from taking them over.
+pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
+    let one = vec![Insert(10, 1), Insert(20, 2), EndEpoch, Update(10, 3), EndEpoch];
+    let mut many = one.clone();
+    many.extend((100..106).map(|key| Insert(key, key)).chain([EndEpoch]));
+    many.extend((100..106).map(Remove).chain([EndEpoch]));
+    let taken = vec![Remove(20), Insert(30, 5), EndEpoch, Remove(30), Insert(40, 6)];
+    vec![
+        // The first thread goes on; some are left at the end of the epoch.
+        (many, Program::of(vec![vec![Insert(15, 4)], taken])),
+        // What it frees is not for this epoch, whoever takes it.
+        (one.clone(), Program::of(vec![vec![Remove(20), EndEpoch], vec![Insert(30, 5), Insert(40, 6)]])),
+        (one, Program::of(vec![vec![Update(10, 4), Update(10, 5)], vec![Insert(30, 6)]])),
+    ]
+}
+
 /// Threads that do `length` operations each on a few keys, by chance: with small leaves they split and merge all the
 /// time. Half as many operations come before. Where durability is buffered, epochs end beside them.
 pub fn random(

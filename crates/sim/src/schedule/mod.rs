@@ -33,8 +33,11 @@ mod report;
 mod states;
 mod turn;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
+
+use medium::sim::Mutation;
 
 use crate::context::Context;
 use crate::explore::{Explorer, SHRINK_RECOVERIES_MAX};
@@ -216,6 +219,16 @@ impl<S: Concurrent + 'static> Explorer<S> {
         }
         self.rest();
         verdict
+    }
+
+    /// As [`Explorer::survey`], of what threads do. Publishes and persists of theirs are not moved, only those of what follows a
+    /// crash.
+    pub fn survey_threads(
+        &mut self,
+        program: &Program<S::Operation>,
+        scheduling: &Scheduling,
+    ) -> Result<BTreeSet<Mutation>, Box<ThreadsFailure<S::Operation>>> {
+        self.survey_while(|explorer| explorer.explore_threads(program, scheduling))
     }
 
     /// Looks for a failure with fewer operations, by the same search; with no more preemptions, where they are counted. Where

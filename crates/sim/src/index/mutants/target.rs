@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use engines::index::WordCodec;
+use engines::index::{RecordCodec, WordCodec};
 use engines::masstree::Mode;
 use medium::LineForm;
 use medium::sim::{Mutation, Site};
@@ -17,7 +17,7 @@ use crate::index::script::{
     second_epochs_of_two_lives, values_in_epochs, what_epochs_meet,
 };
 use crate::index::suite::{Suite, exhaust};
-use crate::index::threads::{self, Work};
+use crate::index::threads::takers;
 use crate::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, MassTreeEngine, RUBBISH_FROM,
     Size, engine,
@@ -25,7 +25,7 @@ use crate::index::{
 use crate::model::Rules;
 use crate::options::{Images, Options, SecondCrash};
 use crate::schedule::{Program, Scheduling, Search};
-use crate::subject::Complaint;
+use crate::subject::{Complaint, Durability};
 
 /// What an exploration says: what could be planted; or what was noticed.
 pub type Survey = Result<BTreeSet<Mutation>, Complaint>;
@@ -78,24 +78,26 @@ impl Trial {
         Self { name, explore: Box::new(explore) }
     }
 
-    /// Explores what threads do, on what `setup` leaves, with at most one preemption. It finds no places for faults.
+    /// Explores what threads do, on what `setup` leaves, with at most one preemption.
     pub fn of_threads(
         engine: AnyEngine,
-        setup: Vec<IndexOperation>,
+        mut setup: Vec<IndexOperation>,
         program: Program<IndexOperation>,
         options: Options,
     ) -> Self {
         let rules = options.rules;
         let name = format!("{} {}, threads, {rules:?}", engine.name(), engine.codec());
+        if engine.durability() != Durability::OnReturn {
+            setup.push(EndEpoch);
+        }
         let explore = move |mutations| {
             let options = Options { mutations, shrink: false, ..options.clone() };
-            let search = Search::Exhaustive { preemptions_max: 1 };
-            let next = |number| (number == 0).then(|| (program.clone(), search.clone()));
-            let scheduling = &Scheduling::default();
-            let work =
-                Work { options: &options, follow_up: FollowUp::Keys, scheduling, workers: 1, progress: None };
-            let explored = threads::exhaust(&engine, &setup, next, work);
-            explored.map(|_| BTreeSet::new()).map_err(|failure| failure.to_string())
+            let subject = IndexSubject::new(&engine, FollowUp::Keys);
+            let mut explorer = Explorer::new(subject, options).expect("memory for the explorer");
+            explorer.set_up(&setup).map_err(|failure| failure.to_string())?;
+            let scheduling =
+                Scheduling { search: Search::Exhaustive { preemptions_max: 1 }, ..Scheduling::default() };
+            explorer.survey_threads(&program, &scheduling).map_err(|failure| failure.to_string())
         };
         Self { name, explore: Box::new(explore) }
     }
@@ -289,17 +291,19 @@ fn masstree() -> Target {
         let setup = vec![Insert(10, 1), Insert(20, 2), EndEpoch];
         Trial::of_threads(of_codec(CodecName::Word), setup, program, once(rules))
     });
+    let taken_over = [Rules::Lines, Rules::Log].into_iter().flat_map(|rules| {
+        let trial = move |(setup, program)| {
+            let engine = MassTreeEngine::<RecordCodec, 4>::sweeping().shared();
+            Trial::of_threads(engine, setup, program, once(rules))
+        };
+        takers().into_iter().map(trial)
+    });
+    let in_threads = beside.into_iter().chain(second_log).chain(taken_over);
     Target {
         name: "masstree",
         quick: trials(Trial::quick),
-        trials: trials(Trial::of_script),
-        suites: [Rules::Lines, Rules::Log]
-            .map(suite)
-            .into_iter()
-            .chain(again)
-            .chain(beside)
-            .chain(second_log)
-            .collect(),
+        trials: trials(Trial::of_script).into_iter().chain(in_threads).collect(),
+        suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).collect(),
         justified: &[justified::SHARED, justified::MASSTREE],
         folders: &["masstree/"],
         judged_by: Some("rntree"),
