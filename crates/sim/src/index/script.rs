@@ -85,6 +85,14 @@ pub fn values_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
+/// Values that changed in an epoch that ended, the second one of the tree, and change again in another life.
+pub fn values_of_two_lives() -> Vec<IndexOperation> {
+    let mut script =
+        vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync, Update(10, 4), Update(30, 5), Sync];
+    script.extend([Reopen, Update(10, 6), Update(30, 7)]);
+    script
+}
+
 /// Nodes that change in the second epoch after an open, and in the second after the next one, when something else has
 /// changed and they were only looked at: whatever a node remembers of the former life is wrong then.
 pub fn second_epochs_of_two_lives() -> Vec<IndexOperation> {

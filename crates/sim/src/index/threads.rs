@@ -85,7 +85,8 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
 /// Setups that leave free records to the share of the first thread, and programs in which the second one needs them. For a tree
 /// that nothing of an earlier failure keeps from taking them over.
 pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
-    let one = vec![Insert(10, 1), Insert(20, 2), EndEpoch, Update(10, 3), EndEpoch];
+    // Without the first record of a layer, which holds its key and is longer.
+    let one = vec![Insert(10, 1), Insert(20, 2), EndEpoch, Update(20, 3), EndEpoch];
     let mut many = one.clone();
     many.extend((100..106).map(|key| Insert(key, key)).chain([EndEpoch]));
     many.extend((100..106).map(Remove).chain([EndEpoch]));
@@ -95,7 +96,7 @@ pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
         (many, Program::of(vec![vec![Insert(15, 4)], taken])),
         // What it frees is not for this epoch, whoever takes it.
         (one.clone(), Program::of(vec![vec![Remove(20), EndEpoch], vec![Insert(30, 5), Insert(40, 6)]])),
-        (one, Program::of(vec![vec![Update(10, 4), Update(10, 5)], vec![Insert(30, 6)]])),
+        (one, Program::of(vec![vec![Update(20, 4), Update(20, 5)], vec![Insert(30, 6)]])),
     ]
 }
 

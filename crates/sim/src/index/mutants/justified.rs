@@ -76,6 +76,9 @@ const NOT_IN_ROOTS: &str = "this is planted where a tree is made, and that is in
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 
+const NOT_LED_TO: &str =
+    "of what was allocated nothing leads there before the epoch ends, which is after both";
+
 /// What all engines share: the pool and the medium.
 pub(super) const SHARED: &[Justified] = &[
     justified("medium/src/cell.rs", "&twin::repair(tag)); guard.flush(other)", &[Flush], TORN_TWIN),
@@ -412,11 +415,12 @@ pub(super) const MASSTREE: &[Justified] = &[
         &[Swapped],
         BOTH_BEFORE,
     ),
+    justified("masstree/external_log.rs", "could not be undone. self.guard.fence()", &[Swapped], NOT_LED_TO),
     justified(
-        "masstree/external_log.rs",
-        "could not be undone. self.guard.fence()",
+        "masstree/in_line_log.rs",
+        "mean another. self.guard.flush(&node.epoch); self.guard.fence()",
         &[Swapped],
-        "of what was allocated nothing leads there before the epoch ends, which is after both",
+        NOT_LED_TO,
     ),
     justified(
         "pool/src/pool.rs",

@@ -14,7 +14,7 @@ use crate::explore::Explorer;
 use crate::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
 use crate::index::script::{
     every_change, every_change_in_epochs, every_drop, every_load, loaded_and_left_alone,
-    second_epochs_of_two_lives, values_in_epochs, what_epochs_meet,
+    second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
 };
 use crate::index::suite::{Suite, exhaust};
 use crate::index::threads::takers;
@@ -257,6 +257,8 @@ fn masstree() -> Target {
             let logging: AnyEngine = MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1).shared();
             // Value logs of epochs longer ago than their sixteen bits can tell.
             let far: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in((1 << 15) + 5).shared();
+            // Those of an epoch with the same sixteen bits.
+            let around: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in((1 << 16) + 2).shared();
             let loaded = Options { from_operation: 2, ..options.clone() };
             let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
             let others = [
@@ -267,6 +269,7 @@ fn masstree() -> Target {
                 make(sweeping, every_change_in_epochs(), options.clone()),
                 make(of_codec(CodecName::Word), what_epochs_meet(), options.clone()),
                 make(far, values_in_epochs(), options.clone()),
+                make(around, values_of_two_lives(), options.clone()),
                 make(of_codec(CodecName::Word), second_epochs_of_two_lives(), options.clone()),
                 make(of_codec(CodecName::Word), loaded_and_left_alone(), loaded),
             ];
