@@ -708,7 +708,7 @@ fn damage_to_free_space_stays_with_its_share() {
     for thread in 0..SHARES {
         let remove = |number| assert!(tree.remove(&key(number)).unwrap());
         std::thread::scope(|scope| {
-            drop(scope.spawn(move || (40 * thread..40 * (thread + 1)).for_each(remove)))
+            drop(scope.spawn(move || (40 * thread..40 * (thread + 1)).for_each(remove)));
         });
     }
     tree.sync().unwrap();
