@@ -255,7 +255,8 @@ fn shares_that_take_over_what_others_have_free() {
             let mut explorer =
                 Explorer::new(IndexSubject::new(&engine, FollowUp::SplitAndMerge), options).unwrap();
             explorer.set_up(&setup).unwrap();
-            let search = Search::Exhaustive { preemptions_max: 2 };
+            let preemptions_max = if program.threads.len() > 2 { 1 } else { 2 };
+            let search = Search::Exhaustive { preemptions_max };
             let scheduling = Scheduling { search, ..Scheduling::default() };
             let survey = explorer.survey_threads(&program, &scheduling);
             let survey = survey.unwrap_or_else(|failure| panic!("{failure}"));

@@ -22,12 +22,15 @@
 
 use std::sync::atomic::Ordering;
 
+use medium::sync::is_scheduled;
 use medium::sync::schedule::AccessKind;
 use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Error, Guard, Result, SLAB_BYTES};
+use smallvec::SmallVec;
 
 use super::Core;
 use super::access::{Stop, View, Walk, Work};
+use super::barrier::Pass;
 use super::epoch::Shard;
 use super::layout::{Anchor, CLASSES, OFFSET_MASK, Queue, SHARDS, checked, interior_bytes, unchecked};
 use super::sweep::unless_damaged;
@@ -42,9 +45,12 @@ const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
 /// that epoch fails, or is the first one of an open, which writes none.
 const RENEWAL_EPOCHS: u64 = 1 << 30;
 
-/// Objects that one shard takes over from another one at once: many more than what that costs, and few enough that who has many
-/// keeps most.
+/// Objects that one shard takes over from another one at once.
 const TAKEN_TOGETHER: usize = 64;
+/// The same under a scheduler, whose trees are small.
+const TAKEN_TOGETHER_SCHEDULED: usize = 2;
+/// How often it tries to, while others work with all that have some: an operation of theirs is short.
+const TAKE_OVER_TRIES: usize = 64;
 
 /// Links that a sweep goes through before it gives the share back.
 const LINKS_TOGETHER: u32 = 1024;
@@ -414,7 +420,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
         self.log_queue(shard, phase, class, queue);
         queue.head.store(&self.guard, next);
-        if head == limit {
+        if head == limit || next == 0 {
             shard.limits[class] = Limit { epoch: self.epoch, object: 0 };
         }
         Ok(Some(head))
@@ -423,7 +429,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// The object behind one in a queue; 0 if that is its tail.
     #[inline(always)]
     fn behind(&self, queue: &Queue, object: u64) -> Walk<u64> {
-        if object & !OFFSET_MASK != 0 {
+        if object & !OFFSET_MASK != 0 || object < SLAB_BYTES {
             return Err(Error::corrupt(object, "a free object that is none").into());
         }
         let is_tail = object == queue.tail.load(&self.guard);
@@ -470,49 +476,78 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let (queues, own_index) = (&self.anchor()?.queues, work.shard.index);
         let own = &queues[own_index][class];
         let has_some = |index: usize| index != own_index && queues[index][class].head.load(&self.guard) != 0;
-        let own_first = own.head.load(&self.guard);
-        let own_is_sound = || own_first == 0 || self.is_object(own.tail.load(&self.guard), class);
+        let own_is_sound =
+            || own.head.load(&self.guard) == 0 || self.is_object(own.tail.load(&self.guard), class);
         if !(0..SHARDS).any(has_some) || !own_is_sound() {
             return Ok(false);
         }
-        self.core.reach_barrier(AccessKind::Store);
-        for mut pass in self.core.barrier.enter_free(has_some) {
-            let share = &mut pass.share;
-            let theirs = &queues[share.index][class];
-            let limit = self.limit(share, class, theirs);
-            let Some((first, last, rest)) = self.first_sound(theirs, class, limit) else { continue };
-            self.log_queue(share, pass.phase, class, theirs);
-            self.log_queue(&mut work.shard, work.phase, class, own);
-            if own_first == 0 {
-                own.tail.store(&self.guard, last);
-            } else {
-                self.core.store_link(&self.guard, last, own_first, self.epoch)?;
-                self.list(work, last, 16);
+        let tries = if is_scheduled::<M>() { 1 } else { TAKE_OVER_TRIES };
+        for _ in 0..tries {
+            self.core.reach_barrier(AccessKind::Store);
+            let mut busy = (0..SHARDS).filter(|index| has_some(*index)).count();
+            for pass in self.core.barrier.enter_free(has_some) {
+                busy = busy.saturating_sub(1);
+                if self.take_over_from(pass, work, class, own)? {
+                    return Ok(true);
+                }
             }
-            own.head.store(&self.guard, first);
-            theirs.head.store(&self.guard, rest);
-            if last == limit {
-                share.limits[class] = Limit { epoch: self.epoch, object: 0 };
+            if busy == 0 {
+                break;
             }
-            work.shard.limits[class] = Limit { epoch: self.epoch, object: last };
-            return Ok(true);
+            std::hint::spin_loop();
         }
         Ok(false)
+    }
+
+    /// Takes over some of what one other shard has free.
+    fn take_over_from(
+        &self,
+        pass: Pass<'_, Shard>,
+        work: &mut Work<'_>,
+        class: usize,
+        own: &Queue,
+    ) -> Walk<bool> {
+        let Pass { mut share, phase, .. } = pass;
+        let theirs = self.queue(share.index, class)?;
+        let limit = self.limit(&share, class, theirs);
+        let Some((first, last, rest)) = self.first_sound(theirs, class, limit) else { return Ok(false) };
+        let own_first = own.head.load(&self.guard);
+        self.log_queue(&mut share, phase, class, theirs);
+        self.log_queue(&mut work.shard, work.phase, class, own);
+        if own_first == 0 {
+            own.tail.store(&self.guard, last);
+        } else {
+            self.core.store_link(&self.guard, last, own_first, self.epoch)?;
+            self.list(work, last, 16);
+        }
+        own.head.store(&self.guard, first);
+        theirs.head.store(&self.guard, rest);
+        if last == limit || rest == 0 {
+            share.limits[class] = Limit { epoch: self.epoch, object: 0 };
+        }
+        work.shard.limits[class] = Limit { epoch: self.epoch, object: last };
+        Ok(true)
     }
 
     /// The first and the last of some objects at the head of a queue, up to a limit, and what follows them: as far as that is
     /// sound, so that damage is not taken over.
     fn first_sound(&self, queue: &Queue, class: usize, limit: u64) -> Option<(u64, u64, u64)> {
+        let together = if is_scheduled::<M>() { TAKEN_TOGETHER_SCHEDULED } else { TAKEN_TOGETHER };
         let first = queue.head.load(&self.guard);
-        let (mut last, mut next) = (0, first);
-        for _ in 0..TAKEN_TOGETHER {
-            if last == limit || !self.is_object(next, class) {
-                break;
-            }
-            let Ok(behind) = self.behind(queue, next) else { break };
-            (last, next) = (next, behind);
+        let (mut taken, mut next) = (SmallVec::<[u64; TAKEN_TOGETHER]>::new(), first);
+        if !self.is_object(limit, class) {
+            return None;
         }
-        (last != 0).then_some((first, last, next))
+        while taken.len() < together && taken.last() != Some(&limit) && self.is_object(next, class) {
+            let Ok(behind) = self.behind(queue, next) else { break };
+            taken.push(next);
+            next = behind;
+            if taken.contains(&next) {
+                // A circle.
+                return None;
+            }
+        }
+        taken.last().map(|last| (first, *last, next))
     }
 
     /// Takes a run from the pool; returns its first object.
@@ -595,8 +630,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
+    /// Whether an object of this class begins there.
     fn is_object(&self, object: u64, class: usize) -> bool {
-        self.class_at(object).is_ok_and(|found| found == class)
+        let within = object.wrapping_sub(run_of(object) + RUN_HEADER_BYTES);
+        within < run_bytes(class)
+            && within.is_multiple_of(SIZES[class].into())
+            && self.class_at(object).is_ok_and(|found| found == class)
     }
 
     /// Gives an object back. It is reused in a later epoch.

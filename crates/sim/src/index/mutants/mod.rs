@@ -179,8 +179,8 @@ impl Justified {
             Mutation::PublishEarly(_) => Change::DoneFirst,
             Mutation::SwapPersists(..) => Change::Swapped,
         };
-        let [_, site] = sites(mutation);
-        self.changes.contains(&change) && self.is_at(site, root)
+        let [first, site] = sites(mutation);
+        self.changes.contains(&change) && first.file.ends_with(self.after) && self.is_at(site, root)
     }
 
     /// Whether the snippet ends in the line of the place.

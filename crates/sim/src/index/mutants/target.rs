@@ -258,7 +258,7 @@ fn masstree() -> Target {
             // Value logs of epochs longer ago than their sixteen bits can tell.
             let far: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in((1 << 15) + 5).shared();
             // Those of an epoch with the same sixteen bits.
-            let around: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in((1 << 16) + 2).shared();
+            let around: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in((1 << 16) + 3).shared();
             let loaded = Options { from_operation: 2, ..options.clone() };
             let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
             let others = [
