@@ -362,6 +362,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
+    /// Hints the processor to load the line of a word, if there is one.
+    #[inline(always)]
+    pub(super) fn prefetch_word(&self, offset: u64) {
+        if let Ok(words) = self.guard.words(offset, 1) {
+            words[0].prefetch();
+        }
+    }
+
     /// The version of a node that nobody restructures.
     #[inline(always)]
     pub(super) fn stable(&self, word: &VolatileWord) -> Walk<Version> {

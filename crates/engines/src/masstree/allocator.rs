@@ -390,20 +390,18 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    /// The last object that may be taken from a queue in this epoch: its tail when that began, or what was taken over last; 0 if
-    /// none is left.
+    /// The last object that may be taken from a queue in this epoch: its tail when that began, or what was taken over
+    /// last; 0 if none is left.
     #[inline(always)]
     fn limit(&self, shard: &Shard, class: usize, queue: &Queue) -> u64 {
         let limit = &shard.limits[class];
         if limit.epoch == self.epoch {
-            limit.object
-        } else if queue.epoch.load(&self.guard) != self.epoch {
-            if queue.head.load(&self.guard) == 0 { 0 } else { queue.tail.load(&self.guard) }
-        } else if queue.head_old.load(&self.guard) == 0 {
-            0
-        } else {
-            queue.tail_old.load(&self.guard)
+            return limit.object;
         }
+        let is_logged = queue.epoch.load(&self.guard) == self.epoch;
+        let (head, tail) =
+            if is_logged { (&queue.head_old, &queue.tail_old) } else { (&queue.head, &queue.tail) };
+        if head.load(&self.guard) == 0 { 0 } else { tail.load(&self.guard) }
     }
 
     /// An object that was free when the epoch began.
@@ -414,7 +412,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return Ok(None);
         }
         let next = self.behind(queue, head)?;
-        self.prefetch_object(next);
+        self.prefetch_word(next);
         if head == shard.swept.object {
             shard.swept.lead_to(next);
         }
@@ -434,14 +432,6 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
         let is_tail = object == queue.tail.load(&self.guard);
         Ok(if is_tail { 0 } else { self.core.load_link(&self.guard, object, self.epoch)? })
-    }
-
-    /// Hints the processor to load the link of an object that is about to be taken.
-    #[inline(always)]
-    fn prefetch_object(&self, object: u64) {
-        if let Ok(words) = self.guard.words(object, 2) {
-            words[0].prefetch();
-        }
     }
 
     /// A fresh object from a run that is there.
@@ -466,8 +456,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(Some(fresh))
     }
 
-    /// Takes over some of what another shard had free when the epoch began; returns whether there was something. The own shard
-    /// has nothing left of that.
+    /// Takes over some of what another shard had free when the epoch began; returns whether there was something. The
+    /// own shard has nothing left of that.
     fn take_over(&self, work: &mut Work<'_>, class: usize) -> Walk<bool> {
         // A sweep goes through one shard after the other, and has to come by every object.
         if self.core.any_failed.load(Ordering::Acquire) {
@@ -487,7 +477,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let mut busy = (0..SHARDS).filter(|index| has_some(*index)).count();
             for pass in self.core.barrier.enter_free(has_some) {
                 busy = busy.saturating_sub(1);
-                if self.take_over_from(pass, work, class, own)? {
+                if self.take_over_from(pass, work, class)? {
                     return Ok(true);
                 }
             }
@@ -500,24 +490,18 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Takes over some of what one other shard has free.
-    fn take_over_from(
-        &self,
-        pass: Pass<'_, Shard>,
-        work: &mut Work<'_>,
-        class: usize,
-        own: &Queue,
-    ) -> Walk<bool> {
+    fn take_over_from(&self, pass: Pass<'_, Shard>, work: &mut Work<'_>, class: usize) -> Walk<bool> {
         let Pass { mut share, phase, .. } = pass;
-        let theirs = self.queue(share.index, class)?;
+        let (theirs, own) = (self.queue(share.index, class)?, self.queue(work.shard.index, class)?);
         let limit = self.limit(&share, class, theirs);
         let Some((first, last, rest)) = self.first_sound(theirs, class, limit) else { return Ok(false) };
-        let own_first = own.head.load(&self.guard);
+        let own_head = own.head.load(&self.guard);
         self.log_queue(&mut share, phase, class, theirs);
         self.log_queue(&mut work.shard, work.phase, class, own);
-        if own_first == 0 {
+        if own_head == 0 {
             own.tail.store(&self.guard, last);
         } else {
-            self.core.store_link(&self.guard, last, own_first, self.epoch)?;
+            self.core.store_link(&self.guard, last, own_head, self.epoch)?;
             self.list(work, last, 16);
         }
         own.head.store(&self.guard, first);
@@ -529,12 +513,11 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(true)
     }
 
-    /// The first and the last of some objects at the head of a queue, up to a limit, and what follows them: as far as that is
-    /// sound, so that damage is not taken over.
+    /// The first and the last of some objects at the head of a queue, up to a limit, and what follows them: as far as
+    /// that is sound, so that damage is not taken over.
     fn first_sound(&self, queue: &Queue, class: usize, limit: u64) -> Option<(u64, u64, u64)> {
         let together = if is_scheduled::<M>() { TAKEN_TOGETHER_SCHEDULED } else { TAKEN_TOGETHER };
-        let first = queue.head.load(&self.guard);
-        let (mut taken, mut next) = (SmallVec::<[u64; TAKEN_TOGETHER]>::new(), first);
+        let (mut taken, mut next) = (SmallVec::<[u64; TAKEN_TOGETHER]>::new(), queue.head.load(&self.guard));
         if !self.is_object(limit, class) {
             return None;
         }
@@ -547,7 +530,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 return None;
             }
         }
-        taken.last().map(|last| (first, *last, next))
+        Some((*taken.first()?, *taken.last()?, next))
     }
 
     /// Takes a run from the pool; returns its first object.

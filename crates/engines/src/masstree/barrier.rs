@@ -2,13 +2,13 @@
 //!
 //! Everybody works with a share of the tree, whose lock he holds for the time of one operation; the epoch he finds then
 //! is the one that he works in. To end an epoch means to hold all shares: nobody works then. Nobody starves: a lock
-//! goes to who has waited for it for long, and who ends epochs holds them for a bounded time. Readers who hold no share look at the epoch's number before
-//! and after.
+//! goes to who has waited for it for long, and who ends epochs holds them for a bounded time. Readers who hold no share
+//! look at the epoch's number before and after.
 //!
 //! Who holds a share may try to enter others, to take space from them; he waits for none of these.
 //!
-//! Who comes while the shares are being taken waits until all are, although some are free: else the processors would be busy
-//! with those who work on, and who holds the last share, or waits for it, would get none.
+//! Who comes while the shares are being taken waits until all are, although some are free: else the processors would be
+//! busy with those who work on, and who holds the last share, or waits for it, would get none.
 //!
 //! Who holds a share for longer than one operation (a batch, a bulk load) says so before. Who ends the epoch waits for him
 //! first, and takes no share before: all others work meanwhile. Nobody else begins to hold one for long then, or the epoch

@@ -12,8 +12,8 @@
 //! before the pause: on a medium that does at a fence what a flush asks for, that work is done while others work, too.
 //!
 //! On a medium whose fences are durable late an epoch is two groups or more, its lines, those of each phase by themselves,
-//! and then its number, and one wait. The next epoch runs while they are on their way: such a medium writes nothing back unasked, so what that changes cannot be
-//! durable before.
+//! and then its number, and one wait. The next epoch runs while they are on their way: such a medium writes nothing back
+//! unasked, so what that changes cannot be durable before.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;

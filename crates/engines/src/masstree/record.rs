@@ -149,9 +149,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Hints the processor to load a record's first line.
     #[inline(always)]
     pub(super) fn prefetch_record(&self, object: u64) {
-        if let Ok(words) = self.guard.words(object.saturating_add(LINK_BYTES), 1) {
-            words[0].prefetch();
-        }
+        self.prefetch_word(object.saturating_add(LINK_BYTES));
     }
 
     /// Writes a record; `key` is empty if its slice says all.

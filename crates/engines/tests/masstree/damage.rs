@@ -28,6 +28,8 @@ const OPTIONS: MassTreeOptions = MassTreeOptions {
 const RUNNING: usize = 0;
 const FAILED: std::ops::Range<usize> = 16..72;
 const LOG: usize = 72;
+/// Sizes of objects, each of which has a free queue in each shard.
+const SIZE_CLASSES: u64 = 47;
 const VALUE: u64 = (1 << 48) - 1;
 
 fn open_pool(ram: &Arc<Ram>) -> Pool<Arc<Ram>> {
@@ -669,11 +671,12 @@ fn free_space_that_is_none() {
     drop(tree);
     let (anchor, crashed) = (anchor(&pool, "tree"), image(&pool));
     let first_queue = anchor + 8 * LOG as u64 + 64;
-    // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; the runs with
-    // theirs; and the link of each head.
-    let queues = (0..47).flat_map(|class| (1..7).map(move |word| first_queue + 64 * class + 8 * word));
+    // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; the runs with theirs; and
+    // the link of each head.
+    let queues =
+        (0..SIZE_CLASSES).flat_map(|class| (1..7).map(move |word| first_queue + 64 * class + 8 * word));
     let links = queues.clone().step_by(6).map(|head| crashed[head as usize / 8]).filter(|head| *head != 0);
-    let words: Vec<u64> = queues.clone().chain([96, 104].map(|word| anchor + word)).chain(links).collect();
+    let words: Vec<u64> = queues.chain([96, 104].map(|word| anchor + word)).chain(links).collect();
     for at in words.into_iter().filter(|at| crashed[*at as usize / 8] != 0) {
         let right = crashed[at as usize / 8];
         for damage in [u64::MAX - 15, u64::MAX - 63, 1 << 63 | right, 1 << 47, right + 8, right + 16, 16, 64]
@@ -701,13 +704,12 @@ fn free_space_that_is_none() {
 #[test]
 fn damage_to_free_space_stays_with_its_share() {
     const SHARES: u64 = 8;
-    const CLASSES: u64 = 47;
     let ram = Arc::new(Ram::new(64 << 20).unwrap());
     let pool = &open_pool(&ram);
     let options = MassTreeOptions { shards: SHARES as usize, ..OPTIONS };
     let tree = &Tree::create(pool, "tree", options).unwrap();
     (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
-    // By as many threads as there are shares, of which at most one has the share of this one.
+    // By as many threads as there are shares, so that most of them have another share than this one.
     for thread in 0..SHARES {
         let remove = |number| assert!(tree.remove(&key(number)).unwrap());
         std::thread::scope(|scope| {
@@ -718,7 +720,7 @@ fn damage_to_free_space_stays_with_its_share() {
     let first_queue = anchor(pool, "tree") + 8 * LOG as u64 + 64;
     let mut damaged = 0;
     for share in 0..SHARES {
-        let queues = (0..CLASSES).map(|class| first_queue + 64 * (CLASSES * share + class));
+        let queues = (0..SIZE_CLASSES).map(|class| first_queue + 64 * (SIZE_CLASSES * share + class));
         let has_carved = queues.clone().any(|queue| load(pool, queue + 40) != 0);
         let heads = queues.map(|queue| load(pool, queue + 8)).filter(|head| *head != 0 && !has_carved);
         for head in heads {

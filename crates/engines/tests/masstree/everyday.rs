@@ -102,11 +102,12 @@ fn others_work_while_the_end_of_an_epoch_waits_for_a_load() {
 /// Each thread has its share of the free space.
 #[test]
 fn threads_that_come_and_go_use_the_space_of_those_before() {
-    let (key, rounds) = (|key: u64| key.to_be_bytes(), 12);
+    const ROUNDS: usize = 12;
+    let key = |number: u64| number.to_be_bytes();
     let pool = pool(256 << 20);
     let tree = &Tree::create(&pool, "tree", options()).unwrap();
     let mut used = Vec::new();
-    for _ in 0..rounds {
+    for _ in 0..ROUNDS {
         std::thread::scope(|scope| {
             scope.spawn(|| (0..5000).for_each(|number| tree.put(&key(number), &[7; 100]).unwrap()));
         });
@@ -119,7 +120,7 @@ fn threads_that_come_and_go_use_the_space_of_those_before() {
     }
     assert!(is_sound(tree));
     // Each thread fills slabs of its own.
-    assert!(used[rounds - 1] < 2 * used[0], "{used:?}");
+    assert!(used[ROUNDS - 1] < 2 * used[0], "{used:?}");
 }
 
 /// They update keys, each for an epoch and a half, so that one of them still takes what is free where the other one began to

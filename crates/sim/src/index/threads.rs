@@ -34,12 +34,16 @@ pub fn scopes(entries: usize) -> Vec<Scope> {
     ]
 }
 
+/// The end of an epoch, where there are epochs.
+pub fn epoch_end(durability: Durability) -> Option<IndexOperation> {
+    (durability != Durability::OnReturn).then_some(EndEpoch)
+}
+
 /// The operations that threads do on a scope: each kind, on keys that are there and on one that is not; and the end of an
 /// epoch, where it matters.
 pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
     let [low, middle, high] = scope.keys;
     let all = (0, 10 * high);
-    let sync = (durability != Durability::OnReturn).then_some(EndEpoch);
     let choices = [
         Insert(middle, 101),
         Insert(middle + 1, 102),
@@ -54,7 +58,7 @@ pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
         ScanBack(all.0, all.1),
         Visit(all.0, all.1),
     ];
-    choices.into_iter().chain(sync).collect()
+    choices.into_iter().chain(epoch_end(durability)).collect()
 }
 
 /// All pairs of the choices of a scope, and of finding two keys at once, of which at least one writes.
@@ -82,8 +86,8 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
     triples.iter().map(|triple| Program::single(triple)).collect()
 }
 
-/// Setups that leave free records to the share of the first thread, and programs in which the second one needs them. For a tree
-/// that nothing of an earlier failure keeps from taking them over.
+/// Setups that leave free records to the share of the first thread, and programs in which the second one needs them. For
+/// a tree that nothing of an earlier failure keeps from taking them over.
 pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
     // Without the first record of a layer, which holds its key and is longer.
     let one = vec![Insert(10, 1), Insert(20, 2), EndEpoch, Update(20, 3), EndEpoch];
@@ -110,7 +114,7 @@ pub fn random(
     keys: u64,
     durability: Durability,
 ) -> Program<IndexOperation> {
-    let in_epochs = durability != Durability::OnReturn;
+    let in_epochs = epoch_end(durability).is_some();
     let mut state = seed;
     let mut below = |bound: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -195,7 +199,7 @@ pub fn exhaust(
     let is_over = AtomicBool::new(false);
     let outcome = Mutex::new(Ok(Stats::default()));
     let explore = || {
-        let sync = (engine.durability() != Durability::OnReturn).then_some(EndEpoch);
+        let sync = epoch_end(engine.durability());
         let setup: Vec<_> = setup.iter().copied().chain(sync).collect();
         let subject = IndexSubject::new(engine, work.follow_up);
         let mut explorer = Explorer::new(subject, work.options.clone()).expect("memory for the explorer");

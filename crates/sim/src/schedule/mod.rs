@@ -15,10 +15,11 @@
 //! - [`Search::Exhaustive`]: all schedules with so many *preemptions* (a thread is stopped though it could have gone on).
 //!   Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Three reductions keep that small. Threads are stopped
 //!   only before accesses in conflict with those of a thread that is not done, and before what makes something durable
-//!   (fences, and where caches are persistent stores): what they stored is visible there and not yet durable. A thread that was preempted goes on only after something in conflict with what it
-//!   is about to do: else it might have done that before. And a run ends where it comes to a state from which everything was
-//!   tried: each thread has seen the same as then and is about to do the same, and each shared place was last written by
-//!   the same thread with the same knowledge. They lose nothing (`tests/reduction.rs`).
+//!   (fences, and where caches are persistent stores): what they stored is visible there and not yet durable. A thread
+//!   that was preempted goes on only after something in conflict with what it is about to do: else it might have done
+//!   that before. And a run ends where it comes to a state from which everything was tried: each thread has seen the
+//!   same as then and is about to do the same, and each shared place was last written by the same thread with the same
+//!   knowledge. They lose nothing (`tests/reduction.rs`).
 //! - [`Search::Sweep`]: visible before durable. One thread is stopped at a fence, after each of its publishing stores that
 //!   is; the others run to their ends; then comes the crash.
 //! - [`Search::Random`]: probabilistic concurrency testing, for long runs.
@@ -221,8 +222,8 @@ impl<S: Concurrent + 'static> Explorer<S> {
         verdict
     }
 
-    /// As [`Explorer::survey`], of what threads do. Publishes and persists of theirs are not moved, only those of what follows a
-    /// crash.
+    /// As [`Explorer::survey`], of what threads do. Publishes and persists of theirs are not moved, only those of what
+    /// follows a crash.
     pub fn survey_threads(
         &mut self,
         program: &Program<S::Operation>,

@@ -17,7 +17,7 @@ use crate::index::script::{
     second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
 };
 use crate::index::suite::{Suite, exhaust};
-use crate::index::threads::takers;
+use crate::index::threads::{epoch_end, takers};
 use crate::index::{
     AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, MassTreeEngine, RUBBISH_FROM,
     Size, engine,
@@ -25,7 +25,7 @@ use crate::index::{
 use crate::model::Rules;
 use crate::options::{Images, Options, SecondCrash};
 use crate::schedule::{Program, Scheduling, Search};
-use crate::subject::{Complaint, Durability};
+use crate::subject::Complaint;
 
 /// What an exploration says: what could be planted; or what was noticed.
 pub type Survey = Result<BTreeSet<Mutation>, Complaint>;
@@ -58,9 +58,7 @@ impl Trial {
         let Options { line_form, rules, .. } = options;
         let name = format!("{} {}, {line_form:?}, {rules:?}", engine.name(), engine.codec());
         let explore = move |mutations| {
-            let options = Options { mutations, shrink: false, ..options.clone() };
-            let subject = IndexSubject::new(&engine, follow_up);
-            let mut explorer = Explorer::new(subject, options).expect("memory for the explorer");
+            let mut explorer = explorer(&engine, follow_up, &options, mutations);
             explorer.survey(&script).map_err(|failure| failure.to_string())
         };
         Self { name, explore: Box::new(explore) }
@@ -71,7 +69,7 @@ impl Trial {
         let rules = options.rules;
         let name = format!("{} {}, all sequences of {length}, {rules:?}", engine.name(), engine.codec());
         let explore = move |mutations| {
-            let options = Options { mutations, shrink: false, ..options.clone() };
+            let options = with_faults(&options, mutations);
             let report = exhaust(&engine, Suite { length, threads: 1, progress: None }, &options);
             report.report.map_or_else(|| Ok(BTreeSet::new()), Err)
         };
@@ -87,13 +85,9 @@ impl Trial {
     ) -> Self {
         let rules = options.rules;
         let name = format!("{} {}, threads, {rules:?}", engine.name(), engine.codec());
-        if engine.durability() != Durability::OnReturn {
-            setup.push(EndEpoch);
-        }
+        setup.extend(epoch_end(engine.durability()));
         let explore = move |mutations| {
-            let options = Options { mutations, shrink: false, ..options.clone() };
-            let subject = IndexSubject::new(&engine, FollowUp::Keys);
-            let mut explorer = Explorer::new(subject, options).expect("memory for the explorer");
+            let mut explorer = explorer(&engine, FollowUp::Keys, &options, mutations);
             explorer.set_up(&setup).map_err(|failure| failure.to_string())?;
             let scheduling =
                 Scheduling { search: Search::Exhaustive { preemptions_max: 1 }, ..Scheduling::default() };
@@ -165,6 +159,22 @@ impl Target {
         let is_here = |site: &Site| self.folders.iter().any(|folder| site.file.contains(folder));
         sites(mutation).iter().all(is_here)
     }
+}
+
+/// An explorer of an engine that has faults.
+fn explorer(
+    engine: &AnyEngine,
+    follow_up: FollowUp,
+    options: &Options,
+    faults: Vec<Mutation>,
+) -> Explorer<IndexSubject> {
+    let subject = IndexSubject::new(engine, follow_up);
+    Explorer::new(subject, with_faults(options, faults)).expect("memory for the explorer")
+}
+
+/// The first failure is enough.
+fn with_faults(options: &Options, mutations: Vec<Mutation>) -> Options {
+    Options { mutations, shrink: false, ..options.clone() }
 }
 
 fn options(line_form: LineForm, rules: Rules) -> Options {
@@ -291,8 +301,7 @@ fn masstree() -> Target {
     // The second share begins a log, in space that was something else's.
     let second_log = [Rules::Lines, Rules::Log].map(|rules| {
         let program = Program::of(vec![vec![Update(10, 3)], vec![Remove(20), Insert(20, 4)]]);
-        let setup = vec![Insert(10, 1), Insert(20, 2), EndEpoch];
-        Trial::of_threads(of_codec(CodecName::Word), setup, program, once(rules))
+        Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))
     });
     let taken_over = [Rules::Lines, Rules::Log].into_iter().flat_map(|rules| {
         let trial = move |(setup, program)| {
