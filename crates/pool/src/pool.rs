@@ -520,6 +520,14 @@ impl<M: Medium> Guard<'_, M> {
         Ok(())
     }
 
+    /// As [`Guard::wait_for`], also where operations need not wait, or put that off.
+    pub fn settle(&self, lsn: Lsn) -> Result<()> {
+        if M::LATE {
+            self.inner.medium().settle(lsn)?;
+        }
+        Ok(())
+    }
+
     /// Orders what was flushed, and lets a disk that is far behind hold this thread up, as it does at the end of an operation
     /// whose wait is put off. For long operations, where they hold no lock.
     pub fn keep_pace(&self) -> Result<()> {

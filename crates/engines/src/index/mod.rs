@@ -242,8 +242,9 @@ pub trait Index: Any + Send + Sync {
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` (0.5 to 1.0) of their
     /// capacity. Wholly done or not at all, also across a crash. Returns the number of entries. O(n).
     ///
-    /// `next` replaces key and value by the next entry and returns `false` at the end. It may read this tree, but must not
-    /// write to it, or wait for somebody who asks for the end of an epoch, a figure or a check.
+    /// `next` replaces key and value by the next entry and returns `false` at the end. It may read this tree (an engine
+    /// that is durable by epochs may refuse that, as within a batch), but must not write to it, or wait for somebody who
+    /// asks for the end of an epoch, a figure or a check.
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64>;
 
     /// Verifies the whole structure and returns every violation. O(n). Writers may have to wait: of one leaf for a
@@ -298,8 +299,9 @@ pub trait Index: Any + Send + Sync {
 
     /// Runs writes of which a crash leaves all or none, provided that the engine is durable by epochs. Not isolated:
     /// others see each write as it is done. Not undone by an error: what was written before it stays. The epoch does not end
-    /// meanwhile, and what it would free is not free: keep batches short. Inside only the batch may be used, this tree's
-    /// other operations fail with [`pool::Error::InBatch`]; so does whatever would wait for the batch of another tree.
+    /// meanwhile, and what it would free is not free: keep batches short. Inside only the batch may be used: this tree's
+    /// other operations fail with [`pool::Error::InBatch`] (a read may, or may not); so does whatever would wait for the
+    /// batch of another tree.
     ///
     /// # Errors
     /// [`pool::Error::NoBatches`] for engines without; [`pool::Error::EpochFull`], from a write of a batch that changes more

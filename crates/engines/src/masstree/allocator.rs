@@ -105,6 +105,21 @@ pub(super) fn run_bytes(class: usize) -> u64 {
     if is_shared(class) { RUN_BYTES - RUN_HEADER_BYTES } else { SIZES[class].into() }
 }
 
+/// Whether there is an object at that offset, if it lies in a run of this class.
+#[inline(always)]
+fn is_place(object: u64, class: usize) -> bool {
+    let within = object.wrapping_sub(run_of(object & OFFSET_MASK) + RUN_HEADER_BYTES);
+    object >= SLAB_BYTES
+        && within <= run_bytes(class) - u64::from(SIZES[class])
+        && (within as u32).is_multiple_of(SIZES[class])
+}
+
+/// The class in the header of a run.
+fn class_of_run<M: Medium>(guard: &Guard<'_, M>, run: u64) -> Result<Option<usize>> {
+    let class = unchecked(guard.words(run, 1)?[0].load(guard));
+    Ok(class.filter(|class| *class < CLASSES as u64).map(|class| class as usize))
+}
+
 const LINK_MASK: u64 = OFFSET_MASK;
 const COUNTER: u64 = 3;
 
@@ -181,7 +196,13 @@ impl<M: Medium, const W: usize> Core<M, W> {
         Ok(Link::load(guard, words).next(running, |epoch| self.has_failed(epoch)).0)
     }
 
-    /// Sets the next object; `afresh` also if this was logged in the running epoch.
+    /// The object behind one in a queue; 0 if that is its tail.
+    #[inline(always)]
+    fn load_behind(&self, guard: &Guard<'_, M>, queue: &Queue, object: u64, running: u64) -> Result<u64> {
+        if object == queue.tail.load(guard) { Ok(0) } else { self.load_link(guard, object, running) }
+    }
+
+    /// Sets the next object.
     fn store_link(&self, guard: &Guard<'_, M>, object: u64, next: u64, running: u64) -> Result<()> {
         let words = guard.words(object, 2)?;
         let current = Link::load(guard, words);
@@ -196,6 +217,13 @@ impl<M: Medium, const W: usize> Core<M, W> {
         Ok(())
     }
 
+    /// Writes an object's link anew.
+    fn renew_link(&self, guard: &Guard<'_, M>, object: u64, next: u64, running: u64) -> Result<()> {
+        self.store_link(guard, object, next, running)?;
+        self.list_touched(object, 16);
+        Ok(())
+    }
+
     /// Calls `visit` with each object in a queue, of which there may be so many.
     fn visit_queue(
         &self,
@@ -205,33 +233,32 @@ impl<M: Medium, const W: usize> Core<M, W> {
         objects_max: &mut u64,
         visit: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        let (mut object, tail) = (queue.head.load(guard), queue.tail.load(guard));
+        let mut object = queue.head.load(guard);
         while object != 0 {
             let Some(others) = objects_max.checked_sub(1) else {
                 return Err(Error::corrupt(object, "the free objects form a circle"));
             };
             *objects_max = others;
-            let next = if object == tail { 0 } else { self.load_link(guard, object, running)? };
+            let next = self.load_behind(guard, queue, object, running)?;
             visit(object)?;
             object = next;
         }
         Ok(())
     }
 
-    /// Writes all links in queues anew when their epochs are about to lose their meaning. All shards are locked.
+    /// Writes all links in queues anew when their epochs are about to lose their meaning, of each queue as far as it is not
+    /// damaged. All shards are locked.
     pub(super) fn renew_links(&self, guard: &Guard<'_, M>, running: u64) -> Result<()> {
         if !running.is_multiple_of(RENEWAL_EPOCHS) {
             return Ok(());
         }
         let anchor = guard.node::<Anchor>(self.anchor)?;
-        let mut objects_max = self.objects_carved(guard)?;
+        let all = self.objects_max(guard);
         for queue in anchor.queues.iter().flatten() {
-            self.visit_queue(guard, queue, running, &mut objects_max, &mut |object| {
+            unless_damaged(self.visit_queue(guard, queue, running, &mut all.clone(), &mut |object| {
                 let next = self.load_link(guard, object, running)?;
-                self.store_link(guard, object, next, running)?;
-                self.list_touched(object, 16);
-                Ok(())
-            })?;
+                self.renew_link(guard, object, next, running)
+            }))?;
         }
         Ok(())
     }
@@ -275,8 +302,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         // Whatever was in the queue when the sweep began is passed before as many were as there are objects.
         if swept.objects >= swept.asked_at.max(u64::from(LINKS_TOGETHER)) {
             swept.asked_at = 2 * swept.objects;
-            let all = self.objects_carved(guard).unwrap_or(guard.medium().extent().length() / 32);
-            if swept.objects >= all {
+            if swept.objects >= self.objects_max(guard) {
                 swept.end_class();
                 return Ok(());
             }
@@ -294,8 +320,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             let link = Link::load(guard, guard.words(object, 2)?);
             let (next, _) = link.next(running, |epoch| self.has_failed(epoch));
             if !link.is_whole() || self.has_failed(link.epoch(running)) {
-                self.store_link(guard, object, next, running)?;
-                self.list_touched(object, 16);
+                self.renew_link(guard, object, next, running)?;
             }
             if object == tail {
                 swept.end_class();
@@ -321,13 +346,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
             if run == 0 {
                 return Ok(());
             }
-            let words = guard.words(run, 2)?;
-            let before = unchecked(words[1].load(guard));
-            let class = unchecked(words[0].load(guard)).filter(|class| *class < CLASSES as u64);
-            let (Some(before), Some(class)) = (before, class) else {
+            let before = unchecked(guard.words(run, 2)?[1].load(guard));
+            let (Some(before), Some(class)) = (before, class_of_run(guard, run)?) else {
                 return Err(Error::corrupt(run, "the header of a run is damaged"));
             };
-            visit(run, class as usize)?;
+            visit(run, class)?;
             run = before;
         }
         Err(Error::corrupt(run, "the runs form a circle"))
@@ -341,6 +364,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
             self.visit_queue(guard, queue, running, &mut taken, &mut |_| Ok(()))?;
         }
         Ok(taken)
+    }
+
+    /// As many objects as there can be, whatever is damaged.
+    fn objects_max(&self, guard: &Guard<'_, M>) -> u64 {
+        self.objects_carved(guard).unwrap_or(guard.medium().extent().length() / u64::from(SIZES[0]))
     }
 
     /// Objects that were ever carved out of runs. O(slabs).
@@ -411,7 +439,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if head == 0 || limit == 0 {
             return Ok(None);
         }
-        let next = self.behind(queue, head)?;
+        let next = self.behind(queue, class, head)?;
         self.prefetch_word(next);
         if head == shard.swept.object {
             shard.swept.lead_to(next);
@@ -419,19 +447,23 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         self.log_queue(shard, phase, class, queue);
         queue.head.store(&self.guard, next);
         if head == limit || next == 0 {
-            shard.limits[class] = Limit { epoch: self.epoch, object: 0 };
+            self.end_queue(shard, class);
         }
         Ok(Some(head))
     }
 
+    /// Nothing more may be taken from a queue in this epoch.
+    fn end_queue(&self, shard: &mut Shard, class: usize) {
+        shard.limits[class] = Limit { epoch: self.epoch, object: 0 };
+    }
+
     /// The object behind one in a queue; 0 if that is its tail.
     #[inline(always)]
-    fn behind(&self, queue: &Queue, object: u64) -> Walk<u64> {
-        if object & !OFFSET_MASK != 0 || object < SLAB_BYTES {
+    fn behind(&self, queue: &Queue, class: usize, object: u64) -> Walk<u64> {
+        if !is_place(object, class) {
             return Err(Error::corrupt(object, "a free object that is none").into());
         }
-        let is_tail = object == queue.tail.load(&self.guard);
-        Ok(if is_tail { 0 } else { self.core.load_link(&self.guard, object, self.epoch)? })
+        Ok(self.core.load_behind(&self.guard, queue, object, self.epoch)?)
     }
 
     /// A fresh object from a run that is there.
@@ -441,12 +473,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return Ok(None);
         }
         let size = u64::from(SIZES[class]);
-        let within = fresh.wrapping_sub(run_of(fresh) + RUN_HEADER_BYTES);
-        if within > run_bytes(class).saturating_sub(size)
-            || !is_shared(class)
-            || !within.is_multiple_of(size)
-            || fresh & !OFFSET_MASK != 0
-        {
+        if !is_shared(class) || !is_place(fresh, class) {
             return Err(Error::corrupt(fresh, "fresh space that is no object").into());
         }
         let next = fresh + size;
@@ -501,13 +528,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if own_head == 0 {
             own.tail.store(&self.guard, last);
         } else {
-            self.core.store_link(&self.guard, last, own_head, self.epoch)?;
-            self.list(work, last, 16);
+            self.link(work, last, own_head)?;
         }
         own.head.store(&self.guard, first);
         theirs.head.store(&self.guard, rest);
         if last == limit || rest == 0 {
-            share.limits[class] = Limit { epoch: self.epoch, object: 0 };
+            self.end_queue(&mut share, class);
         }
         work.shard.limits[class] = Limit { epoch: self.epoch, object: last };
         Ok(true)
@@ -522,7 +548,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return None;
         }
         while taken.len() < together && taken.last() != Some(&limit) && self.is_object(next, class) {
-            let Ok(behind) = self.behind(queue, next) else { break };
+            let Ok(behind) = self.behind(queue, class, next) else { break };
             taken.push(next);
             next = behind;
             if taken.contains(&next) {
@@ -541,9 +567,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if before & !OFFSET_MASK != 0 {
             return Err(Error::corrupt(self.core.anchor, "what leads to the runs is damaged").into());
         }
-        let bytes = if is_shared(class) { RUN_BYTES } else { RUN_HEADER_BYTES + u64::from(SIZES[class]) };
         // A run of its own begins where a slab does, so that its objects lead to it.
-        let run = self.guard.allocate(bytes as usize)?;
+        let run = self.guard.allocate((RUN_HEADER_BYTES + run_bytes(class)) as usize)?;
         if run != run_of(run) {
             return Err(Error::corrupt(run, "the pool gave a run that does not begin a slab").into());
         }
@@ -587,15 +612,19 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             Err(full @ Stop::Full(_)) => full,
             Err(other) => return Err(other),
         };
-        // The pool is full: whatever is free and large enough, in whichever shard nobody works with just now.
+        // The pool is full: whatever is free, large enough and sound, in whichever shard nobody works with just now.
+        let sound = |taken| match taken {
+            Err(Stop::Failed(error)) if matches!(error.root(), Error::Corrupt { .. }) => Ok(None),
+            taken => taken,
+        };
         let is_line = SIZES[class].is_multiple_of(64);
         for class in (class..CLASSES).filter(|class| !is_line || SIZES[*class].is_multiple_of(64)) {
-            if let Some(object) = self.take(&mut work.shard, work.phase, class)? {
+            if let Some(object) = sound(self.take(&mut work.shard, work.phase, class))? {
                 return Ok(object);
             }
             self.core.reach_barrier(AccessKind::Store);
             for mut pass in self.core.barrier.enter_free(|_| true) {
-                if let Some(object) = self.take(&mut pass.share, pass.phase, class)? {
+                if let Some(object) = sound(self.take(&mut pass.share, pass.phase, class))? {
                     return Ok(object);
                 }
             }
@@ -603,22 +632,23 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Err(full)
     }
 
-    /// The class of the run that an object lies in.
+    /// The class of the object that begins there.
     fn class_at(&self, object: u64) -> Result<usize> {
-        let class = unchecked(self.guard.words(run_of(object), 1)?[0].load(&self.guard));
-        let is_offset = object & !OFFSET_MASK == 0;
-        match class {
-            Some(class) if class < CLASSES as u64 && is_offset => Ok(class as usize),
-            _ => Err(Error::corrupt(object, "an object that is in no run")),
-        }
+        class_of_run(&self.guard, run_of(object))?
+            .filter(|class| is_place(object, *class))
+            .ok_or_else(|| Error::corrupt(object, "an object that is none"))
     }
 
     /// Whether an object of this class begins there.
     fn is_object(&self, object: u64, class: usize) -> bool {
-        let within = object.wrapping_sub(run_of(object) + RUN_HEADER_BYTES);
-        within < run_bytes(class)
-            && within.is_multiple_of(SIZES[class].into())
-            && self.class_at(object).is_ok_and(|found| found == class)
+        is_place(object, class) && self.class_at(object).is_ok_and(|found| found == class)
+    }
+
+    /// Sets what follows an object in its queue.
+    fn link(&self, work: &mut Work<'_>, object: u64, next: u64) -> Walk<()> {
+        self.core.store_link(&self.guard, object, next, self.epoch)?;
+        self.list(work, object, 16);
+        Ok(())
     }
 
     /// Gives an object back. It is reused in a later epoch.
@@ -632,8 +662,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         } else if !self.is_object(tail, class) {
             return Err(Error::corrupt(tail, "the last free object is none").into());
         } else {
-            self.core.store_link(&self.guard, tail, object, self.epoch)?;
-            self.list(work, tail, 16);
+            self.link(work, tail, object)?;
         }
         queue.tail.store(&self.guard, object);
         Ok(())
@@ -651,6 +680,28 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         match self.allocate(work, if own < border { own } else { border + medium::LINE_BYTES }) {
             Err(Stop::Full(_)) => self.allocate_border(work),
             allocated => allocated,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_a_run_hold_whole_objects() {
+        let run = run_of(5 * SLAB_BYTES);
+        for (class, size) in SIZES.iter().copied().map(u64::from).enumerate() {
+            let objects = run + RUN_HEADER_BYTES..run + RUN_HEADER_BYTES + run_bytes(class);
+            let slab = (5 * SLAB_BYTES..6 * SLAB_BYTES).step_by(16);
+            let places: Vec<u64> = slab.filter(|object| is_place(*object, class)).collect();
+            assert_eq!(places.len() as u64, run_bytes(class) / size);
+            for object in places {
+                assert!(objects.contains(&object) && object + size <= objects.end);
+                assert!((0..64).all(|bit| (4..48).contains(&bit) || !is_place(object ^ 1 << bit, class)));
+            }
+            let outside = [0, 128, u64::MAX, u64::MAX - 15];
+            assert!(outside.iter().all(|object| !is_place(*object, class)));
         }
     }
 }

@@ -179,10 +179,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
             if count == 0 {
                 return Ok(before.is_some());
             }
-            self.flush_listed(guard, &listed)?;
+            let flushed = self.flush_listed(guard, &listed);
             listed.clear();
-            // Nothing depends on it; but what a medium does at a fence it does now, while others work.
+            // What a medium does at a fence it does now, while others work; and what was flushed is listed no more.
             guard.fence();
+            flushed?;
             // Writers that are as fast as this would keep it here.
             if count <= enough || before.is_some_and(|before| count > before / 2) {
                 return Ok(true);
@@ -202,7 +203,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             return Ok(());
         }
         let guard = self.pool.peek();
-        // What was flushed before an error is listed no more, and waits for the end of the epoch all the same.
+        // What was flushed before an error is fenced and listed no more, and waits for the end of the epoch all the same.
         let is_owed = self.is_owed.swap(true, Ordering::Relaxed);
         let something = self.flush_beside_others(&guard)? || is_owed;
         self.reach_barrier(AccessKind::Store);
@@ -219,12 +220,13 @@ impl<M: Medium, const W: usize> Core<M, W> {
             drop(shards);
             self.is_owed.store(false, Ordering::Relaxed);
             // Whoever ended the last epoch may have been told that it is not durable, and have told nobody.
-            return guard.wait_for(*ended);
+            return guard.settle(*ended);
         }
-        self.flush_listed(&guard, &listed)?;
+        let flushed = self.flush_listed(&guard, &listed);
+        guard.fence();
+        flushed?;
         let next = self.barrier.running() + 1;
         let anchor = guard.node::<Anchor>(self.anchor)?;
-        guard.fence();
         // PERSIST: all that changed in the epoch is ordered before; lost, the epoch has failed.
         anchor.running.publish(&guard, checked(next));
         *ended = guard.fence();
@@ -234,7 +236,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         drop(shards);
         self.figures.count_pause(pause.elapsed());
         // The next epoch runs while this one is on its way.
-        guard.wait_for(*ended)?;
+        guard.settle(*ended)?;
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);
         renewed
     }

@@ -109,10 +109,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         if self.core.mode == Mode::Transient {
             return Ok(());
         }
-        let at = self.log_entry(work)?;
         let target = pointer & (OFFSET_MASK | INTERIOR);
         let bytes = self.core.node_bytes(target);
         let node = self.guard.words(pointer & OFFSET_MASK, bytes / 8)?;
+        let at = self.log_entry(work)?;
         let entry = self.guard.words(at, (ENTRY_HEADER_BYTES as usize + bytes) / 8)?;
         let mut sum = mix(self.epoch, target);
         for (index, (from, to)) in node.iter().zip(&entry[ENTRY_HEADER_BYTES as usize / 8..]).enumerate() {

@@ -441,7 +441,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
         let record = Record::at(&self.guard, entry.value)?;
         let is_same =
-            entry.class != LONGER || record.has_tail(&self.guard, depth, Slice::rest(key, depth + 1))?;
+            entry.class < LONGER || record.has_tail(&self.guard, depth, Slice::rest(key, depth + 1))?;
         Ok(is_same.then_some(Value::Record(record)))
     }
 

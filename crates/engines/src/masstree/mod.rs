@@ -153,7 +153,7 @@ pub enum Mode {
 pub enum EpochLength {
     /// When `sync` is called, or when space is short.
     Manual,
-    /// Also by themselves, so long after the last one.
+    /// Also by themselves, so long after the last one, and at least a millisecond.
     Every(Duration),
 }
 
@@ -407,6 +407,9 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 }
 
+/// The shortest epoch: there is to be time for something else, too.
+const EPOCH_MIN: Duration = Duration::from_millis(1);
+
 /// The thread that ends epochs.
 struct Ticker {
     thread: Option<JoinHandle<()>>,
@@ -428,7 +431,7 @@ impl Ticker {
         let mut sweep = Some(Sweep::default());
         loop {
             // None is beyond all time.
-            let next = Instant::now().checked_add(length);
+            let next = Instant::now().checked_add(length.max(EPOCH_MIN));
             let is_time = || next.is_none_or(|next| Instant::now() < next) && !stop.load(Ordering::Acquire);
             // At once after an open: an epoch may be longer than the tree is open.
             while sweep.is_some() && is_time() {

@@ -53,8 +53,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         };
         self.prepare_remainder(work, &remainder)?;
         self.apply_remainder(work, remainder, &mut doomed)?;
-        for mut node in doomed {
-            node.lock.delete();
+        // All of them are gone, whether or not their space can be given back.
+        doomed.iter_mut().for_each(|node| node.lock.delete());
+        for node in doomed {
             self.free(work, node.pointer & OFFSET_MASK)?;
         }
         // The value of a word lies in the node.

@@ -733,3 +733,49 @@ fn damage_to_free_space_stays_with_its_share() {
     tree.sync().unwrap();
     (1000..3000).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
 }
+
+/// What a damaged entry leads to is not taken for free space.
+#[test]
+fn what_is_no_object_is_not_freed() {
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = open_pool(&ram);
+    let tree = grown(&pool, "tree", 400);
+    let border = *first_nodes(&pool, "tree").last().unwrap();
+    let pointer = load(&pool, border + VALUES);
+    // What is taken for the length of its value is 0.
+    store(&pool, pointer, 0);
+    store(&pool, border + VALUES, pointer - 16);
+    let before: Vec<_> = content(&tree).unwrap();
+    let (damaged, _) = &before[0];
+    assert!(is_corrupt(tree.put(damaged, b"a new one")));
+    for (key, value) in &before[1..] {
+        assert!(tree.update(key, b"another").unwrap(), "{key:?}");
+        assert!(tree.update(key, value).unwrap());
+        tree.sync().unwrap();
+    }
+    assert_eq!(content(&tree).unwrap()[1..], before[1..]);
+}
+
+/// A full pool has what is free in other shares, whatever is damaged there.
+#[test]
+fn a_full_pool_goes_around_damaged_free_space() {
+    let ram = Arc::new(Ram::new(2 << 20).unwrap());
+    let pool = &open_pool(&ram);
+    let options = MassTreeOptions { shards: 8, ..OPTIONS };
+    let tree = &Tree::create(pool, "tree", options).unwrap();
+    let value = [7; 300];
+    let keys = (0..1 << 20).find(|number| tree.put(&key(*number), &value).is_err()).unwrap();
+    let removed = keys / 2;
+    std::thread::scope(|scope| {
+        drop(
+            scope.spawn(move || (0..removed).for_each(|number| assert!(tree.remove(&key(number)).unwrap()))),
+        );
+    });
+    tree.sync().unwrap();
+    let first_queue = anchor(pool, "tree") + 8 * LOG as u64 + 64;
+    let heads = (0..8 * SIZE_CLASSES).map(|queue| first_queue + 64 * queue + 8);
+    let damaged = heads.filter(|head| load(pool, *head) != 0).map(|head| store(pool, head, 1 << 47)).count();
+    assert!(damaged > 0);
+    let error = (0..keys).find_map(|number| tree.put(&key(number), &value).err()).unwrap();
+    assert!(matches!(error.root(), Error::PoolFull { .. }), "{error}");
+}

@@ -85,8 +85,8 @@ pub enum Durability {
     /// When it returns, and no reader sees it before.
     #[default]
     Immediate,
-    /// A sync begins at most this long after it returned, or when the one that is under way then has ended. A crash may take back what was written last, also what was
-    /// read; what it leaves is the state after a prefix of the operations.
+    /// A sync begins at most this long after it returned, or when the one that is under way then has ended. A crash may
+    /// take back what was written last, also what was read; what it leaves is the state after a prefix of the operations.
     Buffered(Duration),
     /// When a later sync was asked for, and returned; otherwise as [`Durability::Buffered`].
     OnSync,
