@@ -1,5 +1,7 @@
 //! What an open leaves for later: stores that work while it is found out which space is in use.
 
+use std::ops::Deref;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use everleaf::{Engine, Error, Options, Store, Tree, TreeOptions};
@@ -11,8 +13,37 @@ const RECORDS: TreeOptions = TreeOptions { engine: Engine::BzTree, ..TreeOptions
 /// Enough for more slabs than an open reads itself.
 const KEYS: u64 = 300_000;
 
-fn folder() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+/// Held by each test while it runs.
+static RUNNING: RwLock<()> = RwLock::new(());
+
+/// A folder for a test, beside others or alone.
+struct Folder<Running> {
+    folder: TempDir,
+    _running: Running,
+}
+
+impl<Running> Folder<Running> {
+    fn new(running: Running) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        Self { folder, _running: running }
+    }
+}
+
+impl<Running> Deref for Folder<Running> {
+    type Target = TempDir;
+
+    fn deref(&self) -> &TempDir {
+        &self.folder
+    }
+}
+
+fn folder() -> Folder<RwLockReadGuard<'static, ()>> {
+    Folder::new(RUNNING.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// For a test that needs all the space of its pool: what is retired is not free while a thread of another test is pinned.
+fn folder_alone() -> Folder<RwLockWriteGuard<'static, ()>> {
+    Folder::new(RUNNING.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn key(number: u64) -> [u8; 8] {
@@ -194,7 +225,7 @@ fn a_store_closes_and_drops_trees_while_it_marks() {
 
 #[test]
 fn a_full_store_waits_for_its_mark() {
-    let folder = folder();
+    let folder = folder_alone();
     let path = folder.path().join("pool");
     let open = || Options::new().close_cleanly(false).limit_bytes(16 << 20).open(&path).unwrap();
     {

@@ -417,19 +417,6 @@ fn a_sync_by_hand_is_followed_by_none_in_the_background() {
     }
 }
 
-/// An epoch is durable when it has ended, whatever durability operations of other trees have.
-#[test]
-fn epochs_become_durable_without_a_sync_by_hand() {
-    let store = options().durability(Durability::OnSync).open(folder().path().join("a.pool")).unwrap();
-    let tree =
-        store.tree_with("epochs", TreeOptions { engine: Engine::MassTree, ..TreeOptions::RECORDS }).unwrap();
-    let backlog = || store.stat().unwrap().log.unwrap().backlog_bytes;
-    tree.put("key", "value").unwrap();
-    while backlog() > 0 || tree.epoch_stat().unwrap().epochs == 0 {
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn a_backup_is_taken_while_writers_run() {
     let folder = folder();

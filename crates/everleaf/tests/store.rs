@@ -2,9 +2,11 @@
 
 use std::ops::Bound;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use everleaf::{
-    Bounds, Engine, Error, LineStore, MediumChoice, NodeSizes, Options, Result, Store, Survives, TreeOptions,
+    Bounds, Durability, Engine, Error, LineStore, MediumChoice, NodeSizes, Options, Result, Store, Survives,
+    TreeOptions,
 };
 use tempfile::TempDir;
 
@@ -450,4 +452,20 @@ fn memory_survives_nothing_and_says_so() -> Result<()> {
     let error = Options::new().require(Survives::ProcessCrash).open_in_memory().unwrap_err();
     assert!(matches!(error.root(), Error::NotDurable { .. }), "{error}");
     Ok(())
+}
+
+/// An epoch is durable when it has ended, whatever durability operations of other trees have.
+#[test]
+fn epochs_become_durable_without_a_sync_by_hand() {
+    let (_folder, path) = folder();
+    let options = Options::new().medium(MediumChoice::File).durability(Durability::OnSync);
+    let store = options.open(path).unwrap();
+    let options = TreeOptions { engine: Engine::MassTree, ..TreeOptions::RECORDS };
+    let tree = store.tree_with("tree", options).unwrap();
+    let epochs = || tree.epoch_stat().unwrap().epochs;
+    let (before, deadline) = (epochs(), Instant::now() + Duration::from_secs(60));
+    tree.put("key", "value").unwrap();
+    while epochs() == before || store.stat().unwrap().log.unwrap().backlog_bytes > 0 {
+        assert!(Instant::now() < deadline, "nothing is synced");
+    }
 }

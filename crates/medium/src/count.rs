@@ -245,6 +245,7 @@ unsafe impl<M: Medium> Medium for Count<M> {
     }
 
     fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        add(&self.counters().waits, 1);
         self.inner.settle(lsn)
     }
 

@@ -199,6 +199,15 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium.wait(lsn)
     }
 
+    /// Waits until everything up to `lsn` is durable, whenever operations are to be, and within [`crate::deferred`], too.
+    #[track_caller]
+    pub fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        if M::LATE && lsn > self.medium.durable() {
+            self.medium.settle(lsn)?;
+        }
+        Ok(())
+    }
+
     /// Fence and wait: everything this thread flushed is durable when the call returns.
     #[inline(always)]
     #[track_caller]

@@ -254,6 +254,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
     }
 
     /// Waits until `durable() >= lsn`, also where the medium was told that operations need not.
+    #[track_caller]
     fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
         self.wait(lsn)
     }

@@ -520,12 +520,10 @@ impl<M: Medium> Guard<'_, M> {
         Ok(())
     }
 
-    /// As [`Guard::wait_for`], also where operations need not wait, or put that off.
+    /// As [`Guard::wait_for`], but waits whenever operations are to be durable, and within [`medium::deferred`], too.
+    #[track_caller]
     pub fn settle(&self, lsn: Lsn) -> Result<()> {
-        if M::LATE {
-            self.inner.medium().settle(lsn)?;
-        }
-        Ok(())
+        Ok(self.inner.settle(lsn)?)
     }
 
     /// Orders what was flushed, and lets a disk that is far behind hold this thread up, as it does at the end of an operation

@@ -300,7 +300,7 @@ pub trait Index: Any + Send + Sync {
     /// Runs writes of which a crash leaves all or none, provided that the engine is durable by epochs. Not isolated:
     /// others see each write as it is done. Not undone by an error: what was written before it stays. The epoch does not end
     /// meanwhile, and what it would free is not free: keep batches short. Inside only the batch may be used: this tree's
-    /// other operations fail with [`pool::Error::InBatch`] (a read may, or may not); so does whatever would wait for the
+    /// other operations fail with [`pool::Error::InBatch`] (a read may succeed); so does whatever would wait for the
     /// batch of another tree.
     ///
     /// # Errors

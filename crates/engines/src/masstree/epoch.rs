@@ -181,7 +181,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
             }
             let flushed = self.flush_listed(guard, &listed);
             listed.clear();
-            // What a medium does at a fence it does now, while others work; and what was flushed is listed no more.
+            // What was flushed is listed no more; and what a medium does at a fence it does now, while others work.
             guard.fence();
             flushed?;
             // Writers that are as fast as this would keep it here.

@@ -700,35 +700,43 @@ fn free_space_that_is_none() {
     assert!(reopen(&pool, "tree").unwrap().check().unwrap().is_empty());
 }
 
-/// What another share has free is taken over as far as it is sound.
-#[test]
-fn damage_to_free_space_stays_with_its_share() {
-    const SHARES: u64 = 8;
-    let ram = Arc::new(Ram::new(64 << 20).unwrap());
-    let pool = &open_pool(&ram);
-    let options = MassTreeOptions { shards: SHARES as usize, ..OPTIONS };
-    let tree = &Tree::create(pool, "tree", options).unwrap();
-    (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
-    // By as many threads as there are shares, so that most of them have another share than this one.
+const SHARES: u64 = 8;
+
+/// Removes so many keys in each of as many threads as there are shares, so that most of them have another share than this
+/// one.
+fn remove_in_shares(tree: &Tree, each: u64) {
     for thread in 0..SHARES {
         let remove = |number| assert!(tree.remove(&key(number)).unwrap());
         std::thread::scope(|scope| {
-            drop(scope.spawn(move || (40 * thread..40 * (thread + 1)).for_each(remove)));
+            drop(scope.spawn(move || (each * thread..each * (thread + 1)).for_each(remove)));
         });
     }
     tree.sync().unwrap();
+}
+
+/// The heads of the queues in which something is free, of each share that has taken no space from the pool.
+fn heads_of_others(pool: &Pool<Arc<Ram>>) -> Vec<Vec<u64>> {
     let first_queue = anchor(pool, "tree") + 8 * LOG as u64 + 64;
-    let mut damaged = 0;
-    for share in 0..SHARES {
-        let queues = (0..SIZE_CLASSES).map(|class| first_queue + 64 * (SIZE_CLASSES * share + class));
-        let has_carved = queues.clone().any(|queue| load(pool, queue + 40) != 0);
-        let heads = queues.map(|queue| load(pool, queue + 8)).filter(|head| *head != 0 && !has_carved);
-        for head in heads {
-            store(pool, head, load(pool, head) | 1 << 47);
-            damaged += 1;
-        }
-    }
-    assert!(damaged > 0);
+    let queues_of =
+        |share| (0..SIZE_CLASSES).map(move |class| first_queue + 64 * (SIZE_CLASSES * share + class));
+    let others = (0..SHARES).filter(|share| queues_of(*share).all(|queue| load(pool, queue + 40) == 0));
+    let heads = others
+        .map(|share| queues_of(share).map(|queue| queue + 8).filter(|head| load(pool, *head) != 0).collect());
+    heads.filter(|heads: &Vec<u64>| !heads.is_empty()).collect()
+}
+
+/// What another share has free is taken over as far as it is sound.
+#[test]
+fn damage_to_free_space_stays_with_its_share() {
+    let ram = Arc::new(Ram::new(64 << 20).unwrap());
+    let pool = &open_pool(&ram);
+    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARES as usize, ..OPTIONS }).unwrap();
+    (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
+    remove_in_shares(tree, 40);
+    let heads = heads_of_others(pool).concat();
+    assert!(!heads.is_empty());
+    // The link of each.
+    heads.iter().map(|head| load(pool, *head)).for_each(|head| store(pool, head, load(pool, head) | 1 << 47));
     (1000..3000).for_each(|number| tree.put(&key(number), b"value").unwrap());
     tree.sync().unwrap();
     (1000..3000).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
@@ -761,21 +769,20 @@ fn what_is_no_object_is_not_freed() {
 fn a_full_pool_goes_around_damaged_free_space() {
     let ram = Arc::new(Ram::new(2 << 20).unwrap());
     let pool = &open_pool(&ram);
-    let options = MassTreeOptions { shards: 8, ..OPTIONS };
-    let tree = &Tree::create(pool, "tree", options).unwrap();
+    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARES as usize, ..OPTIONS }).unwrap();
     let value = [7; 300];
     let keys = (0..1 << 20).find(|number| tree.put(&key(*number), &value).is_err()).unwrap();
-    let removed = keys / 2;
-    std::thread::scope(|scope| {
-        drop(
-            scope.spawn(move || (0..removed).for_each(|number| assert!(tree.remove(&key(number)).unwrap()))),
-        );
-    });
-    tree.sync().unwrap();
-    let first_queue = anchor(pool, "tree") + 8 * LOG as u64 + 64;
-    let heads = (0..8 * SIZE_CLASSES).map(|queue| first_queue + 64 * queue + 8);
-    let damaged = heads.filter(|head| load(pool, *head) != 0).map(|head| store(pool, head, 1 << 47)).count();
-    assert!(damaged > 0);
-    let error = (0..keys).find_map(|number| tree.put(&key(number), &value).err()).unwrap();
-    assert!(matches!(error.root(), Error::PoolFull { .. }), "{error}");
+    let each = keys / (2 * SHARES);
+    remove_in_shares(tree, each);
+    let mut heads = heads_of_others(pool);
+    // One share is sound: the last one to be asked.
+    assert!(heads.pop().is_some() && !heads.is_empty());
+    heads.concat().iter().for_each(|head| store(pool, *head, load(pool, *head) | 1 << 47));
+    let (mut put, mut error) = (0, None);
+    while error.is_none() {
+        error = tree.put(&key(put), &value).err();
+        put += 1;
+    }
+    assert!(put > each / 2, "{put} of {keys}");
+    assert!(matches!(error.as_ref().unwrap().root(), Error::PoolFull { .. }), "{error:?}");
 }
