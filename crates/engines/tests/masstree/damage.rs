@@ -734,7 +734,7 @@ fn damage_to_free_space_stays_with_its_share() {
     (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
     remove_in_shares(tree, 40);
     let heads = heads_of_others(pool).concat();
-    assert!(!heads.is_empty());
+    assert!(heads.len() > 7, "{}", heads.len());
     // The link of each.
     heads.iter().map(|head| load(pool, *head)).for_each(|head| store(pool, head, load(pool, head) | 1 << 47));
     (1000..3000).for_each(|number| tree.put(&key(number), b"value").unwrap());
