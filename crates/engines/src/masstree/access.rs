@@ -41,6 +41,11 @@ impl Stop {
             Self::Again | Self::NeedsPass => otherwise(),
         }
     }
+
+    /// Whether the walk met damage.
+    pub(super) fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Failed(error) if matches!(error.root(), Error::Corrupt { .. }))
+    }
 }
 
 impl<E: Into<Error>> From<E> for Stop {

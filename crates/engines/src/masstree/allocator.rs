@@ -255,7 +255,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
         let anchor = guard.node::<Anchor>(self.anchor)?;
         let all = self.objects_max(guard);
         for queue in anchor.queues.iter().flatten() {
-            unless_damaged(self.visit_queue(guard, queue, running, &mut all.clone(), &mut |object| {
+            let mut objects_max = all;
+            unless_damaged(self.visit_queue(guard, queue, running, &mut objects_max, &mut |object| {
                 let next = self.load_link(guard, object, running)?;
                 self.renew_link(guard, object, next, running)
             }))?;
@@ -613,8 +614,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             Err(other) => return Err(other),
         };
         // The pool is full: whatever is free, large enough and sound, in whichever shard nobody works with just now.
-        let sound = |taken| match taken {
-            Err(Stop::Failed(error)) if matches!(error.root(), Error::Corrupt { .. }) => Ok(None),
+        let sound = |taken: Walk<Option<u64>>| match taken {
+            Err(stop) if stop.is_corrupt() => Ok(None),
             taken => taken,
         };
         let is_line = SIZES[class].is_multiple_of(64);
@@ -641,7 +642,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Whether an object of this class begins there.
     fn is_object(&self, object: u64, class: usize) -> bool {
-        is_place(object, class) && self.class_at(object).is_ok_and(|found| found == class)
+        self.class_at(object).is_ok_and(|found| found == class)
     }
 
     /// Sets what follows an object in its queue.

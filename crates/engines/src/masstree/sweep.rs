@@ -213,16 +213,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Whether a walk met damage; so it did if it has been told to start again for ever.
     fn is_damage(&self, stop: &Stop) -> Walk<bool> {
-        let is_corrupt = |stop: &Stop| match stop {
-            Stop::Failed(error) => matches!(error.root(), Error::Corrupt { .. }),
-            _ => false,
-        };
         let is_damage = match stop {
             Stop::Again => match self.retry() {
-                Err(stop) if !is_corrupt(&stop) => return Err(stop),
+                Err(stop) if !stop.is_corrupt() => return Err(stop),
                 retried => retried.is_err(),
             },
-            stop => is_corrupt(stop),
+            stop => stop.is_corrupt(),
         };
         if is_damage {
             // What is in the way next is something else.
