@@ -257,15 +257,15 @@ pub(crate) struct NewTreeArgs {
     /// How a new tree codes its entries: record (byte strings) or word (u64) [default: record]
     #[arg(long, value_name = "NAME", value_parser = parse_codec)]
     pub(crate) codec: Option<Codec>,
-    /// The engine of a new tree: rntree, bztree or masstree [default: rntree]
+    /// The engine of a new tree, one of those that `everleaf engines` lists [default: rntree]
     #[arg(long, value_name = "NAME", value_parser = parse_engine)]
     pub(crate) engine: Option<Engine>,
 }
 
 /// An engine by its name.
 pub(crate) fn parse_engine(name: &str) -> Result<Engine, String> {
-    let names = || Engine::ALL.map(Engine::name).join(" or ");
-    Engine::from_name(name).ok_or_else(|| format!("no such engine; give {}", names()))
+    let names = || Engine::ALL.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
+    Engine::from_name(name).ok_or_else(|| format!("no such engine; there are {}", names()))
 }
 
 fn parse_codec(name: &str) -> Result<Codec, String> {

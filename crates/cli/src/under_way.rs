@@ -68,7 +68,7 @@ mod tests {
     /// Whoever asked again after a failure was once told that all was durable.
     #[test]
     fn what_a_disk_that_fails_did_not_keep_is_not_called_durable() {
-        for engine in Engine::ALL {
+        for engine in Engine::ALL.iter().copied() {
             for faults in [
                 Faults { sync: Some(0), ..Faults::default() },
                 Faults { write: Some(0), ..Faults::default() },
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn few_syncs_make_many_puts_durable() {
-        for engine in Engine::ALL {
+        for engine in Engine::ALL.iter().copied() {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("a.pool");
             let options = Options::new().medium(MediumChoice::File);

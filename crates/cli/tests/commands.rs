@@ -39,8 +39,10 @@ fn every_command_speaks_json() {
     assert_eq!((&check["sound"], &check["violations"]), (&json!(true), &json!([])));
     let trees = json!({ "trees": [{ "name": "main", "engine": "rntree", "codec": "record", "keys": 1 }] });
     assert_eq!(json(&["trees"], 0), trees);
+    let engines = run(&["engines", "--json"]).expect(0).json();
+    assert_eq!(engines["engines"][0]["engine"], json!("rntree"));
     let stat = json(&["stat"], 0);
-    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(6)));
+    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(7)));
     let medium = stat["medium"].as_str().unwrap();
     assert!(
         medium.starts_with("dax") || medium.starts_with("file") && stat["log"]["capacity_bytes"].is_u64()

@@ -4,9 +4,14 @@
 //! offset. An engine knows no other engine.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub use medium;
+pub use pool::{Error, Result};
+
 pub mod bztree;
 pub mod index;
 pub mod inner;
 pub mod masstree;
 pub mod pmwcas;
+pub mod registry;
 pub mod rntree;

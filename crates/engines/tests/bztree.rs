@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,16 +9,21 @@ use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
 use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec, WordCodec};
 use medium::file::faulty::{Faults, Image, Machine, Which};
 use medium::late::Release;
-use medium::{Count, File, FileOptions, Late, LineForm, Ram};
+use medium::{File, FileOptions, Instrumented, Late, LineForm, Ram};
 use pool::{Error, Pool, PoolOptions};
 
-type Tree = BzTree<Arc<Ram>, RecordCodec, 4>;
+type Tree = BzTree<Instrumented, RecordCodec>;
+
+/// Nodes as small as they can be.
+fn small() -> BzTreeOptions {
+    BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
+}
 
 const LIMIT_BYTES: u64 = 1 << 20;
 
-fn open(ram: &Arc<Ram>, close_on_drop: bool) -> Pool<Arc<Ram>> {
+fn open(ram: &Instrumented, close_on_drop: bool) -> Pool<Instrumented> {
     let options = PoolOptions { step_slabs_min: 1, close_on_drop, ..PoolOptions::default() };
-    Pool::open(Arc::clone(ram), options).unwrap()
+    Pool::open(ram.clone(), options).unwrap()
 }
 
 /// Keys whose first words tie, so that separators have tails, which take space as well.
@@ -49,7 +53,7 @@ fn fill(tree: &Tree) -> Vec<u32> {
 }
 
 /// Whether the tree reaches all that is allocated.
-fn expect_no_leak(ram: &Arc<Ram>, pool: Pool<Arc<Ram>>, tree: Tree) {
+fn expect_no_leak(ram: &Instrumented, pool: Pool<Instrumented>, tree: Tree) {
     assert!(tree.check().unwrap().is_empty());
     drop(tree);
     assert_eq!(pool.stat().frees_refused, 0);
@@ -58,7 +62,7 @@ fn expect_no_leak(ram: &Arc<Ram>, pool: Pool<Arc<Ram>>, tree: Tree) {
         let pool = open(ram, !crash);
         let root = pool.trees().unwrap().remove(0);
         let nodes = Some(Tree::sizes_of(&root).unwrap());
-        let tree = Tree::open(&pool, &root, BzTreeOptions { nodes, ..BzTreeOptions::default() }).unwrap();
+        let tree = Tree::open(&pool, &root, BzTreeOptions { nodes, ..small() }).unwrap();
         pool.finish_marking();
         assert_eq!(pool.stat().allocations, tree.allocations().unwrap(), "after a crash: {crash}");
         // The next round opens it as after a crash.
@@ -71,9 +75,9 @@ fn expect_no_leak(ram: &Arc<Ram>, pool: Pool<Arc<Ram>>, tree: Tree) {
 
 #[test]
 fn a_full_pool_freezes_no_leaf_for_good() {
-    let ram = Arc::new(Ram::new(LIMIT_BYTES).unwrap());
+    let ram = Instrumented::new(Ram::new(LIMIT_BYTES).unwrap());
     let pool = open(&ram, true);
-    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let tree = Tree::create(&pool, "tree", small()).unwrap();
     let keys = fill(&tree);
     assert!(keys.len() > 500, "{} keys", keys.len());
     // What takes no space is done at the first attempt, in every leaf.
@@ -94,9 +98,9 @@ fn a_full_pool_freezes_no_leaf_for_good() {
 
 #[test]
 fn threads_in_a_full_pool_end() {
-    let ram = Arc::new(Ram::new(LIMIT_BYTES).unwrap());
+    let ram = Instrumented::new(Ram::new(LIMIT_BYTES).unwrap());
     let pool = open(&ram, true);
-    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let tree = Tree::create(&pool, "tree", small()).unwrap();
     let keys = fill(&tree);
     let full = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -128,7 +132,7 @@ fn threads_in_a_full_pool_end() {
 /// What is reachable when the wait for it fails stays so until the process ends: others read it.
 #[test]
 fn a_disk_that_fails_takes_nothing_from_the_tree() {
-    type Tree = BzTree<File, RecordCodec, 4>;
+    type Tree = BzTree<File, RecordCodec>;
     type Operation = fn(&Tree) -> Result<bool, Error>;
     const SMALL_LEAVES: [u32; 5] = [2, 3, 6, 7, 8];
     let operations: [(&str, u32, &[u32], Operation); 7] = [
@@ -157,7 +161,7 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
             let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
             let pool =
                 Pool::open(file, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
-            let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+            let tree = Tree::create(&pool, "tree", small()).unwrap();
             for number in 1..=keys {
                 assert!(tree.insert(&key(number), b"value").unwrap());
             }
@@ -200,12 +204,12 @@ fn beside_one_that_stopped(
     operations_max: usize,
     removed: &[u32],
     further: usize,
-    operation: impl Fn(&BzTree<Late, RecordCodec, 4>) + Send + Sync,
-    meanwhile: impl Fn(&BzTree<Late, RecordCodec, 4>) + Send + Sync,
+    operation: impl Fn(&BzTree<Late, RecordCodec>) + Send + Sync,
+    meanwhile: impl Fn(&BzTree<Late, RecordCodec>) + Send + Sync,
 ) -> bool {
     let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
-    let options = BzTreeOptions { operations_max, ..BzTreeOptions::default() };
-    let tree = BzTree::<Late, RecordCodec, 4>::create(&pool, "tree", options).unwrap();
+    let options = BzTreeOptions { operations_max, ..small() };
+    let tree = BzTree::<Late, RecordCodec>::create(&pool, "tree", options).unwrap();
     for number in 1..=8 {
         assert!(tree.insert(&key(10 * number), b"value").unwrap());
     }
@@ -246,7 +250,7 @@ fn beside_one_that_stopped(
 /// All slots may be taken by those who stopped: readers need none.
 #[test]
 fn readers_wait_for_nobody_who_stopped() {
-    type Operation = fn(&BzTree<Late, RecordCodec, 4>);
+    type Operation = fn(&BzTree<Late, RecordCodec>);
     let operations: [Operation; 4] = [
         |tree| assert!(tree.insert(&key(15), b"new").unwrap()),
         |tree| assert!(tree.update(&key(10), b"new").unwrap()),
@@ -272,7 +276,7 @@ fn readers_wait_for_nobody_who_stopped() {
 /// Whoever meets an operation of one that stopped ends it, or undoes it, and goes on.
 #[test]
 fn writers_wait_for_nobody_who_stopped() {
-    type Operation = fn(&BzTree<Late, RecordCodec, 4>);
+    type Operation = fn(&BzTree<Late, RecordCodec>);
     let operations: [(&[u32], Operation); 5] = [
         (&[], |tree| assert!(tree.insert(&key(15), b"new").is_ok())),
         (&[], |tree| assert!(tree.update(&key(10), b"new").is_ok())),
@@ -299,7 +303,7 @@ fn writers_wait_for_nobody_who_stopped() {
 }
 
 /// What others wrote may become durable whenever it does, and so may what comes behind it.
-fn expect_a_reader_waits_for_nobody(pool: &Pool<Late>, tree: &BzTree<Late, RecordCodec, 4>) {
+fn expect_a_reader_waits_for_nobody(pool: &Pool<Late>, tree: &BzTree<Late, RecordCodec>) {
     let medium = pool.medium();
     medium.set_release(Release::Manual);
     std::thread::scope(|scope| {
@@ -321,7 +325,7 @@ fn expect_a_reader_waits_for_nobody(pool: &Pool<Late>, tree: &BzTree<Late, Recor
 #[test]
 fn a_reader_waits_for_nothing_but_what_it_has_seen() {
     let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
-    let tree = BzTree::<Late, RecordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let tree = BzTree::<Late, RecordCodec>::create(&pool, "tree", small()).unwrap();
     let splits = || tree.counters().iter().find(|(name, _)| *name == "splits").unwrap().1;
     pool.medium().set_release(Release::Manual);
     medium::deferred(|| (1..=32).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap())));
@@ -333,15 +337,15 @@ fn a_reader_waits_for_nothing_but_what_it_has_seen() {
     let crashed = Late::from_image(&image, 1 << 24, LineForm::Single).unwrap();
     let pool = Pool::open(crashed, PoolOptions::default()).unwrap();
     let root = pool.trees().unwrap().remove(0);
-    let tree = BzTree::<Late, RecordCodec, 4>::open(&pool, &root, BzTreeOptions::default()).unwrap();
+    let tree = BzTree::<Late, RecordCodec>::open(&pool, &root, small()).unwrap();
     pool.finish_marking();
     expect_a_reader_waits_for_nobody(&pool, &tree);
 }
 
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
-    let pool = open(&Arc::new(Ram::new(16 << 20).unwrap()), true);
-    let made = |name| Tree::create(&pool, name, BzTreeOptions::default()).unwrap();
+    let pool = open(&Instrumented::new(Ram::new(16 << 20).unwrap()), true);
+    let made = |name| Tree::create(&pool, name, small()).unwrap();
     let (tree, other) = (made("tree"), made("other"));
     let mut left = 0..20_u64;
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -364,8 +368,8 @@ fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
 
 #[test]
 fn a_source_that_empties_the_tree_it_is_loaded_into_is_no_obstacle() {
-    let pool = open(&Arc::new(Ram::new(16 << 20).unwrap()), true);
-    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let pool = open(&Instrumented::new(Ram::new(16 << 20).unwrap()), true);
+    let tree = Tree::create(&pool, "tree", small()).unwrap();
     let mut left = 0..3;
     let mut next = |key: &mut Vec<u8>, _: &mut Vec<u8>| {
         // Each of these renews the tree's only leaf.
@@ -387,9 +391,9 @@ fn a_source_that_empties_the_tree_it_is_loaded_into_is_no_obstacle() {
 /// that they are done for.
 #[test]
 fn each_change_of_the_structure_takes_three_persists() {
-    let medium = Arc::new(Count::new(Ram::new(64 << 20).unwrap()));
-    let pool = Pool::open(Arc::clone(&medium), PoolOptions::default()).unwrap();
-    let tree = BzTree::<_, WordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let medium = Instrumented::new(Ram::new(64 << 20).unwrap()).counted();
+    let pool = Pool::open(medium.clone(), PoolOptions::default()).unwrap();
+    let tree = BzTree::<_, WordCodec>::create(&pool, "tree", small()).unwrap();
     let changes = || -> Vec<u64> {
         let counted: BTreeMap<_, _> = tree.counters().into_iter().collect();
         ["consolidations", "splits", "merges"].iter().map(|what| counted[what]).collect()
@@ -398,10 +402,10 @@ fn each_change_of_the_structure_takes_three_persists() {
     let mut fences = BTreeMap::new();
     for step in 0..6_000_u64 {
         let key = (step * 7_919 % 1_000).to_be_bytes();
-        let (before, counted) = (changes(), medium.counts());
+        let (before, counted) = (changes(), medium.counts().unwrap());
         let removes = step % 3 == 0 || step > 5_000;
         if removes { tree.remove(&key) } else { tree.insert(&key, &key) }.unwrap();
-        let taken = (medium.counts() - counted).fences;
+        let taken = (medium.counts().unwrap() - counted).fences;
         let changed: Vec<u64> = changes().iter().zip(before).map(|(now, before)| now - before).collect();
         let least = fences.entry((removes, changed)).or_insert(taken);
         *least = taken.min(*least);
@@ -415,7 +419,7 @@ fn each_change_of_the_structure_takes_three_persists() {
 #[test]
 fn an_insert_that_renews_a_small_leaf_merges_it_as_a_remove_does() {
     let pool = Pool::open(Ram::new(LIMIT_BYTES).unwrap(), PoolOptions::default()).unwrap();
-    let tree = BzTree::<_, WordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let tree = BzTree::<_, WordCodec>::create(&pool, "tree", small()).unwrap();
     let (insert, remove) = (
         |key: u64| assert!(tree.insert(&key.to_be_bytes(), &[0; 8]).unwrap()),
         |key: u64| assert!(tree.remove(&key.to_be_bytes()).unwrap()),
@@ -440,9 +444,9 @@ const SIZES: [NodeSizes; 4] = [
 #[test]
 fn trees_of_any_node_sizes_keep_what_they_are_given() {
     for nodes in SIZES {
-        let ram = Arc::new(Ram::new(16 << 20).unwrap());
+        let ram = Instrumented::new(Ram::new(16 << 20).unwrap());
         let pool = open(&ram, true);
-        let options = BzTreeOptions { nodes: Some(nodes), ..BzTreeOptions::default() };
+        let options = BzTreeOptions { nodes: Some(nodes), ..small() };
         let tree = Tree::create(&pool, "tree", options).unwrap();
         let mut model = BTreeMap::new();
         for step in 0..20_000_u32 {
@@ -485,8 +489,8 @@ fn trees_of_any_node_sizes_keep_what_they_are_given() {
 
 #[test]
 fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
-    let with = |nodes| BzTreeOptions { nodes, ..BzTreeOptions::default() };
-    let pool = open(&Arc::new(Ram::new(LIMIT_BYTES).unwrap()), true);
+    let with = |nodes| BzTreeOptions { nodes, ..small() };
+    let pool = open(&Instrumented::new(Ram::new(LIMIT_BYTES).unwrap()), true);
     let refused = Tree::create(&pool, "tree", with(Some(NodeSizes::of_leaf(57)))).err().unwrap();
     assert!(matches!(refused.root(), Error::NodeSize { size: 57, least: 4, most: 56, .. }), "{refused}");
     assert!(pool.trees().unwrap().is_empty());
@@ -505,7 +509,7 @@ fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
 
 /// The names of the operations that no descriptor says are over, as words that they name hold them; to each what such a word is
 /// made to be.
-fn names_left(pool: &Pool<Arc<Ram>>) -> Vec<u64> {
+fn names_left(pool: &Pool<Instrumented>) -> Vec<u64> {
     let (guard, anchor) = (pool.pin(), pool.trees().unwrap()[0].words[0]);
     let status = |index: u64| guard.words(anchor + 64 + 256 * index, 1).unwrap()[0].load(&guard);
     (0..126)
@@ -523,9 +527,9 @@ fn values_that_look_like_names_are_left_alone_by_recovery() {
 
 /// With values that look like that name which is left; `false` if there are not so many.
 fn is_left_alone(which: usize) -> bool {
-    let ram = Arc::new(Ram::new(16 << 20).unwrap());
+    let ram = Instrumented::new(Ram::new(16 << 20).unwrap());
     let pool = open(&ram, false);
-    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let tree = Tree::create(&pool, "tree", small()).unwrap();
     (0..40).for_each(|number| tree.put(&key(10 * number), b"value").unwrap());
     // The last operations of two threads that are gone: one that succeeded, one that failed.
     std::thread::scope(|scope| {
@@ -550,7 +554,7 @@ fn is_left_alone(which: usize) -> bool {
     std::mem::forget(tree);
     drop(pool);
     let pool = open(&ram, false);
-    let tree = Tree::open(&pool, &pool.trees().unwrap()[0], BzTreeOptions::default()).unwrap();
+    let tree = Tree::open(&pool, &pool.trees().unwrap()[0], small()).unwrap();
     for (key, value) in &model {
         assert_eq!(tree.get(key).unwrap().unwrap().as_slice(), value, "{key:?}");
     }
@@ -562,7 +566,7 @@ fn is_left_alone(which: usize) -> bool {
 #[test]
 fn a_count_waits_for_what_it_saw() {
     let pool = Pool::open(Late::new(1 << 24, LineForm::Single).unwrap(), PoolOptions::default()).unwrap();
-    let tree = BzTree::<Late, RecordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let tree = BzTree::<Late, RecordCodec>::create(&pool, "tree", small()).unwrap();
     pool.medium().set_release(Release::Manual);
     let counted = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -580,15 +584,15 @@ fn a_count_waits_for_what_it_saw() {
 /// What a mark after a crash leaves of a tree, if leaves are split at `before` first, and at `meanwhile` when it has come to
 /// the end of some leaf.
 fn expect_a_sound_mark(leaves: u32, before: u32, meanwhile: [u32; 2]) {
-    let ram = Arc::new(Ram::new(4 << 20).unwrap());
+    let ram = Instrumented::new(Ram::new(4 << 20).unwrap());
     let pool = open(&ram, false);
-    let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+    let tree = Tree::create(&pool, "tree", small()).unwrap();
     let keys: Vec<u32> = (0..60).map(|number| number * 10).collect();
     keys.iter().for_each(|number| assert!(tree.insert(&key(*number), b"value").unwrap()));
     drop((tree, pool));
     let pool = open(&ram, false);
     let root = pool.trees().unwrap().remove(0);
-    let options = BzTreeOptions { mark_later: true, ..BzTreeOptions::default() };
+    let options = BzTreeOptions { mark_later: true, ..small() };
     let tree = Tree::open(&pool, &root, options).unwrap();
     let split = |number: u32| {
         (1..4).for_each(|step| assert!(tree.insert(&key(number * 10 + step), b"value").unwrap()));

@@ -7,7 +7,7 @@ use everleaf_engines::pmwcas::{
     BadTarget, Pmwcas, Recycled, Recycling, Seen, VALUE_MASK, WORDS_MAX, is_name,
 };
 use medium::late::Release;
-use medium::{Count, Late, LineForm, Lsn, Medium, Ram, Word};
+use medium::{Instrumented, Late, LineForm, Lsn, Medium, Ram, Word};
 use pool::{Error, Guard, Pool, PoolOptions};
 
 const SLOTS: usize = 4;
@@ -63,11 +63,11 @@ impl<M: Medium> Bank<M> {
 
 #[test]
 fn three_fences_whatever_the_number_of_words() {
-    let bank = Bank::new(Count::new(Ram::new(1 << 20).unwrap()));
+    let bank = Bank::new(Instrumented::new(Ram::new(1 << 20).unwrap()).counted());
     let fences = |words: &[(usize, u64, u64)], succeeds: bool| {
-        let before = bank.pool.medium().counts();
+        let before = bank.pool.medium().counts().unwrap();
         assert_eq!(bank.swap(words), succeeds);
-        (bank.pool.medium().counts() - before).fences
+        (bank.pool.medium().counts().unwrap() - before).fences
     };
     for round in 0..20 {
         for count in 1..=WORDS_MAX {
@@ -90,17 +90,17 @@ fn three_fences_whatever_the_number_of_words() {
 /// A second flush of a line takes as long as another persist.
 #[test]
 fn words_of_one_line_are_flushed_together() {
-    let bank = Bank::new(Count::new(Ram::new(1 << 20).unwrap()));
+    let bank = Bank::new(Instrumented::new(Ram::new(1 << 20).unwrap()).counted());
     let guard = bank.pool.pin();
     let cells = guard.words(bank.lines, 2).unwrap();
     // Two operations of a kind in a row: the second one flushes what the first one has left.
     let flushed = |count: usize| {
         let swap = |old: u64| {
-            let before = bank.pool.medium().counts();
+            let before = bank.pool.medium().counts().unwrap();
             let mut swap = bank.pmwcas.allocate();
             cells[..count].iter().for_each(|cell| swap.add_word(&guard, cell, old, 1 - old).unwrap());
             assert!(swap.execute(&guard).unwrap());
-            (bank.pool.medium().counts() - before).lines_flushed
+            (bank.pool.medium().counts().unwrap() - before).lines_flushed
         };
         swap(0);
         swap(1)
@@ -315,7 +315,7 @@ fn who_meets_an_operation_ends_it() {
 }
 
 /// The accounts that a crash leaves.
-fn recovered(bank: &Bank<Arc<Late>>, image: &medium::late::Image) -> Vec<u64> {
+fn recovered(bank: &Bank<Instrumented>, image: &medium::late::Image) -> Vec<u64> {
     let crashed = Late::from_image(image, 1 << 20, LineForm::Single).unwrap();
     let pool = Pool::open(crashed, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
     let pmwcas = Pmwcas::open(&pool.pin(), bank.place, SLOTS).unwrap();
@@ -328,7 +328,7 @@ fn recovered(bank: &Bank<Arc<Late>>, image: &medium::late::Image) -> Vec<u64> {
 #[test]
 fn sums_survive_a_crash_of_a_late_medium() {
     let late = Arc::new(Late::new(1 << 20, LineForm::Single).unwrap());
-    let bank = Bank::new(Arc::clone(&late));
+    let bank = Bank::new(Instrumented::sharing(&late));
     late.set_release(Release::After { fences: 7, delay: Duration::from_micros(5) });
     // In the middle of it, with more durable or less.
     let mut images = Vec::new();
@@ -417,8 +417,8 @@ fn a_pool_is_closed_without_operations_whatever_became_of_them() {
 
 #[test]
 fn damaged_descriptors_are_refused_by_name() {
-    let ram = Arc::new(Ram::new(1 << 20).unwrap());
-    let bank = Bank::new(Arc::clone(&ram));
+    let ram = Instrumented::new(Ram::new(1 << 20).unwrap());
+    let bank = Bank::new(ram.clone());
     assert!(bank.swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)]));
     // The thread's descriptor is decided and not given back yet: one of them stands for three words.
     let guard = bank.pool.pin();

@@ -90,7 +90,7 @@
 //! [`Store`], [`Tree`] and [`WordTree`] are cheap to clone, and all their methods may be called from any thread.
 //! Finding a key takes no lock; on a disk it waits until what it saw is durable. A range takes none either, unless writers
 //! change the same leaf again and again before it is read. Writers lock one leaf for a moment, or nothing
-//! ([`Engine::BzTree`]).
+//! ([`Engine::BZTREE`]).
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -107,7 +107,7 @@
 //!
 //! # Which engine
 //!
-//! [`Store::tree`] makes a tree of the engine that is meant for most: [`Engine::RnTree`]. Another one is named when the tree is
+//! [`Store::tree`] makes a tree of the engine that is meant for most: [`Engine::RNTREE`]. Another one is named when the tree is
 //! made, and remembered. One store may have trees of several engines.
 //!
 //! ```
@@ -115,10 +115,10 @@
 //! use everleaf::{Engine, TreeOptions};
 //!
 //! // Latch-free, and at work at once after a crash, whatever its size.
-//! let sessions = store.tree_with("sessions", TreeOptions { engine: Engine::BzTree, ..TreeOptions::RECORDS })?;
+//! let sessions = store.tree_with("sessions", TreeOptions { engine: Engine::BZTREE, ..TreeOptions::RECORDS })?;
 //! sessions.put("7f3a", "ada")?;
 //! // Without a wait for the medium in any write; a crash takes back the last milliseconds.
-//! let clicks = store.tree_with("clicks", TreeOptions { engine: Engine::MassTree, ..TreeOptions::RECORDS })?;
+//! let clicks = store.tree_with("clicks", TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS })?;
 //! clicks.put("page-1", "12")?;
 //! store.sync()?; // from here on nothing of it is lost
 //! # Ok::<(), everleaf::Error>(())
@@ -153,7 +153,7 @@
 //!
 //! # What is durable when
 //!
-//! With the usual engine a write is durable when it returns, and no reader sees it before. (With [`Engine::MassTree`] it is
+//! With the usual engine a write is durable when it returns, and no reader sees it before. (With [`Engine::MASSTREE`] it is
 //! durable with the end of its epoch, see there.) After a crash every acknowledged write is there,
 //! one that was under way is there wholly or not at all, and nothing else is. *Which* crash depends on where the file
 //! lies, so ask [`Store::survives`] or demand it with [`Options::require`]:
@@ -184,8 +184,8 @@
 //! # Closing, and opening after a crash
 //!
 //! [`Store::close`], or dropping the last handle, writes down which space is in use. If that did not happen, the next
-//! open finds it anew. Trees of [`Engine::RnTree`] are read for that before it returns, all their leaves, on all cores;
-//! those of [`Engine::BzTree`] and [`Engine::MassTree`] are at work at once, and are read beside it. Nothing leaks.
+//! open finds it anew. Trees of [`Engine::RNTREE`] are read for that before it returns, all their leaves, on all cores;
+//! those of [`Engine::BZTREE`] and [`Engine::MASSTREE`] are at work at once, and are read beside it. Nothing leaks.
 //!
 //! # Errors
 //!
@@ -231,11 +231,11 @@ mod ticket;
 mod tree;
 mod word_tree;
 
-pub use engines::bztree::NodeSizes;
 pub use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value, Violation, WordIndex,
 };
-pub use kind::{Codec, Engine, TreeOptions};
+pub use engines::registry::{Codec, Contract, Engine, Setting, Settings, Values};
+pub use kind::TreeOptions;
 pub use medium::file::{LogEnd, LogError, Replay};
 pub use medium::{
     Durability, FileStat, FlushKind, LimitedBy, LineForm, LineStore, MediumError, Survives,

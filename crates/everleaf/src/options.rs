@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engines::masstree::{EpochLength, Mode};
+use engines::index::EpochLength;
+use engines::registry::{Engine, Host, Settings};
 use medium::file::{Beside, Io, Through, sync_folder};
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
@@ -63,7 +64,8 @@ pub struct Options {
     recovery_threads: Option<usize>,
     close_cleanly: bool,
     epoch: EpochLength,
-    masstree_mode: Mode,
+    engines: &'static [Engine],
+    settings: Vec<(Engine, Settings)>,
     through: Option<Through>,
 }
 
@@ -84,7 +86,8 @@ impl Default for Options {
             recovery_threads: None,
             close_cleanly: true,
             epoch: EpochLength::Every(Duration::from_millis(64)),
-            masstree_mode: Mode::default(),
+            engines: Engine::ALL,
+            settings: Vec::new(),
             through: None,
         }
     }
@@ -207,10 +210,17 @@ impl Options {
         self
     }
 
-    /// How trees of [`Engine::MassTree`](crate::Engine::MassTree) make changes undoable: for comparisons.
+    /// Settings for every tree of an engine that the store makes or opens: for tests and comparisons.
     #[doc(hidden)]
-    pub fn masstree_mode(mut self, mode: Mode) -> Self {
-        self.masstree_mode = mode;
+    pub fn settings(mut self, engine: Engine, settings: Settings) -> Self {
+        self.settings.push((engine, settings));
+        self
+    }
+
+    /// The engines that the store knows, in place of [`Engine::ALL`]: for engines that exist to be compared with.
+    #[doc(hidden)]
+    pub fn engines(mut self, engines: &'static [Engine]) -> Self {
+        self.engines = engines;
         self
     }
 
@@ -222,7 +232,7 @@ impl Options {
     }
 
     /// Opens the store at `path`, and makes it if it is missing. O(pool's slabs) after a clean close; after a crash
-    /// O(leaves of [`Engine::RnTree`](crate::Engine::RnTree)), on all cores, whatever the other trees' size; on
+    /// O(leaves of [`Engine::RNTREE`](crate::Engine::RNTREE)), on all cores, whatever the other trees' size; on
     /// [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
@@ -256,7 +266,7 @@ impl Options {
     /// # Errors
     /// As [`Options::open`].
     #[doc(hidden)]
-    pub fn open_with<M: Medium>(&self, medium: M) -> Result<Store> {
+    pub fn open_with<M: Host>(&self, medium: M) -> Result<Store> {
         self.finish(Path::new("(medium)"), medium, Instant::now())
     }
 
@@ -439,7 +449,7 @@ impl Options {
         }
     }
 
-    fn finish<M: Medium>(&self, path: &Path, medium: M, start: Instant) -> Result<Store> {
+    fn finish<M: Host>(&self, path: &Path, medium: M, start: Instant) -> Result<Store> {
         // What a new file survives is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
         if medium.survives() < self.require {
@@ -452,10 +462,11 @@ impl Options {
         };
         let pool: Box<dyn Backend> = Box::new(Pool::open(medium, pool_options)?);
         let opening = Opening {
+            engines: self.engines,
             threads: self.recovery_threads,
             epoch: self.epoch,
-            masstree_mode: self.masstree_mode,
             close_cleanly: self.close_cleanly,
+            settings: self.settings.clone(),
         };
         Store::recover(path, pool, opening, start)
     }

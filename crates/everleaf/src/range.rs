@@ -61,7 +61,7 @@ struct End<'t> {
 ///
 /// An item is a key and its value, or the error that ended the range. Each key comes at most once, and every key that
 /// is there for the whole scan does come; keys that are added or removed meanwhile may or may not. While one of
-/// [`Engine::RnTree`](crate::Engine::RnTree) lives, what other threads remove is not reused: do not keep it for long.
+/// [`Engine::RNTREE`](crate::Engine::RNTREE) lives, what other threads remove is not reused: do not keep it for long.
 pub struct Range<'t> {
     tree: &'t Tree,
     bounds: Bounds,

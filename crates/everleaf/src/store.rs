@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engines::index::Violation;
+use engines::registry::{AnyTree, Settings};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
 use pool::{DamagedRoot, Error, Result, TreeRoot};
 
-use crate::backend::{AnyTree, Backend, Opening};
+use crate::backend::{Backend, Opening};
 use crate::background::Background;
 use crate::backup::NewCopy;
 use crate::{Options, Tree, TreeOptions, WordTree};
@@ -47,8 +48,8 @@ const RANGES_WAIT: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub struct Recovery {
     /// Whether the pool was not closed cleanly, so that all trees were opened before the open returned, and can be used. What
-    /// of [`Engine::MassTree`](crate::Engine::MassTree) was not recovered then is when it is touched, or by a sweep. Which
-    /// space is in use is found out later where there are trees of [`Engine::BzTree`](crate::Engine::BzTree): see
+    /// of [`Engine::MASSTREE`](crate::Engine::MASSTREE) was not recovered then is when it is touched, or by a sweep. Which
+    /// space is in use is found out later where there are trees of [`Engine::BZTREE`](crate::Engine::BZTREE): see
     /// [`Store::finish_recovery`].
     pub after_crash: bool,
     /// The whole of opening: from the mapping of the file to the end of recovery.
@@ -157,13 +158,13 @@ impl Store {
             let roots = backend.roots()?;
             damaged.extend(roots.damaged.iter().map(|root| (root.label(), root.error().to_string())));
             for root in roots.trees {
-                match OpenTree::open(backend.as_ref(), &root, &opening) {
+                match OpenTree::open(backend.as_ref(), &root, Settings::NONE, &opening) {
                     Ok(tree) => drop(trees.insert(root.name, tree)),
                     Err(error) => damaged.push((root.name, error.to_string())),
                 }
             }
             let later = |(name, tree): (&String, &OpenTree)| {
-                tree.kind.engine.marks_later().then(|| (name.clone(), Arc::clone(&tree.any.index)))
+                tree.kind.engine.marks_later.then(|| (name.clone(), Arc::clone(&tree.any.index)))
             };
             let later: Vec<_> = trees.iter().filter_map(later).collect();
             if damaged.is_empty() && later.is_empty() {
@@ -182,8 +183,8 @@ impl Store {
     }
 
     /// The tree `name` of byte strings; made if it is missing. A tree is opened when it is first asked for (after a crash,
-    /// when the store is): with [`Engine::RnTree`](crate::Engine::RnTree) O(its leaves) once, on all cores; with
-    /// [`Engine::BzTree`](crate::Engine::BzTree) O(1); with [`Engine::MassTree`](crate::Engine::MassTree) O(1) after a clean
+    /// when the store is): with [`Engine::RNTREE`](crate::Engine::RNTREE) O(its leaves) once, on all cores; with
+    /// [`Engine::BZTREE`](crate::Engine::BZTREE) O(1); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean
     /// close, else O(nodes in its log + its slabs). O(log trees) from then on.
     ///
     /// # Errors
@@ -224,7 +225,7 @@ impl Store {
     }
 
     /// Calls `visit` with what can be read of the tree `name`, which is damaged, in ascending order of keys, until it returns
-    /// `false`. Returns what was left out, and of [`Engine::MassTree`](crate::Engine::MassTree), if that is nothing, what else
+    /// `false`. Returns what was left out, and of [`Engine::MASSTREE`](crate::Engine::MASSTREE), if that is nothing, what else
     /// is damaged: a node may have lost count of its entries. Damage is no error. Nothing of the tree is changed but what an
     /// open changes, and it need not be one that opens, unless it is one of `masstree`: nobody else uses such a tree
     /// meanwhile, and `visit` cannot. Of others, what is changed meanwhile may be left out. O(n).
@@ -236,13 +237,13 @@ impl Store {
     /// - [`Error::Corrupt`]: its slot of the root table is damaged, so that it is not known where it begins; or it does not
     ///   open, and is one of `masstree`.
     pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
-        let backend = &self.inner.backend;
+        let Inner { backend, opening, .. } = &*self.inner;
         // Held, for a tree that somebody uses is not dropped; nor is one that does not open.
         let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
             let root = roots.find(name)?;
             let root = root.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
-            if let Some(left_out) = backend.salvage(root, &mut visit)? {
+            if let Some(left_out) = backend.salvage(root, opening, &mut visit)? {
                 return Ok(left_out);
             }
             let left_out = opened?.index().salvage(&mut visit)?;
@@ -260,9 +261,10 @@ impl Store {
         let tree = match (backend.roots()?.find(name)?, create) {
             (Some(root), _) => {
                 if let Some(wanted) = create {
-                    TreeOptions::of(root)?.demand(name, wanted)?;
+                    opening.kind(root)?.demand(name, wanted)?;
                 }
-                OpenTree::open(backend.as_ref(), root, opening)?
+                let settings = create.map_or(Settings::NONE, |wanted| wanted.settings);
+                OpenTree::open(backend.as_ref(), root, settings, opening)?
             }
             (None, Some(kind)) => {
                 let create = || backend.create_tree(name, kind, opening);
@@ -272,7 +274,7 @@ impl Store {
                 })?;
                 let roots = backend.roots()?;
                 let made = roots.find(name)?.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
-                OpenTree { any, kind: TreeOptions::of(made)? }
+                OpenTree { any, kind: opening.kind(made)? }
             }
             (None, None) => return Err(Error::NoSuchTree { name: name.to_owned() }),
         };
@@ -293,14 +295,15 @@ impl Store {
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         let roots = self.at(self.inner.backend.roots())?;
         let whole = roots.trees.iter();
-        let whole = whole.map(|root| TreeInfo { kind: TreeOptions::of(root).ok(), name: root.name.clone() });
+        let opening = &self.inner.opening;
+        let whole = whole.map(|root| TreeInfo { kind: opening.kind(root).ok(), name: root.name.clone() });
         let damaged = roots.damaged.iter().map(|root| TreeInfo { kind: None, name: root.label() });
         let mut trees: Vec<TreeInfo> = whole.chain(damaged).collect();
         trees.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(trees)
     }
 
-    /// Waits until all is known that a crash left open. An open of trees of [`Engine::BzTree`](crate::Engine::BzTree) takes the
+    /// Waits until all is known that a crash left open. An open of trees of [`Engine::BZTREE`](crate::Engine::BZTREE) takes the
     /// same time whatever their size: they work at once, while a thread finds out which space is in use. Until it has, no
     /// space is reused that was in use before; a write to a full store waits for it. At once otherwise. O(n).
     ///
@@ -334,7 +337,7 @@ impl Store {
         };
         let tree = match trees.remove(name) {
             Some(tree) => tree,
-            None => OpenTree::open(backend.as_ref(), root, opening)?,
+            None => OpenTree::open(backend.as_ref(), root, Settings::NONE, opening)?,
         };
         // New handles are made under the lock of `trees` only.
         let removed = if tree.any.is_unshared() { backend.remove_tree(root) } else { Err(Error::InUse) };
@@ -436,7 +439,7 @@ impl Store {
     /// Verifies the whole structure of every tree and returns every violation. Of a tree that is too damaged to be opened
     /// these are what keeps it from that and what [`Store::salvage`] leaves out; of one of `masstree` it is one, the first that
     /// was met.
-    /// O(entries); other threads may go on working, but with trees of [`Engine::MassTree`](crate::Engine::MassTree), whose
+    /// O(entries); other threads may go on working, but with trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE), whose
     /// writers wait.
     ///
     /// # Errors
@@ -570,8 +573,8 @@ fn tried_twice<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) ->
 }
 
 impl OpenTree {
-    fn open(backend: &dyn Backend, root: &TreeRoot, opening: &Opening) -> Result<Self> {
-        Ok(Self { kind: TreeOptions::of(root)?, any: backend.open_tree(root, opening)? })
+    fn open(backend: &dyn Backend, root: &TreeRoot, settings: Settings, opening: &Opening) -> Result<Self> {
+        Ok(Self { kind: opening.kind(root)?, any: backend.open_tree(root, settings, opening)? })
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use engines::index::{Bounds, Condition, EpochStat, Index, IndexStat, Value, Violation};
+use engines::registry::AnyTree;
 use pool::{Error, Result};
 
-use crate::backend::AnyTree;
 use crate::store::Inner;
 use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
 
@@ -61,7 +61,7 @@ impl Tree {
     /// ```
     /// # use everleaf::{Engine, Store, TreeOptions};
     /// # let store = Store::in_memory()?;
-    /// let tree = store.tree_with("ages", TreeOptions { engine: Engine::BzTree, ..TreeOptions::WORDS })?;
+    /// let tree = store.tree_with("ages", TreeOptions { engine: Engine::BZTREE, ..TreeOptions::WORDS })?;
     /// let ages = tree.as_words().expect("made as one");
     /// ages.put(7, 41)?;
     /// assert_eq!(tree.get(7_u64.to_be_bytes())?.as_deref(), Some(&41_u64.to_be_bytes()[..]));
@@ -145,7 +145,7 @@ impl Tree {
     /// ```
     /// # use everleaf::{Engine, TreeOptions};
     /// # let store = everleaf::Store::in_memory()?;
-    /// let accounts = store.tree_with("accounts", TreeOptions { engine: Engine::MassTree, ..TreeOptions::RECORDS })?;
+    /// let accounts = store.tree_with("accounts", TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS })?;
     /// accounts.batch(|batch| {
     ///     batch.put("mine", "90")?;
     ///     batch.put("yours", "110")
@@ -271,7 +271,7 @@ impl Tree {
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their capacity (0.5 to 1.0; what
     /// is beyond is taken for the nearer end). Wholly done or not at all, also across a crash. Returns the number of
     /// entries. O(n), and much faster than as many inserts. What it might have to undo is remembered until it is done: up
-    /// to 16 bytes of memory an entry, but for words in [`Engine::RnTree`](crate::Engine::RnTree).
+    /// to 16 bytes of memory an entry, but for words in [`Engine::RNTREE`](crate::Engine::RNTREE).
     ///
     /// # Errors
     /// [`Error::NotEmpty`]; [`Error::NotSorted`] with the place of the first entry out of order.
@@ -319,12 +319,12 @@ impl Tree {
     }
 
     /// Verifies the whole structure and returns every violation. O(n). Writers of a leaf wait for a moment; those of
-    /// [`Engine::MassTree`](crate::Engine::MassTree) until the end.
+    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) until the end.
     pub fn check(&self) -> Result<Vec<Violation>> {
         self.at(self.any.index.check())
     }
 
-    /// Figures. O(leaves); with [`Engine::MassTree`](crate::Engine::MassTree) O(n).
+    /// Figures. O(leaves); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(n).
     pub fn stat(&self) -> Result<IndexStat> {
         self.at(self.any.index.stat())
     }

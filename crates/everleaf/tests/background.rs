@@ -7,8 +7,8 @@ use std::time::Duration;
 use everleaf::{Engine, Error, Options, Store, Tree, TreeOptions};
 use tempfile::TempDir;
 
-const WORDS: TreeOptions = TreeOptions { engine: Engine::BzTree, ..TreeOptions::WORDS };
-const RECORDS: TreeOptions = TreeOptions { engine: Engine::BzTree, ..TreeOptions::RECORDS };
+const WORDS: TreeOptions = TreeOptions { engine: Engine::BZTREE, ..TreeOptions::WORDS };
+const RECORDS: TreeOptions = TreeOptions { engine: Engine::BZTREE, ..TreeOptions::RECORDS };
 
 /// Enough for more slabs than an open reads itself.
 const KEYS: u64 = 300_000;

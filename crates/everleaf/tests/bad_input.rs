@@ -32,7 +32,7 @@ fn pool_with(line_store: LineStore) -> (TempDir, PathBuf) {
         words.put(number, number + 1).unwrap();
     }
     drop((records, words));
-    for engine in Engine::ALL {
+    for engine in Engine::ALL.iter().copied() {
         let tree = store.tree_with(engine.name(), TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
         (0..200_u64).for_each(|number| tree.put(number.to_be_bytes(), engine.name()).unwrap());
     }
@@ -48,7 +48,7 @@ fn expect_whole(store: &Store) -> Result<()> {
         assert_eq!(words.get(number)?, Some(number + 1));
     }
     assert_eq!((records.len()?, words.len()?), (200, 200));
-    for engine in Engine::ALL {
+    for engine in Engine::ALL.iter().copied() {
         let tree = store.open_tree(engine.name())?;
         for number in 0..200_u64 {
             assert_eq!(tree.get(number.to_be_bytes())?.as_deref(), Some(engine.name().as_bytes()));

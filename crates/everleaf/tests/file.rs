@@ -380,7 +380,7 @@ fn deferred_durability_is_durable_after_a_sync() {
 /// As its page says, whatever durability operations on entries have.
 #[test]
 fn a_tree_that_is_removed_is_durably_gone_when_that_returns() {
-    for engine in Engine::ALL {
+    for engine in Engine::ALL.iter().copied() {
         for durability in [Durability::OnSync, Durability::Buffered(Duration::from_secs(3600))] {
             let machine = Machine::new(&Image::default());
             let options = options().durability(durability).close_cleanly(false);
@@ -456,7 +456,7 @@ fn a_backup_is_taken_while_writers_run() {
 
 #[test]
 fn written_pages_are_limited() {
-    let kinds = Engine::ALL.into_iter().flat_map(|engine| {
+    let kinds = Engine::ALL.iter().copied().flat_map(|engine| {
         [Codec::Word, Codec::Record].map(|codec| TreeOptions { engine, codec, ..TreeOptions::default() })
     });
     for kind in kinds {
@@ -507,7 +507,7 @@ fn a_log_that_has_failed_gives_no_space() {
 /// A tree that was not made once was listed all the same, at space that had been given back.
 #[test]
 fn a_tree_is_listed_or_not_as_was_answered_when_the_disk_failed() {
-    for engine in Engine::ALL {
+    for engine in Engine::ALL.iter().copied() {
         let kind = TreeOptions { engine, ..TreeOptions::RECORDS };
         let machine = Machine::new(&Image::default());
         let store = on_machine(&machine).unwrap();
@@ -733,7 +733,7 @@ impl Gate {
 /// that.
 #[test]
 fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
-    for engine in [Engine::RnTree, Engine::BzTree] {
+    for engine in [Engine::RNTREE, Engine::BZTREE] {
         let folder = folder();
         let file = |name| {
             let mut open = std::fs::OpenOptions::new();

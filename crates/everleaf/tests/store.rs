@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use everleaf::{
-    Bounds, Durability, Engine, Error, LineStore, MediumChoice, NodeSizes, Options, Result, Store, Survives,
-    TreeOptions,
+    Bounds, Durability, Engine, Error, LineStore, MediumChoice, Options, Result, Store, Survives, TreeOptions,
 };
 use tempfile::TempDir;
 
@@ -60,7 +59,7 @@ fn what_was_written_is_there_after_a_clean_close_and_after_a_crash() -> Result<(
 fn a_sync_inside_of_a_batch_is_refused() -> Result<()> {
     let (_folder, path) = folder();
     let store = Options::new().manual_epochs().open(&path)?;
-    let options = TreeOptions { engine: Engine::MassTree, ..TreeOptions::RECORDS };
+    let options = TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS };
     let trees = [store.tree_with("one", options)?, store.tree_with("other", options)?];
     let ended = |tree: &everleaf::Tree| tree.epoch_stat().map(|stat| stat.epochs);
     for [held, free] in [[&trees[0], &trees[1]], [&trees[1], &trees[0]]] {
@@ -81,11 +80,12 @@ fn a_sync_inside_of_a_batch_is_refused() -> Result<()> {
 /// Nobody is in a batch of a tree that nobody uses: to drop it waits for none.
 #[test]
 fn a_tree_is_dropped_inside_of_a_batch_of_another_one() -> Result<()> {
-    for (engine, was_open) in Engine::ALL.into_iter().flat_map(|engine| [(engine, true), (engine, false)]) {
+    for (engine, was_open) in Engine::ALL.iter().copied().flat_map(|engine| [(engine, true), (engine, false)])
+    {
         let (_folder, path) = folder();
         let options = |engine| TreeOptions { engine, ..TreeOptions::RECORDS };
         let mut store = Store::open(&path)?;
-        let held = options(Engine::MassTree);
+        let held = options(Engine::MASSTREE);
         store.tree_with("held", held)?.put("before", "value")?;
         store.tree_with("other", options(engine))?.put("key", "value")?;
         if !was_open {
@@ -142,7 +142,7 @@ fn the_second_opener_is_told_who_is_first() -> Result<()> {
         let options = |medium| Options::new().medium(medium).line_store(LineStore::Twin);
         let [first, second] = [first, second].map(options);
         let store = first.open(&path)?;
-        for engine in Engine::ALL {
+        for engine in Engine::ALL.iter().copied() {
             let tree = store.tree_with(engine.name(), TreeOptions { engine, ..TreeOptions::RECORDS })?;
             tree.put("still", "there")?;
         }
@@ -153,7 +153,7 @@ fn the_second_opener_is_told_who_is_first() -> Result<()> {
         assert!(words.contains("a.pool") && words.contains(&me.to_string()), "{error}");
         store.close()?;
         let store = second.open(&path)?;
-        for engine in Engine::ALL {
+        for engine in Engine::ALL.iter().copied() {
             assert!(store.open_tree(engine.name())?.contains("still")?);
         }
         store.close()?;
@@ -182,25 +182,25 @@ fn a_handle_keeps_the_store_open_and_the_last_one_closes_it() -> Result<()> {
 #[test]
 fn a_tree_keeps_the_node_sizes_it_was_made_with() -> Result<()> {
     let (_folder, path) = folder();
-    let with = |engine, nodes| TreeOptions { engine, nodes, ..TreeOptions::WORDS };
-    let nodes = NodeSizes { free_entries: 3, ..NodeSizes::of_leaf(16) };
-    let (small, any) = (with(Engine::BzTree, Some(nodes)), with(Engine::BzTree, None));
+    let any = TreeOptions { engine: Engine::BZTREE, ..TreeOptions::WORDS };
+    let small = any.with("leaf-entries", 16)?.with("free-entries", 3)?;
     for reopened in [false, true] {
         let store = Store::open(&path)?;
         for options in [small, any] {
             let tree = store.tree_with("small", options)?;
-            assert_eq!(tree.kind(), small);
+            assert_eq!(tree.kind().to_string(), format!("{small}, inner-children 63"));
             assert_eq!(tree.insert(7_u64.to_be_bytes(), [0; 8])?, !reopened && options == small);
         }
-        assert_eq!(store.tree_with("usual", any)?.kind().nodes, Some(NodeSizes::default()));
-        let error = store.tree_with("small", with(Engine::BzTree, Some(NodeSizes::default()))).unwrap_err();
+        assert!(store.tree_with("usual", any)?.kind().to_string().contains("leaf-entries 56"));
+        let error = store.tree_with("small", any.with("leaf-entries", 56)?).unwrap_err();
         assert!(matches!(error.root(), Error::TreeMismatch { .. }), "{error}");
-        assert!(error.to_string().contains("16 entries a leaf, 3 free in a new one"), "{error}");
-        let error = store.tree_with("other", with(Engine::BzTree, Some(NodeSizes::of_leaf(3)))).unwrap_err();
-        assert!(matches!(error.root(), Error::NodeSize { .. }), "{error}");
-        for engine in [Engine::RnTree, Engine::MassTree] {
-            let error = store.tree_with("other", with(engine, Some(nodes))).unwrap_err();
-            assert!(matches!(error.root(), Error::NodesFixed { .. }), "{error}");
+        assert!(error.to_string().contains("leaf-entries 16, free-entries 3"), "{error}");
+        let error = any.with("leaf-entries", 3).unwrap_err();
+        assert!(matches!(error.root(), Error::Setting { .. }), "{error}");
+        assert!(error.to_string().contains("it takes a number from 4 to 56"), "{error}");
+        for engine in [Engine::RNTREE, Engine::MASSTREE] {
+            let error = TreeOptions { engine, ..any }.with("inner-children", 16).unwrap_err();
+            assert!(matches!(error.root(), Error::Setting { .. }), "{error}");
         }
         assert_eq!(store.trees()?.len(), 2);
     }
@@ -246,7 +246,7 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
 
 #[test]
 fn a_tree_is_opened_by_the_engine_that_it_was_made_with() -> Result<()> {
-    let pairs = Engine::ALL.iter().flat_map(|made| Engine::ALL.map(|asked| (*made, asked)));
+    let pairs = Engine::ALL.iter().flat_map(|made| Engine::ALL.iter().map(|asked| (*made, *asked)));
     for (made, asked) in pairs.filter(|(made, asked)| made != asked) {
         let (_folder, path) = folder();
         let kind = |engine| TreeOptions { engine, ..TreeOptions::RECORDS };
@@ -460,7 +460,7 @@ fn epochs_become_durable_without_a_sync_by_hand() {
     let (_folder, path) = folder();
     let options = Options::new().medium(MediumChoice::File).durability(Durability::OnSync);
     let store = options.open(path).unwrap();
-    let options = TreeOptions { engine: Engine::MassTree, ..TreeOptions::RECORDS };
+    let options = TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS };
     let tree = store.tree_with("tree", options).unwrap();
     let epochs = || tree.epoch_stat().unwrap().epochs;
     let (before, deadline) = (epochs(), Instant::now() + Duration::from_secs(60));

@@ -164,11 +164,11 @@ pub enum Error {
         /// The most.
         most: usize,
     },
-    /// The engine of a tree has no choice of node sizes.
-    #[error("nodes of engine {engine} have one size; leave it to the engine, or take engine bztree")]
-    NodesFixed {
-        /// The engine.
-        engine: &'static str,
+    /// An engine has no such setting, or the setting does not take this value.
+    #[error("{what}")]
+    Setting {
+        /// The engine, the setting, and what is possible.
+        what: String,
     },
     /// The tree was made with another engine or codec.
     #[error("tree {name:?} was made with {found}, not with {wanted}; open it as what it is")]
@@ -210,14 +210,6 @@ pub enum Error {
     EpochFull {
         /// The most nodes that one thread can log in an epoch.
         limit: u64,
-    },
-    /// The nodes of a tree cannot be so wide.
-    #[error(
-        "nodes of {width} slots have no room for their logs beside what these log; take another width, or a mode without in-line logs"
-    )]
-    NodeWidth {
-        /// Slots of a node.
-        width: usize,
     },
     /// No tree has this name.
     #[error("no tree {name:?} in this pool; `everleaf trees` lists those there are")]
@@ -361,13 +353,12 @@ mod tests {
             Error::ValueTooLong { .. } => ("a value of 77 bytes", "split it"),
             Error::NotAWord { .. } => ("a key of 77 bytes", "create the tree with"),
             Error::NodeSize { .. } => ("77 entries", "take one of"),
-            Error::NodesFixed { .. } => ("rntree", "engine bztree"),
+            Error::Setting { .. } => ("no setting", "it has"),
             Error::TreeMismatch { .. } => ("\"t\"", "open it as what it is"),
             Error::UnknownEngine { .. } => ("engine number 77", "use a newer release"),
             Error::NoBatches { .. } => ("rntree", "engine masstree"),
             Error::InBatch => ("a batch", "use the batch there"),
             Error::EpochFull { .. } => ("77 entries", "further batches"),
-            Error::NodeWidth { .. } => ("77 slots", "take another width"),
             Error::NoSuchTree { .. } => ("\"t\"", "`everleaf trees` lists"),
             Error::TreeExists { .. } => ("\"t\"", "take another name"),
             Error::BadTreeName { .. } => ("77 bytes", "take one of"),
@@ -405,13 +396,12 @@ mod tests {
             Error::ValueTooLong { length, limit },
             Error::NotAWord { what: "key", length },
             Error::NodeSize { what: "entries", size: 77, least: 4, most: 56 },
-            Error::NodesFixed { engine: "rntree" },
+            Error::Setting { what: "rntree has no setting depth; it has none".to_owned() },
             Error::TreeMismatch { name: name(), found: found(), wanted: found() },
             Error::UnknownEngine { name: name(), engine: 77, codec: 1 },
             Error::NoBatches { engine: "rntree" },
             Error::InBatch,
             Error::EpochFull { limit: 77 },
-            Error::NodeWidth { width: 77 },
             Error::NoSuchTree { name: name() },
             Error::TreeExists { name: name() },
             Error::BadTreeName { length, limit },

@@ -2,13 +2,10 @@
 
 mod common;
 
-use std::sync::Arc;
-
-use engines::index::{RecordCodec, WordCodec};
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
 use everleaf_sim::index::script::{random_operations, writes};
-use everleaf_sim::index::{AnyEngine, BzTreeEngine, CodecName, EngineName, FollowUp, Size, engine};
+use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 
 fn options(images: Images, second_crash: SecondCrash) -> Options {
@@ -17,7 +14,7 @@ fn options(images: Images, second_crash: SecondCrash) -> Options {
 
 /// With four entries a leaf.
 fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
-    let engine = common::small(EngineName::BzTree, codec);
+    let engine = common::small(Engine::BZTREE, codec);
     common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
 }
 
@@ -50,7 +47,7 @@ fn a_script_with_words() {
     }
     // Insert, update, put, remove.
     let options = options(Images::All, SecondCrash::Anywhere);
-    let engine = common::small(EngineName::BzTree, Word);
+    let engine = common::small(Engine::BZTREE, Word);
     common::explore(&engine, &script()[..8], FollowUp::Keys, options);
 }
 
@@ -65,7 +62,7 @@ fn writes_come_first_after_a_crash() {
 
 #[test]
 fn loads_and_drops() {
-    common::explore_loads_and_drops(EngineName::BzTree, &options(Images::All, SecondCrash::InRecovery));
+    common::explore_loads_and_drops(Engine::BZTREE, &options(Images::All, SecondCrash::InRecovery));
 }
 
 #[test]
@@ -89,8 +86,8 @@ fn a_script_on_a_log_and_with_persistent_caches() {
 #[test]
 fn operations_before_the_mark() {
     let engines: [AnyEngine; 2] = [
-        BzTreeEngine::<WordCodec, 4>::marking_later().shared(),
-        BzTreeEngine::<RecordCodec, 4>::marking_later().shared(),
+        Explored::small(Engine::BZTREE, CodecName::Word).marking_later().shared(),
+        Explored::small(Engine::BZTREE, CodecName::Record).marking_later().shared(),
     ];
     for second_crash in [SecondCrash::Never, SecondCrash::InRecovery] {
         for engine in &engines {
@@ -119,16 +116,17 @@ fn random_scripts() {
         let operations = random_operations(seed, 50, 14, writes);
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         explore(Word, &operations, options.clone());
-        let five: AnyEngine = Arc::new(BzTreeEngine::<RecordCodec, 5>::default());
+        let five: AnyEngine =
+            Explored::small(Engine::BZTREE, CodecName::Record).with_nodes("leaf-entries", 5, 5).shared();
         common::explore(&five, &operations, FollowUp::SplitAndMerge, options.clone());
-        let engine = engine(EngineName::BzTree, Word, Size::Full);
+        let engine = engine(Engine::BZTREE, Word, Size::Full);
         common::explore(&engine, &operations, FollowUp::Keys, options);
     }
 }
 
 fn exhaust(codec: CodecName, length: usize, rules: Rules, second_crash: SecondCrash) {
     let options = Options { rules, ..options(Images::All, second_crash) };
-    common::exhaust(&common::small(EngineName::BzTree, codec), length, &options);
+    common::exhaust(&common::small(Engine::BZTREE, codec), length, &options);
 }
 
 /// Every sequence of so many operations on small trees, every crash of the last one, every image. With a crash of the

@@ -4,12 +4,11 @@ mod common;
 
 use std::time::Instant;
 
-use engines::index::{RecordCodec, WordCodec};
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{self, Work};
 use everleaf_sim::index::{
-    AnyEngine, BzTreeEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexOperation::*,
+    AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, IndexOperation::*,
 };
 use everleaf_sim::{Durability, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 
@@ -20,7 +19,7 @@ fn options() -> Options {
 /// With the crashes of each schedule, where these have one preemption at most.
 fn explore(codec: CodecName, scope: &Scope, programs: &[Program<IndexOperation>], search: &Search) {
     let crashes = !matches!(search, Search::Exhaustive { preemptions_max: 2.. });
-    explore_with(&common::small(EngineName::BzTree, codec), scope, programs, (search, crashes), &options());
+    explore_with(&common::small(Engine::BZTREE, codec), scope, programs, (search, crashes), &options());
 }
 
 fn explore_with(
@@ -52,7 +51,7 @@ fn race(name: &'static str, setup: &[IndexOperation], operations: &[IndexOperati
     let scope = Scope { name, setup: setup.to_vec(), keys: [0; 3] };
     for codec in [Word, Record] {
         let search = Search::Exhaustive { preemptions_max: 2 };
-        let engine = common::small(EngineName::BzTree, codec);
+        let engine = common::small(Engine::BZTREE, codec);
         explore_with(&engine, &scope, &[Program::single(operations)], (&search, true), &options());
     }
 }
@@ -69,7 +68,7 @@ fn races_on_a_file() {
         let scope = Scope { name, setup, keys: [0; 3] };
         for codec in [Word, Record] {
             let search = Search::Exhaustive { preemptions_max: 1 };
-            let engine = common::small(EngineName::BzTree, codec);
+            let engine = common::small(Engine::BZTREE, codec);
             explore_with(&engine, &scope, &[Program::single(&operations)], (&search, true), &options);
         }
     }
@@ -96,8 +95,8 @@ fn inserts_of_the_same_key() {
 #[test]
 fn reservations_that_others_end() {
     let engines: [AnyEngine; 2] = [
-        BzTreeEngine::<WordCodec, 4>::impatient().shared(),
-        BzTreeEngine::<RecordCodec, 4>::impatient().shared(),
+        Explored::small(Engine::BZTREE, CodecName::Word).with("patience", 0).shared(),
+        Explored::small(Engine::BZTREE, CodecName::Record).with("patience", 0).shared(),
     ];
     let three = [Insert(20, 101), Insert(20, 102), Insert(20, 103)];
     let programs: [(&str, &[IndexOperation], Program<IndexOperation>, u32); 5] = [
@@ -171,8 +170,8 @@ fn a_remove_from_a_leaf_that_is_being_consolidated() {
 #[test]
 fn a_mark_beside_changes() {
     let engines: [AnyEngine; 2] = [
-        BzTreeEngine::<WordCodec, 4>::marking_later().shared(),
-        BzTreeEngine::<RecordCodec, 4>::marking_later().shared(),
+        Explored::small(Engine::BZTREE, CodecName::Word).marking_later().shared(),
+        Explored::small(Engine::BZTREE, CodecName::Record).marking_later().shared(),
     ];
     for engine in &engines {
         let explore = |setup: &[IndexOperation], operation: IndexOperation| {

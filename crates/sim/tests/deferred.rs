@@ -5,7 +5,7 @@ mod common;
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{Get, Insert, Put, Sync, Update};
 use everleaf_sim::index::script::every_change_in_epochs;
-use everleaf_sim::index::{Deferral, EngineName, FollowUp, IndexOperation, IndexSubject};
+use everleaf_sim::index::{Deferral, Engine, FollowUp, IndexOperation, IndexSubject};
 use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Subject};
 
 fn options() -> Options {
@@ -13,7 +13,7 @@ fn options() -> Options {
     Options { rules: Rules::Log, ..options }
 }
 
-fn subject(engine: EngineName, codec: everleaf_sim::index::CodecName, deferral: Deferral) -> IndexSubject {
+fn subject(engine: Engine, codec: everleaf_sim::index::CodecName, deferral: Deferral) -> IndexSubject {
     IndexSubject::new(&common::small(engine, codec), FollowUp::Keys).deferring(deferral)
 }
 
@@ -40,7 +40,7 @@ fn with_reads() -> Vec<IndexOperation> {
 
 /// Engines that are durable late, with reads between their writes.
 fn keep_what_they_promise(deferral: Deferral) {
-    for engine in [EngineName::RnTree, EngineName::BzTree] {
+    for engine in [Engine::RNTREE, Engine::BZTREE] {
         for codec in [Word, Record] {
             let subject = subject(engine, codec, deferral);
             let recoveries =
@@ -65,7 +65,7 @@ fn few_writes_in_all_their_images() {
     let script =
         [Insert(1, 1), Insert(2, 2), Sync, Put(1, 3), Insert(3, 4), Get(1), Update(2, 5), Get(3), Sync];
     for deferral in [Deferral::Writes, Deferral::Everything] {
-        for engine in [EngineName::RnTree, EngineName::BzTree] {
+        for engine in [Engine::RNTREE, Engine::BZTREE] {
             let options = Options { images: Images::All, second_crash: SecondCrash::InRecovery, ..options() };
             explore(subject(engine, Word, deferral), &script, options)
                 .unwrap_or_else(|what| panic!("{what}"));
@@ -134,13 +134,12 @@ fn a_promise_that_is_not_kept_is_found() {
     for (deferral, promise) in
         [(Deferral::Writes, on_return), (Deferral::Everything, on_return), (Deferral::Everything, reads)]
     {
-        for engine in [EngineName::RnTree, EngineName::BzTree] {
+        for engine in [Engine::RNTREE, Engine::BZTREE] {
             let subject = Boastful(subject(engine, Word, deferral), promise);
             let found = explore(subject, &script, options());
             assert!(found.is_err_and(|what| what.contains("crash")), "{engine:?}, {deferral:?}");
         }
     }
-    let kept =
-        explore(Boastful(subject(EngineName::RnTree, Word, Deferral::Writes), reads), &script, options());
+    let kept = explore(Boastful(subject(Engine::RNTREE, Word, Deferral::Writes), reads), &script, options());
     kept.unwrap_or_else(|what| panic!("{what}"));
 }

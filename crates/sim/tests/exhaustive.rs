@@ -3,7 +3,7 @@
 mod common;
 
 use everleaf_sim::index::CodecName::{Record, Word};
-use everleaf_sim::index::{CodecName, EngineName, RUBBISH_FROM};
+use everleaf_sim::index::{CodecName, Engine, RUBBISH_FROM};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 use medium::LineForm;
 
@@ -19,7 +19,7 @@ fn exhaust(codec: CodecName, length: usize, rules: Rules, line_form: LineForm, s
         rubbish_from: Some(RUBBISH_FROM),
         ..common::options("exhaustive", Images::All, second_crash)
     };
-    let stats = common::exhaust(&common::small(EngineName::RnTree, codec), length, &options);
+    let stats = common::exhaust(&common::small(Engine::RNTREE, codec), length, &options);
     assert!(stats.traces == 4 * 12u64.pow(length as u32) || std::env::var_os("EVERLEAF_CRASH").is_some());
 }
 

@@ -2,9 +2,6 @@
 
 mod common;
 
-use std::sync::Arc;
-
-use engines::index::{RecordCodec, WordCodec};
 use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Layers, Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Reopen, Sync, Update};
@@ -14,8 +11,7 @@ use everleaf_sim::index::script::{
 };
 use everleaf_sim::index::threads::takers;
 use everleaf_sim::index::{
-    AnyEngine, CodecName, EngineName, FollowUp, IndexSubject, LONG_VALUE, MassTreeEngine, Size, engine,
-    layered,
+    AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject, LONG_VALUE, Size, engine,
 };
 use everleaf_sim::{Explorer, Images, Options, Rules, Scheduling, Search, SecondCrash, Stats};
 use medium::sim::{Mutation, Site};
@@ -28,7 +24,7 @@ fn options(images: Images, second_crash: SecondCrash) -> Options {
 
 /// With four slots a node.
 fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
-    let engine = common::small(EngineName::MassTree, codec);
+    let engine = common::small(Engine::MASSTREE, codec);
     common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
 }
 
@@ -52,9 +48,11 @@ fn a_script_with_layers_below_layers() {
     explore(Layers, &layers_in_epochs(), with(Rules::Log, SecondCrash::InRecovery));
     let first = Options { follow_up_first: true, ..with(Rules::Lines, SecondCrash::Never) };
     explore(Layers, &layers_in_epochs(), first);
-    let logging: AnyEngine = MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1).shared();
-    let sweeping: AnyEngine = MassTreeEngine::<RecordCodec, 4>::sweeping().shared();
-    for engine in [logging, sweeping].map(layered) {
+    let logging: AnyEngine =
+        Explored::small(Engine::MASSTREE, CodecName::Layers).with("mode", Mode::Logging as u64).shared();
+    let sweeping: AnyEngine =
+        Explored::small(Engine::MASSTREE, CodecName::Layers).opening_with("sweep", 1).shared();
+    for engine in [logging, sweeping] {
         let options = with(Rules::Lines, SecondCrash::Never);
         common::explore(&engine, &layers_in_epochs(), FollowUp::Keys, options);
     }
@@ -63,7 +61,7 @@ fn a_script_with_layers_below_layers() {
 #[test]
 fn a_script_with_layers_and_crashes_in_recovery() {
     let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
-    let engine = common::small(EngineName::MassTree, Layers);
+    let engine = common::small(Engine::MASSTREE, Layers);
     common::explore(&engine, &layers_in_epochs(), FollowUp::Keys, options);
 }
 
@@ -80,15 +78,15 @@ fn random_scripts_with_layers_below_layers() {
 #[test]
 fn loads_and_drops() {
     let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
-    common::explore_loads_and_drops(EngineName::MassTree, &options);
+    common::explore_loads_and_drops(Engine::MASSTREE, &options);
 }
 
 #[test]
 fn a_script_with_the_external_log_alone() {
     let options = options(Images::Some { random: 4 }, SecondCrash::InRecovery);
     let engines: [AnyEngine; 2] = [
-        MassTreeEngine::<RecordCodec, 4>::new(Mode::Logging, 1).shared(),
-        MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1).shared(),
+        Explored::small(Engine::MASSTREE, CodecName::Record).with("mode", Mode::Logging as u64).shared(),
+        Explored::small(Engine::MASSTREE, CodecName::Word).with("mode", Mode::Logging as u64).shared(),
     ];
     for engine in engines {
         common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options.clone());
@@ -101,8 +99,8 @@ fn a_script_with_sweeps_and_one_with_clean_ends() {
     let mut script = what_epochs_meet();
     script.push(Sync);
     let engines: [AnyEngine; 2] = [
-        MassTreeEngine::<WordCodec, 4>::sweeping().shared(),
-        MassTreeEngine::<WordCodec, 4>::closing_cleanly().shared(),
+        Explored::small(Engine::MASSTREE, CodecName::Word).opening_with("sweep", 1).shared(),
+        Explored::small(Engine::MASSTREE, CodecName::Word).closing_cleanly().shared(),
     ];
     for (engine, rules) in engines.iter().flat_map(|engine| [(engine, Rules::Lines), (engine, Rules::Log)]) {
         let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
@@ -125,8 +123,8 @@ fn epochs_that_wrap() {
     for first_epoch in [(1 << 16) - 3, (1 << 31) - 4, (1 << 32) - 5] {
         let options = options(Images::Some { random: 1 }, SecondCrash::InRecovery);
         let engines: [AnyEngine; 2] = [
-            MassTreeEngine::<RecordCodec, 4>::new(Mode::InLine, first_epoch).shared(),
-            MassTreeEngine::<WordCodec, 4>::new(Mode::InLine, first_epoch).shared(),
+            Explored::small(Engine::MASSTREE, CodecName::Record).with("first-epoch", first_epoch).shared(),
+            Explored::small(Engine::MASSTREE, CodecName::Word).with("first-epoch", first_epoch).shared(),
         ];
         for engine in engines {
             common::explore(&engine, &every_change_in_epochs(), FollowUp::SplitAndMerge, options.clone());
@@ -140,7 +138,9 @@ fn nodes_that_were_left_alone_for_long() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::Anywhere) };
         for epoch in [1 << 15, (1 << 15) + 5, 1 << 17] {
-            let engine: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in(epoch).shared();
+            let engine: AnyEngine = Explored::small(Engine::MASSTREE, CodecName::Word)
+                .opening_with("first-epoch", epoch)
+                .shared();
             common::explore(&engine, &values_in_epochs(), FollowUp::Keys, options.clone());
         }
     }
@@ -159,7 +159,7 @@ fn nodes_that_were_left_alone_for_long_in_one_life() {
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         // A shorter one would not be long enough.
         let options = Options { rules, from_operation, shrink: false, ..options };
-        let engine = common::small(EngineName::MassTree, Word);
+        let engine = common::small(Engine::MASSTREE, Word);
         common::explore(&engine, &script, FollowUp::Keys, options);
     }
 }
@@ -176,7 +176,8 @@ fn nodes_that_were_left_alone_for_long_in_two_lives() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::Never);
         let options = Options { rules, from_operation, shrink: false, ..options };
-        let engine: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in(1 << 14).shared();
+        let engine: AnyEngine =
+            Explored::small(Engine::MASSTREE, CodecName::Word).opening_with("first-epoch", 1 << 14).shared();
         common::explore(&engine, &script, FollowUp::Keys, options);
     }
 }
@@ -192,7 +193,10 @@ fn a_script_with_the_external_log_alone_after_an_open() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
         let options = Options { rules, from_operation, ..options };
-        let engine: AnyEngine = Arc::new(MassTreeEngine::<WordCodec, 7>::new(Mode::Logging, 1));
+        let engine: AnyEngine = Explored::small(Engine::MASSTREE, CodecName::Word)
+            .with_nodes("width", 7, 8)
+            .with("mode", Mode::Logging as u64)
+            .shared();
         common::explore(&engine, &script, FollowUp::SplitAndMerge, options);
     }
 }
@@ -205,7 +209,7 @@ fn crashes_in_what_follows_a_crash() {
         let script =
             [Insert(10, 1), Insert(20, 2), Sync, Update(10, 3), Remove(20), Sync, Update(10, 4), Sync];
         for codec in [Word, Record] {
-            let engine = common::small(EngineName::MassTree, codec);
+            let engine = common::small(Engine::MASSTREE, codec);
             common::explore(&engine, &script, FollowUp::Keys, options.clone());
         }
     }
@@ -220,8 +224,8 @@ fn random_scripts() {
         explore(Word, &operations, options(Images::Some { random: 2 }, SecondCrash::InRecovery));
         explore(Record, &operations, options(Images::Some { random: 2 }, SecondCrash::InRecovery));
         let five: [AnyEngine; 2] = [
-            Arc::new(MassTreeEngine::<RecordCodec, 5>::default()),
-            Arc::new(MassTreeEngine::<WordCodec, 5>::default()),
+            Explored::small(Engine::MASSTREE, CodecName::Record).with_nodes("width", 5, 6).shared(),
+            Explored::small(Engine::MASSTREE, CodecName::Word).with_nodes("width", 5, 6).shared(),
         ];
         let options = options(Images::Some { random: 4 }, SecondCrash::Never);
         for engine in five {
@@ -236,7 +240,7 @@ fn long_runs_at_full_width() {
     let operations = random_operations(seed, 800, 200, writes_in_epochs);
     let options = Options { seed, ..options(Images::Some { random: 1 }, SecondCrash::Never) };
     for codec in [Record, Word] {
-        let engine = engine(EngineName::MassTree, codec, Size::Full);
+        let engine = engine(Engine::MASSTREE, codec, Size::Full);
         common::explore(&engine, &operations, FollowUp::Keys, options.clone());
     }
 }
@@ -250,7 +254,8 @@ fn shares_that_take_over_what_others_have_free() {
     for rules in [Rules::Lines, Rules::Log] {
         let mut met = Vec::new();
         for (setup, program) in takers() {
-            let engine = MassTreeEngine::<RecordCodec, 4>::sweeping().shared();
+            let engine =
+                Explored::small(Engine::MASSTREE, CodecName::Record).opening_with("sweep", 1).shared();
             let options = Options { rules, ..options(Images::Some { random: 0 }, SecondCrash::Never) };
             let mut explorer =
                 Explorer::new(IndexSubject::new(&engine, FollowUp::SplitAndMerge), options).unwrap();
@@ -278,7 +283,7 @@ fn the_fences_for_slabs_are_missed() {
     script.extend((2..7).map(|key| Insert(10 * key, 1)));
     script.push(Sync);
     let explorer = |mutations| {
-        let subject = IndexSubject::new(&common::small(EngineName::MassTree, Record), FollowUp::Keys);
+        let subject = IndexSubject::new(&common::small(Engine::MASSTREE, Record), FollowUp::Keys);
         let images = Images::Some { random: 0 };
         Explorer::new(subject, Options { mutations, shrink: false, ..options(images, SecondCrash::Never) })
             .unwrap()
@@ -298,7 +303,7 @@ fn the_fences_for_slabs_are_missed() {
 fn small_scopes_exhausted() {
     for codec in [Word, Record] {
         let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
-        let engine = common::small(EngineName::MassTree, codec);
+        let engine = common::small(Engine::MASSTREE, codec);
         common::exhaust(&engine, setting("EVERLEAF_LENGTH", 2) as usize, &options);
     }
 }
@@ -307,7 +312,7 @@ fn small_scopes_exhausted() {
 /// for the setting: those of two take a minute.
 #[test]
 fn small_scopes_of_layers_exhausted() {
-    let engine = common::small(EngineName::MassTree, Layers);
+    let engine = common::small(Engine::MASSTREE, Layers);
     let length = setting("EVERLEAF_LENGTH", 1) as usize;
     let options = |second_crash| options(Images::Some { random: 0 }, second_crash);
     common::exhaust(&engine, length, &options(SecondCrash::InRecovery));
@@ -322,7 +327,7 @@ fn writes_come_first_after_a_crash() {
         let options = Options { rules, follow_up_first: true, ..options };
         explore(codec, &every_change_in_epochs(), options.clone());
         explore(codec, &what_epochs_meet(), options.clone());
-        common::exhaust(&common::small(EngineName::MassTree, codec), 1, &options);
+        common::exhaust(&common::small(Engine::MASSTREE, codec), 1, &options);
     }
 }
 
@@ -341,7 +346,7 @@ fn every_pair_of_writes(seed: &[IndexOperation]) {
             script.extend(between);
             script.extend([second, Sync]);
             let options = Options { from_operation, ..options(Images::All, SecondCrash::Never) };
-            let engine = common::small(EngineName::MassTree, Word);
+            let engine = common::small(Engine::MASSTREE, Word);
             let subject = IndexSubject::new(&engine, FollowUp::SplitAndMerge);
             let mut explorer = Explorer::new(subject, options).unwrap();
             explorer.explore(&script).unwrap_or_else(|failure| panic!("{failure}"));

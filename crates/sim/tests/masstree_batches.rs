@@ -4,8 +4,8 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use engines::index::{Bounds, Condition, Direction, Index, RecordCodec};
-use engines::masstree::{EpochLength, MassTree, MassTreeOptions};
+use engines::index::{Bounds, Condition, Direction, EpochLength, Index, RecordCodec};
+use engines::masstree::{MassTree, MassTreeOptions};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
     Complaint, Concurrent, Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search,
@@ -16,7 +16,7 @@ use pool::Pool;
 
 use common::text;
 
-type Tree = MassTree<Sim, RecordCodec, 4>;
+type Tree = MassTree<Sim, RecordCodec>;
 
 /// A key, and its new value; none removes it.
 type Write = (u64, Option<u64>);
@@ -76,6 +76,7 @@ impl Subject for Batches {
         let pool = Pool::open(sim.clone(), pool_options()).map_err(text)?;
         let options = MassTreeOptions {
             epoch: EpochLength::Manual,
+            width: Some(4),
             recovery_threads: 1,
             shards: 2,
             close_cleanly: false,

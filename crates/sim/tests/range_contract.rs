@@ -11,15 +11,17 @@ use engines::index::{Bounds, Condition, Direction, Index, IndexStat, NextEntry, 
 use everleaf_sim::index::IndexOperation::{
     self, Insert, Remove, Scan as Forward, ScanBack as Backward, Visit,
 };
-use everleaf_sim::index::{AnyEngine, CodecName, Engine, EngineName, EngineTree, FollowUp, IndexSubject};
-use everleaf_sim::{Explorer, Images, Options, Program, Scheduling, Search, SecondCrash, ThreadsFailure};
+use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explorable, FollowUp, IndexSubject, KeyShape};
+use everleaf_sim::{
+    Durability, Explorer, Images, Options, Program, Scheduling, Search, SecondCrash, ThreadsFailure,
+};
 use medium::sim::Sim;
 use pool::{Pool, Result, TreeRoot};
 
 /// An engine whose scans go by position.
 struct ByPosition(AnyEngine);
 
-impl Engine for ByPosition {
+impl Explorable for ByPosition {
     fn name(&self) -> &'static str {
         "by position"
     }
@@ -28,30 +30,44 @@ impl Engine for ByPosition {
         self.0.codec()
     }
 
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(Positions(self.0.create(pool, name)?)))
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<dyn Index>> {
+        Ok(Arc::new(Positions(self.0.create(pool, name)?)))
     }
 
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(Positions(self.0.open(pool, root)?)))
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<dyn Index>> {
+        Ok(Arc::new(Positions(self.0.open(pool, root)?)))
     }
 
     fn leaf_entries(&self) -> usize {
         self.0.leaf_entries()
     }
-}
 
-struct Positions(Box<dyn EngineTree>);
+    fn children_max(&self) -> usize {
+        self.0.children_max()
+    }
 
-impl EngineTree for Positions {
-    fn allocations(&self, keys: u64) -> Result<Option<u64>> {
-        self.0.allocations(keys)
+    fn keys(&self) -> KeyShape {
+        self.0.keys()
+    }
+
+    fn marks_later(&self) -> bool {
+        self.0.marks_later()
+    }
+
+    fn durability(&self) -> Durability {
+        self.0.durability()
+    }
+
+    fn allocations(&self, tree: &dyn Index, keys: u64) -> Result<Option<u64>> {
+        self.0.allocations(tree, keys)
     }
 }
 
+struct Positions(Arc<dyn Index>);
+
 /// Begins anew for each entry, and skips as many as it has returned.
 struct PositionScan<'i> {
-    tree: &'i dyn EngineTree,
+    tree: &'i dyn Index,
     bounds: Bounds,
     direction: Direction,
     position: usize,
@@ -135,7 +151,7 @@ fn explore(
 
 #[test]
 fn a_scan_must_return_what_is_there_all_the_time_once_and_in_order() {
-    let right = common::small(EngineName::RnTree, CodecName::Word);
+    let right = common::small(Engine::RNTREE, CodecName::Word);
     let wrong: AnyEngine = Arc::new(ByPosition(Arc::clone(&right)));
     let before = [10, 20, 30].map(|key| Insert(key, key));
     let missed = "returned Value(None) where scan";
@@ -160,7 +176,7 @@ fn a_masstree_node_that_comes_to_cover_more_gives_no_key_twice() {
     let mut before = [10, 20, 30, 40, 50, 60].map(|key| Insert(key, key)).to_vec();
     before.extend([Remove(20), Remove(40), IndexOperation::Sync]);
     for codec in [CodecName::Word, CodecName::Record] {
-        let engine = common::small(EngineName::MassTree, codec);
+        let engine = common::small(Engine::MASSTREE, codec);
         for writes in [[Remove(50), Remove(60), Insert(55, 5)], [Remove(10), Remove(30), Insert(20, 5)]] {
             for scan in [Forward(0, 99), Backward(0, 99), Visit(0, 99)] {
                 if scan == Visit(0, 99) && codec == CodecName::Record {

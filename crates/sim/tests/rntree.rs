@@ -2,14 +2,9 @@
 
 mod common;
 
-use std::sync::Arc;
-
-use engines::index::WordCodec;
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
-use everleaf_sim::index::{
-    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, RnTreeEngine, Size, engine,
-};
+use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, Size, engine};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 use medium::LineForm;
 
@@ -21,7 +16,7 @@ fn options(line_form: LineForm, images: Images, second_crash: SecondCrash) -> Op
 
 /// With four entries a leaf.
 fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
-    let engine = common::small(EngineName::RnTree, codec);
+    let engine = common::small(Engine::RNTREE, codec);
     common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
 }
 
@@ -75,7 +70,7 @@ fn a_script_on_a_log() {
 fn loads_and_drops() {
     for line_form in [LineForm::Single, LineForm::Twin] {
         let options = options(line_form, Images::All, SecondCrash::InRecovery);
-        common::explore_loads_and_drops(EngineName::RnTree, &options);
+        common::explore_loads_and_drops(Engine::RNTREE, &options);
     }
 }
 
@@ -89,7 +84,8 @@ fn random_scripts() {
         let twin = options(LineForm::Twin, Images::Some { random: 2 }, SecondCrash::InRecovery);
         explore(Word, &operations, single.clone());
         explore(Record, &operations, single);
-        let five: AnyEngine = Arc::new(RnTreeEngine::<WordCodec, 5>::default());
+        let five: AnyEngine =
+            Explored::small(Engine::RNTREE, CodecName::Word).with_nodes("leaf-entries", 5, 32).shared();
         common::explore(&five, &operations, FollowUp::SplitAndMerge, twin.clone());
         explore(Record, &operations, twin);
     }
@@ -103,7 +99,7 @@ fn long_runs_at_full_leaf_size() {
     operations.extend((0..200).map(IndexOperation::Remove));
     for images in [Images::Some { random: 2 }, Images::All] {
         let options = Options { seed, ..options(LineForm::Single, images, SecondCrash::Never) };
-        let engine = engine(EngineName::RnTree, Word, Size::Full);
+        let engine = engine(Engine::RNTREE, Word, Size::Full);
         common::explore(&engine, &operations, FollowUp::Keys, options);
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Put, Remove};
 use everleaf_sim::index::threads::{Work, exhaust};
-use everleaf_sim::index::{CodecName, EngineName, FollowUp, IndexSubject};
+use everleaf_sim::index::{CodecName, Engine, FollowUp, IndexSubject};
 use everleaf_sim::{Explorer, Images, Options, Program, Scheduling, Search, SecondCrash};
 use medium::LineForm;
 use medium::sim::{Mutation, Site};
@@ -26,7 +26,7 @@ fn explore(
 ) -> Result<BTreeSet<Mutation>, String> {
     let options = common::options("rntree_holes", Images::All, SecondCrash::Never);
     let options = Options { line_form, mutations, shrink: false, ..options };
-    let engine = common::small(EngineName::RnTree, codec);
+    let engine = common::small(Engine::RNTREE, codec);
     let mut explorer = Explorer::new(IndexSubject::new(&engine, FollowUp::Keys), options).unwrap();
     explorer.survey(&CHANGES).map_err(|failure| failure.to_string())
 }
@@ -77,7 +77,7 @@ fn explore_schedules(setup: &[IndexOperation], program: &Program<IndexOperation>
     let scheduling = Scheduling { crashes: false, ..Scheduling::default() };
     let search = Search::Exhaustive { preemptions_max: 2 };
     for codec in [Word, Record] {
-        let engine = common::small(EngineName::RnTree, codec);
+        let engine = common::small(Engine::RNTREE, codec);
         let next = |number: usize| (number == 0).then(|| (program.clone(), search.clone()));
         let work = Work {
             options: &options,

@@ -11,7 +11,7 @@ use everleaf_sim::index::IndexOperation::{
 };
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{Chance, Work, exhaust, pairs, scopes, triples};
-use everleaf_sim::index::{AnyEngine, CodecName, EngineName, FollowUp, IndexSubject};
+use everleaf_sim::index::{AnyEngine, CodecName, Engine, FollowUp, IndexSubject};
 use everleaf_sim::{Durability, Explorer, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 use medium::LineForm;
 use medium::sim::{Mutation, Site, SiteKind};
@@ -67,7 +67,7 @@ fn explore_further(
 }
 
 fn rntree(codec: CodecName) -> AnyEngine {
-    common::small(EngineName::RnTree, codec)
+    common::small(Engine::RNTREE, codec)
 }
 
 const ONE: Search = Search::Exhaustive { preemptions_max: 1 };
@@ -100,14 +100,14 @@ fn pairs_in_epochs() {
     for rules in [Rules::Lines, Rules::Log] {
         let options = Options { rules, ..options(LINEAR) };
         for codec in [Word, Record] {
-            explore(&common::small(EngineName::MassTree, codec), pairs, 2, (&options, ONE));
+            explore(&common::small(Engine::MASSTREE, codec), pairs, 2, (&options, ONE));
         }
     }
 }
 
 #[test]
 fn pairs_in_epochs_with_two_preemptions() {
-    explore(&common::small(EngineName::MassTree, Word), pairs, 13, (&options(LINEAR), TWO));
+    explore(&common::small(Engine::MASSTREE, Word), pairs, 13, (&options(LINEAR), TWO));
 }
 
 /// Explores a program on masstrees, without crashes; nothing must be wrong.
@@ -122,7 +122,7 @@ fn explore_masstrees(setup: &[IndexOperation], program: &Program<IndexOperation>
             workers: 1,
             progress: None,
         };
-        let engine = common::small(EngineName::MassTree, codec);
+        let engine = common::small(Engine::MASSTREE, codec);
         exhaust(&engine, setup, next, work).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
@@ -198,7 +198,7 @@ fn pairs_with_splits_and_merges_after_the_crash() {
 
 #[test]
 fn triples_in_epochs() {
-    explore(&common::small(EngineName::MassTree, Record), triples, 11, (&options(LINEAR), ONE));
+    explore(&common::small(Engine::MASSTREE, Record), triples, 11, (&options(LINEAR), ONE));
 }
 
 /// On a file fences only order: who reads waits until what he saw is durable.
@@ -226,16 +226,16 @@ fn who_sees_what_is_not_durable() -> Vec<Program<IndexOperation>> {
 
 #[test]
 fn waits_of_readers_are_found_missing() {
-    expect_waits_of_readers_are_found_missing(EngineName::RnTree, "rntree/");
+    expect_waits_of_readers_are_found_missing(Engine::RNTREE, "rntree/");
 }
 
 #[test]
 fn waits_of_readers_of_bztree_are_found_missing() {
-    expect_waits_of_readers_are_found_missing(EngineName::BzTree, "bztree/");
+    expect_waits_of_readers_are_found_missing(Engine::BZTREE, "bztree/");
 }
 
 /// Each place in `folder` where an operation waits for what it saw is needed.
-fn expect_waits_of_readers_are_found_missing(engine: EngineName, folder: &str) {
+fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
     for codec in [Word, Record] {
         let explorer = |mutations| {
             let subject = IndexSubject::new(&common::small(engine, codec), FollowUp::Keys);
@@ -290,7 +290,7 @@ fn what_is_visible_is_durable_with_other_engines_lines_and_media() {
     let rntree = rntree(Word);
     explore(&rntree, pairs, 2, (&of(LineForm::Twin, Rules::Lines), Search::Sweep));
     explore(&rntree, pairs, 2, (&of(LineForm::Single, Rules::Log), Search::Sweep));
-    for name in [EngineName::BzTree, EngineName::MassTree] {
+    for name in [Engine::BZTREE, Engine::MASSTREE] {
         for rules in [Rules::Lines, Rules::Log] {
             explore(&common::small(name, Word), pairs, 7, (&of(LineForm::Single, rules), Search::Sweep));
         }
@@ -300,7 +300,7 @@ fn what_is_visible_is_durable_with_other_engines_lines_and_media() {
 /// Epochs end beside random threads: what the end of one forgets is found.
 #[test]
 fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
-    let masstree = common::small(EngineName::MassTree, Word);
+    let masstree = common::small(Engine::MASSTREE, Word);
     let explorer = |mutations| {
         let subject = IndexSubject::new(&masstree, FollowUp::Keys);
         let options = Options { limit_bytes: 16 << 20, mutations, shrink: false, ..options(LINEAR) };

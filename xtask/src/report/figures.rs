@@ -10,8 +10,6 @@ use super::{Failure, json, output};
 const EVERLEAF: &str = "target/release/everleaf";
 /// What plants mutants, as `cargo build` leaves it.
 const MUTANTS_EXAMPLE: &str = "target/release/examples/mutants";
-/// Where the command names the engines.
-const ENGINES: &str = "crates/cli/src/commands/crash/engine.rs";
 const MEDIA: [&str; 3] = ["dax", "eadr", "file"];
 /// The tables, by their heads; and how many cells of a row say what it is about.
 const SEQUENCES: Table = Table {
@@ -51,6 +49,9 @@ struct Table {
     head: &'static str,
     keys: usize,
 }
+
+/// An engine's name, and the shapes of entries that it is explored with.
+type Engine = (String, &'static [&'static str]);
 
 /// What a row is about, the engine first, and how its figures are found.
 struct Row {
@@ -113,22 +114,16 @@ impl Table {
     }
 }
 
-/// The engines that the command knows, as its source names them.
-fn engines() -> Result<Vec<String>, Failure> {
-    let path = super::root().join(ENGINES);
-    let file = syn::parse_file(&super::read(&path)?)
-        .map_err(|source| Failure::Rust { path: path.clone(), source })?;
-    let variants = file.items.iter().find_map(|item| match item {
-        syn::Item::Enum(names) if names.ident == "EngineName" => Some(&names.variants),
-        _ => None,
-    });
-    let variants = variants.ok_or(Failure::NoEngines { path })?;
-    Ok(variants.iter().map(|variant| variant.ident.to_string().to_lowercase()).collect())
-}
-
-/// The shapes of entries; only one engine has layers.
-fn codecs(engine: &str) -> &'static [&'static str] {
-    if engine == "masstree" { &["word", "record", "layers"] } else { &["word", "record"] }
+/// The engines that the command knows, each with the shapes of entries that it is explored with.
+fn engines() -> Result<Vec<Engine>, Failure> {
+    let said = json("cargo", &["run", "--release", "--quiet", "--", "engines", "--json"])?;
+    let engines = said["engines"].as_array().into_iter().flatten();
+    let shapes = |is_trie: bool| -> &[&str] {
+        if is_trie { &["word", "record", "layers"] } else { &["word", "record"] }
+    };
+    Ok(engines
+        .filter_map(|engine| Some((engine["engine"].as_str()?.to_owned(), shapes(engine["trie"] == true))))
+        .collect())
 }
 
 fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
@@ -138,15 +133,15 @@ fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
 }
 
 /// One thread: small scopes, and random sequences at full size.
-fn sequences(engines: &[String], Extent { length, ops, .. }: Extent) -> Vec<Row> {
+fn sequences(engines: &[Engine], Extent { length, ops, .. }: Extent) -> Vec<Row> {
     let (length, ops) = (length.to_string(), ops.to_string());
     let small = (format!("all sequences of {length}"), ["--exhaustive", "--length", &length, "--jobs", "2"]);
     let large = (format!("{ops} random operations"), ["--ops", &ops, "--seed", "1", "--jobs=2"]);
     let mut rows = Vec::new();
-    for engine in engines {
+    for (engine, codecs) in engines {
         for (what, options) in [&small, &large] {
             for medium in MEDIA {
-                for codec in codecs(engine) {
+                for codec in *codecs {
                     let options = [&options[..], &["--medium", medium]].concat();
                     rows.push(row([engine, codec, medium, what], &options));
                 }
@@ -157,16 +152,16 @@ fn sequences(engines: &[String], Extent { length, ops, .. }: Extent) -> Vec<Row>
 }
 
 /// Two threads: all pairs of operations. Three: random programs.
-fn threads(engines: &[String], Extent { preemptions, random_ops, .. }: Extent) -> Vec<Row> {
+fn threads(engines: &[Engine], Extent { preemptions, random_ops, .. }: Extent) -> Vec<Row> {
     let (preemptions, ops) = (preemptions.to_string(), random_ops.to_string());
     let pairs = format!("all pairs, {preemptions} preemption");
     let pairs = ("2", pairs, vec!["--exhaustive", "--threads=2", "--preemptions", &preemptions]);
     let random = format!("{ops} random operations");
     let random = ("3", random, vec!["--threads=3", "--ops", &ops, "--seed=1", "--jobs=2"]);
     let mut rows = Vec::new();
-    for engine in engines {
+    for (engine, codecs) in engines {
         for (threads, what, options) in [&pairs, &random] {
-            for codec in codecs(engine) {
+            for codec in *codecs {
                 rows.push(row([engine, codec, threads, what], options));
             }
         }
@@ -175,9 +170,12 @@ fn threads(engines: &[String], Extent { preemptions, random_ops, .. }: Extent) -
 }
 
 /// One fault at a time, of each engine.
-fn mutants(engines: &[String]) -> Vec<Row> {
-    let arguments = |engine: &String| ["--json", "--engine", engine].map(str::to_owned).to_vec();
-    engines.iter().map(|engine| Row { keys: vec![engine.clone()], arguments: arguments(engine) }).collect()
+fn mutants(engines: &[Engine]) -> Vec<Row> {
+    let arguments = |engine: &str| ["--json", "--engine", engine].map(str::to_owned).to_vec();
+    engines
+        .iter()
+        .map(|(engine, _)| Row { keys: vec![engine.clone()], arguments: arguments(engine) })
+        .collect()
 }
 
 fn build() -> Result<(), Failure> {
@@ -203,8 +201,11 @@ pub(super) fn measure(extent: Extent, exhibits: usize, renewal: Renewal<'_>) -> 
     build()?;
     output("cargo", &["test", "--release", "--quiet", "--package", "everleaf-sim", "--test", "museum"])?;
     let engines = engines()?;
-    if let Some(engine) = renewal.engine.filter(|engine| !engines.iter().any(|known| known == engine)) {
-        return Err(Failure::NoEngine { engine: engine.to_owned(), known: engines.join(", ") });
+    if let Some(engine) = renewal.engine.filter(|engine| !engines.iter().any(|(known, _)| known == engine)) {
+        return Err(Failure::NoEngine {
+            engine: engine.to_owned(),
+            known: engines.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
+        });
     }
     let sequences = SEQUENCES.measure(&sequences(&engines, extent), renewal, |row| {
         cells(EVERLEAF, row, &["traces", "points", "images_avoided", "recoveries", "violations"])

@@ -41,8 +41,6 @@ pub(crate) enum Failure {
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
     #[error("{}: {source}", path.display())]
     Rust { path: PathBuf, source: syn::Error },
-    #[error("{} has no enum EngineName", path.display())]
-    NoEngines { path: PathBuf },
     #[error("there is no engine {engine:?}; there are {known}")]
     NoEngine { engine: String, known: String },
     #[error("{PAGE} has no line {0:?}, or two of them")]

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use everleaf::NodeSizes;
+use everleaf::{Engine, Settings};
+use medium::kernels::Kernels;
 use medium::{Durability, LineStore};
 
 use super::keys::Keys;
-use crate::context::{parse_durability, parse_fill};
+use crate::context::{parse_durability, parse_engine, parse_fill};
 use crate::failure::Failure;
 
 /// The most keys of a tree on which persists are counted.
@@ -137,8 +138,11 @@ pub(crate) enum BaselineChoice {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// The engine
-    #[arg(long, default_value = "rntree", value_parser = ["rntree", "bztree", "masstree", "masstree-logging", "masstree-transient"])]
-    pub(crate) engine: String,
+    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_engine)]
+    pub(crate) engine: Engine,
+    /// Set something of the engine, such as leaf-entries=16; a name that it does not have lists those that it has
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
     /// How long an epoch of masstree lasts, in milliseconds
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) epoch_ms: u64,
@@ -200,6 +204,9 @@ pub(crate) struct Args {
     /// How lines are stored failure-atomically [default: the best that this processor keeps whole]
     #[arg(long)]
     pub(crate) line_store: Option<LineStore>,
+    /// The search kernels: avx512, avx2 or portable [default: the best that this processor has]
+    #[arg(long)]
+    pub(crate) kernels: Option<Kernels>,
     /// Load the keys that are there before in ascending order at once, leaves this full, from 0.5 to 1, instead of inserting
     /// them one by one
     #[arg(long, value_name = "FILL", value_parser = parse_fill)]
@@ -220,12 +227,6 @@ pub(crate) struct Args {
     /// Use the codec for records whatever the sizes
     #[arg(long)]
     pub(crate) records: bool,
-    /// The most entries of a leaf of bztree, 4 to 56 [default: 56]
-    #[arg(long)]
-    pub(crate) leaf_entries: Option<usize>,
-    /// The entries of a new leaf of bztree that are free at least [default: 12 of 56, otherwise the same share]
-    #[arg(long)]
-    pub(crate) free_entries: Option<usize>,
     /// Seed of keys and choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -243,6 +244,12 @@ impl Args {
         Ok(())
     }
 
+    /// Has the process search with the kernels that are asked for.
+    pub(crate) fn take_kernels(&self) -> Result<(), Failure> {
+        let install = |kernels: Kernels| kernels.install().map_err(|error| Failure::Usage(error.to_string()));
+        self.kernels.map_or(Ok(()), install)
+    }
+
     /// Refuses arguments that make no sense together.
     pub(crate) fn validate(&self) -> Result<(), Failure> {
         let refuse = |what: &str| Err(Failure::Usage(what.to_owned()));
@@ -257,7 +264,8 @@ impl Args {
         if self.key_size < 2 {
             return refuse("--key-size is at least 2: 1,000 keys do not differ in less");
         }
-        if self.recover && (self.medium == MediumChoice::Ram || self.engine == "masstree-transient") {
+        self.settings()?;
+        if self.recover && (self.medium == MediumChoice::Ram || self.is_transient()) {
             return refuse("--recover needs a file and an engine that can be opened again");
         }
         if self.keys_of_size().is_none() {
@@ -295,14 +303,15 @@ impl Args {
         })
     }
 
-    /// The sizes of nodes, if any are asked for.
-    pub(crate) fn nodes(&self) -> Result<Option<NodeSizes>, Failure> {
-        if self.leaf_entries.is_none() && self.free_entries.is_none() {
-            return Ok(None);
-        }
-        let mut nodes = self.leaf_entries.map_or_else(NodeSizes::default, NodeSizes::of_leaf);
-        nodes.free_entries = self.free_entries.unwrap_or(nodes.free_entries);
-        nodes.validated().map(Some).map_err(|error| Failure::Usage(error.to_string()))
+    /// What is set of the engine.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        let settings = self.engine.parse_settings(self.set.iter().map(String::as_str));
+        settings.map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// Whether the tree is one that cannot be opened again.
+    pub(crate) fn is_transient(&self) -> bool {
+        self.set.iter().any(|set| set == "mode=transient")
     }
 
     /// The same on fewer keys, with fewer operations in proportion.

@@ -1,19 +1,13 @@
 //! What the face costs: finds through `Store` beside finds through the engine, in the same tree, by turns.
 
-use std::any::Any;
 use std::path::Path;
 use std::time::Instant;
 
-use engines::bztree::BzTree;
-use engines::index::{Index, RecordCodec, WordCodec, WordIndex};
-use engines::masstree::MassTree;
-use engines::rntree::RnTree;
 use everleaf::{MediumChoice, Store};
-use medium::Dax;
 
 use super::args::{self, Args, Workload};
 use super::keys::Keys;
-use super::subject::{NAME, Padded, padded};
+use super::subject::{NAME, padded};
 use super::workload::Script;
 use crate::failure::Failure;
 
@@ -22,7 +16,7 @@ pub(crate) fn is_measured(args: &Args) -> bool {
     args.workload == Workload::Find
         && args.medium == args::MediumChoice::Dax
         && args.persist_delay_ns.is_none()
-        && args.engine != "masstree-transient"
+        && !args.is_transient()
 }
 
 /// Finds of one turn, at most: what else the machine does meanwhile is the same for both.
@@ -39,9 +33,10 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
     let tree = store.open_tree(NAME)?;
     let words = tree.as_words();
     let bytes = |key| padded(key, args.key_size);
-    let engine = |finds: &[u64]| match &words {
-        Some(_) => words_ns(tree.index(), finds),
-        None => records_ns(tree.index(), finds, bytes),
+    let index = tree.index();
+    let engine = |finds: &[u64]| match index.words() {
+        Some(words) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),
+        None => time(finds, |key, value| Ok(u64::from(index.get_into(&bytes(key), value)?))),
     };
     let face = |finds: &[u64]| match &words {
         Some(words) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),
@@ -67,34 +62,6 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
     }
     ratios.sort_by(f64::total_cmp);
     Ok(f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]))
-}
-
-/// Nanoseconds of all finds through the engine's own type, as a program has it that knows no other.
-fn words_ns(index: &dyn Index, keys: &[u64]) -> Result<f64, Failure> {
-    fn ns<T: WordIndex + 'static>(index: &dyn Any, keys: &[u64]) -> Option<Result<f64, Failure>> {
-        let tree = index.downcast_ref::<T>()?;
-        Some(time(keys, |key, _| Ok(tree.get(key)?.unwrap_or_default())))
-    }
-    ns::<RnTree<Dax, WordCodec>>(index, keys)
-        .or_else(|| ns::<BzTree<Dax, WordCodec>>(index, keys))
-        .or_else(|| ns::<MassTree<Dax, WordCodec>>(index, keys))
-        .expect("the engines that are measured")
-}
-
-/// As `words_ns`, for byte strings.
-fn records_ns(index: &dyn Index, keys: &[u64], bytes: impl Fn(u64) -> Padded) -> Result<f64, Failure> {
-    fn ns<T: Index>(
-        index: &dyn Any,
-        keys: &[u64],
-        bytes: impl Fn(u64) -> Padded,
-    ) -> Option<Result<f64, Failure>> {
-        let tree = index.downcast_ref::<T>()?;
-        Some(time(keys, |key, value| Ok(u64::from(tree.get_into(&bytes(key), value)?))))
-    }
-    ns::<RnTree<Dax, RecordCodec>>(index, keys, &bytes)
-        .or_else(|| ns::<BzTree<Dax, RecordCodec>>(index, keys, &bytes))
-        .or_else(|| ns::<MassTree<Dax, RecordCodec>>(index, keys, &bytes))
-        .expect("the engines that are measured")
 }
 
 /// Nanoseconds of all finds.

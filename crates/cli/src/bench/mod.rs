@@ -37,6 +37,7 @@ const IN_MEMORY: usize = 1;
 /// Runs the benchmark.
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     args.take_pages()?;
+    args.take_kernels()?;
     if args.line_stores {
         return line_stores::run(args, context);
     }

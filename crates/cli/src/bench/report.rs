@@ -1,5 +1,6 @@
 //! Figures: medians over the runs, ratios within this process.
 
+use everleaf::Contract;
 use hdrhistogram::Histogram;
 use medium::{Counts, FileStat};
 use serde_json::{Value, json};
@@ -166,21 +167,24 @@ impl Report {
 
     /// Ordered persists of one operation of this workload, by the engine's budget; not a number for mixes.
     fn budget(&self) -> f64 {
-        if self.args.engine.starts_with("masstree") {
-            // Durable by epochs.
+        let Contract::Immediate(persists) = self.args.engine.contract else {
             return 0.0;
-        }
-        let (write, remove) = if self.args.engine == "bztree" { (3.0, 3.0) } else { (2.0, 1.0) };
+        };
+        let [insert, update, remove] =
+            [persists.insert, persists.update, persists.remove].map(|persists| persists as f64);
+        let upsert = insert.max(update);
         if let Some(upserts) = self.args.workload.upserts_percent() {
-            return write * upserts as f64 / 100.0;
+            return upsert * upserts as f64 / 100.0;
         }
         match self.args.workload {
-            Workload::Load | Workload::Insert | Workload::Update => write,
+            Workload::Load | Workload::Insert => insert,
+            Workload::Update => update,
             Workload::Remove => remove,
             Workload::Find | Workload::GetMany | Workload::Scan | Workload::Scan10 | Workload::C => 0.0,
-            Workload::A | Workload::F => write / 2.0,
-            Workload::B | Workload::D | Workload::E => write / 20.0,
-            Workload::Mixed => (2.0 * write + remove) / 4.0,
+            Workload::A | Workload::F => update / 2.0,
+            Workload::B => update / 20.0,
+            Workload::D | Workload::E => insert / 20.0,
+            Workload::Mixed => (insert + update + remove) / 4.0,
             // Above.
             _ => f64::NAN,
         }
@@ -213,20 +217,13 @@ impl Report {
         let name = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
         // One thread here, one thread there; of several threads the throughput is compared.
         let mut figures = json!({
-            "engine": args.engine,
+            "engine": args.engine.name(),
             "medium": name(&args.medium),
             "medium_description": self.sizes.as_ref().map(|sizes| sizes.medium.clone()),
             "workload": args.workload.name(),
-            "distribution": name(&args.distribution),
-            "theta": args.theta,
-            "threads": args.threads,
             "keys": args.keys,
             "ops": args.operations(),
             "runs": args.runs,
-            "seed": args.seed,
-            "pages": args.pages.name(),
-            "key_size": args.key_size,
-            "value_size": args.value_size,
             "persist_delay_ns": args.persist_delay_ns.unwrap_or(0),
             "mops": rounded(1e3 / ns),
             "ns_per_op": rounded(ns),
@@ -255,12 +252,35 @@ impl Report {
             "recover_nodes_restored": self.recoveries.as_ref().and_then(|recoveries| recoveries.nodes_restored),
         });
         let counters = Value::Object(self.counters_json());
-        for part in [self.replay_json(), counters, self.epochs.json(), self.ram_json(ns), self.log_json(ns)] {
+        for part in [
+            self.setup_json(),
+            self.replay_json(),
+            counters,
+            self.epochs.json(),
+            self.ram_json(ns),
+            self.log_json(ns),
+        ] {
             if let (Value::Object(figures), Value::Object(mut part)) = (&mut figures, part) {
                 figures.append(&mut part);
             }
         }
         figures
+    }
+
+    /// How the run was set up, beside what names it.
+    fn setup_json(&self) -> Value {
+        let args = &self.args;
+        json!({
+            "settings": args.set,
+            "kernels": medium::kernels::Kernels::active().name(),
+            "distribution": format!("{:?}", args.distribution).to_lowercase(),
+            "theta": args.theta,
+            "threads": args.threads,
+            "seed": args.seed,
+            "key_size": args.key_size,
+            "value_size": args.value_size,
+            "pages": args.pages.name(),
+        })
     }
 
     /// The same in memory: throughput of this over throughput of that.
@@ -302,12 +322,10 @@ impl Report {
     /// When an operation is durable.
     fn durability(&self) -> String {
         let medium = format!("{:?}", self.args.durability).to_lowercase();
-        match self.args.engine.as_str() {
-            "masstree-transient" => "never".to_owned(),
-            engine if engine.starts_with("masstree") => {
-                format!("epochs of {} ms, each {medium}", self.args.epoch_ms)
-            }
-            _ => medium,
+        match self.args.engine.contract {
+            _ if self.args.is_transient() => "never".to_owned(),
+            Contract::Epoch => format!("epochs of {} ms, each {medium}", self.args.epoch_ms),
+            Contract::Immediate(_) => medium,
         }
     }
 

@@ -3,15 +3,14 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use engines::index::{Bounds, Condition, Direction, EpochStat, Index, Profile, WordIndex};
-use engines::masstree::Mode;
-use everleaf::{Codec, Engine, Options, Replay, Store, Ticket, Tree, TreeOptions};
+use everleaf::{Codec, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
-use medium::{Count, Counts, Dax, DaxOptions, Delay, Either, FileStat, Medium};
+use medium::{Counts, Dax, DaxOptions, FileStat, Instrumented, Medium};
 use smallvec::SmallVec;
 
 use super::args::{Args, MediumChoice};
@@ -75,9 +74,6 @@ pub(crate) fn count_of(counters: &[(&'static str, u64)], name: &str) -> u64 {
     counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
 }
 
-/// Emulated persistent memory that counts what reaches it, or is slower. (One type, for which the engines are compiled.)
-type Instrumented = Either<Arc<Count<Dax>>, Arc<Delay<Dax>>>;
-
 /// A file that is removed at the end.
 struct Scratch(PathBuf);
 
@@ -94,8 +90,8 @@ pub(crate) struct Bench {
     tree: Option<Tree>,
     store: Option<Store>,
     scratch: Option<Scratch>,
-    counted: Option<Arc<Count<Dax>>>,
-    delayed: Option<Arc<Delay<Dax>>>,
+    /// The medium, if it counts or is slower than it has to be.
+    instrumented: Option<Instrumented>,
     path: PathBuf,
     args: Args,
 }
@@ -120,16 +116,7 @@ pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions, Failure> {
     Ok(DaxOptions { line_store, ..options })
 }
 
-/// The engine of a name of the command line, and how it makes changes undoable if it is Masstree.
-fn engine(name: &str) -> (Engine, Mode) {
-    match name {
-        "masstree-logging" => (Engine::MassTree, Mode::Logging),
-        "masstree-transient" => (Engine::MassTree, Mode::Transient),
-        name => (Engine::from_name(name).expect("clap knows the names"), Mode::default()),
-    }
-}
-
-fn store_options(args: &Args) -> Options {
+fn store_options(args: &Args) -> Result<Options, Failure> {
     let medium = match args.medium {
         MediumChoice::Ram => everleaf::MediumChoice::Ram,
         MediumChoice::Dax => everleaf::MediumChoice::Dax,
@@ -139,7 +126,7 @@ fn store_options(args: &Args) -> Options {
         .medium(medium)
         .durability(args.durability)
         .epoch(Duration::from_millis(args.epoch_ms))
-        .masstree_mode(engine(&args.engine).1)
+        .settings(args.engine, args.settings()?)
         // A pool with a log is left as a kill would leave it.
         .close_cleanly(args.medium != MediumChoice::File);
     if let Some(line_store) = args.line_store {
@@ -151,7 +138,7 @@ fn store_options(args: &Args) -> Options {
     if let Some(us) = args.gather_max_us {
         options = options.gather_max(Duration::from_micros(us));
     }
-    options
+    Ok(options)
 }
 
 fn new_dax(path: &Path, args: &Args) -> Result<Dax, Failure> {
@@ -162,7 +149,7 @@ fn new_dax(path: &Path, args: &Args) -> Result<Dax, Failure> {
 
 fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store, Failure> {
     let Some(delay_ns) = args.persist_delay_ns else { return Ok(options.open(path)?) };
-    Ok(options.open_with(Instrumented::B(Arc::new(Delay::new(new_dax(path, args)?, delay_ns))))?)
+    Ok(options.open_with(Instrumented::new(new_dax(path, args)?).delayed(delay_ns))?)
 }
 
 impl Bench {
@@ -188,23 +175,20 @@ impl Bench {
             drop(new_file(&path)?);
             Some(Scratch(path.clone()))
         };
-        let options = store_options(args);
-        let counted = if counted { Some(Arc::new(Count::new(new_dax(&path, args)?))) } else { None };
-        let delayed = match args.persist_delay_ns {
-            Some(delay_ns) if counted.is_none() => {
-                Some(Arc::new(Delay::new(new_dax(&path, args)?, delay_ns)))
-            }
-            _ => None,
+        let options = store_options(args)?;
+        let instrumented = match args.persist_delay_ns {
+            _ if counted => Some(Instrumented::new(new_dax(&path, args)?).counted()),
+            Some(delay_ns) => Some(Instrumented::new(new_dax(&path, args)?).delayed(delay_ns)),
+            None => None,
         };
-        let store = match (&counted, &delayed) {
-            (Some(counted), _) => options.open_with(Instrumented::A(Arc::clone(counted)))?,
-            (None, Some(delayed)) => options.open_with(Instrumented::B(Arc::clone(delayed)))?,
-            (None, None) => options.open(&path)?,
+        let store = match &instrumented {
+            Some(instrumented) => options.open_with(instrumented.clone())?,
+            None => options.open(&path)?,
         };
         let codec = if args.words() { Codec::Word } else { Codec::Record };
-        let tree = store
-            .tree_with(NAME, TreeOptions { engine: engine(&args.engine).0, codec, nodes: args.nodes()? })?;
-        Ok(Self { tree: Some(tree), store: Some(store), scratch, counted, delayed, path, args: args.clone() })
+        let kind = TreeOptions { engine: args.engine, codec, ..TreeOptions::default() };
+        let tree = store.tree_with(NAME, kind)?;
+        Ok(Self { tree: Some(tree), store: Some(store), scratch, instrumented, path, args: args.clone() })
     }
 
     fn tree(&self) -> &Tree {
@@ -284,7 +268,7 @@ impl Bench {
     }
 
     fn counts(&self) -> Option<Counts> {
-        self.counted.as_ref().map(|counted| counted.counts())
+        self.instrumented.as_ref().and_then(Instrumented::counts)
     }
 
     /// Runs a script and measures it: from the first thread's start to the last one's end.
@@ -332,7 +316,8 @@ impl Bench {
         let path = self.folder().join(format!("everleaf-bench-{}.region", std::process::id()));
         drop(new_file(&path)?);
         let scratch = Scratch(path);
-        let region = Delay::new(new_dax(&scratch.0, args)?, args.persist_delay_ns.unwrap_or(0));
+        let region = Instrumented::new(new_dax(&scratch.0, args)?);
+        let region = region.delayed(args.persist_delay_ns.unwrap_or(0));
         region.grow(PERSIST_REGION_BYTES).map_err(everleaf::Error::from)?;
         let guard = medium::Guard::new(&region);
         let mut random = Random::new(args.seed);
@@ -383,8 +368,8 @@ impl Bench {
 
     /// Has the medium's fences delayed as this says, if they are delayed at all.
     pub(crate) fn set_delay(&self, args: &Args) {
-        if let (Some(delayed), Some(delay_ns)) = (&self.delayed, args.persist_delay_ns) {
-            delayed.set_delay_ns(delay_ns);
+        if let (Some(instrumented), Some(delay_ns)) = (&self.instrumented, args.persist_delay_ns) {
+            instrumented.set_delay_ns(delay_ns);
         }
     }
 
@@ -396,14 +381,14 @@ impl Bench {
     fn let_go(&mut self) {
         drop(self.tree.take());
         drop(self.store.take());
-        self.delayed = None;
+        self.instrumented = None;
     }
 
     /// Closes the tree cleanly, which ends the measurement; where it lies, until this is dropped.
     pub(crate) fn close(&mut self) -> Result<Option<&Path>, Failure> {
         self.let_go();
         if self.args.medium == MediumChoice::File {
-            let store = store_options(&self.args).close_cleanly(true).open(&self.path)?;
+            let store = store_options(&self.args)?.close_cleanly(true).open(&self.path)?;
             store.finish_recovery();
             store.close()?;
         }
@@ -432,7 +417,7 @@ impl Bench {
         }
         // The first is left unclean, so that the second follows a crash.
         let clean = self.open(&some_key, false)?.elapsed;
-        if engine(&self.args.engine).0.is_buffered() {
+        if self.args.engine.is_buffered() {
             self.cut_an_epoch()?;
         }
         let Opened { elapsed: crash, replay, nodes_restored } = self.open(&some_key, true)?;
@@ -441,18 +426,18 @@ impl Bench {
 
     /// Times of the first gets after a crash, for engines that recover nodes as they are touched. After `recover`.
     pub(crate) fn first_touches(&self) -> Result<Option<Touches>, Failure> {
-        if !engine(&self.args.engine).0.is_buffered() {
+        if !self.args.engine.is_buffered() {
             return Ok(None);
         }
         self.cut_an_epoch()?;
         // Nobody sweeps.
-        let options = store_options(&self.args).manual_epochs().close_cleanly(true);
+        let options = store_options(&self.args)?.manual_epochs().close_cleanly(true);
         let store = open_store(&self.path, &self.args, &options)?;
         first_touches(&store.open_tree(NAME)?, &self.args).map(Some)
     }
 
     fn open(&self, key: &[u8], close_cleanly: bool) -> Result<Opened, Failure> {
-        let options = store_options(&self.args).close_cleanly(close_cleanly);
+        let options = store_options(&self.args)?.close_cleanly(close_cleanly);
         let start = Instant::now();
         let store = open_store(&self.path, &self.args, &options)?;
         let tree = store.open_tree(NAME)?;
@@ -466,7 +451,7 @@ impl Bench {
     /// Updates keys at random for as long as an epoch, and leaves that unfinished: as a crash does right before its end.
     fn cut_an_epoch(&self) -> Result<(), Failure> {
         let args = &self.args;
-        let options = store_options(args).manual_epochs().close_cleanly(false);
+        let options = store_options(args)?.manual_epochs().close_cleanly(false);
         let store = open_store(&self.path, args, &options)?;
         let tree = store.open_tree(NAME)?;
         let (keys, mut random) = (args.keys_drawn(), Random::new(args.seed));

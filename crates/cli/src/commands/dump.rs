@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use everleaf::{Engine, Store};
+use everleaf::Store;
 
 use crate::context::{Context, PoolArgs};
 use crate::dump_format::DumpWriter;
@@ -87,20 +87,27 @@ impl Args {
             return store.open_tree(name).map_or_else(|error| left_out_wholly(&error), |_| Ok(0));
         };
         let opened = store.open_tree(name);
-        if let (Engine::MassTree, Err(error)) = (kind.engine, &opened) {
-            return left_out_wholly(error);
-        }
-        let mut written = writer.tree(name, kind);
+        // A tree of which nothing can be read is left out, its head as well.
+        let (mut is_begun, mut written) = (false, Ok(()));
         let salvaged = store.salvage(name, |key, value| {
-            written = writer.entry(key, value);
+            let begun = if is_begun { Ok(()) } else { writer.tree(name, kind) };
+            is_begun = true;
+            written = begun.and_then(|()| writer.entry(key, value));
             written.is_ok()
         });
         written?;
-        writer.end_tree()?;
         let left_out = match salvaged {
             Ok(left_out) => left_out,
-            Err(error) => return left_out_wholly(&error),
+            Err(error) if !is_begun => return left_out_wholly(&error),
+            Err(error) => {
+                writer.end_tree()?;
+                return left_out_wholly(&error);
+            }
         };
+        if !is_begun {
+            writer.tree(name, kind)?;
+        }
+        writer.end_tree()?;
         for violation in left_out.iter().take(DAMAGES_TOLD) {
             context.note(format!("damage in tree {name:?}, at offset {violation}"));
         }

@@ -6,6 +6,7 @@ mod completions;
 mod crash;
 mod demo;
 mod dump;
+mod engines;
 mod get;
 mod insert;
 mod lab;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Rm(rm::Args),
     /// Print the entries of a range of keys, in order
     Scan(scan::Args),
+    /// List the engines, and what can be set of them
+    Engines(engines::Args),
     /// List the trees of a pool
     Trees(trees::Args),
     /// Print figures about a pool, its medium and its trees
@@ -94,6 +97,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Insert(args) => insert::run(&args, context),
         Command::Rm(args) => rm::run(&args, context),
         Command::Scan(args) => scan::run(&args, context),
+        Command::Engines(args) => engines::run(&args, context),
         Command::Trees(args) => trees::run(&args, context),
         Command::Stat(args) => stat::run(&args, context),
         Command::Check(args) => check::run(&args, context),

@@ -26,7 +26,7 @@ pub(super) enum Visited<'n> {
 /// A node to go to: its pointer, its level, and the separators around it.
 type Next = (Pointer, usize, Option<Separator>, Option<Separator>);
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Visits all nodes, parents first, children in their order. Beside writers each node is as it was when its parent was
     /// read, or later. O(nodes), whatever the damage: separators lie within their node's range, so a node that several
     /// parents share is sound in one of its places at most.
@@ -327,16 +327,21 @@ mod tests {
     use pool::{Pool, PoolOptions};
 
     use super::*;
-    use crate::bztree::BzTreeOptions;
     use crate::bztree::layout::{Inner, InnerHeader, LEAF_STATUS};
+    use crate::bztree::{BzTreeOptions, NodeSizes};
     use crate::index::{Condition, Index, WordCodec, WordIndex};
 
-    type Tree = BzTree<Ram, WordCodec, 4>;
+    type Tree = BzTree<Ram, WordCodec>;
 
     fn tree(keys: u64) -> (Pool<Ram>, Tree) {
         let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
         let pool = Pool::open(Ram::new(1 << 24).unwrap(), options).unwrap();
-        let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let tree = Tree::create(
+            &pool,
+            "tree",
+            BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() },
+        )
+        .unwrap();
         for key in 1..=keys {
             assert!(WordIndex::write(&tree, 10 * key, Some(key), Condition::Absent).unwrap());
         }

@@ -62,7 +62,7 @@ pub(super) struct Found {
     pub(super) words: EntryWords,
 }
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// The word that leads to the root.
     #[inline(always)]
     pub(super) fn root<'g>(&self, guard: &'g Guard<'_, M>) -> Result<&'g Word> {

@@ -113,7 +113,7 @@ impl<M: Medium> Drop for NewNodes<'_, '_, M> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Space for a leaf of so many entries. Where the pool is full, of any other size in which more than `least` fit: what
     /// leaves gave back serves leaves of their own size only, until a slab is empty.
     pub(super) fn allocate_room(
@@ -431,16 +431,24 @@ mod tests {
     use pool::{Pool, PoolOptions};
 
     use super::*;
-    use crate::bztree::BzTreeOptions;
     use crate::bztree::find::{Goal, LEVELS_MAX};
+    use crate::bztree::{BzTreeOptions, NodeSizes};
     use crate::index::{Index, WordCodec};
 
     /// The keys below such a root were out of reach when nothing refused to make it, and little to read it.
     #[test]
     fn a_tree_is_read_however_high_it_can_become() {
-        type Tree = BzTree<Ram, WordCodec, 4>;
+        type Tree = BzTree<Ram, WordCodec>;
         let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let tree = Tree::create(
+            &pool,
+            "tree",
+            BzTreeOptions {
+                nodes: Some(NodeSizes::of_leaf(4)),
+                ..BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
+            },
+        )
+        .unwrap();
         let key = [1; 8];
         assert!(tree.insert(&key, &key).unwrap());
         let guard = pool.pin();
@@ -465,7 +473,15 @@ mod tests {
     #[test]
     fn a_leaf_that_was_replaced_is_not_thawed() {
         let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();
-        let tree = BzTree::<Ram, WordCodec, 4>::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let tree = BzTree::<Ram, WordCodec>::create(
+            &pool,
+            "tree",
+            BzTreeOptions {
+                nodes: Some(NodeSizes::of_leaf(4)),
+                ..BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
+            },
+        )
+        .unwrap();
         assert!(tree.insert(&[1; 8], &[1; 8]).unwrap());
         let (guard, key) = (pool.pin(), WordCodec::key(&[1; 8]).unwrap());
         let place = || tree.descend_path(&guard, &Goal::Key(key), &mut Seen::default()).unwrap();
@@ -474,7 +490,7 @@ mod tests {
         let (_, new) = place();
         assert_ne!(old, new);
         assert!(tree.thaw(&guard, key, old).unwrap().is_frozen());
-        tree.freeze(&guard, BzTree::<Ram, WordCodec, 4>::leaf(&guard, new).unwrap()).unwrap();
+        tree.freeze(&guard, BzTree::<Ram, WordCodec>::leaf(&guard, new).unwrap()).unwrap();
         assert!(!tree.thaw(&guard, key, new).unwrap().is_frozen());
     }
 }

@@ -78,7 +78,7 @@ enum Earlier {
     Frozen,
 }
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Whether a condition holds for what was found.
     pub(super) fn holds(
         guard: &Guard<'_, M>,

@@ -30,7 +30,7 @@ impl<M: Medium, C: Codec> Drop for Load<'_, '_, M, C> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Fills an empty tree, whose root must be a leaf: a tree that was emptied by others has one unless its leaves could
     /// not be merged. Nothing is pinned while `next` runs, so what others retire meanwhile is freed.
     pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {

@@ -24,7 +24,7 @@ use super::find::{Goal, Path};
 use crate::index::Codec;
 use crate::pmwcas::Seen;
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Marks all that the tree reaches; asks after each leaf whether to go on. Whether it came to the end. O(n).
     pub(super) fn mark_reached(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         self.pool.mark(self.anchor)?;

@@ -28,7 +28,7 @@ struct Pair<'p> {
     left: usize,
 }
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Merges the leaf that covers `key` if it is small, and the nodes above as far as they become so.
     pub(super) fn shrink(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
         for _ in 0..MERGES_MAX {

@@ -83,6 +83,7 @@
 //! A full leaf does not share with its neighbours.
 
 mod check;
+mod entry;
 mod find;
 mod image;
 mod insert;
@@ -112,6 +113,7 @@ use crate::index::{
 };
 use crate::pmwcas::{Pmwcas, PmwcasStat};
 
+pub(crate) use entry::ENTRY;
 pub use layout::ENTRIES_MAX;
 pub use sizes::NodeSizes;
 
@@ -166,7 +168,7 @@ impl Counter {
 /// lock of the pool; writers that need space, or retire some, wait for that, and so does whoever is about to free what others have
 /// retired: that comes with every 128th pin of a thread, of a reader's, too. And what was retired since a thread that stopped was
 /// pinned stays taken.
-pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
+pub struct BzTree<M: Medium, C: Codec> {
     pool: Pool<M>,
     pmwcas: Pmwcas,
     anchor: u64,
@@ -185,9 +187,9 @@ pub struct BzTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     codec: PhantomData<fn() -> C>,
 }
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// The engine's number in a pool's root table, and its name.
-    pub const ENGINE: (u16, &'static str) = (4, "bztree");
+    pub const ENGINE: (u16, &'static str) = (ENTRY.id, ENTRY.name);
 
     /// How large the nodes of the tree at `root` are.
     ///
@@ -203,7 +205,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> Drop for BzTree<M, C, N> {
+impl<M: Medium, C: Codec> Drop for BzTree<M, C> {
     fn drop(&mut self) {
         // What a descriptor that is not given back names must stay in the pool, for the next open to finish it.
         if std::thread::panicking() {
@@ -218,7 +220,7 @@ impl<M: Medium, C: Codec, const N: usize> Drop for BzTree<M, C, N> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> Index for BzTree<M, C, N>
+impl<M: Medium, C: Codec> Index for BzTree<M, C>
 where
     Self: MaybeWords,
 {

@@ -10,7 +10,7 @@ use super::insert::{Attempt, Encoded};
 use crate::index::{Codec, Condition, Profile};
 use crate::pmwcas::Seen;
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Reads a key, or sets its value if it is there. What neither searches nor executes is in the total alone: pinning,
     /// allocation, and an update that others or a frozen leaf were in the way of, from its second attempt on.
     pub(super) fn profiled<'k>(&self, key: C::Key<'k>, value: Option<C::Value<'k>>) -> Result<Profile> {

@@ -25,13 +25,13 @@ const ROOT_SLOTS: usize = 2;
 
 const ANCHOR_BYTES: u64 = size_of::<Anchor>() as u64;
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     ///
     /// # Errors
     /// [`pool::Error::NodeSize`]: nodes cannot be of this size.
     pub fn create(pool: &Pool<M>, name: &str, options: BzTreeOptions) -> Result<Self> {
-        let sizes = options.nodes.unwrap_or(NodeSizes::of_leaf(N)).validated()?;
+        let sizes = options.nodes.unwrap_or_default().validated()?;
         let slots = options.operations_max.clamp(1, Pmwcas::SLOTS_MAX);
         let guard = pool.pin();
         let anchor = guard.allocate_lines(ANCHOR_BYTES as usize + Pmwcas::bytes(slots))?;
@@ -69,7 +69,7 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
         let crashed = pool.needs_mark();
         let start = Instant::now();
-        let sizes = options.nodes.unwrap_or(NodeSizes::of_leaf(N));
+        let sizes = options.nodes.unwrap_or_default();
         let nodes = [NodeSizes::of_root(root), sizes];
         root.demand((Self::ENGINE.0, C::ID), &nodes.map(|nodes| nodes.to_string()))?;
         sizes.validated()?;
@@ -143,13 +143,17 @@ mod tests {
     use crate::index::{Condition, WordCodec, WordIndex};
     use crate::pmwcas::plant;
 
-    type Tree = BzTree<Ram, WordCodec, 4>;
+    type Tree = BzTree<Ram, WordCodec>;
+
+    fn small() -> BzTreeOptions {
+        BzTreeOptions { nodes: Some(NodeSizes::of_leaf(4)), ..BzTreeOptions::default() }
+    }
 
     #[test]
     fn a_tree_with_a_damaged_descriptor_is_refused_by_its_name() {
         let options = PoolOptions { close_on_drop: false, ..PoolOptions::default() };
         let pool = Pool::open(Ram::new(1 << 20).unwrap(), options).unwrap();
-        let tree = Tree::create(&pool, "tree", BzTreeOptions::default()).unwrap();
+        let tree = Tree::create(&pool, "tree", small()).unwrap();
         assert!(WordIndex::write(&tree, 1, Some(2), Condition::Absent).unwrap());
         drop(tree);
         let root = pool.trees().unwrap().remove(0);
@@ -165,7 +169,7 @@ mod tests {
             (&[], "without words"),
         ] {
             plant(&guard, place, offsets);
-            let error = Tree::open(&pool, &root, BzTreeOptions::default()).err().expect(what).to_string();
+            let error = Tree::open(&pool, &root, small()).err().expect(what).to_string();
             assert!(error.contains("PMwCAS descriptor 1: ") && error.contains(what), "{error}");
         }
         // Not followed, whatever it names.
@@ -206,7 +210,7 @@ mod tests {
         assert!(left_out[0].what.contains("an entry: PMwCAS descriptor 1"), "{left_out:?}");
         meta.store(&guard, whole);
         plant(&guard, place, &[anchor]);
-        let tree = Tree::open(&pool, &root, BzTreeOptions::default()).unwrap();
+        let tree = Tree::open(&pool, &root, small()).unwrap();
         assert_eq!(WordIndex::get(&tree, 1).unwrap(), Some(2));
     }
 }

@@ -9,7 +9,7 @@ use super::layout::{LEAF_STATUS, META};
 use crate::index::{Codec, Condition};
 use crate::pmwcas::Seen;
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Removes a key if the condition holds. Durable when this returns. O(log n).
     pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
         let guard = self.pool.pin();

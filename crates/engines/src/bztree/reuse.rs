@@ -29,7 +29,7 @@ pub(super) struct Outgoing {
     named: Mutex<(Vec<u64>, Leftovers)>,
 }
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Takes a node that was replaced, for its memory to be used again.
     pub(super) fn retire(&self, guard: &Guard<'_, M>, offset: u64) {
         self.outgoing.retired.retire(guard, offset);

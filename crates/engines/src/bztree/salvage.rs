@@ -12,7 +12,7 @@ use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, Salvage, Violation, read_whole, what_of};
 use crate::pmwcas::Seen;
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`. Returns what was
     /// left out. Changes nothing, and needs no tree that is open. O(n).
     ///

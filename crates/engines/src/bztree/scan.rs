@@ -22,7 +22,7 @@ const LEAVES_AHEAD: usize = 3;
 
 type Snapshot = Run<EntryWords>;
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// The visible entries of a leaf, in the order of their keys.
     fn snapshot(
         &self,
@@ -114,8 +114,8 @@ impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
 type Ahead = Vec<Result<(Vec<u8>, Vec<u8>)>>;
 
 /// A range being read.
-pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
-    tree: &'i BzTree<M, C, N>,
+pub(super) struct RangeScan<'i, M: Medium, C: Codec> {
+    tree: &'i BzTree<M, C>,
     direction: Direction,
     bounds: Bounds,
     /// Where the range goes on.
@@ -125,8 +125,8 @@ pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
     finished: bool,
 }
 
-impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
-    pub(super) fn new(tree: &'i BzTree<M, C, N>, bounds: Bounds, direction: Direction) -> Self {
+impl<'i, M: Medium, C: Codec> RangeScan<'i, M, C> {
+    pub(super) fn new(tree: &'i BzTree<M, C>, bounds: Bounds, direction: Direction) -> Self {
         let from = match direction {
             Direction::Forward => bounds.lower.clone(),
             Direction::Reverse => bounds.upper.clone(),
@@ -137,7 +137,7 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
     /// The entries of a leaf that lie within both the bounds and what is still to come, the next one last.
     fn copy_leaf(&self, guard: &Guard<'_, M>, leaf: u64, seen: &mut Seen) -> Result<Ahead> {
         let mut snapshot = Snapshot::new();
-        self.tree.snapshot(guard, BzTree::<M, C, N>::leaf(guard, leaf)?, seen, &mut snapshot)?;
+        self.tree.snapshot(guard, BzTree::<M, C>::leaf(guard, leaf)?, seen, &mut snapshot)?;
         let rest = match self.direction {
             Direction::Forward => Bounds { lower: self.from.clone(), upper: self.bounds.upper.clone() },
             Direction::Reverse => Bounds { lower: self.bounds.lower.clone(), upper: self.from.clone() },
@@ -175,15 +175,15 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
         let ahead = self.copy_leaf(&guard, leaf, &mut seen)?;
         self.tree.pmwcas.settle(&guard, &mut seen)?;
         let end = match self.direction {
-            Direction::Forward => BzTree::<M, C, N>::upper_bound(&guard, &path)?,
-            Direction::Reverse => BzTree::<M, C, N>::lower_bound(&guard, &path)?,
+            Direction::Forward => BzTree::<M, C>::upper_bound(&guard, &path)?,
+            Direction::Reverse => BzTree::<M, C>::lower_bound(&guard, &path)?,
         };
         let Some(end) = end else {
             (self.ahead, self.finished) = (ahead, true);
             return Ok(());
         };
         let mut key = Vec::new();
-        BzTree::<M, C, N>::copy_separator(&guard, end, &mut key)?;
+        BzTree::<M, C>::copy_separator(&guard, end, &mut key)?;
         let start = match &from {
             Bound::Included(start) | Bound::Excluded(start) => Some(start),
             Bound::Unbounded => None,
@@ -224,7 +224,7 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> Scan for RangeScan<'_, M, C, N> {
+impl<M: Medium, C: Codec> Scan for RangeScan<'_, M, C> {
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         loop {
             if let Some(entry) = self.ahead.pop() {

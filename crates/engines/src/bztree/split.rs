@@ -17,7 +17,7 @@ use super::layout::{LeafStatus, Pointer};
 use super::{BzTree, NodeSizes};
 use crate::index::Codec;
 
-impl<M: Medium, C: Codec, const N: usize> BzTree<M, C, N> {
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Replaces the leaf at the end of a path, or does what must come first. The caller descends again, whatever came of it.
     pub(super) fn renew_leaf(&self, guard: &Guard<'_, M>, path: &[Step], offset: u64) -> Result<()> {
         let leaf = Self::leaf(guard, offset)?;

@@ -57,25 +57,19 @@ macro_rules! methods_of_entries {
 /// [`WordIndex`](crate::index::WordIndex) for an engine with words, and which codec has it.
 macro_rules! words_of_entries {
     ($tree:ident) => {
-        impl<M: medium::Medium, const N: usize> $crate::index::MaybeWords
-            for $tree<M, $crate::index::WordCodec, N>
-        {
+        impl<M: medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::WordCodec> {
             fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
                 Some(self)
             }
         }
 
-        impl<M: medium::Medium, const N: usize> $crate::index::MaybeWords
-            for $tree<M, $crate::index::RecordCodec, N>
-        {
+        impl<M: medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::RecordCodec> {
             fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
                 None
             }
         }
 
-        impl<M: medium::Medium, const N: usize> $crate::index::WordIndex
-            for $tree<M, $crate::index::WordCodec, N>
-        {
+        impl<M: medium::Medium> $crate::index::WordIndex for $tree<M, $crate::index::WordCodec> {
             #[inline]
             fn get(&self, key: u64) -> pool::Result<Option<u64>> {
                 self.find(key, |_, words| Ok(words[1]))

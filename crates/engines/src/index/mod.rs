@@ -128,6 +128,21 @@ pub struct IndexStat {
     pub epochs: Option<EpochStat>,
 }
 
+/// When the epochs of an engine whose contract is [`Contract::Epoch`](crate::registry::Contract::Epoch) end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EpochLength {
+    /// When `sync` is called, or when space is short.
+    Manual,
+    /// Also by themselves, this long after the last one ended, and at least a millisecond.
+    Every(std::time::Duration),
+}
+
+impl Default for EpochLength {
+    fn default() -> Self {
+        Self::Every(std::time::Duration::from_millis(64))
+    }
+}
+
 /// Figures about epochs and logs since a tree was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EpochStat {

@@ -75,8 +75,8 @@ const NO_SHARE: u8 = u8::MAX;
 pub(super) const HEIGHT_MAX: usize = 48;
 
 /// How a tree is looked at.
-pub(super) struct View<'t, M: Medium, const W: usize> {
-    pub(super) core: &'t Core<M, W>,
+pub(super) struct View<'t, M: Medium> {
+    pub(super) core: &'t Core<M>,
     pub(super) guard: Guard<'t, M>,
     /// The epoch in which the look began.
     pub(super) epoch: u64,
@@ -109,12 +109,12 @@ pub(super) struct Work<'t> {
 }
 
 /// A node.
-pub(super) enum NodeRef<'v, const W: usize> {
-    Border(&'v Border<W>),
-    Interior(&'v Interior<W>),
+pub(super) enum NodeRef<'v> {
+    Border(&'v Border),
+    Interior(&'v Interior),
 }
 
-impl<'v, const W: usize> NodeRef<'v, W> {
+impl<'v> NodeRef<'v> {
     pub(super) fn version(&self) -> &'v VolatileWord {
         match self {
             Self::Border(node) => &node.version,
@@ -123,7 +123,7 @@ impl<'v, const W: usize> NodeRef<'v, W> {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Tells a scheduler that shares are about to be taken, or the epoch to be read (a load), or both to be kept from others
     /// (a store).
     #[inline(always)]
@@ -135,14 +135,14 @@ impl<M: Medium, const W: usize> Core<M, W> {
 
     /// A look without a pass.
     #[inline(always)]
-    pub(super) fn look(&self) -> View<'_, M, W> {
+    pub(super) fn look(&self) -> View<'_, M> {
         self.reach_barrier(AccessKind::Load);
         let epoch = self.barrier.running();
         self.view(epoch, None)
     }
 
     /// A look with a pass. Waits while an epoch ends.
-    pub(super) fn enter(&self) -> (View<'_, M, W>, Work<'_>) {
+    pub(super) fn enter(&self) -> (View<'_, M>, Work<'_>) {
         self.reach_barrier(AccessKind::Load);
         self.with_pass(self.barrier.enter(thread_number::<M>()))
     }
@@ -152,7 +152,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// # Errors
     /// [`Error::InBatch`] if that is of this tree, or if it would have to wait for a batch.
     #[inline(always)]
-    pub(super) fn enter_beside_batches(&self) -> Result<(View<'_, M, W>, Work<'_>), Error> {
+    pub(super) fn enter_beside_batches(&self) -> Result<(View<'_, M>, Work<'_>), Error> {
         if !self.is_in_any_batch() {
             return Ok(self.enter());
         }
@@ -164,7 +164,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
 
     /// As [`Core::enter`], with a share whose external log needs no space of the pool, if there is one.
     #[cold]
-    pub(super) fn enter_with_log(&self) -> (View<'_, M, W>, Work<'_>) {
+    pub(super) fn enter_with_log(&self) -> (View<'_, M>, Work<'_>) {
         self.reach_barrier(AccessKind::Load);
         match self.barrier.enter_suitable(|shard| shard.log.has_space()) {
             Some(pass) => self.with_pass(pass),
@@ -173,7 +173,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 
     /// As [`Core::enter`], for longer than one operation. What comes third is dropped first.
-    pub(super) fn enter_for_long(&self) -> (View<'_, M, W>, Work<'_>, Long<'_>) {
+    pub(super) fn enter_for_long(&self) -> (View<'_, M>, Work<'_>, Long<'_>) {
         self.reach_barrier(AccessKind::Load);
         let (pass, long) = self.barrier.enter_for_long(thread_number::<M>());
         let (view, work) = self.with_pass(pass);
@@ -181,14 +181,14 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 
     #[inline(always)]
-    fn with_pass<'t>(&'t self, pass: Pass<'t, Shard>) -> (View<'t, M, W>, Work<'t>) {
+    fn with_pass<'t>(&'t self, pass: Pass<'t, Shard>) -> (View<'t, M>, Work<'t>) {
         let Pass { share, epoch, phase } = pass;
         let view = self.view(epoch, Some(share.index));
         (view, Work { shard: share, phase })
     }
 
     #[inline(always)]
-    fn view(&self, epoch: u64, share: Option<usize>) -> View<'_, M, W> {
+    fn view(&self, epoch: u64, share: Option<usize>) -> View<'_, M> {
         View {
             core: self,
             guard: self.pool.peek(),
@@ -200,7 +200,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Whether what was seen so far may be trusted.
     #[inline(always)]
     pub(super) fn is_valid(&self) -> bool {
@@ -325,8 +325,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// The border node that a pointer without its kind leads to; recovered, if a crash came before.
     #[inline(always)]
-    pub(super) fn border(&self, pointer: u64) -> Walk<&Border<W>> {
-        let node = self.guard.node::<Border<W>>(pointer & OFFSET_MASK)?;
+    pub(super) fn border(&self, pointer: u64) -> Walk<&Border> {
+        let node = self.guard.node::<Border>(pointer & OFFSET_MASK)?;
         let state = node.epoch.load(&self.guard);
         if !self.is_touched(state) {
             self.touch(pointer, state)?;
@@ -336,8 +336,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// The interior node that a pointer leads to; recovered, if a crash came before.
     #[inline(always)]
-    pub(super) fn interior(&self, pointer: u64) -> Walk<&Interior<W>> {
-        let node = self.guard.node::<Interior<W>>(pointer & OFFSET_MASK)?;
+    pub(super) fn interior(&self, pointer: u64) -> Walk<&Interior> {
+        let node = self.guard.node::<Interior>(pointer & OFFSET_MASK)?;
         let state = node.epoch.load(&self.guard);
         if !self.is_touched(state) {
             self.touch(pointer, state)?;
@@ -347,7 +347,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// The node that a pointer leads to; recovered, if a crash came before.
     #[inline(always)]
-    pub(super) fn node(&self, pointer: u64) -> Walk<NodeRef<'_, W>> {
+    pub(super) fn node(&self, pointer: u64) -> Walk<NodeRef<'_>> {
         if pointer & INTERIOR == 0 {
             self.border(pointer).map(NodeRef::Border)
         } else {
@@ -359,10 +359,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     #[inline(always)]
     pub(super) fn prefetch(&self, pointer: u64) {
         if self.core.are_words && pointer & INTERIOR == 0 {
-            if let Ok(node) = self.guard.node::<WordBorder<W>>(pointer & OFFSET_MASK) {
+            if let Ok(node) = self.guard.node::<WordBorder>(pointer & OFFSET_MASK) {
                 kernels::prefetch_lines(node);
             }
-        } else if let Ok(node) = self.guard.node::<Border<W>>(pointer & OFFSET_MASK) {
+        } else if let Ok(node) = self.guard.node::<Border>(pointer & OFFSET_MASK) {
             kernels::prefetch_lines(node);
         }
     }

@@ -189,7 +189,7 @@ impl LinkSweep {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// The next object after one in a queue.
     fn load_link(&self, guard: &Guard<'_, M>, object: u64, running: u64) -> Result<u64> {
         let words = guard.words(object, 2)?;
@@ -287,7 +287,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
 
     /// Goes on writing links of failed epochs anew, in all queues of a shard, each as far as it is not damaged. Returns
     /// whether there is more to do.
-    pub(super) fn sweep_links(&self, view: &View<'_, M, W>, shard: &mut Shard) -> Result<bool> {
+    pub(super) fn sweep_links(&self, view: &View<'_, M>, shard: &mut Shard) -> Result<bool> {
         let anchor = view.guard.node::<Anchor>(self.anchor)?;
         let Some(queue) = anchor.queues[shard.index].get(shard.swept.class) else { return Ok(false) };
         let swept = self.sweep_queue(view, queue, &mut shard.swept);
@@ -298,7 +298,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
         Ok(true)
     }
 
-    fn sweep_queue(&self, view: &View<'_, M, W>, queue: &Queue, swept: &mut LinkSweep) -> Result<()> {
+    fn sweep_queue(&self, view: &View<'_, M>, queue: &Queue, swept: &mut LinkSweep) -> Result<()> {
         let (guard, running) = (&view.guard, view.epoch);
         // Whatever was in the queue when the sweep began is passed before as many were as there are objects.
         if swept.objects >= swept.asked_at.max(u64::from(LINKS_TOGETHER)) {
@@ -390,7 +390,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     fn queue(&self, shard: usize, class: usize) -> Walk<&Queue> {
         Ok(&self.anchor()?.queues[shard % SHARDS][class])
     }
@@ -677,7 +677,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Space for an interior node: of another class, so that these few and often read nodes lie together and the
     /// processor knows their pages. Among the border nodes each lies in a page of its own; there it goes if need be.
     pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
-        let (own, border) = (interior_bytes::<W>(), self.core.border_bytes());
+        let (own, border) = (interior_bytes(), self.core.border_bytes());
         match self.allocate(work, if own < border { own } else { border + medium::LINE_BYTES }) {
             Err(Stop::Full(_)) => self.allocate_border(work),
             allocated => allocated,

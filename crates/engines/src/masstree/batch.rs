@@ -56,15 +56,15 @@ impl Drop for Mark {
 pub(super) type CheckEntry<'t> = &'t dyn Fn(&[u8], &[u8]) -> Result<()>;
 
 /// A batch of writes.
-struct Writes<'t, M: Medium, const W: usize> {
+struct Writes<'t, M: Medium> {
     // Dropped before the share.
     long: Long<'t>,
-    view: View<'t, M, W>,
+    view: View<'t, M>,
     work: RefCell<Work<'t>>,
     check: CheckEntry<'t>,
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Refuses what would wait for the end of a batch of the same thread.
     #[inline(always)]
     pub(super) fn refuse_in_batch(&self) -> Result<()> {
@@ -112,14 +112,13 @@ fn failed(anchor: u64, stop: Stop) -> Error {
     stop.error_or(|| Error::corrupt(anchor, "an operation that does not come to its end"))
 }
 
-impl<M: Medium, const W: usize> Batch for Writes<'_, M, W> {
+impl<M: Medium> Batch for Writes<'_, M> {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         (self.check)(key, &[0; 8])?;
         self.view.begin_operation();
-        let found = self
-            .view
-            .find_with(key, &mut |view: &View<'_, M, W>, found: Value| found.copy(&view.guard, value));
+        let found =
+            self.view.find_with(key, &mut |view: &View<'_, M>, found: Value| found.copy(&view.guard, value));
         Ok(found.map_err(|stop| failed(self.view.core.anchor, stop))?.is_some())
     }
 

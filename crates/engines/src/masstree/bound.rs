@@ -39,7 +39,7 @@ impl Met {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// At least as many nodes as there is room for in all that the tree has from the pool. O(slabs).
     pub(super) fn nodes_max(&self, guard: &Guard<'_, M>) -> u64 {
         let mut bytes = 0;
@@ -48,11 +48,11 @@ impl<M: Medium, const W: usize> Core<M, W> {
             Ok(())
         });
         let bytes = if counted.is_ok() { bytes } else { guard.medium().extent().length() };
-        bytes / interior_bytes::<W>() as u64
+        bytes / interior_bytes() as u64
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Before a walk meets a node: with this it has met so many.
     #[inline(always)]
     pub(super) fn meet(&self, met: &Met, nodes: u64, pointer: u64) -> Walk<()> {

@@ -87,22 +87,22 @@ impl Value {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// The cells of a border node. For trees of words.
     #[inline(always)]
-    pub(super) fn cells(&self, node: &Border<W>) -> Walk<&[[medium::Word; 2]; W]> {
-        Ok(&self.guard.node::<WordBorder<W>>(self.guard.offset_of(node))?.cells)
+    pub(super) fn cells(&self, node: &Border) -> Walk<&[[medium::Word; 2]; WIDTH_MAX]> {
+        Ok(&self.guard.node::<WordBorder>(self.guard.offset_of(node))?.cells)
     }
 
     /// What lies in the cell that a slot's pointer leads to; `None` if it leads to none. For trees of words.
     #[inline(always)]
-    pub(super) fn load_cell(&self, node: &Border<W>, slot: usize, pointer: u64) -> Option<u64> {
+    pub(super) fn load_cell(&self, node: &Border, slot: usize, pointer: u64) -> Option<u64> {
         let cells = self.cells(node).ok()?;
         side_of(slot, pointer).map(|side| cells[slot][side].load(&self.guard))
     }
 
     /// What a slot holds, whose pointer is this: in a tree of words the value, else the pointer itself. The node is locked.
-    pub(super) fn content_of(&self, node: &Border<W>, slot: usize, pointer: u64) -> Walk<u64> {
+    pub(super) fn content_of(&self, node: &Border, slot: usize, pointer: u64) -> Walk<u64> {
         if !self.core.are_words {
             return Ok(pointer);
         }
@@ -113,13 +113,13 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Writes what a slot holds that is not in use, as [`View::content_of`] has it.
-    pub(super) fn fill_value(&self, node: &Border<W>, slot: usize, content: u64) -> Walk<()> {
+    pub(super) fn fill_value(&self, node: &Border, slot: usize, content: u64) -> Walk<()> {
         let mut pointer = content;
         if self.core.are_words {
             self.cells(node)?[slot][0].store(&self.guard, content);
             pointer = cell_pointer(slot, 0);
         }
-        node.values.words[slot].store(&self.guard, pointer);
+        node.values.value(slot).store(&self.guard, pointer);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     pub(super) fn update_cell(
         &self,
         work: &mut Work<'_>,
-        place: &Locked<'_, M, W>,
+        place: &Locked<'_, M>,
         entry: Entry,
         word: u64,
     ) -> Walk<()> {
@@ -144,7 +144,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         cells[side].store(&self.guard, word);
         if !may_overwrite {
             // ORDER: pairs with the load in `search`: what the cell holds is visible.
-            node.values.words[entry.slot].store(&self.guard, cell_pointer(entry.slot, side));
+            node.values.value(entry.slot).store(&self.guard, cell_pointer(entry.slot, side));
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Survey {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Walks the whole tree while nobody writes. O(n).
     pub(super) fn survey(&self) -> Result<Survey> {
         let _shards = self.stop();
@@ -99,7 +99,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     fn survey_node(&self, task: Task, survey: &mut Survey, tasks: &mut Vec<Task>) -> Walk<()> {
         let offset = task.pointer & OFFSET_MASK;
         // A node that was seen is not gone through once more: what lies below it may lead back to it.
@@ -131,10 +131,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    fn survey_interior(&self, node: &Interior<W>, task: Task, survey: &mut Survey, tasks: &mut Vec<Task>) {
+    fn survey_interior(&self, node: &Interior, task: Task, survey: &mut Survey, tasks: &mut Vec<Task>) {
         let offset = task.pointer & OFFSET_MASK;
         let claimed = node.shape.load(&self.guard) & 15;
-        survey.expect(offset, claimed <= W as u64, || format!("{claimed} separators"));
+        survey.expect(offset, claimed <= self.core.width as u64, || format!("{claimed} separators"));
         let parts = self.parts(node);
         let mut low = task.low;
         for (index, child) in parts.children.iter().enumerate() {
@@ -148,21 +148,23 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     fn survey_border(
         &self,
-        node: &Border<W>,
+        node: &Border,
         task: Task,
         survey: &mut Survey,
         tasks: &mut Vec<Task>,
     ) -> Walk<()> {
         let offset = task.pointer & OFFSET_MASK;
         let permutation = Permutation(node.permutation.load(&self.guard));
-        survey.expect(offset, permutation.is_sound(W), || format!("permutation {:x}", permutation.0));
+        survey.expect(offset, permutation.is_sound(self.core.width), || {
+            format!("permutation {:x}", permutation.0)
+        });
         let mut last = None;
         let are_words = self.core.are_words;
-        for position in 0..permutation.count(W) {
-            let slot = permutation.slot(position, W);
+        for position in 0..permutation.count(self.core.width) {
+            let slot = permutation.slot(position);
             let slice = self.slice_of(node, slot);
             let class = nibble(node.classes.load(&self.guard), slot);
-            let value = node.values.words[slot].load(&self.guard);
+            let value = node.values.value(slot).load(&self.guard);
             let is_class = if are_words { class == 8 } else { class <= LAYER };
             survey.expect(offset, is_class, || format!("slot {slot} has class {class}"));
             let is_ordered = last.is_none_or(|last| last < slice);
@@ -197,7 +199,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             record.copy_value(&self.guard, &mut Vec::new())?;
         }
         let needs_key = task.depth > 0 || task.level > 0;
-        survey.expect(offset, !needs_key || permutation.count(W) > 0, || "an empty node".to_owned());
+        survey.expect(offset, !needs_key || permutation.count(self.core.width) > 0, || {
+            "an empty node".to_owned()
+        });
         Ok(())
     }
 }

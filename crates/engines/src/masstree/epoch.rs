@@ -146,7 +146,7 @@ fn flush_lines<M: Medium>(guard: &Guard<'_, M>, offset: u64, mut lines: u64) -> 
     Ok(count)
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Flushes what is listed: all that there is, whatever damage has listed besides.
     fn flush_listed(&self, guard: &Guard<'_, M>, listed: &Taken) -> Result<()> {
         let (mut lines, mut result) = (0, Ok(()));
@@ -284,7 +284,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Lists memory that changed, to be flushed before the epoch ends.
     #[inline(always)]
     pub(super) fn list(&self, work: &mut Work<'_>, offset: u64, bytes: u64) {

@@ -11,7 +11,7 @@ use medium::{Medium, Word};
 use pool::{Error, Guard, Result};
 
 use super::access::{Stop, View, Walk, Work};
-use super::layout::{Anchor, INTERIOR, NODE_WORDS_SKIPPED, OFFSET_MASK, checked, unchecked};
+use super::layout::{Anchor, INTERIOR, OFFSET_MASK, checked, unchecked};
 use super::{Core, Mode};
 
 /// Bytes of a segment: a whole slab of the pool.
@@ -53,7 +53,7 @@ fn mix(state: u64, word: u64) -> u64 {
     (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// The next free entry of the shard's log.
     fn log_entry(&self, work: &mut Work<'_>) -> Walk<u64> {
         if !work.shard.log.has_space() {
@@ -115,8 +115,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let at = self.log_entry(work)?;
         let entry = self.guard.words(at, (ENTRY_HEADER_BYTES as usize + bytes) / 8)?;
         let mut sum = mix(self.epoch, target);
+        let logged = self.core.words_logged(target);
         for (index, (from, to)) in node.iter().zip(&entry[ENTRY_HEADER_BYTES as usize / 8..]).enumerate() {
-            if !NODE_WORDS_SKIPPED.contains(&index) {
+            if logged >> index & 1 == 1 {
                 let word = from.load(&self.guard);
                 to.store(&self.guard, word);
                 sum = mix(sum, word);
@@ -133,7 +134,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Bytes of an entry, whichever node it holds.
     fn entry_bytes(&self) -> u64 {
         ENTRY_HEADER_BYTES + self.border_bytes() as u64
@@ -198,8 +199,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
             return Ok(false);
         };
         let count = self.node_bytes(target) / 8;
-        let words = entry[ENTRY_HEADER_BYTES as usize / 8..].iter().take(count).enumerate();
-        let kept = words.filter(|(index, _)| !NODE_WORDS_SKIPPED.contains(index));
+        let (logged, words) = (self.words_logged(target), &entry[ENTRY_HEADER_BYTES as usize / 8..]);
+        let kept = words.iter().take(count).enumerate().filter(|(index, _)| logged >> index & 1 == 1);
         let content: Vec<(usize, u64)> = kept.map(|(index, word)| (index, word.load(guard))).collect();
         if content.iter().fold(mix(epoch, target), |sum, (_, word)| mix(sum, *word)) != header[2] {
             return Ok(false);

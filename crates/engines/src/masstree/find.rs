@@ -16,8 +16,8 @@ use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::Version;
 
 /// A border node that a descent reached.
-pub(super) struct Leaf<'v, const W: usize, T = ()> {
-    pub(super) node: &'v Border<W>,
+pub(super) struct Leaf<'v, T = ()> {
+    pub(super) node: &'v Border,
     pub(super) pointer: u64,
     /// Taken while the node was certainly the right one.
     pub(super) version: Version,
@@ -26,40 +26,35 @@ pub(super) struct Leaf<'v, const W: usize, T = ()> {
 }
 
 /// What is remembered of a descent: nothing to find a key, `Neighbours` to go on from there.
-pub(super) trait Trail<'v, M: Medium, const W: usize>: Default {
+pub(super) trait Trail<'v, M: Medium>: Default {
     /// The descent goes on with the child `rank` of a node.
-    fn step(&mut self, view: &'v View<'_, M, W>, at: (&'v Interior<W>, Version), shape: u64, rank: usize);
+    fn step(&mut self, view: &'v View<'_, M>, at: (&'v Interior, Version), shape: u64, rank: usize);
 }
 
-impl<'v, M: Medium, const W: usize> Trail<'v, M, W> for () {
+impl<'v, M: Medium> Trail<'v, M> for () {
     #[inline(always)]
-    fn step(&mut self, _: &'v View<'_, M, W>, _: (&'v Interior<W>, Version), _: u64, _: usize) {}
+    fn step(&mut self, _: &'v View<'_, M>, _: (&'v Interior, Version), _: u64, _: usize) {}
 }
 
 /// Between which slices a border node lies.
-pub(super) struct Neighbours<'v, const W: usize> {
+#[derive(Default)]
+pub(super) struct Neighbours<'v> {
     /// The lowest slice that it covers; `None` for the first of a layer.
     pub(super) low: Option<Slice>,
     /// The first slice above those that it covers; `None` for the last of a layer.
     pub(super) high: Option<Slice>,
     /// What led there, unless it is the root.
-    above: Option<Above<'v, W>>,
+    above: Option<Above<'v>>,
     /// What led to that, unless that is the root.
-    beyond: Option<Above<'v, W>>,
+    beyond: Option<Above<'v>>,
 }
 
-impl<const W: usize> Default for Neighbours<'_, W> {
-    fn default() -> Self {
-        Self { low: None, high: None, above: None, beyond: None }
-    }
-}
-
-impl<'v, M: Medium, const W: usize> Trail<'v, M, W> for Neighbours<'v, W> {
+impl<'v, M: Medium> Trail<'v, M> for Neighbours<'v> {
     #[inline(always)]
     fn step(
         &mut self,
-        view: &'v View<'_, M, W>,
-        (node, version): (&'v Interior<W>, Version),
+        view: &'v View<'_, M>,
+        (node, version): (&'v Interior, Version),
         shape: u64,
         rank: usize,
     ) {
@@ -67,13 +62,13 @@ impl<'v, M: Medium, const W: usize> Trail<'v, M, W> for Neighbours<'v, W> {
         if rank > 0 {
             self.low = Some(view.separator(node, shape, rank - 1));
         }
-        if rank < Interior::<W>::separators(shape) {
+        if rank < Interior::separators(shape) {
             self.high = Some(view.separator(node, shape, rank));
         }
     }
 }
 
-impl<const W: usize> Neighbours<'_, W> {
+impl Neighbours<'_> {
     /// Which border nodes behind one that a scan went on to are not on their way yet, from the nearest on; but of another
     /// parent all may be.
     #[inline(always)]
@@ -83,10 +78,10 @@ impl<const W: usize> Neighbours<'_, W> {
 
     /// The last step again, but with the child behind; `None` if there is none.
     #[inline(always)]
-    fn step_aside<M: Medium>(&mut self, view: &View<'_, M, W>) -> Option<u64> {
+    fn step_aside<M: Medium>(&mut self, view: &View<'_, M>) -> Option<u64> {
         let above = self.above.as_mut()?;
         let shape = above.node.shape.load(&view.guard);
-        let count = Interior::<W>::separators(shape);
+        let count = Interior::separators(shape);
         if above.rank >= count {
             return None;
         }
@@ -99,18 +94,18 @@ impl<const W: usize> Neighbours<'_, W> {
 
     /// Whether what led there has not changed.
     #[inline(always)]
-    fn is_still<M: Medium>(&self, view: &View<'_, M, W>) -> bool {
+    fn is_still<M: Medium>(&self, view: &View<'_, M>) -> bool {
         self.above.is_none_or(|above| above.version.is_still(&view.guard, &above.node.version))
     }
 }
 
 /// A border node from which a scan can go on.
-pub(super) type ScanLeaf<'v, const W: usize> = Leaf<'v, W, Neighbours<'v, W>>;
+pub(super) type ScanLeaf<'v> = Leaf<'v, Neighbours<'v>>;
 
 /// An interior node on the way of a descent.
 #[derive(Clone, Copy)]
-struct Above<'v, const W: usize> {
-    node: &'v Interior<W>,
+struct Above<'v> {
+    node: &'v Interior,
     version: Version,
     /// The child that the descent took.
     rank: usize,
@@ -132,26 +127,26 @@ pub(super) struct Entry {
 
 /// Where the root of a layer stands.
 #[derive(Clone, Copy)]
-pub(super) enum Origin<'v, const W: usize> {
+pub(super) enum Origin<'v> {
     /// In the anchor.
     Anchor,
     /// In an entry of a border node, as it was at a version.
-    Entry(&'v Border<W>, Version),
+    Entry(&'v Border, Version),
 }
 
 /// Where a key belongs.
-pub(super) struct Place<'v, const W: usize> {
-    pub(super) leaf: Leaf<'v, W>,
+pub(super) struct Place<'v> {
+    pub(super) leaf: Leaf<'v>,
     /// The layer, counted from the first.
     pub(super) depth: usize,
     /// The entry of the key's slice as it was at the leaf's version.
     pub(super) entry: Option<Entry>,
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Whether a layer's root is still what it was read as.
     #[inline(always)]
-    pub(super) fn is_root(&self, origin: Origin<'_, W>, root: u64) -> Walk<bool> {
+    pub(super) fn is_root(&self, origin: Origin<'_>, root: u64) -> Walk<bool> {
         match origin {
             Origin::Anchor => Ok(self.anchor()?.root.value.load(&self.guard) == root),
             Origin::Entry(border, version) => {
@@ -162,14 +157,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Whether an entry of a border node leads to a root, whatever else has changed in the node.
     #[cold]
-    fn leads_to(&self, border: &Border<W>, root: u64) -> Walk<bool> {
+    fn leads_to(&self, border: &Border, root: u64) -> Walk<bool> {
         loop {
             let version = self.stable(&border.version)?;
             let (permutation, classes) =
                 (Permutation(border.permutation.load(&self.guard)), border.classes.load(&self.guard));
-            let mut slots = (0..permutation.count(W)).map(|position| permutation.slot(position, W));
+            let mut slots =
+                (0..permutation.count(self.core.width)).map(|position| permutation.slot(position));
             let leads = slots.any(|slot| {
-                nibble(classes, slot) == LAYER && border.values.words[slot].load(&self.guard) == root
+                nibble(classes, slot) == LAYER && border.values.value(slot).load(&self.guard) == root
             });
             if version.is_still(&self.guard, &border.version) {
                 return Ok(leads && !version.is_deleted());
@@ -180,8 +176,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// How many separators lie before the child that `target` means.
     #[inline(always)]
-    pub(super) fn rank(&self, node: &Interior<W>, shape: u64, target: Target) -> usize {
-        let count = Interior::<W>::separators(shape);
+    pub(super) fn rank(&self, node: &Interior, shape: u64, target: Target) -> usize {
+        let count = Interior::separators(shape);
         let (slice, included) = match target {
             Target::At(slice) => (slice, true),
             Target::Below(slice) => (slice, false),
@@ -202,22 +198,22 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// A separator of an interior node.
     #[inline(always)]
-    pub(super) fn separator(&self, node: &Interior<W>, shape: u64, index: usize) -> Slice {
+    pub(super) fn separator(&self, node: &Interior, shape: u64, index: usize) -> Slice {
         Slice { word: node.slices[index].load(&self.guard), class: nibble(shape >> 4, index) }
     }
 
     /// From the root of a layer to the border node that `target` means. [`Stop::Again`] if it is no root any more.
     #[inline(always)]
-    pub(super) fn descend<'v, T: Trail<'v, M, W>>(
+    pub(super) fn descend<'v, T: Trail<'v, M>>(
         &'v self,
         root: u64,
-        origin: Origin<'_, W>,
+        origin: Origin<'_>,
         target: Target,
-    ) -> Walk<Leaf<'v, W, T>> {
+    ) -> Walk<Leaf<'v, T>> {
         'again: loop {
             let mut pointer = root;
             let mut trail = T::default();
-            let mut above: Option<(&Interior<W>, Version)> = None;
+            let mut above: Option<(&Interior, Version)> = None;
             for _ in 0..HEIGHT_MAX {
                 let node = self.node(pointer)?;
                 let version = self.stable(node.version())?;
@@ -257,10 +253,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// [`LEAVES_AHEAD`] behind one, as far as they have the same parent; then that parent's neighbour, and once that was
     /// asked for, its first children.
     #[inline(always)]
-    pub(super) fn prefetch_behind(&self, leaf: &ScanLeaf<'_, W>, first: usize) {
+    pub(super) fn prefetch_behind(&self, leaf: &ScanLeaf<'_>, first: usize) {
         let Some(above) = leaf.trail.above else { return };
         let (last, count) =
-            (above.rank + LEAVES_AHEAD, Interior::<W>::separators(above.node.shape.load(&self.guard)));
+            (above.rank + LEAVES_AHEAD, Interior::separators(above.node.shape.load(&self.guard)));
         for rank in above.rank + first..=last.min(count) {
             self.prefetch(above.node.child(rank).load(&self.guard));
         }
@@ -272,15 +268,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Hints the processor to load so many children of the parent's neighbour, or if none that neighbour.
     #[inline(never)]
-    fn prefetch_beyond(&self, leaf: &ScanLeaf<'_, W>, children: usize) {
+    fn prefetch_beyond(&self, leaf: &ScanLeaf<'_>, children: usize) {
         let Some(Above { node, rank, .. }) = leaf.trail.beyond else { return };
-        if rank >= Interior::<W>::separators(node.shape.load(&self.guard)) {
+        if rank >= Interior::separators(node.shape.load(&self.guard)) {
             return;
         }
         let next = node.child(rank + 1).load(&self.guard);
         if children == 0 {
             self.prefetch(next);
-        } else if let Ok(next) = self.guard.node::<Interior<W>>(next & OFFSET_MASK) {
+        } else if let Ok(next) = self.guard.node::<Interior>(next & OFFSET_MASK) {
             // The count was of another moment.
             (0..children.min(LEAVES_AHEAD))
                 .for_each(|rank| self.prefetch(next.child(rank).load(&self.guard)));
@@ -290,7 +286,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Goes on with the border node behind one, if what led there has not changed, or what led to that: the last steps of a
     /// descent, repeated. If this returns `false` the leaf is none any more.
     #[inline(always)]
-    pub(super) fn next_leaf<'v>(&'v self, leaf: &mut ScanLeaf<'v, W>) -> Walk<bool> {
+    pub(super) fn next_leaf<'v>(&'v self, leaf: &mut ScanLeaf<'v>) -> Walk<bool> {
         let (end, trail) = (leaf.trail.high, &mut leaf.trail);
         let mut pointer = trail.step_aside(self);
         if pointer.is_none() {
@@ -311,7 +307,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Goes on with the first child of the node behind the parent; `None` if what led to that has changed.
     #[inline(never)]
-    fn first_beyond<'v>(&'v self, trail: &mut Neighbours<'v, W>) -> Walk<Option<u64>> {
+    fn first_beyond<'v>(&'v self, trail: &mut Neighbours<'v>) -> Walk<Option<u64>> {
         trail.above = trail.beyond.take();
         let pointer = trail.step_aside(self);
         let Some(pointer) = pointer.filter(|pointer| *pointer & INTERIOR != 0 && trail.is_still(self)) else {
@@ -330,7 +326,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     #[inline(always)]
     pub(super) fn find_slot(
         &self,
-        node: &Border<W>,
+        node: &Border,
         permutation: Permutation,
         slice: Slice,
     ) -> Option<(usize, u8)> {
@@ -339,7 +335,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         while candidates != 0 {
             let slot = candidates.trailing_zeros() as usize;
             let class = nibble(node.classes.load(&self.guard), slot);
-            if class.min(LONGER) == slice.class && permutation.position(slot) < permutation.count(W) {
+            if class.min(LONGER) == slice.class
+                && permutation.position(slot) < permutation.count(self.core.width)
+            {
                 return Some((slot, class));
             }
             candidates &= candidates - 1;
@@ -349,25 +347,25 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// The entry of a slice, among those that `permutation` lists.
     #[inline(always)]
-    pub(super) fn search(&self, node: &Border<W>, permutation: Permutation, slice: Slice) -> Option<Entry> {
+    pub(super) fn search(&self, node: &Border, permutation: Permutation, slice: Slice) -> Option<Entry> {
         let (slot, class) = self.find_slot(node, permutation, slice)?;
-        let value = node.values.words[slot].load(&self.guard);
+        let value = node.values.value(slot).load(&self.guard);
         let cell = if self.core.are_words { self.load_cell(node, slot, value) } else { None };
         Some(Entry { slot, class, value, cell })
     }
 
     /// The slice of a slot, with [`LAYER`] taken for [`LONGER`].
-    pub(super) fn slice_of(&self, node: &Border<W>, slot: usize) -> Slice {
+    pub(super) fn slice_of(&self, node: &Border, slot: usize) -> Slice {
         let class = nibble(node.classes.load(&self.guard), slot).min(LONGER);
         Slice { word: node.slices[slot].load(&self.guard), class }
     }
 
     /// How many entries lie before `slice`. The node is locked.
-    pub(super) fn position(&self, node: &Border<W>, permutation: Permutation, slice: Slice) -> usize {
-        let (mut low, mut high) = (0, permutation.count(W));
+    pub(super) fn position(&self, node: &Border, permutation: Permutation, slice: Slice) -> usize {
+        let (mut low, mut high) = (0, permutation.count(self.core.width));
         while low < high {
             let middle = usize::midpoint(low, high);
-            if self.slice_of(node, permutation.slot(middle, W)) < slice {
+            if self.slice_of(node, permutation.slot(middle)) < slice {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -378,7 +376,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Where `key` belongs; at most to layer `depth_max`.
     #[inline(always)]
-    pub(super) fn place(&self, key: &[u8], depth_max: usize) -> Walk<Place<'_, W>> {
+    pub(super) fn place(&self, key: &[u8], depth_max: usize) -> Walk<Place<'_>> {
         self.place_along(key, depth_max, |_, _| {})
     }
 
@@ -389,7 +387,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         key: &[u8],
         depth_max: usize,
         mut visit: impl FnMut(usize, u64),
-    ) -> Walk<Place<'_, W>> {
+    ) -> Walk<Place<'_>> {
         'again: loop {
             let mut root = self.anchor()?.root.value.load(&self.guard);
             let mut origin = Origin::Anchor;
@@ -461,13 +459,13 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Calls `use_value` with the value of `key`; what it returned last counts. O(log n).
     #[inline(always)]
     pub(super) fn find<R>(
         &self,
         key: &[u8],
-        mut use_value: impl FnMut(&View<'_, M, W>, Value) -> Result<R>,
+        mut use_value: impl FnMut(&View<'_, M>, Value) -> Result<R>,
     ) -> Result<Option<R>> {
         let view = self.look();
         let found = view.find_with(key, &mut use_value);
@@ -481,7 +479,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     #[cold]
     pub(super) fn find_slowly<R>(
         &self,
-        mut walk: impl FnMut(&View<'_, M, W>, &mut Work<'_>) -> Walk<R>,
+        mut walk: impl FnMut(&View<'_, M>, &mut Work<'_>) -> Walk<R>,
     ) -> Result<R> {
         let mut attempts = None;
         loop {

@@ -17,7 +17,7 @@ use super::slice::{LAYER, Slice, Target};
 /// Keys that are walked together: more misses than that the processor does not overlap.
 const BATCH: usize = 16;
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Loads what finding keys with these slices will read in the first layer.
     fn warm(&self, slices: impl Iterator<Item = Slice>) -> Walk<()> {
         let root = self.anchor()?.root.value.load(&self.guard);
@@ -26,7 +26,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let mut is_down = true;
             for (slice, pointer) in &mut walks {
                 if *pointer & INTERIOR != 0 {
-                    let node = self.guard.node::<Interior<W>>(*pointer & OFFSET_MASK)?;
+                    let node = self.guard.node::<Interior>(*pointer & OFFSET_MASK)?;
                     let rank = self.rank(node, node.shape.load(&self.guard), Target::At(*slice));
                     *pointer = node.child(rank).load(&self.guard);
                     self.prefetch(*pointer);
@@ -38,10 +38,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             }
         }
         for (slice, pointer) in walks {
-            let node = self.guard.node::<Border<W>>(pointer & OFFSET_MASK)?;
+            let node = self.guard.node::<Border>(pointer & OFFSET_MASK)?;
             let permutation = Permutation(node.permutation.load(&self.guard));
             let Some((slot, class)) = self.find_slot(node, permutation, slice) else { continue };
-            let value = node.values.words[slot].load(&self.guard);
+            let value = node.values.value(slot).load(&self.guard);
             match class {
                 _ if self.core.are_words => self.cells(node)?[slot][0].prefetch(),
                 LAYER => self.prefetch(value),
@@ -52,7 +52,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Calls `find` with each key, in batches whose cache misses overlap.
     pub(super) fn find_many<K>(
         &self,

@@ -67,7 +67,7 @@ impl ValueLog {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Before a locked border node is changed: writes the log that the change needs, and lists the lines that change; but
     /// for the cell of an update. Returns whether what the value of an updated slot leads to may be overwritten: all of the
     /// node is logged, or the pointer as it was when the epoch began, and it leads elsewhere.
@@ -79,7 +79,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         &self,
         work: &mut Work<'_>,
         pointer: u64,
-        node: &Border<W>,
+        node: &Border,
         change: Change,
     ) -> Walk<bool> {
         if self.core.mode == Mode::Transient {
@@ -105,14 +105,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// The lines that a change writes to, but for the cell of an update.
-    fn lines_of(&self, node: &Border<W>, change: Change) -> Walk<u64> {
+    fn lines_of(&self, node: &Border, change: Change) -> Walk<u64> {
         Ok(match change {
             Change::Remove => HEADER_LINE,
-            Change::Update(slot) => HEADER_LINE | line_of(node, &node.values.words[slot]),
+            Change::Update(slot) => HEADER_LINE | line_of(node, node.values.value(slot)),
             Change::Insert(slot) => {
                 let cell = if self.core.are_words { line_of(node, &self.cells(node)?[slot][0]) } else { 0 };
                 let slice = line_of(node, &node.slices[slot]);
-                HEADER_LINE | slice | line_of(node, &node.values.words[slot]) | cell
+                HEADER_LINE | slice | line_of(node, node.values.value(slot)) | cell
             }
             Change::Everything => all_lines(self.core.border_bytes()),
         })
@@ -123,7 +123,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         &self,
         work: &mut Work<'_>,
         pointer: u64,
-        node: &Border<W>,
+        node: &Border,
         change: Change,
         state: u64,
         lines: &mut u64,
@@ -158,7 +158,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         &self,
         work: &mut Work<'_>,
         pointer: u64,
-        node: &Border<W>,
+        node: &Border,
         change: Change,
         state: u64,
     ) -> Walk<bool> {
@@ -195,7 +195,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Clears a value log; returns its line if that changed.
-    fn clear(&self, node: &Border<W>, log: &Word) -> u64 {
+    fn clear(&self, node: &Border, log: &Word) -> u64 {
         if log.load(&self.guard) == 0 {
             return 0;
         }
@@ -204,16 +204,16 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Logs the value of a slot in its line; returns the log.
-    fn log_value<'n>(&self, values: &'n Values<W>, slot: usize) -> &'n Word {
+    fn log_value<'n>(&self, values: &'n Values, slot: usize) -> &'n Word {
         let log = values.log(slot);
-        let value = values.words[slot].load(&self.guard);
+        let value = values.value(slot).load(&self.guard);
         // Before the value, in the same line.
         log.store(&self.guard, ValueLog::new(slot, value, self.epoch).0);
         log
     }
 
     /// Before a locked interior node is changed: writes it to the external log once an epoch, and lists it.
-    pub(super) fn prepare_interior(&self, work: &mut Work<'_>, pointer: u64, node: &Interior<W>) -> Walk<()> {
+    pub(super) fn prepare_interior(&self, work: &mut Work<'_>, pointer: u64, node: &Interior) -> Walk<()> {
         if self.core.mode == Mode::Transient {
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             self.log_node(work, pointer)?;
             node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         }
-        self.list_node(work, pointer, &node.listed, all_lines(interior_bytes::<W>()));
+        self.list_node(work, pointer, &node.listed, all_lines(interior_bytes()));
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::index::Condition;
 /// How often an operation ends the epoch to make room before it gives up.
 const ROUNDS_MAX: u32 = 2;
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Writes or removes, if `condition` holds; returns whether it held. O(log n).
     pub(super) fn write(
         &self,
@@ -52,9 +52,9 @@ impl<M: Medium, const W: usize> Core<M, W> {
 }
 
 /// A border node locked for a write, and what its key has there.
-pub(super) struct Locked<'v, M: Medium, const W: usize> {
+pub(super) struct Locked<'v, M: Medium> {
     pub(super) lock: Lock<'v, M>,
-    pub(super) node: &'v Border<W>,
+    pub(super) node: &'v Border,
     pub(super) pointer: u64,
     pub(super) depth: usize,
     pub(super) slice: Slice,
@@ -62,7 +62,7 @@ pub(super) struct Locked<'v, M: Medium, const W: usize> {
     pub(super) entry: Option<Entry>,
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// As [`Core::write`], with a pass.
     pub(super) fn write(
         &self,
@@ -96,7 +96,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Locks the border node that `key` belongs to.
-    pub(super) fn lock_place(&self, key: &[u8]) -> Walk<Locked<'_, M, W>> {
+    pub(super) fn lock_place(&self, key: &[u8]) -> Walk<Locked<'_, M>> {
         loop {
             let Place { leaf, depth, .. } = self.place(key, usize::MAX)?;
             let lock = self.lock(&leaf.node.version)?;
@@ -123,7 +123,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn update(
         &self,
         work: &mut Work<'_>,
-        place: &Locked<'_, M, W>,
+        place: &Locked<'_, M>,
         entry: Entry,
         key: &[u8],
         value: &[u8],
@@ -136,7 +136,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             .or_else(|stop| self.give_up(work, &[new], stop))?;
         // PERSIST: nothing; durable with the epoch, and undone by the in-line log if that fails.
         // ORDER: pairs with the load in `search`: the record is visible.
-        place.node.values.words[entry.slot].store(&self.guard, new);
+        place.node.values.value(entry.slot).store(&self.guard, new);
         self.free(work, entry.value)
     }
 
@@ -162,16 +162,16 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         self.write_record(work, Self::stored_key(slice, key), value)
     }
 
-    fn insert(&self, work: &mut Work<'_>, mut place: Locked<'_, M, W>, key: &[u8], value: &[u8]) -> Walk<()> {
+    fn insert(&self, work: &mut Work<'_>, mut place: Locked<'_, M>, key: &[u8], value: &[u8]) -> Walk<()> {
         let content = self.write_content(work, key, place.slice, value)?;
         let position = self.position(place.node, place.permutation, place.slice);
         let made = if self.core.are_words { &[][..] } else { &[content] };
-        if place.permutation.count(W) == W {
+        if place.permutation.count(self.core.width) == self.core.width {
             return self
                 .split(work, place, key, position, content)
                 .or_else(|stop| self.give_up(work, made, stop));
         }
-        let slot = place.permutation.free_slot(W);
+        let slot = place.permutation.free_slot(self.core.width);
         self.prepare(work, place.pointer, place.node, Change::Insert(slot))
             .or_else(|stop| self.give_up(work, made, stop))?;
         // A reader may still look at the key that the slot had before.
@@ -179,12 +179,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         self.fill_slot(place.node, slot, place.slice, content)?;
         // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that fails.
         // ORDER: pairs with the load in `place`: the slot is visible.
-        place.node.permutation.store(&self.guard, place.permutation.inserted(position, W).0);
+        place.node.permutation.store(&self.guard, place.permutation.inserted(position, self.core.width).0);
         Ok(())
     }
 
     /// Writes a slot that is not in use.
-    pub(super) fn fill_slot(&self, node: &Border<W>, slot: usize, slice: Slice, content: u64) -> Walk<()> {
+    pub(super) fn fill_slot(&self, node: &Border, slot: usize, slice: Slice, content: u64) -> Walk<()> {
         node.slices[slot].store(&self.guard, slice.word);
         let classes = node.classes.load(&self.guard);
         node.classes.store(&self.guard, with_nibble(classes, slot, slice.class));
@@ -200,18 +200,21 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Makes a border node of allocated memory. [`LAYER`] as a class stands for itself.
     pub(super) fn fill_border(&self, work: &mut Work<'_>, offset: u64, entries: &[(Slice, u64)]) -> Walk<()> {
-        let node = self.guard.node::<Border<W>>(offset)?;
+        let node = self.guard.node::<Border>(offset)?;
         Version::start(&self.guard, &node.version);
+        // Before the values: a tree without logs has one of them in the place of the high log.
+        node.values.log_low.store(&self.guard, 0);
+        node.values.log_high.store(&self.guard, 0);
+        let permutation = Permutation::identity(entries.len(), self.core.width);
         let mut classes = 0;
-        for (slot, (slice, content)) in entries.iter().enumerate() {
+        for (position, (slice, content)) in entries.iter().enumerate() {
+            let slot = permutation.slot(position);
             node.slices[slot].store(&self.guard, slice.word);
             classes = with_nibble(classes, slot, slice.class);
             self.fill_value(node, slot, *content)?;
         }
         node.classes.store(&self.guard, classes);
-        node.values.log_low.store(&self.guard, 0);
-        node.values.log_high.store(&self.guard, 0);
-        node.permutation.store(&self.guard, Permutation::identity(entries.len()).0);
+        node.permutation.store(&self.guard, permutation.0);
         // New in this epoch, so nothing of it has to be logged; if that fails, nothing leads here.
         node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         self.list_new(work, offset, &node.listed, self.core.border_bytes());
@@ -222,7 +225,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn insert_layer(
         &self,
         work: &mut Work<'_>,
-        mut place: Locked<'_, M, W>,
+        mut place: Locked<'_, M>,
         entry: Entry,
         key: &[u8],
         value: &[u8],
@@ -245,7 +248,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             .or_else(|stop| self.give_up(work, &made, stop))?;
         place.lock.begin_change();
         // PERSIST: nothing; durable with the epoch, and undone from the external log if that fails.
-        place.node.values.words[entry.slot].store(&self.guard, root);
+        place.node.values.value(entry.slot).store(&self.guard, root);
         let classes = place.node.classes.load(&self.guard);
         place.node.classes.store(&self.guard, with_nibble(classes, entry.slot, LAYER));
         Ok(())

@@ -1,7 +1,7 @@
 //! What lies in the pool, line by line.
 //!
 //! ```text
-//! border node, 320 bytes (14 wide)                 interior node, 296 bytes (14 wide)
+//! border node, 320 bytes                           interior node, 312 bytes
 //!   0  link, link log     the allocator's            0  link, link log
 //!  16  version            volatile                  16  version
 //!  24  epoch word         InCLLp                    24  epoch word
@@ -9,12 +9,12 @@
 //!  40  permutation                                  40  -
 //!  48  classes            4 bits for each slot      48  -
 //!  56  listed             volatile                  56  listed
-//!  64  slices 0..13                                 64  slices 0..13
-//! 176  -                                           176  first child
-//! 192  value log, low     InCLL1                   184  children 1..14
+//!  64  slices 0..14                                 64  slices 0..14
+//! 184  -                                           184  first child
+//! 192  value log, low     InCLL1                   192  children 1..15
 //! 200  values 0..6
 //! 256  values 7..13
-//! 312  value log, high    InCLL2
+//! 312  value log, high    InCLL2; value 14 of a tree without logs
 //!
 //! and in a tree of words, 576 bytes:
 //! 320  cells              two for each slot
@@ -32,13 +32,17 @@
 //!  24  value, then the whole key if it is longer than its slice
 //! ```
 
+use std::ops::Range;
+
 use medium::{VolatileWord, Word, node};
 
 /// Classes of sizes in the durable allocator.
 pub(super) const CLASSES: usize = 47;
 /// Shares of the allocator and of the external log, each used by one thread at a time.
 pub(super) const SHARDS: usize = 8;
-/// The most slots of a border node.
+/// The most slots of a border node with in-line logs, and of separators of an interior one.
+pub(super) const WIDTH: usize = 14;
+/// The most slots of any border node: without logs there is one more.
 pub(super) const WIDTH_MAX: usize = 15;
 /// Ranges in the set of failed epochs.
 pub(super) const FAILED_RANGES: usize = 28;
@@ -62,16 +66,16 @@ pub(super) const OFFSET_MASK: u64 = (1 << 48) - 16;
 node! {
     /// Values with their two in-line logs.
     #[repr(align(64))]
-    pub(super) struct Values<const W: usize> {
+    pub(super) struct Values {
         pub(super) log_low: Word,
-        pub(super) words: [Word; W],
+        pub(super) words: [Word; WIDTH],
         pub(super) log_high: Word,
     }
 }
 
 node! {
-    /// A border node of `W` slots.
-    pub(super) struct Border<const W: usize> {
+    /// A border node.
+    pub(super) struct Border {
         pub(super) link: [Word; 2],
         pub(super) version: VolatileWord,
         pub(super) epoch: Word,
@@ -79,31 +83,31 @@ node! {
         pub(super) permutation: Word,
         pub(super) classes: Word,
         pub(super) listed: VolatileWord,
-        pub(super) slices: [Word; W],
-        pub(super) values: Values<W>,
+        pub(super) slices: [Word; WIDTH_MAX],
+        pub(super) values: Values,
     }
 }
 
 node! {
     /// A border node of a tree of words, with the cells of its values.
-    pub(super) struct WordBorder<const W: usize> {
-        pub(super) border: Border<W>,
-        pub(super) cells: [[Word; 2]; W],
+    pub(super) struct WordBorder {
+        pub(super) border: Border,
+        pub(super) cells: [[Word; 2]; WIDTH_MAX],
     }
 }
 
 node! {
-    /// An interior node of up to `W` separators.
-    pub(super) struct Interior<const W: usize> {
+    /// An interior node.
+    pub(super) struct Interior {
         pub(super) link: [Word; 2],
         pub(super) version: VolatileWord,
         pub(super) epoch: Word,
         pub(super) shape: Word,
         spare: [Word; 2],
         pub(super) listed: VolatileWord,
-        pub(super) slices: [Word; W],
+        pub(super) slices: [Word; WIDTH_MAX],
         pub(super) first: Word,
-        pub(super) rest: [Word; W],
+        pub(super) rest: [Word; WIDTH_MAX],
     }
 }
 
@@ -154,17 +158,17 @@ node! {
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(offset_of!(Border<14>, epoch) == 24 && offset_of!(Border<14>, permutation_log) == 32);
-    assert!(offset_of!(Border<14>, permutation) == 40 && offset_of!(Border<14>, listed) == 56);
-    assert!(offset_of!(Border<14>, slices) == 64 && offset_of!(Border<14>, values) == 192);
-    assert!(offset_of!(Values<14>, words) == 8 && offset_of!(Values<14>, log_high) == 120);
-    assert!(are_logs_in_line::<4>() && are_logs_in_line::<6>() && are_logs_in_line::<8>());
-    assert!(are_logs_in_line::<14>() && !are_logs_in_line::<7>() && !are_logs_in_line::<15>());
-    assert!(size_of::<Border<14>>() == 320 && align_of::<Border<14>>() == 64);
-    assert!(offset_of!(Interior<14>, epoch) == 24 && offset_of!(Interior<14>, listed) == 56);
-    assert!(offset_of!(Interior<14>, version) == 16 && offset_of!(Border<14>, version) == 16);
-    assert!(offset_of!(Interior<14>, slices) == 64 && offset_of!(Interior<14>, first) == 176);
-    assert!(offset_of!(WordBorder<14>, cells) == 320 && size_of::<WordBorder<14>>() == 576);
+    assert!(offset_of!(Border, epoch) == 24 && offset_of!(Border, permutation_log) == 32);
+    assert!(offset_of!(Border, permutation) == 40 && offset_of!(Border, listed) == 56);
+    assert!(offset_of!(Border, slices) == 64 && offset_of!(Border, values) == 192);
+    assert!(offset_of!(Values, words) == 8 && offset_of!(Values, log_high) == 120);
+    // Each log lies in the line of its values.
+    assert!(8 + 8 * LOW_SLOTS.end <= medium::LINE_BYTES && 8 + 8 * HIGH_SLOTS.start >= medium::LINE_BYTES);
+    assert!(size_of::<Border>() == 320 && align_of::<Border>() == 64);
+    assert!(offset_of!(Interior, epoch) == 24 && offset_of!(Interior, listed) == 56);
+    assert!(offset_of!(Interior, version) == 16 && offset_of!(Border, version) == 16);
+    assert!(offset_of!(Interior, slices) == 64 && offset_of!(Interior, first) == 184);
+    assert!(offset_of!(WordBorder, cells) == 320 && size_of::<WordBorder>() == 576);
     assert!(size_of::<Queue>() == 64 && offset_of!(Anchor, queues) % 64 == 0);
     assert!(
         offset_of!(Anchor, root) == 64
@@ -174,19 +178,48 @@ const _: () = {
 };
 
 /// Where a node has its version.
-pub(super) const VERSION: u64 = std::mem::offset_of!(Border<14>, version) as u64;
+pub(super) const VERSION: u64 = std::mem::offset_of!(Border, version) as u64;
 
-/// Words of a node that hold no durable state of their own: the allocator's link, version, listed.
-pub(super) const NODE_WORDS_SKIPPED: [usize; 4] = [0, 1, 2, 7];
+/// The slots that a border node of `width` uses. A narrow one has them on both sides of the line between the values, so that it
+/// uses both value logs.
+pub(super) fn slots(width: usize) -> Range<usize> {
+    if width <= HIGH_SLOTS.start { HIGH_SLOTS.start + 1 - width..HIGH_SLOTS.start + 1 } else { 0..width }
+}
+
+/// Words of a node, each a bit.
+fn words(words: Range<usize>) -> u128 {
+    words.fold(0, |set, word| set | 1 << word)
+}
+
+/// The words that the external log keeps of a border node, each a bit: those in use, without the allocator's link and what is
+/// volatile.
+pub(super) fn border_words_logged(width: usize, are_words: bool) -> u128 {
+    const SLICES: usize = std::mem::offset_of!(Border, slices) / 8;
+    const VALUES: usize = std::mem::offset_of!(Border, values) / 8;
+    const CELLS: usize = std::mem::offset_of!(WordBorder, cells) / 8;
+    let Range { start, end } = slots(width);
+    let values = words(VALUES..VALUES + 1)
+        | words(VALUES + 1 + start..VALUES + 1 + end)
+        | words(VALUES + 1 + WIDTH..VALUES + 2 + WIDTH);
+    let cells = if are_words { words(CELLS + 2 * start..CELLS + 2 * end) } else { 0 };
+    words(3..7) | words(SLICES + start..SLICES + end) | values | cells
+}
+
+/// As [`border_words_logged`] of an interior node.
+pub(super) fn interior_words_logged(width: usize) -> u128 {
+    const SLICES: usize = std::mem::offset_of!(Interior, slices) / 8;
+    const CHILDREN: usize = std::mem::offset_of!(Interior, first) / 8;
+    words(3..5) | words(SLICES..SLICES + width) | words(CHILDREN..CHILDREN + width + 1)
+}
 
 /// Bytes of a border node, in a tree of words or of records; an interior node is no larger.
-pub(super) const fn border_bytes<const W: usize>(are_words: bool) -> usize {
-    if are_words { size_of::<WordBorder<W>>() } else { size_of::<Border<W>>() }
+pub(super) const fn border_bytes(are_words: bool) -> usize {
+    if are_words { size_of::<WordBorder>() } else { size_of::<Border>() }
 }
 
 /// Bytes of an interior node as it is logged and flushed: whole lines.
-pub(super) const fn interior_bytes<const W: usize>() -> usize {
-    size_of::<Interior<W>>().next_multiple_of(medium::LINE_BYTES)
+pub(super) const fn interior_bytes() -> usize {
+    size_of::<Interior>().next_multiple_of(medium::LINE_BYTES)
 }
 
 /// The first line of a node, in a set of lines.
@@ -199,7 +232,7 @@ pub(super) const fn all_lines(bytes: usize) -> u64 {
 
 /// The line of a word of a border node, as a set.
 #[inline(always)]
-pub(super) fn line_of<const W: usize>(node: &Border<W>, word: &Word) -> u64 {
+pub(super) fn line_of(node: &Border, word: &Word) -> u64 {
     let offset = std::ptr::from_ref(word).addr().wrapping_sub(std::ptr::from_ref(node).addr());
     1 << ((offset / medium::LINE_BYTES) & 15)
 }
@@ -239,31 +272,29 @@ pub(super) fn with_nibble(word: u64, slot: usize, value: u8) -> u64 {
     word & !(15 << (4 * slot)) | u64::from(value) << (4 * slot)
 }
 
-/// Slots whose values lie in the line of the low value log.
-pub(super) const fn low_slots(width: usize) -> usize {
-    if width > 7 { 7 } else { width / 2 }
-}
+/// The slots whose values lie in the line of the low value log.
+pub(super) const LOW_SLOTS: Range<usize> = 0..WIDTH / 2;
+/// The slots whose values lie in the line of the high value log.
+pub(super) const HIGH_SLOTS: Range<usize> = WIDTH / 2..WIDTH;
 
-/// Whether each value lies in the line of its log.
-pub(super) const fn are_logs_in_line<const W: usize>() -> bool {
-    let line = medium::LINE_BYTES;
-    let high = std::mem::offset_of!(Values<W>, log_high);
-    let first_high = std::mem::offset_of!(Values<W>, words) + 8 * low_slots(W);
-    first_high <= line && first_high / line == high / line
-}
+impl Values {
+    /// The value of a slot. A tree without logs has one slot more, in the place of the high log.
+    #[inline(always)]
+    pub(super) fn value(&self, slot: usize) -> &Word {
+        self.words.get(slot).unwrap_or(&self.log_high)
+    }
 
-impl<const W: usize> Values<W> {
-    /// The log for the value of a slot.
+    /// The log in the line of a slot's value.
     pub(super) fn log(&self, slot: usize) -> &Word {
-        if slot < low_slots(W) { &self.log_low } else { &self.log_high }
+        if LOW_SLOTS.contains(&slot) { &self.log_low } else { &self.log_high }
     }
 }
 
-impl<const W: usize> Interior<W> {
-    /// How many separators a shape word says that there are; at most `W`, also in a damaged word.
+impl Interior {
+    /// How many separators a shape word says that there are; at most [`WIDTH_MAX`], also in a damaged word.
     #[inline(always)]
     pub(super) fn separators(shape: u64) -> usize {
-        ((shape & 15) as usize).min(W)
+        ((shape & 15) as usize).min(WIDTH_MAX)
     }
 
     /// The pointer to a child.

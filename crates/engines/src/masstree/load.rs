@@ -35,7 +35,7 @@ struct Load {
     made: Vec<u64>,
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Fills an empty tree. All of it lies in one epoch, which is held while the source runs; so a crash leaves all or
     /// nothing, and a source that would wait for the end of that epoch is refused.
     pub(super) fn load(
@@ -57,7 +57,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
                 Err(Error::NotEmpty)
             })
         };
-        let per_node = ((W as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, W);
+        let per_node = ((self.width as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, self.width);
         let mut load = Load { per_node, layers: Vec::new(), last: Vec::new(), entries: 0, made: Vec::new() };
         let done = view.load(&mut work, next, &check, &mut load);
         let error = match done {
@@ -75,11 +75,13 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Whether the tree has no key.
     fn is_empty(&self, root: u64) -> Walk<bool> {
         Ok(match self.node(root)? {
-            NodeRef::Border(node) => Permutation(node.permutation.load(&self.guard)).count(W) == 0,
+            NodeRef::Border(node) => {
+                Permutation(node.permutation.load(&self.guard)).count(self.core.width) == 0
+            }
             NodeRef::Interior(_) => false,
         })
     }
@@ -208,9 +210,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         self.close_border(work, load, depth)?;
         let mut nodes = load.layers.pop().map(|layer| layer.borders).unwrap_or_default();
         while nodes.len() > 1 {
-            let mut above = Vec::with_capacity(nodes.len() / W + 1);
+            let mut above = Vec::with_capacity(nodes.len() / self.core.width + 1);
             // As even as parts of one size are; the last may have a single child.
-            let per_node = nodes.len().div_ceil(nodes.len().div_ceil(W + 1));
+            let per_node = nodes.len().div_ceil(nodes.len().div_ceil(self.core.width + 1));
             for children in nodes.chunks(per_node) {
                 let offset = self.allocate_interior(work)?;
                 load.made.push(offset);

@@ -74,6 +74,7 @@ mod batch;
 mod bound;
 mod cells;
 mod check;
+mod entry;
 mod epoch;
 mod external_log;
 mod find;
@@ -98,6 +99,7 @@ mod sweep;
 mod version;
 mod words;
 
+pub(crate) use entry::ENTRY;
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -108,23 +110,21 @@ use medium::{Lsn, Medium};
 use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
 
 use crate::index::{
-    Batch, Bounds, Codec, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value,
-    Violation, WordCodec, WordIndex,
+    Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Index, IndexStat, NextEntry, Scan,
+    Value, Violation, WordCodec, WordIndex,
 };
 use barrier::Barrier;
 use epoch::Shard;
 use layout::{
-    Anchor, INTERIOR, SHARDS, WordBorder, are_logs_in_line, border_bytes, checked, interior_bytes, stamp,
-    unchecked,
+    Anchor, INTERIOR, SHARDS, WIDTH, WIDTH_MAX, WordBorder, border_bytes, border_words_logged, checked,
+    interior_bytes, interior_words_logged, stamp, unchecked,
 };
 use recover::Failed;
 use slice::Slice;
 use sweep::Sweep;
 
-/// Slots of a border node, and separators of an interior one, in the durable tree.
-pub const WIDTH: usize = 14;
-/// Slots of a border node without logs.
-pub const WIDTH_TRANSIENT: usize = 15;
+/// The fewest slots of a border node.
+const WIDTH_MIN: usize = 4;
 
 /// Root word 0: the anchor.
 const ROOT_ANCHOR: usize = 0;
@@ -148,15 +148,6 @@ pub enum Mode {
     Transient,
 }
 
-/// When epochs end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EpochLength {
-    /// When `sync` is called, or when space is short.
-    Manual,
-    /// Also by themselves, so long after the last one, and at least a millisecond.
-    Every(Duration),
-}
-
 /// How a tree is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct MassTreeOptions {
@@ -164,6 +155,8 @@ pub struct MassTreeOptions {
     pub epoch: EpochLength,
     /// How changes are made undoable.
     pub mode: Mode,
+    /// The most entries of a node, for tests: at least 4, at most 14, or 15 in a transient tree. By default the most.
+    pub width: Option<usize>,
     /// Threads that put nodes back from the external log.
     pub recovery_threads: usize,
     /// Threads that may write at once, at most 8. A thread more waits for another one's operation.
@@ -178,13 +171,34 @@ pub struct MassTreeOptions {
 impl Default for MassTreeOptions {
     fn default() -> Self {
         Self {
-            epoch: EpochLength::Every(Duration::from_millis(64)),
+            epoch: EpochLength::default(),
             mode: Mode::InLine,
+            width: None,
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
             shards: SHARDS,
             close_cleanly: true,
             first_epoch: 1,
         }
+    }
+}
+
+impl MassTreeOptions {
+    /// The most entries that a node of this mode has room for.
+    fn width_max(&self) -> usize {
+        if self.mode == Mode::Transient { WIDTH_MAX } else { WIDTH }
+    }
+
+    fn node_width(&self) -> usize {
+        self.width.unwrap_or(self.width_max())
+    }
+
+    fn check_width(&self) -> Result<()> {
+        let width = self.node_width();
+        if (WIDTH_MIN..=self.width_max()).contains(&width) {
+            return Ok(());
+        }
+        let max = self.width_max();
+        Err(Error::Setting { what: format!("a node of {width} entries: a node has {WIDTH_MIN} to {max}") })
     }
 }
 
@@ -209,13 +223,17 @@ impl Figures {
 }
 
 /// A tree of byte strings, whatever its codec.
-struct Core<M: Medium, const W: usize> {
+struct Core<M: Medium> {
     pool: Pool<M>,
     /// Where the anchor is.
     anchor: u64,
     mode: Mode,
+    /// The most entries of a border node, and separators of an interior one.
+    width: usize,
     /// Whether keys and values are words: then a border node has the values in its cells.
     are_words: bool,
+    /// The words that the external log keeps: of a border node, and of an interior one.
+    logged: [u128; 2],
     /// The first epoch of this execution: nodes of earlier ones are not touched yet.
     first: u64,
     /// Its stamp in the epoch words of nodes.
@@ -245,16 +263,21 @@ struct Core<M: Medium, const W: usize> {
     recovered_from_crash: bool,
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     fn new(pool: &Pool<M>, anchor: u64, first: u64, options: &MassTreeOptions, are_words: bool) -> Self {
-        const { assert!(W >= 4 && W <= layout::WIDTH_MAX && size_of::<WordBorder<W>>() <= 1024) };
-        const { assert!(interior_bytes::<W>() <= border_bytes::<W>(false)) };
+        const { assert!(size_of::<WordBorder>() <= 1024) };
+        const { assert!(interior_bytes() <= border_bytes(false)) };
         // All of them, as each has its own free objects and log, whoever works.
         let barrier = Barrier::new(first, (0..SHARDS).map(Shard::new), options.shards.clamp(1, SHARDS));
         Self {
             pool: pool.clone(),
             anchor,
             mode: options.mode,
+            width: options.node_width(),
+            logged: [
+                border_words_logged(options.node_width(), are_words),
+                interior_words_logged(options.node_width()),
+            ],
             are_words,
             first,
             stamp: stamp(first),
@@ -279,12 +302,17 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// Bytes of a border node.
     #[inline(always)]
     fn border_bytes(&self) -> usize {
-        border_bytes::<W>(self.are_words)
+        border_bytes(self.are_words)
     }
 
     /// Bytes of the node that a pointer leads to.
     fn node_bytes(&self, pointer: u64) -> usize {
-        if pointer & INTERIOR == 0 { self.border_bytes() } else { interior_bytes::<W>() }
+        if pointer & INTERIOR == 0 { self.border_bytes() } else { interior_bytes() }
+    }
+
+    /// The words of the node that a pointer leads to which the external log keeps, each a bit.
+    fn words_logged(&self, pointer: u64) -> u128 {
+        self.logged[usize::from(pointer & INTERIOR != 0)]
     }
 
     /// A new tree, durable but for its entry in the root table.
@@ -417,7 +445,7 @@ struct Ticker {
 }
 
 impl Ticker {
-    fn start<M: Medium, const W: usize>(core: &Arc<Core<M, W>>, length: Duration) -> Result<Self> {
+    fn start<M: Medium>(core: &Arc<Core<M>>, length: Duration) -> Result<Self> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let (weak, stop) = (Arc::downgrade(core), Arc::clone(&is_stopped));
         let thread = std::thread::Builder::new()
@@ -427,7 +455,7 @@ impl Ticker {
         Ok(Self { thread: Some(thread), is_stopped })
     }
 
-    fn run<M: Medium, const W: usize>(core: &Weak<Core<M, W>>, stop: &AtomicBool, length: Duration) {
+    fn run<M: Medium>(core: &Weak<Core<M>>, stop: &AtomicBool, length: Duration) {
         let mut sweep = Some(Sweep::default());
         loop {
             // None is beyond all time.
@@ -469,31 +497,30 @@ impl Drop for Ticker {
     }
 }
 
-/// A durable Masstree with border nodes of `W` slots. Epoch durability: after a crash the tree is as it was at the end of
+/// A durable Masstree. Epoch durability: after a crash the tree is as it was at the end of
 /// the last epoch that was completed; [`Index::sync`] completes one.
-pub struct MassTree<M: Medium, C: Codec, const W: usize = WIDTH> {
+pub struct MassTree<M: Medium, C: Codec> {
     // Stops before the tree is closed.
     ticker: Option<Ticker>,
-    core: Arc<Core<M, W>>,
+    core: Arc<Core<M>>,
     close_cleanly: bool,
     codec: PhantomData<fn() -> C>,
 }
 
-impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
+impl<M: Medium, C: Codec> MassTree<M, C> {
     /// The engine's number in a pool's root table, and its name.
-    pub const ENGINE: (u16, &'static str) = (5, "masstree");
+    pub const ENGINE: (u16, &'static str) = (ENTRY.id, ENTRY.name);
     const ARE_WORDS: bool = C::ID == WordCodec::ID;
 
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     ///
     /// # Errors
-    /// [`Error::NodeWidth`] if an in-line log of so wide a node would not lie in the line of what it logs: with in-line logs
-    /// a node has 4 to 14 slots, but not 7.
+    /// [`Error::Setting`] if a node cannot have so many entries.
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
-        Self::check_width(options.mode)?;
+        options.check_width()?;
         let core = Core::create(pool, &options, Self::ARE_WORDS)?;
         let mut words = [0; ROOT_WORDS];
-        (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, W as u64);
+        (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, core.width as u64);
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
         if let Err(error) = pool.create_tree(name, (Self::ENGINE.0, C::ID), &words) {
             if core.give_back().is_err() {
@@ -504,30 +531,26 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
         Self::start(core, &options)
     }
 
-    /// Opens a tree; after a crash usable at once. O(nodes in the external log + slabs).
+    /// Opens a tree; after a crash usable at once. The width of its nodes is the one it was made with. O(nodes in the external
+    /// log + slabs).
     ///
     /// # Errors
-    /// As [`MassTree::create`]; [`Error::TreeMismatch`] if the tree is of another kind; [`Error::Corrupt`] if what recovery
-    /// rests on is damaged.
+    /// [`Error::TreeMismatch`] if the tree is of another kind or width; [`Error::Corrupt`] if what recovery rests on is
+    /// damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
+        let made = width_of(root)?;
+        let options = MassTreeOptions { width: options.width.or(Some(made)), ..options };
         // What was transient is gone, so nothing opens it.
         let found = if root.words[ROOT_TRANSIENT] == 0 { "" } else { ", transient and closed" };
         let wanted = if options.mode == Mode::Transient { ", transient" } else { "" };
-        let nodes = [nodes(root.words[ROOT_WIDTH], found), nodes(W as u64, wanted)];
+        let nodes = [nodes(made, found), nodes(options.node_width(), wanted)];
         root.demand((Self::ENGINE.0, C::ID), &nodes)?;
-        Self::check_width(options.mode)?;
+        options.check_width()?;
         Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?, &options)
     }
 
-    fn check_width(mode: Mode) -> Result<()> {
-        if mode == Mode::InLine && !are_logs_in_line::<W>() {
-            return Err(Error::NodeWidth { width: W });
-        }
-        Ok(())
-    }
-
-    fn start(core: Core<M, W>, options: &MassTreeOptions) -> Result<Self> {
+    fn start(core: Core<M>, options: &MassTreeOptions) -> Result<Self> {
         let core = Arc::new(core);
         let ticker = match options.epoch {
             EpochLength::Manual => None,
@@ -567,7 +590,19 @@ impl<M: Medium, C: Codec, const W: usize> MassTree<M, C, W> {
     }
 }
 
-impl<M: Medium, C: Codec, const W: usize> Drop for MassTree<M, C, W> {
+/// The width of the nodes of a tree in a pool.
+///
+/// # Errors
+/// [`Error::Corrupt`] if no tree can have it.
+pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
+    let width = root.words[ROOT_WIDTH] as usize;
+    if (WIDTH_MIN..=WIDTH_MAX).contains(&width) {
+        return Ok(width);
+    }
+    Err(Error::corrupt(root.words[ROOT_ANCHOR], format!("nodes of {width} entries")))
+}
+
+impl<M: Medium, C: Codec> Drop for MassTree<M, C> {
     fn drop(&mut self) {
         self.ticker = None;
         if self.close_cleanly {
@@ -577,7 +612,7 @@ impl<M: Medium, C: Codec, const W: usize> Drop for MassTree<M, C, W> {
     }
 }
 
-impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
+impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     fn engine(&self) -> &'static str {
         Self::ENGINE.1
     }
@@ -695,7 +730,7 @@ impl<M: Medium, C: Codec, const W: usize> Index for MassTree<M, C, W> {
     }
 }
 
-impl<M: Medium, C: Codec, const W: usize> WordIndex for MassTree<M, C, W> {
+impl<M: Medium, C: Codec> WordIndex for MassTree<M, C> {
     #[inline]
     fn get(&self, key: u64) -> Result<Option<u64>> {
         self.core.find(&key.to_be_bytes(), |view, found| found.word(&view.guard))

@@ -7,6 +7,8 @@
 //!
 //! One store of this word inserts or removes a key. It is the word that the in-line log keeps a copy of.
 
+use super::layout::{WIDTH_MAX, slots};
+
 /// A permutation of up to 15 slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Permutation(pub(super) u64);
@@ -19,9 +21,12 @@ fn low(nibbles: usize) -> u64 {
 }
 
 impl Permutation {
-    /// `count` keys in the slots from 0 on, in order.
-    pub(super) fn identity(count: usize) -> Self {
-        Self(0xedcb_a987_6543_2100 | count as u64)
+    /// `count` keys in order, in a node of `width`.
+    pub(super) fn identity(count: usize, width: usize) -> Self {
+        let slots = slots(width);
+        // Positions that the node does not have hold no slot: `position` never finds one there.
+        let slot = |position| if position < width { slots.start + position } else { 15 };
+        Self((0..WIDTH_MAX).rev().map(slot).fold(0, |word, slot| (word | slot as u64) << 4) | count as u64)
     }
 
     /// The number of keys, at most `width`: a damaged word may claim more.
@@ -30,10 +35,10 @@ impl Permutation {
         ((self.0 & 15) as usize).min(width)
     }
 
-    /// The slot at a position; below `width`, also in a damaged word.
+    /// The slot at a position; below [`WIDTH_MAX`], also in a damaged word.
     #[inline(always)]
-    pub(super) fn slot(self, position: usize, width: usize) -> usize {
-        ((self.0 >> (4 * position + 4) & 15) as usize).min(width - 1)
+    pub(super) fn slot(self, position: usize) -> usize {
+        ((self.0 >> (4 * position + 4) & 15) as usize).min(WIDTH_MAX - 1)
     }
 
     /// The position of a slot.
@@ -47,7 +52,7 @@ impl Permutation {
 
     /// The slot that the next insert takes.
     pub(super) fn free_slot(self, width: usize) -> usize {
-        self.slot(self.count(width), width)
+        self.slot(self.count(width))
     }
 
     /// The free slot is in use, at `position`.
@@ -75,10 +80,12 @@ impl Permutation {
         Self(self.0 & !15 | count as u64)
     }
 
-    /// Whether each slot of `width` stands at one position.
+    /// Whether the word lists as many slots as the node has, each once.
     pub(super) fn is_sound(self, width: usize) -> bool {
-        let seen = (0..width).fold(0_u32, |seen, position| seen | 1 << (self.0 >> (4 * position + 4) & 15));
-        (self.0 & 15) as usize <= width && seen == (1 << width) - 1
+        let listed = |word: u64| {
+            (0..width).fold(0_u32, |seen, position| seen | 1 << (word >> (4 * position + 4) & 15))
+        };
+        (self.0 & 15) as usize <= width && listed(self.0) == listed(Self::identity(0, width).0)
     }
 }
 
@@ -87,13 +94,14 @@ mod tests {
     use super::*;
 
     fn slots(permutation: Permutation, width: usize) -> Vec<usize> {
-        (0..permutation.count(width)).map(|position| permutation.slot(position, width)).collect()
+        (0..permutation.count(width)).map(|position| permutation.slot(position)).collect()
     }
 
     #[test]
     fn inserts_and_removes_as_a_vector_does() {
         for width in [4, 14, 15] {
-            let (mut permutation, mut model, mut state) = (Permutation::identity(0), Vec::new(), 7_usize);
+            let (mut permutation, mut model, mut state) =
+                (Permutation::identity(0, width), Vec::new(), 7_usize);
             for _ in 0..10_000 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let choice = state >> 33;

@@ -145,7 +145,7 @@ fn is_same<M: Medium>(guard: &Guard<'_, M>, offset: u64, bytes: &[u8]) -> Result
         && words.get(whole.len()).is_none_or(is_rest))
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Hints the processor to load a record's first line.
     #[inline(always)]
     pub(super) fn prefetch_record(&self, object: u64) {

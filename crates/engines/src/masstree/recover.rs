@@ -23,8 +23,8 @@ use super::Core;
 use super::access::{View, Walk};
 use super::in_line_log::{EPOCHS_APART_MAX, ValueLog};
 use super::layout::{
-    Anchor, Border, EPOCH_MASK, FAILED_RANGES, HEADER_LINE, INTERIOR, Logged, OFFSET_MASK, SHARDS, TOUCHED,
-    WordBorder, checked, line_of, low_slots, unchecked,
+    Anchor, Border, EPOCH_MASK, FAILED_RANGES, HEADER_LINE, HIGH_SLOTS, INTERIOR, LOW_SLOTS, Logged,
+    OFFSET_MASK, SHARDS, TOUCHED, WordBorder, checked, line_of, unchecked,
 };
 use super::permutation::Permutation;
 use super::version::Version;
@@ -35,7 +35,7 @@ const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;
 /// First and last epoch of a range.
 pub(super) type Failed = Vec<(u64, u64)>;
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Whether an epoch failed. The set is empty but for the time between a crash and the end of the sweep.
     #[inline]
     pub(super) fn has_failed(&self, epoch: u64) -> bool {
@@ -135,14 +135,14 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Recovers a node that this execution touches for the first time.
     pub(super) fn recover_node(&self, pointer: u64) -> Walk<()> {
         let offset = pointer & OFFSET_MASK;
         let number = (offset / 64) as usize % self.core.recovery_locks.len();
         let _lock = self.core.recovery_locks[number].lock();
         if pointer & INTERIOR != 0 {
-            let node = self.guard.node::<super::layout::Interior<W>>(offset)?;
+            let node = self.guard.node::<super::layout::Interior>(offset)?;
             if node.epoch.load(&self.guard) & EPOCH_MASK < self.core.first {
                 Version::start(&self.guard, &node.version);
                 node.listed.start(&self.guard, 0);
@@ -152,9 +152,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             return Ok(());
         }
         if self.core.are_words {
-            self.guard.node::<WordBorder<W>>(offset)?;
+            self.guard.node::<WordBorder>(offset)?;
         }
-        let node = self.guard.node::<Border<W>>(offset)?;
+        let node = self.guard.node::<Border>(offset)?;
         let old = node.epoch.load(&self.guard) & EPOCH_MASK;
         if old >= self.core.first {
             return Ok(());
@@ -171,10 +171,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Applies the in-line logs of a border node whose last epoch was `old`.
-    fn recover_border(&self, node: &Border<W>, old: u64) -> Walk<()> {
+    fn recover_border(&self, node: &Border, old: u64) -> Walk<()> {
         let guard = &self.guard;
         let (mut is_cleared, mut oldest) = (false, old);
-        let halves = [(&node.values.log_low, 0..low_slots(W)), (&node.values.log_high, low_slots(W)..W)];
+        let halves = [(&node.values.log_low, LOW_SLOTS), (&node.values.log_high, HIGH_SLOTS)];
         for (cell, slots) in halves {
             let log = ValueLog(cell.load(guard));
             if log.0 == 0 {
@@ -183,7 +183,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let epoch = log.epoch(old);
             oldest = oldest.min(epoch);
             if self.core.has_failed(epoch) && slots.contains(&log.slot()) {
-                node.values.words[log.slot()].store(guard, log.value());
+                node.values.value(log.slot()).store(guard, log.value());
             }
             // After the value, in the same line.
             cell.store(guard, 0);
@@ -198,7 +198,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             node.permutation.store(guard, node.permutation_log.load(guard));
         }
         node.permutation_log.store(guard, node.permutation.load(guard));
-        if !Permutation(node.permutation.load(guard)).is_sound(W) {
+        if !Permutation(node.permutation.load(guard)).is_sound(self.core.width) {
             return Err(Error::corrupt(guard.offset_of(node), "a permutation that is none").into());
         }
         Version::start(guard, &node.version);

@@ -16,34 +16,34 @@ use super::split::{InteriorLock, Parent, RootLock};
 use super::version::Lock;
 
 /// A node that goes, locked.
-struct Doomed<'v, M: Medium, const W: usize> {
+struct Doomed<'v, M: Medium> {
     lock: Lock<'v, M>,
     pointer: u64,
     /// A border node, and the slot of its last entry.
-    border: Option<(&'v Border<W>, usize)>,
+    border: Option<(&'v Border, usize)>,
 }
 
 /// What becomes of the lowest node that stays.
-enum Remainder<'v, M: Medium, const W: usize> {
+enum Remainder<'v, M: Medium> {
     /// The border node of the first layer stays without a key, as its root.
-    Empty(Doomed<'v, M, W>, RootLock<'v, M, W>),
+    Empty(Doomed<'v, M>, RootLock<'v, M>),
     /// A border node loses an entry.
-    Entry { lock: Lock<'v, M>, node: &'v Border<W>, pointer: u64, slot: usize },
+    Entry { lock: Lock<'v, M>, node: &'v Border, pointer: u64, slot: usize },
     /// An interior node loses a child; if it is a root with one child left, that becomes the root.
-    Child(InteriorLock<'v, M, W>, Option<RootLock<'v, M, W>>),
+    Child(InteriorLock<'v, M>, Option<RootLock<'v, M>>),
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Removes the entry of a key from a locked border node.
     pub(super) fn remove(
         &self,
         work: &mut Work<'_>,
-        place: Locked<'_, M, W>,
+        place: Locked<'_, M>,
         entry: Entry,
         key: &[u8],
     ) -> Walk<()> {
         let mut doomed = Vec::new();
-        let remainder = if place.permutation.count(W) > 1 {
+        let remainder = if place.permutation.count(self.core.width) > 1 {
             let Locked { lock, node, pointer, .. } = place;
             Remainder::Entry { lock, node, pointer, slot: entry.slot }
         } else {
@@ -67,9 +67,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         &'v self,
         key: &[u8],
         mut depth: usize,
-        first: Doomed<'v, M, W>,
-        doomed: &mut Vec<Doomed<'v, M, W>>,
-    ) -> Walk<Remainder<'v, M, W>> {
+        first: Doomed<'v, M>,
+        doomed: &mut Vec<Doomed<'v, M>>,
+    ) -> Walk<Remainder<'v, M>> {
         let mut trail = Vec::new();
         if depth > 0 {
             self.place_along(key, depth, |layer, border| {
@@ -100,7 +100,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                     doomed.push(Doomed { lock: parent.lock, pointer: child, border: None });
                 }
                 Parent::Root(RootLock::Entry { lock, node, pointer, slot }) => {
-                    if Permutation(node.permutation.load(&self.guard)).count(W) > 1 {
+                    if Permutation(node.permutation.load(&self.guard)).count(self.core.width) > 1 {
                         return Ok(Remainder::Entry { lock, node, pointer, slot });
                     }
                     (child, depth) = (pointer, depth - 1);
@@ -116,14 +116,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Locks the place of a layer's root, if `node` is that root.
-    fn lock_if_root(&self, key: &[u8], depth: usize, node: u64) -> Walk<Option<RootLock<'_, M, W>>> {
+    fn lock_if_root(&self, key: &[u8], depth: usize, node: u64) -> Walk<Option<RootLock<'_, M>>> {
         match self.lock_parent(key, depth, node)? {
             Parent::Root(root) => Ok(Some(root)),
             Parent::Interior(_) => Ok(None),
         }
     }
 
-    fn prepare_remainder(&self, work: &mut Work<'_>, remainder: &Remainder<'_, M, W>) -> Walk<()> {
+    fn prepare_remainder(&self, work: &mut Work<'_>, remainder: &Remainder<'_, M>) -> Walk<()> {
         match remainder {
             Remainder::Empty(node, _) => match node.border {
                 Some((border, _)) => self.prepare(work, node.pointer, border, Change::Remove).map(drop),
@@ -141,20 +141,20 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    fn remove_entry(&self, node: &Border<W>, slot: usize) {
+    fn remove_entry(&self, node: &Border, slot: usize) {
         let permutation = Permutation(node.permutation.load(&self.guard));
         let position = permutation.position(slot);
-        if position < permutation.count(W) {
+        if position < permutation.count(self.core.width) {
             // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that fails.
-            node.permutation.store(&self.guard, permutation.removed(position, W).0);
+            node.permutation.store(&self.guard, permutation.removed(position, self.core.width).0);
         }
     }
 
     fn apply_remainder<'v>(
         &'v self,
         work: &mut Work<'_>,
-        remainder: Remainder<'v, M, W>,
-        doomed: &mut Vec<Doomed<'v, M, W>>,
+        remainder: Remainder<'v, M>,
+        doomed: &mut Vec<Doomed<'v, M>>,
     ) -> Walk<()> {
         match remainder {
             Remainder::Empty(node, mut root) => {

@@ -53,7 +53,7 @@ impl Task {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; nobody else is at
     /// work meanwhile. Returns what was left out, and if that is nothing, what is damaged all the same: a node that has lost
     /// count of its entries says nothing of them. O(n).
@@ -104,7 +104,7 @@ fn error_of(stop: Stop, offset: u64) -> Error {
     stop.error_or(|| Error::corrupt(offset, "it changes"))
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Adds what is to be gone to for a node.
     fn open_node(&self, place: &Node, tasks: &mut Vec<Task>) -> Walk<()> {
         if place.level >= HEIGHT_MAX || place.prefix.len() > KEY_BYTES_MAX {
@@ -116,9 +116,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         }
     }
 
-    fn open_interior(&self, node: &Interior<W>, place: &Node, tasks: &mut Vec<Task>) -> Walk<()> {
+    fn open_interior(&self, node: &Interior, place: &Node, tasks: &mut Vec<Task>) -> Walk<()> {
         let claimed = node.shape.load(&self.guard) & 15;
-        if claimed > W as u64 {
+        if claimed > self.core.width as u64 {
             return Err(Error::corrupt(place.offset(), format!("{claimed} separators")).into());
         }
         let parts = self.parts(node);
@@ -134,13 +134,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(())
     }
 
-    fn open_border(&self, node: &Border<W>, place: &Node, tasks: &mut Vec<Task>) -> Walk<()> {
+    fn open_border(&self, node: &Border, place: &Node, tasks: &mut Vec<Task>) -> Walk<()> {
         let (offset, prefix) = (place.offset(), &place.prefix);
         let permutation = Permutation(node.permutation.load(&self.guard));
-        if !permutation.is_sound(W) {
+        if !permutation.is_sound(self.core.width) {
             return Err(Error::corrupt(offset, "a permutation that is none").into());
         }
-        let slots: Vec<_> = (0..permutation.count(W)).map(|position| permutation.slot(position, W)).collect();
+        let slots: Vec<_> =
+            (0..permutation.count(self.core.width)).map(|position| permutation.slot(position)).collect();
         let slices: Vec<_> = slots.iter().map(|slot| self.slice_of(node, *slot)).collect();
         let classes = node.classes.load(&self.guard);
         let are_layers: Vec<_> =
@@ -151,7 +152,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 Task::Misplaced { offset }
             } else if are_layers[position] {
                 let prefix = [&**prefix, &slices[position].word.to_be_bytes()].concat().into();
-                Task::root(node.values.words[slot].load(&self.guard), prefix)
+                Task::root(node.values.value(slot).load(&self.guard), prefix)
             } else {
                 Task::Entry { offset, slot, prefix: Rc::clone(prefix) }
             });
@@ -163,7 +164,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn read_slot(&self, offset: u64, slot: usize, prefix: &[u8]) -> Walk<(Vec<u8>, Vec<u8>)> {
         let node = self.border(offset)?;
         let class = nibble(node.classes.load(&self.guard), slot);
-        let mut content = node.values.words[slot].load(&self.guard);
+        let mut content = node.values.value(slot).load(&self.guard);
         if self.core.are_words {
             if class != 8 {
                 return Err(no_word(offset).into());

@@ -44,9 +44,9 @@ enum Edge {
 
 /// A layer that is being read.
 #[derive(Clone, Copy)]
-struct Frame<'v, const W: usize> {
+struct Frame<'v> {
     root: u64,
-    origin: Origin<'v, W>,
+    origin: Origin<'v>,
     edge: Edge,
     target: Target,
 }
@@ -59,7 +59,7 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    pub(super) fn value<M: Medium, const W: usize>(&self, view: &View<'_, M, W>) -> Result<Value> {
+    pub(super) fn value<M: Medium>(&self, view: &View<'_, M>) -> Result<Value> {
         if view.core.are_words {
             return Ok(Value::Word(self.content));
         }
@@ -67,11 +67,7 @@ impl Found<'_> {
     }
 
     /// Appends the key.
-    pub(super) fn copy_key<M: Medium, const W: usize>(
-        &self,
-        view: &View<'_, M, W>,
-        key: &mut Vec<u8>,
-    ) -> Result<()> {
+    pub(super) fn copy_key<M: Medium>(&self, view: &View<'_, M>, key: &mut Vec<u8>) -> Result<()> {
         key.extend_from_slice(self.prefix);
         self.slice.append_to(key);
         if self.slice.class == LONGER {
@@ -82,9 +78,9 @@ impl Found<'_> {
 }
 
 /// Takes what a scan finds.
-pub(super) trait Sink<M: Medium, const W: usize> {
+pub(super) trait Sink<M: Medium> {
     /// Takes an entry; `false` if it was the last one wanted.
-    fn take(&mut self, view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool>;
+    fn take(&mut self, view: &View<'_, M>, found: &Found<'_>) -> Result<bool>;
 }
 
 /// Where a scan begins, or goes on.
@@ -139,14 +135,14 @@ pub(super) fn no_word(node: u64) -> Error {
     Error::corrupt(node, "a key that is no word")
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// The entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
     /// more than when it was found, as its neighbour went: what lies there is taken where the scan goes on.
     ///
     /// And if the node holds two that are not in order: how many of these come before those two.
     pub(super) fn entries_of(
         &self,
-        leaf: &mut ScanLeaf<'_, W>,
+        leaf: &mut ScanLeaf<'_>,
         is_forward: bool,
     ) -> Walk<(Entries, Option<usize>)> {
         let Neighbours { low, high, .. } = leaf.trail;
@@ -156,15 +152,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         };
         loop {
             let permutation = Permutation(leaf.node.permutation.load(&self.guard));
-            let count = permutation.count(W);
+            let count = permutation.count(self.core.width);
             let classes = leaf.node.classes.load(&self.guard);
             let mut damage = None;
             let entry = |position: usize| {
-                let slot = permutation.slot(if is_forward { position } else { count - 1 - position }, W);
+                let slot = permutation.slot(if is_forward { position } else { count - 1 - position });
                 let class = nibble(classes, slot);
                 let slice =
                     Slice { word: leaf.node.slices[slot].load(&self.guard), class: class.min(LONGER) };
-                let mut content = leaf.node.values.words[slot].load(&self.guard);
+                let mut content = leaf.node.values.value(slot).load(&self.guard);
                 if self.core.are_words {
                     let cell = self.load_cell(leaf.node, slot, content);
                     if class != 8 {
@@ -230,9 +226,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn leaf_of<'v>(
         &'v self,
         start: &Start<'_>,
-        frame: Frame<'v, W>,
-        next: Option<ScanLeaf<'v, W>>,
-    ) -> Walk<ScanLeaf<'v, W>> {
+        frame: Frame<'v>,
+        next: Option<ScanLeaf<'v>>,
+    ) -> Walk<ScanLeaf<'v>> {
         let (first, leaf) = match next {
             Some(leaf) => (leaf.trail.first_ahead(), leaf),
             None => (1, self.descend(frame.root, frame.origin, frame.target)?),
@@ -247,10 +243,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn frame_below<'v>(
         start: &Start<'_>,
         depth: usize,
-        leaf: &ScanLeaf<'v, W>,
+        leaf: &ScanLeaf<'v>,
         root: u64,
         verdict: &Verdict,
-    ) -> Walk<Frame<'v, W>> {
+    ) -> Walk<Frame<'v>> {
         if 8 * depth > pool::record::KEY_BYTES_MAX {
             return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
         }
@@ -268,7 +264,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Reads entries from `start` on into `sink`. Returns the last key if the sink had enough, `None` at the end.
-    pub(super) fn collect(&self, start: &Start<'_>, sink: &mut impl Sink<M, W>) -> Walk<Option<Vec<u8>>> {
+    pub(super) fn collect(&self, start: &Start<'_>, sink: &mut impl Sink<M>) -> Walk<Option<Vec<u8>>> {
         let root = self.anchor()?.root.value.load(&self.guard);
         let (edge, target) = start.along(0);
         let mut frames = vec![Frame { root, origin: Origin::Anchor, edge, target }];
@@ -340,12 +336,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// A frame that goes on with the next border node, if there is one.
-    fn go_on<'v>(
-        &self,
-        start: &Start<'_>,
-        frame: Frame<'v, W>,
-        leaf: &ScanLeaf<'_, W>,
-    ) -> Walk<Option<Frame<'v, W>>> {
+    fn go_on<'v>(&self, start: &Start<'_>, frame: Frame<'v>, leaf: &ScanLeaf<'_>) -> Walk<Option<Frame<'v>>> {
         let (end, target) = if start.is_forward() {
             let Some(high) = leaf.trail.high else { return Ok(None) };
             ((high, true), Target::At(high))
@@ -370,14 +361,14 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Reads one batch: `sink` is made anew for each attempt.
-    pub(super) fn read_batch<S: Sink<M, W>>(
+    pub(super) fn read_batch<S: Sink<M>>(
         &self,
         start: &Start<'_>,
         make: impl Fn() -> S,
     ) -> Result<(S, Option<Vec<u8>>)> {
-        let read = |view: &View<'_, M, W>| {
+        let read = |view: &View<'_, M>| {
             let mut sink = make();
             let last = view.collect(start, &mut sink)?;
             Ok((sink, last))
@@ -392,8 +383,8 @@ impl<M: Medium, const W: usize> Core<M, W> {
     /// The number of keys; exact when nobody writes.
     pub(super) fn count(&self) -> Result<u64> {
         struct Count(u64);
-        impl<M: Medium, const W: usize> Sink<M, W> for Count {
-            fn take(&mut self, _view: &View<'_, M, W>, _found: &Found<'_>) -> Result<bool> {
+        impl<M: Medium> Sink<M> for Count {
+            fn take(&mut self, _view: &View<'_, M>, _found: &Found<'_>) -> Result<bool> {
                 self.0 += 1;
                 Ok(!self.0.is_multiple_of(4096))
             }
@@ -423,8 +414,8 @@ struct Batch<'e> {
     is_end: bool,
 }
 
-impl<M: Medium, const W: usize> Sink<M, W> for Batch<'_> {
-    fn take(&mut self, view: &View<'_, M, W>, found: &Found<'_>) -> Result<bool> {
+impl<M: Medium> Sink<M> for Batch<'_> {
+    fn take(&mut self, view: &View<'_, M>, found: &Found<'_>) -> Result<bool> {
         let start = self.bytes.len();
         found.copy_key(view, &mut self.bytes)?;
         let key = &self.bytes[start..];
@@ -444,8 +435,8 @@ impl<M: Medium, const W: usize> Sink<M, W> for Batch<'_> {
 }
 
 /// A range being read. Holds nothing between two batches.
-pub(super) struct RangeScan<'i, M: Medium, const W: usize> {
-    core: &'i Core<M, W>,
+pub(super) struct RangeScan<'i, M: Medium> {
+    core: &'i Core<M>,
     bounds: Bounds,
     direction: Direction,
     from: Bound<Vec<u8>>,
@@ -457,8 +448,8 @@ pub(super) struct RangeScan<'i, M: Medium, const W: usize> {
     met: Met,
 }
 
-impl<'i, M: Medium, const W: usize> RangeScan<'i, M, W> {
-    pub(super) fn new(core: &'i Core<M, W>, bounds: Bounds, direction: Direction) -> Self {
+impl<'i, M: Medium> RangeScan<'i, M> {
+    pub(super) fn new(core: &'i Core<M>, bounds: Bounds, direction: Direction) -> Self {
         let from = match direction {
             Direction::Forward => bounds.lower.clone(),
             Direction::Reverse => bounds.upper.clone(),
@@ -509,7 +500,7 @@ impl<'i, M: Medium, const W: usize> RangeScan<'i, M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> Scan for RangeScan<'_, M, W> {
+impl<M: Medium> Scan for RangeScan<'_, M> {
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         loop {
             if let Some((key_length, value_length)) = self.lengths.next() {

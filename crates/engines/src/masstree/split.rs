@@ -20,25 +20,25 @@ use super::slice::{LAYER, Slice, Target};
 use super::version::{Lock, Version};
 
 /// What leads to a node; locked.
-pub(super) enum Parent<'v, M: Medium, const W: usize> {
-    Interior(InteriorLock<'v, M, W>),
-    Root(RootLock<'v, M, W>),
+pub(super) enum Parent<'v, M: Medium> {
+    Interior(InteriorLock<'v, M>),
+    Root(RootLock<'v, M>),
 }
 
 /// A locked interior node, and the position of the child that the lock was taken for.
-pub(super) struct InteriorLock<'v, M: Medium, const W: usize> {
+pub(super) struct InteriorLock<'v, M: Medium> {
     pub(super) lock: Lock<'v, M>,
-    pub(super) node: &'v Interior<W>,
+    pub(super) node: &'v Interior,
     pub(super) pointer: u64,
     pub(super) position: usize,
 }
 
 /// The place of a layer's root, locked.
-pub(super) enum RootLock<'v, M: Medium, const W: usize> {
+pub(super) enum RootLock<'v, M: Medium> {
     /// In the anchor.
     Anchor(#[expect(dead_code, reason = "held")] medium::sync::MutexGuard<'v, ()>),
     /// In an entry of a border node.
-    Entry { lock: Lock<'v, M>, node: &'v Border<W>, pointer: u64, slot: usize },
+    Entry { lock: Lock<'v, M>, node: &'v Border, pointer: u64, slot: usize },
 }
 
 /// Separators and children of an interior node while it is taken apart.
@@ -79,9 +79,9 @@ impl Parts {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Locks what leads to the node `child`, in the layer `depth` of `key`. The child is locked and covers the key.
-    pub(super) fn lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Parent<'_, M, W>> {
+    pub(super) fn lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Parent<'_, M>> {
         let slice = Slice::of(Slice::rest(key, depth));
         loop {
             match self.try_lock_parent(key, depth, slice, child) {
@@ -99,7 +99,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         depth: usize,
         child: u64,
         border: u64,
-    ) -> Walk<Option<Parent<'_, M, W>>> {
+    ) -> Walk<Option<Parent<'_, M>>> {
         let node = self.border(border)?;
         let lock = self.lock(&node.version)?;
         let permutation = Permutation(node.permutation.load(&self.guard));
@@ -109,7 +109,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Ok(entry.map(|entry| Parent::Root(RootLock::Entry { lock, node, pointer: border, slot: entry.slot })))
     }
 
-    fn try_lock_parent(&self, key: &[u8], depth: usize, slice: Slice, child: u64) -> Walk<Parent<'_, M, W>> {
+    fn try_lock_parent(&self, key: &[u8], depth: usize, slice: Slice, child: u64) -> Walk<Parent<'_, M>> {
         let (root, entry) = if depth == 0 {
             (self.anchor()?.root.value.load(&self.guard), None)
         } else {
@@ -131,8 +131,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn lock_root(
         &self,
         root: u64,
-        entry: Option<(super::find::Leaf<'_, W>, super::find::Entry)>,
-    ) -> Walk<RootLock<'_, M, W>> {
+        entry: Option<(super::find::Leaf<'_>, super::find::Entry)>,
+    ) -> Walk<RootLock<'_, M>> {
         let Some((leaf, entry)) = entry else {
             let lock = self.core.root.lock();
             let is_still = self.anchor()?.root.value.load(&self.guard) == root;
@@ -151,12 +151,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn lock_above(
         &self,
         root: u64,
-        origin: Origin<'_, W>,
+        origin: Origin<'_>,
         slice: Slice,
         child: u64,
-    ) -> Walk<InteriorLock<'_, M, W>> {
+    ) -> Walk<InteriorLock<'_, M>> {
         let mut pointer = root;
-        let mut above: Option<(&Interior<W>, Version)> = None;
+        let mut above: Option<(&Interior, Version)> = None;
         for _ in 0..HEIGHT_MAX {
             let NodeRef::Interior(node) = self.node(pointer)? else { return Err(Stop::Again) };
             let version = self.stable(&node.version)?;
@@ -183,9 +183,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         Err(Error::corrupt(pointer & OFFSET_MASK, "a layer that is too high").into())
     }
 
-    pub(super) fn parts(&self, node: &Interior<W>) -> Parts {
+    pub(super) fn parts(&self, node: &Interior) -> Parts {
         let shape = node.shape.load(&self.guard);
-        let count = Interior::<W>::separators(shape);
+        let count = Interior::separators(shape);
         Parts {
             separators: (0..count).map(|index| self.separator(node, shape, index)).collect(),
             children: (0..=count).map(|index| node.child(index).load(&self.guard)).collect(),
@@ -193,7 +193,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Writes separators and children of an interior node.
-    pub(super) fn store_parts(&self, node: &Interior<W>, separators: &[Slice], children: &[u64]) {
+    pub(super) fn store_parts(&self, node: &Interior, separators: &[Slice], children: &[u64]) {
         let mut classes = 0;
         for (index, separator) in separators.iter().enumerate() {
             node.slices[index].store(&self.guard, separator.word);
@@ -213,16 +213,16 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         separators: &[Slice],
         children: &[u64],
     ) -> Walk<u64> {
-        let node = self.guard.node::<Interior<W>>(offset)?;
+        let node = self.guard.node::<Interior>(offset)?;
         Version::start(&self.guard, &node.version);
         self.store_parts(node, separators, children);
         node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
-        self.list_new(work, offset, &node.listed, interior_bytes::<W>());
+        self.list_new(work, offset, &node.listed, interior_bytes());
         Ok(offset | INTERIOR)
     }
 
     /// Logs the place of a root before it changes.
-    pub(super) fn prepare_root(&self, work: &mut Work<'_>, root: &RootLock<'_, M, W>) -> Walk<()> {
+    pub(super) fn prepare_root(&self, work: &mut Work<'_>, root: &RootLock<'_, M>) -> Walk<()> {
         match root {
             RootLock::Anchor(_) => Ok(()),
             RootLock::Entry { node, pointer, .. } => {
@@ -232,12 +232,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Sets a layer's root; [`View::prepare_root`] was called.
-    pub(super) fn set_root(
-        &self,
-        work: &mut Work<'_>,
-        root: &mut RootLock<'_, M, W>,
-        pointer: u64,
-    ) -> Walk<()> {
+    pub(super) fn set_root(&self, work: &mut Work<'_>, root: &mut RootLock<'_, M>, pointer: u64) -> Walk<()> {
         match root {
             RootLock::Anchor(_) => {
                 self.set_logged(&self.anchor()?.root, pointer);
@@ -246,7 +241,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             RootLock::Entry { lock, node, slot, .. } => {
                 // Readers that wait for the old root find that it is none when they go on.
                 lock.begin_change();
-                node.values.words[*slot].store(&self.guard, pointer);
+                node.values.value(*slot).store(&self.guard, pointer);
             }
         }
         Ok(())
@@ -256,16 +251,18 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     pub(super) fn split(
         &self,
         work: &mut Work<'_>,
-        place: Locked<'_, M, W>,
+        place: Locked<'_, M>,
         key: &[u8],
         position: usize,
         content: u64,
     ) -> Walk<()> {
-        let mut full: SmallVec<[InteriorLock<'_, M, W>; 8]> = SmallVec::new();
+        let mut full: SmallVec<[InteriorLock<'_, M>; 8]> = SmallVec::new();
         let mut child = place.pointer;
         let top = loop {
             match self.lock_parent(key, place.depth, child)? {
-                Parent::Interior(parent) if parent.node.shape.load(&self.guard) & 15 >= W as u64 => {
+                Parent::Interior(parent)
+                    if parent.node.shape.load(&self.guard) & 15 >= self.core.width as u64 =>
+                {
                     child = parent.pointer;
                     full.push(parent);
                 }
@@ -290,9 +287,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn prepare_split(
         &self,
         work: &mut Work<'_>,
-        place: &Locked<'_, M, W>,
-        full: &[InteriorLock<'_, M, W>],
-        top: &Parent<'_, M, W>,
+        place: &Locked<'_, M>,
+        full: &[InteriorLock<'_, M>],
+        top: &Parent<'_, M>,
         made: &mut SmallVec<[u64; 8]>,
         is_new_root: bool,
     ) -> Walk<()> {
@@ -314,12 +311,12 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn apply_split(
         &self,
         work: &mut Work<'_>,
-        mut place: Locked<'_, M, W>,
+        mut place: Locked<'_, M>,
         position: usize,
         content: u64,
         upper: &Upper,
-        full: SmallVec<[InteriorLock<'_, M, W>; 8]>,
-        top: Parent<'_, M, W>,
+        full: SmallVec<[InteriorLock<'_, M>; 8]>,
+        top: Parent<'_, M>,
         made: &[u64],
     ) -> Walk<()> {
         let is_last = upper.is_last;
@@ -330,11 +327,15 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             let mut parent = parent;
             let mut parts = self.parts(parent.node);
             parts.insert(parent.position, separator, right)?;
-            if parts.separators.len() != W + 1 {
+            if parts.separators.len() != self.core.width + 1 {
                 return Err(Error::corrupt(parent.pointer, "a full node that is not full").into());
             }
             // In ascending order of keys the left node stays nearly full.
-            let middle = if is_last && parent.position == W { W - 1 } else { W.div_ceil(2) };
+            let middle = if is_last && parent.position == self.core.width {
+                self.core.width - 1
+            } else {
+                self.core.width.div_ceil(2)
+            };
             parent.lock.begin_change();
             right = self.fill_interior(
                 work,
@@ -352,7 +353,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
                 parent.lock.begin_change();
                 let mut parts = self.parts(parent.node);
                 parts.insert(parent.position, separator, right)?;
-                if parts.separators.len() > W {
+                if parts.separators.len() > self.core.width {
                     return Err(Error::corrupt(parent.pointer, "a node that became full by itself").into());
                 }
                 self.store_parts(parent.node, &parts.separators, &parts.children);
@@ -370,26 +371,25 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// What the new node gets when an entry is inserted into a full one.
-    fn upper_of(
-        &self,
-        place: &Locked<'_, M, W>,
-        position: usize,
-        content: u64,
-        is_last: bool,
-    ) -> Walk<Upper> {
+    fn upper_of(&self, place: &Locked<'_, M>, position: usize, content: u64, is_last: bool) -> Walk<Upper> {
         let node = place.node;
         let classes = node.classes.load(&self.guard);
         let entry = |position: usize| -> Walk<(Slice, u64)> {
-            let slot = place.permutation.slot(position, W);
+            let slot = place.permutation.slot(position);
             let class = super::layout::nibble(classes, slot);
             let word = node.slices[slot].load(&self.guard);
-            let held = self.content_of(node, slot, node.values.words[slot].load(&self.guard))?;
+            let held = self.content_of(node, slot, node.values.value(slot).load(&self.guard))?;
             Ok((Slice { word, class }, held))
         };
         // With keys in ascending order the left node stays full.
-        let kept = if is_last && position == W { W } else { W.div_ceil(2) };
-        let mut entries: SmallVec<[(Slice, u64); 16]> = (kept..W).map(entry).collect::<Walk<_>>()?;
-        if position >= kept && !(position == kept && kept < W) {
+        let kept = if is_last && position == self.core.width {
+            self.core.width
+        } else {
+            self.core.width.div_ceil(2)
+        };
+        let mut entries: SmallVec<[(Slice, u64); 16]> =
+            (kept..self.core.width).map(entry).collect::<Walk<_>>()?;
+        if position >= kept && !(position == kept && kept < self.core.width) {
             entries.insert(position - kept, (place.slice, content));
         }
         Ok(Upper { kept, entries, is_last })
@@ -399,7 +399,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn split_border(
         &self,
         work: &mut Work<'_>,
-        place: &mut Locked<'_, M, W>,
+        place: &mut Locked<'_, M>,
         position: usize,
         content: u64,
         offset: u64,
@@ -411,10 +411,10 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
         let separator = Slice { word: first.word, class: first.class.min(super::slice::LONGER) };
         place.lock.begin_change();
         let mut permutation = place.permutation.truncated(kept);
-        if position <= kept && kept < W {
-            let slot = permutation.free_slot(W);
+        if position <= kept && kept < self.core.width {
+            let slot = permutation.free_slot(self.core.width);
             self.fill_slot(node, slot, place.slice, content)?;
-            permutation = permutation.inserted(position, W);
+            permutation = permutation.inserted(position, self.core.width);
         }
         node.permutation.store(&self.guard, permutation.0);
         Ok(separator)

@@ -1,7 +1,7 @@
 //! Who waits for a lock waits for as long as its holder does, and no longer than for ever.
 
+use medium::Instrumented;
 use std::mem::forget;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -12,7 +12,7 @@ use super::layout::OFFSET_MASK;
 use super::{EpochLength, MassTree, MassTreeOptions};
 use crate::index::{Bounds, Direction, Index, RecordCodec, WordCodec};
 
-type Tree<C = RecordCodec> = MassTree<Arc<Ram>, C, 4>;
+type Tree<C = RecordCodec> = MassTree<Instrumented, C>;
 
 /// Bits of a node's version.
 const LOCKED: u64 = 1;
@@ -21,18 +21,19 @@ const DELETED: u64 = 4;
 
 const OPTIONS: fn() -> MassTreeOptions = || MassTreeOptions {
     epoch: EpochLength::Manual,
+    width: Some(4),
     recovery_threads: 1,
     close_cleanly: false,
     ..MassTreeOptions::default()
 };
 
-fn pool() -> Pool<Arc<Ram>> {
+fn pool() -> Pool<Instrumented> {
     let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
-    Pool::open(Arc::new(Ram::new(64 << 20).unwrap()), options).unwrap()
+    Pool::open(Instrumented::new(Ram::new(64 << 20).unwrap()), options).unwrap()
 }
 
 /// A tree whose root is a border node.
-fn tree<C: crate::index::Codec>(pool: &Pool<Arc<Ram>>) -> Tree<C> {
+fn tree<C: crate::index::Codec>(pool: &Pool<Instrumented>) -> Tree<C> {
     let tree = Tree::create(pool, "tree", OPTIONS()).unwrap();
     (0..3_u64).for_each(|key| put(&tree, key).unwrap());
     tree.sync().unwrap();
@@ -48,7 +49,7 @@ fn root<C: crate::index::Codec>(tree: &Tree<C>) -> u64 {
     view.anchor().unwrap().root.value.load(&view.guard)
 }
 
-fn version_of<'p>(guard: &'p pool::Guard<'_, Arc<Ram>>, node: u64) -> &'p VolatileWord {
+fn version_of<'p>(guard: &'p pool::Guard<'_, Instrumented>, node: u64) -> &'p VolatileWord {
     guard.node::<VolatileWord>((node & OFFSET_MASK) + super::layout::VERSION).unwrap()
 }
 
@@ -218,7 +219,7 @@ fn a_sweep_goes_around_what_stays_dirty_or_deleted() {
         assert!(tree.get(&0_u64.to_be_bytes()).unwrap().is_some());
         while let Some(pointer) = nodes.last().filter(|pointer| *pointer & super::layout::INTERIOR != 0) {
             let view = tree.core.look();
-            let node = view.guard.node::<super::layout::Interior<4>>(pointer & OFFSET_MASK).unwrap();
+            let node = view.guard.node::<super::layout::Interior>(pointer & OFFSET_MASK).unwrap();
             nodes.push(node.child(0).load(&view.guard));
         }
         assert!(nodes.len() > 2);

@@ -49,9 +49,9 @@ impl Default for Sweep {
 }
 
 /// What a layer has at a slice.
-struct Step<'v, const W: usize> {
+struct Step<'v> {
     /// The next entry that leads to a layer: its slice, that layer's root and where it stands.
-    below: Option<(u64, u64, Origin<'v, W>)>,
+    below: Option<(u64, u64, Origin<'v>)>,
     /// Where the layer goes on when that is done.
     after: Option<Slice>,
     /// Keys up to there.
@@ -66,7 +66,7 @@ pub(super) fn unless_damaged(result: Result<()>) -> Result<()> {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Touches every node and every link, makes that durable, and empties the set of failed epochs. Usable meanwhile.
     pub(super) fn sweep(&self) -> Result<()> {
         let mut sweep = Sweep::default();
@@ -118,7 +118,7 @@ impl<M: Medium, const W: usize> Core<M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// Touches some border nodes and whatever leads there.
     fn touch_some(&self, sweep: &mut Sweep) -> Walk<()> {
         for _ in 0..NODES_TOGETHER {
@@ -181,8 +181,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// Touches the border node of a layer that covers a slice.
-    fn touch_layer<'v>(&'v self, root: u64, origin: Origin<'v, W>, at: Slice) -> Walk<Step<'v, W>> {
-        let mut leaf = match self.descend::<Neighbours<'_, W>>(root, origin, Target::At(at)) {
+    fn touch_layer<'v>(&'v self, root: u64, origin: Origin<'v>, at: Slice) -> Walk<Step<'v>> {
+        let mut leaf = match self.descend::<Neighbours<'_>>(root, origin, Target::At(at)) {
             Err(stop) if self.is_damage(&stop)? => {
                 return Ok(Step { below: None, after: self.behind_damage(root, origin, at)?, keys: 0 });
             }
@@ -228,9 +228,9 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 
     /// The end of what the damaged node covers that a descent to a slice meets, as far as what leads there tells.
-    fn behind_damage(&self, root: u64, origin: Origin<'_, W>, at: Slice) -> Walk<Option<Slice>> {
+    fn behind_damage(&self, root: u64, origin: Origin<'_>, at: Slice) -> Walk<Option<Slice>> {
         let (mut pointer, mut high) = (root, None);
-        let mut above: Option<(&Interior<W>, Version)> = None;
+        let mut above: Option<(&Interior, Version)> = None;
         for _ in 0..HEIGHT_MAX {
             let node = match self.node(pointer) {
                 Ok(NodeRef::Interior(node)) => node,
@@ -249,7 +249,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
             }
             let shape = node.shape.load(&self.guard);
             let rank = self.rank(node, shape, Target::At(at));
-            if rank < Interior::<W>::separators(shape) {
+            if rank < Interior::separators(shape) {
                 high = Some(self.separator(node, shape, rank));
             }
             pointer = node.child(rank).load(&self.guard);
@@ -264,8 +264,8 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
 #[cfg(test)]
 mod tests {
+    use medium::Instrumented;
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use medium::Ram;
     use pool::{Pool, PoolOptions};
@@ -275,10 +275,11 @@ mod tests {
     use super::*;
     use crate::index::{Bounds, Direction, Index, RecordCodec};
 
-    type Tree = MassTree<Arc<Ram>, RecordCodec, 4>;
+    type Tree = MassTree<Instrumented, RecordCodec>;
 
     const OPTIONS: fn() -> MassTreeOptions = || MassTreeOptions {
         epoch: EpochLength::Manual,
+        width: Some(4),
         recovery_threads: 1,
         // As after a crash that came when all was written back.
         close_cleanly: false,
@@ -303,12 +304,12 @@ mod tests {
         found
     }
 
-    fn reopen(pool: &Pool<Arc<Ram>>) -> Tree {
+    fn reopen(pool: &Pool<Instrumented>) -> Tree {
         Tree::open(pool, &pool.trees().unwrap()[0], OPTIONS()).unwrap()
     }
 
     /// A tree whose last epoch failed, with many free objects whose links are of that epoch.
-    fn crashed(pool: &Pool<Arc<Ram>>) -> Tree {
+    fn crashed(pool: &Pool<Instrumented>) -> Tree {
         let tree = Tree::create(pool, "tree", OPTIONS()).unwrap();
         (0..20_000).for_each(|key| put(&tree, key, key));
         tree.sync().unwrap();
@@ -320,9 +321,9 @@ mod tests {
         reopen(pool)
     }
 
-    fn pool() -> Pool<Arc<Ram>> {
+    fn pool() -> Pool<Instrumented> {
         let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
-        Pool::open(Arc::new(Ram::new(64 << 20).unwrap()), options).unwrap()
+        Pool::open(Instrumented::new(Ram::new(64 << 20).unwrap()), options).unwrap()
     }
 
     /// Who ends epochs sweeps, too, a step between two ends; so what a step does has a bound.

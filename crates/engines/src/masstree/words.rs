@@ -45,9 +45,9 @@ impl Words {
     }
 }
 
-impl<M: Medium, const W: usize> View<'_, M, W> {
+impl<M: Medium> View<'_, M> {
     /// The border node that covers a word.
-    fn leaf_of_word(&self, slice: Slice) -> Walk<ScanLeaf<'_, W>> {
+    fn leaf_of_word(&self, slice: Slice) -> Walk<ScanLeaf<'_>> {
         let root = self.anchor()?.root.value.load(&self.guard);
         self.descend(root, Origin::Anchor, Target::At(slice))
     }
@@ -55,20 +55,20 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     /// Appends the entries of a border node from `low` on. It may have come to cover more than when it was found, as its
     /// neighbour went: what lies there is taken where the scan goes on.
     #[inline(always)]
-    fn take_words(&self, leaf: &mut ScanLeaf<'_, W>, low: u64, scan: &mut Words) -> Walk<()> {
+    fn take_words(&self, leaf: &mut ScanLeaf<'_>, low: u64, scan: &mut Words) -> Walk<()> {
         let last = leaf.trail.high.map_or(u64::MAX, |high| high.word.saturating_sub(1));
         let cells = self.cells(leaf.node)?;
         loop {
             let permutation = Permutation(leaf.node.permutation.load(&self.guard));
             let classes = leaf.node.classes.load(&self.guard);
             let (mut are_words, mut are_in_cells) = (true, true);
-            let (mut found, mut count) = ([[0; 2]; W], 0);
-            for position in 0..permutation.count(W) {
-                let slot = permutation.slot(position, W);
+            let (mut found, mut count) = ([[0; 2]; WIDTH_MAX], 0);
+            for position in 0..permutation.count(self.core.width) {
+                let slot = permutation.slot(position);
                 let word = leaf.node.slices[slot].load(&self.guard);
                 are_words &= nibble(classes, slot) == 8;
                 if (low..=last).contains(&word) {
-                    let pointer = leaf.node.values.words[slot].load(&self.guard);
+                    let pointer = leaf.node.values.value(slot).load(&self.guard);
                     let value = side_of(slot, pointer).map(|side| cells[slot][side].load(&self.guard));
                     are_in_cells &= value.is_some();
                     found[count] = [word, value.unwrap_or_default()];
@@ -89,7 +89,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
 
     /// Goes on with the border node behind one; `false` at the end.
     #[inline(always)]
-    fn leaf_behind<'v>(&'v self, leaf: &mut ScanLeaf<'v, W>) -> Walk<bool> {
+    fn leaf_behind<'v>(&'v self, leaf: &mut ScanLeaf<'v>) -> Walk<bool> {
         let Some(high) = leaf.trail.high else { return Ok(false) };
         let first = if self.next_leaf(leaf)? {
             leaf.trail.first_ahead()
@@ -111,7 +111,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     fn read_words<'v>(
         &'v self,
         scan: &mut Words,
-        read: &mut Option<ScanLeaf<'v, W>>,
+        read: &mut Option<ScanLeaf<'v>>,
         together: usize,
     ) -> Walk<bool> {
         scan.entries.clear();
@@ -137,7 +137,7 @@ impl<M: Medium, const W: usize> View<'_, M, W> {
     }
 }
 
-impl<M: Medium, const W: usize> Core<M, W> {
+impl<M: Medium> Core<M> {
     /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it returns `false`. For trees
     /// of words.
     pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {

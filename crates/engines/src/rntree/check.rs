@@ -26,7 +26,7 @@ impl Report<'_> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Walks all leaves, each under its lock for a moment.
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let mut guard = self.pool.pin();
@@ -89,7 +89,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             "the transient slots are not the durable ones".to_owned()
         });
         report.expect(durable.is_whole, || "a copy of the slot line is torn".to_owned());
-        slots.validate(N, record.offset())?;
+        slots.validate(self.capacity, record.offset())?;
         let sum = leaf.sum(guard, &slots, 0);
         report.expect(slots.verify(sum, record.offset()).is_ok(), || FAILS_CHECK.to_owned());
         let live = record.live.load(Ordering::Relaxed);
@@ -97,8 +97,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         report.expect(live == slots.bitmap(), || "the live entries are not those in the slots".to_owned());
         report.expect(claimed & (live | dead) == live | dead, || "an entry in use is not claimed".to_owned());
         report.expect(live & dead == 0, || "an entry is both live and dead".to_owned());
-        report
-            .expect((claimed | live | dead) & !low_bits(N) == 0, || "bits beyond the last entry".to_owned());
+        report.expect((claimed | live | dead) & !low_bits(self.capacity) == 0, || {
+            "bits beyond the last entry".to_owned()
+        });
         let next = match record.next() {
             0 => 0,
             next => self.leaves.get(next).offset(),
@@ -176,7 +177,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 + leaves * size_of_val(self.offsets.get(0)) as u64,
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
-            leaf_bytes: size_of::<super::layout::Leaf<N>>() as u64,
+            leaf_bytes: size_of::<super::layout::Leaf>() as u64,
             allocations: None,
             epochs: None,
         })

@@ -6,7 +6,7 @@ use pool::Result;
 use super::RnTree;
 use crate::index::Codec;
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Frees every record and every leaf, at once: the caller says that nobody else uses the tree. No persist: what
     /// nothing reaches is free after a crash as well.
     pub(super) fn give_back(&self) -> Result<()> {

@@ -52,11 +52,11 @@ pub(super) struct Peeked {
     pub(super) lsn: Lsn,
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The leaf in the pool that a record stands for.
     #[inline(always)]
-    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, record: &LeafRecord<M>) -> Result<&'g Leaf<N>> {
-        Ok(guard.node::<Leaf<N>>(record.offset())?)
+    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, record: &LeafRecord<M>) -> Result<&'g Leaf> {
+        Ok(guard.node::<Leaf>(record.offset())?)
     }
 
     /// Prefetches the record of a leaf, and with it the leaf's first line. Which entry will be wanted is not known yet,
@@ -66,7 +66,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn prefetch_leaf(&self, guard: &Guard<'_, M>, index: u32) {
         let record = self.leaves.get(index);
         record.prefetch();
-        if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.get(index).load(Ordering::Relaxed)) {
+        if let Ok(leaf) = guard.node::<Leaf>(self.offsets.get(index).load(Ordering::Relaxed)) {
             kernels::prefetch_read(&leaf.slots);
         }
     }
@@ -234,7 +234,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
                 let record = self.leaves.peek(leaf);
                 record.prefetch();
-                if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.peek(leaf).load(Ordering::Relaxed)) {
+                if let Ok(leaf) = guard.node::<Leaf>(self.offsets.peek(leaf).load(Ordering::Relaxed)) {
                     Self::prefetch_for::<P>(guard, record, leaf, key);
                 }
                 record.version()
@@ -313,7 +313,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
 
 /// Prefetches the first of some entries, if there is one.
 #[inline(always)]
-fn prefetch_entry<const N: usize>(leaf: &Leaf<N>, entries: u64) {
+fn prefetch_entry(leaf: &Leaf, entries: u64) {
     if let Some(cells) = leaf.entries.get(entries.trailing_zeros() as usize) {
         kernels::prefetch_read(cells);
     }

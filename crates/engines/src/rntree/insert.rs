@@ -9,10 +9,10 @@ use medium::{Lsn, Medium, Word, kernels};
 use pool::{Guard, Result};
 use std::cmp::Ordering as Compare;
 
-use super::RnTree;
 use super::find::{Purpose, Seen};
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use super::order::Scale;
+use super::{ENTRIES_MAX, RnTree};
 use crate::index::{Codec, Condition, EntryWords};
 use crate::inner::HeapGuard;
 
@@ -116,7 +116,7 @@ enum Attempt {
     At(u32),
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Sets the value of `key` if `condition` holds. Two persists; none if a condition fails at first sight.
     #[inline]
     pub(super) fn store(
@@ -155,7 +155,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                     Place::Fails(lsn) => return guard.wait_for(lsn).map(|()| false),
                 };
             let record = self.leaves.get(index);
-            let Some(entry) = record.claim(N) else {
+            let Some(entry) = record.claim(self.capacity) else {
                 // No room is made for what may turn out to be nothing.
                 if let Some(lsn) = self.fails_after_all::<P>(&guard, (key, hash), condition)? {
                     return guard.wait_for(lsn).map(|()| false);
@@ -283,7 +283,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     pub(super) fn prefetch_for<P: Purpose>(
         guard: &Guard<'_, M>,
         record: &LeafRecord<M>,
-        leaf: &Leaf<N>,
+        leaf: &Leaf,
         key: C::Key<'_>,
     ) {
         if !P::CLAIMS {
@@ -292,11 +292,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         record.prefetch_for_write();
         leaf.slots.prefetch(guard);
         let free = (!record.claimed.load(Ordering::Relaxed)).trailing_zeros() as usize;
-        kernels::prefetch_write(&leaf.entries[free.min(N - 1)]);
+        kernels::prefetch_write(&leaf.entries[free.min(ENTRIES_MAX - 1)]);
         if P::RANKS {
             let (_, tied) = record.compare_orders(C::word(key));
             let tied = tied & record.live.load(Ordering::Relaxed);
-            kernels::prefetch_read(&leaf.entries[(tied.trailing_zeros() as usize).min(N - 1)]);
+            kernels::prefetch_read(&leaf.entries[(tied.trailing_zeros() as usize).min(ENTRIES_MAX - 1)]);
         }
     }
 
@@ -350,7 +350,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 let leaf = Self::leaf(guard, record)?;
                 match self.rank(guard, (record, leaf), &slots, live, key, locked)? {
                     // Beside writers the count may be any.
-                    Some(position) if position <= slots.count() && slots.count() < N => {
+                    Some(position) if position <= slots.count() && slots.count() < self.capacity => {
                         slots.inserted(position, entry as u8)
                     }
                     _ if locked => return Err(self.damaged(index, "slots that miss live entries")),
@@ -416,7 +416,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn rank(
         &self,
         guard: &Guard<'_, M>,
-        (record, leaf): (&LeafRecord<M>, &Leaf<N>),
+        (record, leaf): (&LeafRecord<M>, &Leaf),
         slots: &Slots,
         live: u64,
         key: C::Key<'_>,
@@ -435,7 +435,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         }
         while tied != 0 {
             let entry = tied.trailing_zeros();
-            let other = leaf.entries[(entry as usize).min(N - 1)][0].load(guard);
+            let other = leaf.entries[(entry as usize).min(ENTRIES_MAX - 1)][0].load(guard);
             below |= u64::from(other < word) << entry;
             equal |= u64::from(other == word) << entry;
             tied &= tied - 1;
@@ -446,7 +446,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let mut high = low + (equal & live).count_ones() as usize;
             while low < high {
                 let middle = usize::midpoint(low, high);
-                let cells = &leaf.entries[slots.entry(middle).min(N - 1)];
+                let cells = &leaf.entries[slots.entry(middle).min(ENTRIES_MAX - 1)];
                 let words = [cells[0].load(guard), cells[1].load(guard)];
                 if C::compare_tie(guard, key, words)? == Compare::Greater {
                     low = middle + 1;
@@ -459,13 +459,13 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Fits the scale of the order bytes to the keys that are live and to one to come. Where that lies at an end of the
     /// leaf, more may follow there: room is left. Under the leaf's lock.
     #[cold]
-    fn rescale(&self, guard: &Guard<'_, M>, (record, leaf): (&LeafRecord<M>, &Leaf<N>), live: u64, key: u64) {
+    fn rescale(&self, guard: &Guard<'_, M>, (record, leaf): (&LeafRecord<M>, &Leaf), live: u64, key: u64) {
         let keys = || {
-            let entries = (0..N).filter(|entry| live & 1 << entry != 0);
+            let entries = (0..ENTRIES_MAX).filter(|entry| live & 1 << entry != 0);
             entries.map(|entry| (entry, leaf.entries[entry][0].load(guard)))
         };
         let (low, high) = keys().fold((u64::MAX, 0), |(low, high), (_, key)| (key.min(low), key.max(high)));

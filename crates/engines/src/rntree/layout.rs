@@ -1,10 +1,10 @@
 //! The leaf, in the pool and beside it.
 //!
 //! ```text
-//! in the pool: 64 + 16 N bytes (960 for N = 56); a twin line's second copy lies in the 64 bytes before
+//! in the pool: 64 + 16 * 56 = 960 bytes; a twin line's second copy lies in the 64 bytes before
 //!   0  slot line   bits 0..6 slot check | 6..48 next leaf's offset | 48..54 count | 54..62 check | 62, 63 the medium's
 //!                  bytes 8..64 slots: entries in key order
-//!  64  entries     N pairs of words: first word of the key, value or record
+//!  64  entries     56 pairs of words: first word of the key, value or record
 //!
 //! in memory, 256 bytes: nothing volatile lies in the pool
 //!   0  version     bit 0 locked, bit 1 dead, from bit 2 a count of recyclings
@@ -39,21 +39,21 @@ use crate::index::EntryWords;
 pub const ENTRIES_MAX: usize = 56;
 
 node! {
-    /// A leaf of `N` entries.
-    pub(super) struct Leaf<const N: usize> {
+    /// A leaf. It has room for [`ENTRIES_MAX`] entries; a tree may use fewer ([`RnTreeOptions`](super::RnTreeOptions)).
+    pub(super) struct Leaf {
         pub(super) slots: Line,
-        pub(super) entries: [[Word; 2]; N],
+        pub(super) entries: [[Word; 2]; ENTRIES_MAX],
     }
 }
 
 const _: () = {
-    assert!(std::mem::offset_of!(Leaf<56>, slots) == 0);
-    assert!(std::mem::offset_of!(Leaf<56>, entries) == 64);
-    assert!(size_of::<Leaf<56>>() == 960);
-    assert!(align_of::<Leaf<56>>() == 64);
+    assert!(std::mem::offset_of!(Leaf, slots) == 0);
+    assert!(std::mem::offset_of!(Leaf, entries) == 64);
+    assert!(size_of::<Leaf>() == 960);
+    assert!(align_of::<Leaf>() == 64);
 };
 
-impl<const N: usize> Leaf<N> {
+impl Leaf {
     /// The words of the entry that `slots` list at `position`.
     pub(super) fn entry<M: Medium>(
         &self,
@@ -61,7 +61,7 @@ impl<const N: usize> Leaf<N> {
         slots: &Slots,
         position: usize,
     ) -> EntryWords {
-        let cells = &self.entries[slots.entry(position).min(N - 1)];
+        let cells = &self.entries[slots.entry(position).min(ENTRIES_MAX - 1)];
         [cells[0].load(guard), cells[1].load(guard)]
     }
 

@@ -30,7 +30,7 @@ struct Loaded {
     sum: EntrySum,
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Fills an empty tree. The slot line of the first leaf publishes its own entries and the chain behind it. No lock is
     /// held while `next` runs, so that may use the tree; and nothing is pinned, so what others retire meanwhile is freed.
     pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
@@ -68,7 +68,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         fill: f64,
         load: &mut Load,
     ) -> Result<()> {
-        let per_leaf = ((N as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, N);
+        let per_leaf =
+            ((self.capacity as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, self.capacity);
         let (mut key, mut value, mut last) = (Vec::new(), Vec::new(), Vec::new());
         while next(&mut key, &mut value)? {
             if load.entries > 0 && key <= last {
@@ -84,11 +85,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 load.first.push(words);
             } else {
                 if load.leaves.last().is_none_or(|leaf| leaf.count == per_leaf) {
-                    let offset = guard.allocate_node(size_of::<Leaf<N>>())?;
+                    let offset = guard.allocate_node(size_of::<Leaf>())?;
                     load.leaves.push(Loaded { offset, count: 0, first: words, sum: EntrySum::default() });
                 }
                 if let Some(leaf) = load.leaves.last_mut() {
-                    write_entry(guard, &guard.node::<Leaf<N>>(leaf.offset)?.entries[leaf.count], words);
+                    write_entry(guard, &guard.node::<Leaf>(leaf.offset)?.entries[leaf.count], words);
                     leaf.sum = leaf.sum.with(leaf.count, words);
                     leaf.count += 1;
                 }
@@ -128,7 +129,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let lock = head.lock();
             self.expect_empty()?;
             head.recycle();
-            let claims: Vec<usize> = load.first.iter().map_while(|_| head.claim(N)).collect();
+            let claims: Vec<usize> = load.first.iter().map_while(|_| head.claim(self.capacity)).collect();
             let are_enough = claims.len() == load.first.len();
             let published = are_enough.then(|| self.publish_with(guard, load, &claims, first, separators));
             match published.transpose() {
@@ -195,7 +196,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let mut last = load.first.last().copied().unwrap_or_default();
         for (position, loaded) in load.leaves.iter().enumerate() {
             let next = load.leaves.get(position + 1).map_or(0, |next| next.offset);
-            let leaf = guard.node::<Leaf<N>>(loaded.offset)?;
+            let leaf = guard.node::<Leaf>(loaded.offset)?;
             let slots = Slots::identity(loaded.count, next, loaded.sum);
             let slots = Slots(leaf.slots.init(guard, &slots.0));
             let number = first + position as u32;

@@ -71,6 +71,7 @@
 
 mod check;
 mod destroy;
+mod entry;
 mod find;
 mod insert;
 mod layout;
@@ -98,6 +99,7 @@ use crate::index::{
 use crate::inner::InnerTree;
 use layout::{EntrySum, Leaf, LeafRecord, Slots};
 
+pub(crate) use entry::ENTRY;
 pub use layout::ENTRIES_MAX;
 
 /// The most leaves of one tree.
@@ -108,23 +110,32 @@ const ROOT_HEAD: usize = 0;
 /// Root word 1: entries of a leaf.
 const ROOT_ENTRIES: usize = 1;
 
+/// The fewest entries of a leaf that can be split and merged.
+const ENTRIES_MIN: u64 = 3;
+
 /// How a tree is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct RnTreeOptions {
     /// Threads that rebuild the volatile half.
     pub recovery_threads: usize,
+    /// The most entries of a leaf: 3 to [`ENTRIES_MAX`], fixed when the tree is made. A leaf takes the same space whatever
+    /// it is; fewer entries bring splits and merges near, for tests.
+    pub leaf_entries: usize,
 }
 
 impl Default for RnTreeOptions {
     fn default() -> Self {
-        Self { recovery_threads: std::thread::available_parallelism().map_or(1, usize::from) }
+        let recovery_threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { recovery_threads, leaf_entries: ENTRIES_MAX }
     }
 }
 
-/// An RNTree with `N` entries a leaf. Immediate durability: an operation is durable when it returns, and no reader has
+/// An RNTree. Immediate durability: an operation is durable when it returns, and no reader has
 /// seen it before.
-pub struct RnTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
+pub struct RnTree<M: Medium, C: Codec> {
     pool: Pool<M>,
+    /// The most entries of a leaf.
+    capacity: usize,
     leaves: Arc<Arena<LeafRecord<M>>>,
     /// The leaves' offsets once more, so densely that they stay in the cache: a point read prefetches the leaf beside its
     /// record, not after it.
@@ -135,33 +146,46 @@ pub struct RnTree<M: Medium, C: Codec, const N: usize = ENTRIES_MAX> {
     recovered_from_crash: bool,
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The engine's number in a pool's root table, and its name.
-    pub const ENGINE: (u16, &'static str) = (1, "rntree");
+    pub const ENGINE: (u16, &'static str) = (ENTRY.id, ENTRY.name);
 
-    fn empty(pool: &Pool<M>) -> Result<Self> {
-        const { assert!(N >= 3 && N <= ENTRIES_MAX) };
+    fn empty(pool: &Pool<M>, capacity: usize) -> Result<Self> {
         let (leaves, offsets) = (Arc::new(Arena::new(LEAVES_MAX)?), Arena::new(LEAVES_MAX)?);
         let inner = InnerTree::new(0)?;
         let pool = pool.clone();
-        Ok(Self { pool, leaves, offsets, inner, head: 0, recovery_ns: 0, recovered_from_crash: false })
+        Ok(Self {
+            pool,
+            capacity,
+            leaves,
+            offsets,
+            inner,
+            head: 0,
+            recovery_ns: 0,
+            recovered_from_crash: false,
+        })
     }
 
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     pub fn create(pool: &Pool<M>, name: &str, options: RnTreeOptions) -> Result<Self> {
+        let leaf_entries = options.leaf_entries;
+        if !(ENTRIES_MIN as usize..=ENTRIES_MAX).contains(&leaf_entries) {
+            let (what, least) = ("entries a leaf", ENTRIES_MIN as usize);
+            return Err(Error::NodeSize { what, size: leaf_entries, least, most: ENTRIES_MAX });
+        }
         let guard = pool.pin();
-        let offset = guard.allocate_node(size_of::<Leaf<N>>())?;
+        let offset = guard.allocate_node(size_of::<Leaf>())?;
         let enter = || -> Result<TreeRoot> {
             // PERSIST: the first leaf is ordered before the root that leads to it. The root table is written through a
             // guard of its own, whose fences do not cover what was flushed through this one.
-            guard.node::<Leaf<N>>(offset)?.slots.init(&guard, &Slots::identity(0, 0, EntrySum::default()).0);
+            guard.node::<Leaf>(offset)?.slots.init(&guard, &Slots::identity(0, 0, EntrySum::default()).0);
             guard.fence();
             let mut words = [0; ROOT_WORDS];
-            (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, N as u64);
+            (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, options.leaf_entries as u64);
             pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
         };
         let root = enter().inspect_err(|_| guard.free_node(offset))?;
-        let mut tree = Self::empty(pool)?;
+        let mut tree = Self::empty(pool, options.leaf_entries)?;
         tree.start(&root, options, false)?;
         Ok(tree)
     }
@@ -169,21 +193,31 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Opens a tree: rebuilds its volatile half from the leaves, and marks what it reaches if the pool asks for that.
     /// O(n), on `options.recovery_threads` threads.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: RnTreeOptions) -> Result<Self> {
-        let mut tree = Self::empty(pool)?;
+        let mut tree = Self::empty(pool, options.leaf_entries)?;
         tree.start(root, options, pool.needs_mark())?;
         Ok(tree)
     }
 
     fn start(&mut self, root: &TreeRoot, options: RnTreeOptions, crashed: bool) -> Result<()> {
-        Self::demand(root)?;
+        let made = Self::capacity_of(root)?;
+        let leaves = [made, self.capacity].map(|entries| format!("{entries} entries a leaf"));
+        root.demand((Self::ENGINE.0, C::ID), &leaves)?;
         self.recovered_from_crash = crashed;
         self.recover(root.words[ROOT_HEAD], options.recovery_threads)
     }
 
-    /// Refuses a tree that is something else.
-    fn demand(root: &TreeRoot) -> Result<()> {
-        let entries = [root.words[ROOT_ENTRIES], N as u64];
-        root.demand((Self::ENGINE.0, C::ID), &entries.map(|entries| format!("{entries} entries a leaf")))
+    /// The most entries of a leaf of the tree at `root`. Refuses a tree of another engine or codec.
+    fn capacity_of(root: &TreeRoot) -> Result<usize> {
+        let entries = root.words[ROOT_ENTRIES];
+        let same = [entries, entries].map(|entries| format!("{entries} entries a leaf"));
+        root.demand((Self::ENGINE.0, C::ID), &same)?;
+        if !(ENTRIES_MIN..=ENTRIES_MAX as u64).contains(&entries) {
+            return Err(Error::corrupt(
+                root.words[ROOT_HEAD],
+                format!("a tree with {entries} entries a leaf"),
+            ));
+        }
+        Ok(entries as usize)
     }
 
     /// Remembers where the leaf of a new record lies.
@@ -199,7 +233,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> Index for RnTree<M, C, N>
+impl<M: Medium, C: Codec> Index for RnTree<M, C>
 where
     Self: MaybeWords,
 {

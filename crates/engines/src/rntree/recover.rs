@@ -41,7 +41,7 @@ struct Chain {
 /// Leaves that one thread rebuilds at a time, so that threads end together.
 const CHUNK: usize = 4096;
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Rebuilds the volatile half of a tree whose first leaf is at `head`.
     pub(super) fn recover(&mut self, head: u64, threads: usize) -> Result<()> {
         let start = Instant::now();
@@ -100,7 +100,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn follow_chain(&self, guard: &Guard<'_, M>, head: u64) -> Result<Chain> {
         let mut chain = Chain::default();
         // More leaves than fit in the pool are a circle.
-        let leaves_max = guard.medium().extent().length() / size_of::<Leaf<N>>() as u64;
+        let leaves_max = guard.medium().extent().length() / size_of::<Leaf>() as u64;
         let mut offset = head;
         let mut seen = 0;
         while offset != 0 {
@@ -108,9 +108,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             if seen > leaves_max {
                 return Err(Error::corrupt(offset, "the chain of leaves runs in a circle"));
             }
-            let found = guard.node::<Leaf<N>>(offset)?.slots.inspect(guard).map_err(Error::torn(offset))?;
+            let found = guard.node::<Leaf>(offset)?.slots.inspect(guard).map_err(Error::torn(offset))?;
             let slots = Slots(found.value);
-            slots.validate(N, offset)?;
+            slots.validate(self.capacity, offset)?;
             if !found.is_whole && !self.recovered_from_crash {
                 return Err(Error::corrupt(offset, "a torn line, and there was no crash"));
             }
@@ -136,7 +136,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let guard = self.pool.pin();
         for position in &chain.torn {
             let offset = chain.links[*position].offset;
-            guard.node::<Leaf<N>>(offset)?.slots.recover(&guard).map_err(Error::torn(offset))?;
+            guard.node::<Leaf>(offset)?.slots.recover(&guard).map_err(Error::torn(offset))?;
         }
         for empty in chain.empty.chunk_by(|one, other| one.0 == other.0) {
             let position = empty[0].0;
@@ -144,7 +144,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             let next = chain.links.get(position + 1).map_or(0, |next| next.offset);
             let new = slots.with(slots.count(), next).sealed(slots, EntrySum::default());
             // PERSIST: nothing must precede; lost, the empty leaves are still in the chain.
-            let stored = guard.node::<Leaf<N>>(*offset)?.slots.publish(&guard, &slots.0, &new.0)?;
+            let stored = guard.node::<Leaf>(*offset)?.slots.publish(&guard, &slots.0, &new.0)?;
             guard.fence();
             self.leaves.get(first + position as u32).change(&Slots(stored), || {});
             if !self.recovered_from_crash {
@@ -170,9 +170,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         for (index, separator) in separators.iter_mut().enumerate() {
             let position = start + index;
             let link = &chain[position];
-            let leaf = guard.node::<Leaf<N>>(link.offset)?;
+            let leaf = guard.node::<Leaf>(link.offset)?;
             if let Some(ahead) = chain.get(position + 2)
-                && let Ok(leaf) = guard.node::<Leaf<N>>(ahead.offset)
+                && let Ok(leaf) = guard.node::<Leaf>(ahead.offset)
             {
                 medium::kernels::prefetch_lines(leaf);
             }
@@ -194,7 +194,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     fn last_entry(&self, guard: &Guard<'_, M>, link: &Link) -> Result<Option<EntryWords>> {
-        let leaf = guard.node::<Leaf<N>>(link.offset)?;
+        let leaf = guard.node::<Leaf>(link.offset)?;
         let last = link.slots.count().checked_sub(1);
         Ok(last.map(|position| leaf.entry(guard, &link.slots, position)))
     }
@@ -204,7 +204,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn rebuild_record(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: &Leaf,
         link: &Link,
         number: u32,
         last: &mut Option<EntryWords>,

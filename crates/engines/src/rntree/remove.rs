@@ -9,7 +9,7 @@ use super::find::Find;
 use super::layout::{EntrySum, LeafRecord, Slots};
 use crate::index::{Codec, Condition};
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Removes `key` if `condition` holds; an absent key stays absent. One persist, none if there is nothing to do.
     pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
         let hash = C::hash(key);
@@ -75,7 +75,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             record.dead.store(record.dead.load(Ordering::Relaxed) | 1 << entry, Ordering::Relaxed);
             drop(lock);
             C::retire(&guard, words);
-            if slots.count() - 1 <= N / 4 {
+            if slots.count() - 1 <= self.capacity / 4 {
                 let _ = self.merge(&guard, key); // the key is gone, merged or not
             }
             return guard.wait_for(lsn).map(|()| true);

@@ -9,7 +9,7 @@ use super::layout::{Leaf, Slots};
 use super::{ROOT_HEAD, RnTree};
 use crate::index::{Codec, Salvage, Violation, read_whole, what_of};
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Calls `visit` with the entries of all leaves that pass their checks, in ascending order of keys, until it returns
     /// `false`. Returns what was left out. Writes nothing, and needs no tree that is open. O(n), with some bytes of memory
     /// for each leaf.
@@ -25,7 +25,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         root: &TreeRoot,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<Vec<Violation>> {
-        Self::demand(root)?;
+        let capacity = Self::capacity_of(root)?;
         let guard = pool.pin();
         let mut salvage = Salvage::new(visit);
         let (mut offset, mut visited) = (root.words[ROOT_HEAD], HashSet::new());
@@ -37,14 +37,14 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
                 );
                 break;
             }
-            let (leaf, slots) = match Self::read_leaf(&guard, offset) {
+            let (leaf, slots) = match Self::read_leaf(&guard, offset, capacity) {
                 Ok(read) => read,
                 Err(error) => {
                     salvage.leave_out(offset, format!("this leaf and all behind it: {}", what_of(&error)));
                     break;
                 }
             };
-            if !Self::salvage_leaf(&guard, (offset, leaf, &slots), &mut salvage) {
+            if !Self::salvage_leaf(&guard, (offset, leaf, &slots), capacity, &mut salvage) {
                 break;
             }
             offset = slots.next();
@@ -55,10 +55,11 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     /// Visits the entries of one leaf, or leaves them out; `false` if no more are wanted.
     fn salvage_leaf(
         guard: &Guard<'_, M>,
-        (offset, leaf, slots): (u64, &Leaf<N>, &Slots),
+        (offset, leaf, slots): (u64, &Leaf, &Slots),
+        capacity: usize,
         salvage: &mut Salvage<'_>,
     ) -> bool {
-        if let Err(error) = Self::verify_slots(guard, (offset, leaf, slots)) {
+        if let Err(error) = Self::verify_slots(guard, (offset, leaf, slots), capacity) {
             salvage.leave_out(offset, format!("{} entries: {}", slots.count(), what_of(&error)));
             return true;
         }
@@ -71,20 +72,24 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     }
 
     /// A leaf and its slots, whatever they say.
-    fn read_leaf<'g>(guard: &'g Guard<'_, M>, offset: u64) -> Result<(&'g Leaf<N>, Slots)> {
-        let leaf = guard.node::<Leaf<N>>(offset)?;
+    fn read_leaf<'g>(guard: &'g Guard<'_, M>, offset: u64, capacity: usize) -> Result<(&'g Leaf, Slots)> {
+        let leaf = guard.node::<Leaf>(offset)?;
         if let Ok(value) = leaf.slots.load(guard) {
             return Ok((leaf, Slots(value)));
         }
         // Torn, or nothing but the medium's tags is damaged: the check tells.
         let copies: Vec<_> = leaf.slots.copies(guard).map(Slots).collect();
-        let is_whole = |slots: &&Slots| Self::verify_slots(guard, (offset, leaf, slots)).is_ok();
+        let is_whole = |slots: &&Slots| Self::verify_slots(guard, (offset, leaf, slots), capacity).is_ok();
         let slots = copies.iter().find(is_whole).unwrap_or(&copies[0]);
         Ok((leaf, *slots))
     }
 
-    fn verify_slots(guard: &Guard<'_, M>, (offset, leaf, slots): (u64, &Leaf<N>, &Slots)) -> Result<()> {
-        slots.validate(N, offset)?;
+    fn verify_slots(
+        guard: &Guard<'_, M>,
+        (offset, leaf, slots): (u64, &Leaf, &Slots),
+        capacity: usize,
+    ) -> Result<()> {
+        slots.validate(capacity, offset)?;
         slots.verify(leaf.sum(guard, slots, 0), offset)
     }
 }

@@ -38,7 +38,7 @@ impl Snapshot {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Takes a snapshot, once it is durable; `false` if the leaf is dead. Prefetches the next leaf.
     #[inline]
     pub(super) fn snapshot(&self, guard: &Guard<'_, M>, index: u32, snapshot: &mut Snapshot) -> Result<bool> {
@@ -78,9 +78,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         snapshot.next = record.next();
         self.prefetch_next(guard, &slots, snapshot.next);
         // What a change in between garbled fails to validate; it must only stay in bounds.
-        snapshot.count = slots.count().min(N);
+        snapshot.count = slots.count().min(ENTRIES_MAX);
         for (position, words) in snapshot.entries[..snapshot.count].iter_mut().enumerate() {
-            let cells = &leaf.entries[slots.entry(position).min(N - 1)];
+            let cells = &leaf.entries[slots.entry(position).min(ENTRIES_MAX - 1)];
             *words = [cells[0].load(guard), cells[1].load(guard)];
         }
         Ok(())
@@ -150,9 +150,9 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             }
         };
         self.prefetch_next(guard, &slots, next);
-        let count = slots.count().min(N);
+        let count = slots.count().min(ENTRIES_MAX);
         let listed = slots.listed();
-        let cells_at = |position: usize| &leaf.entries[usize::from(listed[position]).min(N - 1)];
+        let cells_at = |position: usize| &leaf.entries[usize::from(listed[position]).min(ENTRIES_MAX - 1)];
         let key_at = |position: usize| cells_at(position)[0].load(guard);
         let mut start = 0;
         if count > 0 && key_at(0) < *resume {
@@ -227,7 +227,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn prefetch_next(&self, guard: &Guard<'_, M>, slots: &Slots, next: u32) {
         if next != 0 {
             kernels::prefetch_lines(self.leaves.get(next));
-            if let Ok(next) = guard.node::<Leaf<N>>(slots.next()) {
+            if let Ok(next) = guard.node::<Leaf>(slots.next()) {
                 kernels::prefetch_lines(&next.entries);
             }
         }
@@ -237,7 +237,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     #[inline(always)]
     fn prefetch_whole_leaf(&self, guard: &Guard<'_, M>, index: u32) {
         kernels::prefetch_lines(self.leaves.peek(index));
-        if let Ok(leaf) = guard.node::<Leaf<N>>(self.offsets.peek(index).load(Ordering::Relaxed)) {
+        if let Ok(leaf) = guard.node::<Leaf>(self.offsets.peek(index).load(Ordering::Relaxed)) {
             kernels::prefetch_lines(&leaf.entries);
         }
     }
@@ -254,8 +254,8 @@ enum Visited {
 }
 
 /// A range being read.
-pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
-    tree: &'i RnTree<M, C, N>,
+pub(super) struct RangeScan<'i, M: Medium, C: Codec> {
+    tree: &'i RnTree<M, C>,
     guard: Guard<'i, M>,
     heap: HeapGuard<'i>,
     direction: Direction,
@@ -273,8 +273,8 @@ pub(super) struct RangeScan<'i, M: Medium, C: Codec, const N: usize> {
     finished: bool,
 }
 
-impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
-    pub(super) fn new(tree: &'i RnTree<M, C, N>, bounds: Bounds, direction: Direction) -> Self {
+impl<'i, M: Medium, C: Codec> RangeScan<'i, M, C> {
+    pub(super) fn new(tree: &'i RnTree<M, C>, bounds: Bounds, direction: Direction) -> Self {
         let from = match direction {
             Direction::Forward => bounds.lower.clone(),
             Direction::Reverse => bounds.upper.clone(),
@@ -398,7 +398,7 @@ impl<'i, M: Medium, C: Codec, const N: usize> RangeScan<'i, M, C, N> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> Scan for RangeScan<'_, M, C, N> {
+impl<M: Medium, C: Codec> Scan for RangeScan<'_, M, C> {
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         while self.ahead.is_empty() {
             if self.finished {
@@ -434,7 +434,7 @@ impl<M: Medium, C: Codec, const N: usize> Scan for RangeScan<'_, M, C, N> {
     }
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The leaf that covers the keys up to `key`, or below it, or all; with its lower bound.
     fn locate_from_above(
         &self,
@@ -465,7 +465,12 @@ mod tests {
     #[test]
     fn a_visit_that_is_pinned_goes_on_where_the_leaf_ends() {
         let pool = Pool::open(Ram::new(1 << 26).unwrap(), PoolOptions::default()).unwrap();
-        let tree = RnTree::<Ram, WordCodec, 4>::create(&pool, "t", RnTreeOptions::default()).unwrap();
+        let tree = RnTree::<Ram, WordCodec>::create(
+            &pool,
+            "t",
+            RnTreeOptions { leaf_entries: 4, ..RnTreeOptions::default() },
+        )
+        .unwrap();
         let keys: Vec<u64> = (0..100).map(|key| 10 * key).chain([u64::MAX]).collect();
         for key in &keys {
             WordIndex::write(&tree, *key, Some(*key), Condition::Absent).unwrap();

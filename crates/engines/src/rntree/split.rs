@@ -30,7 +30,7 @@ struct Moved {
     fingerprint: u8,
 }
 
-impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
+impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Makes room for `key` in a leaf without a free entry, unless that has changed since it had `version`. Returns the
     /// leaf to go on with, as long as this thread stays pinned; `None` to descend again.
     #[cold]
@@ -50,12 +50,12 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         if let Some(next) = Self::beyond(&self.inner.heap(), record, key)? {
             return Ok(Some(next));
         }
-        if record.claimed.load(Ordering::Relaxed) != low_bits(N) {
+        if record.claimed.load(Ordering::Relaxed) != low_bits(self.capacity) {
             return Ok(Some(index));
         }
         if record.dead.load(Ordering::Relaxed) != 0 {
             record.recycle();
-        } else if record.slots().count() * 2 >= N {
+        } else if record.slots().count() * 2 >= self.capacity {
             // What moves gets a new check, and damage would be sound from then on.
             self.verify_check(guard, record)?;
             if !self.share(guard, record)? {
@@ -105,8 +105,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let mut structure = self.inner.structure();
         let Some(parent) = structure.parent_of(C::key(&bound)?, old)? else { return Ok(false) };
         let (count, count_right) = (record.slots().count(), neighbour.slots().count());
-        let room_in_two = count_right * SHARE_DENOMINATOR <= N * SHARE_NUMERATOR;
-        let parts = if room_in_two && (count + count_right).div_ceil(2) < N { 1 } else { 2 };
+        let room_in_two = count_right * SHARE_DENOMINATOR <= self.capacity * SHARE_NUMERATOR;
+        let parts = if room_in_two && (count + count_right).div_ceil(2) < self.capacity { 1 } else { 2 };
         let keep = (count + count_right) / (parts + 1);
         if keep == 0 || keep >= count {
             return Ok(false);
@@ -158,7 +158,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         absorbed: Option<&LeafRecord<M>>,
         parts: usize,
     ) -> Result<Vec<NewLeaf>> {
-        let mut moved = Vec::with_capacity(2 * N);
+        let mut moved = Vec::with_capacity(2 * self.capacity);
         let last = self.collect(guard, record, keep - 1, &mut moved)?;
         let last = match absorbed {
             Some(absorbed) => self.collect(guard, absorbed, 0, &mut moved)?,
@@ -210,7 +210,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         (next, next_index, high): (u64, u32, u64),
     ) -> Result<NewLeaf> {
         let separator = self.separator_between(guard, moved[0].words, moved[1].words)?;
-        let offset = guard.allocate_node(size_of::<Leaf<N>>());
+        let offset = guard.allocate_node(size_of::<Leaf>());
         let offset = offset.inspect_err(|_| self.inner.retire_separator(separator))?;
         let place = || {
             let index = self.leaves.allocate()?;
@@ -221,7 +221,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             self.inner.retire_separator(separator);
             guard.free_node(offset);
         })?;
-        let (leaf, record) = (guard.node::<Leaf<N>>(offset)?, self.leaves.get(index));
+        let (leaf, record) = (guard.node::<Leaf>(offset)?, self.leaves.get(index));
         let mut sum = EntrySum::default();
         for (entry, Moved { words, fingerprint }) in moved[1..].iter().enumerate() {
             leaf.entries[entry][0].store(guard, words[0]);
@@ -282,7 +282,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
     fn split_position(
         &self,
         guard: &Guard<'_, M>,
-        leaf: &Leaf<N>,
+        leaf: &Leaf,
         record: &LeafRecord<M>,
         slots: &Slots,
         key: C::Key<'_>,
@@ -345,8 +345,8 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
             return Ok(());
         }
         let counts = (left.slots().count(), right.slots().count());
-        let worth_it = counts.0 + counts.1 <= N / 2 || counts.0 == 0 || counts.1 == 0;
-        if !worth_it || counts.0 + counts.1 > N || !self.absorb(guard, left, right)? {
+        let worth_it = counts.0 + counts.1 <= self.capacity / 2 || counts.0 == 0 || counts.1 == 0;
+        if !worth_it || counts.0 + counts.1 > self.capacity || !self.absorb(guard, left, right)? {
             return Ok(());
         }
         // Nothing may fail from here on: the inner nodes lead to a dead leaf.
@@ -371,7 +371,7 @@ impl<M: Medium, C: Codec, const N: usize> RnTree<M, C, N> {
         let mut new = old.with(old.count(), from.next());
         let (mut claimed, mut sum) = (0, EntrySum::default());
         for position in 0..from.count() {
-            let Some(entry) = left.claim(N) else {
+            let Some(entry) = left.claim(self.capacity) else {
                 left.release(claimed);
                 return Ok(false);
             };

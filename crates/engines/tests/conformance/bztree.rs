@@ -8,18 +8,6 @@ extern crate everleaf_engines as engines;
 #[macro_use]
 mod suite;
 
-use engines::bztree::{BzTree, BzTreeOptions};
-use harness::{Contract, Durability};
 use suite::*;
 
-conformance!(
-    bztree,
-    BzTree,
-    [4, 56],
-    BzTreeOptions::default(),
-    Contract {
-        durability: Durability::Immediate(budget::Fences { insert: 3, update: 3, remove: 3 }),
-        notices_damage: false,
-    },
-    on_media_without_lines
-);
+conformance!(bztree, BZTREE, on_media_without_lines);

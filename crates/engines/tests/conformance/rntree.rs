@@ -8,18 +8,6 @@ extern crate everleaf_engines as engines;
 #[macro_use]
 mod suite;
 
-use engines::rntree::{RnTree, RnTreeOptions};
-use harness::{Contract, Durability};
 use suite::*;
 
-conformance!(
-    rntree,
-    RnTree,
-    [4, 56],
-    RnTreeOptions::default(),
-    Contract {
-        durability: Durability::Immediate(budget::Fences { insert: 2, update: 2, remove: 1 }),
-        notices_damage: true,
-    },
-    on_every_medium
-);
+conformance!(rntree, RNTREE, on_every_medium);

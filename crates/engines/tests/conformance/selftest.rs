@@ -10,25 +10,16 @@ mod standin;
 #[macro_use]
 mod suite;
 
-use engines::index::{RecordCodec, WordCodec};
-
-use harness::{Cell, Check, Contract, Durability, Failure, InRam, Kind, Seed, Site};
-use standin::{Flaw, StandinEngine};
+use harness::{Cell, Check, Failure, InRam, Kind, Seed};
+use standin::{Flaw, STANDIN};
 use suite::*;
 
 type Test = fn(&Cell, Seed) -> Check;
 
-const CONTRACT: Contract = Contract {
-    durability: Durability::Immediate(budget::Fences { insert: 2, update: 2, remove: 1 }),
-    notices_damage: false,
-};
-
-fn cell<const FLAW: usize>(kind: Kind) -> Cell {
-    let make = match kind {
-        Kind::Word => Site::<StandinEngine<FLAW>, InRam, WordCodec, 4, 56>::make,
-        Kind::Record => Site::<StandinEngine<FLAW>, InRam, RecordCodec, 4, 56>::make,
-    };
-    Cell { kind, capacity: 4, other_capacity: 56, contract: CONTRACT, flips: 1000, slowness: 1, make }
+fn cell(flaw: Flaw, kind: Kind) -> Cell {
+    let cell = Cell::of::<InRam>(STANDIN, kind, STANDIN.small);
+    let flawed = STANDIN.settings(&[("flaw", flaw as u64)]).expect("a flaw by its number");
+    Cell { flips: 1000, settings: cell.settings.or(flawed), ..cell }
 }
 
 /// Runs in which a flaw must show that only threads which meet bring to light.
@@ -36,9 +27,9 @@ const RUNS: u64 = 50;
 
 /// Whether `test` fails for the stand-in with this flaw: with either codec, for not every flaw shows with both, and in
 /// one of some runs, for not every flaw shows each time.
-fn catches<const FLAW: usize>(test: Test) -> bool {
+fn catches(flaw: Flaw, test: Test) -> bool {
     let fails = |kind, seed| {
-        let outcome = std::panic::catch_unwind(|| test(&cell::<FLAW>(kind), Seed(seed)));
+        let outcome = std::panic::catch_unwind(|| test(&cell(flaw, kind), Seed(seed)));
         !matches!(outcome, Ok(Ok(())))
     };
     (7..7 + RUNS).any(|seed| [Kind::Word, Kind::Record].into_iter().any(|kind| fails(kind, seed)))
@@ -48,8 +39,7 @@ macro_rules! every_flaw_is_caught {
     ($($name:ident: $flaw:ident by $test:path;)*) => { $(
         #[test]
         fn $name() {
-            const FLAW: usize = Flaw::$flaw as usize;
-            assert!(catches::<FLAW>($test), "{:?} passes {}", Flaw::$flaw, stringify!($test));
+            assert!(catches(Flaw::$flaw, $test), "{:?} passes {}", Flaw::$flaw, stringify!($test));
         }
     )*
 
@@ -96,7 +86,8 @@ every_flaw_is_caught! {
 /// The right stand-in passes everything, so what fails a test is the flaw.
 fn passes(test: Test) -> Check {
     for kind in [Kind::Word, Kind::Record] {
-        test(&cell::<0>(kind), Seed(7)).map_err(|failure| Failure(format!("{kind:?}: {}", failure.0)))?;
+        test(&cell(Flaw::None, kind), Seed(7))
+            .map_err(|failure| Failure(format!("{kind:?}: {}", failure.0)))?;
     }
     Ok(())
 }

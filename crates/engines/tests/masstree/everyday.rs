@@ -7,26 +7,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use everleaf_engines::index::{Batch, Bounds, Condition, Direction, Index, RecordCodec, WordCodec};
-use everleaf_engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode, WIDTH_TRANSIENT};
+use everleaf_engines::index::{
+    Batch, Bounds, Condition, Direction, EpochLength, Index, RecordCodec, WordCodec,
+};
+use everleaf_engines::masstree::{MassTree, MassTreeOptions, Mode};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use medium::file::faulty::{Faults, Image, Machine, Which};
-use medium::{Count, File, FileOptions, Medium, MediumError, Ram};
+use medium::{File, FileOptions, Instrumented, Medium, MediumError, Ram};
 use pool::{Error, Pool, PoolOptions};
 
-type Tree = MassTree<Arc<Ram>, RecordCodec, 4>;
+type Tree = MassTree<Instrumented, RecordCodec>;
 type Call = fn(&Tree) -> Result<(), Error>;
 
 fn options() -> MassTreeOptions {
-    MassTreeOptions { epoch: EpochLength::Manual, recovery_threads: 1, ..MassTreeOptions::default() }
+    MassTreeOptions {
+        epoch: EpochLength::Manual,
+        width: Some(4),
+        recovery_threads: 1,
+        ..MassTreeOptions::default()
+    }
 }
 
 fn pool_on<M: Medium>(medium: M) -> Pool<M> {
     Pool::open(medium, PoolOptions { step_slabs_min: 1, ..PoolOptions::default() }).unwrap()
 }
 
-fn pool(limit_bytes: u64) -> Pool<Arc<Ram>> {
-    pool_on(Arc::new(Ram::new(limit_bytes).unwrap()))
+fn pool(limit_bytes: u64) -> Pool<Instrumented> {
+    pool_on(Instrumented::new(Ram::new(limit_bytes).unwrap()))
 }
 
 fn tree(limit_bytes: u64) -> Tree {
@@ -203,10 +210,10 @@ fn a_sweep_begins_with_the_open_however_long_an_epoch_lasts() {
 
 #[test]
 fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
-    const LOGGED: u64 = 1024 * 204;
+    const LOGGED: u64 = 1024 * 102;
     let pool = pool(1 << 30);
     let logging = MassTreeOptions { mode: Mode::Logging, ..options() };
-    let tree = MassTree::<_, WordCodec, 4>::create(&pool, "tree", logging).unwrap();
+    let tree = MassTree::<_, WordCodec>::create(&pool, "tree", logging).unwrap();
     let mut keys = 0..4 * LOGGED + 400;
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         let Some(number) = keys.next() else { return Ok(false) };
@@ -236,28 +243,32 @@ fn a_batch_beyond_the_external_log_is_told_to_be_smaller() {
     assert_eq!(Index::get(&tree, &0_u64.to_be_bytes()).unwrap().unwrap().as_slice(), word);
 }
 
-fn create<const W: usize>(mode: Mode) -> Result<(), Error> {
-    MassTree::<_, RecordCodec, W>::create(&pool(16 << 20), "tree", MassTreeOptions { mode, ..options() })
-        .map(drop)
+fn create(width: usize, mode: Mode) -> Result<(), Error> {
+    let options = MassTreeOptions { mode, width: Some(width), ..options() };
+    Tree::create(&pool(16 << 20), "tree", options).map(drop)
 }
 
 #[test]
 fn no_node_is_so_wide_that_its_logs_lie_in_other_lines_than_its_values() {
-    for (refused, width) in [(create::<7>(Mode::InLine), 7), (create::<15>(Mode::InLine), 15)] {
-        let error = refused.unwrap_err();
-        assert!(matches!(error.root(), Error::NodeWidth { width: found } if *found == width), "{error}");
+    for (width, mode) in [(3, Mode::InLine), (15, Mode::InLine), (15, Mode::Logging), (16, Mode::Transient)] {
+        let error = create(width, mode).unwrap_err();
+        assert!(matches!(error.root(), Error::Setting { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("a node of {width} entries")), "{error}");
     }
-    create::<6>(Mode::InLine).unwrap();
-    create::<8>(Mode::InLine).unwrap();
-    create::<WIDTH_TRANSIENT>(Mode::Logging).unwrap();
-    create::<WIDTH_TRANSIENT>(Mode::Transient).unwrap();
-    // Made without in-line logs, and to be opened with them.
+    for (width, mode) in [(4, Mode::InLine), (7, Mode::InLine), (14, Mode::Logging), (15, Mode::Transient)] {
+        create(width, mode).unwrap();
+    }
+}
+
+#[test]
+fn a_tree_opens_with_the_width_that_it_was_made_with() {
     let pool = pool(16 << 20);
-    let logging = MassTreeOptions { mode: Mode::Logging, ..options() };
-    drop(MassTree::<_, RecordCodec, 15>::create(&pool, "tree", logging).unwrap());
+    let of_width = |width| MassTreeOptions { width, ..options() };
+    drop(Tree::create(&pool, "tree", of_width(Some(6))).unwrap());
     let root = pool.trees().unwrap().remove(0);
-    let error = MassTree::<_, RecordCodec, 15>::open(&pool, &root, options()).err().unwrap();
-    assert!(matches!(error.root(), Error::NodeWidth { width: 15 }), "{error}");
+    drop(Tree::open(&pool, &root, of_width(None)).unwrap());
+    let error = Tree::open(&pool, &root, of_width(Some(8))).err().unwrap();
+    assert!(matches!(error.root(), Error::TreeMismatch { .. }), "{error}");
 }
 
 #[test]
@@ -335,8 +346,7 @@ fn two_batches_do_not_wait_for_each_other() {
 
 #[test]
 fn an_engine_without_batches_says_so() {
-    let tree =
-        RnTree::<_, RecordCodec, 4>::create(&pool(16 << 20), "tree", RnTreeOptions::default()).unwrap();
+    let tree = RnTree::<_, RecordCodec>::create(&pool(16 << 20), "tree", RnTreeOptions::default()).unwrap();
     let error = tree.batch(&mut |_| Ok(())).unwrap_err();
     assert!(matches!(error.root(), Error::NoBatches { engine: "rntree" }), "{error}");
 }
@@ -400,8 +410,8 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
 #[test]
 fn without_logs_the_tree_is_the_same_map() {
     let pool = pool(64 << 20);
-    let transient = MassTreeOptions { mode: Mode::Transient, ..options() };
-    let tree = MassTree::<_, RecordCodec, WIDTH_TRANSIENT>::create(&pool, "tree", transient).unwrap();
+    let transient = MassTreeOptions { mode: Mode::Transient, width: None, ..options() };
+    let tree = MassTree::<_, RecordCodec>::create(&pool, "tree", transient).unwrap();
     let (mut model, mut state) = (BTreeMap::new(), 3_u64);
     for step in 0..60_000_u32 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -442,18 +452,19 @@ fn without_logs_the_tree_is_the_same_map() {
 /// The row of the table: none; one where a node goes to the external log.
 #[test]
 fn operations_take_no_fence_but_for_the_external_log() {
-    let medium = Arc::new(Count::new(Ram::new(64 << 20).unwrap()));
-    let pool = pool_on(Arc::clone(&medium));
-    let tree = MassTree::<_, WordCodec, 14>::create(&pool, "tree", options()).unwrap();
+    let medium = Instrumented::new(Ram::new(64 << 20).unwrap()).counted();
+    let pool = pool_on(medium.clone());
+    let tree = MassTree::<_, WordCodec>::create(&pool, "tree", MassTreeOptions { width: None, ..options() })
+        .unwrap();
     let word = |word: u64| word.to_be_bytes();
     // Nodes of 7 or so, so that there is room; and space of each size.
     (0..200).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
     (0..200).filter(|key| key % 2 == 0).for_each(|key| assert!(tree.remove(&word(10 * key)).unwrap()));
     tree.sync().unwrap();
     let fences = |run: &dyn Fn() -> Result<bool, Error>| {
-        let before = medium.counts().fences;
+        let before = medium.counts().unwrap().fences;
         assert!(run().unwrap());
-        medium.counts().fences - before
+        medium.counts().unwrap().fences - before
     };
     for epoch in 0..5 {
         let key = word(10 * (2 * epoch + 51));
@@ -590,7 +601,8 @@ fn links_keep_their_epochs_where_a_renewal_was_missed() {
 #[test]
 fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
     let pool = pool(16 << 20);
-    let tree = MassTree::<_, WordCodec, 14>::create(&pool, "tree", options()).unwrap();
+    let tree = MassTree::<_, WordCodec>::create(&pool, "tree", MassTreeOptions { width: None, ..options() })
+        .unwrap();
     let word = |word: u64| word.to_be_bytes();
     (0..10).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
     tree.sync().unwrap();
@@ -615,7 +627,7 @@ fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
     assert_eq!(Index::get(&tree, &word(30)).unwrap().unwrap().as_slice(), word(9));
 }
 
-fn on_file(machine: &Arc<Machine>, private_bytes_max: u64) -> Pool<Arc<File>> {
+fn on_file(machine: &Arc<Machine>, private_bytes_max: u64) -> Pool<File> {
     let options = FileOptions {
         log_bytes: 1 << 20,
         mark_offset: pool::MEDIUM_LINE,
@@ -624,14 +636,14 @@ fn on_file(machine: &Arc<Machine>, private_bytes_max: u64) -> Pool<Arc<File>> {
         ..FileOptions::default()
     };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
-    pool_on(Arc::new(file))
+    pool_on(file)
 }
 
 #[test]
 fn who_syncs_after_a_disk_has_failed_is_told() {
     let machine = Machine::new(&Image::default());
     let pool = on_file(&machine, u64::MAX);
-    let tree = MassTree::<_, RecordCodec, 4>::create(&pool, "tree", options()).unwrap();
+    let tree = MassTree::<_, RecordCodec>::create(&pool, "tree", options()).unwrap();
     tree.put(b"key", b"value").unwrap();
     machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
     let has_failed = |result: Result<(), Error>| {
@@ -652,7 +664,7 @@ fn who_syncs_after_a_disk_has_failed_is_told() {
 fn writes_heed_the_limit_of_written_pages() {
     let machine = Machine::new(&Image::default());
     let pool = on_file(&machine, 256 << 10);
-    let tree = MassTree::<_, RecordCodec, 4>::create(&pool, "tree", options()).unwrap();
+    let tree = MassTree::<_, RecordCodec>::create(&pool, "tree", options()).unwrap();
     let refused = (0..100_000_u64).find_map(|number| {
         if number % 64 == 0 {
             tree.sync().unwrap();
@@ -677,13 +689,16 @@ fn reads_after_a_clean_close_write_nothing() {
     let word = |word: u64| word.to_be_bytes();
     {
         let pool = on_file(&machine, u64::MAX);
-        let tree = MassTree::<_, WordCodec, 14>::create(&pool, "tree", options()).unwrap();
+        let tree =
+            MassTree::<_, WordCodec>::create(&pool, "tree", MassTreeOptions { width: None, ..options() })
+                .unwrap();
         (0..10_000).for_each(|key| tree.put(&word(key), &word(key)).unwrap());
     }
     for _ in 0..3 {
         let pool = on_file(&machine, 256 << 10);
         let root = pool.trees().unwrap().remove(0);
-        let tree = MassTree::<_, WordCodec, 14>::open(&pool, &root, options()).unwrap();
+        let tree = MassTree::<_, WordCodec>::open(&pool, &root, MassTreeOptions { width: None, ..options() })
+            .unwrap();
         assert_eq!(tree.len().unwrap(), 10_000);
         tree.sync().unwrap();
         let lines = tree.epochs().lines_flushed;

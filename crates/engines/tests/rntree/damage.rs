@@ -9,7 +9,9 @@ use pool::{Error, Pool, PoolOptions, TreeRoot};
 
 use crate::common::{Entries, content};
 
-const OPTIONS: RnTreeOptions = RnTreeOptions { recovery_threads: 1 };
+fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
+    RnTreeOptions { recovery_threads: 1, leaf_entries }
+}
 const LINE: u64 = 64;
 
 /// One of some keys, which fill some leaves.
@@ -18,11 +20,11 @@ fn key_of<const N: usize>(number: u64) -> [u8; 8] {
 }
 
 /// Inserts, updates and removes, with splits, merges and recycled entries in between, each followed by a check.
-fn grown<M: Medium, C: Codec, const N: usize>(pool: &Pool<M>) -> RnTree<M, C, N>
+fn grown<M: Medium, C: Codec, const N: usize>(pool: &Pool<M>) -> RnTree<M, C>
 where
-    RnTree<M, C, N>: MaybeWords,
+    RnTree<M, C>: MaybeWords,
 {
-    let tree = RnTree::<M, C, N>::create(pool, "tree", OPTIONS).unwrap();
+    let tree = RnTree::<M, C>::create(pool, "tree", of_leaf(N)).unwrap();
     let apply = |step: u64| {
         let (key, value) = (key_of::<N>((step * 40_503) >> 4), (step % 11).to_be_bytes());
         let _held = match step % 7 {
@@ -86,9 +88,9 @@ fn is_refused<M: Medium, C: Codec, const N: usize>(
     at: &str,
 ) -> bool
 where
-    RnTree<M, C, N>: MaybeWords,
+    RnTree<M, C>: MaybeWords,
 {
-    match RnTree::<M, C, N>::open(pool, root, OPTIONS) {
+    match RnTree::<M, C>::open(pool, root, of_leaf(N)) {
         Ok(tree) => {
             is_found(&tree, entries, at);
             false
@@ -101,7 +103,7 @@ where
 /// Changes every byte of every leaf: all its bits, one of them, and so many other patterns.
 fn every_byte<M: Medium, C: Codec, const N: usize>(medium: M, patterns: usize)
 where
-    RnTree<M, C, N>: MaybeWords,
+    RnTree<M, C>: MaybeWords,
 {
     let form = medium.line_form();
     let pool = Pool::open(medium, PoolOptions::default()).unwrap();
@@ -170,9 +172,9 @@ fn every_byte_of_a_large_leaf() {
 
 /// A pool of words in single lines, where entry `n` is the `n`th key that was inserted, with a tree of full leaves: 10 to
 /// 40 in the first, the rest behind.
-fn ascending(keys: u64) -> (Pool<Ram>, RnTree<Ram, WordCodec, 4>, TreeRoot) {
+fn ascending(keys: u64) -> (Pool<Ram>, RnTree<Ram, WordCodec>, TreeRoot) {
     let pool = Pool::open(singles(), PoolOptions::default()).unwrap();
-    let tree = RnTree::create(&pool, "tree", OPTIONS).unwrap();
+    let tree = RnTree::create(&pool, "tree", of_leaf(4)).unwrap();
     (1..=keys).for_each(|key| assert!(is_added(&tree, 10 * key)));
     let root = pool.trees().unwrap().remove(0);
     (pool, tree, root)
@@ -206,7 +208,7 @@ fn relink(pool: &Pool<Ram>, leaf: u64, change: impl FnOnce(u64) -> u64) {
 /// The keys that are salvaged, and the leaves of which something is left out.
 fn salvaged(pool: &Pool<Ram>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
     let mut keys = Vec::new();
-    let left_out = RnTree::<Ram, WordCodec, 4>::salvage(pool, root, &mut |key, _| {
+    let left_out = RnTree::<Ram, WordCodec>::salvage(pool, root, &mut |key, _| {
         keys.push(u64::from_be_bytes(key.try_into().unwrap()));
         true
     });
@@ -230,7 +232,7 @@ fn salvage_looks_past_damaged_tags() {
     let (pool, _tree, root) = ascending(12);
     let all = leaves::<_, 4>(&pool, &root);
     relink(&pool, all[1].0, |word| word ^ 1 << 63);
-    assert!(RnTree::<Ram, WordCodec, 4>::open(&pool, &root, OPTIONS).is_err());
+    assert!(RnTree::<Ram, WordCodec>::open(&pool, &root, of_leaf(4)).is_err());
     let keys: Vec<u64> = (1..=12).map(|key| 10 * key).collect();
     assert_eq!(salvaged(&pool, &root), (keys, vec![]));
 }
@@ -255,7 +257,7 @@ fn salvage_ends_where_the_chain_leads_back_or_out_of_the_pool() {
 /// Damage is found by a check, by an open, and nowhere but in one leaf.
 fn assert_is_damaged(pool: &Pool<Ram>, root: &TreeRoot, tree: &dyn Index) {
     assert_eq!(tree.check().unwrap().len(), 1);
-    let opened = RnTree::<Ram, WordCodec, 4>::open(pool, root, OPTIONS);
+    let opened = RnTree::<Ram, WordCodec>::open(pool, root, of_leaf(4));
     assert!(matches!(opened.map(drop), Err(Error::Corrupt { .. })));
 }
 

@@ -13,11 +13,15 @@ fn pool() -> Pool<Ram> {
     Pool::open(Ram::new(1 << 32).unwrap(), PoolOptions::default()).unwrap()
 }
 
-type Words<const N: usize> = RnTree<Ram, WordCodec, N>;
-type Records<const N: usize> = RnTree<Ram, RecordCodec, N>;
+type Words = RnTree<Ram, WordCodec>;
+type Records = RnTree<Ram, RecordCodec>;
 
-fn words<const N: usize>(pool: &Pool<Ram>) -> Words<N> {
-    Words::create(pool, "words", RnTreeOptions::default()).unwrap()
+fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
+    RnTreeOptions { leaf_entries, ..RnTreeOptions::default() }
+}
+
+fn words(pool: &Pool<Ram>, leaf_entries: usize) -> Words {
+    Words::create(pool, "words", of_leaf(leaf_entries)).unwrap()
 }
 
 fn collect(index: &dyn Index, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -50,7 +54,7 @@ fn assert_clean(index: &dyn Index) {
 fn a_large_load_is_found_without_opening_it_again() {
     const KEYS: u64 = 600_000;
     let pool = pool();
-    let tree = words::<56>(&pool);
+    let tree = words(&pool, 56);
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     for key in (0..KEYS).step_by(997).chain([KEYS - 1]) {
         assert_eq!(WordIndex::get(&tree, key).unwrap(), Some(key));
@@ -71,7 +75,7 @@ fn a_large_load_is_found_without_opening_it_again() {
 #[test]
 fn a_hundred_thousand_words_come_and_go() {
     let pool = pool();
-    let tree = words::<56>(&pool);
+    let tree = words(&pool, 56);
     let mix = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for i in 0..100_000 {
         assert!(WordIndex::write(&tree, mix(i), Some(i), Condition::Absent).unwrap());
@@ -115,12 +119,12 @@ fn a_hundred_thousand_words_come_and_go() {
 fn memory_stays_within_its_budget() {
     const KEYS: u64 = 1_000_000;
     let pool = pool();
-    let per_key = |tree: &Words<56>, before: u64| {
+    let per_key = |tree: &Words, before: u64| {
         let bytes = [pool.stat().used_bytes - before, tree.stat().unwrap().volatile_bytes];
         bytes.map(|bytes| bytes as f64 / KEYS as f64)
     };
     let before = pool.stat().used_bytes;
-    let tree = words::<56>(&pool);
+    let tree = words(&pool, 56);
     let mut random = SmallRng::seed_from_u64(7);
     for i in 0..KEYS {
         assert!(WordIndex::write(&tree, random.random(), Some(i), Condition::Absent).unwrap());
@@ -128,13 +132,14 @@ fn memory_stays_within_its_budget() {
     let [used, volatile] = per_key(&tree, before);
     assert!(used <= 25.0 && volatile <= 7.0, "{used} and {volatile} bytes a key after inserts");
     let before = pool.stat().used_bytes;
-    let tree = Words::<56>::create(&pool, "loaded", RnTreeOptions::default()).unwrap();
+    let tree = Words::create(&pool, "loaded", of_leaf(56)).unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     let [used, volatile] = per_key(&tree, before);
     assert!(used <= 17.5 && volatile <= 7.0, "{used} and {volatile} bytes a key after a load");
     let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
     let tree =
-        RnTree::<_, WordCodec, 56>::create(&pool, "loaded", RnTreeOptions { recovery_threads: 1 }).unwrap();
+        RnTree::<_, WordCodec>::create(&pool, "loaded", RnTreeOptions { recovery_threads: 1, ..of_leaf(56) })
+            .unwrap();
     assert_eq!(tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap(), KEYS);
     let used = pool.stat().used_bytes as f64 / KEYS as f64;
     assert!(used <= 18.7, "{used} bytes a key after a load of lines with two copies");
@@ -143,7 +148,7 @@ fn memory_stays_within_its_budget() {
 #[test]
 fn a_bulk_load_keeps_no_memory_from_being_reused_while_its_source_runs() {
     let pool = pool();
-    let (tree, other) = (words::<4>(&pool), Records::<4>::create(&pool, "other", RnTreeOptions::default()));
+    let (tree, other) = (words(&pool, 4), Records::create(&pool, "other", of_leaf(4)));
     let other = other.unwrap();
     let mut keys = ascending(20);
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -166,7 +171,7 @@ fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
     let orders: [Order; 3] = [|i| i, |i| KEYS - 1 - i, |i| i * 7919 % KEYS];
     for order in orders {
         let pool = pool();
-        let tree = words::<56>(&pool);
+        let tree = words(&pool, 56);
         tree.bulk_load(&mut ascending(KEYS), 1.0).unwrap();
         for i in 0..KEYS {
             assert!(WordIndex::write(&tree, order(i), None, Condition::Present).unwrap());
@@ -180,7 +185,7 @@ fn a_loaded_tree_that_is_emptied_in_any_order_gives_its_leaves_back() {
 #[test]
 fn records_with_long_common_prefixes_stay_in_order() {
     let pool = pool();
-    let tree = Records::<4>::create(&pool, "records", RnTreeOptions::default()).unwrap();
+    let tree = Records::create(&pool, "records", of_leaf(4)).unwrap();
     let mut model = BTreeMap::new();
     for i in 0..3000u32 {
         let key = format!("/usr/share/{}", i.wrapping_mul(2_654_435_761) % 4096).into_bytes();
@@ -202,7 +207,7 @@ fn records_with_long_common_prefixes_stay_in_order() {
 #[test]
 fn a_lock_that_was_not_taken_is_not_released() {
     let pool = pool();
-    let tree = words::<56>(&pool);
+    let tree = words(&pool, 56);
     let keys = 3000;
     for i in 0..keys {
         assert!(WordIndex::write(&tree, i * 7919 % 65537, Some(i), Condition::Absent).unwrap());
@@ -230,7 +235,7 @@ fn a_lock_that_was_not_taken_is_not_released() {
 fn a_check_beside_leaves_that_are_shared_finds_them_settled() {
     const KEYS: u64 = 64;
     let pool = pool();
-    let tree = words::<4>(&pool);
+    let tree = words(&pool, 4);
     let checking = std::sync::atomic::AtomicBool::new(true);
     std::thread::scope(|scope| {
         for seed in 0..3 {
@@ -254,7 +259,7 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let pool = pool();
-        let tree = words::<4>(&pool);
+        let tree = words(&pool, 4);
         let mut count = 0_u64;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             assert_clean(&tree);
@@ -267,7 +272,7 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
         assert_clean(&tree);
         assert_eq!(tree.len().unwrap(), 50);
         // Whoever writes meanwhile comes first.
-        let other = Words::<4>::create(&pool, "other", RnTreeOptions::default()).unwrap();
+        let other = Words::create(&pool, "other", of_leaf(4)).unwrap();
         let mut is_first = true;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             let write = || other.put(&[9; 8], &[9; 8]).unwrap();

@@ -28,34 +28,38 @@ use medium::late::{Image, Release};
 use medium::{Late, LineForm, Lsn};
 use pool::{Pool, PoolOptions};
 
-type Tree<const N: usize> = RnTree<Late, WordCodec, N>;
+type Tree = RnTree<Late, WordCodec>;
+
+fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
+    RnTreeOptions { recovery_threads: 1, leaf_entries }
+}
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// For a thread that is to be stopped, and is not.
 const TIME_TO_GO_WRONG: Duration = Duration::from_millis(50);
 
-fn tree<const N: usize>(keys: impl IntoIterator<Item = u64>) -> (Pool<Late>, Tree<N>) {
+fn tree<const N: usize>(keys: impl IntoIterator<Item = u64>) -> (Pool<Late>, Tree) {
     let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
-    let tree = Tree::create(&pool, "words", RnTreeOptions { recovery_threads: 1 }).unwrap();
+    let tree = Tree::create(&pool, "words", of_leaf(N)).unwrap();
     for key in keys {
         assert!(insert(&tree, key));
     }
     (pool, tree)
 }
 
-fn insert<const N: usize>(tree: &Tree<N>, key: u64) -> bool {
+fn insert(tree: &Tree, key: u64) -> bool {
     WordIndex::write(tree, key, Some(key + 1), Condition::Absent).unwrap()
 }
 
-fn remove<const N: usize>(tree: &Tree<N>, key: u64) -> bool {
+fn remove(tree: &Tree, key: u64) -> bool {
     WordIndex::write(tree, key, None, Condition::Present).unwrap()
 }
 
-fn get<const N: usize>(tree: &Tree<N>, key: u64) -> Option<u64> {
+fn get(tree: &Tree, key: u64) -> Option<u64> {
     WordIndex::get(tree, key).unwrap()
 }
 
-fn keys<const N: usize>(tree: &Tree<N>) -> Vec<u64> {
+fn keys(tree: &Tree) -> Vec<u64> {
     let mut keys = Vec::new();
     (tree as &dyn WordIndex)
         .scan_each(0, |key, value| {
@@ -67,13 +71,13 @@ fn keys<const N: usize>(tree: &Tree<N>) -> Vec<u64> {
     keys
 }
 
-fn assert_holds<const N: usize>(tree: &Tree<N>, expected: impl IntoIterator<Item = u64>) {
+fn assert_holds(tree: &Tree, expected: impl IntoIterator<Item = u64>) {
     let violations = tree.check().unwrap();
     assert!(violations.is_empty(), "{} violations, the first: {}", violations.len(), violations[0]);
     assert_eq!(keys(tree), expected.into_iter().collect::<Vec<_>>());
 }
 
-fn leaves<const N: usize>(tree: &Tree<N>) -> u64 {
+fn leaves(tree: &Tree) -> u64 {
     tree.stat().unwrap().leaves
 }
 
@@ -220,12 +224,12 @@ fn ranged(tree: &dyn Index, bounds: Bounds, direction: Direction) -> Vec<u64> {
 /// the time, and has the right to change inner nodes: that is what the splits wait for.
 fn stop_before_the_parent_is_updated<C: Codec>(
     splits: &[u64],
-    meanwhile: impl FnOnce(&RnTree<Late, C, 4>, &[u64]),
+    meanwhile: impl FnOnce(&RnTree<Late, C>, &[u64]),
 ) where
-    RnTree<Late, C, 4>: MaybeWords,
+    RnTree<Late, C>: MaybeWords,
 {
     let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
-    let tree = RnTree::<Late, C, 4>::create(&pool, "tree", RnTreeOptions { recovery_threads: 1 }).unwrap();
+    let tree = RnTree::<Late, C>::create(&pool, "tree", of_leaf(4)).unwrap();
     // Three leaves: 10, 30; 40; 70 to 100, and the last is full.
     (1..=10).for_each(|key| assert!(is_added(&tree, 10 * key)));
     [50, 60, 20].iter().for_each(|key| assert!(tree.remove(&number(*key)).unwrap()));
@@ -313,7 +317,7 @@ fn a_split_hides_nothing_before_its_parent_is_updated() {
 fn a_stale_parent_never_hides_a_key() {
     fn case<C: Codec>()
     where
-        RnTree<Late, C, 4>: MaybeWords,
+        RnTree<Late, C>: MaybeWords,
     {
         stop_before_the_parent_is_updated::<C>(&[85, 115, 135], |tree, keys| {
             assert_is_found(tree, keys);
@@ -538,12 +542,12 @@ fn a_recovered_tree_takes_entries_without_losing_any() {
 }
 
 /// The pool and the tree that a crash left.
-fn after_crash<const N: usize>(image: &Image) -> (Pool<Late>, Tree<N>) {
+fn after_crash<const N: usize>(image: &Image) -> (Pool<Late>, Tree) {
     let medium = Late::from_image(image, 1 << 30, LineForm::Twin).unwrap();
     let crashed = Pool::open(medium, PoolOptions::default()).unwrap();
     assert!(crashed.needs_mark());
     let root = crashed.trees().unwrap().remove(0);
-    let tree = Tree::<N>::open(&crashed, &root, RnTreeOptions { recovery_threads: 1 }).unwrap();
+    let tree = Tree::open(&crashed, &root, of_leaf(N)).unwrap();
     crashed.finish_marking();
     (crashed, tree)
 }

@@ -11,7 +11,11 @@ use medium::late::Release;
 use medium::{Late, LineForm};
 use pool::{Pool, PoolOptions};
 
-type Tree<const N: usize> = RnTree<Late, WordCodec, N>;
+type Tree = RnTree<Late, WordCodec>;
+
+fn of_leaf(leaf_entries: usize) -> RnTreeOptions {
+    RnTreeOptions { recovery_threads: 1, leaf_entries }
+}
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const FORMS: [LineForm; 2] = [LineForm::Single, LineForm::Twin];
@@ -21,9 +25,9 @@ fn open(medium: Late) -> Pool<Late> {
     Pool::open(medium, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap()
 }
 
-fn tree<const N: usize>(pool: &Pool<Late>, keys: u64) -> Tree<N> {
+fn tree<const N: usize>(pool: &Pool<Late>, keys: u64) -> Tree {
     pool.medium().set_release(Release::Immediate);
-    let tree = Tree::create(pool, "words", RnTreeOptions { recovery_threads: 1 }).unwrap();
+    let tree = Tree::create(pool, "words", of_leaf(N)).unwrap();
     for key in 0..keys {
         assert!(WordIndex::write(&tree, 10 * key, Some(key), Condition::Absent).unwrap());
     }
@@ -37,7 +41,7 @@ fn after_crash<const N: usize>(pool: &Pool<Late>, form: LineForm) -> Vec<(u64, u
     medium.set_release(Release::Immediate);
     let crashed = open(medium);
     let root = crashed.trees().unwrap().remove(0);
-    let tree = Tree::<N>::open(&crashed, &root, RnTreeOptions { recovery_threads: 1 }).unwrap();
+    let tree = Tree::open(&crashed, &root, of_leaf(N)).unwrap();
     crashed.finish_marking();
     assert!(tree.check().unwrap().is_empty());
     let mut entries = Vec::new();

@@ -1,12 +1,12 @@
 //! Small loops over lines that engines spend their time in: searching keys, fingerprints and slot arrays.
 //!
-//! What searches has an AVX-512 form and a portable one, chosen at run time by what the processor has
-//! ([`Kernels`]); both give the same answer for every input, so which one ran never matters.
+//! What searches has an AVX-512, an AVX2 and a portable form, chosen once at run time by what the processor has
+//! ([`Kernels`]); all give the same answer for every input, so which one ran never matters.
 //!
 //! **They read memory that other threads write.** Their arguments are therefore atomics and their loads
-//! relaxed: the portable form loads word by word, the AVX-512 form with `asm!`, whose 64-byte load stands for
+//! relaxed: the portable form loads word by word, the others with `asm!`, where a load of 64 bytes stands for
 //! eight relaxed loads of eight bytes (an ordinary vector load would be a data race, which is undefined
-//! behaviour). Nothing here relies on the 64 bytes being loaded *together*, and none of it orders anything:
+//! behaviour). Nothing here relies on bytes beyond a word being loaded *together*, and none of it orders anything:
 //! the caller brackets a search with its version check or holds the node's lock, and has loaded whatever led
 //! it here with acquire. What is found in a node that changes meanwhile may be nonsense, but it is in bounds
 //! and defined.
@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::line_store::LineValue;
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 #[cfg(loom)]
@@ -39,8 +41,10 @@ pub use slots::{SLOTS, insert_slot, remove_slot};
 pub enum Kernels {
     /// 512-bit vectors (AVX-512 F, BW, DQ, and BMI2, POPCNT).
     Avx512 = 1,
+    /// 256-bit vectors (AVX2, BMI2, POPCNT).
+    Avx2 = 2,
     /// Word by word.
-    Portable = 2,
+    Portable = 3,
 }
 
 /// The processor lacks the instructions.
@@ -48,13 +52,17 @@ pub enum Kernels {
 #[error("this processor does not have the instructions of the {0} kernels; use portable")]
 pub struct UnsupportedKernels(pub Kernels);
 
-/// What is in use, as a [`Kernels`]; 0 until somebody asked. Holds `Avx512` only where it is supported.
+/// What is in use, as a [`Kernels`]; 0 until somebody asked. Holds only what is supported.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 
 impl Kernels {
     /// What is in use: unless [`Kernels::install`] said otherwise, the best that the processor has.
     pub fn active() -> Self {
-        if Self::avx512_is_active() { Self::Avx512 } else { Self::Portable }
+        match active() {
+            1 => Self::Avx512,
+            2 => Self::Avx2,
+            _ => Self::Portable,
+        }
     }
 
     /// Uses these from now on, in the whole process: for comparisons, and for a user who distrusts one of
@@ -69,26 +77,43 @@ impl Kernels {
 
     /// Whether this processor has the instructions.
     pub fn is_supported(self) -> bool {
-        self == Self::Portable || has_avx512()
+        match self {
+            Self::Avx512 => has_avx512(),
+            Self::Avx2 => has_avx2(),
+            Self::Portable => true,
+        }
     }
 
-    /// Both, best first.
-    pub fn all() -> [Self; 2] {
-        [Self::Avx512, Self::Portable]
+    /// All of them, best first.
+    pub fn all() -> [Self; 3] {
+        [Self::Avx512, Self::Avx2, Self::Portable]
     }
 
     /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "avx512",
+            Self::Avx2 => "avx2",
             Self::Portable => "portable",
         }
     }
+}
 
-    #[inline(always)]
-    fn avx512_is_active() -> bool {
-        let active = ACTIVE.load(Ordering::Relaxed);
-        active == Self::Avx512 as u8 || (active == 0 && choose())
+/// The number of the kernels in use.
+#[inline(always)]
+fn active() -> u8 {
+    match ACTIVE.load(Ordering::Relaxed) {
+        0 => choose(),
+        active => active,
+    }
+}
+
+impl std::str::FromStr for Kernels {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::all().into_iter().find(|kernels| kernels.name() == name);
+        found.ok_or_else(|| format!("no kernels {name:?}; there are avx512, avx2 and portable"))
     }
 }
 
@@ -98,12 +123,14 @@ impl fmt::Display for Kernels {
     }
 }
 
-/// Makes the first choice; says whether it is AVX-512. Harmless beside another: an installed choice stays.
+/// Makes the first choice. Harmless beside another: an installed choice stays.
 #[cold]
-fn choose() -> bool {
-    let best = if has_avx512() { Kernels::Avx512 } else { Kernels::Portable } as u8;
-    let before = ACTIVE.compare_exchange(0, best, Ordering::Relaxed, Ordering::Relaxed);
-    before.map_or_else(|installed| installed, |_| best) == Kernels::Avx512 as u8
+fn choose() -> u8 {
+    let best = Kernels::all().into_iter().find(|kernels| kernels.is_supported());
+    let best = best.unwrap_or(Kernels::Portable) as u8;
+    ACTIVE
+        .compare_exchange(0, best, Ordering::Relaxed, Ordering::Relaxed)
+        .map_or_else(|found| found, |_| best)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -115,18 +142,35 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("popcnt")
 }
 
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("popcnt")
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn has_avx512() -> bool {
     false
 }
 
-/// Calls the AVX-512 form of a kernel where it is active, else the portable one.
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx2() -> bool {
+    false
+}
+
+/// Calls the form of a kernel that is in use.
 macro_rules! dispatch {
     ($kernel:ident($($argument:expr),*)) => {{
         #[cfg(target_arch = "x86_64")]
-        if Kernels::avx512_is_active() {
-            // SAFETY: only a processor that has the instructions gets there.
-            return unsafe { avx512::$kernel($($argument),*) };
+        {
+            let active = active();
+            if active == Kernels::Avx512 as u8 {
+                // SAFETY: only a processor that has the instructions gets there.
+                return unsafe { avx512::$kernel($($argument),*) };
+            }
+            if active == Kernels::Avx2 as u8 {
+                // SAFETY: as above.
+                return unsafe { avx2::$kernel($($argument),*) };
+            }
         }
         portable::$kernel($($argument),*)
     }};

@@ -1,4 +1,4 @@
-//! Both back ends against the obvious loops, on edges and on random inputs.
+//! All back ends against the obvious loops, on edges and on random inputs.
 
 use std::sync::atomic::AtomicU64;
 
@@ -38,39 +38,46 @@ fn tables() -> Vec<Table> {
         find_slot: portable::find_slot,
     }];
     #[cfg(target_arch = "x86_64")]
-    if Kernels::Avx512.is_supported() {
-        tables.push(avx512_table());
-    } else {
-        println!("skipped: this processor has no AVX-512");
+    for (kernels, table) in [(Kernels::Avx512, avx512_table as fn() -> Table), (Kernels::Avx2, avx2_table)] {
+        if kernels.is_supported() {
+            tables.push(table());
+        } else {
+            println!("skipped: this processor has no {kernels}");
+        }
     }
     tables
 }
 
 #[cfg(target_arch = "x86_64")]
-fn avx512_table() -> Table {
-    /// A safe function pointer to one of the kernels.
-    macro_rules! safe {
-        ($kernel:ident($($argument:ident),*)) => {
-            |$($argument),*| {
-                // SAFETY: the table is made only where AVX-512 is supported; the tests keep within the
-                // limits.
-                unsafe { crate::kernels::avx512::$kernel($($argument),*) }
+macro_rules! vector_table {
+    ($table:ident, $name:ident, $module:ident) => {
+        // SAFETY (all of it): the table is made only where the instructions are supported; the tests keep within the limits.
+        #[allow(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
+        fn $table() -> Table {
+            Table {
+                name: Kernels::$name,
+                match_byte: |line, byte| unsafe { crate::kernels::$module::match_byte(line, byte) },
+                compare_bytes: |line, byte| unsafe { crate::kernels::$module::compare_bytes(line, byte) },
+                rank_le: |keys, count, key| unsafe { crate::kernels::$module::rank_le(keys, count, key) },
+                rank_lt: |keys, count, key| unsafe { crate::kernels::$module::rank_lt(keys, count, key) },
+                compare_entries: |entries, key| unsafe {
+                    crate::kernels::$module::compare_entries(entries, key)
+                },
+                compare_words: |words, key| unsafe { crate::kernels::$module::compare_words(words, key) },
+                load_line: |line| unsafe { crate::kernels::$module::load_line(line) },
+                store_line: |line, value| unsafe { crate::kernels::$module::store_line(line, value) },
+                find_slot: |line, count, slot| unsafe {
+                    crate::kernels::$module::find_slot(line, count, slot)
+                },
             }
-        };
-    }
-    Table {
-        name: Kernels::Avx512,
-        match_byte: safe!(match_byte(line, byte)),
-        compare_bytes: safe!(compare_bytes(line, byte)),
-        rank_le: safe!(rank_le(keys, count, key)),
-        rank_lt: safe!(rank_lt(keys, count, key)),
-        compare_entries: safe!(compare_entries(entries, key)),
-        compare_words: safe!(compare_words(words, key)),
-        load_line: safe!(load_line(line)),
-        store_line: safe!(store_line(line, value)),
-        find_slot: safe!(find_slot(line, count, slot)),
-    }
+        }
+    };
 }
+
+#[cfg(target_arch = "x86_64")]
+vector_table!(avx512_table, Avx512, avx512);
+#[cfg(target_arch = "x86_64")]
+vector_table!(avx2_table, Avx2, avx2);
 
 fn atomics<const N: usize>(words: [u64; N]) -> [AtomicU64; N] {
     words.map(AtomicU64::new)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engines::index::{Bounds, Direction};
+use engines::index::{Bounds, Direction, Index};
 use medium::sim::Sim;
 use pool::Pool;
 
@@ -11,7 +11,7 @@ use super::IndexOperation::{
     Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
-use super::{Condition, EngineTree, Entries, IndexSubject, text};
+use super::{Condition, Entries, IndexSubject, text};
 use crate::schedule::{Concurrent, PartOf};
 use crate::subject::Complaint;
 
@@ -19,7 +19,7 @@ impl IndexSubject {
     /// A range as a scan returns it; in order, and no key twice.
     fn entries(
         &self,
-        tree: &dyn EngineTree,
+        tree: &dyn Index,
         (from, to): (u64, u64),
         direction: Direction,
     ) -> Result<IndexOutcome, Complaint> {
@@ -33,7 +33,7 @@ impl IndexSubject {
     }
 
     /// The mark that an open left for later, if it did.
-    pub(super) fn mark(pool: &Pool<Sim>, tree: &dyn EngineTree) -> pool::Result<()> {
+    pub(super) fn mark(pool: &Pool<Sim>, tree: &dyn Index) -> pool::Result<()> {
         if pool.needs_mark() && tree.mark(&|| true)? {
             pool.finish_marking_later();
         }
@@ -41,7 +41,7 @@ impl IndexSubject {
     }
 
     /// Fills the tree, if it is empty.
-    fn load(&self, tree: &dyn EngineTree, (from, to): (u64, u64)) -> pool::Result<IndexOutcome> {
+    fn load(&self, tree: &dyn Index, (from, to): (u64, u64)) -> pool::Result<IndexOutcome> {
         let shape = self.keys();
         let mut keys = from..=to;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -58,7 +58,7 @@ impl IndexSubject {
     }
 
     /// A range as the fast path of words returns it, where there is one.
-    fn visit(&self, tree: &dyn EngineTree, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
+    fn visit(&self, tree: &dyn Index, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
         let Some(words) = tree.words() else { return self.entries(tree, (from, to), Direction::Forward) };
         let mut entries = Vec::new();
         words

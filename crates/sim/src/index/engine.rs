@@ -1,20 +1,19 @@
-//! The engines under exploration, each behind one type: what explores them is compiled once.
+//! The engines under exploration. What explores them is compiled once, whatever they are.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-use engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
-use engines::index::{Codec, Index, MaybeWords, RecordCodec, WordCodec};
-use engines::masstree::{EpochLength, MassTree, MassTreeOptions, Mode};
-use engines::rntree::{RnTree, RnTreeOptions};
+use engines::index::{EpochLength, Index};
+use engines::registry::{Codec, Contract, Engine, Nodes, Opening};
 use medium::sim::Sim;
-use pool::{Pool, Result, TreeRoot};
+use pool::{Pool, TreeRoot};
 
 use super::KeyShape;
 use crate::subject::Durability;
 
-/// An engine under exploration: makes and opens trees.
-pub trait Engine: Send + Sync {
+type Result<T> = engines::Result<T>;
+
+/// An engine that can be explored: makes and opens trees.
+pub trait Explorable: Send + Sync {
     /// Its name, for reports.
     fn name(&self) -> &'static str;
 
@@ -22,56 +21,34 @@ pub trait Engine: Send + Sync {
     fn codec(&self) -> &'static str;
 
     /// How its keys and values are made of numbers.
-    fn keys(&self) -> KeyShape {
-        if self.codec() == WordCodec::NAME { KeyShape::Words } else { KeyShape::Records }
-    }
+    fn keys(&self) -> KeyShape;
 
     /// Makes a tree.
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>>;
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<dyn Index>>;
 
     /// Opens a tree: recovers it after a crash. On the calling thread.
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>>;
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<dyn Index>>;
 
     /// Entries of a leaf: so many inserts side by side force a split.
     fn leaf_entries(&self) -> usize;
 
     /// The most children of an inner node: so many leaves and one more force it to split.
-    fn children_max(&self) -> usize {
-        32
-    }
+    fn children_max(&self) -> usize;
 
     /// Whether an open after a crash leaves the mark to [`IndexOperation::Mark`](super::IndexOperation::Mark).
-    fn marks_later(&self) -> bool {
-        false
-    }
+    fn marks_later(&self) -> bool;
 
     /// The contract of a write. [`Durability::WithEpoch`] asks for [`Index::sync`].
-    fn durability(&self) -> Durability {
-        Durability::OnReturn
-    }
-}
+    fn durability(&self) -> Durability;
 
-/// A tree under exploration.
-pub trait EngineTree: Index {
-    /// How many allocations a tree with so many keys has; `None` if that is not known.
-    fn allocations(&self, keys: u64) -> Result<Option<u64>>;
+    /// How many allocations of the pool `tree`, with so many keys, should have; `None` if the engine has space of its own.
+    fn allocations(&self, tree: &dyn Index, keys: u64) -> Result<Option<u64>>;
 }
 
 /// An engine, shared by those who explore it.
-pub type AnyEngine = Arc<dyn Engine>;
+pub type AnyEngine = Arc<dyn Explorable>;
 
-/// The engines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EngineName {
-    /// `rntree`.
-    RnTree,
-    /// `bztree`.
-    BzTree,
-    /// `masstree`.
-    MassTree,
-}
-
-/// How entries are coded.
+/// How keys and values are coded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CodecName {
     /// Numbers of 64 bits.
@@ -85,308 +62,157 @@ pub enum CodecName {
 /// How many entries a leaf has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// Four, so that splits and merges are near.
+    /// As few as the engine can have, so that splits and merges are near.
     Small,
     /// As many as in use.
     Full,
 }
 
-/// For types that are known here, so that the engine is compiled here, and not wherever it is explored.
-macro_rules! shared {
-    ($engine:ty) => {
-        impl $engine {
-            /// The engine, shared by those who explore it.
-            pub fn shared(self) -> AnyEngine {
-                Arc::new(self)
-            }
-        }
-    };
+/// An engine of a registry, with a codec and settings.
+#[derive(Clone, Debug)]
+pub struct Explored {
+    engine: Engine,
+    codec: CodecName,
+    leaf_entries: usize,
+    children_max: usize,
+    creation: Opening,
+    opening: Opening,
 }
 
-/// Engines, each by a line: its name, its type, the entries of a leaf in small scopes and at full size.
-macro_rules! engines {
-    ($($name:ident: $engine:ident, $small:literal, $full:literal;)*) => {
-        /// An engine as it is usually explored.
-        pub fn engine(name: EngineName, codec: CodecName, size: Size) -> AnyEngine {
-            match (name, codec, size) {
-                (_, CodecName::Layers, _) => layered(engine(name, CodecName::Record, size)),
-                $(
-                    (EngineName::$name, CodecName::Word, Size::Small) => {
-                        Arc::new($engine::<WordCodec, $small>::default())
-                    }
-                    (EngineName::$name, CodecName::Word, Size::Full) => {
-                        Arc::new($engine::<WordCodec, $full>::default())
-                    }
-                    (EngineName::$name, CodecName::Record, Size::Small) => {
-                        Arc::new($engine::<RecordCodec, $small>::default())
-                    }
-                    (EngineName::$name, CodecName::Record, Size::Full) => {
-                        Arc::new($engine::<RecordCodec, $full>::default())
-                    }
-                )*
-            }
-        }
+impl Explored {
+    /// An engine as it is usually explored: on one thread, its epochs ended by operations, a drop of a tree like a crash.
+    ///
+    /// # Panics
+    /// If the engine does not take its own settings.
+    pub fn new(engine: Engine, codec: CodecName, size: Size) -> Self {
+        let Nodes { leaf_entries, children, settings } = match size {
+            Size::Small => engine.small,
+            Size::Full => engine.full,
+        };
+        let set = |values| engine.settings(values).unwrap_or_else(|error| panic!("{error}"));
+        let opening = Opening {
+            threads: 1,
+            epoch: EpochLength::Manual,
+            close_cleanly: false,
+            mark_later: false,
+            settings: set(settings).or(set(engine.explored)),
+        };
+        Self { engine, codec, leaf_entries, children_max: children, creation: opening.clone(), opening }
+    }
 
-        $(
-            shared!($engine<WordCodec, $small>);
-            shared!($engine<RecordCodec, $small>);
-        )*
-    };
+    /// An engine with the smallest nodes.
+    pub fn small(engine: Engine, codec: CodecName) -> Self {
+        Self::new(engine, codec, Size::Small)
+    }
+
+    /// The same with another setting.
+    #[must_use]
+    pub fn with(self, setting: &str, value: u64) -> Self {
+        let mut other = self.opening_with(setting, value);
+        let set = other.set(setting, value);
+        other.creation.settings = set.or(other.creation.settings);
+        other
+    }
+
+    /// The same with another setting for opens, but not for new trees.
+    #[must_use]
+    pub fn opening_with(mut self, setting: &str, value: u64) -> Self {
+        self.opening.settings = self.set(setting, value).or(self.opening.settings);
+        self
+    }
+
+    fn set(&self, setting: &str, value: u64) -> engines::registry::Settings {
+        self.engine.settings(&[(setting, value)]).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same with so many entries a leaf, which is what `setting` sets, and then so many children of an inner node.
+    #[must_use]
+    pub fn with_nodes(self, setting: &str, entries: usize, children: usize) -> Self {
+        Self { leaf_entries: entries, children_max: children, ..self.with(setting, entries as u64) }
+    }
+
+    /// The same, whose opens leave the mark for later.
+    #[must_use]
+    pub fn marking_later(mut self) -> Self {
+        self.opening.mark_later = true;
+        self
+    }
+
+    /// The same, whose trees end their epoch when they are dropped. For sequences whose last write is followed by a sync:
+    /// the end of the last tree is then no more than that.
+    #[must_use]
+    pub fn closing_cleanly(mut self) -> Self {
+        self.creation.close_cleanly = true;
+        self.opening.close_cleanly = true;
+        self
+    }
+
+    /// The engine, shared by those who explore it.
+    pub fn shared(self) -> AnyEngine {
+        Arc::new(self)
+    }
+
+    fn coded(&self) -> Codec {
+        if self.codec == CodecName::Word { Codec::Word } else { Codec::Record }
+    }
 }
 
-engines! {
-    RnTree: RnTreeEngine, 4, 56;
-    BzTree: BzTreeEngine, 4, 56;
-    MassTree: MassTreeEngine, 4, 14;
-}
-
-/// An engine of byte strings, with keys as [`KeyShape::Layers`] has them.
-struct Layered(AnyEngine);
-
-/// The same engine, which has byte strings, with keys as [`KeyShape::Layers`] has them.
-pub fn layered(engine: AnyEngine) -> AnyEngine {
-    Arc::new(Layered(engine))
-}
-
-impl Engine for Layered {
+impl Explorable for Explored {
     fn name(&self) -> &'static str {
-        self.0.name()
+        self.engine.name
     }
 
     fn codec(&self) -> &'static str {
-        "layers"
+        if self.codec == CodecName::Layers { "layers" } else { self.coded().name() }
     }
 
     fn keys(&self) -> KeyShape {
-        KeyShape::Layers
-    }
-
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>> {
-        self.0.create(pool, name)
-    }
-
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
-        self.0.open(pool, root)
-    }
-
-    fn leaf_entries(&self) -> usize {
-        self.0.leaf_entries()
-    }
-
-    fn children_max(&self) -> usize {
-        self.0.children_max()
-    }
-
-    fn marks_later(&self) -> bool {
-        self.0.marks_later()
-    }
-
-    fn durability(&self) -> Durability {
-        self.0.durability()
-    }
-}
-
-/// `rntree` with `N` entries a leaf.
-pub struct RnTreeEngine<C, const N: usize>(PhantomData<fn() -> C>);
-
-impl<C, const N: usize> Default for RnTreeEngine<C, N> {
-    fn default() -> Self {
-        Self(PhantomData)
-    }
-}
-
-const ONE_THREAD: RnTreeOptions = RnTreeOptions { recovery_threads: 1 };
-
-impl<C: Codec, const N: usize> Engine for RnTreeEngine<C, N>
-where
-    RnTree<Sim, C, N>: MaybeWords,
-{
-    fn name(&self) -> &'static str {
-        "rntree"
-    }
-
-    fn codec(&self) -> &'static str {
-        C::NAME
-    }
-
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(RnTree::<Sim, C, N>::create(pool, name, ONE_THREAD)?))
-    }
-
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(RnTree::<Sim, C, N>::open(pool, root, ONE_THREAD)?))
-    }
-
-    fn leaf_entries(&self) -> usize {
-        N
-    }
-}
-
-impl<C: Codec, const N: usize> EngineTree for RnTree<Sim, C, N>
-where
-    Self: MaybeWords,
-{
-    fn allocations(&self, keys: u64) -> Result<Option<u64>> {
-        Ok(Some(self.stat()?.leaves + if C::TIES { keys } else { 0 }))
-    }
-}
-
-/// `bztree` with `N` entries a leaf, and descriptors for two operations at a time.
-pub struct BzTreeEngine<C, const N: usize> {
-    options: BzTreeOptions,
-    codec: PhantomData<fn() -> C>,
-}
-
-impl<C, const N: usize> BzTreeEngine<C, N> {
-    /// An engine whose trees are opened before they have marked what they reach.
-    pub fn marking_later() -> Self {
-        let usual = Self::default();
-        Self { options: BzTreeOptions { mark_later: true, ..usual.options }, ..usual }
-    }
-
-    /// An engine whose inserts end the reservations of others at once, instead of waiting for them.
-    pub fn impatient() -> Self {
-        let usual = Self::default();
-        Self { options: BzTreeOptions { patience: 0, ..usual.options }, ..usual }
-    }
-}
-
-impl<C, const N: usize> Default for BzTreeEngine<C, N> {
-    fn default() -> Self {
-        Self { options: BzTreeOptions { operations_max: 2, ..BzTreeOptions::default() }, codec: PhantomData }
-    }
-}
-
-impl<C: Codec, const N: usize> Engine for BzTreeEngine<C, N>
-where
-    BzTree<Sim, C, N>: MaybeWords,
-{
-    fn name(&self) -> &'static str {
-        "bztree"
-    }
-
-    fn codec(&self) -> &'static str {
-        C::NAME
-    }
-
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(BzTree::<Sim, C, N>::create(pool, name, self.options)?))
-    }
-
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(BzTree::<Sim, C, N>::open(pool, root, self.options)?))
-    }
-
-    fn leaf_entries(&self) -> usize {
-        N
-    }
-
-    fn children_max(&self) -> usize {
-        NodeSizes::of_leaf(N).inner_children
-    }
-
-    fn marks_later(&self) -> bool {
-        self.options.mark_later
-    }
-}
-
-impl<C: Codec, const N: usize> EngineTree for BzTree<Sim, C, N>
-where
-    Self: MaybeWords,
-{
-    fn allocations(&self, _keys: u64) -> Result<Option<u64>> {
-        Self::allocations(self).map(Some)
-    }
-}
-
-/// `masstree` with `W` slots a node. Its epochs end when an operation says so.
-pub struct MassTreeEngine<C, const W: usize> {
-    options: MassTreeOptions,
-    /// The epoch from which on an open goes on.
-    opens_in: u64,
-    /// Whether an open recovers all of the tree at once.
-    sweeps: bool,
-    codec: PhantomData<fn() -> C>,
-}
-
-impl<C, const W: usize> MassTreeEngine<C, W> {
-    /// An engine with in-line logs or without, whose trees begin in an epoch.
-    pub fn new(mode: Mode, first_epoch: u64) -> Self {
-        // Dropping a tree is what a crash does to it.
-        let options = MassTreeOptions {
-            epoch: EpochLength::Manual,
-            mode,
-            recovery_threads: 1,
-            close_cleanly: false,
-            first_epoch,
-            ..MassTreeOptions::default()
-        };
-        Self { options, opens_in: 1, sweeps: false, codec: PhantomData }
-    }
-
-    /// An engine whose opens go on from this epoch, if it is later than the last one: as if nobody had changed a node for
-    /// so long.
-    pub fn opening_in(epoch: u64) -> Self {
-        Self { opens_in: epoch, ..Self::default() }
-    }
-
-    /// An engine whose opens recover all of the tree at once, instead of each node when it is touched.
-    pub fn sweeping() -> Self {
-        Self { sweeps: true, ..Self::default() }
-    }
-
-    /// An engine whose trees end their epoch when they are dropped. For sequences whose last write is followed by a sync:
-    /// the end of the last tree is then no more than that.
-    pub fn closing_cleanly() -> Self {
-        let usual = Self::default();
-        Self { options: MassTreeOptions { close_cleanly: true, ..usual.options }, ..usual }
-    }
-}
-
-impl<C, const W: usize> Default for MassTreeEngine<C, W> {
-    fn default() -> Self {
-        Self::new(Mode::InLine, 1)
-    }
-}
-
-impl<C: Codec, const W: usize> Engine for MassTreeEngine<C, W> {
-    fn name(&self) -> &'static str {
-        "masstree"
-    }
-
-    fn codec(&self) -> &'static str {
-        C::NAME
-    }
-
-    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Box<dyn EngineTree>> {
-        Ok(Box::new(MassTree::<Sim, C, W>::create(pool, name, self.options)?))
-    }
-
-    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Box<dyn EngineTree>> {
-        let options = MassTreeOptions { first_epoch: self.opens_in, ..self.options };
-        let tree = MassTree::<Sim, C, W>::open(pool, root, options)?;
-        if self.sweeps {
-            tree.sweep()?;
+        match self.codec {
+            CodecName::Word => KeyShape::Words,
+            CodecName::Record => KeyShape::Records,
+            CodecName::Layers => KeyShape::Layers,
         }
-        Ok(Box::new(tree))
+    }
+
+    fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<dyn Index>> {
+        Ok((self.engine.media.sim.create)(pool, name, self.coded(), &self.creation)?.index)
+    }
+
+    fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<dyn Index>> {
+        Ok((self.engine.media.sim.open)(pool, root, self.coded(), &self.opening)?.index)
     }
 
     fn leaf_entries(&self) -> usize {
-        W
+        self.leaf_entries
     }
 
     fn children_max(&self) -> usize {
-        W + 1
+        self.children_max
+    }
+
+    fn marks_later(&self) -> bool {
+        self.opening.mark_later
     }
 
     fn durability(&self) -> Durability {
-        Durability::WithEpoch
+        match self.engine.contract {
+            Contract::Immediate(_) => Durability::OnReturn,
+            Contract::Epoch => Durability::WithEpoch,
+        }
+    }
+
+    fn allocations(&self, tree: &dyn Index, keys: u64) -> Result<Option<u64>> {
+        if self.engine.contract == Contract::Epoch {
+            // Such an engine counts its objects itself, in its check.
+            return Ok(None);
+        }
+        let stat = tree.stat()?;
+        let records = if self.coded() == Codec::Record { keys } else { 0 };
+        Ok(Some(stat.allocations.unwrap_or(stat.leaves + records)))
     }
 }
 
-impl<C: Codec, const W: usize> EngineTree for MassTree<Sim, C, W> {
-    /// The tree counts its objects itself, in its check.
-    fn allocations(&self, _keys: u64) -> Result<Option<u64>> {
-        Ok(None)
-    }
+/// An engine as it is usually explored.
+pub fn engine(engine: Engine, codec: CodecName, size: Size) -> AnyEngine {
+    Explored::new(engine, codec, size).shared()
 }

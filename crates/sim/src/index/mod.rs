@@ -12,15 +12,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use engines::index::{Bounds, Condition, Direction};
+use engines::index::{Bounds, Condition, Direction, Index};
+pub use engines::registry::Engine;
 use medium::Medium;
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions, PoolStat};
 
-pub use self::engine::{
-    AnyEngine, BzTreeEngine, CodecName, Engine, EngineName, EngineTree, MassTreeEngine, RnTreeEngine, Size,
-    engine, layered,
-};
+pub use self::engine::{AnyEngine, CodecName, Explorable, Explored, Size, engine};
 pub use self::keys::{KeyShape, LONG_VALUE};
 use crate::schedule::Concurrent;
 use crate::subject::{Complaint, Durability, Subject};
@@ -156,7 +154,7 @@ pub struct IndexSubject {
 pub struct OpenedIndex {
     sim: Sim,
     /// Dropped before the pool.
-    tree: Option<Box<dyn EngineTree>>,
+    tree: Option<Arc<dyn Index>>,
     pool: Option<Pool<Sim>>,
 }
 
@@ -192,7 +190,7 @@ impl IndexSubject {
         if is_put_off { medium::deferred(run).0 } else { run() }
     }
 
-    fn open_tree(&self, sim: &Sim) -> pool::Result<(Pool<Sim>, Box<dyn EngineTree>)> {
+    fn open_tree(&self, sim: &Sim) -> pool::Result<(Pool<Sim>, Arc<dyn Index>)> {
         let pool = Pool::open(sim.clone(), pool_options())?;
         let tree = match pool.trees()?.first() {
             Some(root) => self.engine.open(&pool, root)?,
@@ -219,7 +217,7 @@ impl IndexSubject {
 
     fn write(
         &self,
-        tree: &dyn EngineTree,
+        tree: &dyn Index,
         key: u64,
         value: Option<u64>,
         condition: Condition<u64>,
@@ -239,7 +237,7 @@ impl IndexSubject {
     }
 
     /// The entries of those of some keys that are there.
-    fn find(&self, tree: &dyn EngineTree, keys: &[u64]) -> Result<Vec<(u64, u64)>, Complaint> {
+    fn find(&self, tree: &dyn Index, keys: &[u64]) -> Result<Vec<(u64, u64)>, Complaint> {
         let shape = self.keys();
         let bytes: Vec<Vec<u8>> = keys.iter().map(|key| shape.key_bytes(*key)).collect();
         let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
@@ -255,7 +253,7 @@ impl IndexSubject {
     }
 
     /// Each key is found where a descent to it leads; scans go from neighbour to neighbour.
-    fn check_finds(&self, tree: &dyn EngineTree, state: &Entries) -> Result<(), Complaint> {
+    fn check_finds(&self, tree: &dyn Index, state: &Entries) -> Result<(), Complaint> {
         let keys: Vec<u64> = state.keys().copied().collect();
         let found: Entries = self.find(tree, &keys)?.into_iter().collect();
         match state.iter().find(|(key, value)| found.get(key) != Some(value)) {
@@ -269,7 +267,7 @@ impl IndexSubject {
 
     fn scan(
         &self,
-        tree: &dyn EngineTree,
+        tree: &dyn Index,
         bounds: Bounds,
         direction: Direction,
     ) -> Result<Vec<(u64, u64)>, Complaint> {
@@ -434,7 +432,7 @@ impl Subject for IndexSubject {
             return Ok(());
         }
         let allocations = pool.stat().allocations;
-        match tree.allocations(length).map_err(text)? {
+        match self.engine.allocations(tree, length).map_err(text)? {
             Some(reached) if reached != allocations => {
                 Err(format!("space leaks: {allocations} allocations, but {reached} are reached"))
             }

@@ -301,11 +301,11 @@ mod tests {
     use medium::sim::{Sim, SimOptions};
 
     use super::*;
-    use crate::index::{CodecName, EngineName, Size, engine};
+    use crate::index::{CodecName, Engine, Size, engine};
     use crate::subject::Subject;
 
     fn small() -> AnyEngine {
-        engine(EngineName::RnTree, CodecName::Word, Size::Small)
+        engine(Engine::RNTREE, CodecName::Word, Size::Small)
     }
 
     fn figures(setup: &[IndexOperation]) -> (u64, u32, u64) {
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn so_it_does_with_the_other_engines() {
-        for name in [EngineName::BzTree, EngineName::MassTree] {
+        for name in [Engine::BZTREE, Engine::MASSTREE] {
             splits_and_merges(&engine(name, CodecName::Word, Size::Small));
         }
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use everleaf_sim::index::script::{every_drop, every_load, from_word, to_word};
 use everleaf_sim::index::suite::{self, Suite};
 use everleaf_sim::index::{
-    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
+    AnyEngine, CodecName, Engine, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
 };
 use everleaf_sim::{Complaint, Explorer, Failure, Images, Options, Replay, Rules, SecondCrash, Stats};
 
@@ -22,7 +22,7 @@ pub(crate) fn setting(name: &str, usual: u64) -> u64 {
 }
 
 /// An engine with four entries a leaf.
-pub(crate) fn small(name: EngineName, codec: CodecName) -> AnyEngine {
+pub(crate) fn small(name: Engine, codec: CodecName) -> AnyEngine {
     engine(name, codec, Size::Small)
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn explore(
 }
 
 /// A load is there wholly or not at all, a dropped tree too, whatever recovery and the medium are.
-pub(crate) fn explore_loads_and_drops(name: EngineName, options: &Options) {
+pub(crate) fn explore_loads_and_drops(name: Engine, options: &Options) {
     for codec in [CodecName::Word, CodecName::Record] {
         for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
             // With persistent caches there are as many second crashes as pairs of stores.

@@ -1,6 +1,6 @@
 //! `everleaf crash`: crashes an engine at every moment that matters, and judges every recovery.
 
-mod engine;
+mod codec;
 mod explore;
 mod replay;
 mod report;
@@ -10,14 +10,15 @@ mod watch;
 use std::num::NonZero;
 
 use clap::ValueEnum;
+use everleaf::Engine;
 use medium::LineForm;
 use sim::index::{AnyEngine, Size};
 use sim::{Rules, watchdog};
 
-use crate::context::Context;
+use crate::context::{Context, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::text::command_line;
-use engine::{CodecName, EngineName};
+use codec::CodecName;
 use replay::Repeat;
 use report::Scope;
 
@@ -38,9 +39,9 @@ const LONG_MINUTES: u64 = 60;
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
     /// The engine
-    #[arg(long, value_name = "NAME")]
-    engine: EngineName,
-    /// How entries are coded [default: record; for masstree with --exhaustive and one thread layers as well, one report each]
+    #[arg(long, value_name = "NAME", value_parser = parse_engine)]
+    engine: Engine,
+    /// How entries are coded [default: record; for a trie with --exhaustive and one thread layers as well, one report each]
     #[arg(long, value_enum)]
     codec: Option<CodecName>,
     /// Operations of the random sequence, at most 20,000; leaves have their full size. With --threads, of all random programs together
@@ -75,7 +76,7 @@ pub(crate) struct Args {
     /// How 64-byte lines are stored
     #[arg(long, value_enum, default_value_t = Lines::Single)]
     lines: Lines,
-    /// Which images of a crash are tried [default: some with --threads and for masstree, else all]
+    /// Which images of a crash are tried [default: some with --threads and for engines durable by epochs, else all]
     #[arg(long, value_enum)]
     images: Option<Images>,
     /// Where a second crash is tried [default: recovery if exhaustive with one thread, else never]
@@ -185,7 +186,7 @@ impl Args {
     /// Until an epoch ends nothing of it is durable, so what recovery reads is open in dozens of lines: too many images
     /// to try all of them, twice in a row.
     fn images(&self) -> Images {
-        let are_many = self.threads.is_some() || self.engine == EngineName::Masstree;
+        let are_many = self.threads.is_some() || self.engine.is_buffered();
         self.images.unwrap_or(if are_many { Images::Some } else { Images::All })
     }
 
@@ -203,7 +204,7 @@ impl Args {
 
     fn engine(&self) -> AnyEngine {
         let size = if self.exhaustive || self.threads.is_some() { Size::Small } else { Size::Full };
-        engine::engine(self.engine, self.codec(), size)
+        sim::index::engine(self.engine, self.codec().into(), size)
     }
 
     /// Whether the seed matters.
@@ -228,7 +229,7 @@ impl Args {
 
     /// The command, up to what is explored.
     fn command(&self) -> String {
-        let mut command = format!("everleaf crash --engine {}", name(&self.engine));
+        let mut command = format!("everleaf crash --engine {}", self.engine);
         if !self.long {
             command += &format!(" --codec {}", name(&self.codec()));
         }
@@ -288,7 +289,7 @@ impl Args {
     fn parts(&self) -> Vec<Self> {
         let with = |codec: CodecName| Self { codec: Some(codec), ..self.clone() };
         if !self.long {
-            let is_both = self.engine == EngineName::Masstree
+            let is_both = self.engine.is_trie
                 && self.codec.is_none()
                 && self.exhaustive
                 && self.threads.is_none()
@@ -305,7 +306,8 @@ impl Args {
                 Self { threads: Some(3), exhaustive: false, minutes, ..all },
             ]
         };
-        [CodecName::Word].into_iter().chain(ALL_RECORDS).flat_map(of_codec).collect()
+        let codecs = [CodecName::Word].into_iter().chain(ALL_RECORDS);
+        codecs.filter(|codec| *codec != CodecName::Layers || self.engine.is_trie).flat_map(of_codec).collect()
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// The pool to make; an earlier demo's is replaced, anything else is not touched
     #[arg(long, value_name = "FILE", default_value = "everleaf-demo.pool")]
     pool: PathBuf,
-    /// The engine of the tree: rntree, bztree or masstree
+    /// The engine of the tree, one of those that `everleaf engines` lists
     #[arg(long, default_value = "rntree", value_name = "NAME", value_parser = parse_engine)]
     engine: Engine,
 }
@@ -236,7 +236,7 @@ mod tests {
         let listing = Listing::walk(&root, 1000, &pool, |_| ());
         let count = listing.len() as u64;
         assert!(count >= 100);
-        for engine in Engine::ALL {
+        for engine in Engine::ALL.iter().copied() {
             let pool = folder.path().join(engine.name());
             // Nothing is made durable by and by, nor at the close.
             let options = Options::new().manual_epochs().close_cleanly(false);

@@ -102,7 +102,7 @@ impl Report {
     ) -> Result<(), Failure> {
         self.recovery_seconds = store.recovery().duration.as_secs_f64();
         self.reopen_seconds = duration.as_secs_f64();
-        self.leaves_read = if tree.kind().engine == Engine::RnTree { tree.stat()?.leaves } else { 0 };
+        self.leaves_read = if tree.kind().engine == Engine::RNTREE { tree.stat()?.leaves } else { 0 };
         Ok(())
     }
 

@@ -254,8 +254,13 @@ fn sizes(args: &Args, context: Context) -> Result<Figure, Failure> {
             measure(format!("key size, {mix}"), bytes, &sized)?;
         }
         for bytes in FREE_BYTES {
-            let free_entries = Some(bytes / RECORD_BYTES);
-            let sized = crate::bench::Args { leaf_entries: Some(KIB_ENTRIES), free_entries, ..bench.clone() };
+            let sized = crate::bench::Args {
+                set: vec![
+                    format!("leaf-entries={KIB_ENTRIES}"),
+                    format!("free-entries={}", bytes / RECORD_BYTES),
+                ],
+                ..bench.clone()
+            };
             measure(format!("free space, {mix}"), bytes, &sized)?;
         }
     }

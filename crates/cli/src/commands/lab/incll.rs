@@ -1,6 +1,8 @@
 //! The figures of the InCLL paper (section 6): 8-byte keys and values, epochs of 64 ms, the transient tree (MT+) beside the
 //! durable one, and beside one without in-line logs.
 
+use everleaf::Engine;
+
 use super::{Args, Claim, Figure, KEYS, Point, bench_args};
 use crate::bench::{
     Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, median, recoveries,
@@ -8,12 +10,12 @@ use crate::bench::{
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// A tree as the paper names it, and the engine that it is here.
+/// A tree as the paper names it, and what is set of masstree for it.
 type Tree = (&'static str, &'static str);
 
-const TRANSIENT: Tree = ("MT+", "masstree-transient");
-const IN_LINE: Tree = ("INCLL", "masstree");
-const LOGGING: Tree = ("LOGGING", "masstree-logging");
+const TRANSIENT: Tree = ("MT+", "mode=transient");
+const IN_LINE: Tree = ("INCLL", "mode=in-line");
+const LOGGING: Tree = ("LOGGING", "mode=logging");
 
 const DISTRIBUTIONS: [(&str, Distribution); 2] =
     [("uniform", Distribution::Uniform), ("zipfian", Distribution::Zipfian)];
@@ -136,9 +138,9 @@ impl Lab<'_> {
     /// then by delay.
     fn measure(&self, trees: &[Tree], keys: u64, settings: &[Setting]) -> Result<Vec<Vec<Sample>>, Failure> {
         let is_delayed = settings.iter().any(|setting| !setting.delays_ns.is_empty());
-        let tree_args = |(_, engine): &Tree| {
+        let tree_args = |(_, mode): &Tree| {
             let mut bench = bench_args(self.args);
-            (*engine).clone_into(&mut bench.engine);
+            (bench.engine, bench.set) = (Engine::MASSTREE, vec![(*mode).to_owned()]);
             (bench.medium, bench.keys, bench.threads) = (MediumChoice::Dax, keys, self.threads_max());
             bench.persist_delay_ns = is_delayed.then_some(0);
             bench
@@ -365,11 +367,11 @@ impl Lab<'_> {
     /// Section 6.3: opening after a crash right before the end of an epoch of updates.
     fn recoveries(mut self) -> Result<Figure, Failure> {
         let mut claims = Vec::new();
-        for (series, engine) in [IN_LINE, LOGGING] {
+        for (series, mode) in [IN_LINE, LOGGING] {
             for keys in sizes_to(self.args.keys) {
-                self.context.note(format!("{engine}, {keys} keys, opened after a crash"));
+                self.context.note(format!("{series}, {keys} keys, opened after a crash"));
                 let mut bench = bench_args(self.args);
-                engine.clone_into(&mut bench.engine);
+                (bench.engine, bench.set) = (Engine::MASSTREE, vec![mode.to_owned()]);
                 (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);
                 let (mut ms, mut nodes) = (Vec::new(), 0);
                 for _ in 0..self.args.runs {

@@ -7,6 +7,7 @@ mod plot;
 use std::path::PathBuf;
 
 use clap::Parser;
+use everleaf::Engine;
 use serde_json::{Value, json};
 
 use crate::bench;
@@ -150,7 +151,7 @@ struct Defaults {
 /// Arguments of a benchmark with the figure's sizes.
 fn bench_args(args: &Args) -> bench::Args {
     let mut defaults = Defaults::parse_from(["lab"]).args;
-    defaults.engine.clone_from(&args.system);
+    defaults.engine = if args.system == "incll" { Engine::MASSTREE } else { Engine::BZTREE };
     (defaults.keys, defaults.ops, defaults.runs) = (args.keys, Some(args.ops), args.runs);
     defaults
 }

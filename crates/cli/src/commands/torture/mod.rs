@@ -29,7 +29,7 @@ use verify::{Contents, open_trees};
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The engine: rntree, bztree or masstree
+    /// The engine, one of those that `everleaf engines` lists
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_engine)]
     engine: Engine,
     /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets

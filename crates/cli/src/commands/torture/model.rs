@@ -412,7 +412,7 @@ mod tests {
         let contents = |versions: [Version; 4]| Contents::of([versions.to_vec(), vec![0; 4]]);
         let judged = |found| {
             let promise = Promise::Store(everleaf::Durability::OnSync);
-            let mut model = Model::new(contents([0, 5, 6, 0]), 4, 1, Engine::RnTree, promise);
+            let mut model = Model::new(contents([0, 5, 6, 0]), 4, 1, Engine::RNTREE, promise);
             let mut violations = Vec::new();
             model.judge(History::read(&said, 4).unwrap(), contents(found), &mut violations);
             violations.is_empty()

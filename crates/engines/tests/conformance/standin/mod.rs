@@ -13,20 +13,56 @@ mod table;
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use engines::index::{Codec, Index};
+use engines::index::Codec;
 use medium::Medium;
 use pool::{Error, Pool, Result, TreeRoot};
 
-use crate::harness::Engine;
+use engines::media_of;
+use engines::registry::{
+    Build, Contract, Engine, Entry, Nodes, Opening, Persists, Setting, Settings, Values,
+};
 
 pub use flaw::Flaw;
 use table::{Held, Table};
 
-/// The number of the stand-in as an engine.
-const ID: u16 = 999;
+/// The stand-in as an engine.
+pub const STANDIN: Engine = Engine::new(&ENTRY);
 
-/// The stand-in as an engine of the suite; `FLAW` is a [`Flaw`] by number.
-pub enum StandinEngine<const FLAW: usize> {}
+// Positions of settings.
+const ENTRIES: usize = 0;
+const FLAW: usize = 1;
+
+static ENTRY: Entry = Entry {
+    id: 0xffff,
+    name: "stand-in",
+    paper: "none",
+    contract: Contract::Immediate(Persists { insert: 2, update: 2, remove: 1 }),
+    notices_damage: false,
+    marks_later: false,
+    stores_lines: false,
+    is_trie: false,
+    settings: &[
+        Setting {
+            name: "entries",
+            help: "what stands in for the size of a node",
+            values: Values::Number(4, 56),
+            is_fixed: true,
+            is_hidden: true,
+        },
+        Setting {
+            name: "flaw",
+            help: "what is wrong, by number",
+            values: Values::Number(0, Flaw::ALL.len() as u64 - 1),
+            is_fixed: false,
+            is_hidden: true,
+        },
+    ],
+    full: Nodes { leaf_entries: 56, children: 1, settings: &[("entries", 56)] },
+    small: Nodes { leaf_entries: 4, children: 1, settings: &[("entries", 4)] },
+    explored: &[],
+    settings_of: |root| Ok(Settings::NONE.with(ENTRIES, root.words[0])),
+    media: media_of!(Standin),
+};
 
 /// A tree that is none.
 struct Standin<M: Medium, C> {
@@ -61,30 +97,31 @@ impl<M: Medium, C: Codec> Standin<M, C> {
     }
 }
 
-impl<C: Codec, const FLAW: usize> Engine<C> for StandinEngine<FLAW> {
-    fn create<M: Medium, const N: usize>(pool: &Pool<M>, name: &str) -> Result<Box<dyn Index>> {
-        let flaw = Flaw::ALL[FLAW];
+/// What the settings say: entries of a node, and what is wrong.
+fn parts(settings: &Settings) -> (u64, Flaw) {
+    (settings.get(ENTRIES).unwrap_or(4), Flaw::ALL[settings.get(FLAW).unwrap_or(0) as usize])
+}
+
+impl<M: Medium, C: Codec> Build<M> for Standin<M, C> {
+    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+        let (entries, flaw) = parts(&opening.settings);
         let mut words = [0; pool::ROOT_WORDS];
-        words[0] = N as u64;
+        words[0] = entries;
         words[1] = match pool.trees()?.first() {
             Some(root) if flaw == Flaw::TreesMix => root.words[1],
             _ => table::create_block(&pool.pin())?,
         };
-        pool.create_tree(name, (ID, C::ID), &words)?;
-        Ok(Box::new(Standin::<M, C>::open(pool, words[1], flaw)?))
+        pool.create_tree(name, (ENTRY.id, C::ID), &words)?;
+        Self::open(pool, words[1], flaw)
     }
 
-    fn open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>> {
-        let flaw = Flaw::ALL[FLAW];
-        let (is, wanted) = ((root.engine, root.codec, root.words[0]), (ID, C::ID, N as u64));
+    fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
+        let (entries, flaw) = parts(&opening.settings);
+        let (is, wanted) = ((root.engine, root.codec, root.words[0]), (ENTRY.id, C::ID, entries));
         if is != wanted && flaw != Flaw::OpensAsAnything {
             let [found, wanted] = [is, wanted].map(|what| format!("{what:?}"));
             return Err(Error::TreeMismatch { name: root.name.clone(), found, wanted });
         }
-        Ok(Box::new(Standin::<M, C>::open(pool, root.words[1], flaw)?))
-    }
-
-    fn try_open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<()> {
-        <Self as Engine<C>>::open::<M, N>(pool, root).map(drop)
+        Self::open(pool, root.words[1], flaw)
     }
 }

@@ -1,22 +1,13 @@
 //! Persists per operation, counted.
 
-use crate::harness::{Cell, Check, Durability, Seed};
-use crate::threads::{key_of, value_of};
+use engines::registry::Contract;
 
-/// What an operation may cost on its critical path without a split: fences, each after one or more flushes.
-#[derive(Clone, Copy, Debug)]
-pub struct Fences {
-    /// Per insert.
-    pub insert: u64,
-    /// Per update.
-    pub update: u64,
-    /// Per remove.
-    pub remove: u64,
-}
+use crate::harness::{Cell, Check, Seed};
+use crate::threads::{key_of, value_of};
 
 /// No operation takes more fences than its engine promises, and none at all are spent on what changes nothing.
 pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
-    let Durability::Immediate(budget) = cell.contract.durability else { return Ok(()) };
+    let Contract::Immediate(budget) = cell.engine.contract else { return Ok(()) };
     let Some(world) = cell.world()? else { return Ok(()) };
     let (tree, kind) = (world.tree(), cell.kind);
     let Some(_) = world.counts() else { return Ok(()) };

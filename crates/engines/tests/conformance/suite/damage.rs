@@ -139,7 +139,7 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
             world.set_image(&damaged);
             // After a crash the copy of a twin line with another tag is one that the crash tore.
             let may_be_torn = how == Closing::Crash && place % 8 == 7 && mask & 0xc0 != 0;
-            let noticed = Some(&model).filter(|_| cell.contract.notices_damage && !may_be_torn);
+            let noticed = Some(&model).filter(|_| cell.engine.notices_damage && !may_be_torn);
             let at = format!("{how:?}, byte {place:#x} xor {mask:#x}");
             match catch_unwind(AssertUnwindSafe(|| survive(&mut *world, cell.kind, &mut rng, noticed))) {
                 Ok(outcome) => outcome.map_err(|failure| Failure(format!("{at}: {}", failure.0)))?,

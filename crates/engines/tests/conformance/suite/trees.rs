@@ -49,8 +49,12 @@ pub fn a_tree_opens_only_as_what_it_is(cell: &Cell, _seed: Seed) -> Check {
         world.tree().insert(&key, &value)?;
         model.insert(key, value);
     }
-    for (kind, capacity) in [(cell.kind.other(), cell.capacity), (cell.kind, cell.other_capacity)] {
-        match world.try_open_as(kind, capacity) {
+    let nodes = cell.other_nodes();
+    let others = cell.engine.settings(nodes.settings)?;
+    for (kind, settings, capacity) in
+        [(cell.kind.other(), cell.settings, cell.capacity), (cell.kind, others, nodes.leaf_entries)]
+    {
+        match world.try_open_as(kind, settings) {
             Ok(()) => ensure!(false, "{:?}/{} opens as {kind:?}/{capacity}", cell.kind, cell.capacity),
             Err(error) => ensure!(
                 matches!(error.root(), Error::TreeMismatch { name, .. } if name == MAIN),

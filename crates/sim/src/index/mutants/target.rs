@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use engines::index::{RecordCodec, WordCodec};
 use engines::masstree::Mode;
 use medium::LineForm;
 use medium::sim::{Mutation, Site};
@@ -19,8 +18,8 @@ use crate::index::script::{
 use crate::index::suite::{Suite, exhaust};
 use crate::index::threads::{epoch_end, takers};
 use crate::index::{
-    AnyEngine, CodecName, EngineName, FollowUp, IndexOperation, IndexSubject, MassTreeEngine, RUBBISH_FROM,
-    Size, engine,
+    AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size,
+    engine,
 };
 use crate::model::Rules;
 use crate::options::{Images, Options, SecondCrash};
@@ -203,7 +202,7 @@ fn rntree() -> Target {
     let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
         let of_scope = |(line_form, rules)| {
             CODECS.map(|codec| {
-                let engine = engine(EngineName::RnTree, codec, Size::Small);
+                let engine = engine(Engine::RNTREE, codec, Size::Small);
                 let trial = move |script| make(Arc::clone(&engine), script, options(line_form, rules));
                 scripts(codec).map(trial)
             })
@@ -214,7 +213,7 @@ fn rntree() -> Target {
     // there next is published.
     let slab_left_open = {
         let program = Program::of(vec![vec![Insert(13, 8)], vec![Insert(13, 18), Put(10, 19)]]);
-        let engine = engine(EngineName::RnTree, CodecName::Record, Size::Small);
+        let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
         Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
     };
     Target {
@@ -234,7 +233,7 @@ fn bztree() -> Target {
     let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
         let of_rules = |rules| {
             CODECS.map(|codec| {
-                let engine = engine(EngineName::BzTree, codec, Size::Small);
+                let engine = engine(Engine::BZTREE, codec, Size::Small);
                 let trial = move |script| make(Arc::clone(&engine), script, options(LineForm::Single, rules));
                 scripts(codec).map(trial)
             })
@@ -255,20 +254,20 @@ fn bztree() -> Target {
 
 /// At four slots a node.
 fn masstree() -> Target {
-    let of_codec = |codec| engine(EngineName::MassTree, codec, Size::Small);
+    let of_codec = |codec| engine(Engine::MASSTREE, codec, Size::Small);
     let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
         let of_rules = |rules| {
             let images = Images::Some { random: 2 };
             let options = Options { images, ..options(LineForm::Single, rules) };
             let mut closed = every_change_in_epochs();
             closed.push(IndexOperation::Sync);
-            let closing: AnyEngine = MassTreeEngine::<WordCodec, 4>::closing_cleanly().shared();
-            let sweeping: AnyEngine = MassTreeEngine::<WordCodec, 4>::sweeping().shared();
-            let logging: AnyEngine = MassTreeEngine::<WordCodec, 4>::new(Mode::Logging, 1).shared();
-            // Value logs of epochs longer ago than their sixteen bits can tell.
-            let far: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in((1 << 15) + 5).shared();
-            // Those of an epoch with the same sixteen bits.
-            let around: AnyEngine = MassTreeEngine::<WordCodec, 4>::opening_in((1 << 16) + 3).shared();
+            let word = || Explored::small(Engine::MASSTREE, CodecName::Word);
+            let closing = word().closing_cleanly().shared();
+            let sweeping = word().opening_with("sweep", 1).shared();
+            let logging = word().with("mode", Mode::Logging as u64).shared();
+            // Value logs of epochs longer ago than their sixteen bits can tell; and of an epoch with the same sixteen bits.
+            let [far, around] = [(1 << 15) + 5, (1 << 16) + 3]
+                .map(|first| word().opening_with("first-epoch", first).shared());
             let loaded = Options { from_operation: 2, ..options.clone() };
             let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
             let others = [
@@ -305,7 +304,8 @@ fn masstree() -> Target {
     });
     let taken_over = [Rules::Lines, Rules::Log].into_iter().flat_map(|rules| {
         let trial = move |(setup, program)| {
-            let engine = MassTreeEngine::<RecordCodec, 4>::sweeping().shared();
+            let engine =
+                Explored::small(Engine::MASSTREE, CodecName::Record).opening_with("sweep", 1).shared();
             Trial::of_threads(engine, setup, program, once(rules))
         };
         takers().into_iter().map(trial)

@@ -1,113 +1,62 @@
-//! The generator: one line of `conformance!` becomes a module of tests per medium, codec and capacity.
+//! The generator: one line of `conformance!` becomes a module of tests per medium, codec and size of nodes.
 
-/// Generates the whole suite for an engine: its name, its type, two capacities of its leaves, its options, its contract,
-/// its media.
+/// Generates the whole suite for an engine of the list: its name, its entry, its media.
 macro_rules! conformance {
-    ($name:ident, $tree:ident, [$narrow:literal, $wide:literal], $options:expr, $contract:expr, $media:ident) => {
+    ($name:ident, $engine:ident, $media:ident) => {
         mod $name {
-            use engines::index::{Index, RecordCodec, WordCodec};
-            use medium::Medium;
-            use pool::{Pool, Result, TreeRoot};
+            const ENGINE: engines::registry::Engine = engines::registry::Engine::$engine;
 
-            use super::*;
-
-            pub enum Engine {}
-
-            implement_engine!(WordCodec, $tree, $options);
-            implement_engine!(RecordCodec, $tree, $options);
-            $media!([$narrow, $wide], $contract);
+            $media!();
         }
     };
 }
 
 /// Every medium, in every form that lines have.
 macro_rules! on_every_medium {
-    ([$narrow:literal, $wide:literal], $contract:expr) => {
-        on_medium!(ram, InRam, [$narrow, $wide], $contract);
-        on_medium!(dax_twin, DaxTwin, [$narrow, $wide], $contract);
-        on_medium!(dax_avx512, DaxAvx512, [$narrow, $wide], $contract);
-        on_medium!(dax_direct_store, DaxMovdir64b, [$narrow, $wide], $contract);
-        on_medium!(dax_rtm, DaxRtm, [$narrow, $wide], $contract);
-        on_medium!(late_single, LateSingle, [$narrow, $wide], $contract);
-        on_medium!(late_twin, LateTwin, [$narrow, $wide], $contract);
-        on_medium!(file, OnFile, [$narrow, $wide], $contract);
+    () => {
+        on_medium!(ram, InRam);
+        on_medium!(dax_twin, DaxTwin);
+        on_medium!(dax_avx512, DaxAvx512);
+        on_medium!(dax_direct_store, DaxMovdir64b);
+        on_medium!(dax_rtm, DaxRtm);
+        on_medium!(late_single, LateSingle);
+        on_medium!(late_twin, LateTwin);
+        on_medium!(file, OnFile);
     };
 }
 
 /// For engines that store no lines, so that their forms make no difference.
 macro_rules! on_media_without_lines {
-    ([$narrow:literal, $wide:literal], $contract:expr) => {
-        on_medium!(ram, InRam, [$narrow, $wide], $contract);
-        on_medium!(dax_twin, DaxTwin, [$narrow, $wide], $contract);
-        on_medium!(late_single, LateSingle, [$narrow, $wide], $contract);
-        on_medium!(file, OnFile, [$narrow, $wide], $contract);
+    () => {
+        on_medium!(ram, InRam);
+        on_medium!(dax_twin, DaxTwin);
+        on_medium!(late_single, LateSingle);
+        on_medium!(file, OnFile);
     };
 }
 
-macro_rules! implement_engine {
-    ($codec:ident, $tree:ident, $options:expr) => {
-        impl harness::Engine<$codec> for Engine {
-            fn create<M: Medium, const N: usize>(pool: &Pool<M>, name: &str) -> Result<Box<dyn Index>> {
-                Ok(Box::new($tree::<M, $codec, N>::create(pool, name, $options)?))
-            }
-
-            fn open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>> {
-                Ok(Box::new($tree::<M, $codec, N>::open(pool, root, $options)?))
-            }
-
-            fn try_open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<()> {
-                $tree::<M, $codec, N>::open(pool, root, $options).map(drop)
-            }
-        }
-    };
-}
-
+/// Small nodes, with many splits and merges; and nodes as users have them.
 macro_rules! on_medium {
-    ($medium:ident, $place:ident, [$narrow:literal, $wide:literal], $contract:expr) => {
+    ($medium:ident, $place:ident) => {
         mod $medium {
-            use super::Engine;
+            use super::ENGINE;
             use crate::*;
-            narrow!($place, [$narrow, $wide], $contract);
-            wide!($place, [$narrow, $wide], $contract);
+            tests!(word_narrow, $place, Word, small);
+            tests!(record_narrow, $place, Record, small);
+            tests!(word_wide, $place, Word, full);
+            tests!(record_wide, $place, Record, full);
         }
-    };
-}
-
-/// Small leaves: many splits and merges.
-macro_rules! narrow {
-    ($place:ident, [$narrow:literal, $wide:literal], $contract:expr) => {
-        tests!(word_narrow, Engine, $place, Word, WordCodec, [$narrow, $wide], $contract);
-        tests!(record_narrow, Engine, $place, Record, RecordCodec, [$narrow, $wide], $contract);
-    };
-}
-
-/// Leaves as users have them.
-macro_rules! wide {
-    ($place:ident, [$narrow:literal, $wide:literal], $contract:expr) => {
-        tests!(word_wide, Engine, $place, Word, WordCodec, [$wide, $narrow], $contract);
-        tests!(record_wide, Engine, $place, Record, RecordCodec, [$wide, $narrow], $contract);
     };
 }
 
 /// All tests of one cell.
 macro_rules! tests {
-    (
-        $name:ident, $engine:ty, $place:ident, $kind:ident, $codec:ident,
-        [$capacity:literal, $other:literal], $contract:expr
-    ) => {
+    ($name:ident, $place:ident, $kind:ident, $nodes:ident) => {
         mod $name {
             use super::*;
 
             fn cell() -> harness::Cell {
-                harness::Cell {
-                    kind: harness::Kind::$kind,
-                    capacity: $capacity,
-                    other_capacity: $other,
-                    contract: $contract,
-                    flips: <harness::$place as harness::Place>::FLIPS,
-                    slowness: <harness::$place as harness::Place>::SLOWNESS,
-                    make: harness::Site::<$engine, harness::$place, engines::index::$codec, $capacity, $other>::make,
-                }
+                harness::Cell::of::<harness::$place>(ENGINE, harness::Kind::$kind, ENGINE.$nodes)
             }
 
             every_test!(tests_of_cell);

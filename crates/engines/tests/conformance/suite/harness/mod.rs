@@ -11,13 +11,12 @@ mod site;
 pub use failure::{Check, Failure, brief};
 pub use place::{DaxAvx512, DaxMovdir64b, DaxRtm, DaxTwin, InRam, LateSingle, LateTwin, OnFile, Place};
 pub use seed::{Seed, factor, run};
-pub use site::{Closing, Engine, Site};
+pub use site::{Closing, Site};
 
 use engines::index::Index;
+use engines::registry::{Codec, Contract, Engine, Nodes, Settings};
 use medium::Counts;
 use pool::PoolStat;
-
-use crate::budget::Fences;
 
 type Result<T, E = pool::Error> = std::result::Result<T, E>;
 
@@ -34,45 +33,34 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The codec.
+    pub fn codec(self) -> Codec {
+        match self {
+            Self::Word => Codec::Word,
+            Self::Record => Codec::Record,
+        }
+    }
+
     /// The other one.
     pub fn other(self) -> Self {
         if self == Self::Word { Self::Record } else { Self::Word }
     }
 }
 
-/// What an engine promises.
-#[derive(Clone, Copy, Debug)]
-pub struct Contract {
-    /// When what was done is durable.
-    pub durability: Durability,
-    /// Whether it notices damage: whatever byte was changed, the tree does not open, `check` finds a violation, or the
-    /// content is what it was. Without that there is an answer, right or wrong, or a typed error.
-    pub notices_damage: bool,
-}
-
-/// When what was done is durable.
-#[derive(Clone, Copy, Debug)]
-pub enum Durability {
-    /// When an operation returns, and it takes so many fences.
-    Immediate(Fences),
-    /// When a `sync` returns that came after it. What the tree gives back it keeps for itself.
-    Epoch,
-}
-
 /// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
-pub type MakeWorld = fn(u64) -> Result<Option<Box<dyn World>>>;
+pub type MakeWorld = fn(&Cell, u64) -> Result<Option<Box<dyn World>>>;
 
-/// A cell of the matrix: engine, medium, codec and capacity.
+/// A cell of the matrix: engine, medium, codec and size of nodes.
 #[derive(Clone, Copy)]
 pub struct Cell {
+    /// The engine.
+    pub engine: Engine,
     /// How entries are coded.
     pub kind: Kind,
+    /// What is set of the engine.
+    pub settings: Settings,
     /// Entries in a leaf.
     pub capacity: usize,
-    /// Another number of entries in a leaf.
-    pub other_capacity: usize,
-    /// What the engine promises.
-    pub contract: Contract,
     /// How many bytes to flip, at most.
     pub flips: u32,
     /// What divides the number of cases.
@@ -82,6 +70,18 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// An engine with nodes of one size, on the medium of a place.
+    pub fn of<P: Place>(engine: Engine, kind: Kind, nodes: Nodes) -> Self {
+        let settings = engine.settings(nodes.settings).expect("settings of its own");
+        let (flips, slowness) = (P::FLIPS, P::SLOWNESS);
+        Self { engine, kind, settings, capacity: nodes.leaf_entries, flips, slowness, make: Site::<P>::make }
+    }
+
+    /// Nodes of the engine's other size.
+    pub fn other_nodes(&self) -> Nodes {
+        if self.capacity == self.engine.small.leaf_entries { self.engine.full } else { self.engine.small }
+    }
+
     /// A pool with an empty tree; `None` where this machine lacks the medium.
     pub fn world(&self) -> Result<Option<Box<dyn World>>> {
         self.limited(1 << 30)
@@ -89,7 +89,7 @@ impl Cell {
 
     /// Whether a tree keeps the space that it has no use for, until it is removed.
     pub fn keeps_space(&self) -> bool {
-        matches!(self.contract.durability, Durability::Epoch)
+        self.engine.contract == Contract::Epoch
     }
 
     /// How many cases to run where `usual` are enough every day on a fast medium.
@@ -99,7 +99,7 @@ impl Cell {
 
     /// A pool of at most so many bytes with an empty tree.
     pub fn limited(&self, bytes: u64) -> Result<Option<Box<dyn World>>> {
-        (self.make)(bytes)
+        (self.make)(self, bytes)
     }
 }
 
@@ -120,7 +120,7 @@ pub trait World {
     fn destroy(&mut self, name: &str) -> Result<()>;
 
     /// Tries to open the main tree once more, as what it may not be.
-    fn try_open_as(&self, kind: Kind, capacity: usize) -> Result<()>;
+    fn try_open_as(&self, kind: Kind, settings: Settings) -> Result<()>;
 
     /// Drops trees and pool.
     fn close(&mut self, how: Closing) -> Result<()>;

@@ -3,20 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engines::registry::Host;
 use medium::late::{Late, Release};
-use medium::{Count, Counts, Dax, DaxOptions, Either, File, FileOptions, LineForm, LineStore, Medium, Ram};
+use medium::{Counts, Dax, DaxOptions, File, FileOptions, Instrumented, LineForm, LineStore, Medium, Ram};
 use tempfile::NamedTempFile;
-
-/// Media on which what is fenced is durable, counted. (One type for several media: the engines are compiled for each.)
-pub type AtOnce = Arc<Count<Either<Ram, Dax>>>;
-
-/// Media on which what is fenced becomes durable later.
-pub type Later = Either<Arc<Late>, File>;
 
 /// Where a pool lies while nobody has it open.
 pub trait Place: Sized + 'static {
     /// The medium.
-    type Medium: Medium;
+    type Medium: Host;
 
     /// How many bytes to flip in search of a panic, at most.
     const FLIPS: u32 = 200;
@@ -41,28 +36,28 @@ pub trait Place: Sized + 'static {
 }
 
 /// Plain memory that counts what reaches it.
-pub struct InRam(AtOnce);
+pub struct InRam(Instrumented);
 
 impl Place for InRam {
-    type Medium = AtOnce;
+    type Medium = Instrumented;
 
     // EVERLEAF_CASES raises it, to all that there are if need be.
     const FLIPS: u32 = 250;
 
     fn new(limit_bytes: u64) -> Option<Self> {
-        Some(Self(Arc::new(Count::new(Either::A(Ram::new(limit_bytes).expect("address space"))))))
+        Some(Self(Instrumented::new(Ram::new(limit_bytes).expect("address space")).counted()))
     }
 
-    fn open(&self) -> Self::Medium {
-        Arc::clone(&self.0)
+    fn open(&self) -> Instrumented {
+        self.0.clone()
     }
 
-    fn counts(medium: &Self::Medium) -> Option<Counts> {
-        Some(medium.counts())
+    fn counts(medium: &Instrumented) -> Option<Counts> {
+        medium.counts()
     }
 }
 
-/// A mapped file that counts what reaches it, in memory if the system has such a file system.
+/// A mapped file, in memory if the system has such a file system.
 struct OnDax {
     file: NamedTempFile,
     options: DaxOptions,
@@ -78,9 +73,8 @@ impl OnDax {
         Some(Self { file, options: DaxOptions { line_store, limit_bytes, ..DaxOptions::default() } })
     }
 
-    fn open(&self) -> AtOnce {
-        let dax = Dax::new(self.file.reopen().expect("the file"), self.options).expect("a mapping");
-        Arc::new(Count::new(Either::B(dax)))
+    fn open(&self) -> Dax {
+        Dax::new(self.file.reopen().expect("the file"), self.options).expect("a mapping")
     }
 }
 
@@ -90,7 +84,7 @@ macro_rules! on_dax {
         pub struct $name(OnDax);
 
         impl Place for $name {
-            type Medium = AtOnce;
+            type Medium = Dax;
 
             const FLIPS: u32 = $flips;
 
@@ -98,12 +92,8 @@ macro_rules! on_dax {
                 OnDax::new($line_store, limit_bytes).map(Self)
             }
 
-            fn open(&self) -> AtOnce {
+            fn open(&self) -> Dax {
                 self.0.open()
-            }
-
-            fn counts(medium: &AtOnce) -> Option<Counts> {
-                Some(medium.counts())
             }
         }
     )* };
@@ -128,7 +118,7 @@ pub struct OnFile {
 }
 
 impl Place for OnFile {
-    type Medium = Later;
+    type Medium = File;
 
     const FLIPS: u32 = 20;
     const SLOWNESS: u32 = 4;
@@ -138,7 +128,7 @@ impl Place for OnFile {
         Some(Self { folder, limit_bytes })
     }
 
-    fn open(&self) -> Later {
+    fn open(&self) -> File {
         let mut open = std::fs::OpenOptions::new();
         let pool = open.read(true).write(true).create(true).truncate(false);
         let pool = pool.open(self.folder.path().join("pool")).expect("a file");
@@ -150,7 +140,7 @@ impl Place for OnFile {
             mark_offset: pool::MEDIUM_LINE,
             ..FileOptions::default()
         };
-        Either::B(File::beside(pool, &self.folder.path().join("log"), options).expect("a log"))
+        File::beside(pool, &self.folder.path().join("log"), options).expect("a log")
     }
 }
 
@@ -184,7 +174,7 @@ macro_rules! on_late {
         pub struct $name(OnLate);
 
         impl Place for $name {
-            type Medium = Later;
+            type Medium = Instrumented;
 
             const FLIPS: u32 = 20;
             const SLOWNESS: u32 = 10;
@@ -193,8 +183,12 @@ macro_rules! on_late {
                 Some(Self(OnLate::new(limit_bytes, $line_form)))
             }
 
-            fn open(&self) -> Later {
-                Either::A(Arc::clone(&self.0.late))
+            fn open(&self) -> Instrumented {
+                Instrumented::sharing(&self.0.late).counted()
+            }
+
+            fn counts(medium: &Instrumented) -> Option<Counts> {
+                medium.counts()
             }
 
             fn crash(&mut self) {

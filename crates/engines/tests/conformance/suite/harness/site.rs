@@ -1,30 +1,15 @@
 //! A pool at a place, with its trees.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
 
-use engines::index::{Codec, Index, RecordCodec, WordCodec};
+use engines::index::{EpochLength, Index};
+use engines::registry::{Factory, Host, Opening, Settings};
 use medium::{Counts, Medium, Word};
 use pool::{Pool, PoolOptions, PoolStat, Result, TreeRoot};
 
-use super::{Kind, MAIN, Place, World};
-
-/// An engine with a codec, as the suite sees it. [`conformance!`] implements it.
-pub trait Engine<C: Codec>: 'static {
-    /// A new tree.
-    fn create<M: Medium, const N: usize>(pool: &Pool<M>, name: &str) -> Result<Box<dyn Index>>;
-
-    /// A tree that exists.
-    fn open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<Box<dyn Index>>;
-
-    /// Whether it opens. (Builds less than [`Engine::open`].)
-    fn try_open<M: Medium, const N: usize>(pool: &Pool<M>, root: &TreeRoot) -> Result<()>;
-}
-
-/// An engine with every codec.
-pub trait AnyCodec: Engine<WordCodec> + Engine<RecordCodec> {}
-
-impl<E: Engine<WordCodec> + Engine<RecordCodec>> AnyCodec for E {}
+use super::{Cell, Kind, MAIN, Place, World};
 
 /// How a pool ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,23 +21,47 @@ pub enum Closing {
 }
 
 /// A pool with trees. Trees come first, for they are dropped first.
-pub struct Site<E, P: Place, C, const N: usize, const OTHER: usize> {
-    trees: BTreeMap<String, Box<dyn Index>>,
+pub struct Site<P: Place> {
+    trees: BTreeMap<String, Arc<dyn Index>>,
     pool: Option<Pool<P::Medium>>,
     place: P,
-    types: PhantomData<fn() -> (E, C)>,
+    cell: Cell,
 }
 
-impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: usize>
-    Site<E, P, C, N, OTHER>
-{
+impl<P: Place> Site<P> {
     /// A new pool with an empty tree.
-    pub fn make(limit_bytes: u64) -> Result<Option<Box<dyn World>>> {
+    pub fn make(cell: &Cell, limit_bytes: u64) -> Result<Option<Box<dyn World>>> {
         let Some(place) = P::new(limit_bytes) else { return Ok(None) };
-        let mut site = Self { trees: BTreeMap::new(), pool: None, place, types: PhantomData };
+        let mut site = Self { trees: BTreeMap::new(), pool: None, place, cell: *cell };
         site.open()?;
         site.add(MAIN)?;
         Ok(Some(Box::new(site)))
+    }
+
+    fn factory(&self) -> &'static Factory<P::Medium> {
+        P::Medium::factory(self.cell.engine.media())
+    }
+
+    /// Epochs end all the time, and every open is one after a crash.
+    fn opening(settings: Settings) -> Opening {
+        Opening {
+            threads: 2,
+            epoch: EpochLength::Every(Duration::from_millis(1)),
+            close_cleanly: false,
+            mark_later: false,
+            settings,
+        }
+    }
+
+    fn open_as(
+        &self,
+        pool: &Pool<P::Medium>,
+        root: &TreeRoot,
+        kind: Kind,
+        settings: Settings,
+    ) -> Result<Arc<dyn Index>> {
+        let opened = (self.factory().open)(pool, root, kind.codec(), &Self::opening(settings))?;
+        Ok(opened.index)
     }
 
     fn pool(&self) -> &Pool<P::Medium> {
@@ -69,15 +78,14 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: u
     }
 }
 
-impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: usize> World
-    for Site<E, P, C, N, OTHER>
-{
+impl<P: Place> World for Site<P> {
     fn named(&self, name: &str) -> &dyn Index {
         &*self.trees[name]
     }
 
     fn add(&mut self, name: &str) -> Result<()> {
-        let tree = <E as Engine<C>>::create::<_, N>(self.pool(), name)?;
+        let (codec, opening) = (self.cell.kind.codec(), Self::opening(self.cell.settings));
+        let tree = (self.factory().create)(self.pool(), name, codec, &opening)?.index;
         self.trees.insert(name.to_owned(), tree);
         Ok(())
     }
@@ -90,15 +98,10 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: u
         tree.destroy()
     }
 
-    fn try_open_as(&self, kind: Kind, capacity: usize) -> Result<()> {
+    fn try_open_as(&self, kind: Kind, settings: Settings) -> Result<()> {
         let roots = self.pool().trees()?;
         let root = roots.iter().find(|root| root.name == MAIN).expect("the main tree");
-        match (kind, capacity == N) {
-            (Kind::Word, true) => <E as Engine<WordCodec>>::try_open::<_, N>(self.pool(), root),
-            (Kind::Word, false) => <E as Engine<WordCodec>>::try_open::<_, OTHER>(self.pool(), root),
-            (Kind::Record, true) => <E as Engine<RecordCodec>>::try_open::<_, N>(self.pool(), root),
-            (Kind::Record, false) => <E as Engine<RecordCodec>>::try_open::<_, OTHER>(self.pool(), root),
-        }
+        self.open_as(self.pool(), root, kind, settings).map(drop)
     }
 
     fn close(&mut self, how: Closing) -> Result<()> {
@@ -119,7 +122,7 @@ impl<E: AnyCodec + Engine<C>, P: Place, C: Codec, const N: usize, const OTHER: u
         let pool = Pool::open(self.place.open(), options)?;
         let mut trees = BTreeMap::new();
         for root in pool.trees()? {
-            trees.insert(root.name.clone(), <E as Engine<C>>::open::<_, N>(&pool, &root)?);
+            trees.insert(root.name.clone(), self.open_as(&pool, &root, self.cell.kind, self.cell.settings)?);
         }
         if pool.needs_mark() {
             pool.finish_marking();

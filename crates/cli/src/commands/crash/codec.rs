@@ -1,0 +1,26 @@
+//! How entries are coded, by name.
+
+use clap::ValueEnum;
+use sim::index;
+
+/// How entries are coded.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CodecName {
+    /// Byte strings
+    Record,
+    /// Numbers of 64 bits
+    Word,
+    /// Byte strings of which many share several slices of eight bytes, or differ by zeros at their end alone: layers below
+    /// layers in a trie
+    Layers,
+}
+
+impl From<CodecName> for index::CodecName {
+    fn from(codec: CodecName) -> Self {
+        match codec {
+            CodecName::Record => Self::Record,
+            CodecName::Word => Self::Word,
+            CodecName::Layers => Self::Layers,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `everleaf engines`: the engines, and what can be set of them.
+
+use std::io::Write;
+
+use everleaf::{Contract, Engine, Values};
+use serde_json::{Value, json};
+
+use crate::context::{Context, write_json};
+use crate::failure::{Answer, Outcome};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {}
+
+fn durable(engine: Engine) -> String {
+    match engine.contract {
+        Contract::Epoch => "with the end of its epoch, or a sync".to_owned(),
+        Contract::Immediate(persists) => format!(
+            "when it returns; persists of an insert {}, update {}, remove {}",
+            persists.insert, persists.update, persists.remove
+        ),
+    }
+}
+
+fn object(engine: Engine) -> Value {
+    let settings = engine.settings.iter().map(|setting| {
+        let values = match setting.values {
+            Values::Number(least, most) => json!({ "least": least, "most": most }),
+            Values::Names(names) => json!(names),
+        };
+        json!({ "name": setting.name, "help": setting.help, "values": values, "fixed": setting.is_fixed })
+    });
+    json!({
+        "engine": engine.name(),
+        "paper": engine.paper,
+        "durable": durable(engine),
+        "trie": engine.is_trie,
+        "settings": settings.collect::<Vec<_>>(),
+    })
+}
+
+pub(crate) fn run(_args: &Args, context: Context) -> Outcome {
+    let mut output = Context::output();
+    if context.json {
+        let engines: Vec<_> = Engine::ALL.iter().copied().map(object).collect();
+        write_json(&mut output, &json!({ "engines": engines }))?;
+    } else {
+        for engine in Engine::ALL.iter().copied() {
+            writeln!(output, "{engine}\t{}", engine.paper)?;
+            writeln!(output, "  a write is durable {}", durable(engine))?;
+            for setting in engine.settings.iter().filter(|setting| !setting.is_hidden) {
+                writeln!(output, "  {}: {}; {}", setting.name, setting.help, setting.takes())?;
+            }
+        }
+    }
+    output.flush()?;
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,106 @@
+//! The durable Masstree in the list of engines.
+
+use medium::Medium;
+use pool::{Pool, TreeRoot};
+
+use super::{MassTree, MassTreeOptions, Mode, width_of};
+use crate::Result;
+use crate::index::Codec;
+use crate::media_of;
+use crate::registry::{Build, Contract, Entry, Nodes, Opening, Setting, Settings, Values};
+
+// Positions of settings.
+const WIDTH: usize = 0;
+const MODE: usize = 1;
+const SHARDS: usize = 2;
+const FIRST_EPOCH: usize = 3;
+const SWEEP: usize = 4;
+
+/// The durable Masstree in the list of engines.
+pub(crate) static ENTRY: Entry = Entry {
+    id: 5,
+    name: "masstree",
+    paper: "Fine-Grain Checkpointing with In-Cache-Line Logging, ASPLOS 2019",
+    contract: Contract::Epoch,
+    notices_damage: false,
+    marks_later: false,
+    stores_lines: false,
+    is_trie: true,
+    settings: &[
+        Setting {
+            name: "width",
+            help: "the most entries of a node",
+            values: Values::Number(4, 15),
+            is_fixed: true,
+            is_hidden: true,
+        },
+        Setting {
+            name: "mode",
+            help: "how changes are made undoable: the paper's INCLL, LOGGING and MT+",
+            values: Values::Names(&["in-line", "logging", "transient"]),
+            is_fixed: false,
+            is_hidden: true,
+        },
+        Setting {
+            name: "shards",
+            help: "threads that write side by side; a further one waits for an operation of another one",
+            values: Values::Number(1, 8),
+            is_fixed: false,
+            is_hidden: true,
+        },
+        Setting {
+            name: "first-epoch",
+            help: "the first epoch of this open, if it is later than the next one",
+            values: Values::Number(1, 1 << 47),
+            is_fixed: false,
+            is_hidden: true,
+        },
+        Setting {
+            name: "sweep",
+            help: "1: the open recovers the whole tree at once, not each node when it is touched",
+            values: Values::Number(0, 1),
+            is_fixed: false,
+            is_hidden: true,
+        },
+    ],
+    full: Nodes { leaf_entries: 14, children: 15, settings: &[("width", 14)] },
+    small: Nodes { leaf_entries: 4, children: 5, settings: &[("width", 4)] },
+    explored: &[],
+    settings_of: |root| match width_of(root)? {
+        super::layout::WIDTH => Ok(Settings::NONE),
+        width => Ok(Settings::NONE.with(WIDTH, width as u64)),
+    },
+    media: media_of!(MassTree),
+};
+
+fn options(opening: &Opening) -> MassTreeOptions {
+    let usual = MassTreeOptions::default();
+    let set = |position| opening.settings.get(position);
+    MassTreeOptions {
+        epoch: opening.epoch,
+        mode: match set(MODE) {
+            Some(1) => Mode::Logging,
+            Some(2) => Mode::Transient,
+            _ => Mode::InLine,
+        },
+        width: set(WIDTH).map(|width| width as usize),
+        recovery_threads: opening.threads,
+        shards: set(SHARDS).map_or(usual.shards, |shards| shards as usize),
+        close_cleanly: opening.close_cleanly,
+        first_epoch: set(FIRST_EPOCH).unwrap_or(usual.first_epoch),
+    }
+}
+
+impl<M: Medium, C: Codec> Build<M> for MassTree<M, C> {
+    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+        Self::create(pool, name, options(opening))
+    }
+
+    fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
+        let tree = Self::open(pool, root, options(opening))?;
+        if opening.settings.get(SWEEP) == Some(1) {
+            tree.sweep()?;
+        }
+        Ok(tree)
+    }
+}

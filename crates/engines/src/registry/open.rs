@@ -1,0 +1,230 @@
+//! How trees of an engine are made and opened, on each medium.
+
+use std::sync::Arc;
+
+#[cfg(feature = "sim")]
+use medium::Sim;
+use medium::{Dax, File, Instrumented, Medium, Ram};
+use pool::{Pool, TreeRoot};
+
+use super::{Codec, Settings};
+use crate::Result;
+use crate::index::{EpochLength, Index, Violation, WordIndex};
+
+/// An open tree, whatever its engine, codec and medium.
+#[derive(Clone)]
+pub struct AnyTree {
+    /// The tree.
+    pub index: Arc<dyn Index>,
+    /// The same tree as a tree of words, if it is one: a call through this is the only one between caller and engine.
+    pub words: Option<Arc<dyn WordIndex>>,
+}
+
+impl AnyTree {
+    fn records(tree: impl Index) -> Self {
+        Self { index: Arc::new(tree), words: None }
+    }
+
+    fn words<T: Index + WordIndex>(tree: T) -> Self {
+        let tree = Arc::new(tree);
+        Self { index: Arc::clone(&tree) as _, words: Some(tree) }
+    }
+
+    /// Whether nobody else holds it.
+    pub fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.index) == 1 + usize::from(self.words.is_some())
+    }
+}
+
+/// How trees are opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Threads that recover a tree.
+    pub threads: usize,
+    /// When epochs end.
+    pub epoch: EpochLength,
+    /// Whether dropping a tree ends its epoch. Without, it is left as a crash leaves it.
+    pub close_cleanly: bool,
+    /// Whether an open after a crash may leave the mark to [`Index::mark`].
+    pub mark_later: bool,
+    /// The engine's own settings.
+    pub settings: Settings,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            epoch: EpochLength::default(),
+            close_cleanly: true,
+            mark_later: false,
+            settings: Settings::NONE,
+        }
+    }
+}
+
+/// Takes the entries of a damaged tree, until it returns `false`.
+pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
+
+/// What was left out of a tree that was read without opening it; `None` if its engine cannot do that.
+pub type Salvaged = Result<Option<Vec<Violation>>>;
+
+/// What a tree's type offers to the registry.
+pub trait Build<M: Medium>: Index + Sized {
+    /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
+    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self>;
+
+    /// Opens a tree: recovers it after a crash.
+    fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self>;
+
+    /// Reads what can be read of a tree, without opening it, in ascending order of keys. `None`, and nothing is read, for
+    /// engines whose trees have to be opened for that.
+    fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
+        let _ = (pool, root, visit);
+        Ok(None)
+    }
+}
+
+/// The functions of one engine on one medium.
+pub struct Factory<M: Medium> {
+    /// Makes an empty tree: see [`Build::create`].
+    pub create: fn(&Pool<M>, &str, Codec, &Opening) -> Result<AnyTree>,
+    /// Opens a tree: see [`Build::open`].
+    pub open: fn(&Pool<M>, &TreeRoot, Codec, &Opening) -> Result<AnyTree>,
+    /// Reads what can be read of a damaged tree: see [`Build::salvage_at`].
+    pub salvage: fn(&Pool<M>, &TreeRoot, Codec, &mut Visit<'_>) -> Salvaged,
+}
+
+impl<M: Medium> Factory<M> {
+    /// Of an engine whose trees of records are `R`, and of words `W`.
+    pub const fn of<R: Build<M>, W: Build<M> + WordIndex>() -> Self {
+        Self {
+            create: |pool, name, codec, opening| match codec {
+                Codec::Record => R::create(pool, name, opening).map(AnyTree::records),
+                Codec::Word => W::create(pool, name, opening).map(AnyTree::words),
+            },
+            open: |pool, root, codec, opening| match codec {
+                Codec::Record => R::open(pool, root, opening).map(AnyTree::records),
+                Codec::Word => W::open(pool, root, opening).map(AnyTree::words),
+            },
+            salvage: |pool, root, codec, visit| match codec {
+                Codec::Record => R::salvage_at(pool, root, visit),
+                Codec::Word => W::salvage_at(pool, root, visit),
+            },
+        }
+    }
+}
+
+/// The functions of one engine, on each medium that engines are compiled for.
+pub struct Media {
+    /// Mapped persistent memory.
+    pub dax: Factory<Dax>,
+    /// An ordinary file with a log.
+    pub file: Factory<File>,
+    /// Plain memory.
+    pub ram: Factory<Ram>,
+    /// Any of these, instrumented.
+    pub instrumented: Factory<Instrumented>,
+    /// The crash explorer's.
+    #[cfg(feature = "sim")]
+    pub sim: Factory<Sim>,
+}
+
+/// A medium that engines are compiled for.
+pub trait Host: Medium {
+    /// An engine's functions on this medium.
+    fn factory(media: &Media) -> &Factory<Self>
+    where
+        Self: Sized;
+}
+
+macro_rules! hosts {
+    ($($(#[$attribute:meta])* $medium:ident: $field:ident;)*) => { $(
+        $(#[$attribute])*
+        impl Host for $medium {
+            fn factory(media: &Media) -> &Factory<Self> {
+                &media.$field
+            }
+        }
+    )* };
+}
+
+hosts! {
+    Dax: dax;
+    File: file;
+    Ram: ram;
+    Instrumented: instrumented;
+    #[cfg(feature = "sim")]
+    Sim: sim;
+}
+
+/// In unit tests an engine is compiled for the medium that they name, not for all.
+#[cfg(test)]
+#[macro_export]
+macro_rules! media_of {
+    ($tree:ident) => {
+        $crate::registry::Media::ABSENT
+    };
+}
+
+#[cfg(test)]
+impl Media {
+    pub(crate) const ABSENT: Self = Self {
+        dax: Factory::ABSENT,
+        file: Factory::ABSENT,
+        ram: Factory::ABSENT,
+        instrumented: Factory::ABSENT,
+        #[cfg(feature = "sim")]
+        sim: Factory::ABSENT,
+    };
+}
+
+#[cfg(test)]
+impl<M: Medium> Factory<M> {
+    const ABSENT: Self = Self {
+        create: |_, _, _, _| unreachable!("a unit test makes its trees itself"),
+        open: |_, _, _, _| unreachable!("a unit test opens its trees itself"),
+        salvage: |_, _, _, _| unreachable!("a unit test salvages its trees itself"),
+    };
+}
+
+/// The [`Media`] of an engine whose trees are `$tree<medium, codec>`, compiled where this is written.
+#[cfg(all(not(feature = "sim"), not(test)))]
+#[macro_export]
+macro_rules! media_of {
+    ($tree:ident) => {
+        $crate::registry::Media {
+            dax: $crate::factory_of!($tree, Dax),
+            file: $crate::factory_of!($tree, File),
+            ram: $crate::factory_of!($tree, Ram),
+            instrumented: $crate::factory_of!($tree, Instrumented),
+        }
+    };
+}
+
+/// The [`Media`] of an engine whose trees are `$tree<medium, codec>`, compiled where this is written.
+#[cfg(all(feature = "sim", not(test)))]
+#[macro_export]
+macro_rules! media_of {
+    ($tree:ident) => {
+        $crate::registry::Media {
+            dax: $crate::factory_of!($tree, Dax),
+            file: $crate::factory_of!($tree, File),
+            ram: $crate::factory_of!($tree, Ram),
+            instrumented: $crate::factory_of!($tree, Instrumented),
+            sim: $crate::factory_of!($tree, Sim),
+        }
+    };
+}
+
+/// The [`Factory`] of an engine on one medium.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! factory_of {
+    ($tree:ident, $medium:ident) => {
+        $crate::registry::Factory::of::<
+            $tree<$crate::medium::$medium, $crate::index::RecordCodec>,
+            $tree<$crate::medium::$medium, $crate::index::WordCodec>,
+        >()
+    };
+}

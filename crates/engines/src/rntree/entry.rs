@@ -1,0 +1,69 @@
+//! RNTree in the list of engines.
+
+use medium::Medium;
+use pool::{Pool, TreeRoot};
+
+use super::{ENTRIES_MAX, ROOT_ENTRIES, RnTree, RnTreeOptions};
+use crate::Result;
+use crate::index::{Codec, MaybeWords};
+use crate::media_of;
+use crate::registry::{
+    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+};
+
+/// The position of `leaf-entries`.
+const LEAF_ENTRIES: usize = 0;
+
+/// RNTree in the list of engines.
+pub(crate) static ENTRY: Entry = Entry {
+    id: 1,
+    name: "rntree",
+    paper: "Building Scalable NVM-based B+tree with HTM, ICPP 2019",
+    contract: Contract::Immediate(Persists { insert: 2, update: 2, remove: 1 }),
+    notices_damage: true,
+    marks_later: false,
+    stores_lines: true,
+    is_trie: false,
+    settings: &[Setting {
+        name: "leaf-entries",
+        help: "the most entries of a leaf",
+        values: Values::Number(3, ENTRIES_MAX as u64),
+        is_fixed: true,
+        is_hidden: true,
+    }],
+    full: Nodes {
+        leaf_entries: ENTRIES_MAX,
+        children: 32,
+        settings: &[("leaf-entries", ENTRIES_MAX as u64)],
+    },
+    small: Nodes { leaf_entries: 4, children: 32, settings: &[("leaf-entries", 4)] },
+    explored: &[],
+    settings_of: |root| match root.words[ROOT_ENTRIES] {
+        usual if usual == ENTRIES_MAX as u64 => Ok(Settings::NONE),
+        entries => Ok(Settings::NONE.with(LEAF_ENTRIES, entries)),
+    },
+    media: media_of!(RnTree),
+};
+
+fn options(opening: &Opening, settings: &Settings) -> RnTreeOptions {
+    let leaf_entries = settings.get(LEAF_ENTRIES).map_or(ENTRIES_MAX, |entries| entries as usize);
+    RnTreeOptions { recovery_threads: opening.threads, leaf_entries }
+}
+
+impl<M: Medium, C: Codec> Build<M> for RnTree<M, C>
+where
+    Self: MaybeWords,
+{
+    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+        Self::create(pool, name, options(opening, &opening.settings))
+    }
+
+    fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
+        let made = (ENTRY.settings_of)(root)?;
+        Self::open(pool, root, options(opening, &opening.settings.or(made)))
+    }
+
+    fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
+        Self::salvage(pool, root, visit).map(Some)
+    }
+}

@@ -1,0 +1,403 @@
+//! A medium behind a pointer: shared between owners, its stores and fences counted, its fences delayed, as tests and
+//! benchmarks ask.
+//!
+//! Engines are compiled for each medium. For what only measures or plays tricks one compiled form is enough, so every medium
+//! fits in here whose words lie in memory as they are.
+
+use std::any::Any;
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::count::Counters;
+use crate::{Counts, Extent, File, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
+
+/// The notes of the medium inside, made when the first of them is taken.
+#[derive(Default)]
+pub struct AnyNotes(OnceCell<Box<dyn Any>>);
+
+impl AnyNotes {
+    fn of<M: Medium>(&self) -> &M::Notes
+    where
+        M::Notes: 'static,
+    {
+        let notes = self.0.get_or_init(|| Box::new(M::Notes::default()));
+        notes.downcast_ref().expect("a guard stays with its medium")
+    }
+}
+
+/// What [`Medium`] asks of the medium inside, without its types and constants.
+trait Inner: Send + Sync {
+    fn extent(&self) -> &Extent;
+    fn grow(&self, length: u64) -> Result<(), MediumError>;
+    fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
+    fn line_form(&self) -> LineForm;
+    fn store(&self, word: &AtomicU64, value: u64);
+    fn start_volatile(&self, word: &AtomicU64, value: u64);
+    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64>;
+    fn store_line(
+        &self,
+        notes: &AnyNotes,
+        line: &[AtomicU64; 8],
+        value: &LineValue,
+    ) -> Result<(), MediumError>;
+    fn store_copy(&self, notes: &AnyNotes, copy: &[AtomicU64; 8], value: &LineValue);
+    fn flush(&self, notes: &AnyNotes, memory: &[AtomicU64]);
+    fn fence(&self, notes: &AnyNotes) -> Lsn;
+    fn durable(&self) -> Lsn;
+    fn wait(&self, lsn: Lsn) -> Result<(), MediumError>;
+    fn defer(&self, lsn: Lsn) -> Result<(), MediumError>;
+    fn settle(&self, lsn: Lsn) -> Result<(), MediumError>;
+    fn admit(&self) -> Result<(), MediumError>;
+    fn finish(&self) -> Result<(), MediumError>;
+    fn file(&self) -> Option<&File>;
+    fn survives(&self) -> Survives;
+    fn describe(&self) -> String;
+}
+
+macro_rules! forward {
+    ($($name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => { $(
+        fn $name(&self $(, $argument: $type)*) $(-> $result)? {
+            Medium::$name(self $(, $argument)*)
+        }
+    )* };
+}
+
+impl<M: Medium<Notes: 'static>> Inner for M {
+    forward! {
+        extent(&self) -> &Extent;
+        grow(&self, length: u64) -> Result<(), MediumError>;
+        line_form(&self) -> LineForm;
+        store(&self, word: &AtomicU64, value: u64);
+        start_volatile(&self, word: &AtomicU64, value: u64);
+        compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64>;
+        durable(&self) -> Lsn;
+        wait(&self, lsn: Lsn) -> Result<(), MediumError>;
+        defer(&self, lsn: Lsn) -> Result<(), MediumError>;
+        settle(&self, lsn: Lsn) -> Result<(), MediumError>;
+        admit(&self) -> Result<(), MediumError>;
+        finish(&self) -> Result<(), MediumError>;
+        file(&self) -> Option<&File>;
+        survives(&self) -> Survives;
+        describe(&self) -> String;
+    }
+
+    fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
+        Medium::shrink(self, length)
+    }
+
+    fn store_line(
+        &self,
+        notes: &AnyNotes,
+        line: &[AtomicU64; 8],
+        value: &LineValue,
+    ) -> Result<(), MediumError> {
+        Medium::store_line(self, notes.of::<M>(), line, value)
+    }
+
+    fn store_copy(&self, notes: &AnyNotes, copy: &[AtomicU64; 8], value: &LineValue) {
+        Medium::store_copy(self, notes.of::<M>(), copy, value);
+    }
+
+    fn flush(&self, notes: &AnyNotes, memory: &[AtomicU64]) {
+        Medium::flush(self, notes.of::<M>(), memory);
+    }
+
+    fn fence(&self, notes: &AnyNotes) -> Lsn {
+        Medium::fence(self, notes.of::<M>())
+    }
+}
+
+/// A medium that several owners share, and that is counted or slowed down if they ask for it. A clone is the same medium:
+/// what one owner wrote the next one opens again.
+///
+/// A store costs an indirect call more than on the medium inside; a load costs nothing more. [`Medium::shrink`] does nothing
+/// while there is another owner.
+#[derive(Clone)]
+pub struct Instrumented {
+    medium: Arc<dyn Inner>,
+    counters: Option<Arc<Counters>>,
+    delay_ns: Option<Arc<AtomicU64>>,
+}
+
+impl Instrumented {
+    /// Takes a medium.
+    ///
+    /// # Panics
+    /// If loads may not bypass the medium: the crash explorer's.
+    pub fn new<M: Medium<Notes: 'static>>(medium: M) -> Self {
+        Self::sharing(&Arc::new(medium))
+    }
+
+    /// Shares a medium, which the caller goes on using as what it is.
+    ///
+    /// # Panics
+    /// As [`Instrumented::new`].
+    pub fn sharing<M: Medium<Notes: 'static>>(medium: &Arc<M>) -> Self {
+        assert!(M::DIRECT && !M::SCHEDULED, "an instrumented medium is read directly");
+        Self { medium: Arc::clone(medium) as _, counters: None, delay_ns: None }
+    }
+
+    /// Counts from zero what reaches the medium, for [`Instrumented::counts`].
+    #[must_use]
+    pub fn counted(self) -> Self {
+        Self { counters: Some(Arc::default()), ..self }
+    }
+
+    /// Makes every fence this much slower, as section 6 of the InCLL paper (ASPLOS'19) does to stand for slower memory.
+    #[must_use]
+    pub fn delayed(self, delay_ns: u64) -> Self {
+        Self { delay_ns: Some(Arc::new(AtomicU64::new(delay_ns))), ..self }
+    }
+
+    /// What was counted, if this counts. Exact for what this thread did and for what happened before.
+    pub fn counts(&self) -> Option<Counts> {
+        self.counters.as_ref().map(|counters| counters.counts())
+    }
+
+    /// Changes the delay of a medium that is [delayed](Instrumented::delayed), for fences that begin after this.
+    pub fn set_delay_ns(&self, ns: u64) {
+        if let Some(delay_ns) = &self.delay_ns {
+            delay_ns.store(ns, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn count(&self, add: impl FnOnce(&Counters)) {
+        if let Some(counters) = &self.counters {
+            add(counters);
+        }
+    }
+}
+
+impl std::fmt::Debug for Instrumented {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&Medium::describe(self))
+    }
+}
+
+/// Keeps the processor busy for `ns` nanoseconds, to within a reading of the clock (about 20 ns).
+fn spin(ns: u64) {
+    let (start, delay) = (Instant::now(), Duration::from_nanos(ns));
+    while start.elapsed() < delay {
+        std::hint::spin_loop();
+    }
+}
+
+// SAFETY: the extent is the inner medium's, which lives as long as any of its owners.
+unsafe impl Medium for Instrumented {
+    type Notes = AnyNotes;
+    // On a medium whose fences are durable every LSN is `Lsn::DURABLE`, so nobody waits.
+    const LATE: bool = true;
+    const DIRECT: bool = true;
+
+    #[inline(always)]
+    fn extent(&self) -> &Extent {
+        self.medium.extent()
+    }
+
+    fn grow(&self, length: u64) -> Result<(), MediumError> {
+        self.medium.grow(length)
+    }
+
+    fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
+        // Exclusive access is what makes shrinking sound.
+        Arc::get_mut(&mut self.medium).map_or(Ok(()), |only| only.shrink(length))
+    }
+
+    fn line_form(&self) -> LineForm {
+        self.medium.line_form()
+    }
+
+    fn store(&self, word: &AtomicU64, value: u64) {
+        // The old value is only counted, so it is read past the medium.
+        self.count(|counters| counters.word(word.load(Ordering::Relaxed), value));
+        self.medium.store(word, value);
+    }
+
+    fn start_volatile(&self, word: &AtomicU64, value: u64) {
+        self.medium.start_volatile(word, value);
+    }
+
+    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
+        let result = self.medium.compare_exchange(word, current, new);
+        if result.is_ok() {
+            self.count(|counters| counters.word(current, new));
+        }
+        result
+    }
+
+    fn store_line(
+        &self,
+        notes: &AnyNotes,
+        line: &[AtomicU64; 8],
+        value: &LineValue,
+    ) -> Result<(), MediumError> {
+        let old = self.counters.as_ref().map(|_| line.each_ref().map(|word| word.load(Ordering::Relaxed)));
+        self.medium.store_line(notes, line, value)?;
+        if let Some(old) = old {
+            self.count(|counters| counters.line(&old, &value.0));
+        }
+        Ok(())
+    }
+
+    fn store_copy(&self, notes: &AnyNotes, copy: &[AtomicU64; 8], value: &LineValue) {
+        self.count(|counters| {
+            for (word, new) in copy.iter().zip(value.0) {
+                counters.word(word.load(Ordering::Relaxed), new);
+            }
+            counters.flush(copy);
+        });
+        self.medium.store_copy(notes, copy, value);
+    }
+
+    fn flush(&self, notes: &AnyNotes, memory: &[AtomicU64]) {
+        self.count(|counters| counters.flush(memory));
+        self.medium.flush(notes, memory);
+    }
+
+    fn fence(&self, notes: &AnyNotes) -> Lsn {
+        self.count(Counters::fence);
+        let lsn = self.medium.fence(notes);
+        match self.delay_ns.as_ref().map_or(0, |delay_ns| delay_ns.load(Ordering::Relaxed)) {
+            0 => {}
+            delay_ns => spin(delay_ns),
+        }
+        lsn
+    }
+
+    fn durable(&self) -> Lsn {
+        self.medium.durable()
+    }
+
+    fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.medium.wait(lsn)
+    }
+
+    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.medium.defer(lsn)
+    }
+
+    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.medium.settle(lsn)
+    }
+
+    fn admit(&self) -> Result<(), MediumError> {
+        self.medium.admit()
+    }
+
+    fn finish(&self) -> Result<(), MediumError> {
+        self.medium.finish()
+    }
+
+    fn file(&self) -> Option<&File> {
+        self.medium.file()
+    }
+
+    fn survives(&self) -> Survives {
+        self.medium.survives()
+    }
+
+    fn describe(&self) -> String {
+        let mut description = self.medium.describe();
+        if let Some(delay_ns) = &self.delay_ns {
+            description += &format!("; every fence {} ns slower", delay_ns.load(Ordering::Relaxed));
+        }
+        if self.counters.is_some() {
+            description += "; counted";
+        }
+        description
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Instrumented;
+    use crate::{Counts, Guard, Line, LineValue, Medium, Ram};
+
+    fn counted() -> Instrumented {
+        let medium = Instrumented::new(Ram::new(1 << 16).unwrap()).counted();
+        medium.grow(4096).unwrap();
+        medium
+    }
+
+    #[test]
+    fn stores_flushes_fences_and_bits_are_counted() {
+        let medium = counted();
+        let guard = Guard::new(&medium);
+        let words = guard.words(64, 17).unwrap();
+        let before = medium.counts().unwrap();
+        words[0].store(&guard, 0b1011);
+        words[0].store(&guard, 0b1000);
+        assert_eq!(words[1].compare_exchange(&guard, 7, 8), Err(0));
+        assert_eq!(words[1].compare_exchange(&guard, 0, 1), Ok(0));
+        guard.flush_words(words);
+        guard.drain().unwrap();
+        let spent = medium.counts().unwrap() - before;
+        let expected =
+            Counts { words_stored: 3, lines_stored: 0, lines_flushed: 3, fences: 1, bits_flipped: 3 + 2 + 1 };
+        assert_eq!(spent, expected, "{spent}");
+    }
+
+    #[test]
+    fn a_line_store_is_one_line_stored_and_flushed() {
+        let medium = counted();
+        let guard = Guard::new(&medium);
+        let line: &Line = guard.node(128).unwrap();
+        let first = line.init(&guard, &LineValue::ZERO);
+        let before = medium.counts().unwrap();
+        line.publish(&guard, &first, &LineValue([3; 8])).unwrap();
+        guard.fence();
+        let spent = medium.counts().unwrap() - before;
+        let expected = Counts { lines_stored: 1, lines_flushed: 1, fences: 1, bits_flipped: 16, ..spent };
+        assert_eq!((spent, spent.words_stored), (expected, 0));
+    }
+
+    #[test]
+    fn threads_count_together() {
+        let medium = counted();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let medium = &medium;
+                scope.spawn(move || {
+                    let guard = Guard::new(medium);
+                    let words = guard.words(1024 * thread, 1).unwrap();
+                    for value in 0..1000 {
+                        words[0].publish(&guard, value);
+                        guard.fence();
+                    }
+                });
+            }
+        });
+        let counts = medium.counts().unwrap();
+        assert_eq!((counts.words_stored, counts.lines_flushed, counts.fences), (4000, 4000, 4000));
+    }
+
+    #[test]
+    fn fences_take_at_least_the_delay() {
+        let medium = Instrumented::new(Ram::new(1 << 16).unwrap()).delayed(2_000);
+        medium.grow(4096).unwrap();
+        let guard = Guard::new(&medium);
+        let start = Instant::now();
+        for _ in 0..100 {
+            guard.fence();
+        }
+        assert!(start.elapsed() >= Duration::from_micros(200));
+        medium.set_delay_ns(0);
+        assert!(medium.describe().ends_with("0 ns slower"));
+    }
+
+    #[test]
+    fn what_one_owner_wrote_another_one_reads() {
+        let medium = Instrumented::new(Ram::new(1 << 16).unwrap());
+        medium.grow(4096).unwrap();
+        let other = medium.clone();
+        Guard::new(&medium).words(64, 1).unwrap()[0].store(&Guard::new(&medium), 7);
+        drop(medium);
+        let guard = Guard::new(&other);
+        assert_eq!(guard.words(64, 1).unwrap()[0].load(&guard), 7);
+    }
+}
