@@ -6,6 +6,7 @@
 
 mod mutants;
 mod report;
+mod thorough;
 mod tidy;
 mod vm;
 
@@ -29,6 +30,8 @@ enum Chore {
     Report(report::Args),
     /// Plant faults in an engine, one at a time, and say which of them nobody noticed.
     Mutants(mutants::Args),
+    /// Run what takes too long for the ordinary tests: long explorations, all mutants, torture.
+    Thorough(thorough::Args),
     /// Cut the power of a virtual machine, again and again, and verify that nothing acknowledged is lost.
     Vm(vm::Args),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Chore::Tidy(args) => tidy::run(&args),
         Chore::Report(args) => report::run(&args),
         Chore::Mutants(args) => mutants::run(&args),
+        Chore::Thorough(args) => thorough::run(&args),
         Chore::Vm(args) => vm::run(&args),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--release", "--quiet", "--package", "everleaf-sim", "--example", "mutants", "--"]);
+    command.args(["run", "--release", "--quiet", "--package", "everleaf-lab", "--example", "mutants", "--"]);
     command.args(["--engine", &args.engine, "--threads", &args.threads.to_string()]);
     command.args(["--only", &args.only]);
     command.args(args.json.then_some("--json"));

@@ -131,7 +131,7 @@ impl PoolArgs {
     }
 
     pub(crate) fn options(&self) -> Options {
-        let mut options = Options::new().medium(self.medium);
+        let mut options = Options::new().medium(self.medium).engines(lab::ENGINES);
         if let Some(limit) = self.limit_bytes {
             options = options.limit_bytes(limit);
         }
@@ -266,6 +266,12 @@ pub(crate) struct NewTreeArgs {
 pub(crate) fn parse_engine(name: &str) -> Result<Engine, String> {
     let names = || Engine::ALL.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
     Engine::from_name(name).ok_or_else(|| format!("no such engine; there are {}", names()))
+}
+
+/// An engine by its name, also one that exists to be compared with.
+pub(crate) fn parse_any_engine(name: &str) -> Result<Engine, String> {
+    let names = || lab::ENGINES.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
+    lab::engine_from_name(name).ok_or_else(|| format!("no such engine; there are {}", names()))
 }
 
 fn parse_codec(name: &str) -> Result<Codec, String> {

@@ -10,7 +10,7 @@ pub use pool::{Error, Result};
 
 pub mod bztree;
 pub mod index;
-pub mod inner;
+pub mod kit;
 pub mod masstree;
 pub mod pmwcas;
 pub mod registry;

@@ -159,11 +159,11 @@ impl Record {
         Ok(())
     }
 
-    /// Whether key and value still fit the record's check. O(length).
+    /// Whether key and value still fit the record's check, and what pads the key is zero, as comparisons need it. O(length).
     pub fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         self.copy_key(guard, &mut key)?;
         self.copy_value(guard, &mut value)?;
-        Ok(check_of(&key, &value) == self.check)
+        Ok(check_of(&key, &value) == self.check && self.compare(guard, &key)?.is_eq())
     }
 }

@@ -181,7 +181,7 @@ fn mutants(engines: &[Engine]) -> Vec<Row> {
 fn build() -> Result<(), Failure> {
     let build = ["build", "--release", "--quiet", "--package"];
     output("cargo", &[&build[..], &["everleaf-cli"]].concat())?;
-    output("cargo", &[&build[..], &["everleaf-sim", "--example", "mutants"]].concat())?;
+    output("cargo", &[&build[..], &["everleaf-lab", "--example", "mutants"]].concat())?;
     Ok(())
 }
 

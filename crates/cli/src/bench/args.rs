@@ -8,7 +8,7 @@ use medium::kernels::Kernels;
 use medium::{Durability, LineStore};
 
 use super::keys::Keys;
-use crate::context::{parse_durability, parse_engine, parse_fill};
+use crate::context::{parse_any_engine, parse_durability, parse_fill};
 use crate::failure::Failure;
 
 /// The most keys of a tree on which persists are counted.
@@ -138,7 +138,7 @@ pub(crate) enum BaselineChoice {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// The engine
-    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_engine)]
+    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
     pub(crate) engine: Engine,
     /// Set something of the engine, such as leaf-entries=16; a name that it does not have lists those that it has
     #[arg(long, value_name = "NAME=VALUE")]

@@ -11,8 +11,6 @@
 //! **Update.** PMwCAS on payload, metadata and status, in place. A value of 64 bits has its upper three in the metadata,
 //! whose version goes up, so a reader that finds the same metadata before and after the payload has both of one value.
 
-use std::marker::PhantomData;
-
 use medium::sync::{is_scheduled, pause};
 use medium::{Medium, Word};
 use pool::{Error, Guard, Result};
@@ -20,7 +18,8 @@ use pool::{Error, Guard, Result};
 use super::BzTree;
 use super::find::{Found, Goal};
 use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, PAYLOAD};
-use crate::index::{Codec, Condition, EntryWords};
+use crate::index::{Codec, Condition};
+use crate::kit::write::{Encoded, holds};
 use crate::pmwcas::{Seen, VALUE_MASK};
 
 /// Attempts after which an operation takes the tree for damaged.
@@ -32,39 +31,6 @@ pub(super) enum Attempt {
     Done(bool),
     /// Something changed meanwhile: again, from the root.
     Again,
-}
-
-/// An entry to be written, encoded when it is first needed; what it leads to is given back unless it was published.
-pub(super) struct Encoded<'g, 'p, 'k, M: Medium, C: Codec> {
-    guard: &'g Guard<'p, M>,
-    key: C::Key<'k>,
-    value: C::Value<'k>,
-    words: Option<EntryWords>,
-    published: bool,
-    codec: PhantomData<fn() -> C>,
-}
-
-impl<'g, 'p, 'k, M: Medium, C: Codec> Encoded<'g, 'p, 'k, M, C> {
-    pub(super) fn new(guard: &'g Guard<'p, M>, key: C::Key<'k>, value: C::Value<'k>) -> Self {
-        Self { guard, key, value, words: None, published: false, codec: PhantomData }
-    }
-
-    pub(super) fn words(&mut self) -> Result<EntryWords> {
-        if let Some(words) = self.words {
-            return Ok(words);
-        }
-        let words = C::encode(self.guard, self.key, self.value)?;
-        self.words = Some(words);
-        Ok(words)
-    }
-}
-
-impl<M: Medium, C: Codec> Drop for Encoded<'_, '_, '_, M, C> {
-    fn drop(&mut self) {
-        if let Some(words) = self.words.filter(|_| !self.published) {
-            C::discard(self.guard, words);
-        }
-    }
 }
 
 /// What came of the reservations before one's own.
@@ -79,19 +45,6 @@ enum Earlier {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Whether a condition holds for what was found.
-    pub(super) fn holds(
-        guard: &Guard<'_, M>,
-        condition: Condition<C::Value<'_>>,
-        found: Option<&Found>,
-    ) -> Result<bool> {
-        Ok(match (condition, found) {
-            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
-            (Condition::Equals(value), Some(found)) => C::has_value(guard, found.words, value)?,
-            (Condition::Absent, Some(_)) | (Condition::Present | Condition::Equals(_), None) => false,
-        })
-    }
-
     /// Sets the value of a key if the condition holds. Durable when this returns, and so is what a condition failed on.
     /// O(log n).
     pub(super) fn store<'k>(
@@ -135,7 +88,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         key: C::Key<'_>,
-        encoded: &mut Encoded<'_, '_, '_, M, C>,
+        encoded: &mut Encoded<'_, '_, '_, '_, M, C>,
         condition: Condition<C::Value<'_>>,
     ) -> Result<Attempt> {
         let mut seen = Seen::default();
@@ -151,7 +104,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         // After the status: what is completed from here on changes it.
         let found = self.look(guard, leaf, key, &mut seen)?;
-        if !Self::holds(guard, condition, found.as_ref())? {
+        if !holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))? {
             self.pmwcas.settle(guard, &mut seen)?;
             return Ok(Attempt::Done(false));
         }
@@ -200,7 +153,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         leaf: Leaf<'_>,
         status: LeafStatus,
         found: &Found,
-        encoded: &mut Encoded<'_, '_, '_, M, C>,
+        encoded: &mut Encoded<'_, '_, '_, '_, M, C>,
     ) -> Result<Attempt> {
         let cells = leaf.entry(guard, found.entry)?;
         let (payload, high) = Self::part(encoded.words()?[1]);
@@ -211,7 +164,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         swap.add_word(guard, &cells[META], found.meta.0, meta.0)?;
         swap.add_word(guard, &cells[PAYLOAD], found.payload, payload)?;
         let Some(commit) = swap.attempt(guard)? else { return Ok(Attempt::Again) };
-        encoded.published = true;
+        encoded.published();
         C::retire(guard, found.words);
         commit.wait(guard)?;
         Ok(Attempt::Done(true))
@@ -225,7 +178,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         leaf: Leaf<'_>,
         status: LeafStatus,
         key: C::Key<'_>,
-        encoded: &mut Encoded<'_, '_, '_, M, C>,
+        encoded: &mut Encoded<'_, '_, '_, '_, M, C>,
     ) -> Result<Attempt> {
         // First what may fail for want of space.
         let words = encoded.words()?;
@@ -257,7 +210,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             complete.add_word(guard, &leaf.head[LEAF_STATUS], status.0, status.completed().0)?;
             complete.add_word(guard, &cells[META], mine.0, visible.0)?;
             if let Some(commit) = complete.attempt_carrying(guard, cells)? {
-                encoded.published = true;
+                encoded.published();
                 self.refill_spares(guard);
                 commit.wait(guard)?;
                 return Ok(Attempt::Done(true));

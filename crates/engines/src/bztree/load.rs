@@ -7,47 +7,29 @@ use super::find::Separator;
 use super::image::{Copied, InnerImage, NewNodes};
 use super::layout::Pointer;
 use super::{BzTree, NodeSizes};
-use crate::index::{Codec, EntryWords, NextEntry, paced};
+use crate::index::{Codec, EntryWords, NextEntry};
+use crate::kit::load::{Sorted, entries_per_leaf};
 
 /// What is loaded and not reachable yet.
-struct Load<'g, 'p, M: Medium, C: Codec> {
+struct Load<'g, 'p, 's, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
+    source: Sorted<'g, 'p, 's, M, C>,
     nodes: NewNodes<'g, 'p, M>,
     /// Nodes of one level, each with the separator before it.
     level: Vec<(Separator, Pointer)>,
-    /// All entries, where they lead to records.
-    written: Vec<EntryWords>,
-    published: bool,
-    entries: u64,
-    codec: std::marker::PhantomData<fn() -> C>,
-}
-
-impl<M: Medium, C: Codec> Drop for Load<'_, '_, M, C> {
-    fn drop(&mut self) {
-        if !self.published {
-            self.written.drain(..).for_each(|words| C::discard(self.guard, words));
-        }
-    }
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Fills an empty tree, whose root must be a leaf: a tree that was emptied by others has one unless its leaves could
     /// not be merged. Nothing is pinned while `next` runs, so what others retire meanwhile is freed.
-    pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+    pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         self.empty_root(&self.pool.pin())?;
         // What is written is nobody else's.
         let guard = self.pool.peek();
-        let mut load = Load::<M, C> {
-            guard: &guard,
-            nodes: NewNodes::new(&guard),
-            level: Vec::new(),
-            written: Vec::new(),
-            published: false,
-            entries: 0,
-            codec: std::marker::PhantomData,
-        };
-        self.write_leaves(&mut load, &mut paced(&guard, next), fill)?;
-        if load.entries == 0 {
+        let source = Sorted::new(&guard, next);
+        let mut load = Load { guard: &guard, source, nodes: NewNodes::new(&guard), level: Vec::new() };
+        self.write_leaves(&mut load, fill)?;
+        if load.source.entries() == 0 {
             return Ok(0);
         }
         while load.level.len() > 1 {
@@ -56,11 +38,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let Some((_, root)) = load.level.pop() else { return Ok(0) };
         // PERSIST: what was written before the root that leads to it; the fences of the operation are another guard's.
         guard.fence();
-        self.install_loaded(&mut load, root)
+        self.install_loaded(load, root)
     }
 
     /// Replaces the empty root by that of a load; returns the entries.
-    fn install_loaded(&self, load: &mut Load<'_, '_, M, C>, root: Pointer) -> Result<u64> {
+    fn install_loaded(&self, mut load: Load<'_, '_, '_, M, C>, root: Pointer) -> Result<u64> {
         let guard = self.pool.pin();
         // It may be another leaf by now, as empty as the one before.
         let old = self.empty_root(&guard)?;
@@ -75,10 +57,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         self.swap_child(&guard, &mut swap, &[], (old, root))?;
         load.nodes.release(root.offset());
         let Some(commit) = self.attempt_swap(&guard, swap)? else { return self.refuse(&guard) };
-        load.published = true;
-        std::mem::replace(&mut load.nodes, NewNodes::new(load.guard)).keep();
+        load.nodes.keep();
+        let entries = load.source.published();
         commit.wait(&guard)?;
-        Ok(load.entries)
+        Ok(entries)
     }
 
     /// The root, if it is a leaf without entries.
@@ -98,27 +80,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Writes and flushes entries, leaf by leaf.
-    fn write_leaves(&self, load: &mut Load<'_, '_, M, C>, next: &mut NextEntry<'_>, fill: f64) -> Result<()> {
-        let NodeSizes { leaf_entries: most, .. } = self.sizes;
-        let per_leaf = ((most as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, most);
-        let (mut key, mut value, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        let mut copies: Vec<Copied> = Vec::with_capacity(most);
+    fn write_leaves(&self, load: &mut Load<'_, '_, '_, M, C>, fill: f64) -> Result<()> {
+        let per_leaf = entries_per_leaf(self.sizes.leaf_entries, fill);
+        let mut copies: Vec<Copied> = Vec::with_capacity(per_leaf);
         let mut before = None;
-        while next(&mut key, &mut value)? {
-            if load.entries > 0 && key <= last {
-                return Err(Error::NotSorted { index: load.entries });
-            }
+        while let Some(words) = load.source.next_entry()? {
             if copies.len() == per_leaf {
                 before = self.close_leaf(load, before, &mut copies)?;
             }
-            let coded = C::key(&key)?;
-            let words = C::encode(load.guard, coded, C::value(&value)?)?;
-            if C::TIES {
-                load.written.push(words);
-            }
-            copies.push(Self::copied(words, coded));
-            std::mem::swap(&mut key, &mut last);
-            load.entries += 1;
+            copies.push(Self::copied(words, load.source.key()?));
         }
         if !copies.is_empty() {
             self.close_leaf(load, before, &mut copies)?;
@@ -129,7 +99,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Writes a leaf with `copies`, behind the entry `before`; returns its last entry.
     fn close_leaf(
         &self,
-        load: &mut Load<'_, '_, M, C>,
+        load: &mut Load<'_, '_, '_, M, C>,
         before: Option<EntryWords>,
         copies: &mut Vec<Copied>,
     ) -> Result<Option<EntryWords>> {
@@ -147,7 +117,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Writes the inner nodes above the nodes of a level, which become the level.
-    fn write_level(&self, load: &mut Load<'_, '_, M, C>, fill: f64) -> Result<()> {
+    fn write_level(&self, load: &mut Load<'_, '_, '_, M, C>, fill: f64) -> Result<()> {
         let below = std::mem::take(&mut load.level);
         let NodeSizes { inner_children: most, .. } = self.sizes;
         let most = ((most as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(3, most);

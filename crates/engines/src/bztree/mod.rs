@@ -109,9 +109,10 @@ use pool::{Pool, Result, TreeRoot};
 
 use crate::index::{
     Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Profile, Scan, Violation,
-    methods_of_entries, words_of_entries,
 };
+use crate::kit::scan::LeafBatches;
 use crate::pmwcas::{Pmwcas, PmwcasStat};
+use crate::{methods_of_entries, words_of_entries};
 
 pub(crate) use entry::ENTRY;
 pub use layout::ENTRIES_MAX;
@@ -227,7 +228,7 @@ where
     methods_of_entries!();
 
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(scan::RangeScan::new(self, bounds, direction)))
+        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
     }
 
     fn len(&self) -> Result<u64> {

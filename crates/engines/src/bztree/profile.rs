@@ -6,8 +6,9 @@ use medium::Medium;
 use pool::Result;
 
 use super::BzTree;
-use super::insert::{Attempt, Encoded};
+use super::insert::Attempt;
 use crate::index::{Codec, Condition, Profile};
+use crate::kit::write::Encoded;
 use crate::pmwcas::Seen;
 
 impl<M: Medium, C: Codec> BzTree<M, C> {

@@ -7,6 +7,7 @@ use super::BzTree;
 use super::insert::{ATTEMPTS_MAX, Attempt};
 use super::layout::{LEAF_STATUS, META};
 use crate::index::{Codec, Condition};
+use crate::kit::write::holds;
 use crate::pmwcas::Seen;
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
@@ -32,7 +33,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let leaf = Self::leaf(guard, offset)?;
         let status = self.leaf_status_helping(guard, leaf)?;
         let found = self.look(guard, leaf, key, &mut seen)?;
-        let held = Self::holds(guard, condition, found.as_ref())?;
+        let held = holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))?;
         let Some(found) = found.filter(|_| held) else {
             // Nothing to change: what was seen is the answer, in a frozen leaf as well.
             self.pmwcas.settle(guard, &mut seen)?;

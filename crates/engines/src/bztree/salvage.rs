@@ -9,7 +9,8 @@ use pool::{Error, Guard, Pool, Result, TreeRoot};
 use super::check::Visited;
 use super::layout::ENTRIES_MAX;
 use super::{BzTree, NodeSizes};
-use crate::index::{Codec, EntryWords, Salvage, Violation, read_whole, what_of};
+use crate::index::{Codec, EntryWords, Violation};
+use crate::kit::salvage::{Salvage, read_whole, what_of};
 use crate::pmwcas::Seen;
 
 impl<M: Medium, C: Codec> BzTree<M, C> {

@@ -61,6 +61,8 @@ pub trait Codec: Send + Sync + 'static {
     ) -> Result<Ordering>;
     /// Whether an entry has `value`.
     fn has_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, value: Self::Value<'_>) -> Result<bool>;
+    /// Prefetches what an entry leads to.
+    fn prefetch<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
     /// Appends an entry's key.
     fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
     /// Appends an entry's value.
@@ -146,6 +148,9 @@ impl Codec for WordCodec {
     fn has_value<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, value: u64) -> Result<bool> {
         Ok(entry[1] == value)
     }
+
+    #[inline(always)]
+    fn prefetch<M: Medium>(_guard: &Guard<'_, M>, _entry: EntryWords) {}
 
     fn copy_key<M: Medium>(_guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {
         buffer.extend_from_slice(&entry[0].to_be_bytes());
@@ -244,6 +249,12 @@ impl Codec for RecordCodec {
         let mut current = Vec::with_capacity(value.len() + 8);
         record.copy_value(guard, &mut current)?;
         Ok(current == value)
+    }
+
+    fn prefetch<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) {
+        if let Ok([header, ..]) = guard.words(entry[1] & OFFSET_MASK, 1) {
+            header.prefetch();
+        }
     }
 
     fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()> {

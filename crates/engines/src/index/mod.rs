@@ -6,21 +6,16 @@
 
 mod bounds;
 mod codec;
-mod entries;
-mod salvage;
 
 use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 
-use medium::Medium;
-use pool::{Guard, Result};
+use pool::Result;
 use smallvec::SmallVec;
 
 pub use bounds::{Bounds, Direction, prefix_end};
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
-pub(crate) use entries::{methods_of_entries, words_of_entries};
-pub(crate) use salvage::{Salvage, read_whole, what_of};
 
 /// A copy of a value: short ones need no allocation.
 pub type Value = SmallVec<[u8; 24]>;
@@ -343,27 +338,6 @@ pub trait Batch {
 
 /// A source of entries for [`Index::bulk_load`].
 pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool> + 'a;
-
-/// So many bytes of keys and values are written before a disk may hold up who writes them.
-const PACE_BYTES: usize = 1 << 20;
-
-/// `next`, but from time to time it orders what was written, and lets a disk that is far behind hold this thread up: where a
-/// load asks for more, it holds no lock. Else it would be held up at a later fence, wherever that is.
-pub(crate) fn paced<'a, M: Medium>(
-    guard: &'a Guard<'_, M>,
-    next: &'a mut NextEntry<'_>,
-) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool> + 'a {
-    let mut bytes = 0;
-    move |key, value| {
-        if bytes > PACE_BYTES {
-            guard.keep_pace()?;
-            bytes = 0;
-        }
-        let is_one = next(key, value)?;
-        bytes += key.len() + value.len();
-        Ok(is_one)
-    }
-}
 
 /// A tree of words: keys and values are `u64`, without a detour over bytes.
 pub trait WordIndex: Send + Sync {

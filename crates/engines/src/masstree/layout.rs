@@ -36,6 +36,8 @@ use std::ops::Range;
 
 use medium::{VolatileWord, Word, node};
 
+pub(super) use crate::kit::{checked, unchecked};
+
 /// Classes of sizes in the durable allocator.
 pub(super) const CLASSES: usize = 47;
 /// Shares of the allocator and of the external log, each used by one thread at a time.
@@ -235,18 +237,6 @@ pub(super) const fn all_lines(bytes: usize) -> u64 {
 pub(super) fn line_of(node: &Border, word: &Word) -> u64 {
     let offset = std::ptr::from_ref(word).addr().wrapping_sub(std::ptr::from_ref(node).addr());
     1 << ((offset / medium::LINE_BYTES) & 15)
-}
-
-/// A 48-bit value with 16 bits that tell damage.
-pub(super) fn checked(value: u64) -> u64 {
-    debug_assert!(value >> 48 == 0);
-    value | (value ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff << 48
-}
-
-/// The value, if it is undamaged.
-pub(super) fn unchecked(word: u64) -> Option<u64> {
-    let value = word & ((1 << 48) - 1);
-    (checked(value) == word).then_some(value)
 }
 
 /// What the epoch words of nodes say that are touched in the execution that begins with this epoch: so an epoch that was

@@ -657,7 +657,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(scan::RangeScan::new(&*self.core, bounds, direction)))
+        Ok(Box::new(scan::RangeBatches::cursor(&self.core, bounds, direction)))
     }
 
     fn len(&self) -> Result<u64> {

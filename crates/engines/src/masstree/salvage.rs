@@ -15,7 +15,8 @@ use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::scan::{Found, no_word};
 use super::slice::{LAYER, LONGER, Slice};
-use crate::index::{Salvage, Violation, what_of};
+use crate::index::Violation;
+use crate::kit::salvage::{Salvage, what_of};
 
 /// A node of a layer, so many levels below its root, and what it may hold, if the separators are sound.
 struct Node {

@@ -20,16 +20,11 @@ use super::layout::nibble;
 use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
-use crate::index::{Bounds, Direction, Scan};
+use crate::index::{Bounds, Direction};
+use crate::kit::scan::{Batch, Batches, Cursor};
 
-/// Entries of the first batch; each batch has twice as many as the one before.
-const BATCH_ENTRIES_MIN: usize = 16;
-/// Entries of the largest batch.
-const BATCH_ENTRIES_MAX: usize = 256;
 /// Border nodes that a scan has on their way while it reads one.
 pub(super) const LEAVES_AHEAD: usize = 3;
-/// Bytes after which a batch ends.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// Where a frame goes on.
 #[derive(Clone, Copy)]
@@ -404,118 +399,39 @@ impl<M: Medium> Core<M> {
     }
 }
 
-/// Entries as bytes, one after the other.
-struct Batch<'e> {
-    bytes: Vec<u8>,
-    lengths: Vec<(usize, usize)>,
-    entries_max: usize,
-    end: &'e Bounds,
-    direction: Direction,
-    is_end: bool,
-}
-
-impl<M: Medium> Sink<M> for Batch<'_> {
+impl<M: Medium> Sink<M> for Batch {
     fn take(&mut self, view: &View<'_, M>, found: &Found<'_>) -> Result<bool> {
-        let start = self.bytes.len();
-        found.copy_key(view, &mut self.bytes)?;
-        let key = &self.bytes[start..];
-        let is_inside = match self.direction {
-            Direction::Forward => self.end.is_below_upper(key),
-            Direction::Reverse => self.end.is_above_lower(key),
-        };
-        if !is_inside {
-            self.is_end = true;
-            return Ok(false);
-        }
-        let key_length = key.len();
-        found.value(view)?.copy(&view.guard, &mut self.bytes)?;
-        self.lengths.push((key_length, self.bytes.len() - start - key_length));
-        Ok(self.lengths.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
+        self.push(|key| found.copy_key(view, key), |value| found.value(view)?.copy(&view.guard, value))
     }
 }
 
-/// A range being read. Holds nothing between two batches.
-pub(super) struct RangeScan<'i, M: Medium> {
+/// The batches of a range.
+pub(super) struct RangeBatches<'i, M: Medium> {
     core: &'i Core<M>,
-    bounds: Bounds,
-    direction: Direction,
-    from: Bound<Vec<u8>>,
-    bytes: Vec<u8>,
-    lengths: std::vec::IntoIter<(usize, usize)>,
-    position: usize,
-    entries_max: usize,
-    is_finished: bool,
     met: Met,
 }
 
-impl<'i, M: Medium> RangeScan<'i, M> {
-    pub(super) fn new(core: &'i Core<M>, bounds: Bounds, direction: Direction) -> Self {
-        let from = match direction {
-            Direction::Forward => bounds.lower.clone(),
-            Direction::Reverse => bounds.upper.clone(),
-        };
-        Self {
-            core,
-            bounds,
-            direction,
-            from,
-            bytes: Vec::new(),
-            lengths: Vec::new().into_iter(),
-            position: 0,
-            entries_max: BATCH_ENTRIES_MIN,
-            is_finished: false,
-            met: Met::default(),
-        }
+impl<'i, M: Medium> RangeBatches<'i, M> {
+    /// A cursor over the entries within `bounds`.
+    pub(super) fn cursor(core: &'i Core<M>, bounds: Bounds, direction: Direction) -> Cursor<Self> {
+        Cursor::new(Self { core, met: Met::default() }, bounds, direction)
     }
+}
 
-    fn refill(&mut self) -> Result<()> {
-        let from = match &self.from {
+impl<M: Medium> Batches for RangeBatches<'_, M> {
+    fn read(&mut self, batch: &mut Batch) -> Result<()> {
+        let from = match batch.from() {
             Bound::Included(key) => Bound::Included(key.as_slice()),
             Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
             Bound::Unbounded => Bound::Unbounded,
         };
-        let start = Start { from, direction: self.direction, met: &self.met };
-        let (end, direction) = (&self.bounds, self.direction);
-        let read = |entries_max| {
-            self.core.read_batch(&start, || {
-                let (bytes, lengths) = (Vec::new(), Vec::new());
-                Batch { bytes, lengths, entries_max, end, direction, is_end: false }
-            })
-        };
-        let (batch, last) = match read(self.entries_max) {
-            // What lies before the damage is no part of it.
-            Err(error) if self.entries_max > 1 && matches!(error.root(), Error::Corrupt { .. }) => {
-                self.entries_max = 1;
-                read(1)?
-            }
-            batch => batch?,
-        };
-        self.is_finished = batch.is_end || last.is_none();
-        (self.bytes, self.lengths, self.position) = (batch.bytes, batch.lengths.into_iter(), 0);
-        if let Some(last) = last {
-            self.from = Bound::Excluded(last);
+        let start = Start { from, direction: batch.direction(), met: &self.met };
+        let (filled, last) = self.core.read_batch(&start, || batch.fresh())?;
+        *batch = filled;
+        match last {
+            Some(last) => batch.go_on_from(Bound::Excluded(last)),
+            None => batch.finish(),
         }
-        self.entries_max = (2 * self.entries_max).min(BATCH_ENTRIES_MAX);
         Ok(())
-    }
-}
-
-impl<M: Medium> Scan for RangeScan<'_, M> {
-    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
-        loop {
-            if let Some((key_length, value_length)) = self.lengths.next() {
-                let (first, rest) = self.bytes[self.position..].split_at(key_length);
-                key.clear();
-                key.extend_from_slice(first);
-                value.clear();
-                value.extend_from_slice(&rest[..value_length]);
-                self.position += key_length + value_length;
-                return Ok(true);
-            }
-            if self.is_finished {
-                return Ok(false);
-            }
-            self.refill()?;
-        }
     }
 }

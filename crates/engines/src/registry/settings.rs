@@ -21,6 +21,14 @@ pub struct Setting {
     pub is_hidden: bool,
 }
 
+impl Setting {
+    /// The most entries of a leaf, for engines that take smaller leaves for tests.
+    pub const fn leaf_entries(least: u64, most: u64) -> Self {
+        let (name, help) = ("leaf-entries", "the most entries of a leaf");
+        Self { name, help, values: Values::Number(least, most), is_fixed: true, is_hidden: true }
+    }
+}
+
 /// The values of a setting.
 #[derive(Clone, Copy, Debug)]
 pub enum Values {

@@ -7,7 +7,7 @@ use pool::{Guard, Result};
 use super::RnTree;
 use super::layout::{FAILS_CHECK, LeafRecord, Slots, low_bits};
 use crate::index::{Codec, IndexStat, Violation};
-use crate::inner::{InnerTree, Separator};
+use crate::kit::chain::{InnerTree, Separator};
 
 /// Leaves that are looked at under one pin: a longer one would keep memory from being reused for as long as it takes.
 const LEAVES_PINNED: usize = 256;

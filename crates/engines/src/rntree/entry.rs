@@ -7,9 +7,7 @@ use super::{ENTRIES_MAX, ROOT_ENTRIES, RnTree, RnTreeOptions};
 use crate::Result;
 use crate::index::{Codec, MaybeWords};
 use crate::media_of;
-use crate::registry::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
-};
+use crate::registry::{Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Visit};
 
 /// The position of `leaf-entries`.
 const LEAF_ENTRIES: usize = 0;
@@ -24,13 +22,7 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: true,
     is_trie: false,
-    settings: &[Setting {
-        name: "leaf-entries",
-        help: "the most entries of a leaf",
-        values: Values::Number(3, ENTRIES_MAX as u64),
-        is_fixed: true,
-        is_hidden: true,
-    }],
+    settings: &[Setting::leaf_entries(3, ENTRIES_MAX as u64)],
     full: Nodes {
         leaf_entries: ENTRIES_MAX,
         children: 32,

@@ -8,7 +8,7 @@ use std::cmp::Ordering as Compare;
 use super::RnTree;
 use super::layout::{Leaf, LeafRecord};
 use crate::index::{Codec, EntryWords};
-use crate::inner::{GROUP, HeapGuard, InnerTree};
+use crate::kit::chain::{GROUP, HeapGuard, InnerTree};
 
 /// What a point read found in a leaf.
 pub(super) enum Seen {

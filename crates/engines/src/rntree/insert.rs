@@ -14,7 +14,8 @@ use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use super::order::Scale;
 use super::{ENTRIES_MAX, RnTree};
 use crate::index::{Codec, Condition, EntryWords};
-use crate::inner::HeapGuard;
+use crate::kit::chain::HeapGuard;
+use crate::kit::write::{Encoded, holds};
 
 /// With more ties of order bytes than this, all entries are compared: each tie may be a cache miss.
 const TIES_MAX: u32 = 4;
@@ -63,22 +64,6 @@ impl<M: Medium> Drop for Claim<'_, M> {
 impl<M: Medium> Claim<'_, M> {
     fn publish(self) {
         std::mem::forget(self);
-    }
-}
-
-/// What was written outside of the leaf for an operation, given back unless it is published.
-struct Encoded<'g, 'p, M: Medium, C: Codec> {
-    guard: &'g Guard<'p, M>,
-    words: EntryWords,
-    published: bool,
-    codec: std::marker::PhantomData<C>,
-}
-
-impl<M: Medium, C: Codec> Drop for Encoded<'_, '_, M, C> {
-    fn drop(&mut self) {
-        if !self.published {
-            C::discard(self.guard, self.words);
-        }
     }
 }
 
@@ -146,7 +131,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
         let heap = self.inner.heap();
         let hash = C::hash(key);
-        let mut encoded: Option<Encoded<'_, '_, M, C>> = None;
+        let mut encoded = Encoded::<M, C>::new(&guard, key, value);
         let mut next = None;
         loop {
             let (index, version) =
@@ -168,16 +153,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 continue;
             }
             let leaf = Self::leaf(&guard, record)?;
-            if encoded.is_none() {
-                let words = C::encode(&guard, key, value)?;
-                let codec = std::marker::PhantomData;
-                encoded = Some(Encoded { guard: &guard, words, published: false, codec });
-            }
-            let Some(encoded) = &mut encoded else { continue };
-            write_entry(&guard, &leaf.entries[entry], encoded.words);
-            let plan = |locked| {
-                self.plan(&guard, &heap, (index, entry), (key, hash), encoded.words, condition, locked)
-            };
+            let words = encoded.words()?;
+            write_entry(&guard, &leaf.entries[entry], words);
+            let plan =
+                |locked| self.plan(&guard, &heap, (index, entry), (key, hash), words, condition, locked);
             // The entry is under way to the medium meanwhile. What looks wrong beside writers is looked at again.
             let early = plan(false).ok().flatten();
             if let Some(Plan::Fails { sequence, lsn }) = early
@@ -187,10 +166,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
             // PERSIST: record and entry before the slot line that lists the entry; lost, nobody misses them.
             guard.fence();
-            let attempt = self.publish_entry(&guard, claim, hash, encoded.words, early, plan)?;
-            encoded.published = matches!(attempt, Attempt::Done(true, _));
+            let attempt = self.publish_entry(&guard, claim, hash, words, early, plan)?;
             match attempt {
-                Attempt::Done(held, lsn) => return guard.wait_for(lsn).map(|()| held),
+                Attempt::Done(held, lsn) => {
+                    if held {
+                        encoded.published();
+                    }
+                    return guard.wait_for(lsn).map(|()| held);
+                }
                 // Where there is no pin, nobody knows whether that leaf is still there.
                 Attempt::At(index) => next = Some(index).filter(|_| C::TIES),
             }
@@ -209,7 +192,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(None);
         }
         let peeked = self.peek::<Insert>(guard, key, hash)?;
-        Ok(if Self::holds(guard, condition, peeked.words)? { None } else { Some(peeked.lsn) })
+        Ok(if holds::<M, C>(guard, condition, peeked.words)? { None } else { Some(peeked.lsn) })
     }
 
     /// The leaf to write to, from `from` on if that is known, unless the condition fails at first sight: then nothing is
@@ -227,7 +210,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let peeked = self.peek::<P>(guard, key, hash)?;
             let holds = match condition {
                 Condition::Present if !P::CONFIRMS => peeked.candidates != 0,
-                _ => Self::holds(guard, condition, peeked.words)?,
+                _ => holds::<M, C>(guard, condition, peeked.words)?,
             };
             return Ok(if holds {
                 Place::Leaf(peeked.index, peeked.version)
@@ -272,7 +255,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 Seen::Entry(_, words) => Some(words),
                 Seen::Absent => None,
             };
-            let holds = Self::holds(guard, condition, seen)?;
+            let holds = holds::<M, C>(guard, condition, seen)?;
             return Ok(if holds { Place::Leaf(index, version) } else { Place::Fails(record.lsn()) });
         }
     }
@@ -300,21 +283,6 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Whether `condition` holds for a key with this entry.
-    pub(super) fn holds(
-        guard: &Guard<'_, M>,
-        condition: Condition<C::Value<'_>>,
-        entry: Option<EntryWords>,
-    ) -> Result<bool> {
-        Ok(match (condition, entry) {
-            (Condition::Always, _) => true,
-            (Condition::Absent, entry) => entry.is_none(),
-            (Condition::Present, entry) => entry.is_some(),
-            (Condition::Equals(_), None) => false,
-            (Condition::Equals(value), Some(words)) => C::has_value(guard, words, value)?,
-        })
-    }
-
     /// Works out what a write does to a leaf. Without the lock that is so only if the sequence in it proves to be the
     /// leaf's still; `None` then if it takes the lock, or the leaf is changing.
     #[expect(clippy::too_many_arguments, reason = "one step of `store`, cut out for it is done twice")]
@@ -337,7 +305,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         // ORDER: as in `look`.
         let live = record.live.load(Ordering::Acquire);
         let old = self.look_among(guard, record, record.matches(hash as u8) & live, key, hash)?;
-        if !Self::holds(guard, condition, old.map(|(_, words)| words))? {
+        if !holds::<M, C>(guard, condition, old.map(|(_, words)| words))? {
             return Ok(Some(Plan::Fails { sequence, lsn: record.lsn() }));
         }
         let slots = record.slots();

@@ -7,8 +7,9 @@ use pool::{Error, Guard, Result};
 use super::RnTree;
 use super::insert::write_entry;
 use super::layout::{EntrySum, Leaf, Slots};
-use crate::index::{Codec, EntryWords, NextEntry, paced};
-use crate::inner::Separator;
+use crate::index::{Codec, EntryWords, NextEntry};
+use crate::kit::chain::Separator;
+use crate::kit::load::{Sorted, entries_per_leaf};
 
 /// What is written of a load before it is published.
 #[derive(Default)]
@@ -17,9 +18,6 @@ struct Load {
     first: Vec<EntryWords>,
     /// The leaves behind it.
     leaves: Vec<Loaded>,
-    /// All entries, where they lead to records.
-    written: Vec<EntryWords>,
-    entries: u64,
 }
 
 /// A leaf that is written but for its slot line.
@@ -33,25 +31,28 @@ struct Loaded {
 impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Fills an empty tree. The slot line of the first leaf publishes its own entries and the chain behind it. No lock is
     /// held while `next` runs, so that may use the tree; and nothing is pinned, so what others retire meanwhile is freed.
-    pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+    pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         // What is written is nobody else's, and the first leaf is never retired.
         let guard = self.pool.peek();
         self.expect_empty()?;
+        let mut source = Sorted::<M, C>::new(&guard, next);
         let mut load = Load::default();
-        let done = self.write_leaves(&guard, &mut paced(&guard, next), fill, &mut load);
-        let done = done.and_then(|()| match load.entries {
+        let done = self.write_leaves(&guard, &mut source, fill, &mut load);
+        let done = done.and_then(|()| match source.entries() {
             0 => Ok(Lsn::DURABLE),
             _ => self.publish(&guard, &load),
         });
         match done {
-            Ok(lsn) => guard.wait_for(lsn)?,
+            Ok(lsn) => {
+                let entries = source.published();
+                guard.wait_for(lsn)?;
+                Ok(entries)
+            }
             Err(error) => {
                 load.leaves.iter().for_each(|leaf| guard.free_node(leaf.offset));
-                load.written.into_iter().for_each(|words| C::discard(&guard, words));
-                return Err(error);
+                Err(error)
             }
         }
-        Ok(load.entries)
     }
 
     /// Certain under the lock of the first leaf.
@@ -64,38 +65,27 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn write_leaves(
         &self,
         guard: &Guard<'_, M>,
-        next: &mut NextEntry<'_>,
+        source: &mut Sorted<'_, '_, '_, M, C>,
         fill: f64,
         load: &mut Load,
     ) -> Result<()> {
-        let per_leaf =
-            ((self.capacity as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, self.capacity);
-        let (mut key, mut value, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        while next(&mut key, &mut value)? {
-            if load.entries > 0 && key <= last {
-                return Err(Error::NotSorted { index: load.entries });
-            }
-            let words = C::encode(guard, C::key(&key)?, C::value(&value)?)?;
-            if C::TIES {
-                load.written.push(words);
-            }
+        let per_leaf = entries_per_leaf(self.capacity, fill);
+        while let Some(words) = source.next_entry()? {
             // The smallest keys go to the first leaf, for none can lie before them: no separator is below the smallest
             // key that there is.
             if load.first.len() < per_leaf {
                 load.first.push(words);
-            } else {
-                if load.leaves.last().is_none_or(|leaf| leaf.count == per_leaf) {
-                    let offset = guard.allocate_node(size_of::<Leaf>())?;
-                    load.leaves.push(Loaded { offset, count: 0, first: words, sum: EntrySum::default() });
-                }
-                if let Some(leaf) = load.leaves.last_mut() {
-                    write_entry(guard, &guard.node::<Leaf>(leaf.offset)?.entries[leaf.count], words);
-                    leaf.sum = leaf.sum.with(leaf.count, words);
-                    leaf.count += 1;
-                }
+                continue;
             }
-            std::mem::swap(&mut key, &mut last);
-            load.entries += 1;
+            if load.leaves.last().is_none_or(|leaf| leaf.count == per_leaf) {
+                let offset = guard.allocate_node(size_of::<Leaf>())?;
+                load.leaves.push(Loaded { offset, count: 0, first: words, sum: EntrySum::default() });
+            }
+            if let Some(leaf) = load.leaves.last_mut() {
+                write_entry(guard, &guard.node::<Leaf>(leaf.offset)?.entries[leaf.count], words);
+                leaf.sum = leaf.sum.with(leaf.count, words);
+                leaf.count += 1;
+            }
         }
         Ok(())
     }

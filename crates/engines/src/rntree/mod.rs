@@ -92,11 +92,10 @@ use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering};
 use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
 
-use crate::index::{
-    Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation, methods_of_entries,
-    words_of_entries,
-};
-use crate::inner::InnerTree;
+use crate::index::{Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation};
+use crate::kit::chain::InnerTree;
+use crate::kit::scan::LeafBatches;
+use crate::{methods_of_entries, words_of_entries};
 use layout::{EntrySum, Leaf, LeafRecord, Slots};
 
 pub(crate) use entry::ENTRY;
@@ -240,7 +239,7 @@ where
     methods_of_entries!();
 
     fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(scan::RangeScan::new(self, bounds, direction)))
+        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
     }
 
     fn len(&self) -> Result<u64> {

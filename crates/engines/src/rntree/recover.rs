@@ -19,7 +19,7 @@ use pool::{Error, Guard, Result};
 use super::RnTree;
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use crate::index::{Codec, EntryWords};
-use crate::inner::Separator;
+use crate::kit::chain::Separator;
 
 /// A leaf as the chain has it.
 struct Link {

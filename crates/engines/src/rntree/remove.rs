@@ -8,6 +8,7 @@ use super::RnTree;
 use super::find::Find;
 use super::layout::{EntrySum, LeafRecord, Slots};
 use crate::index::{Codec, Condition};
+use crate::kit::write::holds;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Removes `key` if `condition` holds; an absent key stays absent. One persist, none if there is nothing to do.
@@ -18,7 +19,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             // As in `store`.
             let guard = self.pool.peek();
             let seen = self.peek::<Find>(&guard, key, hash)?;
-            let held = Self::holds(&guard, condition, seen.words)?;
+            let held = holds::<M, C>(&guard, condition, seen.words)?;
             if !held || seen.words.is_none() {
                 return guard.wait_for(seen.lsn).map(|()| held);
             }
@@ -33,7 +34,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         loop {
             let (found, seen) = self.seek(&guard, &heap, index, key, hash)?;
             let record = self.leaves.get(found);
-            let held = Self::holds(&guard, condition, seen.map(|(_, words)| words))?;
+            let held = holds::<M, C>(&guard, condition, seen.map(|(_, words)| words))?;
             if !held || seen.is_none() {
                 return guard.wait_for(record.lsn()).map(|()| held);
             }
@@ -56,7 +57,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 index = found;
                 continue;
             };
-            if !Self::holds(&guard, condition, Some(words))? {
+            if !holds::<M, C>(&guard, condition, Some(words))? {
                 index = found;
                 continue;
             }

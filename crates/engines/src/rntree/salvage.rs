@@ -1,13 +1,12 @@
 //! What can be read of a damaged tree, whether it opens or not.
 
-use std::collections::HashSet;
-
 use medium::Medium;
 use pool::{Guard, Pool, Result, TreeRoot};
 
 use super::layout::{Leaf, Slots};
 use super::{ROOT_HEAD, RnTree};
-use crate::index::{Codec, Salvage, Violation, read_whole, what_of};
+use crate::index::{Codec, Violation};
+use crate::kit::walk::salvage_chain;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Calls `visit` with the entries of all leaves that pass their checks, in ascending order of keys, until it returns
@@ -27,48 +26,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<Vec<Violation>> {
         let capacity = Self::capacity_of(root)?;
         let guard = pool.pin();
-        let mut salvage = Salvage::new(visit);
-        let (mut offset, mut visited) = (root.words[ROOT_HEAD], HashSet::new());
-        while offset != 0 {
-            if !visited.insert(offset) {
-                salvage.leave_out(
-                    offset,
-                    "the chain of leaves runs in a circle: all behind is left out".to_owned(),
-                );
-                break;
-            }
-            let (leaf, slots) = match Self::read_leaf(&guard, offset, capacity) {
-                Ok(read) => read,
-                Err(error) => {
-                    salvage.leave_out(offset, format!("this leaf and all behind it: {}", what_of(&error)));
-                    break;
-                }
-            };
-            if !Self::salvage_leaf(&guard, (offset, leaf, &slots), capacity, &mut salvage) {
-                break;
-            }
-            offset = slots.next();
-        }
-        Ok(salvage.finish())
-    }
-
-    /// Visits the entries of one leaf, or leaves them out; `false` if no more are wanted.
-    fn salvage_leaf(
-        guard: &Guard<'_, M>,
-        (offset, leaf, slots): (u64, &Leaf, &Slots),
-        capacity: usize,
-        salvage: &mut Salvage<'_>,
-    ) -> bool {
-        if let Err(error) = Self::verify_slots(guard, (offset, leaf, slots), capacity) {
-            salvage.leave_out(offset, format!("{} entries: {}", slots.count(), what_of(&error)));
-            return true;
-        }
-        for position in 0..slots.count() {
-            if !salvage.entry(offset, read_whole::<M, C>(guard, leaf.entry(guard, slots, position))) {
-                return false;
-            }
-        }
-        true
+        Ok(salvage_chain::<M, C>(&guard, root.words[ROOT_HEAD], visit, |offset| {
+            let (leaf, slots) = Self::read_leaf(&guard, offset, capacity)?;
+            let entries = Self::verify_slots(&guard, (offset, leaf, &slots), capacity)
+                .map(|()| (0..slots.count()).map(|position| leaf.entry(&guard, &slots, position)).collect());
+            Ok((slots.next(), entries))
+        }))
     }
 
     /// A leaf and its slots, whatever they say.

@@ -7,13 +7,13 @@
 use medium::sync::Ordering;
 use medium::sync::pause;
 use medium::{Medium, kernels};
-use pool::{Guard, Result};
-use std::ops::Bound;
+use pool::{Guard, Pool, Result};
 
 use super::RnTree;
 use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots};
-use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
-use crate::inner::{HeapGuard, InnerTree, Separator, Target};
+use crate::index::{Codec, Direction, EntryWords};
+use crate::kit::chain::{HeapGuard, InnerTree, Separator, Target};
+use crate::kit::scan::{Goal, LeafCopy, Leaves};
 
 /// How often a leaf is tried beside writers before a scan takes its lock.
 const ATTEMPTS: u32 = 32;
@@ -253,203 +253,73 @@ enum Visited {
     Changed,
 }
 
-/// A range being read.
-pub(super) struct RangeScan<'i, M: Medium, C: Codec> {
-    tree: &'i RnTree<M, C>,
-    guard: Guard<'i, M>,
-    heap: HeapGuard<'i>,
-    direction: Direction,
-    /// The end that the scan goes towards.
-    end: Bounds,
-    /// Where the scan stands: the next key lies beyond this.
-    from: Bound<Vec<u8>>,
-    snapshot: Box<Snapshot>,
-    /// The entries of the snapshot that are still to come.
-    ahead: std::ops::Range<usize>,
-    /// The leaf to read next, if it is known; otherwise descend from `from`.
-    next: Option<u32>,
-    /// Whether a forward scan has met an entry beyond `from` since it last descended: so are all that follow.
-    is_beyond: bool,
-    finished: bool,
-}
-
-impl<'i, M: Medium, C: Codec> RangeScan<'i, M, C> {
-    pub(super) fn new(tree: &'i RnTree<M, C>, bounds: Bounds, direction: Direction) -> Self {
-        let from = match direction {
-            Direction::Forward => bounds.lower.clone(),
-            Direction::Reverse => bounds.upper.clone(),
-        };
-        let (guard, heap) = (tree.pool.pin(), tree.inner.heap());
-        let snapshot = Box::new(Snapshot::new());
-        Self {
-            tree,
-            guard,
-            heap,
-            direction,
-            end: bounds,
-            from,
-            snapshot,
-            ahead: 0..0,
-            next: None,
-            is_beyond: false,
-            finished: false,
-        }
+impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
+    fn pool(&self) -> &Pool<M> {
+        &self.pool
     }
 
-    /// Reads the next leaf; `finished` is set after the last.
-    fn refill(&mut self) -> Result<()> {
-        match self.direction {
-            Direction::Forward => self.refill_forward(),
-            Direction::Reverse => self.refill_reverse(),
-        }
-    }
-
-    fn refill_forward(&mut self) -> Result<()> {
-        let index = match self.next.take() {
-            Some(index) => index,
-            None => {
-                self.is_beyond = false;
-                let start = match &self.from {
-                    Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
-                    Bound::Unbounded => &[],
+    fn copy_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        goal: Goal<'_>,
+        direction: Direction,
+        leaf: &mut LeafCopy,
+    ) -> Result<()> {
+        // Keeps the separators that high keys lead to.
+        let heap = self.inner.heap();
+        let mut snapshot = Snapshot::new();
+        let (low, high) = 'descend: loop {
+            let (mut index, low) = self.locate(guard, goal)?;
+            let mut low = self.separator_key(&heap, low)?;
+            loop {
+                if !self.snapshot(guard, index, &mut snapshot)? {
+                    continue 'descend;
+                }
+                leaf.offset = self.leaves.get(index).offset();
+                if snapshot.next == 0 {
+                    break 'descend (low, None);
+                }
+                let high = Separator { word: snapshot.high, tail: snapshot.high };
+                let high = self.separator_key(&heap, Some(high))?;
+                let is_covered = match goal {
+                    Goal::First => true,
+                    Goal::Last => false,
+                    Goal::At(key) | Goal::UpTo(key) => high.as_deref().is_some_and(|high| key < high),
+                    Goal::Below(key) => high.as_deref().is_some_and(|high| key <= high),
                 };
-                // A key of any bytes, also one that this codec could not store.
-                self.tree.descend(&self.guard, C::bound(start))?
+                if is_covered {
+                    break 'descend (low, high);
+                }
+                // The leaf was split since the descent: the keys are in the next one.
+                (index, low) = (snapshot.next, high);
             }
         };
-        if !self.tree.snapshot(&self.guard, index, &mut self.snapshot)? {
-            return Ok(());
-        }
-        // A leaf that was split since the descent may lie wholly below `from`: then the next one is skipped in as well.
-        let first = if self.is_beyond { 0 } else { self.count_below_start()? };
-        self.ahead = first..self.snapshot.count;
-        self.is_beyond |= !self.ahead.is_empty();
-        match self.snapshot.next {
-            0 => self.finished = true,
-            next => self.next = Some(next),
-        }
+        leaf.entries.extend_from_slice(&snapshot.entries[..snapshot.count]);
+        leaf.end = if direction == Direction::Forward { high } else { low };
         Ok(())
-    }
-
-    fn refill_reverse(&mut self) -> Result<()> {
-        let (included, key) = match &self.from {
-            Bound::Included(key) => (true, Some(key)),
-            Bound::Excluded(key) => (false, Some(key)),
-            Bound::Unbounded => (false, None),
-        };
-        let (mut index, mut low) =
-            self.tree.locate_from_above(&self.guard, key.map(Vec::as_slice), included)?;
-        let mut low_key = Vec::new();
-        if let Some(low) = low {
-            InnerTree::<C>::copy_separator(&self.heap, low, &mut low_key)?;
-        }
-        loop {
-            if !self.tree.snapshot(&self.guard, index, &mut self.snapshot)? {
-                return Ok(());
-            }
-            if self.snapshot.next == 0 {
-                break;
-            }
-            // A leaf that was split since the descent: its upper keys are in the next one.
-            let high = Separator { word: self.snapshot.high, tail: self.snapshot.high };
-            let mut high_key = Vec::new();
-            InnerTree::<C>::copy_separator(&self.heap, high, &mut high_key)?;
-            let is_covered = key.is_some_and(|key| if included { *key < high_key } else { *key <= high_key });
-            if is_covered {
-                break;
-            }
-            (index, low, low_key) = (self.snapshot.next, Some(high), high_key);
-        }
-        let last = self.count_below_start()?;
-        self.ahead = 0..last;
-        match low {
-            Some(_) => self.from = Bound::Excluded(low_key),
-            None => self.finished = true,
-        }
-        Ok(())
-    }
-
-    /// How many entries of the snapshot lie before `from` in key order: what a forward scan skips and a reverse scan
-    /// keeps.
-    fn count_below_start(&self) -> Result<usize> {
-        let (key, included) = match (&self.from, self.direction) {
-            (Bound::Unbounded, Direction::Forward) => return Ok(0),
-            (Bound::Unbounded, Direction::Reverse) => return Ok(self.snapshot.count),
-            (Bound::Included(key), Direction::Reverse) | (Bound::Excluded(key), Direction::Forward) => {
-                (key, true)
-            }
-            (Bound::Excluded(key), Direction::Reverse) | (Bound::Included(key), Direction::Forward) => {
-                (key, false)
-            }
-        };
-        let (mut low, mut high) = (0, self.snapshot.count);
-        let mut candidate = Vec::new();
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            candidate.clear();
-            C::copy_key(&self.guard, self.snapshot.entries[middle], &mut candidate)?;
-            if candidate < *key || included && candidate == *key {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
-    }
-}
-
-impl<M: Medium, C: Codec> Scan for RangeScan<'_, M, C> {
-    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
-        while self.ahead.is_empty() {
-            if self.finished {
-                return Ok(false);
-            }
-            self.refill()?;
-        }
-        let position = match self.direction {
-            Direction::Forward => self.ahead.next(),
-            Direction::Reverse => self.ahead.next_back(),
-        };
-        let words = self.snapshot.entries[position.unwrap_or_default()];
-        key.clear();
-        C::copy_key(&self.guard, words, key)?;
-        let inside = match self.direction {
-            Direction::Forward => self.end.is_below_upper(key),
-            Direction::Reverse => self.end.is_above_lower(key),
-        };
-        if !inside {
-            (self.ahead, self.finished) = (0..0, true);
-            return Ok(false);
-        }
-        if self.direction == Direction::Forward {
-            // Where to descend again, should the next leaf be dead; also what to skip then.
-            match &mut self.from {
-                Bound::Excluded(from) => from.clone_from(key),
-                from => *from = Bound::Excluded(key.clone()),
-            }
-        }
-        value.clear();
-        C::copy_value(&self.guard, words, value)?;
-        Ok(true)
     }
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// The leaf that covers the keys up to `key`, or below it, or all; with its lower bound.
-    fn locate_from_above(
-        &self,
-        guard: &Guard<'_, M>,
-        key: Option<&[u8]>,
-        included: bool,
-    ) -> Result<(u32, Option<Separator>)> {
-        let target = match key {
-            None => Target::Last,
-            Some(key) if included || C::is_rounded(key) => Target::At(C::bound(key)),
-            Some(key) => Target::Below(C::bound(key)),
+    /// The leaf that a scan wants, unless it was split meanwhile, with the separator before it if that is known.
+    fn locate(&self, guard: &Guard<'_, M>, goal: Goal<'_>) -> Result<(u32, Option<Separator>)> {
+        let target = match goal {
+            Goal::First => return Ok((self.head, None)),
+            Goal::At(key) => return Ok((self.descend(guard, C::bound(key))?, None)),
+            Goal::Last => Target::Last,
+            Goal::Below(key) if !C::is_rounded(key) => Target::Below(C::bound(key)),
+            Goal::UpTo(key) | Goal::Below(key) => Target::At(C::bound(key)),
         };
         guard.interleave_read(&self.inner);
         let place = self.inner.locate(target)?;
         Ok((place.leaf, place.low))
+    }
+
+    fn separator_key(&self, heap: &HeapGuard<'_>, separator: Option<Separator>) -> Result<Option<Vec<u8>>> {
+        let Some(separator) = separator else { return Ok(None) };
+        let mut key = Vec::new();
+        InnerTree::<C>::copy_separator(heap, separator, &mut key)?;
+        Ok(Some(key))
     }
 }
 

@@ -9,7 +9,7 @@ use super::insert::write_entry;
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots, low_bits};
 use super::order::Scale;
 use crate::index::{Codec, EntryWords};
-use crate::inner::{InnerTree, Separator, Structure};
+use crate::kit::chain::{InnerTree, Separator, Structure};
 
 /// With its right neighbour at most this full, a full leaf shares; with a fuller one both become three.
 const SHARE_NUMERATOR: usize = 3;

@@ -169,9 +169,9 @@ impl Sim {
         let words = self.extent().words(0, limit_bytes as usize / WORD_BYTES).unwrap_or_default();
         for (number, word) in words.iter().enumerate().skip(first as usize) {
             // Another value for each word: large and small ones, and some that are small at both ends, as are a slot of a
-            // node of four and the low bits of an epoch.
+            // narrow node of Masstree (4 to 7) and the low bits of an epoch.
             let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let both_ends = mixed >> 40 & 3 | mixed >> 50 << 4 | (mixed >> 45 & 31) << 48;
+            let both_ends = 4 | mixed >> 40 & 3 | mixed >> 50 << 4 | (mixed >> 45 & 31) << 48;
             let value = [mixed, mixed >> 28, mixed >> 56, both_ends][(mixed >> 32) as usize % 4];
             word.store(value, Ordering::Relaxed);
         }

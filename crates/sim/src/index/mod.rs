@@ -3,7 +3,6 @@
 mod concurrent;
 mod engine;
 mod keys;
-pub mod mutants;
 pub mod script;
 pub mod suite;
 pub mod threads;

@@ -15,7 +15,7 @@ use medium::LineForm;
 use sim::index::{AnyEngine, Size};
 use sim::{Rules, watchdog};
 
-use crate::context::{Context, parse_engine};
+use crate::context::{Context, parse_any_engine};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::text::command_line;
 use codec::CodecName;
@@ -39,7 +39,7 @@ const LONG_MINUTES: u64 = 60;
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
     /// The engine
-    #[arg(long, value_name = "NAME", value_parser = parse_engine)]
+    #[arg(long, value_name = "NAME", value_parser = parse_any_engine)]
     engine: Engine,
     /// How entries are coded [default: record; for a trie with --exhaustive and one thread layers as well, one report each]
     #[arg(long, value_enum)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::channel::Reading;
 use super::model::{History, Model};
 use super::promise::Promise;
-use crate::context::{Context, parse_engine};
+use crate::context::{Context, parse_any_engine};
 use crate::failure::{Answer, Failure, Outcome};
 
 /// For tests with power cuts: compares two channels.
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     threads: u8,
     #[arg(long)]
     keys: u32,
-    #[arg(long, value_parser = parse_engine)]
+    #[arg(long, value_parser = parse_any_engine)]
     engine: Engine,
     #[arg(long, default_value = "immediate")]
     durability: Promise,

@@ -17,7 +17,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
-use crate::context::{Context, PoolArgs, parse_engine};
+use crate::context::{Context, PoolArgs, parse_any_engine};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress, text};
 use model::Model;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
     /// The engine, one of those that `everleaf engines` lists
-    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_engine)]
+    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
     engine: Engine,
     /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets
     #[arg(long, value_name = "PROMISE", default_value = "immediate")]

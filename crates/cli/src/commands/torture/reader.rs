@@ -9,7 +9,7 @@ use everleaf::Engine;
 use super::channel::Reading;
 use super::verify;
 use crate::commands::stat::{LogReport, survives_name};
-use crate::context::{PoolArgs, parse_engine, write_json};
+use crate::context::{PoolArgs, parse_any_engine, write_json};
 use crate::failure::{Answer, Failure, Outcome};
 
 /// For tests with power cuts: reads a torture pool, which is made if it is missing.
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     round: u32,
     #[arg(long)]
     keys: u32,
-    #[arg(long, value_parser = parse_engine)]
+    #[arg(long, value_parser = parse_any_engine)]
     engine: Engine,
     /// Where to say what was found, from its first byte on
     #[arg(long)]

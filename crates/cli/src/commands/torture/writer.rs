@@ -12,7 +12,7 @@ use super::channel::ChannelArgs;
 use super::op::{Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of};
 use super::promise::Promise;
 use super::verify::open_trees;
-use crate::context::{PoolArgs, parse_engine};
+use crate::context::{PoolArgs, parse_any_engine};
 use crate::failure::{Answer, Failure, Outcome};
 
 /// The exit code of a writer that found something wrong while it ran.
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     threads: u8,
     #[arg(long)]
     keys: u32,
-    #[arg(long, value_parser = parse_engine)]
+    #[arg(long, value_parser = parse_any_engine)]
     engine: Engine,
     #[arg(long, default_value = "immediate")]
     durability: Promise,

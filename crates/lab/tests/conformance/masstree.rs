@@ -1,13 +1,11 @@
-//! The conformance suite on the BzTree.
+//! The conformance suite on the Masstree.
 
 // A test crate is its own whole world: `pub` says what a module offers to the others.
 #![allow(unreachable_pub)]
-
-extern crate everleaf_engines as engines;
 
 #[macro_use]
 mod suite;
 
 use suite::*;
 
-conformance!(bztree, BZTREE, on_media_without_lines);
+conformance!(masstree, engines::registry::Engine::MASSTREE, on_media_without_lines);

@@ -127,7 +127,7 @@ fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
     for trial in &target.trials {
         survey(trial)?.into_iter().for_each(|mutation| places.entry(mutation).or_default().push(trial));
     }
-    if let Some(other) = target.judged_by.and_then(Target::of_name) {
+    if let Some(other) = target.judged_by.map(Target::of) {
         for trial in &other.quick {
             survey(trial)?.iter().filter(|mutation| other.has(mutation)).for_each(|mutation| {
                 places.remove(mutation);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use medium::Medium;
 use pool::{Error, Guard, Result};
 
-use super::{Codec, EntryWords, Violation};
+use crate::index::{Codec, EntryWords, Violation};
 
 /// A key and a value.
 type Entry = (Vec<u8>, Vec<u8>);
@@ -14,7 +14,7 @@ type Entry = (Vec<u8>, Vec<u8>);
 const AHEAD: usize = 4;
 
 /// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects what is left out.
-pub(crate) struct Salvage<'v> {
+pub struct Salvage<'v> {
     visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
     left_out: Vec<Violation>,
     last: Option<Vec<u8>>,
@@ -24,16 +24,18 @@ pub(crate) struct Salvage<'v> {
 }
 
 impl<'v> Salvage<'v> {
-    pub(crate) fn new(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Self {
+    /// Nothing was read yet.
+    pub fn new(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Self {
         Self { visit, left_out: Vec::new(), last: None, ahead: VecDeque::new(), is_over: false }
     }
 
-    pub(crate) fn leave_out(&mut self, offset: u64, what: String) {
+    /// Something is left out.
+    pub fn leave_out(&mut self, offset: u64, what: String) {
         self.left_out.push(Violation { offset, what });
     }
 
     /// The next entry of the leaf at `offset`, or why it cannot be read; `false` if no more are wanted.
-    pub(crate) fn entry(&mut self, offset: u64, read: Result<Entry>) -> bool {
+    pub fn entry(&mut self, offset: u64, read: Result<Entry>) -> bool {
         match read {
             Ok(entry) => self.ahead.push_back((offset, entry)),
             Err(error) => self.leave_out(offset, format!("an entry: {}", what_of(&error))),
@@ -58,7 +60,7 @@ impl<'v> Salvage<'v> {
     }
 
     /// Decides the rest. What was left out.
-    pub(crate) fn finish(mut self) -> Vec<Violation> {
+    pub fn finish(mut self) -> Vec<Violation> {
         while !self.ahead.is_empty() && !self.is_over {
             self.decide();
         }
@@ -67,7 +69,7 @@ impl<'v> Salvage<'v> {
 }
 
 /// What an error says is damaged, without where that is.
-pub(crate) fn what_of(error: &Error) -> String {
+pub fn what_of(error: &Error) -> String {
     match error.root() {
         Error::Corrupt { what, .. } => what.clone(),
         other => other.to_string(),
@@ -75,7 +77,7 @@ pub(crate) fn what_of(error: &Error) -> String {
 }
 
 /// An entry whose record, if it has one, passes its check.
-pub(crate) fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Entry> {
+pub fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Entry> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     if !C::is_sound(guard, words)? {
         return Err(Error::corrupt(0, "its record fails its check"));

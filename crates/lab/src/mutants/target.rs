@@ -4,27 +4,26 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engines::masstree::Mode;
+use engines::registry::Engine;
 use medium::LineForm;
 use medium::sim::{Mutation, Site};
 
 use super::justified::{self, Justified};
 use super::sites;
-use crate::explore::Explorer;
-use crate::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
-use crate::index::script::{
+use sim::Complaint;
+use sim::Rules;
+use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
+use sim::index::script::{
     every_change, every_change_in_epochs, every_drop, every_load, loaded_and_left_alone,
     second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
 };
-use crate::index::suite::{Suite, exhaust};
-use crate::index::threads::{epoch_end, takers};
-use crate::index::{
-    AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size,
-    engine,
+use sim::index::suite::{Suite, exhaust};
+use sim::index::threads::{epoch_end, takers};
+use sim::index::{
+    AnyEngine, CodecName, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
 };
-use crate::model::Rules;
-use crate::options::{Images, Options, SecondCrash};
-use crate::schedule::{Program, Scheduling, Search};
-use crate::subject::Complaint;
+use sim::{Explorer, Images, Options, SecondCrash};
+use sim::{Program, Scheduling, Search};
 
 /// What an exploration says: what could be planted; or what was noticed.
 pub type Survey = Result<BTreeSet<Mutation>, Complaint>;
@@ -117,26 +116,26 @@ pub struct Target {
     /// What is run as well, against faults that no trial notices.
     pub suites: Vec<Trial>,
     /// What may be left out, done first or swapped.
-    pub(super) justified: &'static [&'static [Justified]],
+    pub(super) justified: Vec<&'static [Justified]>,
     /// The folders whose justifications must all be needed.
     folders: &'static [&'static str],
     /// The target that judges what all engines share, where it comes by.
-    pub(super) judged_by: Option<&'static str>,
+    pub(super) judged_by: Option<Engine>,
     /// What the mutants that are planted have in their description.
     pub(super) only: String,
 }
 
 impl Target {
-    /// The names of all.
-    pub const NAMES: [&str; 3] = ["rntree", "bztree", "masstree"];
-
-    /// The target of this name.
-    pub fn of_name(name: &str) -> Option<Self> {
-        match name {
-            "rntree" => Some(rntree()),
-            "bztree" => Some(bztree()),
-            "masstree" => Some(masstree()),
-            _ => None,
+    /// The target of an engine. One that is not named here has no fault that does no harm.
+    pub fn of(engine: Engine) -> Self {
+        match engine {
+            _ if engine == Engine::RNTREE => rntree(),
+            _ if engine == Engine::MASSTREE => masstree(),
+            _ if engine == Engine::BZTREE => immediate(engine, justified::BZTREE, &["bztree/", "pmwcas/"]),
+            _ if engine == crate::SORTED_CHAIN => {
+                immediate(engine, justified::SORTED_CHAIN, &["lab/src/sorted_chain"])
+            }
+            _ => immediate(engine, &[], &[]),
         }
     }
 
@@ -195,61 +194,43 @@ fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
     [every_change(), every_load()].into_iter().chain(drop)
 }
 
-/// At four entries a leaf.
-fn rntree() -> Target {
-    let scopes =
-        [(LineForm::Single, Rules::Lines), (LineForm::Twin, Rules::Lines), (LineForm::Single, Rules::Log)];
+/// An engine whose operations are durable when they return, with nodes as small as they can be.
+fn immediate(engine: Engine, justified: &'static [Justified], folders: &'static [&'static str]) -> Target {
+    let twin = engine.stores_lines.then_some((LineForm::Twin, Rules::Lines));
+    let scopes = [(LineForm::Single, Rules::Lines), (LineForm::Single, Rules::Log)];
     let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
         let of_scope = |(line_form, rules)| {
             CODECS.map(|codec| {
-                let engine = engine(Engine::RNTREE, codec, Size::Small);
+                let engine = self::engine(engine, codec, Size::Small);
                 let trial = move |script| make(Arc::clone(&engine), script, options(line_form, rules));
                 scripts(codec).map(trial)
             })
         };
-        scopes.into_iter().flat_map(of_scope).flatten().collect()
+        scopes.into_iter().chain(twin).flat_map(of_scope).flatten().collect()
     };
-    // Who opens a slab and then finds his key there already gives the space back, with nothing to fence; what he allocates
-    // there next is published.
+    Target {
+        name: engine.name,
+        quick: trials(Trial::quick),
+        trials: trials(Trial::of_script),
+        suites: Vec::new(),
+        justified: vec![justified::SHARED, justified],
+        folders,
+        judged_by: Some(Engine::RNTREE).filter(|judge| *judge != engine),
+        only: String::new(),
+    }
+}
+
+/// RNTree, which also judges what all engines share.
+fn rntree() -> Target {
+    // A thread that opens a slab and then finds its key there already gives the space back, with nothing to fence; what it
+    // allocates there next is published.
     let slab_left_open = {
         let program = Program::of(vec![vec![Insert(13, 8)], vec![Insert(13, 18), Put(10, 19)]]);
         let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
         Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
     };
-    Target {
-        name: "rntree",
-        quick: trials(Trial::quick),
-        trials: trials(Trial::of_script),
-        suites: vec![slab_left_open],
-        justified: &[justified::SHARED, justified::RNTREE],
-        folders: &["rntree/", "pool/", "medium/"],
-        judged_by: None,
-        only: String::new(),
-    }
-}
-
-/// At four entries a leaf.
-fn bztree() -> Target {
-    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
-        let of_rules = |rules| {
-            CODECS.map(|codec| {
-                let engine = engine(Engine::BZTREE, codec, Size::Small);
-                let trial = move |script| make(Arc::clone(&engine), script, options(LineForm::Single, rules));
-                scripts(codec).map(trial)
-            })
-        };
-        [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).flatten().collect()
-    };
-    Target {
-        name: "bztree",
-        quick: trials(Trial::quick),
-        trials: trials(Trial::of_script),
-        suites: Vec::new(),
-        justified: &[justified::SHARED, justified::BZTREE],
-        folders: &["bztree/", "pmwcas/"],
-        judged_by: Some("rntree"),
-        only: String::new(),
-    }
+    let target = immediate(Engine::RNTREE, justified::RNTREE, &["rntree/", "pool/", "medium/"]);
+    Target { suites: vec![slab_left_open], ..target }
 }
 
 /// At four slots a node.
@@ -316,9 +297,9 @@ fn masstree() -> Target {
         quick: trials(Trial::quick),
         trials: trials(Trial::of_script).into_iter().chain(in_threads).collect(),
         suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).collect(),
-        justified: &[justified::SHARED, justified::MASSTREE],
+        justified: vec![justified::SHARED, justified::MASSTREE],
         folders: &["masstree/"],
-        judged_by: Some("rntree"),
+        judged_by: Some(Engine::RNTREE),
         only: String::new(),
     }
 }

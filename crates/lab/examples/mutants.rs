@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use everleaf_sim::index::mutants::{MutantProgress, MutantReport, Target, run};
+use everleaf_lab::mutants::{MutantProgress, MutantReport, Target, run};
 
 /// Plant faults in an engine: flushes, fences, waits and stores left out, publishes done first, persists swapped.
 #[derive(Parser)]
@@ -47,10 +47,12 @@ fn print(report: &MutantReport) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let Some(target) = Target::of_name(&args.engine) else {
-        eprintln!("mutants: there is no engine {:?}; there are {}", args.engine, Target::NAMES.join(", "));
+    let Some(engine) = everleaf_lab::engine_from_name(&args.engine) else {
+        let names: Vec<_> = everleaf_lab::ENGINES.iter().map(|engine| engine.name).collect();
+        eprintln!("mutants: there is no engine {:?}; there are {}", args.engine, names.join(", "));
         return ExitCode::from(2);
     };
+    let target = Target::of(engine);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let progress = |progress: &MutantProgress| {
         if let Some(survivor) = progress.survivor {

@@ -203,6 +203,12 @@ pub(super) const SHARED: &[Justified] = &[
     justified("pool/src/pool.rs", "State::Clean.publish(&guard, 1)?; guard.drain()", &[Fence, Wait], CLEAN),
 ];
 
+/// The sorted chain.
+pub(super) const SORTED_CHAIN: &[Justified] = &[
+    justified("sorted_chain.rs", "lost, the other image counts. guard.fence();", &[Swapped], BOTH_BEFORE),
+    justified("sorted_chain.rs", "lost, there is no tree. guard.fence();", &[Swapped], BOTH_BEFORE),
+];
+
 /// `rntree`.
 pub(super) const RNTREE: &[Justified] = &[
     justified(

@@ -10,7 +10,7 @@
 //! Random choices follow from a seed, the same in every run. `EVERLEAF_SEED=random` or `=NUMBER` chooses another,
 //! `EVERLEAF_CASES=NUMBER` multiplies the number of cases. A failure prints the seed and the command that replays it.
 //!
-//! A suite that cannot fail is no suite: `selftest` runs it on a stand-in that is right, and on stand-ins with one flaw
+//! A suite that cannot fail is no suite: `selftest` runs it on the sorted chain, and on sorted chains with one flaw
 //! each, all of which must be caught.
 
 // No engine runs on all media.

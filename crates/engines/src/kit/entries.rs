@@ -5,6 +5,7 @@
 //! `visit_words`.
 
 /// Methods of [`Index`](crate::index::Index), for an engine with the codec `C`.
+#[macro_export]
 macro_rules! methods_of_entries {
     () => {
         fn engine(&self) -> &'static str {
@@ -15,7 +16,7 @@ macro_rules! methods_of_entries {
             C::NAME
         }
 
-        fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> pool::Result<bool> {
+        fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> $crate::Result<bool> {
             value.clear();
             let found = self.find(C::key(key)?, |guard, words| C::copy_value(guard, words, value))?;
             Ok(found.is_some())
@@ -26,7 +27,7 @@ macro_rules! methods_of_entries {
             key: &[u8],
             value: Option<&[u8]>,
             condition: $crate::index::Condition<&[u8]>,
-        ) -> pool::Result<bool> {
+        ) -> $crate::Result<bool> {
             let (key, condition) = (C::key(key)?, condition.try_map(C::value)?);
             match value {
                 Some(value) => self.store(key, C::value(value)?, condition),
@@ -34,8 +35,8 @@ macro_rules! methods_of_entries {
             }
         }
 
-        fn get_many(&self, keys: &[&[u8]]) -> pool::Result<Vec<Option<$crate::index::Value>>> {
-            let keys = keys.iter().map(|key| C::key(key)).collect::<pool::Result<Vec<_>>>()?;
+        fn get_many(&self, keys: &[&[u8]]) -> $crate::Result<Vec<Option<$crate::index::Value>>> {
+            let keys = keys.iter().map(|key| C::key(key)).collect::<$crate::Result<Vec<_>>>()?;
             let mut values = vec![None; keys.len()];
             self.find_many(&keys, |guard, position, words| {
                 if let Some(words) = words {
@@ -55,23 +56,24 @@ macro_rules! methods_of_entries {
 }
 
 /// [`WordIndex`](crate::index::WordIndex) for an engine with words, and which codec has it.
+#[macro_export]
 macro_rules! words_of_entries {
     ($tree:ident) => {
-        impl<M: medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::WordCodec> {
+        impl<M: $crate::medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::WordCodec> {
             fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
                 Some(self)
             }
         }
 
-        impl<M: medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::RecordCodec> {
+        impl<M: $crate::medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::RecordCodec> {
             fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
                 None
             }
         }
 
-        impl<M: medium::Medium> $crate::index::WordIndex for $tree<M, $crate::index::WordCodec> {
+        impl<M: $crate::medium::Medium> $crate::index::WordIndex for $tree<M, $crate::index::WordCodec> {
             #[inline]
-            fn get(&self, key: u64) -> pool::Result<Option<u64>> {
+            fn get(&self, key: u64) -> $crate::Result<Option<u64>> {
                 self.find(key, |_, words| Ok(words[1]))
             }
 
@@ -80,25 +82,23 @@ macro_rules! words_of_entries {
                 key: u64,
                 value: Option<u64>,
                 condition: $crate::index::Condition<u64>,
-            ) -> pool::Result<bool> {
+            ) -> $crate::Result<bool> {
                 match value {
                     Some(value) => self.store(key, value, condition),
                     None => self.erase(key, condition),
                 }
             }
 
-            fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> pool::Result<()> {
+            fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> $crate::Result<()> {
                 self.find_many(keys, |_, position, words| {
                     values[position] = words.map(|words| words[1]);
                     Ok(())
                 })
             }
 
-            fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> pool::Result<()> {
+            fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> $crate::Result<()> {
                 self.visit_words(from, visit)
             }
         }
     };
 }
-
-pub(crate) use {methods_of_entries, words_of_entries};

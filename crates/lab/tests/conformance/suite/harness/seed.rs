@@ -49,7 +49,7 @@ pub fn run(module: &str, test: &str, body: &dyn Fn(Seed) -> Check) {
     let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, inner)| inner));
     let seed = Seed::of(&name);
     let replay = format!(
-        "{name}: seed {}; replay: EVERLEAF_SEED={} cargo test --release -p everleaf-engines --test {} -- \
+        "{name}: seed {}; replay: EVERLEAF_SEED={} cargo test --release -p everleaf-lab --test {} -- \
          --exact {name}",
         seed.0,
         seed.0,

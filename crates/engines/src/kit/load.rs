@@ -1,0 +1,111 @@
+//! Bulk loads: a sorted source, cut into leaves.
+
+use std::marker::PhantomData;
+
+use medium::Medium;
+use pool::{Error, Guard, Result};
+
+use crate::index::{Codec, EntryWords, NextEntry};
+
+/// Bytes of keys and values after which a load lets a disk that is far behind hold it up.
+const PACE_BYTES: usize = 1 << 20;
+
+/// The entries of a bulk load, encoded one by one. The order of keys is checked. Unless [`Sorted::published`] is called, all
+/// records that were written are given back when this is dropped.
+pub struct Sorted<'g, 'p, 's, M: Medium, C: Codec> {
+    guard: &'g Guard<'p, M>,
+    next: &'s mut NextEntry<'s>,
+    key: Vec<u8>,
+    last: Vec<u8>,
+    value: Vec<u8>,
+    entries: u64,
+    bytes: usize,
+    /// The entries that lead to records.
+    written: Vec<EntryWords>,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<'g, 'p, 's, M: Medium, C: Codec> Sorted<'g, 'p, 's, M, C> {
+    /// The entries that `next` returns.
+    pub fn new(guard: &'g Guard<'p, M>, next: &'s mut NextEntry<'s>) -> Self {
+        let (key, last, value, written) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { guard, next, key, last, value, entries: 0, bytes: 0, written, codec: PhantomData }
+    }
+
+    /// The next entry, its record flushed but not fenced; `None` at the end. The caller holds no lock: from time to time this
+    /// orders what was written, and waits while a disk is far behind.
+    ///
+    /// # Errors
+    /// [`Error::NotSorted`] if the key is not above the one before it.
+    pub fn next_entry(&mut self) -> Result<Option<EntryWords>> {
+        if self.bytes > PACE_BYTES {
+            self.guard.keep_pace()?;
+            self.bytes = 0;
+        }
+        std::mem::swap(&mut self.key, &mut self.last);
+        if !(self.next)(&mut self.key, &mut self.value)? {
+            return Ok(None);
+        }
+        if self.entries > 0 && self.key <= self.last {
+            return Err(Error::NotSorted { index: self.entries });
+        }
+        let words = C::encode(self.guard, C::key(&self.key)?, C::value(&self.value)?)?;
+        if C::TIES {
+            self.written.push(words);
+        }
+        self.bytes += self.key.len() + self.value.len();
+        self.entries += 1;
+        Ok(Some(words))
+    }
+
+    /// Cuts all entries into leaves, and calls `write` with the offset of each leaf, that of the next one (0 after the last) and
+    /// its entries. The first leaf, which has none if the source has none, is at `first`, the others where `allocate` says.
+    pub fn for_each_leaf(
+        &mut self,
+        per_leaf: usize,
+        first: u64,
+        mut allocate: impl FnMut() -> Result<u64>,
+        mut write: impl FnMut(u64, u64, Vec<EntryWords>) -> Result<()>,
+    ) -> Result<()> {
+        let mut next_leaf = || -> Result<Vec<_>> {
+            std::iter::from_fn(|| self.next_entry().transpose()).take(per_leaf).collect()
+        };
+        let (mut offset, mut entries) = (first, next_leaf()?);
+        loop {
+            let behind = next_leaf()?;
+            let next = if behind.is_empty() { 0 } else { allocate()? };
+            write(offset, next, std::mem::replace(&mut entries, behind))?;
+            if next == 0 {
+                return Ok(());
+            }
+            offset = next;
+        }
+    }
+
+    /// The key of the entry that was returned last.
+    pub fn key(&self) -> Result<C::Key<'_>> {
+        C::key(&self.key)
+    }
+
+    /// How many entries were returned.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The tree reaches the entries; returns their number.
+    pub fn published(mut self) -> u64 {
+        self.written.clear();
+        self.entries
+    }
+}
+
+impl<M: Medium, C: Codec> Drop for Sorted<'_, '_, '_, M, C> {
+    fn drop(&mut self) {
+        self.written.drain(..).for_each(|words| C::discard(self.guard, words));
+    }
+}
+
+/// The entries of a leaf that is filled to the part `fill` of its `capacity`: at least half of it, and at least one.
+pub fn entries_per_leaf(capacity: usize, fill: f64) -> usize {
+    ((capacity as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, capacity)
+}

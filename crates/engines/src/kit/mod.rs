@@ -1,0 +1,37 @@
+//! What engines are made of: what more than one of them needs stands here once.
+//!
+//! | part | gives |
+//! | --- | --- |
+//! | [`write`] | whether a condition holds; an entry that is encoded when it is needed, and discarded unless it is published |
+//! | [`search`] | where a key lies among sorted entries |
+//! | [`load`] | a sorted source of entries for a bulk load, undone as a whole if the load fails |
+//! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |
+//! | [`walk`] | every leaf of a chain once, whatever is damaged |
+//! | [`salvage`] | what can be read of a damaged tree |
+//! | [`chain`] | inner nodes in memory over leaves that their owner keeps |
+//! | [`prelude`] | all of these, and what else an engine uses |
+//! | [`entries`] | the methods of `Index` that follow from an engine's operations on entries |
+//!
+//! An engine is then its node layout, its operations on nodes with their persists, and the recovery it needs.
+
+pub mod chain;
+pub mod entries;
+pub mod load;
+pub mod prelude;
+pub mod salvage;
+pub mod scan;
+pub mod search;
+pub mod walk;
+pub mod write;
+
+/// A value of 48 bits with 16 bits that tell damage.
+pub fn checked(value: u64) -> u64 {
+    debug_assert!(value >> 48 == 0);
+    value | (value ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff << 48
+}
+
+/// The value of a [`checked`] word; `None` if it is damaged.
+pub fn unchecked(word: u64) -> Option<u64> {
+    let value = word & ((1 << 48) - 1);
+    (checked(value) == word).then_some(value)
+}

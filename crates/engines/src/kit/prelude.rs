@@ -1,0 +1,17 @@
+//! What the file of an engine uses, for one `use` of all of it.
+
+pub use medium::{Lsn, Medium, Word};
+pub use pool::{Error, Guard, Pool, ROOT_WORDS, Result, TreeRoot};
+
+pub use super::load::{Sorted, entries_per_leaf};
+pub use super::scan::{Goal, LeafBatches, LeafCopy, Leaves};
+pub use super::search::rank;
+pub use super::walk::{chain, salvage_chain, verify_entry};
+pub use super::write::{Encoded, Unpublished, holds};
+pub use crate::index::{
+    Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation,
+};
+pub use crate::registry::{
+    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Visit,
+};
+pub use crate::{media_of, methods_of_entries, words_of_entries};

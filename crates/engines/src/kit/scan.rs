@@ -1,0 +1,354 @@
+//! The cursor behind ranges.
+//!
+//! A cursor reads one batch of entries after the other and holds nothing in between: no pin, no lock, no node. It goes on from
+//! a key, by a new descent; so whatever was split or merged meanwhile, each key comes at most once and in order, and a key
+//! that is there for the whole scan is returned.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::ops::Bound;
+
+use medium::Medium;
+use pool::record::prefix_word;
+use pool::{Error, Guard, Pool, Result};
+
+use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
+
+/// Entries of the first batch; each batch has twice as many as the one before.
+const BATCH_ENTRIES_MIN: usize = 16;
+/// Entries of the largest batch.
+const BATCH_ENTRIES_MAX: usize = 256;
+/// Bytes of keys and values after which a batch ends.
+const BATCH_BYTES: usize = 1 << 20;
+/// Records that are prefetched ahead of the one that is copied.
+const RECORDS_AHEAD: usize = 4;
+
+/// Some entries of a range, in the order of the scan, as bytes.
+pub struct Batch {
+    /// Keys and values, one after the other.
+    bytes: Vec<u8>,
+    /// The lengths of a key and its value, or why the entry cannot be read.
+    entries: VecDeque<Result<(usize, usize)>>,
+    entries_max: usize,
+    /// What is still to come of the range.
+    rest: Bounds,
+    direction: Direction,
+    is_finished: bool,
+}
+
+impl Batch {
+    /// The direction of the scan.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Where the scan goes on: the lower end of what is still to come, or the upper end if the scan is a reverse one.
+    pub fn from(&self) -> &Bound<Vec<u8>> {
+        if self.direction == Direction::Forward { &self.rest.lower } else { &self.rest.upper }
+    }
+
+    /// An empty batch that takes the place of this one, for another attempt.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        Self {
+            bytes: Vec::new(),
+            entries: VecDeque::new(),
+            entries_max: self.entries_max,
+            rest: self.rest.clone(),
+            direction: self.direction,
+            is_finished: false,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.is_finished = false;
+    }
+
+    /// Takes an entry whose key lies beyond the ones before; `copy_key` and `copy_value` append to a buffer. Returns whether
+    /// the batch takes more. What lies outside of the range is not taken, and ends it if it lies beyond.
+    pub fn push(
+        &mut self,
+        copy_key: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        copy_value: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<bool> {
+        let start = self.bytes.len();
+        copy_key(&mut self.bytes)?;
+        let key = &self.bytes[start..];
+        let (is_before, is_beyond) = match self.direction {
+            Direction::Forward => (!self.rest.is_above_lower(key), !self.rest.is_below_upper(key)),
+            Direction::Reverse => (!self.rest.is_below_upper(key), !self.rest.is_above_lower(key)),
+        };
+        if is_before || is_beyond {
+            self.bytes.truncate(start);
+            self.is_finished = is_beyond;
+            return Ok(!is_beyond);
+        }
+        let key_length = key.len();
+        copy_value(&mut self.bytes)?;
+        self.entries.push_back(Ok((key_length, self.bytes.len() - start - key_length)));
+        Ok(self.entries.len() < self.entries_max && self.bytes.len() < BATCH_BYTES)
+    }
+
+    /// As [`Batch::push`], for the words of an entry. An entry that cannot be read is an error at its place in the scan.
+    fn push_entry<M: Medium, C: Codec>(&mut self, guard: &Guard<'_, M>, words: EntryWords) -> bool {
+        let side = self.rest.side_of(words[0]);
+        let is_forward = self.direction == Direction::Forward;
+        match if is_forward { side } else { side.reverse() } {
+            Ordering::Less => return true,
+            Ordering::Greater => {
+                self.is_finished = true;
+                return false;
+            }
+            Ordering::Equal => {}
+        }
+        let start = self.bytes.len();
+        let pushed =
+            self.push(|key| C::copy_key(guard, words, key), |value| C::copy_value(guard, words, value));
+        pushed.unwrap_or_else(|error| {
+            self.bytes.truncate(start);
+            self.entries.push_back(Err(error));
+            true
+        })
+    }
+
+    /// The range ends with this batch.
+    pub fn finish(&mut self) {
+        self.is_finished = true;
+    }
+
+    /// The scan goes on from here. Ends the range if nothing of it lies beyond.
+    pub fn go_on_from(&mut self, from: Bound<Vec<u8>>) {
+        let is_forward = self.direction == Direction::Forward;
+        let (own, end) = match is_forward {
+            true => (&mut self.rest.lower, &self.rest.upper),
+            false => (&mut self.rest.upper, &self.rest.lower),
+        };
+        let both_included = matches!((&from, end), (Bound::Included(_), Bound::Included(_)));
+        if let (Bound::Included(from) | Bound::Excluded(from), Bound::Included(end) | Bound::Excluded(end)) =
+            (&from, end)
+        {
+            let order = if is_forward { from.cmp(end) } else { end.cmp(from) };
+            self.is_finished |= order.is_gt() || order.is_eq() && !both_included;
+        }
+        *own = from;
+    }
+
+    /// The last key that was taken.
+    fn last_key(&self) -> Option<Vec<u8>> {
+        let (key_length, value_length) = *self.entries.iter().rev().find_map(|entry| entry.as_ref().ok())?;
+        let start = self.bytes.len() - key_length - value_length;
+        Some(self.bytes[start..start + key_length].to_vec())
+    }
+}
+
+/// A source of batches.
+pub trait Batches {
+    /// Reads entries from [`Batch::from`] on until [`Batch::push`] wants no more, and says where the scan goes on, or that it
+    /// ends. After an error the batch is read again.
+    fn read(&mut self, batch: &mut Batch) -> Result<()>;
+}
+
+/// A range being read.
+pub struct Cursor<B> {
+    source: B,
+    batch: Batch,
+    /// How much of the batch's bytes was returned.
+    position: usize,
+}
+
+impl<B: Batches> Cursor<B> {
+    /// A cursor over the entries of `source` within `bounds`.
+    pub fn new(source: B, bounds: Bounds, direction: Direction) -> Self {
+        let (bytes, entries) = (Vec::new(), VecDeque::new());
+        let batch = Batch {
+            bytes,
+            entries,
+            entries_max: BATCH_ENTRIES_MIN,
+            rest: bounds,
+            direction,
+            is_finished: false,
+        };
+        Self { source, batch, position: 0 }
+    }
+
+    fn refill(&mut self) -> Result<()> {
+        self.position = 0;
+        self.batch.clear();
+        let read = self.source.read(&mut self.batch);
+        if let Err(error) = read {
+            self.batch.clear();
+            if self.batch.entries_max == 1 || !matches!(error.root(), Error::Corrupt { .. }) {
+                return Err(error);
+            }
+            // What lies before the damage is returned first.
+            self.batch.entries_max = 1;
+            return self.source.read(&mut self.batch).inspect_err(|_| self.batch.clear());
+        }
+        self.batch.entries_max = (2 * self.batch.entries_max).min(BATCH_ENTRIES_MAX);
+        Ok(())
+    }
+}
+
+impl<B: Batches> Scan for Cursor<B> {
+    fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            if let Some(entry) = self.batch.entries.pop_front() {
+                let (key_length, value_length) = entry?;
+                let (first, rest) = self.batch.bytes[self.position..].split_at(key_length);
+                key.clear();
+                key.extend_from_slice(first);
+                value.clear();
+                value.extend_from_slice(&rest[..value_length]);
+                self.position += key_length + value_length;
+                return Ok(true);
+            }
+            if self.batch.is_finished {
+                return Ok(false);
+            }
+            self.refill()?;
+        }
+    }
+}
+
+/// The leaf that a scan wants to read.
+#[derive(Clone, Copy, Debug)]
+pub enum Goal<'k> {
+    /// The first one.
+    First,
+    /// The last one.
+    Last,
+    /// The one that covers this key. The bytes need not be a key of the codec.
+    At(&'k [u8]),
+    /// The one that covers this key, or the greatest key below it if the bytes are no key of the codec.
+    UpTo(&'k [u8]),
+    /// The one that covers the greatest keys below this one.
+    Below(&'k [u8]),
+}
+
+impl Goal<'_> {
+    /// The position of the leaf among so many. `around` returns the position of the leaf that covers the greatest keys below a
+    /// key, and of the one that covers the key.
+    pub fn position<C: Codec>(
+        self,
+        leaves: usize,
+        around: impl Fn(C::Key<'_>) -> Result<[usize; 2]>,
+    ) -> Result<usize> {
+        Ok(match self {
+            Goal::First => 0,
+            Goal::Last => leaves - 1,
+            Goal::Below(key) if !C::is_rounded(key) => around(C::bound(key))?[0],
+            Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => around(C::bound(key))?[1],
+        })
+    }
+}
+
+/// A leaf at one moment.
+#[derive(Default)]
+pub struct LeafCopy {
+    /// Its offset in the pool.
+    pub offset: u64,
+    /// Its entries, in ascending order.
+    pub entries: Vec<EntryWords>,
+    /// The end of its keys that a scan comes to: for a forward scan the lower bound of the next leaf, for a reverse scan its
+    /// own lower bound; `None` where the tree ends.
+    pub end: Option<Vec<u8>>,
+}
+
+/// A tree whose leaves can be copied one at a time.
+pub trait Leaves<M: Medium, C: Codec> {
+    /// The tree's pool.
+    fn pool(&self) -> &Pool<M>;
+
+    /// Copies a leaf, once its content is durable.
+    fn copy_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        goal: Goal<'_>,
+        direction: Direction,
+        leaf: &mut LeafCopy,
+    ) -> Result<()>;
+
+    /// Calls `visit` with the entries of a tree of words from `from` on, ascending and leaf by leaf, until it returns `false`.
+    fn visit_words(&self, mut from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+        loop {
+            let mut leaf = LeafCopy::default();
+            let goal = from.to_be_bytes();
+            self.copy_leaf(&self.pool().pin(), Goal::At(&goal), Direction::Forward, &mut leaf)?;
+            let entries = &leaf.entries[leaf.entries.partition_point(|[key, _]| *key < from)..];
+            if !entries.is_empty() && !visit(entries) {
+                return Ok(());
+            }
+            match leaf.end.as_deref().map(prefix_word) {
+                None => return Ok(()),
+                Some(end) if end > from => from = end,
+                Some(_) => return Err(Error::corrupt(leaf.offset, "separators out of order")),
+            }
+        }
+    }
+}
+
+/// The batches of a tree with [`Leaves`].
+pub struct LeafBatches<'i, T, M, C> {
+    tree: &'i T,
+    kinds: PhantomData<fn() -> (M, C)>,
+}
+
+impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
+    /// A cursor over the entries of a tree within `bounds`.
+    pub fn cursor(tree: &'i T, bounds: Bounds, direction: Direction) -> Cursor<Self> {
+        Cursor::new(Self { tree, kinds: PhantomData }, bounds, direction)
+    }
+}
+
+impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> {
+    fn read(&mut self, batch: &mut Batch) -> Result<()> {
+        let guard = self.tree.pool().pin();
+        let from = batch.from().clone();
+        let goal = match (batch.direction, &from) {
+            (Direction::Forward, Bound::Unbounded) => Goal::First,
+            (Direction::Reverse, Bound::Unbounded) => Goal::Last,
+            (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) => Goal::At(key),
+            (Direction::Reverse, Bound::Included(key)) => Goal::UpTo(key),
+            (Direction::Reverse, Bound::Excluded(key)) => Goal::Below(key),
+        };
+        let mut leaf = LeafCopy::default();
+        self.tree.copy_leaf(&guard, goal, batch.direction, &mut leaf)?;
+        if batch.direction == Direction::Reverse {
+            leaf.entries.reverse();
+        }
+        for (position, words) in leaf.entries.iter().enumerate() {
+            if let Some(ahead) = leaf.entries.get(position + RECORDS_AHEAD) {
+                C::prefetch(&guard, *ahead);
+            }
+            if batch.push_entry::<M, C>(&guard, *words) {
+                continue;
+            }
+            // The batch is full, or the range ends.
+            if let Some(last) = batch.last_key().filter(|_| !batch.is_finished) {
+                batch.go_on_from(Bound::Excluded(last));
+            }
+            return Ok(());
+        }
+        let Some(end) = leaf.end else {
+            batch.finish();
+            return Ok(());
+        };
+        let goes_on = match (&from, batch.direction) {
+            (Bound::Unbounded, _) => true,
+            (Bound::Included(from) | Bound::Excluded(from), Direction::Forward) => end > *from,
+            (Bound::Included(from), Direction::Reverse) => end <= *from,
+            (Bound::Excluded(from), Direction::Reverse) => end < *from,
+        };
+        if !goes_on {
+            return Err(Error::corrupt(leaf.offset, "separators out of order"));
+        }
+        batch.go_on_from(match batch.direction {
+            Direction::Forward => Bound::Included(end),
+            Direction::Reverse => Bound::Excluded(end),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Writes: conditions, and entries that are given back unless they are published.
+
+use std::marker::PhantomData;
+
+use medium::Medium;
+use pool::{Guard, Result};
+
+use crate::index::{Codec, Condition, EntryWords};
+
+/// Whether `condition` holds for a key with this entry.
+#[inline]
+pub fn holds<M: Medium, C: Codec>(
+    guard: &Guard<'_, M>,
+    condition: Condition<C::Value<'_>>,
+    entry: Option<EntryWords>,
+) -> Result<bool> {
+    Ok(match (condition, entry) {
+        (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
+        (Condition::Equals(value), Some(words)) => C::has_value(guard, words, value)?,
+        (Condition::Absent, Some(_)) | (Condition::Present | Condition::Equals(_), None) => false,
+    })
+}
+
+/// The entry that an operation is to add. Its record, if it has one, is written when the entry is first asked for, and given
+/// back unless the operation publishes it.
+pub struct Encoded<'g, 'p, 'k, 'v, M: Medium, C: Codec> {
+    guard: &'g Guard<'p, M>,
+    key: C::Key<'k>,
+    value: C::Value<'v>,
+    words: Option<EntryWords>,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<'g, 'p, 'k, 'v, M: Medium, C: Codec> Encoded<'g, 'p, 'k, 'v, M, C> {
+    /// An entry that is not encoded yet.
+    #[inline(always)]
+    pub fn new(guard: &'g Guard<'p, M>, key: C::Key<'k>, value: C::Value<'v>) -> Self {
+        Self { guard, key, value, words: None, codec: PhantomData }
+    }
+
+    /// The entry's words. Its record is flushed, not fenced.
+    #[inline(always)]
+    pub fn words(&mut self) -> Result<EntryWords> {
+        if let Some(words) = self.words {
+            return Ok(words);
+        }
+        let words = C::encode(self.guard, self.key, self.value)?;
+        self.words = Some(words);
+        Ok(words)
+    }
+
+    /// The tree reaches the entry: it is no longer this operation's to give back.
+    #[inline(always)]
+    pub fn published(&mut self) {
+        self.words = None;
+    }
+}
+
+impl<M: Medium, C: Codec> Drop for Encoded<'_, '_, '_, '_, M, C> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(words) = self.words {
+            C::discard(self.guard, words);
+        }
+    }
+}
+
+/// Space that nothing leads to yet, given back unless it is published.
+pub struct Unpublished<'g, 'p, M: Medium> {
+    guard: &'g Guard<'p, M>,
+    offsets: Vec<u64>,
+}
+
+impl<'g, 'p, M: Medium> Unpublished<'g, 'p, M> {
+    /// No space.
+    pub fn new(guard: &'g Guard<'p, M>) -> Self {
+        Self { guard, offsets: Vec::new() }
+    }
+
+    /// Allocates space: see [`Guard::allocate`].
+    pub fn allocate(&mut self, bytes: usize) -> Result<u64> {
+        let offset = self.guard.allocate(bytes)?;
+        self.offsets.push(offset);
+        Ok(offset)
+    }
+
+    /// The tree reaches all of it.
+    pub fn published(&mut self) {
+        self.offsets.clear();
+    }
+}
+
+impl<M: Medium> Drop for Unpublished<'_, '_, M> {
+    fn drop(&mut self) {
+        self.offsets.drain(..).for_each(|offset| self.guard.free(offset));
+    }
+}

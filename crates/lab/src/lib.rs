@@ -1,0 +1,21 @@
+//! What exists to be compared with, and what compares: comparison engines, faults planted in engines.
+//!
+//! Users of a store need nothing of this crate. Its engines have ids from
+//! [`OUTSIDE_IDS`](engines::registry::OUTSIDE_IDS) on, and their pools are for experiments only.
+#![forbid(unsafe_code)]
+
+use engines::registry::Engine;
+
+pub mod mutants;
+pub mod sorted_chain;
+
+/// Sorted chain: the smallest complete engine on the kit, see [`sorted_chain`].
+pub const SORTED_CHAIN: Engine = Engine::new(&sorted_chain::ENTRY);
+
+/// Every engine, those for users first.
+pub const ENGINES: &[Engine] = &[Engine::RNTREE, Engine::BZTREE, Engine::MASSTREE, SORTED_CHAIN];
+
+/// The engine of this name among [`ENGINES`].
+pub fn engine_from_name(name: &str) -> Option<Engine> {
+    ENGINES.iter().copied().find(|engine| engine.name == name)
+}

@@ -1,0 +1,101 @@
+//! `cargo xtask thorough`: what takes too long for the ordinary tests.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+/// The engines, those of the laboratory too.
+const ENGINES: [&str; 4] = ["rntree", "bztree", "masstree", "sorted-chain"];
+
+/// Runs everything unless `--only` says otherwise; `docs/TESTING.md` has the times.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Run only what has this text in its name, as `mutants`.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Print what would be run, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Print JSON: one object a run.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One run: its name, and the arguments of cargo.
+struct Run {
+    name: String,
+    arguments: Vec<String>,
+}
+
+fn run_of(name: &str, arguments: &str) -> Run {
+    Run { name: name.to_owned(), arguments: arguments.split_whitespace().map(str::to_owned).collect() }
+}
+
+/// What there is to run. The short ones first.
+fn runs(pool: &Path) -> Vec<Run> {
+    let everleaf = "run --release --quiet --package everleaf-cli --bin everleaf --";
+    let mut runs = vec![run_of("ignored tests", "test --release --workspace -- --ignored")];
+    for engine in ENGINES {
+        let crash = format!("{everleaf} crash --engine {engine}");
+        runs.push(run_of(&format!("exhaustive {engine}"), &format!("{crash} --exhaustive")));
+        runs.push(run_of(&format!("pairs {engine}"), &format!("{crash} --exhaustive --threads 2")));
+    }
+    for engine in ENGINES {
+        let mut torture = run_of(
+            &format!("torture {engine}"),
+            &format!("{everleaf} torture --engine {engine} --rounds 100"),
+        );
+        torture.arguments.push(pool.join(format!("{engine}.pool")).display().to_string());
+        runs.push(torture);
+    }
+    for engine in ENGINES {
+        runs.push(run_of(&format!("mutants {engine}"), &format!("xtask mutants --engine {engine}")));
+    }
+    runs
+}
+
+/// Exit code 0: all that was run passed. 1: something failed. 2: nothing has that text in its name, or nothing can be run.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let pools = root.join("target/thorough");
+    if let Err(error) = std::fs::create_dir_all(&pools) {
+        eprintln!("xtask thorough: {} cannot be made: {error}", pools.display());
+        return ExitCode::from(2);
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let (mut runs, mut failed) = (runs(&pools), 0);
+    runs.retain(|run| run.name.contains(&args.only));
+    if runs.is_empty() {
+        eprintln!("xtask thorough: nothing has {:?} in its name; --list prints all names", args.only);
+        return ExitCode::from(2);
+    }
+    for run in runs {
+        if args.list {
+            println!("{:24} cargo {}", run.name, run.arguments.join(" "));
+            continue;
+        }
+        eprintln!("== {}: cargo {}", run.name, run.arguments.join(" "));
+        let begin = Instant::now();
+        let mut command = Command::new(&cargo);
+        command.args(&run.arguments).current_dir(&root);
+        if args.json {
+            // Standard output is for the objects.
+            command.stdout(Stdio::null());
+        }
+        let passed = match command.status() {
+            Ok(status) => status.success(),
+            Err(error) => {
+                eprintln!("xtask thorough: cargo does not run: {error}; is it in PATH?");
+                return ExitCode::from(2);
+            }
+        };
+        let seconds = begin.elapsed().as_secs();
+        failed += u32::from(!passed);
+        if args.json {
+            println!("{{\"name\":{:?},\"passed\":{passed},\"seconds\":{seconds}}}", run.name);
+        } else {
+            println!("== {}: {} after {seconds} s", run.name, if passed { "passed" } else { "FAILED" });
+        }
+    }
+    ExitCode::from(u8::from(failed > 0))
+}
