@@ -104,6 +104,15 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
+    /// Something in the pool was in an operation's way, and stayed so for long: another thread that waits for a slow disk, or
+    /// damage to memory. Nothing was changed.
+    #[error(
+        "an operation gave up waiting for what another thread works on at offset {offset:#x}; try it again. If that does not help, open the pool anew, and see what `everleaf check` says"
+    )]
+    Contended {
+        /// Where.
+        offset: u64,
+    },
     /// The pool's content keeps it from being opened, so nothing of it can be read.
     #[error(
         "the pool cannot be opened, for it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"

@@ -22,7 +22,7 @@ use crate::index::{Codec, Condition};
 use crate::kit::write::{Encoded, holds};
 use crate::pmwcas::{Seen, VALUE_MASK};
 
-/// Attempts after which an operation takes the tree for damaged.
+/// Attempts after which an operation gives up.
 pub(super) const ATTEMPTS_MAX: u32 = 1 << 16;
 
 /// How one attempt of an operation ended.
@@ -76,12 +76,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return Ok(held);
             }
         }
-        Err(self.no_progress())
-    }
-
-    /// What is wrong when so many attempts failed: not other threads, of which one succeeds each time.
-    pub(super) fn no_progress(&self) -> Error {
-        Error::corrupt(self.anchor, "a tree in which an operation gets nowhere")
+        Err(Error::Contended { offset: self.anchor })
     }
 
     fn try_store(

@@ -1,7 +1,7 @@
 //! Removing a key: PMwCAS on the entry's metadata and the status.
 
 use medium::Medium;
-use pool::{Guard, Result};
+use pool::{Error, Guard, Result};
 
 use super::BzTree;
 use super::insert::{ATTEMPTS_MAX, Attempt};
@@ -19,7 +19,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return Ok(held);
             }
         }
-        Err(self.no_progress())
+        Err(Error::Contended { offset: self.anchor })
     }
 
     fn try_erase(

@@ -5,10 +5,10 @@
 //! overtaken by the end of an epoch, hold a pass.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use medium::sync::schedule::{Access, AccessKind, reach};
-use medium::sync::{MutexGuard, is_scheduled, thread_number};
+use medium::sync::{MutexGuard, Ordering, is_scheduled, thread_number};
 use medium::{Medium, VolatileWord, kernels};
 use pool::{Error, Guard};
 
@@ -63,14 +63,14 @@ pub(super) type Walk<T> = Result<T, Stop>;
 
 /// Attempts without a pass before a reader takes one.
 const ATTEMPTS_WITHOUT_PASS: u32 = 64;
-/// Attempts, each but the first few with the processor given away, before it is asked whether anybody else gets on.
-const ATTEMPTS_ALONE: u32 = if cfg!(test) { 1 << 6 } else { 1 << 10 };
+/// Attempts, each but the first few with the processor given away, before the time is looked at.
+const ATTEMPTS_ALONE: u32 = 1 << 10;
+/// Attempts after which a node is given up where there is no time.
+const ATTEMPTS_SCHEDULED: u32 = 1 << 11;
 /// Attempts before the processor is not even asked for: who is in the way waits for a disk.
 const ATTEMPTS_AWAKE: u32 = 1 << 12;
 /// How long it is waited between two attempts after that, in microseconds.
 const PAUSE_US: u64 = 100;
-/// The share of a look that has none.
-const NO_SHARE: u8 = u8::MAX;
 /// The most levels of one layer; a damaged tree may have circles.
 pub(super) const HEIGHT_MAX: usize = 48;
 
@@ -82,8 +82,6 @@ pub(super) struct View<'t, M: Medium> {
     pub(super) epoch: u64,
     /// Whether a pass holds that epoch.
     pub(super) has_pass: bool,
-    /// The share that came with the pass.
-    share: u8,
     attempts: Cell<Attempts>,
 }
 
@@ -91,14 +89,14 @@ pub(super) struct View<'t, M: Medium> {
 #[derive(Clone, Copy)]
 pub(super) struct Attempts {
     count: u32,
-    /// The round since which the barrier is told of it; 0 for never.
-    since: u64,
-    /// The node that was in the way last; 0 for none.
+    /// The node that was in the way last, 0 for none; its version; and how long it has that.
     blocked_by: u64,
+    version: u64,
+    since: Option<Instant>,
 }
 
 impl Attempts {
-    const NONE: Self = Self { count: 0, since: 0, blocked_by: 0 };
+    const NONE: Self = Self { count: 0, blocked_by: 0, version: 0, since: None };
 }
 
 /// What a writer works with: its share of allocator and log. As long as it lives the epoch does not end.
@@ -138,7 +136,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn look(&self) -> View<'_, M> {
         self.reach_barrier(AccessKind::Load);
         let epoch = self.barrier.running();
-        self.view(epoch, None)
+        self.view(epoch, false)
     }
 
     /// A look with a pass. Waits while an epoch ends.
@@ -183,20 +181,13 @@ impl<M: Medium> Core<M> {
     #[inline(always)]
     fn with_pass<'t>(&'t self, pass: Pass<'t, Shard>) -> (View<'t, M>, Work<'t>) {
         let Pass { share, epoch, phase } = pass;
-        let view = self.view(epoch, Some(share.index));
+        let view = self.view(epoch, true);
         (view, Work { shard: share, phase })
     }
 
     #[inline(always)]
-    fn view(&self, epoch: u64, share: Option<usize>) -> View<'_, M> {
-        View {
-            core: self,
-            guard: self.pool.peek(),
-            epoch,
-            has_pass: share.is_some(),
-            share: share.map_or(NO_SHARE, |share| share as u8),
-            attempts: Cell::new(Attempts::NONE),
-        }
+    fn view(&self, epoch: u64, has_pass: bool) -> View<'_, M> {
+        View { core: self, guard: self.pool.peek(), epoch, has_pass, attempts: Cell::new(Attempts::NONE) }
     }
 }
 
@@ -257,13 +248,23 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// Who is in the way may wait for a disk; but if all others get on, or are in the same case, nobody is.
+    /// Whoever has locked the node may wait for a disk. A node that nobody changes for long is given up.
     fn retry_slowly(&self, mut attempts: Attempts) -> Walk<()> {
-        // Without a share all of them are held by this thread.
-        if self.share == NO_SHARE || self.core.barrier.is_stuck(self.share.into(), &mut attempts.since) {
-            let offset = Some(attempts.blocked_by).filter(|node| *node != 0);
-            let what = "a node that stays locked or deleted, though nobody works on it";
-            return Err(Error::corrupt(offset.unwrap_or(self.core.anchor), what).into());
+        let version = match attempts.blocked_by {
+            0 => 0,
+            node => self.guard.node::<VolatileWord>(node + VERSION)?.load(&self.guard, Ordering::Relaxed),
+        };
+        if attempts.since.is_none() || attempts.version != version {
+            attempts = Attempts { count: ATTEMPTS_ALONE, version, since: Some(Instant::now()), ..attempts };
+        }
+        // A scheduler has no time.
+        let is_over = match attempts.since {
+            Some(since) if !M::SCHEDULED => since.elapsed() > self.core.patience,
+            _ => attempts.count > ATTEMPTS_SCHEDULED,
+        };
+        if is_over {
+            let offset = if attempts.blocked_by == 0 { self.core.anchor } else { attempts.blocked_by };
+            return Err(Error::Contended { offset }.into());
         }
         self.attempts.set(attempts);
         if attempts.count > ATTEMPTS_AWAKE && !is_scheduled::<M>() {

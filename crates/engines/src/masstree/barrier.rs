@@ -24,11 +24,6 @@
 //! share that was in that phase; and when all shares were locked, whatever was changed in the phase before has been taken.
 //! (One number for all shares would not do: who sees the new one before his share is taken would mark as listed in the new
 //! phase what is taken, and flushed, with the old one.)
-//!
-//! Whoever holds a share may wait for another one who does, for a lock on a node, and for as long as that one waits for a disk.
-//! Only what damage has locked is unlocked by nobody. So who has tried in vain for long looks what all the others are about
-//! ([`Barrier::is_stuck`]), in rounds: one ends when each share was free once since it began, or its holder has tried something
-//! in vain, too. When many have ended, and he still tries in vain, then he waits for none of them.
 
 use medium::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, pause, yield_now};
 
@@ -44,23 +39,6 @@ pub(super) struct Barrier<S> {
     shares: Box<[Share<S>]>,
     /// How many of them are worked with, the first ones.
     worked_with: usize,
-    vain: Mutex<Vain>,
-}
-
-/// Rounds that end before who tries in vain is stuck: in each of them another one may have been in the way.
-const VAIN_ROUNDS: u64 = match () {
-    () if cfg!(loom) => 2,
-    () if cfg!(test) => 1 << 6,
-    () => 1 << 10,
-};
-
-/// What is known of those who try in vain.
-struct Vain {
-    round: u64,
-    /// For each share the last round in which it was free, or its holder tried in vain.
-    passed: Box<[u64]>,
-    #[cfg(all(test, not(loom)))]
-    told: u64,
 }
 
 struct Share<S> {
@@ -68,8 +46,6 @@ struct Share<S> {
     holds: AtomicU32,
     /// How many queue for it who go before the next to hold it for long: by the parity of that hold's number.
     queued: [AtomicU32; 2],
-    /// Whether the holder has locked no node, and waits for what is no affair of the tree.
-    is_at_rest: AtomicBool,
     /// Changes under the lock only, which orders it.
     phase: AtomicU64,
     content: Mutex<S>,
@@ -86,20 +62,10 @@ pub(super) struct Pass<'b, S> {
 /// Says that a share is held for long. Dropped before its pass.
 pub(super) struct Long<'b> {
     holds: &'b AtomicU32,
-    is_at_rest: &'b AtomicBool,
-}
-
-impl Long<'_> {
-    /// Says whether the holder is at rest, so that nobody waits for him.
-    pub(super) fn rest(&self, is_at_rest: bool) {
-        // ORDER: pairs with the load in `is_stuck`: what was unlocked before is seen to be.
-        self.is_at_rest.store(is_at_rest, Ordering::Release);
-    }
 }
 
 impl Drop for Long<'_> {
     fn drop(&mut self) {
-        self.rest(false);
         self.holds.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -120,17 +86,10 @@ impl<S> Barrier<S> {
         let share = |content| Share {
             holds: AtomicU32::new(0),
             queued: [AtomicU32::new(0), AtomicU32::new(0)],
-            is_at_rest: AtomicBool::new(false),
             phase: AtomicU64::new(1),
             content: Mutex::new(content),
         };
         let shares: Box<[_]> = shares.map(share).collect();
-        let vain = Vain {
-            round: 1,
-            passed: vec![0; shares.len()].into(),
-            #[cfg(all(test, not(loom)))]
-            told: 0,
-        };
         Self {
             running: AtomicU64::new(running),
             is_stopping: AtomicBool::new(false),
@@ -138,7 +97,6 @@ impl<S> Barrier<S> {
             gate: Mutex::new(()),
             shares,
             worked_with,
-            vain: Mutex::new(vain),
         }
     }
 
@@ -242,7 +200,7 @@ impl<S> Barrier<S> {
                     pause(&mut spins);
                 }
                 let pass = share.pass(self, share.content.lock());
-                return (pass, Long { holds: &share.holds, is_at_rest: &share.is_at_rest });
+                return (pass, Long { holds: &share.holds });
             }
             drop(gate);
             drop(self.own(thread).content.lock());
@@ -278,45 +236,9 @@ impl<S> Barrier<S> {
     pub(super) fn stop(&self, _gate: MutexGuard<'_, ()>) -> Vec<MutexGuard<'_, S>> {
         let _stopping = self.stopping.lock();
         self.is_stopping.store(true, Ordering::Relaxed);
-        let shares = self.shares.iter().map(Share::lock_at_rest).collect();
+        let shares = self.shares.iter().map(|share| share.content.lock()).collect();
         self.is_stopping.store(false, Ordering::Relaxed);
-        // Nobody tries anything now, and whoever holds one next is not at rest.
-        self.shares.iter().for_each(|share| share.is_at_rest.store(false, Ordering::Relaxed));
         shares
-    }
-
-    /// To be told by the holder of a share that he has tried in vain once more, after many times; `since` is 0 when he tells it
-    /// first. Returns whether nobody will ever end that.
-    pub(super) fn is_stuck(&self, own: usize, since: &mut u64) -> bool {
-        let mut vain = self.vain.lock();
-        #[cfg(all(test, not(loom)))]
-        (vain.told += 1);
-        let Vain { round, passed, .. } = &mut *vain;
-        passed[own] = *round;
-        if *since == 0 {
-            *since = *round;
-        }
-        for (share, passed) in self.shares.iter().zip(&mut *passed) {
-            // ORDER: this load, and the lock, pair with the end of what was done with the share: the next try sees what was
-            // unlocked.
-            let is_idle = || share.is_at_rest.load(Ordering::Acquire) || share.content.try_lock().is_some();
-            if *passed != *round && is_idle() {
-                *passed = *round;
-            }
-        }
-        if passed.iter().all(|passed| passed == round) {
-            *round += 1;
-        }
-        *round - *since > VAIN_ROUNDS
-    }
-
-    /// Waits until it was told of many more tries in vain than it takes.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn wait_for_vain_tries(&self) {
-        let before = self.vain.lock().told;
-        while self.vain.lock().told < before + 8 * VAIN_ROUNDS {
-            yield_now();
-        }
     }
 
     /// Begins an epoch, and with it a phase. The caller holds all shares.
@@ -357,12 +279,5 @@ impl<S> Share<S> {
 
     fn pass<'b>(&self, barrier: &Barrier<S>, share: MutexGuard<'b, S>) -> Pass<'b, S> {
         Pass { share, epoch: barrier.running(), phase: self.phase.load(Ordering::Relaxed) }
-    }
-
-    /// For who works with none.
-    fn lock_at_rest(&self) -> MutexGuard<'_, S> {
-        let content = self.content.lock();
-        self.is_at_rest.store(true, Ordering::Release);
-        content
     }
 }

@@ -58,7 +58,7 @@ pub(super) type CheckEntry<'t> = &'t dyn Fn(&[u8], &[u8]) -> Result<()>;
 /// A batch of writes.
 struct Writes<'t, M: Medium> {
     // Dropped before the share.
-    long: Long<'t>,
+    _long: Long<'t>,
     view: View<'t, M>,
     work: RefCell<Work<'t>>,
     check: CheckEntry<'t>,
@@ -102,14 +102,12 @@ impl<M: Medium> Core<M> {
     ) -> Result<()> {
         let _mark = self.begin_batch()?;
         let (view, work, long) = self.enter_for_long();
-        // Between two writes it may wait for others.
-        long.rest(true);
-        run(&Writes { long, view, work: RefCell::new(work), check })
+        run(&Writes { _long: long, view, work: RefCell::new(work), check })
     }
 }
 
 fn failed(anchor: u64, stop: Stop) -> Error {
-    stop.error_or(|| Error::corrupt(anchor, "an operation that does not come to its end"))
+    stop.error_or(|| Error::Contended { offset: anchor })
 }
 
 impl<M: Medium> Batch for Writes<'_, M> {
@@ -126,9 +124,7 @@ impl<M: Medium> Batch for Writes<'_, M> {
         (self.check)(key, value.unwrap_or(&[0; 8]))?;
         check_lengths(key, value.unwrap_or_default())?;
         self.view.begin_operation();
-        self.long.rest(false);
         let written = self.view.write(&mut self.work.borrow_mut(), key, value, condition);
-        self.long.rest(true);
         written.map_err(|stop| failed(self.view.core.anchor, stop))
     }
 }

@@ -1,5 +1,7 @@
 //! The durable Masstree in the list of engines.
 
+use std::time::Duration;
+
 use medium::Medium;
 use pool::{Pool, TreeRoot};
 
@@ -15,6 +17,7 @@ const MODE: usize = 1;
 const SHARDS: usize = 2;
 const FIRST_EPOCH: usize = 3;
 const SWEEP: usize = 4;
+const PATIENCE: usize = 5;
 
 /// The durable Masstree in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
@@ -62,6 +65,13 @@ pub(crate) static ENTRY: Entry = Entry {
             is_fixed: false,
             is_hidden: true,
         },
+        Setting {
+            name: "patience",
+            help: "milliseconds that an operation waits for a node that stays locked",
+            values: Values::Number(1, 3_600_000),
+            is_fixed: false,
+            is_hidden: true,
+        },
     ],
     full: Nodes { leaf_entries: 14, children: 15, settings: &[("width", 14)] },
     small: Nodes { leaf_entries: 4, children: 5, settings: &[("width", 4)] },
@@ -87,6 +97,7 @@ fn options(opening: &Opening) -> MassTreeOptions {
         recovery_threads: opening.threads,
         shards: set(SHARDS).map_or(usual.shards, |shards| shards as usize),
         close_cleanly: opening.close_cleanly,
+        patience: set(PATIENCE).map_or(usual.patience, Duration::from_millis),
         first_epoch: set(FIRST_EPOCH).unwrap_or(usual.first_epoch),
     }
 }

@@ -45,14 +45,11 @@ impl<M: Medium> Core<M> {
         check: impl Fn(&[u8], &[u8]) -> Result<()>,
     ) -> Result<u64> {
         let _mark = self.begin_batch()?;
-        let (view, mut work, long) = self.enter_for_long();
+        let (view, mut work, _long) = self.enter_for_long();
         let mut panicked = None;
         // The source may wait for others. What was allocated is given back if it panics, too.
         let next = &mut |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-            long.rest(true);
-            let more = catch_unwind(AssertUnwindSafe(|| next(key, value)));
-            long.rest(false);
-            more.unwrap_or_else(|payload| {
+            catch_unwind(AssertUnwindSafe(|| next(key, value))).unwrap_or_else(|payload| {
                 panicked = Some(payload);
                 Err(Error::NotEmpty)
             })

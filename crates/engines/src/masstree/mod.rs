@@ -163,6 +163,8 @@ pub struct MassTreeOptions {
     pub shards: usize,
     /// Whether dropping the tree ends the epoch. Without, the next open recovers as after a crash: for tests.
     pub close_cleanly: bool,
+    /// How long an operation waits for a node that somebody has locked and does not change.
+    pub patience: Duration,
     /// The epoch in which a new tree begins, and from which on an open goes on if the next one is earlier: for tests of what
     /// happens after many.
     pub first_epoch: u64,
@@ -177,6 +179,7 @@ impl Default for MassTreeOptions {
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
             shards: SHARDS,
             close_cleanly: true,
+            patience: Duration::from_secs(10),
             first_epoch: 1,
         }
     }
@@ -257,6 +260,7 @@ struct Core<M: Medium> {
     any_failed: AtomicBool,
     /// The tree was destroyed; its memory belongs to others.
     is_gone: AtomicBool,
+    patience: Duration,
     figures: Figures,
     nodes_restored: u64,
     recovery_ns: u64,
@@ -292,6 +296,7 @@ impl<M: Medium> Core<M> {
             any_failed: AtomicBool::new(false),
             failed: Failed::new(),
             is_gone: AtomicBool::new(false),
+            patience: options.patience,
             figures: Figures::default(),
             nodes_restored: 0,
             recovery_ns: 0,

@@ -1,6 +1,8 @@
 //! Damage to what recovery of a Masstree rests on: the number of the running epoch, the set of failed epochs, the external
 //! log. A typed error, a violation that `check` names, or nothing; never a panic, never a walk without an end.
 
+use std::time::Duration;
+
 use everleaf_engines::index::{
     Bounds, Codec, Condition, Direction, EpochLength, Index, RecordCodec, Violation, WordCodec,
 };
@@ -20,6 +22,7 @@ const OPTIONS: MassTreeOptions = MassTreeOptions {
     shards: 1,
     // As after a crash that came when all was written back.
     close_cleanly: false,
+    patience: Duration::from_millis(100),
     first_epoch: 1,
 };
 
