@@ -6,12 +6,10 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::Args;
 use everleaf::{
-    Codec, Durability, Engine, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree,
-    TreeOptions,
+    Codec, Engine, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree, TreeOptions,
 };
 use serde::Serialize;
 
@@ -207,26 +205,6 @@ fn medium_name(medium: MediumChoice) -> &'static str {
     MEDIA.into_iter().find(|(_, known)| *known == medium).map_or("auto", |(name, _)| name)
 }
 
-/// When an operation is durable.
-pub(crate) fn parse_durability(text: &str) -> Result<Durability, String> {
-    match text {
-        "immediate" => Ok(Durability::Immediate),
-        "sync" => Ok(Durability::OnSync),
-        number => match number.parse() {
-            Ok(ms) => Ok(Durability::Buffered(Duration::from_millis(ms))),
-            Err(_) => Err("give immediate, sync, or a number of milliseconds".to_owned()),
-        },
-    }
-}
-
-/// How full leaves are made that are filled at once.
-pub(crate) fn parse_fill(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(fill) if (0.5..=1.0).contains(&fill) => Ok(fill),
-        _ => Err("a part from 0.5 to 1 was expected".to_owned()),
-    }
-}
-
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -266,12 +244,6 @@ pub(crate) struct NewTreeArgs {
 pub(crate) fn parse_engine(name: &str) -> Result<Engine, String> {
     let names = || Engine::ALL.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
     Engine::from_name(name).ok_or_else(|| format!("no such engine; there are {}", names()))
-}
-
-/// An engine by its name, also one that exists to be compared with.
-pub(crate) fn parse_any_engine(name: &str) -> Result<Engine, String> {
-    let names = || lab::ENGINES.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
-    lab::engine_from_name(name).ok_or_else(|| format!("no such engine; there are {}", names()))
 }
 
 fn parse_codec(name: &str) -> Result<Codec, String> {

@@ -40,6 +40,16 @@ pub(crate) enum Failure {
     Refused(String),
 }
 
+impl From<lab::failure::Failure> for Failure {
+    fn from(failure: lab::failure::Failure) -> Self {
+        match failure {
+            lab::failure::Failure::Store(error) => Self::Store(error),
+            lab::failure::Failure::Io { action, source } => Self::Io { action, source },
+            lab::failure::Failure::Usage(what) => Self::Usage(what),
+        }
+    }
+}
+
 impl Failure {
     /// A closure for `map_err`.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {

@@ -3,7 +3,6 @@
 //! Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error was met; 2 = wrong use.
 #![forbid(unsafe_code)]
 
-mod bench;
 mod child;
 mod commands;
 mod context;

@@ -6,7 +6,12 @@
 
 use engines::registry::Engine;
 
+pub mod arguments;
+pub mod bench;
+pub mod failure;
+pub mod figures;
 pub mod mutants;
+pub mod notes;
 pub mod sorted_chain;
 
 /// Sorted chain: the smallest complete engine on the kit, see [`sorted_chain`].

@@ -9,8 +9,8 @@ mod dump;
 mod engines;
 mod get;
 mod insert;
-mod lab;
 mod load;
+mod measure;
 mod put;
 mod restore;
 mod rm;
@@ -79,9 +79,9 @@ pub(crate) enum Command {
     /// Throughput counts all operations. Latencies, from p50 to max, are those of one operation in 128: only these are
     /// timed alone, so max is that of the sample, and a rare pause may be missed. Otherwise with --tickets, where every write
     /// is timed until it is durable, and in get_many, where every batch of 16 is. The pool's file is deleted at the end.
-    Bench(crate::bench::Args),
+    Bench(lab::bench::Args),
     /// Measure the figures of a paper again, its claims beside what is measured here
-    Lab(lab::Args),
+    Lab(lab::figures::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -109,8 +109,8 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::TortureReader(args) => torture::reader::run(&args),
         Command::TortureJudge(args) => torture::judge::run(&args, context),
         Command::Crash(args) => crash::run(&args, context),
-        Command::Bench(args) => crate::bench::run(&args, context),
-        Command::Lab(args) => lab::run(&args, context),
+        Command::Bench(args) => measure::bench(&args, context),
+        Command::Lab(args) => measure::figures(&args, context),
         Command::Completions(args) => completions::run(&args, context),
     }
 }

@@ -4,8 +4,9 @@ use std::io::BufRead;
 use std::path::PathBuf;
 
 use everleaf::{Error, Store, Tree};
+use lab::arguments::parse_fill;
 
-use crate::context::{Context, PoolArgs, parse_fill};
+use crate::context::{Context, PoolArgs};
 use crate::dump_format::{DumpReader, Event};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::Input;

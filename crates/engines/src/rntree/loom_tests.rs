@@ -146,7 +146,7 @@ fn is_found(leaf: &Leaf, key: u64) -> bool {
         let version = record.version();
         let live = record.live.load(Ordering::Acquire);
         let is_here = record.matches(fingerprint(key)) & live != 0;
-        let beyond = RnTree::<Ram, WordCodec, ENTRIES>::beyond(&None, record, key).unwrap();
+        let beyond = RnTree::<Ram, WordCodec>::beyond(&None, record, key).unwrap();
         match (record.is_still(version), beyond) {
             (true, _) if Record::is_dead(version) => index = 1,
             (true, _) if is_here => return true,

@@ -11,11 +11,12 @@ use std::num::NonZero;
 
 use clap::ValueEnum;
 use everleaf::Engine;
+use lab::arguments::parse_any_engine;
 use medium::LineForm;
 use sim::index::{AnyEngine, Size};
 use sim::{Rules, watchdog};
 
-use crate::context::{Context, parse_any_engine};
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::text::command_line;
 use codec::CodecName;

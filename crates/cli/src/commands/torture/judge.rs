@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use everleaf::Engine;
+use lab::arguments::parse_any_engine;
 use serde::Serialize;
 
 use super::channel::Reading;
 use super::model::{History, Model};
 use super::promise::Promise;
-use crate::context::{Context, parse_any_engine};
+use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 
 /// For tests with power cuts: compares two channels.

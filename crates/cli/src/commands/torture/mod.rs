@@ -13,11 +13,12 @@ pub(crate) mod writer;
 use std::time::Duration;
 
 use everleaf::Engine;
+use lab::arguments::parse_any_engine;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
-use crate::context::{Context, PoolArgs, parse_any_engine};
+use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress, text};
 use model::Model;

@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use everleaf::{Durability, Engine};
-
-use crate::context::parse_durability;
+use lab::arguments::parse_durability;
 
 /// When an operation is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

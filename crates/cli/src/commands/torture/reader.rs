@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use everleaf::Engine;
+use lab::arguments::parse_any_engine;
 
 use super::channel::Reading;
 use super::verify;
 use crate::commands::stat::{LogReport, survives_name};
-use crate::context::{PoolArgs, parse_any_engine, write_json};
+use crate::context::{PoolArgs, write_json};
 use crate::failure::{Answer, Failure, Outcome};
 
 /// For tests with power cuts: reads a torture pool, which is made if it is missing.

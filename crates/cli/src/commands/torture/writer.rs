@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use everleaf::{Engine, Store, Ticket, Tree};
+use lab::arguments::parse_any_engine;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -12,7 +13,7 @@ use super::channel::ChannelArgs;
 use super::op::{Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of};
 use super::promise::Promise;
 use super::verify::open_trees;
-use crate::context::{PoolArgs, parse_any_engine};
+use crate::context::PoolArgs;
 use crate::failure::{Answer, Failure, Outcome};
 
 /// The exit code of a writer that found something wrong while it ran.

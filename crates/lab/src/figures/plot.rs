@@ -6,7 +6,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 use super::{Figure, KEYS, Point};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 const PANEL: (u32, u32) = (340, 300);
 
@@ -14,7 +14,7 @@ const PANEL: (u32, u32) = (340, 300);
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// Draws a figure into a file.
-pub(super) fn draw(figure: &Figure, path: &Path) -> Result<(), Failure> {
+pub(super) fn draw(figure: &Figure, path: &Path) -> Result<()> {
     let drawn = try_draw(figure, path);
     drawn.map_err(|error| {
         Failure::io(format!("draw {}", path.display()))(std::io::Error::other(error.to_string()))
@@ -31,7 +31,7 @@ fn names(figure: &Figure, name: impl Fn(&Point) -> &String) -> Vec<&String> {
     names
 }
 
-fn try_draw(figure: &Figure, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn try_draw(figure: &Figure, path: &Path) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (panels, series) = (names(figure, |point| &point.panel), names(figure, |point| &point.series));
     let root = SVGBackend::new(path, (PANEL.0 * panels.len().max(1) as u32, PANEL.1)).into_drawing_area();
     root.fill(&WHITE)?;
@@ -59,7 +59,12 @@ struct Panel<'f> {
 }
 
 impl Panel<'_> {
-    fn draw<X>(&self, area: &Area<'_>, name: &str, x: X) -> Result<(), Box<dyn std::error::Error>>
+    fn draw<X>(
+        &self,
+        area: &Area<'_>,
+        name: &str,
+        x: X,
+    ) -> std::result::Result<(), Box<dyn std::error::Error>>
     where
         X: AsRangedCoord<Value = f64>,
         X::CoordDescType: ValueFormatter<f64>,

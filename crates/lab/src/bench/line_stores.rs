@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::args::Args;
 use super::keys::Random;
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
+use crate::failure::{Failure, Result};
+use crate::notes::Said;
 
 /// The region of lines, in bytes.
 const REGION_BYTES: u64 = 512 << 20;
@@ -23,7 +23,7 @@ node! {
     }
 }
 
-pub(super) fn run(args: &Args, context: Context) -> Outcome {
+pub(super) fn run(args: &Args) -> Result<Said> {
     let detected = LineStore::detect();
     let mut rows = Vec::new();
     let mut text = String::from(
@@ -43,12 +43,11 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
         );
     }
     let pages = args.pages.name();
-    context.say(&json!({ "region_bytes": REGION_BYTES, "pages": pages, "line_stores": rows }), &text)?;
-    Ok(Answer::Yes)
+    Ok(Said { json: json!({ "region_bytes": REGION_BYTES, "pages": pages, "line_stores": rows }), text })
 }
 
 /// The median time of a publish and a fence.
-fn measure(args: &Args, line_store: LineStore) -> Result<f64, Failure> {
+fn measure(args: &Args, line_store: LineStore) -> Result<f64> {
     let folder = args.pool.clone().unwrap_or_else(|| "/dev/shm".into());
     let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
     let path = folder.join(format!("everleaf-lines-{}.region", std::process::id()));
@@ -59,7 +58,7 @@ fn measure(args: &Args, line_store: LineStore) -> Result<f64, Failure> {
     timed
 }
 
-fn time_stores(args: &Args, dax: Result<Dax, medium::MediumError>) -> Result<f64, Failure> {
+fn time_stores(args: &Args, dax: std::result::Result<Dax, medium::MediumError>) -> Result<f64> {
     let dax = dax.map_err(everleaf::Error::from)?;
     dax.grow(REGION_BYTES).map_err(everleaf::Error::from)?;
     let guard = medium::Guard::new(&dax);

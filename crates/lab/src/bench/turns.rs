@@ -6,7 +6,7 @@ use super::report::median;
 use super::subject::Bench;
 use super::undo;
 use super::workload::Script;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Bytes of memory that a key of 8 bytes takes, its value, and its share of the nodes, with room to spare.
 const KEY_BYTES: u64 = 96;
@@ -47,7 +47,7 @@ pub(crate) struct Trees {
 
 impl Trees {
     /// Loads a tree for each of these, all with the keys of the first.
-    pub(crate) fn load(all: &[Args]) -> Result<Self, Failure> {
+    pub(crate) fn load(all: &[Args]) -> Result<Self> {
         let first = all.first().ok_or_else(|| Failure::Usage("no tree is measured".to_owned()))?;
         first.validate()?;
         let keys = first.keys_drawn();
@@ -58,11 +58,11 @@ impl Trees {
             bench.end_epoch()?;
             Ok(bench)
         };
-        Ok(Self { trees: all.iter().map(load).collect::<Result<_, Failure>>()?, keys, are_warm: false })
+        Ok(Self { trees: all.iter().map(load).collect::<Result<_>>()?, keys, are_warm: false })
     }
 
     /// Measures series run by run in turns. A sample of each.
-    pub(crate) fn samples(&mut self, all: &[Series]) -> Result<Vec<Sample>, Failure> {
+    pub(crate) fn samples(&mut self, all: &[Series]) -> Result<Vec<Sample>> {
         if all.len() > 1 && !self.are_warm {
             self.warm(all)?;
         }
@@ -77,7 +77,7 @@ impl Trees {
     }
 
     /// Gives each tree a run that does not count: its first one is slower, and would fall on one series alone.
-    fn warm(&mut self, all: &[Series]) -> Result<(), Failure> {
+    fn warm(&mut self, all: &[Series]) -> Result<()> {
         for tree in 0..self.trees.len() {
             if let Some(series) = all.iter().find(|series| series.tree == tree) {
                 // Drawn as none of the others is.
@@ -88,12 +88,7 @@ impl Trees {
         Ok(())
     }
 
-    fn run(
-        &self,
-        Series { tree, args }: &Series,
-        number: usize,
-        found: &mut Measurement,
-    ) -> Result<(), Failure> {
+    fn run(&self, Series { tree, args }: &Series, number: usize, found: &mut Measurement) -> Result<()> {
         args.validate()?;
         let bench = &self.trees[*tree];
         bench.set_delay(args);
@@ -137,7 +132,7 @@ impl Measurement {
 }
 
 /// Measures one workload by itself, without the standard library's map beside it.
-pub(crate) fn sample(args: &Args) -> Result<Sample, Failure> {
+pub(crate) fn sample(args: &Args) -> Result<Sample> {
     let alone = [Series { tree: 0, args: args.clone() }];
     let mut found = Trees::load(std::slice::from_ref(args))?.samples(&alone)?;
     Ok(found.remove(0))

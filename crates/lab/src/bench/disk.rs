@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Of a durable write.
 const BLOCK_BYTES: usize = 4096;
@@ -23,7 +23,7 @@ pub(crate) struct DiskRates {
 }
 
 /// Measures the disk of this folder.
-pub(crate) fn rates(folder: &Path) -> Result<DiskRates, Failure> {
+pub(crate) fn rates(folder: &Path) -> Result<DiskRates> {
     let path = folder.join(format!("everleaf-bench-{}.disk", std::process::id()));
     let measured = measure(&path).map_err(Failure::io(format!("sync {}", path.display())));
     let _ = std::fs::remove_file(&path);

@@ -9,7 +9,7 @@ use super::args::{self, Args, Workload};
 use super::keys::Keys;
 use super::subject::{NAME, padded};
 use super::workload::Script;
-use crate::failure::Failure;
+use crate::failure::Result;
 
 /// Whether it is measured: for finds, in a pool that a store opens as it is.
 pub(crate) fn is_measured(args: &Args) -> bool {
@@ -24,7 +24,7 @@ const TURN_MAX: usize = 1 << 15;
 
 /// The time of a find through the store over the time of a find through its engine, in the closed pool at `path`: the
 /// median over runs, in each of which they take turns.
-pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result<f64, Failure> {
+pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result<f64> {
     let mut options = Store::options().create(false).medium(MediumChoice::Dax);
     if let Some(line_store) = args.line_store {
         options = options.line_store(line_store);
@@ -66,10 +66,7 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
 
 /// Nanoseconds of all finds.
 #[inline(never)]
-fn time(
-    keys: &[u64],
-    mut find: impl FnMut(u64, &mut Vec<u8>) -> everleaf::Result<u64>,
-) -> Result<f64, Failure> {
+fn time(keys: &[u64], mut find: impl FnMut(u64, &mut Vec<u8>) -> everleaf::Result<u64>) -> Result<f64> {
     let (mut sum, mut value) = (0_u64, Vec::new());
     let start = Instant::now();
     for key in keys {

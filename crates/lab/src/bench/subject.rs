@@ -17,8 +17,8 @@ use super::args::{Args, MediumChoice};
 use super::epochs::{Touches, first_touches};
 use super::keys::{Keys, Random};
 use super::workload::{Script, Step};
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
+use crate::notes::Notes;
 
 /// The tree's name in its pool.
 pub(crate) const NAME: &str = "bench";
@@ -102,12 +102,12 @@ fn default_folder() -> PathBuf {
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
 }
 
-fn new_file(path: &Path) -> Result<File, Failure> {
+fn new_file(path: &Path) -> Result<File> {
     let open = OpenOptions::new().read(true).write(true).create_new(true).open(path);
     open.map_err(Failure::io(format!("create {}", path.display())))
 }
 
-pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions, Failure> {
+pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions> {
     let options = DaxOptions::default();
     let line_store = args.line_store.unwrap_or(options.line_store);
     if !line_store.is_supported() {
@@ -116,7 +116,7 @@ pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions, Failure> {
     Ok(DaxOptions { line_store, ..options })
 }
 
-fn store_options(args: &Args) -> Result<Options, Failure> {
+fn store_options(args: &Args) -> Result<Options> {
     let medium = match args.medium {
         MediumChoice::Ram => everleaf::MediumChoice::Ram,
         MediumChoice::Dax => everleaf::MediumChoice::Dax,
@@ -141,29 +141,29 @@ fn store_options(args: &Args) -> Result<Options, Failure> {
     Ok(options)
 }
 
-fn new_dax(path: &Path, args: &Args) -> Result<Dax, Failure> {
+fn new_dax(path: &Path, args: &Args) -> Result<Dax> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
     Ok(Dax::new(file, dax_options(args)?).map_err(everleaf::Error::from)?)
 }
 
-fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store, Failure> {
+fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store> {
     let Some(delay_ns) = args.persist_delay_ns else { return Ok(options.open(path)?) };
     Ok(options.open_with(Instrumented::new(new_dax(path, args)?).delayed(delay_ns))?)
 }
 
 impl Bench {
     /// An empty tree.
-    pub(crate) fn create(args: &Args) -> Result<Self, Failure> {
+    pub(crate) fn create(args: &Args) -> Result<Self> {
         Self::new(args, false)
     }
 
     /// An empty tree in emulated persistent memory that counts what reaches it.
-    pub(crate) fn create_counted(args: &Args) -> Result<Self, Failure> {
+    pub(crate) fn create_counted(args: &Args) -> Result<Self> {
         Self::new(args, true)
     }
 
-    fn new(args: &Args, counted: bool) -> Result<Self, Failure> {
+    fn new(args: &Args, counted: bool) -> Result<Self> {
         let kind = if counted { "counted" } else { "pool" };
         let (process, number) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
         let name = format!("everleaf-bench-{process}-{number}.{kind}");
@@ -200,8 +200,8 @@ impl Bench {
     }
 
     /// Says, if so, that the medium is an emulation.
-    pub(crate) fn note_medium(&self, context: Context) {
-        context.note_medium(self.store());
+    pub(crate) fn note_medium(&self, notes: Notes<'_>) {
+        notes.note_medium(self.store());
     }
 
     /// Where the pool lies.
@@ -210,12 +210,12 @@ impl Bench {
     }
 
     /// Figures of the log, if there is one.
-    pub(crate) fn log(&self) -> Result<Option<FileStat>, Failure> {
+    pub(crate) fn log(&self) -> Result<Option<FileStat>> {
         Ok(self.store().stat()?.log)
     }
 
     /// Runs operations without waiting for each, and then for all of them.
-    pub(crate) fn together<T>(&self, run: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    pub(crate) fn together<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         let (done, ticket) = self.tree().ticketed(|| Ok(run()))?;
         let done = done?;
         ticket.wait()?;
@@ -230,7 +230,7 @@ impl Bench {
     }
 
     /// A tree with all keys but those that its runs insert; and the keys.
-    pub(crate) fn loaded(args: &Args) -> Result<(Self, Keys), Failure> {
+    pub(crate) fn loaded(args: &Args) -> Result<(Self, Keys)> {
         args.validate()?;
         let keys = args.keys_drawn();
         let mut bench = Self::create(args)?;
@@ -239,7 +239,7 @@ impl Bench {
     }
 
     /// Loads the first `count` keys: inserts them on all threads, or all at once.
-    pub(crate) fn load(&mut self, args: &Args, keys: &Keys, count: u64) -> Result<(), Failure> {
+    pub(crate) fn load(&mut self, args: &Args, keys: &Keys, count: u64) -> Result<()> {
         if args.workload == super::args::Workload::Load {
             return Ok(());
         }
@@ -250,7 +250,7 @@ impl Bench {
             self.tree().bulk_load(sorted.into_iter().map(entry), fill)?;
             return Ok(());
         }
-        let load = |thread: u64| -> Result<(), Failure> {
+        let load = |thread: u64| -> Result<()> {
             let subject = self.subject();
             self.together(|| {
                 (thread..count).step_by(args.threads).try_for_each(|index| {
@@ -272,7 +272,7 @@ impl Bench {
     }
 
     /// Runs a script and measures it: from the first thread's start to the last one's end.
-    pub(crate) fn measure(&self, script: &Script) -> Result<Measured, Failure> {
+    pub(crate) fn measure(&self, script: &Script) -> Result<Measured> {
         let before = self.counts();
         let barrier = Barrier::new(script.threads.len());
         let run = |thread: usize| {
@@ -309,7 +309,7 @@ impl Bench {
     }
 
     /// The time of one persist to a random line, on the same medium.
-    pub(crate) fn persist_ns(&self, args: &Args) -> Result<f64, Failure> {
+    pub(crate) fn persist_ns(&self, args: &Args) -> Result<f64> {
         if args.medium != MediumChoice::Dax {
             return Ok(0.0);
         }
@@ -321,7 +321,7 @@ impl Bench {
         region.grow(PERSIST_REGION_BYTES).map_err(everleaf::Error::from)?;
         let guard = medium::Guard::new(&region);
         let mut random = Random::new(args.seed);
-        let mut persist = |count: u64| -> Result<f64, Failure> {
+        let mut persist = |count: u64| -> Result<f64> {
             let start = Instant::now();
             for _ in 0..count {
                 let offset = random.below(PERSIST_REGION_BYTES / 64) * 64;
@@ -335,7 +335,7 @@ impl Bench {
         for offset in (0..PERSIST_REGION_BYTES).step_by(4096) {
             guard.words(offset, 1).map_err(everleaf::Error::from)?[0].store(&guard, 1);
         }
-        let mut times = (0..5).map(|_| persist(PERSISTS)).collect::<Result<Vec<_>, _>>()?;
+        let mut times = (0..5).map(|_| persist(PERSISTS)).collect::<Result<Vec<_>>>()?;
         times.sort_by(f64::total_cmp);
         Ok(times[2])
     }
@@ -355,14 +355,14 @@ impl Bench {
         self.counters().iter().zip(before).map(|(after, before)| (after.0, after.1 - before.1)).collect()
     }
 
-    pub(crate) fn sizes(&self) -> Result<Sizes, Failure> {
+    pub(crate) fn sizes(&self) -> Result<Sizes> {
         let stat = self.store().stat()?;
         let (keys, volatile_bytes) = (self.tree().len()?, self.tree().stat()?.volatile_bytes);
         Ok(Sizes { keys, used_bytes: stat.used_bytes, volatile_bytes, medium: stat.medium })
     }
 
     /// Bytes of slabs in use.
-    pub(crate) fn used_bytes(&self) -> Result<u64, Failure> {
+    pub(crate) fn used_bytes(&self) -> Result<u64> {
         Ok(self.store().stat()?.used_bytes)
     }
 
@@ -374,7 +374,7 @@ impl Bench {
     }
 
     /// Ends the running epoch, where there is one, so that nothing is left to be written back.
-    pub(crate) fn end_epoch(&self) -> Result<(), Failure> {
+    pub(crate) fn end_epoch(&self) -> Result<()> {
         Ok(self.store().sync()?)
     }
 
@@ -385,7 +385,7 @@ impl Bench {
     }
 
     /// Closes the tree cleanly, which ends the measurement; where it lies, until this is dropped.
-    pub(crate) fn close(&mut self) -> Result<Option<&Path>, Failure> {
+    pub(crate) fn close(&mut self) -> Result<Option<&Path>> {
         self.let_go();
         if self.args.medium == MediumChoice::File {
             let store = store_options(&self.args)?.close_cleanly(true).open(&self.path)?;
@@ -396,7 +396,7 @@ impl Bench {
     }
 
     /// Times recovery, which ends the measurement.
-    pub(crate) fn recover(&mut self) -> Result<Recoveries, Failure> {
+    pub(crate) fn recover(&mut self) -> Result<Recoveries> {
         if self.scratch.is_none() {
             return Err(Failure::Usage("--recover needs a file: nothing is left of memory".to_owned()));
         }
@@ -425,7 +425,7 @@ impl Bench {
     }
 
     /// Times of the first gets after a crash, for engines that recover nodes as they are touched. After `recover`.
-    pub(crate) fn first_touches(&self) -> Result<Option<Touches>, Failure> {
+    pub(crate) fn first_touches(&self) -> Result<Option<Touches>> {
         if !self.args.engine.is_buffered() {
             return Ok(None);
         }
@@ -436,7 +436,7 @@ impl Bench {
         first_touches(&store.open_tree(NAME)?, &self.args).map(Some)
     }
 
-    fn open(&self, key: &[u8], close_cleanly: bool) -> Result<Opened, Failure> {
+    fn open(&self, key: &[u8], close_cleanly: bool) -> Result<Opened> {
         let options = store_options(&self.args)?.close_cleanly(close_cleanly);
         let start = Instant::now();
         let store = open_store(&self.path, &self.args, &options)?;
@@ -449,7 +449,7 @@ impl Bench {
     }
 
     /// Updates keys at random for as long as an epoch, and leaves that unfinished: as a crash does right before its end.
-    fn cut_an_epoch(&self) -> Result<(), Failure> {
+    fn cut_an_epoch(&self) -> Result<()> {
         let args = &self.args;
         let options = store_options(args)?.manual_epochs().close_cleanly(false);
         let store = open_store(&self.path, args, &options)?;
@@ -488,7 +488,7 @@ pub(crate) fn padded(word: u64, bytes: usize) -> Padded {
 }
 
 impl Operations<'_> {
-    fn write(&self, key: u64, value: Option<u64>, absent: bool) -> Result<bool, Failure> {
+    fn write(&self, key: u64, value: Option<u64>, absent: bool) -> Result<bool> {
         if let Some(words) = self.words {
             let condition = if absent { Condition::Absent } else { Condition::Always };
             return Ok(words.write(key, value, condition)?);
@@ -498,19 +498,19 @@ impl Operations<'_> {
         Ok(self.index.write(&padded(key, self.sizes.0), value.as_deref(), condition)?)
     }
 
-    pub(crate) fn insert(&self, key: u64, value: u64) -> Result<bool, Failure> {
+    pub(crate) fn insert(&self, key: u64, value: u64) -> Result<bool> {
         self.write(key, Some(value), true)
     }
 
-    pub(crate) fn put(&self, key: u64, value: u64) -> Result<bool, Failure> {
+    pub(crate) fn put(&self, key: u64, value: u64) -> Result<bool> {
         self.write(key, Some(value), false)
     }
 
-    pub(crate) fn remove(&self, key: u64) -> Result<bool, Failure> {
+    pub(crate) fn remove(&self, key: u64) -> Result<bool> {
         self.write(key, None, false)
     }
 
-    fn update(&self, key: u64, value: u64) -> Result<bool, Failure> {
+    fn update(&self, key: u64, value: u64) -> Result<bool> {
         match self.words {
             Some(words) => Ok(words.write(key, Some(value), Condition::Present)?),
             None => Ok(self.index.update(&padded(key, self.sizes.0), &padded(value, self.sizes.1))?),
@@ -518,19 +518,19 @@ impl Operations<'_> {
     }
 
     /// A find or an update in pieces, if the engine tells them.
-    pub(crate) fn profile(&self, key: u64, value: Option<u64>) -> Result<Option<Profile>, Failure> {
+    pub(crate) fn profile(&self, key: u64, value: Option<u64>) -> Result<Option<Profile>> {
         let value = value.map(|value| padded(value, self.sizes.1));
         Ok(self.index.profile(&padded(key, self.sizes.0), value.as_deref())?)
     }
 
-    fn find(&self, key: u64, buffer: &mut Vec<u8>) -> Result<u64, Failure> {
+    fn find(&self, key: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         match self.words {
             Some(words) => Ok(words.get(key)?.unwrap_or_default()),
             None => Ok(u64::from(self.index.get_into(&padded(key, self.sizes.0), buffer)?)),
         }
     }
 
-    fn scan(&self, from: u64, entries: u32) -> Result<u64, Failure> {
+    fn scan(&self, from: u64, entries: u32) -> Result<u64> {
         let (mut sum, mut left) = (0_u64, entries);
         if let Some(words) = self.words {
             words.scan_each(from, |key, value| {
@@ -551,7 +551,7 @@ impl Operations<'_> {
         Ok(sum)
     }
 
-    fn run(&self, steps: &[Step]) -> Result<Histogram<u64>, Failure> {
+    fn run(&self, steps: &[Step]) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer) = (0_u64, Vec::new());
         for chunk in steps.chunks(SAMPLED) {
@@ -567,10 +567,10 @@ impl Operations<'_> {
     }
 
     /// As `run`, with writes under way; the time of one is from its call until it is known to be durable.
-    fn run_ticketed(&self, steps: &[Step]) -> Result<Histogram<u64>, Failure> {
+    fn run_ticketed(&self, steps: &[Step]) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer, mut under_way) = (0_u64, Vec::new(), VecDeque::new());
-        let mut wait = |(ticket, start): (Ticket, Instant)| -> Result<(), Failure> {
+        let mut wait = |(ticket, start): (Ticket, Instant)| -> Result<()> {
             ticket.wait()?;
             latency_ns.saturating_record(start.elapsed().as_nanos() as u64);
             Ok(())
@@ -589,7 +589,7 @@ impl Operations<'_> {
         Ok(latency_ns)
     }
 
-    pub(crate) fn step(&self, step: Step, buffer: &mut Vec<u8>) -> Result<u64, Failure> {
+    pub(crate) fn step(&self, step: Step, buffer: &mut Vec<u8>) -> Result<u64> {
         Ok(match step {
             Step::Find(key) => self.find(key, buffer)?,
             Step::Insert(key) => u64::from(self.insert(key, key)?),
@@ -604,7 +604,7 @@ impl Operations<'_> {
         })
     }
 
-    fn run_finds(&self, keys: &[u64]) -> Result<Histogram<u64>, Failure> {
+    fn run_finds(&self, keys: &[u64]) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer) = (0_u64, Vec::new());
         for chunk in keys.chunks(SAMPLED) {
@@ -625,7 +625,7 @@ impl Operations<'_> {
         Ok(latency_ns)
     }
 
-    fn run_batched(&self, keys: &[u64]) -> Result<Histogram<u64>, Failure> {
+    fn run_batched(&self, keys: &[u64]) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let mut values = [None; BATCH];
         for keys in keys.chunks(BATCH) {

@@ -8,8 +8,8 @@ use medium::kernels::Kernels;
 use medium::{Durability, LineStore};
 
 use super::keys::Keys;
-use crate::context::{parse_any_engine, parse_durability, parse_fill};
-use crate::failure::Failure;
+use crate::arguments::{parse_any_engine, parse_durability, parse_fill};
+use crate::failure::{Failure, Result};
 
 /// The most keys of a tree on which persists are counted.
 const COUNTED_KEYS_MAX: u64 = 1_000_000;
@@ -136,7 +136,7 @@ pub(crate) enum BaselineChoice {
 /// Measure throughput, latency, persists and memory
 #[derive(clap::Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub(crate) struct Args {
+pub struct Args {
     /// The engine
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
     pub(crate) engine: Engine,
@@ -237,7 +237,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Gives the process the pages that are asked for.
-    pub(crate) fn take_pages(&self) -> Result<(), Failure> {
+    pub(crate) fn take_pages(&self) -> Result<()> {
         if self.pages == Pages::Small && !medium::disable_huge_pages() {
             return Err(Failure::Usage("--pages 4k: the system has no such switch".to_owned()));
         }
@@ -245,13 +245,13 @@ impl Args {
     }
 
     /// Has the process search with the kernels that are asked for.
-    pub(crate) fn take_kernels(&self) -> Result<(), Failure> {
+    pub(crate) fn take_kernels(&self) -> Result<()> {
         let install = |kernels: Kernels| kernels.install().map_err(|error| Failure::Usage(error.to_string()));
         self.kernels.map_or(Ok(()), install)
     }
 
     /// Refuses arguments that make no sense together.
-    pub(crate) fn validate(&self) -> Result<(), Failure> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let refuse = |what: &str| Err(Failure::Usage(what.to_owned()));
         if self.keys < 1000 || self.threads == 0 || self.runs == 0 || self.ops == Some(0) {
             return refuse("a benchmark needs at least 1,000 keys, one thread, one run and one operation");
@@ -304,7 +304,7 @@ impl Args {
     }
 
     /// What is set of the engine.
-    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+    pub(crate) fn settings(&self) -> Result<Settings> {
         let settings = self.engine.parse_settings(self.set.iter().map(String::as_str));
         settings.map_err(|error| Failure::Usage(error.to_string()))
     }

@@ -10,7 +10,7 @@ use super::args::{Args, Workload};
 use super::keys::{Keys, Random};
 use super::subject::{Bench, histogram, padded};
 use super::workload::{Script, Step};
-use crate::failure::Failure;
+use crate::failure::Result;
 
 /// Keys that no leaf holds together.
 const KEYS_APART: usize = 32;
@@ -57,7 +57,7 @@ impl EpochFigures {
 
 /// Times the operations of a run of its own during which the running epoch changed; all of them are timed, so that run is
 /// slower than others. `None` for engines without epochs.
-pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<Histogram<u64>>, Failure> {
+pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<Histogram<u64>>> {
     if bench.epoch_stat().is_none() || args.workload == Workload::Load {
         return Ok(None);
     }
@@ -77,7 +77,7 @@ pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<H
     Ok(Some(all))
 }
 
-fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>, Failure> {
+fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>> {
     let running = || bench.epoch_stat().map_or(0, |stat| stat.running);
     let (subject, mut latency_ns) = (bench.subject(), histogram());
     let (mut sum, mut buffer, mut before) = (0_u64, Vec::new(), running());
@@ -96,7 +96,7 @@ fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>, Failure> {
 }
 
 /// Gets a key of each of many leaves, twice. The tree was opened after a crash, and nobody has touched it since.
-pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches, Failure> {
+pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches> {
     let drawn = args.keys_drawn();
     let mut sorted: Vec<u64> = (0..args.keys - args.withheld()).map(|index| drawn.key(index)).collect();
     sorted.sort_unstable();
@@ -107,7 +107,7 @@ pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches, Failure
         keys.swap(index, random.below(index as u64 + 1) as usize);
     }
     let mut buffer = Vec::new();
-    let mut get_all = || -> Result<Histogram<u64>, Failure> {
+    let mut get_all = || -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         for key in &keys {
             let start = Instant::now();

@@ -11,12 +11,12 @@ use everleaf::Engine;
 use serde_json::{Value, json};
 
 use crate::bench;
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
+use crate::failure::{Failure, Result};
+use crate::notes::{Notes, Said};
 
 /// Measure the figures of a paper again
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {
+pub struct Args {
     /// Whose figures: bztree, of Arulraj et al., VLDB 2018; incll, of Cohen et al., ASPLOS 2019
     #[arg(value_parser = ["bztree", "incll"])]
     system: String,
@@ -157,23 +157,30 @@ fn bench_args(args: &Args) -> bench::Args {
 }
 
 /// Measures the figure of this number.
-type Measure = fn(u8, &Args, Context) -> Result<Figure, Failure>;
+type Measure = fn(u8, &Args, Notes<'_>) -> Result<Figure>;
 
-/// Measures a figure.
-pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    if args.threads.is_empty() || args.threads.contains(&0) {
-        return Err(Failure::Usage("--threads lists numbers of threads, each at least 1".to_owned()));
-    }
-    let (all, measure): (&[u8], Measure) = match args.system.as_str() {
-        "incll" => (&incll::FIGURES, incll::figure),
-        _ => (&bztree::FIGURES, bztree::figure),
-    };
-    for &number in args.figure.as_ref().map_or(all, std::slice::from_ref) {
-        let figure = measure(number, args, context)?;
-        if let Some(path) = &args.plot {
-            plot::draw(&figure, path)?;
+impl Args {
+    fn system(&self) -> (&'static [u8], Measure) {
+        match self.system.as_str() {
+            "incll" => (&incll::FIGURES, incll::figure),
+            _ => (&bztree::FIGURES, bztree::figure),
         }
-        context.say(&figure.json(args, number), figure.text())?;
     }
-    Ok(Answer::Yes)
+
+    /// The numbers of the figures that are wanted.
+    pub fn numbers(&self) -> Result<Vec<u8>> {
+        if self.threads.is_empty() || self.threads.contains(&0) {
+            return Err(Failure::Usage("--threads lists numbers of threads, each at least 1".to_owned()));
+        }
+        Ok(self.figure.map_or_else(|| self.system().0.to_vec(), |number| vec![number]))
+    }
+}
+
+/// Measures a figure, and draws it if that is wanted.
+pub fn run(args: &Args, number: u8, notes: Notes<'_>) -> Result<Said> {
+    let figure = args.system().1(number, args, notes)?;
+    if let Some(path) = &args.plot {
+        plot::draw(&figure, path)?;
+    }
+    Ok(Said { json: figure.json(args, number), text: figure.text() })
 }

@@ -7,7 +7,7 @@ use engines::index::Profile;
 use super::args::Args;
 use super::subject::{Bench, Operations, count_of};
 use super::workload::{Script, Step};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// One operation in so many is taken apart.
 const TAKEN_APART: usize = 8;
@@ -32,7 +32,7 @@ fn clock_ns() -> u64 {
 
 /// Runs a workload on one thread, of which one operation in eight is taken apart by reading the clock between its parts; each
 /// part without what reading the clock took. The others run as always, so that caches are as they are then.
-pub(crate) fn shares(args: &Args) -> Result<Shares, Failure> {
+pub(crate) fn shares(args: &Args) -> Result<Shares> {
     let (bench, keys) = Bench::loaded(args)?;
     let (script, subject, clock) = (Script::new(args, &keys, 0), bench.subject(), clock_ns());
     let (mut sum, mut buffer) = (Profile::default(), Vec::new());
@@ -70,10 +70,10 @@ struct Counted {
 }
 
 /// The operations of PMwCAS by what they are for, from the engine's counters on one thread.
-pub(crate) fn words(args: &Args) -> Result<Vec<Words>, Failure> {
+pub(crate) fn words(args: &Args) -> Result<Vec<Words>> {
     let (bench, keys) = Bench::loaded(args)?;
     let subject = bench.subject();
-    let counted = |run: &dyn Fn(&Operations<'_>) -> Result<bool, Failure>| -> Result<Counted, Failure> {
+    let counted = |run: &dyn Fn(&Operations<'_>) -> Result<bool>| -> Result<Counted> {
         let before = bench.counters();
         run(&subject)?;
         let since = bench.counters_since(&before);

@@ -7,8 +7,8 @@ use super::{Args, Claim, Figure, KEYS, Point, bench_args};
 use crate::bench::{
     Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, median, recoveries,
 };
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
+use crate::notes::Notes;
 
 /// A tree as the paper names it, and what is set of masstree for it.
 type Tree = (&'static str, &'static str);
@@ -55,8 +55,8 @@ const TREES: [PaperTree; 2] = [
 pub(super) const FIGURES: [u8; 9] = [2, 3, 4, 5, 6, 7, 8, 0, 9];
 
 /// Measures a figure.
-pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure, Failure> {
-    let lab = Lab { args, context, points: Vec::new() };
+pub(super) fn figure(number: u8, args: &Args, notes: Notes<'_>) -> Result<Figure> {
+    let lab = Lab { args, notes, points: Vec::new() };
     match number {
         0 => lab.flushes(),
         2 => lab.workloads(),
@@ -88,7 +88,7 @@ fn sizes_to(most: u64) -> Vec<u64> {
 /// A figure that is being measured.
 struct Lab<'a> {
     args: &'a Args,
-    context: Context,
+    notes: Notes<'a>,
     points: Vec<Point>,
 }
 
@@ -136,7 +136,7 @@ impl Lab<'_> {
 
     /// Measures what trees of so many keys do, in turns; each tree is loaded once. Samples by setting, there by tree, and
     /// then by delay.
-    fn measure(&self, trees: &[Tree], keys: u64, settings: &[Setting]) -> Result<Vec<Vec<Sample>>, Failure> {
+    fn measure(&self, trees: &[Tree], keys: u64, settings: &[Setting]) -> Result<Vec<Vec<Sample>>> {
         let is_delayed = settings.iter().any(|setting| !setting.delays_ns.is_empty());
         let tree_args = |(_, mode): &Tree| {
             let mut bench = bench_args(self.args);
@@ -148,19 +148,18 @@ impl Lab<'_> {
         let args: Vec<_> = trees.iter().map(tree_args).collect();
         let together = if fit_together(&args) { args.len() } else { 1 };
         if together < args.len() {
-            self.context.note("memory does not hold these trees together: one after the other, not in turns");
+            self.notes.note("memory does not hold these trees together: one after the other, not in turns");
         }
         let mut found = vec![Vec::new(); settings.len()];
         for (args, names) in args.chunks(together).zip(trees.chunks(together)) {
             let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
             let names = names.join(" and ");
-            self.context.note(format!("loading {keys} keys: {names}"));
+            self.notes.note(format!("loading {keys} keys: {names}"));
             let mut loaded = Trees::load(args)?;
             for (setting, found) in settings.iter().zip(&mut found) {
                 let Setting { workload, distribution, threads, .. } = setting;
                 let name = workload.name();
-                self.context
-                    .note(format!("{names}: {name}, {distribution:?}, {keys} keys, {threads} threads"));
+                self.notes.note(format!("{names}: {name}, {distribution:?}, {keys} keys, {threads} threads"));
                 found.extend(loaded.samples(&setting.series(args))?);
             }
         }
@@ -188,7 +187,7 @@ impl Lab<'_> {
         100.0 * (1.0 - durable / transient)
     }
 
-    fn workloads(mut self) -> Result<Figure, Failure> {
+    fn workloads(mut self) -> Result<Figure> {
         // Uniform, zipfian. The text has a range for each workload, and for each distribution (5.9% to 10.3% zipfian, 7.8% to
         // 15.4% uniform): together they leave one value each, but for E, which it calls the least affected.
         let papers = [
@@ -224,12 +223,7 @@ impl Lab<'_> {
         Ok(figure)
     }
 
-    fn delays(
-        mut self,
-        title: &'static str,
-        trees: &[Tree],
-        papers: &[&'static str],
-    ) -> Result<Figure, Failure> {
+    fn delays(mut self, title: &'static str, trees: &[Tree], papers: &[&'static str]) -> Result<Figure> {
         let settings = self.both().map(|setting| Setting { delays_ns: &DELAYS_NS, ..setting });
         let found = self.measure(trees, self.args.keys, &settings)?;
         for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
@@ -250,7 +244,7 @@ impl Lab<'_> {
         Ok(figure)
     }
 
-    fn threads(mut self) -> Result<Figure, Failure> {
+    fn threads(mut self) -> Result<Figure> {
         let trees = [TRANSIENT, IN_LINE];
         let settings: Vec<_> = self
             .both()
@@ -279,7 +273,7 @@ impl Lab<'_> {
         &mut self,
         trees: &[Tree],
         mut note: impl FnMut(&mut Self, &str, f64, &[Sample]),
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         for keys in sizes_to(self.args.keys) {
             let found = self.measure(trees, keys, &self.both())?;
             for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
@@ -291,12 +285,12 @@ impl Lab<'_> {
         Ok(())
     }
 
-    fn throughput_by_size(&mut self) -> Result<(), Failure> {
+    fn throughput_by_size(&mut self) -> Result<()> {
         let trees = [TRANSIENT, IN_LINE];
         self.by_size(&trees, |lab, panel, keys, samples| lab.points_of(panel, &trees, keys, samples))
     }
 
-    fn sizes(mut self) -> Result<Figure, Failure> {
+    fn sizes(mut self) -> Result<Figure> {
         self.throughput_by_size()?;
         let mut figure =
             self.figure("Figure 5: throughput by the size of the tree, YCSB-A", KEYS, MOPS, NO_MT);
@@ -313,7 +307,7 @@ impl Lab<'_> {
         Ok(figure)
     }
 
-    fn overheads(mut self) -> Result<Figure, Failure> {
+    fn overheads(mut self) -> Result<Figure> {
         self.throughput_by_size()?;
         let sizes = sizes_to(self.args.keys);
         let mut measured =
@@ -339,7 +333,7 @@ impl Lab<'_> {
     }
 
     /// Section 6.2: what the end of an epoch costs.
-    fn flushes(mut self) -> Result<Figure, Failure> {
+    fn flushes(mut self) -> Result<Figure> {
         let mut claims = Vec::new();
         let found = self.measure(&[IN_LINE], self.args.keys, &self.both())?;
         for ((panel, _), samples) in DISTRIBUTIONS.into_iter().zip(found) {
@@ -365,11 +359,11 @@ impl Lab<'_> {
     }
 
     /// Section 6.3: opening after a crash right before the end of an epoch of updates.
-    fn recoveries(mut self) -> Result<Figure, Failure> {
+    fn recoveries(mut self) -> Result<Figure> {
         let mut claims = Vec::new();
         for (series, mode) in [IN_LINE, LOGGING] {
             for keys in sizes_to(self.args.keys) {
-                self.context.note(format!("{series}, {keys} keys, opened after a crash"));
+                self.notes.note(format!("{series}, {keys} keys, opened after a crash"));
                 let mut bench = bench_args(self.args);
                 (bench.engine, bench.set) = (Engine::MASSTREE, vec![mode.to_owned()]);
                 (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);
@@ -395,7 +389,7 @@ impl Lab<'_> {
         Ok(figure)
     }
 
-    fn nodes_logged(mut self) -> Result<Figure, Failure> {
+    fn nodes_logged(mut self) -> Result<Figure> {
         let trees = [LOGGING, IN_LINE];
         self.by_size(&trees, |lab, panel, keys, samples| {
             for ((series, _), Sample { counters, .. }) in trees.iter().zip(samples) {

@@ -6,8 +6,8 @@ use crate::bench::{
     Distribution, MediumChoice, Sample, Series, Shares, Trees, Workload, count_of, median, recoveries,
     sample, shares, words,
 };
-use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
+use crate::notes::Notes;
 
 /// One curve.
 #[derive(Clone, Copy)]
@@ -31,17 +31,17 @@ const NO_RIVAL: &str = "the paper's Bw-tree, to which its claims compare";
 pub(super) const FIGURES: [u8; 9] = [4, 5, 6, 7, 8, 9, 1, 0, 2];
 
 /// Measures a figure.
-pub(super) fn figure(number: u8, args: &Args, context: Context) -> Result<Figure, Failure> {
+pub(super) fn figure(number: u8, args: &Args, notes: Notes<'_>) -> Result<Figure> {
     match number {
-        4 => random(args, context),
-        5 => skewed(args, context),
-        6 => durability(args, context),
-        7 => ranges(args, context),
-        8 => sizes(args, context),
-        9 => parts(args, context),
+        4 => random(args, notes),
+        5 => skewed(args, notes),
+        6 => durability(args, notes),
+        7 => ranges(args, notes),
+        8 => sizes(args, notes),
+        9 => parts(args, notes),
         1 => pmwcas_words(args),
-        0 => memory(args, context),
-        2 => recovery(args, context),
+        0 => memory(args, notes),
+        2 => recovery(args, notes),
         other => Err(Failure::Usage(format!(
             "figure {other} is not here: the paper measures in 4 to 9; 1 and 0 are its tables 1 and 2, and 2 is its recovery"
         ))),
@@ -55,8 +55,8 @@ fn curve_args(args: &Args, curve: &Curve, threads: usize) -> crate::bench::Args 
     bench
 }
 
-fn measure(args: &Args, curve: &Curve, threads: usize, context: Context) -> Result<Sample, Failure> {
-    context.note(format!("{}, {}, {threads} threads", curve.panel, curve.series));
+fn measure(args: &Args, curve: &Curve, threads: usize, notes: Notes<'_>) -> Result<Sample> {
+    notes.note(format!("{}, {}, {threads} threads", curve.panel, curve.series));
     sample(&curve_args(args, curve, threads))
 }
 
@@ -90,11 +90,11 @@ impl ByThreads {
 }
 
 /// Throughput by threads, curve by curve.
-fn by_threads(args: &Args, curves: &[Curve], context: Context) -> Result<ByThreads, Failure> {
+fn by_threads(args: &Args, curves: &[Curve], notes: Notes<'_>) -> Result<ByThreads> {
     let mut found = ByThreads::default();
     for curve in curves {
         for &threads in &args.threads {
-            let sample = measure(args, curve, threads, context)?;
+            let sample = measure(args, curve, threads, notes)?;
             found.note(curve, threads, &sample);
         }
     }
@@ -118,19 +118,19 @@ fn scaling(args: &Args, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec
 /// A figure of throughput by threads, without the paper's rival.
 fn scales(
     args: &Args,
-    context: Context,
+    notes: Notes<'_>,
     title: &'static str,
     curves: &[Curve],
     claims: &[(&str, &'static str)],
-) -> Result<Figure, Failure> {
-    let ByThreads { points, failed } = by_threads(args, curves, context)?;
+) -> Result<Figure> {
+    let ByThreads { points, failed } = by_threads(args, curves, notes)?;
     let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: NO_RIVAL };
     figure.claims = scaling(args, &figure, claims);
     figure.claims.extend(failed);
     Ok(figure)
 }
 
-fn random(args: &Args, context: Context) -> Result<Figure, Failure> {
+fn random(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let curves = [
         curve("read-only", Workload::Find, Distribution::Uniform),
         curve("90/10", Workload::ReadMostly, Distribution::Uniform),
@@ -143,10 +143,10 @@ fn random(args: &Args, context: Context) -> Result<Figure, Failure> {
         ("75/25", "1.7x the Bw-tree"),
         ("50/50", "2.4x the Bw-tree"),
     ];
-    scales(args, context, "Figure 4: random keys, volatile", &curves, &claims)
+    scales(args, notes, "Figure 4: random keys, volatile", &curves, &claims)
 }
 
-fn skewed(args: &Args, context: Context) -> Result<Figure, Failure> {
+fn skewed(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let curves = [
         curve("zipfian, read-only", Workload::Find, Distribution::Zipfian),
         curve("zipfian, 50/50", Workload::Balanced, Distribution::Zipfian),
@@ -159,11 +159,11 @@ fn skewed(args: &Args, context: Context) -> Result<Figure, Failure> {
         ("ascending, read-only", "-"),
         ("ascending, 50/50", "34 M/s, Bw-tree 21"),
     ];
-    scales(args, context, "Figure 5: zipfian and ascending keys, volatile", &curves, &claims)
+    scales(args, notes, "Figure 5: zipfian and ascending keys, volatile", &curves, &claims)
 }
 
 /// A tree in memory and a durable one, in turns.
-fn durability(args: &Args, context: Context) -> Result<Figure, Failure> {
+fn durability(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let media = [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)];
     let mixes = [("90/10", Workload::ReadMostly), ("50/50", Workload::Balanced)];
     let curves = mixes.map(|(panel, workload)| {
@@ -171,12 +171,12 @@ fn durability(args: &Args, context: Context) -> Result<Figure, Failure> {
         media.map(|(series, medium)| Curve { panel, series, workload, distribution, medium })
     });
     let most = args.threads.iter().copied().max().unwrap_or(1);
-    context.note("loading a tree in memory and a durable one");
+    notes.note("loading a tree in memory and a durable one");
     let mut trees = Trees::load(&curves[0].map(|curve| curve_args(args, &curve, most)))?;
     let mut found = ByThreads::default();
     for pair in &curves {
         for &threads in &args.threads {
-            context.note(format!("{}, volatile and durable, {threads} threads", pair[0].panel));
+            notes.note(format!("{}, volatile and durable, {threads} threads", pair[0].panel));
             let of = |tree: usize| Series { tree, args: curve_args(args, &pair[tree], threads) };
             for (curve, sample) in pair.iter().zip(trees.samples(&[of(0), of(1)])?) {
                 found.note(curve, threads, &sample);
@@ -204,7 +204,7 @@ fn durability(args: &Args, context: Context) -> Result<Figure, Failure> {
     Ok(figure)
 }
 
-fn ranges(args: &Args, context: Context) -> Result<Figure, Failure> {
+fn ranges(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let curves = [
         curve("90/10", Workload::ScanMostly, Distribution::Uniform),
         curve("50/50", Workload::ScanBalanced, Distribution::Uniform),
@@ -216,7 +216,7 @@ fn ranges(args: &Args, context: Context) -> Result<Figure, Failure> {
         ("ranges of 100", "-"),
     ];
     let title = "Figure 7: ranges of up to 10 and upserts, ranges of 100 alone, random keys, volatile";
-    let mut figure = scales(args, context, title, &curves, &claims)?;
+    let mut figure = scales(args, notes, title, &curves, &claims)?;
     if let Some(most) = args.threads.iter().max() {
         let [mostly, balanced] = ["90/10", "50/50"].map(|panel| figure.at(panel, "bztree", *most as f64));
         let ours = format!("{:.1}x", balanced / mostly);
@@ -235,13 +235,13 @@ const FREE_BYTES: [usize; 5] = [512, 256, 128, 64, 32];
 /// The entries of the paper's node of a KiB.
 const KIB_ENTRIES: usize = 40;
 
-fn sizes(args: &Args, context: Context) -> Result<Figure, Failure> {
+fn sizes(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let mut bench = bench_args(args);
     bench.medium = MediumChoice::Ram;
     bench.threads = args.threads.iter().copied().max().unwrap_or(1);
     let mut points = Vec::new();
-    let mut measure = |panel: String, bytes: usize, bench: &crate::bench::Args| -> Result<(), Failure> {
-        context.note(format!("{panel}, {bytes} bytes"));
+    let mut measure = |panel: String, bytes: usize, bench: &crate::bench::Args| -> Result<()> {
+        notes.note(format!("{panel}, {bytes} bytes"));
         let y = sample(bench)?.mops;
         points.push(Point { panel, series: "bztree".to_owned(), x: bytes as f64, y });
         Ok(())
@@ -294,14 +294,14 @@ fn sizes(args: &Args, context: Context) -> Result<Figure, Failure> {
     Ok(figure)
 }
 
-fn parts(args: &Args, context: Context) -> Result<Figure, Failure> {
+fn parts(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for (panel, workload, papers) in [
         ("50/50", Workload::Balanced, ["12%", "61%"]),
         ("read-only", Workload::Find, ["-", "78% where less is written"]),
     ] {
         for (series, medium) in [("volatile", MediumChoice::Ram), ("durable", MediumChoice::Dax)] {
-            context.note(format!("{panel}, {series}"));
+            notes.note(format!("{panel}, {series}"));
             let mut bench = bench_args(args);
             (bench.workload, bench.medium) = (workload, medium);
             let Shares { leaf, inner, pmwcas, rest } = shares(&bench)?;
@@ -326,7 +326,7 @@ fn parts(args: &Args, context: Context) -> Result<Figure, Failure> {
     })
 }
 
-fn pmwcas_words(args: &Args) -> Result<Figure, Failure> {
+fn pmwcas_words(args: &Args) -> Result<Figure> {
     let mut bench = bench_args(args);
     (bench.medium, bench.keys) = (MediumChoice::Ram, args.keys.clamp(5_000, 20_000));
     let (mut points, mut claims) = (Vec::new(), Vec::new());
@@ -350,7 +350,7 @@ fn pmwcas_words(args: &Args) -> Result<Figure, Failure> {
     Ok(Figure { title, x: "operations of PMwCAS", y: "words", points, claims, missing: "" })
 }
 
-fn memory(args: &Args, context: Context) -> Result<Figure, Failure> {
+fn memory(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let papers = [(100_000, "2 MB"), (1_000_000, "21 MB"), (10_000_000, "228 MB")];
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for (keys, paper) in papers.into_iter().filter(|(keys, _)| *keys <= args.keys) {
@@ -358,7 +358,7 @@ fn memory(args: &Args, context: Context) -> Result<Figure, Failure> {
         (bench.workload, bench.medium, bench.keys, bench.runs) =
             (Workload::Balanced, MediumChoice::Ram, keys, 1);
         bench.threads = args.threads.iter().copied().max().unwrap_or(1);
-        context.note(format!("{keys} keys"));
+        notes.note(format!("{keys} keys"));
         let bytes = sample(&bench)?.used_bytes as f64;
         points.push(Point {
             panel: "memory".to_owned(),
@@ -379,12 +379,12 @@ fn memory(args: &Args, context: Context) -> Result<Figure, Failure> {
     })
 }
 
-fn recovery(args: &Args, context: Context) -> Result<Figure, Failure> {
+fn recovery(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let (mut points, mut claims) = (Vec::new(), Vec::new());
     for keys in SIZES.into_iter().filter(|keys| *keys <= args.keys) {
         let mut bench = bench_args(args);
         (bench.medium, bench.keys, bench.workload) = (MediumChoice::Dax, keys, Workload::Find);
-        context.note(format!("{keys} keys"));
+        notes.note(format!("{keys} keys"));
         let mut micros = [Vec::new(), Vec::new()];
         for _ in 0..args.runs {
             let found = recoveries(&bench)?;

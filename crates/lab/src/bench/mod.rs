@@ -16,11 +16,12 @@ mod workload;
 
 use std::time::Instant;
 
-pub(crate) use args::{Args, Distribution, MediumChoice, Workload};
+pub use args::Args;
+pub(crate) use args::{Distribution, MediumChoice, Workload};
 pub(crate) use inside::{Shares, shares, words};
 
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
+use crate::failure::{Failure, Result};
+use crate::notes::{Notes, Said};
 use compare::Baseline;
 use keys::Keys;
 use report::Report;
@@ -35,23 +36,23 @@ use workload::{Script, Step};
 const IN_MEMORY: usize = 1;
 
 /// Runs the benchmark.
-pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
     args.take_pages()?;
     args.take_kernels()?;
     if args.line_stores {
-        return line_stores::run(args, context);
+        return line_stores::run(args);
     }
     args.validate()?;
     let keys = args.keys_drawn();
     let mut bench = Bench::create(args)?;
-    bench.note_medium(context);
-    context.note(format!("loading {} keys", args.keys));
+    bench.note_medium(notes);
+    notes.note(format!("loading {} keys", args.keys));
     let load_started = Instant::now();
     let prefill = args.keys - args.withheld();
     bench.load(args, &keys, prefill)?;
     let load_seconds = load_started.elapsed().as_secs_f64();
     let ram = in_memory(args, &keys, prefill)?;
-    context.note("loading the standard library's map with the same keys");
+    notes.note("loading the standard library's map with the same keys");
     let mut baseline = Baseline::load(args, &keys, prefill);
     let mut report = Report::new(args);
     if args.workload != Workload::Load {
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     }
     report.epochs.across_ns = epochs::across(args, &bench, &keys)?;
     for number in 0..args.runs {
-        context.note(format!("run {} of {}", number + 1, args.runs));
+        notes.note(format!("run {} of {}", number + 1, args.runs));
         if args.threads > 1 && args.workload != Workload::Load {
             let alone = Script::new(&Args { threads: 1, ..args.clone() }, &keys, number);
             report.alone(&bench.measure(&alone)?);
@@ -89,23 +90,16 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         baseline.measure(args, &script, &mut report);
     }
     drop(ram);
-    end(args, bench, &keys, &mut report, context)?;
+    end(args, bench, &keys, &mut report, notes)?;
     if args.count {
-        context.note("counting");
+        notes.note("counting");
         report.counts(&counted(&args.for_counting())?);
     }
-    context.say(&report.json(), report.text())?;
-    Ok(Answer::Yes)
+    Ok(Said { json: report.json(), text: report.text() })
 }
 
 /// What is measured when the runs are over.
-fn end(
-    args: &Args,
-    mut bench: Bench,
-    keys: &Keys,
-    report: &mut Report,
-    context: Context,
-) -> Result<(), Failure> {
+fn end(args: &Args, mut bench: Bench, keys: &Keys, report: &mut Report, notes: Notes<'_>) -> Result<()> {
     report.persist(bench.persist_ns(args)?);
     report.sizes(bench.sizes()?);
     report.epochs.pause_ns_max = bench.epoch_stat().map(|stat| stat.pause_ns_max);
@@ -117,7 +111,7 @@ fn end(
         report
             .file(std::fs::metadata(pool).map_err(Failure::io(format!("look at {}", pool.display())))?.len());
         if face::is_measured(args) {
-            context.note("comparing finds through the store with finds through its engine");
+            notes.note("comparing finds through the store with finds through its engine");
             report.face(face::store_over_engine(args, keys, pool)?);
         }
     }
@@ -125,7 +119,7 @@ fn end(
 }
 
 /// The same tree in memory, if it is to be measured as well.
-fn in_memory(args: &Args, keys: &Keys, prefill: u64) -> Result<Option<Bench>, Failure> {
+fn in_memory(args: &Args, keys: &Keys, prefill: u64) -> Result<Option<Bench>> {
     let Some(args) = args.for_baseline() else { return Ok(None) };
     let mut bench = Bench::create(&args)?;
     bench.load(&args, keys, prefill)?;
@@ -139,8 +133,8 @@ fn turn(
     bench: &Bench,
     (script, finds): (&Script, &Script),
     is_kept: bool,
-    note: impl FnOnce(Measured) -> Result<(), Failure>,
-) -> Result<Measured, Failure> {
+    note: impl FnOnce(Measured) -> Result<()>,
+) -> Result<Measured> {
     note(bench.measure(script)?)?;
     let found = if args.workload.only_adds() { Some(bench.measure(finds)?) } else { None };
     if !is_kept {
@@ -155,7 +149,7 @@ fn turn_in_memory(
     ram: Option<&Bench>,
     scripts: (&Script, &Script),
     report: &mut Report,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let Some(ram) = ram else { return Ok(()) };
     let found = turn(args, ram, scripts, false, |measured| {
         report.ram(&measured);
@@ -166,7 +160,7 @@ fn turn_in_memory(
 }
 
 /// A run that counts. It has a tree of its own, so that counting costs the runs that are timed nothing.
-fn counted(args: &Args) -> Result<Measured, Failure> {
+fn counted(args: &Args) -> Result<Measured> {
     let keys = args.keys_drawn();
     let mut bench = Bench::create_counted(args)?;
     bench.load(args, &keys, args.keys - args.withheld())?;
@@ -174,12 +168,12 @@ fn counted(args: &Args) -> Result<Measured, Failure> {
 }
 
 /// Measures what an open takes, of a tree with all keys.
-pub(crate) fn recoveries(args: &Args) -> Result<Recoveries, Failure> {
+pub(crate) fn recoveries(args: &Args) -> Result<Recoveries> {
     Bench::loaded(args)?.0.recover()
 }
 
 /// Takes back what a run of inserts or removes did, so that each run meets the same tree.
-fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<(), Failure> {
+fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<()> {
     bench.together(|| {
         for step in script.steps() {
             match step {
