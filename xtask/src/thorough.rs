@@ -34,7 +34,10 @@ fn run_of(name: &str, arguments: &str) -> Run {
 /// What there is to run. The short ones first.
 fn runs(pool: &Path) -> Vec<Run> {
     let everleaf = "run --release --quiet --package everleaf-cli --bin everleaf --";
-    let mut runs = vec![run_of("ignored tests", "test --release --workspace -- --ignored")];
+    let mut runs = vec![
+        run_of("ignored tests", "test --release --workspace -- --ignored"),
+        run_of("conformance", "test --release --package everleaf-lab --test conformance"),
+    ];
     for engine in ENGINES {
         let crash = format!("{everleaf} crash --engine {engine}");
         runs.push(run_of(&format!("exhaustive {engine}"), &format!("{crash} --exhaustive")));
@@ -78,6 +81,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let begin = Instant::now();
         let mut command = Command::new(&cargo);
         command.args(&run.arguments).current_dir(&root);
+        if run.name == "conformance" {
+            command.env("EVERLEAF_CASES", "4");
+        }
         if args.json {
             // Standard output is for the objects.
             command.stdout(Stdio::null());

@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// Lets those go on who wait for a thread that is no more.
+/// Releases the threads that wait for a thread that has ended.
 struct EndIfPanicking<'s>(&'s State);
 
 impl Drop for EndIfPanicking<'_> {

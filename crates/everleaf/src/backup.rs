@@ -81,7 +81,7 @@ impl NewCopy {
     }
 }
 
-/// Makes a file in the folder of `place`, for nobody else to read; and its name, which nothing had.
+/// Makes a file in the folder of `place`, readable by its owner only; and its name, which was not taken.
 fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
     let mut number = 0;
     loop {
@@ -112,7 +112,7 @@ fn take_place(part: &Path, place: &Path) -> io::Result<()> {
 impl Options {
     /// Copies the store at `path` into a new file, `target`, as it is at some moment of the call: also while another process
     /// has it open and writes. That goes on undisturbed, and everything it had acknowledged as durable when this was called is
-    /// in the copy; what it holds back under another [`Durability`](crate::Durability) is not. If nobody has the store open, it
+    /// in the copy; what it holds back under another [`Durability`](crate::Durability) is not. If no process has the store open, it
     /// is opened meanwhile, with these options, and recovered if need be. For the copy itself see [`Store::backup`]. O(file +
     /// log); the log is kept for the time being, in a file without a name beside `target`.
     ///

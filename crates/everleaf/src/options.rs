@@ -397,7 +397,7 @@ impl Options {
             (None, wanted) => medium.set_line_form(wanted.unwrap_or(LineForm::Single)),
         }
         if medium.survives() < self.require {
-            // What is in the log goes home, and the log away, as nobody will use it.
+            // The log is written back and removed, as it is no longer needed.
             medium.finish()?;
             return Err(Error::NotDurable { required: self.require, found: medium.describe() });
         }
@@ -506,7 +506,7 @@ fn lock(file: &File) -> Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            // Until the holder has said who it is, the file names the one before.
+            // Until the holder has written its number, the file names the one before.
             Err(Error::Locked { holder: pool::holder_of_file(file).filter(|holder| is_alive(*holder)) })
         }
         Err(errno) => Err(Error::Io { action: "lock the pool", source: errno.into() }),

@@ -41,7 +41,7 @@ struct OpenTree {
     kind: TreeOptions,
 }
 
-/// How long it waits for those who hold ranges: perhaps the calling thread does.
+/// How long it waits for open ranges: the calling thread may have one.
 const RANGES_WAIT: Duration = Duration::from_millis(200);
 
 /// What opening the store took.
@@ -238,7 +238,7 @@ impl Store {
     ///   open, and is one of `masstree`.
     pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
         let Inner { backend, opening, .. } = &*self.inner;
-        // Held, for a tree that somebody uses is not dropped; nor is one that does not open.
+        // Held, for a tree in use is not dropped; nor is one that does not open.
         let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
             let root = roots.find(name)?;
@@ -325,7 +325,7 @@ impl Store {
     }
 
     fn drop_found(&self, name: &str) -> Result<()> {
-        // Who marks holds the trees.
+        // The thread that marks holds the trees.
         if !self.inner.has_recovered() {
             return Err(Error::InUse);
         }
@@ -345,7 +345,7 @@ impl Store {
             trees.insert(name.to_owned(), tree);
             return Err(error);
         }
-        // Whoever makes a tree of this name from now on makes another one.
+        // From now on this name means a new tree.
         drop(trees);
         // Where durability is deferred that it is gone is not durable yet.
         backend.sync()?;
@@ -460,7 +460,7 @@ impl Store {
             match opened.and_then(|tree| tree.check()) {
                 Ok(violations) => found.extend(violations.into_iter().map(of_tree)),
                 Err(error) => match error.root() {
-                    // Others may be writing to it, so nobody reads it past its locks.
+                    // Other threads may write to it, so it is not read past its locks.
                     Error::Corrupt { offset, what } if is_open => {
                         found.push(violation(Some(*offset), what.clone()));
                     }
@@ -548,7 +548,7 @@ impl Inner {
         trees.values().for_each(|tree| tree.any.index.reclaim());
     }
 
-    /// Whether it is known which space is in use; waits for that as long as it may take, unless somebody holds a range.
+    /// Whether it is known which space is in use; waits for that as long as it may take, unless a range is open.
     fn has_recovered(&self) -> bool {
         self.background.as_ref().is_none_or(|background| background.wait(RANGES_WAIT))
     }

@@ -33,12 +33,12 @@ impl Ticket {
     }
 
     /// Returns when the write is durable, whatever the store's [`Durability`](crate::Durability). The thread that
-    /// waits may do the sync, for all who wait. Of trees that are durable by epochs
+    /// waits may do the sync, for all that wait. Of trees that are durable by epochs
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)) it returns at once, and says nothing: they are durable with
     /// [`Store::sync`](crate::Store::sync).
     ///
     /// # Errors
-    /// [`Error::Medium`](crate::Error::Medium) if the medium failed: then nobody knows whether the write is durable.
+    /// [`Error::Medium`](crate::Error::Medium) if the medium failed: then it is not known whether the write is durable.
     pub fn wait(&self) -> Result<()> {
         self.store.settle(self.lsn)
     }
@@ -49,7 +49,7 @@ impl Ticket {
     /// The first error of [`Ticket::wait`].
     pub fn wait_all(tickets: impl IntoIterator<Item = Self>) -> Result<()> {
         let mut tickets: Vec<Self> = tickets.into_iter().collect();
-        // Whoever waits for the last one finds the others durable.
+        // A wait for the last one makes the others durable.
         tickets.sort_by_key(|ticket| std::cmp::Reverse(ticket.lsn));
         tickets.iter().try_for_each(Self::wait)
     }

@@ -258,7 +258,7 @@ impl Tree {
         self.range(..)
     }
 
-    /// The number of keys; exact when nobody writes. O(leaves).
+    /// The number of keys; exact when no thread writes. O(leaves).
     pub fn len(&self) -> Result<u64> {
         self.at(self.any.index.len())
     }

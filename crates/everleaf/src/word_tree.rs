@@ -146,7 +146,7 @@ impl WordTree {
         WordRange { range: self.tree.range(bounds) }
     }
 
-    /// The number of keys; exact when nobody writes. O(leaves).
+    /// The number of keys; exact when no thread writes. O(leaves).
     pub fn len(&self) -> Result<u64> {
         self.tree.len()
     }

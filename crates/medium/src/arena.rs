@@ -171,7 +171,7 @@ impl<T: Volatile> Arena<T> {
 }
 
 impl<T: Volatile> Arena<T> {
-    /// The element at `index`, or element 0 where none ever was: for an index that somebody else may have left where it
+    /// The element at `index`, or element 0 where none ever was: for an index that another thread may have left where it
     /// was read, and that is validated afterwards.
     ///
     /// # Panics

@@ -163,7 +163,7 @@ pub enum Torn {
     Single,
 }
 
-/// What is found in a line that nobody writes.
+/// The content of a line that no thread writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundLine {
     /// The newest whole value, as stored.

@@ -1,6 +1,6 @@
 //! Operations that return before they are durable.
 //!
-//! An engine ends each operation by waiting for its commit. Who wants to wait later, once for many operations, runs them
+//! An engine ends each operation by waiting for its commit. A caller that wants to wait later, once for many operations, runs them
 //! through [`deferred`]: waits of this thread then only note what they would have waited for. Order comes from fences; whoever
 //! relies on a wait for anything but its acknowledgement looks whether what was waited for is durable.
 

@@ -23,7 +23,7 @@ impl Extent {
     ///
     /// # Safety
     /// `base` is aligned to a line, and `length` bytes from it (and all that [`Extent::set_length`] adds later)
-    /// stay readable and writable until the extent's owner is dropped, accessed by nobody but as 8-byte atomics
+    /// stay readable and writable until the extent's owner is dropped, accessed only as 8-byte atomics
     /// (a 64-byte access counts as eight).
     pub unsafe fn new(base: NonNull<u8>, length: u64) -> Self {
         debug_assert!((base.as_ptr() as usize).is_multiple_of(LINE_BYTES));

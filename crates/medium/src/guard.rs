@@ -71,7 +71,7 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// As [`Guard::interleave`], before such state is read: what is found depends on who came first.
+    /// As [`Guard::interleave`], before such state is read: what is found depends on which thread came first.
     #[inline(always)]
     pub fn interleave_read<T>(&self, _what: &T) {
         if is_scheduled::<M>() {
@@ -88,7 +88,7 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// Lets the epoch advance if nobody else is pinned; references into the pool cannot be held across this.
+    /// Lets the epoch advance if no other thread is pinned; references into the pool cannot be held across this.
     pub fn repin(&mut self) {
         if let Some(pin) = &mut self.pin {
             pin.repin();

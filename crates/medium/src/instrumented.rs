@@ -188,7 +188,7 @@ fn spin(ns: u64) {
 // SAFETY: the extent is the inner medium's, which lives as long as any of its owners.
 unsafe impl Medium for Instrumented {
     type Notes = AnyNotes;
-    // On a medium whose fences are durable every LSN is `Lsn::DURABLE`, so nobody waits.
+    // On a medium whose fences are durable every LSN is `Lsn::DURABLE`, so no thread waits.
     const LATE: bool = true;
     const DIRECT: bool = true;
 

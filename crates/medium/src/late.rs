@@ -130,7 +130,7 @@ impl Late {
         self.release_by_rule(&mut state);
     }
 
-    /// Makes everything up to `up_to` durable and wakes who waits for it.
+    /// Makes everything up to `up_to` durable and wakes the threads that wait for it.
     pub fn release(&self, up_to: Lsn) {
         self.release_locked(&mut self.state.lock(), up_to.0);
     }

@@ -32,7 +32,7 @@ pub enum LineForm {
 pub enum Survives {
     /// Nothing: plain memory of this process.
     Nothing,
-    /// The death of the process, not of the machine (a file in memory, or a mapping that nobody syncs).
+    /// The death of the process, not of the machine (a file in memory, or a mapping that is never synced).
     ProcessCrash,
     /// Loss of power.
     PowerLoss,
@@ -169,7 +169,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
     /// Makes at least `length` bytes accessible; what is new reads as zero.
     fn grow(&self, length: u64) -> Result<(), MediumError>;
 
-    /// Gives back what lies beyond `length` bytes, when nobody looks any more.
+    /// Gives back what lies beyond `length` bytes, once no thread reads it.
     fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
 
     /// The form in which lines are stored on this medium.
@@ -246,7 +246,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
     }
 
     /// In place of a wait that is put off ([`crate::deferred`]): does not wait for `lsn`, but if the medium is far behind
-    /// holds up who would make it worse. Called without any lock, as [`Medium::wait`] is.
+    /// slows down the caller. Called without any lock, as [`Medium::wait`] is.
     #[inline(always)]
     fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
         let _ = lsn;

@@ -94,7 +94,7 @@ pub enum Error {
         /// The form of the medium.
         medium: LineForm,
     },
-    /// The pool's content cannot be.
+    /// The pool is corrupt.
     #[error(
         "the pool is damaged at offset {offset:#x}: {what}; `everleaf check` lists all damage, `everleaf dump --salvage` saves the rest"
     )]

@@ -116,7 +116,7 @@ impl Identity {
         let mut bytes = vec![0; PREFIX_BYTES.min(length) as usize];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(io)?;
         crate::record::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
-        // A creation that a crash cut off left exactly the prefix; a longer file of zeros is somebody else's.
+        // A creation that a crash cut off left exactly the prefix; a longer file of zeros is not a pool of ours.
         if length == PREFIX_BYTES && header::is_blank(&guard)? {
             return Ok(None);
         }
@@ -187,7 +187,7 @@ impl<M: Medium> Pool<M> {
             space.read_bitmaps(&guard)?;
         }
         // PERSIST: nothing must precede; lost, the pool is still clean, and nothing was allocated from it yet. Whatever is
-        // durable later is durable after it, so nobody has to wait here.
+        // durable later is durable after it, so no wait is needed here.
         State::Clean.publish(&guard, 0)?;
         space.mend_high_water(&guard)?;
         State::Holder.publish(&guard, u64::from(std::process::id()))?;
@@ -252,7 +252,7 @@ impl<M: Medium> Pool<M> {
     }
 
     /// All named trees, and the slots of the root table that are damaged. While there are any, what their trees reach is
-    /// not known: after a crash, nobody may end the mark. O(size of the root table).
+    /// not known: after a crash the mark must not end. O(size of the root table).
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the file ends inside of the table.
@@ -290,7 +290,7 @@ impl<M: Medium> Pool<M> {
         self.shared.space.mark(&medium::Guard::unpinned(&self.shared.medium), offset)
     }
 
-    /// Ends the mark: what no tree marked is free. For trees that nobody uses yet, or any more. O(slabs).
+    /// Ends the mark: what no tree marked is free. For trees that are not in use. O(slabs).
     pub fn finish_marking(&self) {
         self.shared.space.finish_marking();
     }
@@ -479,7 +479,7 @@ impl<M: Medium> Guard<'_, M> {
     pub(crate) fn retire_to(&self, offset: u64, limbo: &Limbo, sink: &Arc<impl Sink>) {
         self.shared.space.mark_retired(&self.inner, offset);
         if sync::is_scheduled::<M>() {
-            // Each by itself, as early as may be: whoever reads what is free finds out.
+            // Each by itself, as early as possible: a test that reads freed space then fails.
             let sink = Arc::clone(sink);
             return self.inner.pin().defer(move || sink.accept(offset));
         }

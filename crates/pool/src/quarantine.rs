@@ -16,7 +16,7 @@ const BATCH_OFFSETS: usize = 16;
 /// ([`Guard::free`]). After a crash they are free like all that nothing reaches.
 pub struct Quarantine {
     pub(crate) limbo: Limbo,
-    /// What nobody reads any more.
+    /// Allocations that no thread reads any more.
     over: Arc<Over>,
 }
 
@@ -41,18 +41,18 @@ impl Quarantine {
         guard.retire_to(offset, &self.limbo, &self.over);
     }
 
-    /// What nobody reads any more, if it is so many at least. The caller frees them.
+    /// Allocations that no thread reads any more, if there are at least so many. The caller frees them.
     pub fn take(&self, least: usize) -> Vec<u64> {
         let mut over = self.over.0.lock();
         if over.len() < least { Vec::new() } else { std::mem::take(&mut over) }
     }
 
-    /// How many allocations nobody reads any more.
+    /// How many allocations no thread reads any more.
     pub fn count(&self) -> usize {
         self.over.0.lock().len()
     }
 
-    /// All, read or not: for an owner that nobody uses any more.
+    /// All of them, for an owner that is no longer in use.
     pub fn take_all(&self) -> Vec<u64> {
         // In this order: what a deferred call has taken from the first is in the second.
         let mut offsets = self.limbo.drain();

@@ -228,7 +228,7 @@ pub(crate) fn create<M: Medium>(
     // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not exist.
     cells[0].publish(guard, checked(IN_USE | u64::from(codec) << 16 | u64::from(engine)));
     if let Err(error) = guard.drain() {
-        // Whether it is there after the next open nobody knows; here it is not, for its nodes are the caller's again.
+        // The next open may find it or not. Here it is not there: its nodes are the caller's again.
         cells[0].store(guard, 0);
         return Err(error.into());
     }

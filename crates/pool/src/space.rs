@@ -446,7 +446,7 @@ impl Space {
     fn offer(&self, slab: u32, class: Class) {
         let known = self.slabs.get(slab);
         let used = known.used.load(Ordering::SeqCst) as u32;
-        // Whoever freed the last slot may come late: the slab can be another class's by now, with more slots in use.
+        // The thread that freed the last slot may come late: the slab can be another class's by now, with more slots in use.
         let worth_it = class.slots().saturating_sub(used) * REOPEN_FRACTION >= class.slots();
         let state = known.state.load(Ordering::SeqCst);
         if !(worth_it && state == FULL || used == 0 && state == PARTIAL) {
@@ -459,7 +459,7 @@ impl Space {
         if known.state.compare_exchange(FULL, PARTIAL, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             unowned.partial[class.index()].push(slab);
         }
-        // Of a slab that was just put on the list, its last slot may have been freed by somebody who saw it full.
+        // Of a slab that was just put on the list, its last slot may have been freed by a thread that saw it full.
         if known.state.load(Ordering::SeqCst) == PARTIAL && known.used.load(Ordering::SeqCst) == 0 {
             unowned.emptied.insert(slab);
         }

@@ -85,6 +85,7 @@ fn a_split_beside_a_put() {
 }
 
 #[test]
+#[ignore = "thorough: 22 s"]
 fn inserts_of_the_same_key() {
     race("the same key", &[Insert(10, 1)], &[Insert(20, 101), Insert(20, 102)]);
     race("the same key, split", &full(), &[Insert(15, 101), Insert(15, 102)]);
@@ -134,6 +135,7 @@ fn an_insert_into_a_leaf_that_is_being_frozen() {
 }
 
 #[test]
+#[ignore = "thorough: 33 s"]
 fn two_splits_of_one_leaf() {
     race("two splits", &full(), &[Insert(15, 101), Insert(35, 102)]);
 }
@@ -145,6 +147,7 @@ fn small_leaves() -> Vec<IndexOperation> {
 }
 
 #[test]
+#[ignore = "thorough: 17 s"]
 fn an_insert_into_leaves_that_are_being_merged() {
     race("a merge beside an insert", &small_leaves(), &[Remove(10), Insert(15, 101)]);
     race("a merge beside an insert on the right", &small_leaves(), &[Remove(10), Insert(45, 101)]);
@@ -227,7 +230,7 @@ fn random_threads() {
 
 /// All pairs with two preemptions, and triples with one: minutes.
 #[test]
-#[ignore = "long: `cargo test --release -p everleaf-sim --test bztree_threads -- --ignored`"]
+#[ignore = "thorough: minutes"]
 fn all_pairs_and_triples() {
     for scope in threads::scopes(4) {
         explore(

@@ -82,6 +82,7 @@ fn loads_and_drops() {
 }
 
 #[test]
+#[ignore = "thorough: 20 s"]
 fn a_script_with_the_external_log_alone() {
     let options = options(Images::Some { random: 4 }, SecondCrash::InRecovery);
     let engines: [AnyEngine; 2] = [
@@ -119,6 +120,7 @@ fn a_script_with_persistent_caches_and_on_a_log() {
 
 /// The low bits of epochs in value logs, and the epochs in links, begin anew during the script.
 #[test]
+#[ignore = "thorough: 38 s"]
 fn epochs_that_wrap() {
     for first_epoch in [(1 << 16) - 3, (1 << 31) - 4, (1 << 32) - 5] {
         let options = options(Images::Some { random: 1 }, SecondCrash::InRecovery);
@@ -235,6 +237,7 @@ fn random_scripts() {
 }
 
 #[test]
+#[ignore = "thorough: 23 s"]
 fn long_runs_at_full_width() {
     let seed = setting("EVERLEAF_SEED", 1);
     let operations = random_operations(seed, 800, 200, writes_in_epochs);
@@ -300,6 +303,7 @@ fn the_fences_for_slabs_are_missed() {
 
 /// From the four seed trees, a sync at each place.
 #[test]
+#[ignore = "thorough: 47 s"]
 fn small_scopes_exhausted() {
     for codec in [Word, Record] {
         let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
@@ -321,6 +325,7 @@ fn small_scopes_of_layers_exhausted() {
 
 /// A node that a crash left is touched first by a write, and by a find, and not by a scan of everything.
 #[test]
+#[ignore = "thorough: 22 s"]
 fn writes_come_first_after_a_crash() {
     for (codec, rules) in [(Word, Rules::Lines), (Record, Rules::Lines), (Record, Rules::Log)] {
         let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
@@ -363,6 +368,7 @@ fn every_pair_of_writes_in_a_node_that_has_one_key() {
 }
 
 #[test]
+#[ignore = "thorough: 82 s"]
 fn every_pair_of_writes_in_a_node_that_is_full() {
     every_pair_of_writes(&[Insert(5, 1), Insert(20, 2), Insert(25, 3), Insert(40, 4)]);
 }

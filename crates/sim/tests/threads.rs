@@ -79,6 +79,7 @@ fn all_pairs_of_words_with_two_preemptions() {
 }
 
 #[test]
+#[ignore = "thorough: 15 s"]
 fn pairs_of_records_with_two_preemptions() {
     explore(&rntree(Record), pairs, 4, (&options(LINEAR), TWO));
 }
@@ -144,6 +145,7 @@ fn a_scan_finds_what_moves_out_of_the_node_that_it_reads_again() {
 /// The same for who looks for a key. He waits before he looks again, until somebody has done something: the last thread,
 /// without which that would have to be another preemption. All others do what they do at once.
 #[test]
+#[ignore = "thorough: 22 s"]
 fn a_read_and_a_write_find_what_moves_out_of_the_node_that_they_read_again() {
     for operation in [Get(20), Update(20, 103)] {
         let program = Program::single(&[operation, Insert(17, 101), Insert(18, 102), Get(60)]);
@@ -197,6 +199,7 @@ fn pairs_with_splits_and_merges_after_the_crash() {
 }
 
 #[test]
+#[ignore = "thorough: 29 s"]
 fn triples_in_epochs() {
     explore(&common::small(Engine::MASSTREE, Record), triples, 11, (&options(LINEAR), ONE));
 }
@@ -267,13 +270,14 @@ fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
 }
 
 #[test]
+#[ignore = "thorough: 24 s"]
 fn triples_of_words() {
     explore(&rntree(Word), triples, 5, (&options(LINEAR), ONE));
 }
 
 /// A share of all triples, with two preemptions: minutes. `EVERLEAF_LONG=1` takes all, which is hours.
 #[test]
-#[ignore = "long: `cargo test --release -p everleaf-sim --test threads -- --ignored`"]
+#[ignore = "thorough: minutes"]
 fn triples_of_words_with_two_preemptions() {
     explore(&rntree(Word), triples, 29, (&options(LINEAR), TWO));
 }

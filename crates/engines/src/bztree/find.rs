@@ -1,4 +1,4 @@
-//! Descents and point reads. Readers see through what is under way, and wait for nobody.
+//! Descents and point reads. Readers see through operations that are under way, and never wait.
 
 use std::cmp::Ordering as Compare;
 

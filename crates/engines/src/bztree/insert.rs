@@ -6,7 +6,7 @@
 //! *Why the reservation needs no persist.* Nothing depends on it before the entry is visible, and the operation that makes
 //! it so takes the status with the reservation for its expected value, which is durable with the descriptor. A crash before
 //! that leaves a status with or without the reservation. Without it the entry is free again, whatever lies in it. With it
-//! the entry is pending for ever: named by a past epoch, or still empty; who inserts next ends it.
+//! the entry is pending for ever: named by a past epoch, or still empty; the next insert ends it.
 //!
 //! **Update.** PMwCAS on payload, metadata and status, in place. A value of 64 bits has its upper three in the metadata,
 //! whose version goes up, so a reader that finds the same metadata before and after the payload has both of one value.
@@ -258,8 +258,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         for earlier in 0..entry {
             let cells = leaf.entry(guard, earlier)?;
             let (mut looks, mut spins) = (0, 0);
-            // On a medium for harnesses nobody else is on his way but under a scheduler, to which who looks often, and sees
-            // nothing change, is one who waits for ever.
+            // Under a scheduler a thread that polls without seeing a change counts as one that waits for ever.
             let patience = match is_scheduled::<M>() {
                 true => self.patience.min(2),
                 false if M::SCHEDULED => 0,

@@ -20,9 +20,9 @@
 //! 5. An inner node's separators never change. A child is swapped together with a change of the status, and the node is
 //!    frozen by the very operation that replaces it, which names that status: no swap is lost in a copy.
 //! 6. What is visible is durable, or dirty, and then its readers wait (see [PMwCAS](crate::pmwcas)). Two values may recur: an
-//!    update leaves the status as it was, and may bring a payload back. Their dirty bits may be cleared too early, and nobody
-//!    is misled: from statuses only a count is taken, which waits for all there is, and no answer is taken from a payload
-//!    without the metadata, whose version never recurs.
+//!    update leaves the status as it was, and may bring a payload back. Their dirty bits may be cleared too early,
+//!    which does no harm: a status answers only a count, which waits for everything, and a payload answers only together with
+//!    its metadata, whose version never recurs.
 //!
 //! ## Commit points
 //!
@@ -49,7 +49,7 @@
 //! ## What a crash may leave behind
 //!
 //! Entries that were reserved and never completed: counted as pending, ended by the next insert into the leaf, reclaimed when
-//! the leaf is renewed. Leaves that are frozen: renewed by whoever is to change them. Inner nodes with a single child, and
+//! the leaf is renewed. Leaves that are frozen: renewed by the next thread that is to change them. Inner nodes with a single child, and
 //! leaves that are small, where the crash came between two merges: merged when keys beside them are removed, or they
 //! are full and written to. Space that nothing reaches: free with the mark.
 //!
@@ -62,13 +62,13 @@
 //! - *4.2.1, insert*: the reservation is two compare-and-swaps without a persist, not a durable PMwCAS; so an insert takes
 //!   three persists instead of six. The status counts what is pending, so only an insert that meets a reservation looks for a
 //!   duplicate again; it waits a bounded time, then ends the reservation by PMwCAS, so that a thread that is gone blocks
-//!   nobody.
+//!   no other thread.
 //! - *4.2.3, update*: in place, for inline values too. PMwCAS leaves 61 bits of a word; the other three of a value lie in the
 //!   metadata, which is part of the operation anyway, beside a version by which a reader knows that both belong together.
 //!   No dead entry, no consolidation for updates.
 //! - *4.2.6, scans*: go on from the separator, not from the last key, so an empty leaf is no obstacle.
 //! - *4.3, consolidation*: the parent's status carries a counter that each swap of a child raises; otherwise a copy of the
-//!   parent could be installed that lacks the swap. Who meets a frozen leaf renews it at once, not at the second time.
+//!   parent could be installed that lacks the swap. A thread that finds a frozen leaf renews it at once, not the second time.
 //!   Freezing is not flushed. Where there is no space to renew it, the leaf is thawed and goes on as it is; so the
 //!   operation that replaces a leaf names its status as well, which counts how often it was frozen.
 //! - *4.3 and 5, node sizes*: counted in entries, as these have one size. What the allocator adds is free space, too. The upper
@@ -124,14 +124,14 @@ pub struct BzTreeOptions {
     /// Operations that change the tree at the same time; more wait for one another. 1 to 128; each takes 512 bytes of the
     /// pool. Fixed when the tree is made.
     pub operations_max: usize,
-    /// How large nodes are. `None`: those of leaves of `N` entries. An open with other sizes than those which the tree was
-    /// made with ([`BzTree::sizes_of`]) is refused: nodes stay as they are, so they would hold for some of them only.
+    /// How large nodes are; `None` for leaves of 56 entries. Fixed when the tree is made: an open with other sizes is refused
+    /// ([`BzTree::sizes_of`]).
     pub nodes: Option<NodeSizes>,
-    /// Whether an open after a crash leaves the mark to the caller, who calls [`Index::mark`] while the tree is at work, and
-    /// then [`Pool::finish_marking_later`]. Without, the open marks, which takes it O(n).
+    /// Whether an open after a crash leaves the mark of reachable space to the caller, which calls [`Index::mark`] while the tree
+    /// is in use, and then [`Pool::finish_marking_later`]. Otherwise the open marks, in O(n).
     pub mark_later: bool,
-    /// How often an insert looks at a reservation that came before its own, before it ends it: whoever has it begins anew. 0
-    /// ends each at once. Default: 1,024; from the 64th look on it gives the processor away after each.
+    /// How often an insert polls an earlier reservation before it ends it, so that the other insert starts again. 0 ends each at
+    /// once. Default: 1,024; from the 64th time on the thread yields after each.
     pub patience: u32,
 }
 
@@ -163,12 +163,12 @@ impl Counter {
     }
 }
 
-/// A BzTree, with `N` entries a leaf unless [`BzTreeOptions::nodes`] says otherwise. Immediate durability: an operation is durable when it returns, and nobody
-/// has answered from it before. Latch-free: no reader waits for a thread that has stopped, and no writer does unless more
-/// operations are under way than [`BzTreeOptions::operations_max`]. But who stops while he allocates, retires or frees, may hold a
-/// lock of the pool; writers that need space, or retire some, wait for that, and so does whoever is about to free what others have
-/// retired: that comes with every 128th pin of a thread, of a reader's, too. And what was retired since a thread that stopped was
-/// pinned stays taken.
+/// A BzTree. Immediate durability: an operation is durable when it returns, and no other thread has answered from it before.
+///
+/// Latch-free: a reader never waits for a thread that has stopped; a writer does only if more operations are under way than
+/// [`BzTreeOptions::operations_max`]. The pool's allocator is not latch-free: a thread that stops while it allocates, retires or
+/// frees may hold a lock of the pool. Writers that need space wait for that lock, and so does every 128th pin of a thread,
+/// which frees retired space. Space that was retired after a stopped thread was pinned stays taken.
 pub struct BzTree<M: Medium, C: Codec> {
     pool: Pool<M>,
     pmwcas: Pmwcas,

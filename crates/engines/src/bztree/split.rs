@@ -1,12 +1,12 @@
 //! Replacing a leaf that is frozen or full: by one that is consolidated, or by two.
 //!
 //! Every node that a change needs is allocated before anything is frozen. What replaces the leaf is flushed, and ordered by
-//! fence 1 of the operation that installs it. Who finds the leaf frozen makes a replacement of his own; one of them is
-//! installed, the others are given back. Who cannot make one thaws the leaf instead: the operation that replaces a
+//! fence 1 of the operation that installs it. A thread that finds the leaf frozen makes a replacement of its own; one of them is
+//! installed, the others are freed. A thread that cannot make one thaws the leaf instead: the operation that replaces a
 //! leaf names its status, so it fails if the leaf was thawed, and leaves it frozen for good otherwise.
 //!
 //! An inner node is never frozen alone: the operation that installs its replacement freezes it, together with the
-//! parent's child. So nobody meets an inner node that is frozen and still in the tree.
+//! parent's child. So no thread finds an inner node that is frozen and still in the tree.
 
 use medium::Medium;
 use pool::{Error, Guard, Result};

@@ -151,7 +151,7 @@ pub struct EpochStat {
     pub in_line_logs: u64,
     /// Lines flushed at the ends of epochs.
     pub lines_flushed: u64,
-    /// Nanoseconds for which nobody could work, for epochs to end.
+    /// Nanoseconds for which writers were paused, for epochs to end.
     pub pause_ns: u64,
     /// The longest of these pauses.
     pub pause_ns_max: u64,
@@ -173,7 +173,7 @@ pub trait Scan {
 }
 
 /// An ordered map. Keys compare as byte strings. Unless an engine says otherwise all of it is safe to call from any
-/// number of threads, and an operation is durable when it returns. Who holds one as `dyn Index` may ask [`Any`] for the
+/// number of threads, and an operation is durable when it returns. A caller with a `dyn Index` may ask [`Any`] for the
 /// engine's own type.
 pub trait Index: Any + Send + Sync {
     /// The engine's name.
@@ -240,7 +240,7 @@ pub trait Index: Any + Send + Sync {
         Ok(true)
     }
 
-    /// The number of keys; exact when nobody writes. O(leaves).
+    /// The number of keys; exact when no thread writes. O(leaves).
     fn len(&self) -> Result<u64>;
 
     /// Whether there is no key. O(1) unless leaves are empty.
@@ -274,7 +274,7 @@ pub trait Index: Any + Send + Sync {
     fn stat(&self) -> Result<IndexStat>;
 
     /// Figures of an engine that is durable by epochs: how far the sweep after a crash has come, what ends of epochs took.
-    /// Unlike [`Index::stat`] it walks nothing and holds up nobody. O(1).
+    /// Unlike [`Index::stat`] it walks nothing and delays no thread. O(1).
     fn epoch_stat(&self) -> Option<EpochStat> {
         None
     }
@@ -297,7 +297,7 @@ pub trait Index: Any + Send + Sync {
     /// operation. Engines that leave that to the pool have nothing of their own.
     fn reclaim(&self) {}
 
-    /// Gives back all space of a tree that was removed from the pool's root table and that nobody else uses; it is not
+    /// Gives back all space of a tree that was removed from the pool's root table and that is not in use; it is not
     /// used again. O(n).
     fn destroy(&self) -> Result<()>;
 

@@ -67,7 +67,7 @@ const ATTEMPTS_WITHOUT_PASS: u32 = 64;
 const ATTEMPTS_ALONE: u32 = 1 << 10;
 /// Attempts after which a node is given up where there is no time.
 const ATTEMPTS_SCHEDULED: u32 = 1 << 11;
-/// Attempts before the processor is not even asked for: who is in the way waits for a disk.
+/// Attempts after which the thread sleeps between two: the holder of the lock waits for a disk.
 const ATTEMPTS_AWAKE: u32 = 1 << 12;
 /// How long it is waited between two attempts after that, in microseconds.
 const PAUSE_US: u64 = 100;
@@ -180,9 +180,9 @@ impl<M: Medium> Core<M> {
 
     #[inline(always)]
     fn with_pass<'t>(&'t self, pass: Pass<'t, Shard>) -> (View<'t, M>, Work<'t>) {
-        let Pass { share, epoch, phase } = pass;
+        let Pass { shard, epoch, phase } = pass;
         let view = self.view(epoch, true);
-        (view, Work { shard: share, phase })
+        (view, Work { shard, phase })
     }
 
     #[inline(always)]
@@ -248,7 +248,8 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// Whoever has locked the node may wait for a disk. A node that nobody changes for long is given up.
+    /// The holder of the lock may wait for a disk. After [`MassTreeOptions::patience`](super::MassTreeOptions::patience) without a
+    /// change of the node the operation gives up.
     fn retry_slowly(&self, mut attempts: Attempts) -> Walk<()> {
         let version = match attempts.blocked_by {
             0 => 0,

@@ -1,24 +1,25 @@
 //! The durable allocator (section 5 of the paper): nodes and records of one tree.
 //!
-//! From the pool it takes *runs*: one slab of 64 KiB for objects of one class, or as many slabs as one large object needs.
-//! The pool knows which slabs are taken; what is free inside of them is this allocator's affair. It does not have to
-//! mark objects after a crash, only the runs, which are chained. A run is not given back before the tree is.
+//! The allocator takes *runs* from the pool: one slab of 64 KiB for objects of one class, or as many slabs as one large object
+//! needs. The pool knows which slabs are taken; this allocator knows which objects in them are free. So after a crash only
+//! the runs, which form a chain, have to be marked. A run goes back to the pool with the tree.
 //!
-//! Each shard has for each class a queue of free objects. What is freed goes to the tail, what is allocated comes from
-//! the head, and only what was in the queue when the epoch began: what a reader may still look at is thus never reused.
-//! A shard that has none left first takes over some of what another one has free, only then a run. Threads that remove what
-//! others have inserted would fill the pool otherwise.
-//! The ends of the queue have their in-line log in the queue's line. An object's link to the next has its own, in two
-//! words (section 5.1):
+//! Each shard has a queue of free objects for each class. Freed objects go to the tail; allocations come from the head, and
+//! take only objects that were in the queue when the epoch began. So an object that a reader may still read is never reused.
+//! A shard whose queue is empty takes objects from another shard's queue before it takes a run; otherwise threads that remove
+//! what other threads inserted would fill the pool.
+//!
+//! The in-line log of the queue's ends lies in the queue's line. The link from an object to the next has its own in-line log,
+//! in two words (section 5.1):
 //!
 //! ```text
 //! link      bits 0..2 counter   4..48 next object          48..64 high half of the epoch
 //! link log  bits 0..2 counter   4..48 link at its begin    48..64 low half of the epoch
 //! ```
 //!
-//! The log is written first, and its counter raised; then the link with the same counter. Counters that differ tell a
-//! crash in between. The epoch has 32 bits: every 2^30 epochs all links that are in queues are written anew, so that no
-//! failed epoch is taken for one that many years ago had the same number.
+//! The log is written first, with the next counter; then the link with the same counter. Counters that differ reveal a crash
+//! between the two. The epoch has 32 bits. Every 2^30 epochs all links in queues are rewritten, so that an old epoch with the
+//! same low bits is never mistaken for a failed one.
 
 use std::sync::atomic::Ordering;
 
@@ -49,10 +50,10 @@ const RENEWAL_EPOCHS: u64 = 1 << 30;
 const TAKEN_TOGETHER: usize = 64;
 /// The same under a scheduler, whose trees are small.
 const TAKEN_TOGETHER_SCHEDULED: usize = 2;
-/// How often it tries to, while others work with all that have some: an operation of theirs is short.
+/// How often it tries again while all shards that have some are locked for short operations.
 const TAKE_OVER_TRIES: usize = 64;
 
-/// Links that a sweep goes through before it gives the share back.
+/// Links that a sweep visits before it unlocks the shard.
 const LINKS_TOGETHER: u32 = 1024;
 
 /// Sizes of objects. Nodes have a multiple of 64; border nodes of words have 576, the last takes the longest record.
@@ -519,7 +520,7 @@ impl<M: Medium> View<'_, M> {
 
     /// Takes over some of what one other shard has free.
     fn take_over_from(&self, pass: Pass<'_, Shard>, work: &mut Work<'_>, class: usize) -> Walk<bool> {
-        let Pass { mut share, phase, .. } = pass;
+        let Pass { shard: mut share, phase, .. } = pass;
         let (theirs, own) = (self.queue(share.index, class)?, self.queue(work.shard.index, class)?);
         let limit = self.limit(&share, class, theirs);
         let Some((first, last, rest)) = self.first_sound(theirs, class, limit) else { return Ok(false) };
@@ -625,7 +626,7 @@ impl<M: Medium> View<'_, M> {
             }
             self.core.reach_barrier(AccessKind::Store);
             for mut pass in self.core.barrier.enter_free(|_| true) {
-                if let Some(object) = sound(self.take(&mut pass.share, pass.phase, class))? {
+                if let Some(object) = sound(self.take(&mut pass.shard, pass.phase, class))? {
                     return Ok(object);
                 }
             }

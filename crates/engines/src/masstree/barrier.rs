@@ -1,65 +1,63 @@
-//! The barrier between epochs: who works holds a share, who ends the epoch holds all of them.
+//! The barrier between epochs.
 //!
-//! Everybody works with a share of the tree, whose lock he holds for the time of one operation; the epoch he finds then
-//! is the one that he works in. To end an epoch means to hold all shares: nobody works then. Nobody starves: a lock
-//! goes to who has waited for it for long, and who ends epochs holds them for a bounded time. Readers who hold no share
-//! look at the epoch's number before and after.
+//! The tree has a few *shards*. A writer locks one of them for the time of one operation; the epoch that it finds then is the
+//! epoch it works in. To end an epoch, a thread locks all shards: then no operation is under way. Readers without a shard read
+//! the number of the epoch before and after (`access`).
 //!
-//! Who holds a share may try to enter others, to take space from them; he waits for none of these.
+//! 1. *Normal operation.* A thread takes its own shard, or another one that is free, or else queues for one.
+//! 2. *End of an epoch* ([`Barrier::stop`]). Threads that arrive while the shards are being locked wait until all are, even if
+//!    some are free. Otherwise they would keep the processors from the thread that holds the last shard.
+//! 3. *Batches and bulk loads* hold a shard for longer than an operation, and announce it
+//!    ([`Barrier::enter_for_long`]). The end of an epoch waits for them first, before it locks any shard, so that writers go on.
+//!    No batch begins meanwhile: the gate is closed.
 //!
-//! Who comes while the shares are being taken waits until all are, although some are free: else the processors would be
-//! busy with those who work on, and who holds the last share, or waits for it, would get none.
+//! A batch may wait for an operation of another thread. So no thread waits for a shard with a batch while there is another
+//! shard. A queueing thread announces itself, then looks whether a batch has the shard; a batch announces itself, then waits
+//! for those that queue. One of the two sees the other. If batches hold all shards, a thread queues for its own one, and goes
+//! before the next batch there.
 //!
-//! Who holds a share for longer than one operation (a batch, a bulk load) says so before. Who ends the epoch waits for him
-//! first, and takes no share before: all others work meanwhile. Nobody else begins to hold one for long then, or the epoch
-//! might never end. (Before that, each phase that begins waits for those who hold one for long, too; phases are few.)
+//! An epoch has *phases*, for flushing dirty lines while writers work. When a phase begins, each shard in turn is locked, its
+//! list of dirty nodes is taken, and its phase number is raised. So a node that was listed in a phase is in the list of a shard
+//! that was in this phase. One phase number for all shards would not do: a writer could read the new number before its shard
+//! was emptied, and would take a node for listed that was just flushed.
 //!
-//! What he does meanwhile may wait for somebody else's operation. So nobody waits for his share as long as there is another one:
-//! who finds all shares busy *queues* for one that is not held for long, and says so before he looks whether it still is not;
-//! who begins to hold it for long says that before he looks who queues, and lets those go first. One of the two sees the other.
-//! Who finds all of them held for long queues for his own, and goes before whoever holds that for long next.
-//!
-//! An epoch has *phases*, and each share is in one of them. When a phase begins, each share is locked in turn, what it
-//! lists is taken, and it is in the next phase from then on. So what is marked as listed in a phase is on the list of some
-//! share that was in that phase; and when all shares were locked, whatever was changed in the phase before has been taken.
-//! (One number for all shares would not do: who sees the new one before his share is taken would mark as listed in the new
-//! phase what is taken, and flushed, with the old one.)
+//! A thread that holds a shard may try to lock others, for free space, but waits for none.
 
 use medium::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, pause, yield_now};
 
-/// The shares, and what runs. The model tests put another share in place of the tree's.
+/// The shards and the running epoch. Generic so that the loom tests can use a small shard.
 pub(super) struct Barrier<S> {
     running: AtomicU64,
-    /// Whether the shares are being taken: a hint, nothing rests on it.
+    /// Whether the shards are being locked. A hint: nothing depends on it.
     is_stopping: AtomicBool,
-    /// Held while they are. Not the gate: who waits for those who hold a share for long has that, too.
+    /// Held while the shards are being locked.
     stopping: Mutex<()>,
-    /// Held by who begins to hold a share for long, and by who waits until nobody does.
+    /// Held by a batch while it begins, and by the end of an epoch.
     gate: Mutex<()>,
-    shares: Box<[Share<S>]>,
-    /// How many of them are worked with, the first ones.
+    shards: Box<[ShardLock<S>]>,
+    /// How many of the first shards threads are spread over.
     worked_with: usize,
 }
 
-struct Share<S> {
-    /// Odd while it is held for long: made so behind the gate, and even by the holder, before he gives the share back.
+struct ShardLock<S> {
+    /// Odd while a batch has the shard. Raised under the gate when a batch begins, and by the batch before it unlocks.
     holds: AtomicU32,
-    /// How many queue for it who go before the next to hold it for long: by the parity of that hold's number.
+    /// Threads that queue and go before the next batch, by the parity of that batch's number.
     queued: [AtomicU32; 2],
-    /// Changes under the lock only, which orders it.
+    /// Changes under the lock only.
     phase: AtomicU64,
     content: Mutex<S>,
 }
 
-/// A share, and with it the epoch: it does not end as long as this lives.
+/// A locked shard. The epoch does not end while this lives.
 pub(super) struct Pass<'b, S> {
-    pub(super) share: MutexGuard<'b, S>,
+    pub(super) shard: MutexGuard<'b, S>,
     pub(super) epoch: u64,
-    /// The phase: what is listed in it need not be listed again.
+    /// The shard's phase. A node that is listed in it need not be listed again.
     pub(super) phase: u64,
 }
 
-/// Says that a share is held for long. Dropped before its pass.
+/// A batch has a shard. Dropped before its pass.
 pub(super) struct Long<'b> {
     holds: &'b AtomicU32,
 }
@@ -70,70 +68,70 @@ impl Drop for Long<'_> {
     }
 }
 
-/// Whether a share is held for long, by its `holds`.
+/// Whether a batch has a shard, by its `holds`.
 fn is_long(holds: u32) -> bool {
     holds & 1 == 1
 }
 
-/// The parity of the next hold's number.
+/// The parity of the next batch's number.
 fn next_hold(holds: u32) -> usize {
     (holds.div_ceil(2) & 1) as usize
 }
 
 impl<S> Barrier<S> {
-    /// At least one share, of which as many are worked with; the others are held with them, and used when they are free.
-    pub(super) fn new(running: u64, shares: impl Iterator<Item = S>, worked_with: usize) -> Self {
-        let share = |content| Share {
+    /// At least one shard. Threads are spread over the first `worked_with`; they use the others when those are free.
+    pub(super) fn new(running: u64, shards: impl Iterator<Item = S>, worked_with: usize) -> Self {
+        let shard = |content| ShardLock {
             holds: AtomicU32::new(0),
             queued: [AtomicU32::new(0), AtomicU32::new(0)],
             phase: AtomicU64::new(1),
             content: Mutex::new(content),
         };
-        let shares: Box<[_]> = shares.map(share).collect();
+        let shards: Box<[_]> = shards.map(shard).collect();
         Self {
             running: AtomicU64::new(running),
             is_stopping: AtomicBool::new(false),
             stopping: Mutex::new(()),
             gate: Mutex::new(()),
-            shares,
+            shards,
             worked_with,
         }
     }
 
-    /// All shares, in order.
-    pub(super) fn shares(&self) -> impl Iterator<Item = &Mutex<S>> {
-        self.shares.iter().map(|share| &share.content)
+    /// All shards, in order.
+    pub(super) fn shards(&self) -> impl Iterator<Item = &Mutex<S>> {
+        self.shards.iter().map(|shard| &shard.content)
     }
 
     /// The running epoch.
     #[inline(always)]
     pub(super) fn running(&self) -> u64 {
-        // ORDER: pairs with the release in `begin`: what was done in the epochs before is visible.
+        // ORDER: pairs with the release in `begin`: all that earlier epochs wrote is visible.
         self.running.load(Ordering::Acquire)
     }
 
-    /// Whether an epoch still runs, so that nothing that was read since [`Barrier::running`] told of it was reused.
+    /// Whether an epoch still runs. Then nothing that the caller read since [`Barrier::running`] returned it was reused.
     #[inline(always)]
     pub(super) fn is_running(&self, epoch: u64) -> bool {
-        // ORDER: pairs with the release of whoever reused what was read, who had seen a later epoch. What was read before
-        // was read before this; kernels load relaxed.
+        // ORDER: pairs with the release of a writer that reused memory, in a later epoch. The loads before this fence, relaxed
+        // ones in kernels, stay before it.
         fence(Ordering::Acquire);
         self.running.load(Ordering::Acquire) == epoch
     }
 
-    /// The thread's own share.
+    /// The thread's own shard.
     #[inline(always)]
-    fn own(&self, thread: usize) -> &Share<S> {
-        &self.shares[thread % self.worked_with]
+    fn own(&self, thread: usize) -> &ShardLock<S> {
+        &self.shards[thread % self.worked_with]
     }
 
-    /// The shares that are worked with, from the thread's own on.
-    fn beginning_with_own(&self, thread: usize) -> impl Iterator<Item = &Share<S>> {
-        let (before, from) = self.shares[..self.worked_with].split_at(thread % self.worked_with);
+    /// The shards that threads are spread over, from the thread's own on.
+    fn beginning_with_own(&self, thread: usize) -> impl Iterator<Item = &ShardLock<S>> {
+        let (before, from) = self.shards[..self.worked_with].split_at(thread % self.worked_with);
         from.iter().chain(before)
     }
 
-    /// A share for an operation: the thread's own, or another one that is free, or will be soon.
+    /// Locks a shard for an operation: the thread's own, or another one that is free. Queues if none is.
     pub(super) fn enter(&self, thread: usize) -> Pass<'_, S> {
         if self.is_stopping.load(Ordering::Relaxed) {
             self.wait_until_stopped();
@@ -148,116 +146,115 @@ impl<S> Barrier<S> {
 
     #[cold]
     fn enter_other(&self, thread: usize) -> Pass<'_, S> {
-        let free = self.beginning_with_own(thread).find_map(|share| share.try_enter(self));
+        let free = self.beginning_with_own(thread).find_map(|shard| shard.try_enter(self));
         free.unwrap_or_else(|| self.enter_busy(thread))
     }
 
-    /// As [`Barrier::enter`], where no share was free.
+    /// As [`Barrier::enter`], when no shard was free.
     pub(super) fn enter_busy(&self, thread: usize) -> Pass<'_, S> {
         loop {
-            let soon = self.beginning_with_own(thread).find_map(|share| share.queue(self, false));
+            let soon = self.beginning_with_own(thread).find_map(|shard| shard.queue(self, false));
             if let Some(pass) = soon.or_else(|| self.own(thread).queue(self, true)) {
                 return pass;
             }
         }
     }
 
-    /// As [`Barrier::enter`], but waits for nobody who holds a share for long: `None` if only those are left.
+    /// As [`Barrier::enter`], but does not wait for batches: `None` if they hold all shards.
     pub(super) fn enter_beside_long(&self, thread: usize) -> Option<Pass<'_, S>> {
         loop {
-            let free = self.beginning_with_own(thread).find_map(|share| share.try_enter(self));
-            if free.is_some() || self.beginning_with_own(thread).all(Share::is_held_long) {
+            let free = self.beginning_with_own(thread).find_map(|shard| shard.try_enter(self));
+            if free.is_some() || self.beginning_with_own(thread).all(ShardLock::is_held_long) {
                 return free;
             }
             yield_now();
         }
     }
 
-    /// A share that suits, if there is one; waits for those that others work with, last for those that are held for long.
+    /// Locks a shard that suits, if there is one. Waits for each in turn, and for those that batches hold last.
     pub(super) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
         let mut late = Vec::new();
-        for share in &self.shares {
-            match share.queue(self, false) {
-                Some(pass) if suits(&pass.share) => return Some(pass),
+        for shard in &self.shards {
+            match shard.queue(self, false) {
+                Some(pass) if suits(&pass.shard) => return Some(pass),
                 Some(_) => {}
-                None => late.push(share),
+                None => late.push(shard),
             }
         }
-        late.into_iter().map(|share| share.pass(self, share.content.lock())).find(|pass| suits(&pass.share))
+        late.into_iter().map(|shard| shard.pass(self, shard.content.lock())).find(|pass| suits(&pass.shard))
     }
 
-    /// A share for longer than an operation. Waits while an epoch ends, or is about to.
+    /// Locks a shard for a batch. Waits while an epoch ends.
     pub(super) fn enter_for_long(&self, thread: usize) -> (Pass<'_, S>, Long<'_>) {
         loop {
             let gate = self.gate.lock();
-            if let Some(share) = self.beginning_with_own(thread).find(|share| !share.is_held_long()) {
-                // Before it is: nobody queues for it from now on. Whoever has the gate next sees it.
-                let holds = share.holds.fetch_add(1, Ordering::Relaxed);
-                // ORDER: pairs with the fence in `queue`: who is not seen here sees that the share is held.
+            if let Some(shard) = self.beginning_with_own(thread).find(|shard| !shard.is_held_long()) {
+                // From here on no thread begins to queue for it.
+                let holds = shard.holds.fetch_add(1, Ordering::Relaxed);
+                // ORDER: pairs with the fence in `queue`: a queueing thread that is not seen here sees the batch.
                 fence(Ordering::SeqCst);
                 let mut spins = 0;
-                while share.queued[next_hold(holds)].load(Ordering::Relaxed) > 0 {
+                while shard.queued[next_hold(holds)].load(Ordering::Relaxed) > 0 {
                     pause(&mut spins);
                 }
-                let pass = share.pass(self, share.content.lock());
-                return (pass, Long { holds: &share.holds });
+                let pass = shard.pass(self, shard.content.lock());
+                return (pass, Long { holds: &shard.holds });
             }
             drop(gate);
             drop(self.own(thread).content.lock());
         }
     }
 
-    /// Each share that is wanted, by its index, and free just now.
+    /// Each shard that is wanted, by its index, and free just now.
     pub(super) fn enter_free(&self, is_wanted: impl Fn(usize) -> bool) -> impl Iterator<Item = Pass<'_, S>> {
-        let wanted = self.shares.iter().enumerate().filter(move |(index, _)| is_wanted(*index));
-        wanted.filter_map(|(_, share)| share.try_enter(self))
+        let wanted = self.shards.iter().enumerate().filter(move |(index, _)| is_wanted(*index));
+        wanted.filter_map(|(_, shard)| shard.try_enter(self))
     }
 
-    /// Begins a phase. When this returns, `take` had each share after its last operation of the phase before.
+    /// Begins a phase. `take` gets each shard after its last operation of the phase before.
     pub(super) fn begin_phase(&self, mut take: impl FnMut(&mut S)) {
-        for share in &self.shares {
-            let mut content = share.content.lock();
-            share.phase.fetch_add(1, Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut content = shard.content.lock();
+            shard.phase.fetch_add(1, Ordering::Relaxed);
             take(&mut content);
         }
     }
 
-    /// Waits until nobody holds a share for long, while all others work; nobody begins to as long as the gate is closed.
+    /// Waits until no batch is under way, while writers go on. No batch begins while the gate is held.
     pub(super) fn close_gate(&self) -> MutexGuard<'_, ()> {
         let gate = self.gate.lock();
-        // Nobody begins to hold one for long, so none of these is held for long when all were free once.
-        for share in self.shares.iter().filter(|share| share.is_held_long()) {
-            drop(share.content.lock());
+        // No batch begins, so when each of these was free once, no batch is left.
+        for shard in self.shards.iter().filter(|shard| shard.is_held_long()) {
+            drop(shard.content.lock());
         }
         gate
     }
 
-    /// Waits until nobody works; nobody does as long as the shares are held.
+    /// Locks all shards: no operation is under way while they are held.
     pub(super) fn stop(&self, _gate: MutexGuard<'_, ()>) -> Vec<MutexGuard<'_, S>> {
         let _stopping = self.stopping.lock();
         self.is_stopping.store(true, Ordering::Relaxed);
-        let shares = self.shares.iter().map(|share| share.content.lock()).collect();
+        let shards = self.shards.iter().map(|shard| shard.content.lock()).collect();
         self.is_stopping.store(false, Ordering::Relaxed);
-        shares
+        shards
     }
 
-    /// Begins an epoch, and with it a phase. The caller holds all shares.
+    /// Begins an epoch, and with it a phase. The caller holds all shards.
     pub(super) fn begin(&self, epoch: u64) {
-        // ORDER: pairs with the loads in `running` and `is_running`: who sees the new epoch sees all of the old one.
+        // ORDER: pairs with the loads in `running` and `is_running`: a thread that sees the new epoch sees all of the old one.
         self.running.store(epoch, Ordering::Release);
-        for share in &self.shares {
-            share.phase.fetch_add(1, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.phase.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl<S> Share<S> {
+impl<S> ShardLock<S> {
     fn is_held_long(&self) -> bool {
         is_long(self.holds.load(Ordering::Relaxed))
     }
 
-    /// Waits for a share that is not held for long; or, if `in_any_case`, until whoever holds it is done. `None` if it is held
-    /// for long, or another one begins to hold it so.
+    /// Waits for a shard. `None` if a batch holds it, unless `in_any_case`, or if another batch begins there.
     fn queue<'b>(&'b self, barrier: &Barrier<S>, in_any_case: bool) -> Option<Pass<'b, S>> {
         let holds = self.holds.load(Ordering::Relaxed);
         if is_long(holds) && !in_any_case {
@@ -265,7 +262,7 @@ impl<S> Share<S> {
         }
         let queued = &self.queued[next_hold(holds)];
         queued.fetch_add(1, Ordering::Relaxed);
-        // ORDER: pairs with the fence in `enter_for_long`: who does not see there that this one queues is seen here.
+        // ORDER: pairs with the fence in `enter_for_long`: a batch that does not see this thread queue is seen here.
         fence(Ordering::SeqCst);
         let is_as_before = self.holds.load(Ordering::Relaxed) == holds;
         let pass = is_as_before.then(|| self.pass(barrier, self.content.lock()));
@@ -277,7 +274,7 @@ impl<S> Share<S> {
         self.content.try_lock().map(|content| self.pass(barrier, content))
     }
 
-    fn pass<'b>(&self, barrier: &Barrier<S>, share: MutexGuard<'b, S>) -> Pass<'b, S> {
-        Pass { share, epoch: barrier.running(), phase: self.phase.load(Ordering::Relaxed) }
+    fn pass<'b>(&self, barrier: &Barrier<S>, shard: MutexGuard<'b, S>) -> Pass<'b, S> {
+        Pass { shard, epoch: barrier.running(), phase: self.phase.load(Ordering::Relaxed) }
     }
 }

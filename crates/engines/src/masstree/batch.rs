@@ -1,11 +1,11 @@
 //! Batches: writes that lie in one epoch, so that a crash leaves all of them or none.
 //!
-//! A batch holds its shard, so the epoch does not end before it does. Nothing else is special about it: others see each
-//! write as it is done, and what was written before an error stays. It cannot make room by ending the epoch, so a pool
-//! that is full fails the write that meets it, and so does the external log.
+//! A batch keeps its shard locked, so the epoch does not end before the batch. Otherwise its writes are ordinary: other threads
+//! see each write at once, and writes before an error stay. A batch cannot make room by ending the epoch, so in a full pool,
+//! or when the external log is full, a write fails at once.
 //!
-//! Who is in a batch waits for no other one: that one's thread may be about to wait for him. So within a batch nothing ends an
-//! epoch, of whichever tree, and a write to another tree is refused if all shares of that are held by batches.
+//! A thread in a batch does not wait for another batch, which may be about to wait for it. So within a batch nothing ends an
+//! epoch, of whichever tree, and a write to another tree is refused if batches hold all shards of that tree.
 
 use std::cell::{Cell, RefCell};
 

@@ -2,7 +2,7 @@
 //!
 //! Within a layer slices ascend, whatever is damaged, so a walk comes to the layer's end. But several entries of a damaged tree
 //! may lead to one layer, and each of its entries to one below: few nodes, and more ways through them than anybody has time
-//! for. Who has met more nodes than there can be has found damage.
+//! for. A walk that visits more nodes than there can be has found damage.
 
 use std::cell::Cell;
 

@@ -1,8 +1,7 @@
 //! Cells: where a tree of words has its values, two for each slot of a border node.
 //!
-//! The value word of a slot stays what the paper has there, a pointer, which the in-line logs hold in packed form; it says
-//! which of the slot's two cells counts. A buffer of its own for a value of eight bytes would be a cache miss, and a page,
-//! for each key that is read.
+//! The value word of a slot is a pointer, as in the paper, and the in-line logs hold it in packed form. It says which of the
+//! slot's two cells is valid. A separate buffer for a value of eight bytes would cost a cache miss for each key that is read.
 //!
 //! - *Insert*: the value goes to the first cell of a free slot. That the slot is free is what the epoch began with, or the
 //!   node is in the external log; so nothing that a crash brings back is overwritten.
@@ -11,11 +10,12 @@
 //!   counts; so does each update of a node that is in the external log, with its cells. So a pointer moves once an epoch.
 //! - *Remove*: there is nothing to free.
 //!
-//! A reader loads the pointer, then the cell, then looks whether the node's version is still the same, and in the end
-//! whether the epoch is. That suffices. In the epoch of the pointer that he loaded the cell changes in two ways only: it is
-//! overwritten by an update where it counts, or where an insert takes the slot anew, after it has raised the version. In a
-//! later epoch it may be the other cell that is written first, before the pointer says so: whoever sees that sees the number
-//! of that epoch, too.
+//! A reader loads the pointer, then the cell, then compares the node's version, and at the end the epoch. That suffices:
+//!
+//! - In the same epoch the cell changes only by an update in place, which is a valid answer, or by an insert that takes the
+//!   slot again, which raises the version first.
+//! - In a later epoch the cell may be overwritten while the pointer still leads to it. A reader that sees such a value also sees
+//!   the number of that epoch.
 
 use medium::Medium;
 use pool::{Error, Guard, Result};

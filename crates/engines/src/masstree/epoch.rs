@@ -1,19 +1,21 @@
 //! Epochs: the list of what changed, the end of an epoch.
 //!
-//! A thread works with one of [`SHARDS`](super::layout::SHARDS) shards, its share of the `barrier`. While all are held,
-//! nobody works, and what was freed is seen by nobody.
+//! A thread works with one of [`SHARDS`](super::layout::SHARDS) shards of the `barrier`. While all shards are locked, no
+//! operation is under way, and no thread can reach what was freed.
 //!
-//! Each operation lists what it changes when it changes it for the first time in a *phase*; a node notes which of its lines
-//! do. An epoch has two phases or
-//! more. When it is to end, the second begins; what the first one listed is flushed while others go on working. They list
-//! less meanwhile, which is flushed in the same way, and so on as long as it becomes less quickly and is not little; only
-//! then are all shards locked, what was listed last is flushed, and the epoch ends. The pause is thus the longest
-//! operation, the flush of what changed during the last flush before, and two fences. What a phase has listed is fenced
-//! before the pause: on a medium that does at a fence what a flush asks for, that work is done while others work, too.
+//! An operation lists the lines that it changes, each once a *phase*; a node notes which of its lines are listed. An epoch
+//! ends in these steps:
 //!
-//! On a medium whose fences are durable late an epoch is two groups or more, its lines, those of each phase by themselves,
-//! and then its number, and one wait. The next epoch runs while they are on their way: such a medium writes nothing back
-//! unasked, so what that changes cannot be durable before.
+//! 1. A new phase begins. The lines of the previous phase are flushed and fenced while writers go on.
+//! 2. Step 1 is repeated while the list shrinks quickly and is longer than a few hundred ranges.
+//! 3. All shards are locked. The lines of the last phase are flushed and fenced.
+//! 4. The number of the next epoch is published and fenced. The shards are unlocked.
+//!
+//! So the pause is the longest operation, the flush of what changed during the last flush, and two fences.
+//!
+//! On a medium whose fences are durable late, an epoch is one group of lines for each phase, a group for the number, and one
+//! wait. The next epoch runs during the wait. That is safe: such a medium writes nothing back unasked, so changes of the next
+//! epoch cannot be durable first.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -29,7 +31,7 @@ use super::external_log::LogCursor;
 use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, all_lines, checked};
 use super::{Core, Mode};
 
-/// One thread's share of a tree, in lines of its own.
+/// What a thread needs to write: lists, limits of queues, a log. In lines of its own.
 #[repr(align(128))]
 pub(super) struct Shard {
     pub(super) index: usize,
@@ -90,7 +92,7 @@ impl Taken {
     }
 }
 
-/// Listed ranges that are few enough to be flushed while nobody works.
+/// Listed ranges that are few enough to be flushed during the pause.
 const LISTED_IN_PAUSE: usize = 512;
 /// The same under a scheduler, whose operations are as few: those of one operation.
 const LISTED_IN_PAUSE_SCHEDULED: usize = 4;
@@ -167,7 +169,7 @@ impl<M: Medium> Core<M> {
         result
     }
 
-    /// Flushes what the epoch has changed so far, while others work. Returns whether that was something.
+    /// Flushes what the epoch has changed so far, while writers go on. Returns whether anything was flushed.
     fn flush_beside_others(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let enough = if is_scheduled::<M>() { LISTED_IN_PAUSE_SCHEDULED } else { LISTED_IN_PAUSE };
         let (mut listed, mut before) = (Taken::default(), None);
@@ -192,7 +194,7 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Ends the running epoch: whatever was done before is durable when this returns.
+    /// Ends the running epoch: all operations before are durable when this returns.
     pub(super) fn advance(&self) -> Result<()> {
         if self.mode == Mode::Transient {
             self.advance_volatile();
@@ -249,7 +251,7 @@ impl<M: Medium> Core<M> {
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until nobody works; nobody does as long as the shards are held.
+    /// Locks all shards: no operation is under way while they are held.
     pub(super) fn stop(&self) -> Vec<MutexGuard<'_, Shard>> {
         self.reach_barrier(AccessKind::Store);
         self.barrier.stop(self.barrier.close_gate())
@@ -257,7 +259,7 @@ impl<M: Medium> Core<M> {
 
     /// Bytes of memory beside the pool's.
     pub(super) fn volatile_bytes(&self) -> u64 {
-        let lists = self.barrier.shares().map(|shard| {
+        let lists = self.barrier.shards().map(|shard| {
             let shard = shard.lock();
             size_of::<Shard>() + 8 * shard.listed.capacity() + shard.log.volatile_bytes()
         });

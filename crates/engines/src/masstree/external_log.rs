@@ -1,9 +1,8 @@
 //! The external log: whole nodes as they were, for changes that no in-line log can take (section 4.2 of the paper).
 //!
-//! Each shard has a chain of segments; one shard has the first of its own from the begin, so that a full pool can be emptied.
-//! Entries of an epoch follow each other from the first segment on; each is durable before the next is written, so the
-//! first that is not of the epoch, or fails its checksum, ends them. When an epoch has ended its entries are void, and the
-//! next one begins at the start.
+//! Each shard has a chain of segments. One shard gets its first segment when the tree is made, so that a full pool can be
+//! emptied. The entries of an epoch begin in the first segment. Each is durable before the next is written, so the entries end
+//! at the first one that is of another epoch or fails its checksum. The next epoch begins at the start again.
 
 use std::sync::atomic::Ordering;
 
@@ -170,7 +169,7 @@ impl<M: Medium> Core<M> {
 
     /// Gives the segments that are in the chains to the shards.
     pub(super) fn adopt_segments(&self, guard: &Guard<'_, M>) -> Result<()> {
-        for shard in self.barrier.shares() {
+        for shard in self.barrier.shards() {
             let mut shard = shard.lock();
             shard.log.segments = self.log_segments(guard, shard.index)?;
         }

@@ -8,13 +8,13 @@
 //! bits 0..4 slot   4..48 the value, whose low four bits are 0   48..64 the low bits of the epoch      0: no log
 //! ```
 //!
-//! The first change of a node in an epoch clears the value logs of the epoch before, or writes them anew. So a value log is
-//! always of the epoch in its node's epoch word, or, when a crash leaves only one of the two lines, of one less than 2^15
-//! epochs away: sixteen bits tell which. A node that was left alone for longer goes to the external log instead. The epoch word
-//! of a first touch after an open need not be durable; before the first value log it is made so.
+//! The first change of a node in an epoch clears or rewrites the value logs of the previous epoch. So a value log belongs to the
+//! epoch in its node's epoch word, or, if a crash kept only one of the two lines, to an epoch less than 2^15 away: sixteen bits
+//! are enough. A node that did not change for longer goes to the external log instead. The epoch word of a first touch after
+//! an open need not be durable; it is made durable before the first value log.
 //!
-//! Three cases go to the external log: a second value in one line, an insert after a remove (it may overwrite what the
-//! permutation log lists), and whatever changes more than one permutation and some values.
+//! Three cases go to the external log: a second value in one line; an insert after a remove, which may overwrite a slot that
+//! the permutation log lists; and every change of more than one permutation and some values.
 
 use std::sync::atomic::Ordering;
 

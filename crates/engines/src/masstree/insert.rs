@@ -41,7 +41,7 @@ impl<M: Medium> Core<M> {
             };
             drop(work);
             rounds += 1;
-            // Who is in a batch, of another tree, ends no epoch.
+            // A thread in a batch of another tree ends no epoch.
             if rounds == ROUNDS_MAX || self.is_in_any_batch() {
                 return Err(full);
             }

@@ -44,7 +44,7 @@ impl Tree {
         let (new, due) = note_lines(listed.load(Ordering::Relaxed), pass.phase, 1 << line);
         listed.store(new, Ordering::Relaxed);
         if due != 0 {
-            pass.share.push((node, due));
+            pass.shard.push((node, due));
         }
         drop(locked);
         pass.epoch

@@ -163,7 +163,7 @@ pub struct MassTreeOptions {
     pub shards: usize,
     /// Whether dropping the tree ends the epoch. Without, the next open recovers as after a crash: for tests.
     pub close_cleanly: bool,
-    /// How long an operation waits for a node that somebody has locked and does not change.
+    /// How long an operation waits for a locked node that does not change. Then it ends with [`Error::Contended`].
     pub patience: Duration,
     /// The epoch in which a new tree begins, and from which on an open goes on if the next one is earlier: for tests of what
     /// happens after many.
@@ -246,7 +246,7 @@ struct Core<M: Medium> {
     barrier: Barrier<Shard>,
     /// Nodes that were recovered, as the shards list what changed.
     touched: Mutex<Vec<u64>>,
-    /// The end of the last epoch; held by who ends one.
+    /// The end of the last epoch; held while an epoch ends.
     ended: Mutex<Lsn>,
     /// Whether the running epoch has something to end, though nothing may be listed: an attempt to end it failed. Changed by
     /// who holds `ended`.

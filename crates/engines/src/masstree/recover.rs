@@ -1,18 +1,18 @@
 //! Recovery (section 4.3 of the paper).
 //!
-//! At the open after a crash, before anything else: what the external log has of the failed epoch is put back, each share's
-//! part by one thread, on all cores, and made durable; then the epoch is added to the set of failed ones, and the next one
-//! begins. Each step may be repeated, and nothing of the new epoch exists before the last. The ends of the free queues and
-//! the root follow.
+//! An open after a crash takes these steps. Each may be repeated after another crash.
 //!
-//! Nodes are recovered when they are touched first: an epoch word older than this execution tells. A background sweep
-//! touches the rest, and empties the set when that is durable (`sweep`).
+//! 1. The nodes that the external log holds of the failed epoch are restored, in parallel, and made durable.
+//! 2. The epoch is added to the set of failed epochs, and the next epoch begins.
+//! 3. The ends of the free queues and the root are restored from their in-line logs. The tree is usable.
+//! 4. Every other node is recovered when it is first touched: its epoch word is older than this execution.
+//! 5. A background sweep touches the nodes that are left, and then empties the set of failed epochs (`sweep`).
 //!
-//! Where nothing is put back, and no log cleared, the touch is not listed: reads write nothing. It stores what has a meaning for
-//! this process only (lock, stamp), and a permutation log that is the permutation; all of it lies in the header line. If that
-//! line goes to the medium anyhow, it says that the node was left as it is. As long as it does not, an epoch word may be
-//! there from any number of epochs ago; so the new one is marked (`TOUCHED`), and made durable before the first value log,
-//! whose sixteen bits it interprets (`in_line_log`).
+//! A first touch that restores nothing is not listed for the end of the epoch, so reads write nothing. It stores a lock and a
+//! stamp, which mean something to this process only, and a permutation log that equals the permutation, all in the header
+//! line. If the cache writes that line back anyway, the node still reads as unchanged. As long as it does not, the epoch word
+//! on the medium may be arbitrarily old. So the new one is marked (`TOUCHED`), and made durable before the first value log,
+//! whose sixteen bits depend on it (`in_line_log`).
 
 use std::sync::atomic::Ordering;
 

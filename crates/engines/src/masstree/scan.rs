@@ -375,7 +375,7 @@ impl<M: Medium> Core<M> {
         self.find_slowly(|view, _| read(view))
     }
 
-    /// The number of keys; exact when nobody writes.
+    /// The number of keys; exact when no thread writes.
     pub(super) fn count(&self) -> Result<u64> {
         struct Count(u64);
         impl<M: Medium> Sink<M> for Count {

@@ -83,9 +83,9 @@ impl<M: Medium> Core<M> {
             self.find_slowly(|view, _| view.touch_some(sweep))?;
             return Ok(true);
         }
-        if let Some(shard) = self.barrier.shares().nth(sweep.shards) {
+        if let Some(shard) = self.barrier.shards().nth(sweep.shards) {
             let mut shard = shard.lock();
-            // Who removes the tree stops all shards for it.
+            // The tree is removed under the locks of all shards.
             if self.is_gone.load(Ordering::Acquire) {
                 return Ok(false);
             }
@@ -326,7 +326,7 @@ mod tests {
         Pool::open(Instrumented::new(Ram::new(64 << 20).unwrap()), options).unwrap()
     }
 
-    /// Who ends epochs sweeps, too, a step between two ends; so what a step does has a bound.
+    /// The thread that ends epochs also sweeps, a step at a time, so a step is short.
     #[test]
     fn a_step_goes_through_some_free_objects_not_through_all_of_them() {
         let pool = pool();

@@ -87,7 +87,7 @@ impl<'n, M: Medium> Lock<'n, M> {
     }
 
     fn store(&self, version: u64) {
-        // ORDER: before all later stores to the node, which are releases: who sees one of them sees this.
+        // ORDER: before all later stores to the node, which are releases: a thread that sees one of them sees this.
         self.word.store(self.guard, version | LOCKED, Ordering::Release);
     }
 

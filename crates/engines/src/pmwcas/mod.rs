@@ -53,9 +53,9 @@
 //!    flushed. **Fence 3**: the commit point.
 //! 4. *Phase 2.* Each word that holds the name gets the desired value, or the expected one back.
 //!
-//! Whoever meets a name in a word that it is to change goes through the same steps, with fences of its own, before it goes
-//! on. Who only reads takes the value from the descriptor: the old one, or, with a fence for its success, the new one. So a
-//! thread that stopped for ever delays nobody, as long as writers find a slot.
+//! A writer that finds a name in a word first *helps*: it goes through the same steps, with fences of its own. A reader takes
+//! the value from the descriptor: the old one, or the new one after a fence for the success. So a thread that stops for ever
+//! delays no other thread, as long as writers find a free slot.
 //!
 //! ## Why three fences, whatever the number of words, and why no fewer
 //!
@@ -69,50 +69,57 @@
 //! A failure needs no third fence, for undecided and failed both roll back. `tests/pmwcas.rs` counts them; the crash
 //! explorer finds a lost word for each one that is left out.
 //!
-//! *The final values need none.* A word whose final value is not durable holds, in the pool, the name of a descriptor that
-//! is durably decided, and recovery gives it that value. So the value may be read at once, and no dirty bit says otherwise
-//! (the paper sets one, and has the next reader flush the word; that is for descriptors which are reused before their words
-//! are durable). What must wait is the descriptor: its final words ride on fence 1 of the next operation but none of the
-//! same slot, its status *free* on fence 2 of it, and only then is it filled again. Hence two descriptors a slot.
+//! *The final values need no fence.* As long as the final value of a word is not durable, the word in the pool holds the name
+//! of a descriptor that is durably decided, and recovery gives the word its final value. So readers may use the value at once.
+//! (The paper sets a dirty bit, and the next reader flushes the word, because it reuses descriptors before their words are
+//! durable.) The descriptor must wait instead: fence 1 of the second next operation of the slot makes its words durable,
+//! fence 2 of that operation its status *free*, and only then is it filled again. So a slot has two descriptors.
 //!
-//! *The dirty bit* is for media whose fence orders and does not yet make durable ([`Medium::LATE`]): there a value is
-//! visible after fence 3 and a crash could still take it back. It is dirty until [`Descriptor::execute`] has waited; where
-//! waits are put off, until somebody has who answers from it. Who does takes the value by [`Pmwcas::observe`] and waits by
-//! [`Pmwcas::settle`]: for the commit of that value (`seen`), if it is not durable already, as it is in a pool that was opened
-//! since. Who only expects the value in an operation of his own need not, for that is ordered after. On other media no word is ever
-//! made dirty; on `Ram` nothing is flushed at all. Values must not recur in a word while the operation that wrote them has
-//! not returned, or somebody is pinned who has seen them, or the bit is cleared too early; offsets that are retired by epoch and
-//! counters do not. A word whose values do may be part of operations with one whose values do not, if readers take both.
+//! *The dirty bit* is for media whose fence orders writes but does not make them durable ([`Medium::LATE`]). There a value is
+//! visible after fence 3, and a crash can still undo it.
+//!
+//! - The value is dirty until [`Descriptor::execute`] has waited, or, if the wait was deferred, until a reader has.
+//! - A reader that answers from the value takes it with [`Pmwcas::observe`] and waits with [`Pmwcas::settle`] for its commit
+//!   (`seen`). An operation that merely expects the value need not wait: it is ordered after it.
+//! - On other media no word is ever dirty.
+//! - A value must not recur in a word before the operation that wrote it has returned and no pinned thread has seen it;
+//!   otherwise the bit is cleared too early. Counters and offsets retired by epoch do not recur. A word whose values recur
+//!   may be changed together with a word whose values do not, if readers read both.
 //!
 //! ## Memory of words
 //!
-//! Words may lie in memory that is retired and used again, as a tree's nodes are. Who retires it has by then, in an
-//! operation of its own, changed for good *a word there that every operation on words there names*, a status. Then a thread
-//! may help whoever names words in such memory, though it was pinned only after the memory was retired: before it writes to
-//! them it sees all words as expected while the operation is undecided. Undecided, its owner is pinned, so nothing was used
-//! again yet; and as expected, nothing was retired yet, so from there on the helper's own pin keeps it. Where a word is not
-//! as expected the operation fails; and of one that is decided a helper puts right only the word in which it met it.
+//! Words may lie in memory that is retired and reused, as the nodes of a tree are. Two rules make that safe.
 //!
-//! *Used again* it may be only when no descriptor names words there any more, or recovery would take whatever looks there like
-//! its name for it. An operation's descriptor stays as it is until another one takes its place, in the same slot, which may
-//! be never. So who retires such memory waits until no thread can read it, and then has the descriptors given back
-//! ([`Pmwcas::leftovers`], [`Pmwcas::clear_leftovers`]) before he frees it. [`Recycling::FreeOne`] does not: its default
-//! callback is for memory without words of PMwCAS.
+//! *Before memory is retired*, an operation changes for good a word in it that every operation on this memory names: a status.
+//! Then a helper may follow a descriptor into such memory, even if the helper was pinned after the memory was retired:
+//!
+//! 1. Before it writes a word, it sees all words as expected while the operation is undecided.
+//! 2. While the operation is undecided its owner is pinned, so the memory was not reused.
+//! 3. The status is as expected, so the memory was not retired yet, and from here on the helper's own pin keeps it.
+//!
+//! If a word is not as expected the operation fails. Of a decided operation a helper completes only the word where it found the
+//! name.
+//!
+//! *Before memory is reused*, no descriptor may name words in it, or recovery would mistake other content for its name. A
+//! descriptor keeps its content until the slot fills it again, which may never happen. So the thread that frees such memory
+//! first waits until no thread can read it, and then clears the descriptors ([`Pmwcas::leftovers`],
+//! [`Pmwcas::clear_leftovers`]). [`Recycling::FreeOne`] does not do this: its default callback is for memory without words of
+//! PMwCAS.
 //!
 //! ## Reusing descriptors
 //!
-//! By hazards instead of epochs (`slots`): whoever helps says so. A reader that stays pinned for long, of whatever tree,
-//! therefore keeps no descriptor from being reused. Who panics in the middle of an operation leaves his descriptor as it is until
-//! the next open: others end the operation, the slot goes on with its other descriptor, which takes it more fences, and memory
-//! that waits for descriptors to be given back waits until then.
+//! Descriptors are protected by hazard pointers, not by epochs (`slots`): a helper announces the descriptor that it reads. So a
+//! reader that stays pinned for long does not keep descriptors from being reused. If a thread panics during an operation, its
+//! descriptor stays as it is until the next open: helpers complete the operation, the slot goes on with its other descriptor at
+//! the cost of more fences, and memory that waits for descriptors to be cleared waits until that open.
 //!
 //! ## Recovery
 //!
-//! [`Pmwcas::open`] looks at every descriptor: it validates, then rolls forward what succeeded and back what did not,
-//! changing only words that still hold the descriptor's name, then frees the descriptors. It may itself be cut off
-//! anywhere. A descriptor that no crash leaves (its status or its words fail their check, a word is named twice, lies
-//! outside of the pool or holds more than 61 bits) is refused by name and never followed. One that is undecided and fails
-//! its check was being filled, if a line of it says so (`layout`): then no word can hold its name. Otherwise it is damaged.
+//! [`Pmwcas::open`] validates every descriptor, rolls successful operations forward and the others back, changes only words
+//! that still hold the descriptor's name, and then frees the descriptors. A crash may interrupt it anywhere. A descriptor
+//! that no crash can leave is refused by name and never followed: its status or its words fail their check, or a word is
+//! named twice, lies outside the pool or holds more than 61 bits. An undecided descriptor that fails its check was being
+//! filled if one of its lines says so (`layout`), and then no word holds its name; otherwise it is damaged.
 //!
 //! O(descriptors): 126 of them, four lines each, take microseconds.
 

@@ -1,4 +1,4 @@
-//! The volatile half of a pool of descriptors: who uses which, and who helps whom.
+//! The volatile half of a pool of descriptors: which thread uses which descriptor, and which thread helps.
 //!
 //! A thread that executes or helps holds a *slot* meanwhile. To each belong two descriptors, which take turns, so that
 //! the one before last can be given back at no cost (see the [module](super)).

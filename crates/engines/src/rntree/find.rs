@@ -82,7 +82,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         record: &LeafRecord<M>,
         key: C::Key<'_>,
     ) -> Result<Option<u32>> {
-        // The high key first: a split stores it after the next leaf, so whoever is sent on finds where to.
+        // The high key first: a split stores it after the next leaf, so a reader that is sent on finds the next leaf.
         // ORDER: acquire pairs with the release of the high key in `shorten`. `extend` stores it first, but raises the version
         // before and after: who saw old entries beside it, or the old one beside the new next leaf, does not validate
         // (`is_still`); and the old next leaf is dead.
@@ -260,7 +260,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     continue 'descend;
                 }
                 match (beyond?, next_version) {
-                    // ORDER: pairs with the release at the end of `change`: who is sent on to write, after that.
+                    // ORDER: pairs with the release at the end of `change`: a writer that is sent on, after that.
                     (Some(_), _) if !P::CONFIRMS && record.sequence().is_none() => LeafRecord::<M>::wait(),
                     // Still the next leaf, so the version is of its life as that.
                     (Some(next), Some(next_version)) if record.next() == next => {

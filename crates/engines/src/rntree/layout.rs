@@ -282,9 +282,9 @@ impl<M: Medium> Drop for LeafLock<'_, M> {
 impl<M: Medium> LeafRecord<M> {
     /// Gives a record that nobody else can reach its first content.
     pub(super) fn reset(&self, offset: u64, slots: &Slots, (next, high): (u32, u64), lsn: Lsn) {
-        // The version goes on from the record's former life, so that whoever still knows that cannot validate.
+        // The version goes on from the record's former life, so that a reader which still knows that one cannot validate.
         let version = self.version.load(Ordering::Relaxed);
-        // ORDER: pairs with the acquire in `version`: whoever sees the new life sees that the inner nodes had ceased to
+        // ORDER: pairs with the acquire in `version`: a thread that sees the new life sees that the inner nodes had ceased to
         // lead to the former one.
         self.version.store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Release);
         // ORDER: pairs with the fence in `is_still`, for readers that are not pinned.
@@ -346,11 +346,11 @@ impl<M: Medium> LeafRecord<M> {
         version & DEAD != 0
     }
 
-    /// Waits a moment for whoever changes a leaf, to look again. Of a dead leaf: to descend again, for the inner nodes lead
+    /// Waits a moment for the writer that changes a leaf, to look again. Of a dead leaf: to descend again, for the inner nodes lead
     /// to it until its end is published.
     #[cold]
     pub(super) fn wait() {
-        // Whoever changes it may wait for a persist, or for a processor.
+        // The writer may wait for a persist, or for a processor.
         yield_now();
     }
 
@@ -493,7 +493,7 @@ impl<M: Medium> LeafRecord<M> {
     /// Changes the leaf to one that ends sooner: keys from `high` on are in `next` and behind it. Under the lock.
     pub(super) fn shorten(&self, slots: &Slots, next: u32, high: u64) {
         self.change(slots, || {
-            // Next before high, high before live: whoever misses an entry that moved is sent on, and finds where to.
+            // Next before high, high before live: a reader that misses an entry which moved is sent on, and finds the next leaf.
             self.set_next(next);
             // ORDER: pairs with the acquire in `beyond`.
             self.high.store(high, Ordering::Release);
@@ -501,7 +501,7 @@ impl<M: Medium> LeafRecord<M> {
         });
     }
 
-    /// Changes an empty leaf to the first one of many: who looks for any of their keys meanwhile, waits. Under the lock.
+    /// Changes an empty leaf to the first one of many: readers of their keys wait meanwhile. Under the lock.
     pub(super) fn lead(&self, slots: &Slots, next: u32, high: u64) {
         self.set_dead(true);
         self.shorten(slots, next, high);

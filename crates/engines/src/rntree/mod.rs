@@ -16,7 +16,7 @@
 //!    written; dead, not listed and not written until it is recycled.
 //! 4. A leaf's lower bound never changes; its upper bound is its high key, which is the next leaf's lower bound.
 //! 5. What readers see is durable, or they wait for it: the transient slots and `live` change only after the fence of
-//!    the slot line, and carry its LSN. No reader waits for a writer otherwise, but one: who comes to a leaf that is being
+//!    the slot line, and carry its LSN. A reader waits for a writer in one other case: it comes to a leaf that is being
 //!    merged into its left neighbour waits until that is published.
 //!
 //! ## Commit points

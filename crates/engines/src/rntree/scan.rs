@@ -2,7 +2,7 @@
 //!
 //! A snapshot takes order, entries and next leaf at one moment. A key that is there for the whole scan is in the leaf
 //! that covers it whenever that is read; a split moves keys to the right, where the scan has not been, and a merge
-//! leaves the right leaf dead: who meets that descends again from where it was. So each key comes at most once.
+//! leaves the right leaf dead: a scan that finds a dead leaf descends again from its last key. So each key comes at most once.
 
 use medium::sync::Ordering;
 use medium::sync::pause;

@@ -117,7 +117,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         let new = self.build(guard, record, keep, Some(neighbour), parts);
         let new = new.inspect_err(|_| neighbour.reopen())?;
-        // Who meets a dead leaf descends again, and finds the new one.
+        // A thread that finds a dead leaf descends again, and finds the new one.
         neighbour.set_dead(true);
         if let Err(error) = self.publish_built(guard, record, keep, &new, Some(neighbour)) {
             neighbour.set_dead(false);
@@ -241,7 +241,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Gives new leaves back that were never published.
     fn discard_built(&self, guard: &Guard<'_, M>, built: &[NewLeaf]) {
         for leaf in built {
-            // Nobody can be on the way here but who still knows the record from its life before, and is about to leave.
+            // Only a thread that still knows the record's former leaf can be here, and it will not validate.
             while !self.leaves.get(leaf.index).close() {
                 sync::yield_now();
             }
@@ -390,7 +390,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         // PERSIST: the copies before the slot line that lists them; lost, both leaves are as they were.
         guard.fence();
-        // Who meets a dead leaf descends again, and finds what the left one publishes.
+        // A thread that finds a dead leaf descends again, and finds what the left one publishes.
         right.set_dead(true);
         let stored = match left_leaf.slots.publish(guard, &old.0, &new.0) {
             Ok(stored) => Slots(stored),

@@ -1,16 +1,9 @@
 //! A suite that cannot fail is no suite: it runs here on the sorted chain, which is right, and on the same with one flaw at a time,
 //! all of which must be caught.
 
-// A test crate is its own whole world: `pub` says what a module offers to the others.
-#![allow(unreachable_pub)]
-
-mod flawed;
-#[macro_use]
-mod suite;
-
-use flawed::{FLAWED, Flaw};
-use harness::{Cell, Check, Failure, InRam, Kind, Seed};
-use suite::*;
+use crate::flawed::{FLAWED, Flaw};
+use crate::harness::{Cell, Check, Failure, InRam, Kind, Seed};
+use crate::suite::*;
 
 type Test = fn(&Cell, Seed) -> Check;
 

@@ -1,4 +1,4 @@
-//! Who may read what is made from a pool: its log and its copies hold the same keys and values.
+//! Permissions of logs and copies: they hold the same keys and values as their pool.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;

@@ -11,7 +11,7 @@
 //!   end;
 //! - a line is whole: if it went home meanwhile, the log's content of it comes over it.
 //!
-//! Nobody is locked out, and so nobody waits. In return the log's space may be used again before it was read. That shows,
+//! Nothing is locked, so no thread waits. In return the log's space may be used again before the copy has read it. That shows,
 //! for frames name their positions; then the copy begins anew.
 
 use std::fs;
@@ -51,7 +51,7 @@ pub(super) enum Copied {
 pub struct CopyTarget {
     /// The copy.
     pub copy: Arc<dyn Io>,
-    /// Room for what the log holds and gets meanwhile. Nobody needs it afterwards.
+    /// Room for what the log holds and gets meanwhile. Not needed afterwards.
     pub spool: Arc<dyn Io>,
 }
 
@@ -116,7 +116,7 @@ impl File {
         };
         let copied = copy(&pool, &log, target, mark_offset, PART_BYTES)?;
         // A log that the pool needs is gone for good when the pool is closed. One that it does not need yet may be named
-        // by it meanwhile; and if it is still where it was, nobody closed the pool.
+        // by it meanwhile; and if it is still where it was, the pool was not closed.
         let still = match (mark.0, read_mark(&pool, mark_offset)?.0) {
             (None, None) => is_log(log_path, uuid)?,
             (_, now) => now == Some(uuid),
@@ -204,7 +204,7 @@ pub(super) fn copy(
     Ok(Copied::Whole(length))
 }
 
-/// The log of a pool that somebody else writes, and what was read of it.
+/// The log of a pool that another process writes, and what was read of it.
 struct Tail<'c> {
     log: &'c Arc<dyn Io>,
     spool: &'c Arc<dyn Io>,

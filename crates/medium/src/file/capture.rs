@@ -1,4 +1,4 @@
-//! Storing to lines, and capturing them beside those who store.
+//! Storing to lines, and capturing their content beside other threads that store.
 //!
 //! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a line whole
 //! ([`WholeLoad`]) nothing more is needed. Elsewhere each store, and each capture, takes the lock of the line's stripe

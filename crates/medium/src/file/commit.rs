@@ -1,17 +1,19 @@
 //! Group commit: many threads wait, one of them syncs for all.
 //!
-//! Whoever waits for a position that is not durable yet, while nobody syncs, becomes the leader: it writes what was
-//! appended so far, syncs once, and wakes whom that served. Whoever comes meanwhile waits, and one of them leads next;
-//! the next leader is woken before the others, so that the disk is never idle while there is work.
+//! A thread that waits for a position of the log while no thread syncs becomes the *leader*:
 //!
-//! **Gathering.** Threads that were served together come back together, a moment after one another. A leader that did
-//! not wait for them would sync for itself alone, and they would have to wait for two syncs each. So it waits, for no
-//! longer than a small part of a sync, until as many are there as were active around the last sync. How long at most may
-//! be told instead.
+//! 1. It waits a moment for other threads (gathering).
+//! 2. It writes everything that was appended so far, and syncs once.
+//! 3. It wakes the next leader, then the threads whose positions are durable now. The next leader comes first, so that the
+//!    disk is busy while there is work.
 //!
-//! **Failure.** After a failed write or sync nobody knows what the disk holds: a second sync may succeed without having
-//! written anything. So a failure is final; what was durable before stays acknowledged, and nothing else ever is. A leader
-//! that panics is such a failure.
+//! **Gathering.** Threads that one sync served write again at about the same time. A leader that did not wait for them would
+//! sync for itself alone, and each of them would wait for two syncs. So the leader waits until as many threads are there as
+//! around the last sync, but only for a small part of what a sync takes, or for as long as the options say.
+//!
+//! **Failure.** After a failed write or sync the content of the disk is unknown: a second sync may succeed without writing
+//! anything. So a failure is final. What was durable before stays acknowledged, and nothing is acknowledged after it. A leader
+//! that panics counts as a failure.
 
 use std::sync::atomic::AtomicU64 as Figure;
 use std::time::{Duration, Instant};
@@ -26,7 +28,7 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, spin_loop, yield_now};
 const SPIN: Duration = Duration::from_micros(10);
 /// How long it then goes on looking, whenever no other thread needs the processor, before it sleeps.
 const YIELD_NS_MAX: u64 = 300_000;
-/// It does that only if no more threads than these wait for syncs: of many the others have work for the processor.
+/// Only if at most so many threads wait for syncs: more threads have other work for the processor.
 const YIELDING_MAX: u64 = 4;
 /// A leader gathers others for at most this part of what a sync takes.
 const GATHER_FRACTION: u64 = 4;
@@ -52,19 +54,19 @@ pub(super) struct Figures {
     pub(super) bytes: Figure,
 }
 
-/// How far the log is durable, and who waits for more.
+/// How far the log is durable, and the threads that wait for more.
 #[derive(Debug, Default)]
 pub(super) struct Commit {
     durable: CachePadded<AtomicU64>,
     /// How many threads came to wait since the last sync began.
     arrived: CachePadded<AtomicU64>,
-    /// How many threads the last sync served, and those who came meanwhile.
+    /// How many threads the last sync served, and how many arrived during it.
     active: AtomicU64,
     /// What a sync takes, about.
     sync_ns: AtomicU64,
-    /// How many leaders came to their end.
+    /// How many leaders have finished.
     led: AtomicU64,
-    /// How long a leader gathers others at most, if that was told.
+    /// How long a leader gathers other threads at most, if the options say so.
     gather_max: Option<Duration>,
     failed: AtomicBool,
     /// Why, if it has failed.
@@ -73,7 +75,7 @@ pub(super) struct Commit {
     pub(super) figures: Figures,
 }
 
-/// A leader at work. However that ends, those who wait are woken.
+/// A leader at work. Its drop wakes the waiting threads, also after a panic.
 struct Leader<'c> {
     commit: &'c Commit,
     /// How many threads its sync is for.
@@ -97,7 +99,7 @@ impl Commit {
 
     #[inline(always)]
     pub(super) fn durable(&self) -> u64 {
-        // ORDER: pairs with the release in `advance`: who sees it acts on what is durable.
+        // ORDER: pairs with the release in `advance`: what follows relies on the sync.
         self.durable.load(Ordering::Acquire)
     }
 
@@ -173,7 +175,7 @@ impl Commit {
                 drop(waiting);
                 thread::park();
                 waiting = self.waiting.lock();
-                // Woken by somebody else, it is still there.
+                // After a spurious wake-up the entry is still there.
                 waiting.threads.retain(|(_, thread)| thread.id() != id);
             } else {
                 waiting.leading = true;
@@ -184,12 +186,11 @@ impl Commit {
         }
     }
 
-    /// Looks for the end of the sync that is under way, for about as long as it takes: to sleep and to be woken takes a
-    /// good part of a sync of a fast disk. If it does not serve this thread, nobody leads afterwards, and this one can
-    /// at once.
+    /// Polls for the end of the sync that is under way, for about as long as a sync takes: on a fast disk, sleeping and waking
+    /// up cost a good part of that. If the sync does not serve this thread, the thread leads the next one at once.
     fn spin(&self, position: u64, led: u64) {
         if cfg!(loom) {
-            // A model has no time.
+            // There is no time under loom.
             return;
         }
         let start = Instant::now();
@@ -220,7 +221,7 @@ impl Commit {
         self.sync_ns.store(if about == 0 { ns } else { about - about / 8 + ns / 8 }, Ordering::Relaxed);
     }
 
-    /// The end of a leader, whose sync was for `joined` threads: wakes whom it served, and one who leads next.
+    /// Ends a leader whose sync was for `joined` threads: wakes the threads it served, and the next leader.
     fn hand_over(&self, joined: u64) {
         let durable = if self.has_failed() { u64::MAX } else { self.durable() };
         let mut waiting = self.waiting.lock();
@@ -231,12 +232,12 @@ impl Commit {
         waiting.threads = rest;
         let next = waiting.threads.pop();
         drop(waiting);
-        // Those who came during the sync are others than those it served.
+        // Threads that arrived during the sync were not served by it.
         self.active.store(joined + self.arrived.load(Ordering::Relaxed), Ordering::Relaxed);
         next.into_iter().chain(served).for_each(|(_, thread)| thread.unpark());
     }
 
-    /// Waits a moment for those who are about to come.
+    /// Waits a moment for threads that are about to arrive.
     fn gather(&self) {
         let expected = self.active.load(Ordering::Relaxed);
         let usual = || {
@@ -245,7 +246,7 @@ impl Commit {
         let patience = self.gather_max.unwrap_or_else(usual);
         let start = Instant::now();
         while self.arrived.load(Ordering::Relaxed) < expected && start.elapsed() < patience {
-            // Those who are to come may need the processor.
+            // They may need this processor.
             yield_now();
         }
     }

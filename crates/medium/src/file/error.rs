@@ -50,7 +50,7 @@ pub enum LogError {
     #[error("the file where the log belongs is no log of Everleaf; move it away, it was not touched")]
     NotALog,
     /// A symbolic link lies where the log should be. It is not followed: the log gets the pool's owner and permissions, and
-    /// whoever may write to the folder could have another file get them.
+    /// a user who may write to the folder could redirect them to another file.
     #[error(
         "the log `{}` is a symbolic link, and is not followed; put the log itself there, or remove the link",
         path.display()

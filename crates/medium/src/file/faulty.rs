@@ -42,7 +42,7 @@ pub struct Faults {
     /// The call that changes a file or makes it durable, of whatever kind, before which the process ends: from there on
     /// nothing is done any more.
     pub dies: Option<u64>,
-    /// Which syncs say that they synced and did not: a fault not of the disk but of whoever forgot them.
+    /// Which syncs report success without syncing: a missing sync in the program, not a fault of the disk.
     pub lost: Option<Lost>,
 }
 

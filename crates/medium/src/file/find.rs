@@ -36,7 +36,7 @@ pub(super) enum Access {
 pub(super) fn open_log(path: &Path, access: Access) -> Result<Option<fs::File>, LogError> {
     let mut open = fs::OpenOptions::new();
     open.read(true).write(access == Access::Write);
-    // A pipe would keep whoever opens it waiting.
+    // Opening a pipe would block.
     open.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
     match open.open(path) {
         Ok(log) if log.metadata().map_err(refused("look at the log"))?.is_file() => Ok(Some(log)),
@@ -49,7 +49,7 @@ pub(super) fn open_log(path: &Path, access: Access) -> Result<Option<fs::File>, 
     }
 }
 
-/// Makes a log's file, for nobody else to read. Where something lies nothing is made.
+/// Makes a log's file, readable by its owner only. Fails if the path exists.
 pub(super) fn make_log(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(path)
 }

@@ -164,7 +164,7 @@ impl Header {
         if header.is_possible() { Ok(header) } else { Err(NoHeader::Damaged) }
     }
 
-    /// Whether its numbers fit together: a checksum says who wrote them only if nobody else wants to.
+    /// Whether its numbers fit together: a checksum does not stop a forger.
     fn is_possible(&self) -> bool {
         let begins = || self.ranges.iter().map(|range| range.begin);
         (CAPACITY_MIN..=CAPACITY_MAX).contains(&self.capacity)

@@ -75,7 +75,7 @@ impl Log {
         }
     }
 
-    /// Makes durable what was written. The system tells of data that it could not write only once, to whoever syncs first,
+    /// Makes durable what was written. The system tells of data that it could not write only once, to the process that syncs first,
     /// whose data it may not be: so syncs come one after the other, and after one that failed all fail.
     pub(super) fn sync(&self) -> io::Result<()> {
         let mut lost = self.lost.lock();
@@ -289,7 +289,7 @@ impl Log {
             return Ok(false);
         }
         let to = (from + PART).min(whole);
-        // Zeros only make syncs cheaper: if they cannot be written, nobody tries again.
+        // Zeros only make syncs cheaper: if they cannot be written, that is not tried again.
         if self.write_ring(from, &vec![0; (to - from) as usize]).is_err() {
             self.set_filled();
             return Ok(false);
@@ -344,7 +344,7 @@ pub(super) struct Reader<'l> {
     limit: u64,
     window: Arc<Vec<u8>>,
     window_first: u64,
-    /// Earlier windows, which somebody may still use.
+    /// Earlier windows, which callers may still use.
     earlier: Vec<Arc<Vec<u8>>>,
 }
 
@@ -353,12 +353,12 @@ impl<'l> Reader<'l> {
         Self { log, limit, window: Arc::default(), window_first: 0, earlier: Vec::new() }
     }
 
-    /// What was read last, and its position. Whoever keeps it keeps it as it is.
+    /// What was read last, and its position. A caller that keeps it keeps it unchanged.
     pub(super) fn window(&self) -> (&Arc<Vec<u8>>, u64) {
         (&self.window, self.window_first)
     }
 
-    /// A window that nobody uses, in the place of the last one.
+    /// An unused window, in the place of the last one.
     fn free_window(&mut self) -> &mut Vec<u8> {
         if Arc::get_mut(&mut self.window).is_none() {
             let free = self.earlier.iter_mut().position(|window| Arc::get_mut(window).is_some());

@@ -1,10 +1,12 @@
 //! An ordinary file, honestly durable: any disk, any file system.
 //!
-//! The pool's file is the *base image*. It is mapped privately, so the kernel writes nothing of it back by itself: what
-//! a program stores stays in private pages of memory until it is written home. What makes it durable is the *line log*
-//! beside it (`layout`): a fence appends the lines that its thread flushed, as one group with a checksum, and a wait
-//! syncs the log, once for all who wait (`commit`). From time to time a checkpoint brings home what the log holds
-//! (`checkpoint`); an open replays what was not home yet (`replay`).
+//! The pool's file is the *base image*. It is mapped privately, so the kernel never writes it back: stores stay in private
+//! pages of memory. The *line log* beside the file makes them durable (`layout`):
+//!
+//! 1. A fence appends the lines that its thread flushed to the log, as one group with a checksum (`append`).
+//! 2. A wait syncs the log, once for all threads that wait (`commit`).
+//! 3. A checkpoint writes lines from the log back to the base image, and frees their space in the log (`checkpoint`).
+//! 4. An open replays the lines that no checkpoint had written back (`replay`).
 //!
 //! # Invariants
 //!
@@ -12,12 +14,12 @@
 //!    (`capture`). So every prefix of the log is a legal content of persistent memory after a crash.
 //! 2. What is acknowledged is in a prefix of the log that was synced.
 //! 3. The base image holds no line newer than what is durable in the log.
-//! 4. The log's space before its start is home, durably, before it is written again.
-//! 5. After a failed write or sync nothing is acknowledged any more.
+//! 4. Space of the log is used again only after its lines are durable in the base image.
+//! 5. After a failed write or sync nothing is acknowledged.
 //!
-//! No fence waits for the disk, so no lock that is held across a fence is held across a sync. Who writes more than the
-//! disk takes is held up where it waits, or would wait if its durability were not deferred: when it holds no lock. (A
-//! single operation that fences 64 MiB without a wait is held up at its fences, or it would take all memory.)
+//! A fence does not wait for the disk, so a lock that is held across a fence is not held across a sync. A thread that writes
+//! faster than the disk is slowed down at its waits, where it holds no lock, even if its durability is deferred. (An operation
+//! that fences 64 MiB without a wait is slowed down at its fences, or it would fill the memory.)
 
 mod access;
 mod append;
@@ -76,7 +78,7 @@ use mutant::Mutant;
 use pages::Pages;
 use stat::Checkpoints;
 
-/// Who appends more than this beyond what is durable, without a wait, is held up.
+/// A thread that appends more than this beyond the durable part of the log is slowed down.
 const BURST_BYTES_MAX: u64 = 64 << 20;
 
 /// When an operation is durable.
@@ -108,13 +110,13 @@ pub struct FileOptions {
     pub private_bytes_max: u64,
     /// The form of lines; a new pool takes [`LineForm::Single`], for the log keeps lines whole.
     pub line_form: LineForm,
-    /// The offset of a line of the pool's file that belongs to the medium: it names the log. Nobody else writes there.
+    /// The offset of a line of the pool's file that belongs to the medium: it names the log. No engine writes there.
     pub mark_offset: u64,
-    /// How long who syncs waits at most for others who are about to come, if there were such a moment ago; `None` for a
-    /// quarter of what a sync takes, and no longer than 200 us.
+    /// How long a sync waits at most for other threads that are about to write; `None` for a quarter of what a sync takes, at
+    /// most 200 us.
     pub gather_max: Option<Duration>,
-    /// Whether threads sync, checkpoint and fill the log with zeros in the background. Without, whoever writes does the
-    /// first two when it must: for tests.
+    /// Whether threads sync, checkpoint and fill the log with zeros in the background. Without them, writers sync and checkpoint
+    /// when they must: for tests.
     pub background: bool,
     /// Whether to load lines whole where the processor can.
     pub whole_load: bool,
@@ -156,10 +158,10 @@ struct Core {
     pool: Arc<dyn Io>,
     log: Log,
     tail: CachePadded<Mutex<Tail>>,
-    /// Where the log ends, for those who only ask.
+    /// Where the log ends, to be read without the lock.
     end: CachePadded<AtomicU64>,
     commit: Commit,
-    /// Held by whoever brings home what the log holds, or keeps others from it.
+    /// Held during a checkpoint, and to keep one from beginning.
     checkpointing: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,
     /// The pool's length as its users know it. The file may be longer for a moment, if it finds no room to grow.

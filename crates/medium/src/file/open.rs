@@ -71,7 +71,7 @@ impl Beside {
         Ok(Self { pool, log, there, log_path: log_path.to_owned(), options })
     }
 
-    /// Opens the pool, and makes a log if it has none. Whoever may not read the pool may not read the log either.
+    /// Opens the pool, and makes a log if it has none. A user who may not read the pool may not read the log either.
     ///
     /// # Errors
     /// [`MediumError::Log`] if one of the two is damaged; [`MediumError::Full`] if the disk has no room for a log.
@@ -86,7 +86,7 @@ impl Beside {
             ))?,
         };
         let access = pool.metadata().map_err(refused("look at the pool"))?;
-        // If it cannot be: a new one keeps the narrowest mode there is, and one that was there is somebody else's.
+        // On failure a new log keeps its narrow mode; an existing log belongs to another user.
         let _ = share_access(&log, &access);
         sync_folder(&log_path).map_err(refused("make the log durable in its folder"))?;
         let (pool, log): (Arc<dyn Io>, Arc<dyn Io>) = if no_sync {
@@ -102,7 +102,7 @@ impl Beside {
         let (pool, log) = (through(pool), through(log));
         let mut file = File::open_found(pool, log, there, options).inspect_err(|_| {
             if is_new {
-                // Nothing is in it, and nobody will look for it.
+                // It is empty, and no pool names it.
                 let _ = fs::remove_file(&log_path);
             }
         })?;
@@ -210,7 +210,7 @@ impl File {
     /// [`LogError::Io`] if it cannot be read.
     pub fn needs_log(pool: &fs::File, mark_offset: u64) -> Result<bool, LogError> {
         let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
-        // What is damaged may be no pool at all; who opens it finds out.
+        // A damaged file may be no pool at all; the open reports that.
         Ok(matches!(read_mark(&pool, mark_offset), Ok(Mark(Some(_)))))
     }
 
@@ -472,7 +472,7 @@ fn reopen(
 fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std::io::Result<()> {
     let (durable, end) = (replayed.durable, replayed.end);
     // What was read may be in memory alone; and after a failed sync the system may hold for clean what never reached the
-    // disk. So whatever nobody has built on yet is written again: first the header, for the other copy is written next.
+    // disk. So what no later write depends on yet is written again: first the header, for the other copy is written next.
     if !Mutant::HeaderKept.is_planted() {
         log.rewrite_header()?;
     }

@@ -51,7 +51,7 @@ impl Replay {
         Self { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty, duration: Duration::ZERO };
 }
 
-/// Where a log ends, and what has to be written again because nobody knows whether it is durable.
+/// Where a log ends, and what has to be written again because it may not be durable.
 pub(super) struct Replayed {
     pub(super) replay: Replay,
     pub(super) end: u64,

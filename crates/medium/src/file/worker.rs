@@ -10,7 +10,7 @@ use crate::MediumError;
 const IDLE: Duration = Duration::from_millis(100);
 /// The log is filled with zeros so far ahead of its end; logs of tests are small.
 pub(super) const FILL_AHEAD_BYTES: u64 = if cfg!(test) { 512 << 10 } else { 8 << 20 };
-/// With deferred durability, who writes waits when so much is not durable.
+/// With deferred durability, writers wait while so much is not durable.
 const BACKLOG_BYTES_MAX: u64 = 8 << 20;
 /// And a sync begins early when so much is not durable.
 const BACKLOG_BYTES_EARLY: u64 = BACKLOG_BYTES_MAX / 4;
@@ -79,7 +79,7 @@ impl Core {
         tail.dozing
     }
 
-    /// How long what nobody waits for may stay as it is.
+    /// How long writes that no thread waits for may stay unsynced.
     fn tick(&self) -> Duration {
         match self.durability {
             Durability::Buffered(within) => within,
@@ -95,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Syncs what nobody waits for, and seals what nothing follows.
+    /// Syncs writes that no thread waits for, and seals the log when nothing follows.
     fn run_syncer(&self, opened_at: u64) {
         let mut syncer = Syncer::new(self, opened_at);
         loop {

@@ -52,7 +52,7 @@ pub enum Kernels {
 #[error("this processor does not have the instructions of the {0} kernels; use portable")]
 pub struct UnsupportedKernels(pub Kernels);
 
-/// What is in use, as a [`Kernels`]; 0 until somebody asked. Holds only what is supported.
+/// The kernels in use, as a [`Kernels`]; 0 until the first call. Holds only what is supported.
 static ACTIVE: AtomicU8 = AtomicU8::new(0);
 
 impl Kernels {

@@ -3,7 +3,7 @@
 //! The architecture promises that the 64 bytes are written together. The store bypasses the caches (a cached
 //! copy of the line is written back and dropped first), so it needs no flush; it is durable after the next
 //! SFENCE. It is weakly ordered, as a write-combining store is: without a fence, neither older stores nor
-//! later ones of this thread are ordered with it. Whoever computes the new value from the old line loads the
+//! later ones of this thread are ordered with it. A caller that computes the new value from the old line loads the
 //! line *before*.
 
 use std::arch::asm;

@@ -2,7 +2,7 @@
 //!
 //! A redo log captures lines that their owner goes on storing to. Eight word loads against stores in order
 //! saw, in 3% of captures, what was no prefix of the stores; one 64-byte load on an Intel core never did. Zen
-//! 4 tears such a pair of load and store like any other. Whoever has no [`WholeLoad`] locks the writer out
+//! 4 tears such a pair of load and store like any other. A reader without a [`WholeLoad`] locks the writer out
 //! instead.
 
 use std::sync::atomic::AtomicU64;

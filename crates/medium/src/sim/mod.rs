@@ -58,7 +58,7 @@ pub struct SimOptions {
     pub line_form: LineForm,
     /// The most bytes that it grows to. Creating a `Sim` costs a byte of flags for each 64.
     pub limit_bytes: u64,
-    /// Whether what is fenced is durable only when somebody waits for it, as on a file.
+    /// Whether fenced stores are durable only after a wait, as on a file.
     pub late: bool,
     /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros. Costs the whole memory at once.
     pub rubbish_from: Option<u64>,
@@ -228,7 +228,7 @@ impl Sim {
     }
 
     /// Takes everything back that happened since the last [`Sim::push_level`], decisions about open lines included.
-    /// Nobody else may be using the memory. O(lines stored to).
+    /// No other thread may use the memory. O(lines stored to).
     pub fn rollback(&self) {
         let mut inner = self.shared.inner.lock();
         self.shared.rollback(&mut inner);
@@ -258,7 +258,7 @@ impl Sim {
         inner.open.uninstall()
     }
 
-    /// Who decides what open lines hold; without anybody, loads find the newest content. Returns who did before.
+    /// Sets what decides the content of open lines; without it, loads find the newest content. Returns the former one.
     pub fn set_chooser(&self, chooser: Option<Box<dyn Chooser>>) -> Option<Box<dyn Chooser>> {
         std::mem::replace(&mut self.shared.inner.lock().chooser, chooser)
     }

@@ -1,4 +1,4 @@
-//! Lines whose content is still open: decided word by word, when somebody loads them.
+//! Lines whose content is still open: decided word by word, when they are loaded.
 
 use crate::LineValue;
 

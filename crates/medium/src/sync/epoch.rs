@@ -55,7 +55,7 @@ impl Collector {
         self.next_serial
     }
 
-    /// What nobody can reach any more.
+    /// What no thread can reach any more.
     fn take_free(&mut self) -> Vec<(u64, Deferred)> {
         let oldest = self.pinned.first().copied().unwrap_or(u64::MAX);
         let free = self.deferred.partition_point(|(serial, _)| *serial < oldest);

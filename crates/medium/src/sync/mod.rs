@@ -1,4 +1,4 @@
-//! Volatile state that threads share: atomics, locks, waiting, epochs. One door, so that a test may decide who runs when.
+//! Volatile state that threads share: atomics, locks, waiting, epochs. One module, so that a test can decide which thread runs.
 //!
 //! Whatever several threads share outside of a pool goes through here and not through `std`, `parking_lot` or
 //! `crossbeam` directly: atomics ([`AtomicU64`], [`Atomic`]), [`Mutex`], waiting ([`pause`], [`spin_loop`], [`yield_now`]), and the
@@ -43,11 +43,11 @@
 //! What is left out is left out on purpose: plain atomics ([`AtomicU64`], as in the inner nodes) are no yield points.
 //! What happens between two yield points is one step for the scheduler; whether it may be one is `loom`'s part.
 //!
-//! # What follows for those who use it
+//! # What follows for its users
 //!
 //! - A thread that waits must wait by [`pause`], [`spin_loop`] or [`Mutex::lock`]: any other loop never ends under the
 //!   scheduler, where the thread that it waits for does not run by itself.
-//! - A lock may be held at a yield point only if it comes from here: who wants it then lets the others run.
+//! - A lock may be held at a yield point only if it comes from here: a thread that wants it then lets the others run.
 //! - The scheduler runs one thread at a time, in an order of its own: it is sequentially consistent. A missing
 //!   `Release` is found by `loom`, not by the scheduler.
 

@@ -7,7 +7,7 @@ pub use loom::sync::MutexGuard;
 #[cfg(not(loom))]
 pub use parking_lot::MutexGuard;
 
-/// A mutex. Under a scheduler, who finds it locked lets the others run: a thread that was stopped may hold it.
+/// A mutex. Under a scheduler, a thread that finds it locked lets the others run: a thread that was stopped may hold it.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     #[cfg(not(loom))]

@@ -93,7 +93,7 @@ impl Access {
     }
 }
 
-/// Decides who runs. Called on the thread that is running; returns when it is to go on.
+/// Decides which thread runs. Called on the thread that is running; returns when it is to go on.
 pub trait Scheduler {
     /// The running thread is about to do this.
     fn reach(&self, access: Access);

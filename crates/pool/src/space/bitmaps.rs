@@ -78,7 +78,7 @@ impl Space {
         }
     }
 
-    /// Writes the bitmaps and returns the slabs up to the last one in use; nobody allocates any more.
+    /// Writes the bitmaps and returns the slabs up to the last one in use; no thread allocates any more.
     pub(crate) fn write_bitmaps<M: Medium>(&self, guard: &MediumGuard<'_, M>) -> Result<u32> {
         let high_water = self.unowned.lock().next;
         let mut end = 1;

@@ -61,7 +61,7 @@ impl<C: Codec> InnerTree<C> {
         Structure { tree: self, _serial: self.structure.lock() }
     }
 
-    /// The right to change the structure, if nobody has it.
+    /// The right to change the structure, if no thread has it.
     pub fn try_structure(&self) -> Option<Structure<'_, C>> {
         Some(Structure { tree: self, _serial: self.structure.try_lock()? })
     }
@@ -91,12 +91,12 @@ impl<C: Codec> InnerTree<C> {
     }
 
     /// Builds all inner nodes over `leaves`, each with its lower bound; the first one's is not used. Replaces what
-    /// was there; for a tree that nobody else uses yet, or under the lock of its only leaf.
+    /// was there; for a tree that no other thread uses yet, or under the lock of its only leaf.
     pub fn build(&self, leaves: &[(Separator, u32)]) -> Result<()> {
         let _serial = self.structure.lock();
         let mut made = Vec::new();
         let root = self.build_rows(leaves, &mut made).inspect_err(|_| {
-            // Nobody has seen them.
+            // No other thread has seen them.
             made.iter().for_each(|index| self.nodes.free(*index));
         })?;
         // ORDER: pairs with the acquire in `try_locate`.

@@ -1,4 +1,4 @@
-//! The volatile inner nodes: a B+-tree over leaves that somebody else keeps.
+//! Volatile inner nodes: a B+-tree over leaves that an engine keeps.
 //!
 //! ## Layout
 //!

@@ -93,7 +93,7 @@ impl InnerNode {
     }
 }
 
-/// A node's content, for those who change it.
+/// A node's content, to be changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     pub(super) separators: Vec<Separator>,
@@ -101,7 +101,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// The content of a node that nobody else changes.
+    /// The content of a node that no other thread changes.
     pub(super) fn of(node: &InnerNode, tails: Option<&Tails>) -> Self {
         let count = node.separators();
         let separator = |index: usize| Separator {

@@ -12,7 +12,7 @@ use crate::harness::{Cell, Check, Failure, Kind, Seed, World, brief, collect, ex
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// How many cases run every day.
-const CASES: u32 = 200;
+const CASES: u32 = 80;
 
 /// Any operations, with reopening in between, do what they do to a `BTreeMap`, and leak nothing.
 pub fn random_operations(cell: &Cell, seed: Seed) -> Check {

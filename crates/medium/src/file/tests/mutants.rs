@@ -93,6 +93,7 @@ fn is_noticed(mutant: Mutant) -> bool {
 }
 
 #[test]
+#[ignore = "thorough: 16 s"]
 fn every_rule_about_positions_is_needed() {
     for mutant in
         [Mutant::CheckpointUnbound, Mutant::NoRoomNeeded, Mutant::OldIncarnation, Mutant::AnyPosition]
@@ -115,6 +116,7 @@ const DURABLE: [(Mutant, fn()); 9] = [
 ];
 
 #[test]
+#[ignore = "thorough: 15 s"]
 fn every_rule_about_what_is_durable_is_needed() {
     for (mutant, explore) in DURABLE {
         plant(Some(mutant));

@@ -14,7 +14,7 @@ pub trait Place: Sized + 'static {
     type Medium: Host;
 
     /// How many bytes to flip in search of a panic, at most.
-    const FLIPS: u32 = 200;
+    const FLIPS: u32 = 100;
 
     /// What divides the number of cases, where everything takes longer.
     const SLOWNESS: u32 = 1;
@@ -42,7 +42,7 @@ impl Place for InRam {
     type Medium = Instrumented;
 
     // EVERLEAF_CASES raises it, to all that there are if need be.
-    const FLIPS: u32 = 250;
+    const FLIPS: u32 = 125;
 
     fn new(limit_bytes: u64) -> Option<Self> {
         Some(Self(Instrumented::new(Ram::new(limit_bytes).expect("address space")).counted()))
@@ -101,13 +101,13 @@ macro_rules! on_dax {
 
 on_dax! {
     /// A mapped file whose lines are twins.
-    DaxTwin: LineStore::Twin, 100;
+    DaxTwin: LineStore::Twin, 40;
     /// A mapped file whose lines are stored by AVX-512.
-    DaxAvx512: LineStore::Avx512, 60;
+    DaxAvx512: LineStore::Avx512, 30;
     /// A mapped file whose lines are stored by MOVDIR64B.
-    DaxMovdir64b: LineStore::Movdir64b, 60;
+    DaxMovdir64b: LineStore::Movdir64b, 30;
     /// A mapped file whose lines are stored in transactions.
-    DaxRtm: LineStore::Rtm, 60;
+    DaxRtm: LineStore::Rtm, 30;
 }
 
 /// A file with a log beside it, both in memory if the system has such a file system: what a crash leaves is what the
@@ -120,7 +120,7 @@ pub struct OnFile {
 impl Place for OnFile {
     type Medium = File;
 
-    const FLIPS: u32 = 20;
+    const FLIPS: u32 = 10;
     const SLOWNESS: u32 = 4;
 
     fn new(limit_bytes: u64) -> Option<Self> {
@@ -176,7 +176,7 @@ macro_rules! on_late {
         impl Place for $name {
             type Medium = Instrumented;
 
-            const FLIPS: u32 = 20;
+            const FLIPS: u32 = 10;
             const SLOWNESS: u32 = 10;
 
             fn new(limit_bytes: u64) -> Option<Self> {
