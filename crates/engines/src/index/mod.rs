@@ -307,7 +307,7 @@ impl dyn Index {
     /// As [`Epochs::batch`].
     ///
     /// # Errors
-    /// [`Error::NoBatches`](crate::Error::NoBatches) for engines without; otherwise as [`Epochs::batch`].
+    /// [`Error::NoBatches`] for engines without; otherwise as [`Epochs::batch`].
     pub fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
         self.epochs().ok_or(Error::NoBatches { engine: self.engine() })?.batch(run)
     }

@@ -506,7 +506,7 @@ impl Drop for Ticker {
 }
 
 /// A durable Masstree. Epoch durability: after a crash the tree is as it was at the end of
-/// the last epoch that was completed; [`Index::sync`] completes one.
+/// the last epoch that was completed; `sync` completes one.
 pub struct MassTree<M: Medium, C: Codec> {
     // Stops before the tree is closed.
     ticker: Option<Ticker>,
