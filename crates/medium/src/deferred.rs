@@ -48,8 +48,9 @@ pub(crate) fn defer(lsn: Lsn) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::late::Release;
-    use crate::{Guard, Late, LineForm, Medium};
+    use crate::testing::Late;
+    use crate::testing::late::Release;
+    use crate::{Guard, LineForm, Medium};
 
     #[test]
     fn waits_are_noted_and_not_waited_for() {

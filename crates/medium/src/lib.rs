@@ -26,7 +26,6 @@ mod guard;
 mod huge_pages;
 mod instrumented;
 pub mod kernels;
-pub mod late;
 mod line_store;
 mod mapping;
 mod medium;
@@ -35,6 +34,8 @@ mod ram;
 mod signals;
 pub mod sim;
 pub mod sync;
+#[doc(hidden)]
+pub mod testing;
 
 pub use cell::{FoundLine, Line, Torn, VolatileWord, Word};
 pub use count::Counts;
@@ -46,7 +47,6 @@ pub use flush::FlushKind;
 pub use guard::{BadOffset, Guard};
 pub use huge_pages::disable_huge_pages;
 pub use instrumented::Instrumented;
-pub use late::Late;
 pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;
 pub use medium::{LimitedBy, LineForm, Lsn, Medium, MediumError, Survives};

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FRAME_LINE_BYTES, FrameHeader};
-use super::mutant::Mutant;
 use crate::LineValue;
+use crate::testing::mutant::Mutant;
 
 /// A buffer that has this much in it is not added to.
 const BUFFER_BYTES: usize = 1 << 20;

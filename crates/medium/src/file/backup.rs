@@ -19,7 +19,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::File;
 use super::checkpoint::{incarnation_at, write_home};
 use super::error::{LogError, refused};
 use super::find::{Access, open_log, read_mark};
@@ -28,10 +27,9 @@ use super::layout::{BLOCK_BYTES, Header, LENGTH, Mark, RING, first_word, lines_o
 use super::log::{Found, Log, Reader};
 use super::open::write_mark;
 use super::replay::{Behind, look_behind, lost};
+use super::{File, Sizes};
 use crate::{LINE_BYTES, MediumError};
 
-/// Bytes of the base image that are copied before the log is looked at again.
-pub(super) const PART_BYTES: usize = 4 << 20;
 /// How often a copy is tried before the log's space is kept from being used again meanwhile.
 const FREE_ATTEMPTS: u32 = 2;
 
@@ -82,7 +80,7 @@ impl File {
         for attempt in 0..=FREE_ATTEMPTS {
             // Without a checkpoint the log keeps its start.
             let _still = (attempt == FREE_ATTEMPTS).then(|| core.checkpointing.lock());
-            let copied = copy(&*core.pool, &core.log.io, target, core.mark_offset, PART_BYTES)?;
+            let copied = copy(&*core.pool, &core.log.io, target, core.mark_offset, core.log.sizes)?;
             if let Copied::Whole(length) = copied {
                 target.finish(core.mark_offset)?;
                 return Ok(length);
@@ -106,19 +104,19 @@ impl File {
         target: &CopyTarget,
         mark_offset: u64,
     ) -> Result<Option<u64>, LogError> {
-        let pool = Disk(pool);
+        let (pool, sizes) = (Disk(pool), Sizes::default());
         let mark = read_mark(&pool, mark_offset)?;
         let Some(log) = open_log(log_path, Access::Read)? else { return Ok(None) };
         let log: Arc<dyn Io> = Arc::new(Disk(log));
-        let uuid = live_header(&*log)?.map(|header| header.uuid);
+        let uuid = live_header(&*log, sizes.header_patience)?.map(|header| header.uuid);
         let Some(uuid) = uuid.filter(|uuid| mark.0.is_none_or(|named| named == *uuid)) else {
             return Ok(None);
         };
-        let copied = copy(&pool, &log, target, mark_offset, PART_BYTES)?;
+        let copied = copy(&pool, &log, target, mark_offset, sizes)?;
         // A log that the pool needs is gone for good when the pool is closed. One that it does not need yet may be named
         // by it meanwhile; and if it is still where it was, the pool was not closed.
         let still = match (mark.0, read_mark(&pool, mark_offset)?.0) {
-            (None, None) => is_log(log_path, uuid)?,
+            (None, None) => is_log(log_path, uuid, sizes.header_patience)?,
             (_, now) => now == Some(uuid),
         };
         match copied {
@@ -132,15 +130,13 @@ impl File {
     }
 }
 
-/// How long a header is read again of which one copy fails its check: it may be about to be written, also by whoever
-/// recovers the pool, when it has replayed the log.
-const HEADER_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
-
-/// Between two looks.
+/// The pause between two reads of a header.
 const HEADER_REST: Duration = Duration::from_millis(1);
 
-/// The header of a log that is in use.
-fn live_header(log: &dyn Io) -> Result<Option<Header>, LogError> {
+/// The header of a log that is in use. If one copy of it fails its check, both are read again until `patience` has passed:
+/// the process that has the pool open may be writing that copy, or recovers the pool and writes both copies after it has
+/// replayed the log.
+fn live_header(log: &dyn Io, patience: Duration) -> Result<Option<Header>, LogError> {
     let start = Instant::now();
     for attempt in 0.. {
         let Ok(newest) = Log::read_header(log)? else { return Ok(None) };
@@ -150,29 +146,29 @@ fn live_header(log: &dyn Io) -> Result<Option<Header>, LogError> {
         // The other copy may be older than what was freed and written again since.
         match attempt {
             0..100 => std::thread::yield_now(),
-            _ if start.elapsed() < HEADER_PATIENCE => std::thread::sleep(HEADER_REST),
+            _ if start.elapsed() < patience => std::thread::sleep(HEADER_REST),
             _ => break,
         }
     }
     Err(LogError::Unsettled)
 }
 
-fn is_log(path: &Path, uuid: u128) -> Result<bool, LogError> {
+fn is_log(path: &Path, uuid: u128, patience: Duration) -> Result<bool, LogError> {
     let Ok(Some(log)) = open_log(path, Access::Read) else { return Ok(false) };
-    Ok(live_header(&Disk(log))?.is_some_and(|header| header.uuid == uuid))
+    Ok(live_header(&Disk(log), patience)?.is_some_and(|header| header.uuid == uuid))
 }
 
-/// Copies base image and log, `part_bytes` at a time; makes nothing durable.
+/// Copies base image and log; makes nothing durable.
 pub(super) fn copy(
     pool: &dyn Io,
     log: &Arc<dyn Io>,
     target: &CopyTarget,
     mark_offset: u64,
-    part_bytes: usize,
+    sizes: Sizes,
 ) -> Result<Copied, LogError> {
-    let Some(header) = live_header(&**log)? else { return Ok(Copied::Closed) };
-    let mut tail = Tail::new(log, &target.spool, header);
-    let (mut part, mut offset) = (vec![0; part_bytes], 0);
+    let Some(header) = live_header(&**log, sizes.header_patience)? else { return Ok(Copied::Closed) };
+    let mut tail = Tail::new(log, &target.spool, header, sizes);
+    let (mut part, mut offset) = (vec![0; sizes.part_bytes], 0);
     loop {
         let bytes = read_some(pool, &mut part, offset).map_err(refused("read the pool"))?;
         write_all(&*target.copy, &part[..bytes], offset).map_err(refused("write the copy"))?;
@@ -217,21 +213,33 @@ struct Tail<'c> {
     position: u64,
     /// The pool's length, as far as is known.
     length: u64,
+    sizes: Sizes,
     /// The line that lies last in the pool, and where the log's file has it.
     last_line: Option<(u64, u64)>,
 }
 
 impl<'c> Tail<'c> {
-    fn new(log: &'c Arc<dyn Io>, spool: &'c Arc<dyn Io>, header: Header) -> Self {
+    fn new(log: &'c Arc<dyn Io>, spool: &'c Arc<dyn Io>, header: Header, sizes: Sizes) -> Self {
         let (begin, length) = (header.start, header.pool_bytes);
-        Self { log, spool, newest: header.clone(), header, begin, position: begin, length, last_line: None }
+        Self {
+            log,
+            spool,
+            newest: header.clone(),
+            header,
+            begin,
+            position: begin,
+            length,
+            sizes,
+            last_line: None,
+        }
     }
 
     /// Reads the log to its end.
     fn follow(&mut self) -> Result<Copied, LogError> {
         loop {
             self.read_frames()?;
-            let newest = live_header(&**self.log)?.filter(|newest| newest.uuid == self.newest.uuid);
+            let newest = live_header(&**self.log, self.sizes.header_patience)?
+                .filter(|newest| newest.uuid == self.newest.uuid);
             let Some(newest) = newest else { return Ok(Copied::Closed) };
             if newest.sequence != self.newest.sequence {
                 self.learn(newest);
@@ -249,7 +257,7 @@ impl<'c> Tail<'c> {
     /// Refuses damage that looks like the log's end: what is behind it would be missing.
     fn expect_end(&mut self) -> Result<Copied, LogError> {
         loop {
-            let log = Log::new(Arc::clone(self.log), self.header.clone(), 0);
+            let log = Log::new(Arc::clone(self.log), self.header.clone(), 0, self.sizes);
             let (end, incarnation) = (self.position, incarnation_at(&self.header, self.position));
             let behind = look_behind(&log, end, incarnation, end + self.header.capacity);
             if behind.map_err(refused("read the log"))? != Behind::Durable {
@@ -279,7 +287,7 @@ impl<'c> Tail<'c> {
 
     /// Keeps the frames that can be read.
     fn read_frames(&mut self) -> Result<(), LogError> {
-        let log = Log::new(Arc::clone(self.log), self.header.clone(), 0);
+        let log = Log::new(Arc::clone(self.log), self.header.clone(), 0, self.sizes);
         let mut reader = Reader::new(&log, self.position + self.header.capacity);
         let (mut first, mut kept) = (self.position, Vec::new());
         loop {
@@ -295,7 +303,7 @@ impl<'c> Tail<'c> {
             }
             kept.extend_from_slice(bytes);
             self.position += frame.bytes() as u64;
-            if kept.len() >= PART_BYTES {
+            if kept.len() >= self.sizes.part_bytes {
                 self.keep(first, &kept)?;
                 (first, kept) = (self.position, Vec::new());
             }
@@ -318,6 +326,6 @@ impl<'c> Tail<'c> {
         let base = self.base();
         let capacity = (self.position - base + 1).next_multiple_of(BLOCK_BYTES);
         let header = Header { capacity, base, ..self.newest.clone() };
-        Log::new(Arc::clone(self.spool), header, 0)
+        Log::new(Arc::clone(self.spool), header, 0, self.sizes)
     }
 }

@@ -13,8 +13,8 @@ use super::Core;
 use super::io::{Io, read_all, write_all};
 use super::layout::{Header, LENGTH, lines_of};
 use super::log::{Found, Log, Reader};
-use super::mutant::Mutant;
 use super::pages::{PAGE_BYTES, PAGE_LINES, Pages};
+use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, MediumError};
 
 /// Lines of so many bytes of log are sorted and written together: the more, the more of them share a page.

@@ -69,41 +69,6 @@ impl Io for Disk {
     }
 }
 
-/// A disk whose promises are broken on purpose: it says that it synced, and did not. For the test that a test of power
-/// cuts would notice.
-#[derive(Debug)]
-pub(super) struct Unsynced<I>(pub(super) I);
-
-impl<I: Io> Io for Unsynced<I> {
-    fn file(&self) -> &File {
-        self.0.file()
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.0.length()
-    }
-
-    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read(buffer, offset)
-    }
-
-    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.0.write(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
-        self.0.allocate(start, end)
-    }
-
-    fn truncate(&self, length: u64) -> io::Result<()> {
-        self.0.truncate(length)
-    }
-}
-
 /// Where the next data of a file lies, from `offset` on; `None` if only a hole does. A file system that knows of no holes has
 /// data everywhere.
 pub(super) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {

@@ -22,8 +22,8 @@
 //! is new at each open, so neither is what an earlier crash left behind a tear. Word 2 says how far the log was durable
 //! when the frame was appended: an unreadable frame *before* that place is damage, after it a torn tail.
 
-use super::mutant::Mutant;
 use crate::LINE_BYTES;
+use crate::testing::mutant::Mutant;
 
 /// Bytes of a block: the unit of writing.
 pub(super) const BLOCK_BYTES: u64 = 4096;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::Sizes;
 use super::append::Buffer;
 use super::error::{LogError, refused};
 use super::io::{Io, data_from, is_full, read_all, write_all};
@@ -13,7 +14,7 @@ use super::layout::{
     BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader, POSITION_MAX,
     RING, SEQUENCE_MAX, VERSION,
 };
-use super::mutant::Mutant;
+use crate::testing::mutant::Mutant;
 
 /// Where positions lie.
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +58,12 @@ pub(super) struct Log {
     /// Up to where the ring was filled with zeros, or written, as a position of its first lap. Only grows.
     filled: AtomicU64,
     filling: Mutex<()>,
+    pub(super) sizes: Sizes,
 }
 
 impl Log {
     /// The log that `header` describes; it may grow up to a capacity of `capacity_max`.
-    pub(super) fn new(io: Arc<dyn Io>, header: Header, capacity_max: u64) -> Self {
+    pub(super) fn new(io: Arc<dyn Io>, header: Header, capacity_max: u64, sizes: Sizes) -> Self {
         Self {
             io,
             lost: Mutex::new(false),
@@ -72,6 +74,7 @@ impl Log {
             filled: AtomicU64::new(0),
             filling: Mutex::new(()),
             header: Mutex::new(header),
+            sizes,
         }
     }
 
@@ -152,7 +155,8 @@ impl Log {
         let header = self.header();
         let (base, capacity) = (self.ring().lap(header.start), self.io.length()?.saturating_sub(RING));
         let is_larger = capacity > header.capacity && capacity.is_multiple_of(BLOCK_BYTES);
-        Ok(is_larger.then(|| Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, 0)))
+        Ok(is_larger
+            .then(|| Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, 0, self.sizes)))
     }
 
     /// Whether the ring holds a frame behind `end` for which `is_wanted`, wherever it lies. Reads all of the ring but holes.
@@ -324,9 +328,6 @@ impl Log {
     }
 }
 
-/// How much of the log is read at a time; logs of tests are small.
-const WINDOW_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
-
 /// What lies at a position of the log.
 #[derive(Debug)]
 pub(super) enum Found<'w> {
@@ -376,7 +377,7 @@ impl<'l> Reader<'l> {
         let window_end = self.window_first + self.window.len() as u64;
         if position < self.window_first || position + bytes as u64 > window_end {
             let first = position - position % BLOCK_BYTES;
-            let wanted = WINDOW_BYTES.max(bytes + BLOCK_BYTES as usize) as u64;
+            let wanted = self.log.sizes.window_bytes.max(bytes + BLOCK_BYTES as usize) as u64;
             let length = wanted.min(self.limit - first);
             let log = self.log;
             self.window_first = first;

@@ -28,14 +28,12 @@ mod capture;
 mod checkpoint;
 mod commit;
 mod error;
-pub mod faulty;
 mod find;
 mod io;
 mod layout;
 mod log;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod mutant;
 mod notes;
 mod open;
 mod pages;
@@ -68,13 +66,13 @@ pub use stat::FileStat;
 pub use volatile::survives;
 
 use crate::mapping::Mapping;
+use crate::testing::mutant::Mutant;
 use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 use append::Appender;
 use capture::Lines;
 use commit::Commit;
 use layout::{FRAME_LINES_MAX, LENGTH};
 use log::Log;
-use mutant::Mutant;
 use pages::Pages;
 use stat::Checkpoints;
 
@@ -123,6 +121,8 @@ pub struct FileOptions {
     /// What stands between the medium and each of its files: for tests, with a disk that fails.
     #[doc(hidden)]
     pub through: Option<Through>,
+    #[doc(hidden)]
+    pub sizes: Sizes,
 }
 
 impl Default for FileOptions {
@@ -139,6 +139,35 @@ impl Default for FileOptions {
             background: true,
             whole_load: true,
             through: None,
+            sizes: Sizes::default(),
+        }
+    }
+}
+
+/// How far the medium reads, writes and waits at a time; tests make it smaller.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Bytes of the log that are read at a time.
+    pub window_bytes: usize,
+    /// How far ahead of its end the log is filled with zeros, in bytes.
+    pub fill_ahead_bytes: u64,
+    /// How far behind the end of the log, in bytes, replay searches for a frame that says that the log was longer.
+    pub look_bytes: u64,
+    /// Bytes of the base image that a copy reads before it reads on in the log.
+    pub part_bytes: usize,
+    /// How long a copy waits for a header of which one half-written copy fails its check.
+    pub header_patience: Duration,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            window_bytes: 1 << 20,
+            fill_ahead_bytes: 8 << 20,
+            look_bytes: 16 << 20,
+            part_bytes: 4 << 20,
+            header_patience: Duration::from_secs(5),
         }
     }
 }
@@ -279,7 +308,7 @@ impl Core {
         if is_half_full {
             self.grow_log(end)?;
         }
-        if is_half_full || self.log.wants_zeros(end + worker::FILL_AHEAD_BYTES / 2) {
+        if is_half_full || self.log.wants_zeros(end + self.log.sizes.fill_ahead_bytes / 2) {
             self.wake_checkpointer();
         }
         Ok(())

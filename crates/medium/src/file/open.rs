@@ -16,10 +16,9 @@ use super::capture::Lines;
 use super::commit::Commit;
 use super::error::{LogError, refused};
 use super::find::{Access, There, find, make_log, open_log, read_mark};
-use super::io::{Disk, Io, Unsynced, is_full, write_all};
+use super::io::{Disk, Io, Through, is_full, write_all};
 use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogRange, Mark, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
-use super::mutant::Mutant;
 use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
@@ -27,6 +26,8 @@ use super::store::Stores;
 use super::volatile::{is_volatile, survives};
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
+use crate::testing::Hooked;
+use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
 
 /// An environment variable that takes the syncs out, and the only value with which it does: data written by such a
@@ -89,17 +90,15 @@ impl Beside {
         // On failure a new log keeps its narrow mode; an existing log belongs to another user.
         let _ = share_access(&log, &access);
         sync_folder(&log_path).map_err(refused("make the log durable in its folder"))?;
-        let (pool, log): (Arc<dyn Io>, Arc<dyn Io>) = if no_sync {
+        if no_sync {
             eprintln!(
                 "everleaf: {} is set: nothing is synced, and a loss of power loses data",
                 UNSAFE_NO_SYNC.0
             );
-            (Arc::new(Unsynced(Disk(pool))), Arc::new(Unsynced(Disk(log))))
-        } else {
-            (Arc::new(Disk(pool)), Arc::new(Disk(log)))
-        };
-        let through = options.through.unwrap_or(std::convert::identity);
-        let (pool, log) = (through(pool), through(log));
+        }
+        let unsynced: Option<Through> = no_sync.then_some(|io| Arc::new(Hooked::unsynced(io)));
+        let through = unsynced.or(options.through).unwrap_or(std::convert::identity);
+        let (pool, log) = (through(Arc::new(Disk(pool))), through(Arc::new(Disk(log))));
         let mut file = File::open_found(pool, log, there, options).inspect_err(|_| {
             if is_new {
                 // It is empty, and no pool names it.
@@ -404,7 +403,7 @@ fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Lo
         incarnation_next: incarnation + 1,
         ranges: vec![LogRange { incarnation, begin: 0 }],
     };
-    let log = Log::new(io, header, options.log_bytes_max);
+    let log = Log::new(io, header, options.log_bytes_max, options.sizes);
     log.fill_ahead(0, FILLED_AT_FIRST).map_err(refused("fill the log with zeros"))?;
     log.write_first_header().map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
@@ -420,7 +419,7 @@ fn reopen(
     mapping: &Mapping,
 ) -> Result<(Log, Tail, Replayed), MediumError> {
     let start = Instant::now();
-    let log = Log::new(io, newest.header.clone(), options.log_bytes_max);
+    let log = Log::new(io, newest.header.clone(), options.log_bytes_max, options.sizes);
     log.set_filled();
     let mut pages = Pages::default();
     let mut grown = Ok(());

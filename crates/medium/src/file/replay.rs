@@ -10,11 +10,8 @@ use std::time::Duration;
 use super::error::{LogError, refused};
 use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of};
 use super::log::{Found, Log, Reader};
-use super::mutant::Mutant;
 use super::store::Stores;
-
-/// So far behind the place where a log ends a later frame is looked for; logs of tests are small.
-pub(super) const LOOK_BYTES: u64 = if cfg!(test) { 128 << 10 } else { 16 << 20 };
+use crate::testing::mutant::Mutant;
 
 /// How a log ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -192,14 +189,14 @@ pub(super) fn look_behind(log: &Log, end: u64, incarnation: u32, ring_end: u64) 
     let mut position = end + 8;
     // One that was appended when this place was durable may be as far away as ever was appended without a sync: so every
     // frame that is found is a reason to look on.
-    let mut limit = (end + LOOK_BYTES).min(ring_end);
+    let mut limit = (end + log.sizes.look_bytes).min(ring_end);
     while position + FRAME_HEADER_BYTES as u64 <= limit {
         match reader.look(position, incarnation)? {
             Found::Frame(later, _) if later.durable > end => return Ok(Behind::Durable),
             Found::Frame(later, _) => {
                 behind = Behind::Something;
                 position += later.bytes() as u64;
-                limit = (position + LOOK_BYTES).min(ring_end);
+                limit = (position + log.sizes.look_bytes).min(ring_end);
             }
             Found::Broken => {
                 behind = Behind::Something;

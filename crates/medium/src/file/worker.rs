@@ -8,8 +8,6 @@ use crate::MediumError;
 
 /// How long nothing may be appended before what is there is sealed.
 const IDLE: Duration = Duration::from_millis(100);
-/// The log is filled with zeros so far ahead of its end; logs of tests are small.
-pub(super) const FILL_AHEAD_BYTES: u64 = if cfg!(test) { 512 << 10 } else { 8 << 20 };
 /// With deferred durability, writers wait while so much is not durable.
 const BACKLOG_BYTES_MAX: u64 = 8 << 20;
 /// And a sync begins early when so much is not durable.
@@ -113,7 +111,7 @@ impl Core {
         let take = |signal: &mut Signal| std::mem::take(&mut signal.checkpoint);
         loop {
             loop {
-                match self.log.fill_ahead(self.end(), FILL_AHEAD_BYTES) {
+                match self.log.fill_ahead(self.end(), self.log.sizes.fill_ahead_bytes) {
                     Ok(true) if self.signal.lock().stop => return,
                     Ok(true) => {}
                     Ok(false) => break,

@@ -2,7 +2,7 @@
 
 /// What to do wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mutant {
+pub(crate) enum Mutant {
     /// A checkpoint brings home what is appended, durable or not.
     CheckpointUnbound,
     /// The log has room for everything.
@@ -36,14 +36,14 @@ thread_local! {
 
 /// Plants a fault in what this thread does from now on, or takes it out.
 #[cfg(test)]
-pub(super) fn plant(mutant: Option<Mutant>) {
+pub(crate) fn plant(mutant: Option<Mutant>) {
     PLANTED.set(mutant);
 }
 
 impl Mutant {
     /// Whether it is to be done wrong now.
     #[inline(always)]
-    pub(super) fn is_planted(self) -> bool {
+    pub(crate) fn is_planted(self) -> bool {
         #[cfg(test)]
         return PLANTED.get() == Some(self);
         #[cfg(not(test))]
