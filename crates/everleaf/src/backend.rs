@@ -139,7 +139,7 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn settle(&self, lsn: Lsn) -> Result<()> {
-        Ok(self.medium().settle(lsn)?)
+        self.peek().settle(lsn)
     }
 
     fn durable(&self) -> Lsn {

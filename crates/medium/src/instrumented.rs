@@ -27,60 +27,77 @@ impl AnyNotes {
     }
 }
 
-/// What [`Medium`] asks of the medium inside, without its types and constants.
-trait Inner: Send + Sync {
-    fn extent(&self) -> &Extent;
-    fn grow(&self, length: u64) -> Result<(), MediumError>;
-    fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
-    fn line_form(&self) -> LineForm;
-    fn store(&self, word: &AtomicU64, value: u64);
-    fn start_volatile(&self, word: &AtomicU64, value: u64);
-    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64>;
-    fn store_line(
-        &self,
-        notes: &AnyNotes,
-        line: &[AtomicU64; 8],
-        value: &LineValue,
-    ) -> Result<(), MediumError>;
-    fn store_copy(&self, notes: &AnyNotes, copy: &[AtomicU64; 8], value: &LineValue);
-    fn flush(&self, notes: &AnyNotes, memory: &[AtomicU64]);
-    fn fence(&self, notes: &AnyNotes) -> Lsn;
-    fn durable(&self) -> Lsn;
-    fn wait(&self, lsn: Lsn) -> Result<(), MediumError>;
-    fn defer(&self, lsn: Lsn) -> Result<(), MediumError>;
-    fn settle(&self, lsn: Lsn) -> Result<(), MediumError>;
-    fn admit(&self) -> Result<(), MediumError>;
-    fn finish(&self) -> Result<(), MediumError>;
-    fn file(&self) -> Option<&File>;
-    fn survives(&self) -> Survives;
-    fn describe(&self) -> String;
+/// Hands the methods of [`Medium`] that are passed on as they are to another macro.
+macro_rules! passed_on {
+    ($then:ident!) => {
+        $then! {
+            extent() -> &Extent;
+            grow(length: u64) -> Result<(), MediumError>;
+            line_form() -> LineForm;
+            start_volatile(word: &AtomicU64, value: u64) -> ();
+            durable() -> Lsn;
+            wait(lsn: Lsn) -> Result<(), MediumError>;
+            file() -> Option<&File>;
+            survives() -> Survives;
+        }
+    };
 }
 
-macro_rules! forward {
-    ($($name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => { $(
-        fn $name(&self $(, $argument: $type)*) $(-> $result)? {
-            Medium::$name(self $(, $argument)*)
+macro_rules! declare {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        /// What [`Medium`] asks of the medium inside, without its types and constants.
+        trait Inner: Send + Sync {
+            $(fn $name(&self $(, $argument: $type)*) -> $result;)*
+            fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
+            fn store(&self, word: &AtomicU64, value: u64);
+            fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64>;
+            fn store_line(
+                &self,
+                notes: &AnyNotes,
+                line: &[AtomicU64; 8],
+                value: &LineValue,
+            ) -> Result<(), MediumError>;
+            fn store_copy(&self, notes: &AnyNotes, copy: &[AtomicU64; 8], value: &LineValue);
+            fn flush(&self, notes: &AnyNotes, memory: &[AtomicU64]);
+            fn fence(&self, notes: &AnyNotes) -> Lsn;
+            fn describe(&self) -> String;
         }
-    )* };
+    };
+}
+passed_on!(declare!);
+
+macro_rules! pass_to_medium {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(#[track_caller]
+        fn $name(&self $(, $argument: $type)*) -> $result {
+            Medium::$name(self $(, $argument)*)
+        })*
+    };
+}
+
+macro_rules! pass_to_inner {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(#[inline(always)]
+        #[track_caller]
+        fn $name(&self $(, $argument: $type)*) -> $result {
+            self.medium.$name($($argument),*)
+        })*
+    };
 }
 
 impl<M: Medium<Notes: 'static>> Inner for M {
-    forward! {
-        extent(&self) -> &Extent;
-        grow(&self, length: u64) -> Result<(), MediumError>;
-        line_form(&self) -> LineForm;
-        store(&self, word: &AtomicU64, value: u64);
-        start_volatile(&self, word: &AtomicU64, value: u64);
-        compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64>;
-        durable(&self) -> Lsn;
-        wait(&self, lsn: Lsn) -> Result<(), MediumError>;
-        defer(&self, lsn: Lsn) -> Result<(), MediumError>;
-        settle(&self, lsn: Lsn) -> Result<(), MediumError>;
-        admit(&self) -> Result<(), MediumError>;
-        finish(&self) -> Result<(), MediumError>;
-        file(&self) -> Option<&File>;
-        survives(&self) -> Survives;
-        describe(&self) -> String;
+    passed_on!(pass_to_medium!);
+
+    fn store(&self, word: &AtomicU64, value: u64) {
+        Medium::store(self, word, value);
+    }
+
+    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
+        Medium::compare_exchange(self, word, current, new)
+    }
+
+    fn describe(&self) -> String {
+        Medium::describe(self)
     }
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
@@ -192,32 +209,17 @@ unsafe impl Medium for Instrumented {
     const LATE: bool = true;
     const DIRECT: bool = true;
 
-    #[inline(always)]
-    fn extent(&self) -> &Extent {
-        self.medium.extent()
-    }
-
-    fn grow(&self, length: u64) -> Result<(), MediumError> {
-        self.medium.grow(length)
-    }
+    passed_on!(pass_to_inner!);
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         // Exclusive access is what makes shrinking sound.
         Arc::get_mut(&mut self.medium).map_or(Ok(()), |only| only.shrink(length))
     }
 
-    fn line_form(&self) -> LineForm {
-        self.medium.line_form()
-    }
-
     fn store(&self, word: &AtomicU64, value: u64) {
         // The old value is only counted, so it is read past the medium.
         self.count(|counters| counters.word(word.load(Ordering::Relaxed), value));
         self.medium.store(word, value);
-    }
-
-    fn start_volatile(&self, word: &AtomicU64, value: u64) {
-        self.medium.start_volatile(word, value);
     }
 
     fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
@@ -265,38 +267,6 @@ unsafe impl Medium for Instrumented {
             delay_ns => spin(delay_ns),
         }
         lsn
-    }
-
-    fn durable(&self) -> Lsn {
-        self.medium.durable()
-    }
-
-    fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.medium.wait(lsn)
-    }
-
-    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.medium.defer(lsn)
-    }
-
-    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.medium.settle(lsn)
-    }
-
-    fn admit(&self) -> Result<(), MediumError> {
-        self.medium.admit()
-    }
-
-    fn finish(&self) -> Result<(), MediumError> {
-        self.medium.finish()
-    }
-
-    fn file(&self) -> Option<&File> {
-        self.medium.file()
-    }
-
-    fn survives(&self) -> Survives {
-        self.medium.survives()
     }
 
     fn describe(&self) -> String {

@@ -349,6 +349,32 @@ impl File {
         self.core.settle(self.core.seal())
     }
 
+    /// Stands for a wait for `lsn` that is put off: it does not wait, but slows the caller down if the disk is far behind.
+    /// The caller holds no lock, as in [`Medium::wait`].
+    pub fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.defer(lsn.0)
+    }
+
+    /// Waits until everything up to `lsn` is durable, whatever [`FileOptions::durability`] says.
+    pub fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.settle(lsn.0)?;
+        self.core.seal_soon();
+        Ok(())
+    }
+
+    /// Whether a write may begin.
+    ///
+    /// # Errors
+    /// [`MediumError::Failed`] after a failure, [`MediumError::PrivatePages`] beyond the limit of memory.
+    #[inline(always)]
+    pub fn admit(&self) -> Result<(), MediumError> {
+        let pages = self.core.private_pages.load(Ordering::Relaxed);
+        if pages >= self.options.private_bytes_max / pages::PAGE_BYTES || self.core.commit.has_failed() {
+            return self.refuse(pages);
+        }
+        Ok(())
+    }
+
     fn line(&self, number: u64) -> Option<&[AtomicU64; 8]> {
         self.mapping.extent().words(number * LINE_BYTES as u64, 8)?.first_chunk()
     }
@@ -453,30 +479,7 @@ unsafe impl Medium for File {
         }
     }
 
-    #[inline]
-    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.core.defer(lsn.0)
-    }
-
-    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.core.settle(lsn.0)?;
-        self.core.seal_soon();
-        Ok(())
-    }
-
     #[inline(always)]
-    fn admit(&self) -> Result<(), MediumError> {
-        let pages = self.core.private_pages.load(Ordering::Relaxed);
-        if pages >= self.options.private_bytes_max / pages::PAGE_BYTES || self.core.commit.has_failed() {
-            return self.refuse(pages);
-        }
-        Ok(())
-    }
-
-    fn finish(&self) -> Result<(), MediumError> {
-        self.close()
-    }
-
     fn file(&self) -> Option<&File> {
         Some(self)
     }

@@ -280,8 +280,12 @@ impl File {
         Err(MediumError::PrivatePages { bytes: pages * PAGE_BYTES, limit: self.options.private_bytes_max })
     }
 
-    /// The end of a pool that is closed cleanly: all of it is home, and it needs no log any more.
-    pub(super) fn close(&self) -> Result<(), MediumError> {
+    /// Ends a pool that is closed cleanly, and of which everything is flushed and fenced: writes all of it to the pool's file,
+    /// and removes the log. Nothing is written after this.
+    ///
+    /// # Errors
+    /// [`MediumError::Failed`] if the disk failed, now or before; [`MediumError::Log`] if the system refuses.
+    pub fn finish(&self) -> Result<(), MediumError> {
         self.stop_workers();
         let core = &*self.core;
         core.settle(core.end())?;

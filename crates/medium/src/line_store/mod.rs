@@ -19,8 +19,6 @@
 //! after the next store fence. Nor is it ordered after older stores to other lines, so what the new value
 //! leads to is fenced before.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
@@ -43,6 +41,7 @@ pub use whole_load::WholeLoad;
 
 #[cfg(target_arch = "x86_64")]
 use crate::flush::cpuid::CpuFeatures;
+use crate::names::named;
 
 /// The bits of each word of a line that belong to the medium: 62 and 63.
 pub const TAG_MASK: u64 = 0b11 << 62;
@@ -78,16 +77,15 @@ pub enum LineStore {
 }
 
 impl LineStore {
-    const ALL: [Self; 4] = [Self::Movdir64b, Self::Avx512, Self::Rtm, Self::Twin];
-
     /// The best form that is known to be whole on this processor: the first of [`LineStore::all`] that
     /// [`LineStore::is_known_whole`].
     ///
     /// The first call costs up to some milliseconds where RTM has to be probed; later ones a load.
     pub fn detect() -> Self {
         static DETECTED: OnceLock<LineStore> = OnceLock::new();
-        *DETECTED
-            .get_or_init(|| Self::ALL.into_iter().find(|store| store.is_known_whole()).unwrap_or(Self::Twin))
+        *DETECTED.get_or_init(|| {
+            Self::all().into_iter().find(|store| store.is_known_whole()).unwrap_or(Self::Twin)
+        })
     }
 
     /// Whether no crash leaves a part of a line that is stored so, on this processor.
@@ -124,51 +122,9 @@ impl LineStore {
             self == Self::Twin
         }
     }
-
-    /// Whether the store leaves the line in the cache, so that it has to be flushed like any other.
-    pub fn needs_flush(self) -> bool {
-        self != Self::Movdir64b
-    }
-
-    /// Every form, best first.
-    pub fn all() -> [Self; 4] {
-        Self::ALL
-    }
-
-    /// The name that [`LineStore::from_str`] reads.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Movdir64b => "movdir64b",
-            Self::Avx512 => "avx512",
-            Self::Rtm => "rtm",
-            Self::Twin => "twin",
-        }
-    }
 }
 
-impl fmt::Display for LineStore {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// A name that is no [`LineStore`].
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no such line store: {given:?}; give movdir64b, avx512, rtm or twin")]
-pub struct UnknownLineStore {
-    /// What was given.
-    pub given: String,
-}
-
-impl FromStr for LineStore {
-    type Err = UnknownLineStore;
-
-    /// Reads a name, in upper or lower case. Says nothing about [`LineStore::is_supported`].
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|store| store.name().eq_ignore_ascii_case(name));
-        found.ok_or_else(|| UnknownLineStore { given: name.to_owned() })
-    }
-}
+named!(LineStore, "line store": Movdir64b = "movdir64b", Avx512 = "avx512", Rtm = "rtm", Twin = "twin");
 
 /// A line could not be stored: its old value stands, whole.
 ///
