@@ -24,8 +24,6 @@ use std::sync::atomic::AtomicU64;
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(all(test, target_arch = "x86_64"))]
-mod litmus;
 #[cfg(target_arch = "x86_64")]
 mod movdir64b;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the retry policy is tested everywhere"))]
