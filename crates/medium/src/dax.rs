@@ -55,11 +55,6 @@ impl Dax {
     pub fn survives_power_loss(file: &File) -> bool {
         grants_sync(file)
     }
-
-    /// How lines are stored failure-atomically.
-    pub fn line_store(&self) -> LineStore {
-        self.line_store
-    }
 }
 
 // SAFETY: the mapping owns its extent, never moves it, and unmaps it only when dropped.

@@ -88,13 +88,6 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// Lets the epoch advance if no other thread is pinned; references into the pool cannot be held across this.
-    pub fn repin(&mut self) {
-        if let Some(pin) = &mut self.pin {
-            pin.repin();
-        }
-    }
-
     /// The node at `offset`. O(1); checks bounds and alignment, not meaning.
     #[inline]
     pub fn node<T: Node>(&self, offset: u64) -> Result<&T, BadOffset> {

@@ -45,9 +45,7 @@ unsafe impl Medium for Ram {
 
     #[inline(always)]
     fn store_line(&self, (): &(), line: &[AtomicU64; 8], value: &LineValue) -> Result<(), MediumError> {
-        for (word, value) in line.iter().zip(value.0) {
-            word.store(value, Ordering::Release);
-        }
+        value.store(line, Ordering::Release);
         Ok(())
     }
 

@@ -94,9 +94,7 @@ impl Lines {
             return Ok(unsafe { store_single(LineStore::Avx512, line, value) }?);
         }
         let _locked = self.lock(&raw const line[0]);
-        for (word, value) in line.iter().zip(value.0) {
-            word.store(value, Ordering::Release);
-        }
+        value.store(line, Ordering::Release);
         Ok(())
     }
 
@@ -107,7 +105,7 @@ impl Lines {
             return whole.load(line);
         }
         let _locked = self.lock(&raw const line[0]);
-        LineValue(std::array::from_fn(|index| line[index].load(Ordering::Acquire)))
+        LineValue::load(line, Ordering::Acquire)
     }
 }
 

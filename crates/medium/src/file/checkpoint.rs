@@ -178,7 +178,7 @@ impl Core {
         last.last_s = last_s;
         last.checkpoints += 1;
         last.log_bytes += to - from;
-        last.home_bytes += bytes;
+        last.written_back_bytes += bytes;
         last.time += start.elapsed();
         Ok(())
     }

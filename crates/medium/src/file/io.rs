@@ -33,6 +33,14 @@ pub type Through = fn(Arc<dyn Io>) -> Arc<dyn Io>;
 #[derive(Debug)]
 pub struct Disk(pub File);
 
+impl Disk {
+    /// Gives the bytes from `start` to `end` room on the disk, or fails.
+    pub(crate) fn reserve(&self, start: u64, end: u64) -> io::Result<()> {
+        let reserve = || fallocate(&self.0, FallocateFlags::empty(), start, end - start);
+        Ok(rustix::io::retry_on_intr(reserve)?)
+    }
+}
+
 impl Io for Disk {
     fn file(&self) -> &File {
         &self.0
@@ -55,12 +63,12 @@ impl Io for Disk {
     }
 
     fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
-        let allocated =
-            rustix::io::retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), start, end - start));
-        match allocated {
-            // The file system cannot reserve room; then a full disk shows when it is written.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.0.set_len(self.length()?.max(end)),
-            other => Ok(other?),
+        match self.reserve(start, end) {
+            // The file system cannot reserve room: a full disk shows when the file is written.
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP | Errno::NOSYS)) => {
+                self.0.set_len(self.length()?.max(end))
+            }
+            other => other,
         }
     }
 

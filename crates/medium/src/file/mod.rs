@@ -67,7 +67,7 @@ pub use volatile::survives;
 
 use crate::mapping::Mapping;
 use crate::testing::mutant::Mutant;
-use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
+use crate::{Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 use append::Appender;
 use capture::Lines;
 use commit::Commit;
@@ -116,8 +116,6 @@ pub struct FileOptions {
     /// Whether threads sync, checkpoint and fill the log with zeros in the background. Without them, writers sync and checkpoint
     /// when they must: for tests.
     pub background: bool,
-    /// Whether to load lines whole where the processor can.
-    pub whole_load: bool,
     /// What stands between the medium and each of its files: for tests, with a disk that fails.
     #[doc(hidden)]
     pub through: Option<Through>,
@@ -137,7 +135,6 @@ impl Default for FileOptions {
             mark_offset: 0,
             gather_max: None,
             background: true,
-            whole_load: true,
             through: None,
             sizes: Sizes::default(),
         }
@@ -327,28 +324,6 @@ impl Core {
 }
 
 impl File {
-    /// Where everything appended so far ends.
-    pub fn end(&self) -> Lsn {
-        Lsn(self.core.end())
-    }
-
-    /// Brings home what is durable, now. Writers go on.
-    ///
-    /// # Errors
-    /// [`MediumError::Failed`] if a disk failed, now or before.
-    pub fn checkpoint(&self) -> Result<(), MediumError> {
-        self.core.checkpoint()
-    }
-
-    /// Makes all that was appended durable, and records that it is: from then on damage to it is told from a torn tail.
-    ///
-    /// # Errors
-    /// As [`File::checkpoint`].
-    pub fn seal(&self) -> Result<(), MediumError> {
-        self.core.settle(self.core.end())?;
-        self.core.settle(self.core.seal())
-    }
-
     /// Stands for a wait for `lsn` that is put off: it does not wait, but slows the caller down if the disk is far behind.
     /// The caller holds no lock, as in [`Medium::wait`].
     pub fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
@@ -373,10 +348,6 @@ impl File {
             return self.refuse(pages);
         }
         Ok(())
-    }
-
-    fn line(&self, number: u64) -> Option<&[AtomicU64; 8]> {
-        self.mapping.extent().words(number * LINE_BYTES as u64, 8)?.first_chunk()
     }
 
     /// Logs the length of the pool.
@@ -454,7 +425,7 @@ unsafe impl Medium for File {
             let mut end = self.core.end();
             for numbers in numbers.chunks(FRAME_LINES_MAX) {
                 end = self.core.append(numbers.len(), |index| {
-                    let line = self.line(numbers[index]).expect("a line that was flushed");
+                    let line = self.mapping.extent().line(numbers[index]).expect("a line that was flushed");
                     (numbers[index], self.lines.capture(line))
                 });
                 if end == u64::MAX {

@@ -188,7 +188,7 @@ impl File {
         let file = Self {
             core,
             mapping,
-            lines: Lines::new(options.whole_load),
+            lines: Lines::new(true),
             options,
             replay: replayed.as_ref().map_or(Replay::NOTHING, |replayed| replayed.replay),
             survives,
@@ -431,8 +431,7 @@ fn reopen(
         let extent = mapping.extent();
         let mut stores = Stores::new(scope, extent);
         let check_line = |number: u64, position| {
-            let offset = number.checked_mul(LINE_BYTES as u64);
-            if offset.and_then(|offset| extent.words(offset, LINE_BYTES / 8)).is_none() {
+            if extent.line(number).is_none() {
                 return Err(LogError::Damaged {
                     position: log.physical(position),
                     what: format!("a line of number {number} lies outside of the pool"),

@@ -12,7 +12,7 @@ use super::{File, Replay};
 pub(super) struct Checkpoints {
     pub(super) checkpoints: u64,
     pub(super) log_bytes: u64,
-    pub(super) home_bytes: u64,
+    pub(super) written_back_bytes: u64,
     pub(super) time: Duration,
     /// When the last one was, in seconds since 1970, also if the log was not open here then; 0 if there was none.
     pub(super) last_s: u64,
@@ -44,7 +44,7 @@ pub struct FileStat {
     /// Checkpoints.
     pub checkpoints: u64,
     /// Bytes that checkpoints wrote to the pool's file.
-    pub home_bytes: u64,
+    pub checkpoint_bytes: u64,
     /// What all of them took.
     pub checkpoint_time: Duration,
     /// When the last one was, to the second; also if the log was not open here then.
@@ -87,7 +87,7 @@ impl File {
             sync_groups_max: load(&figures.groups_max),
             sync_sizes,
             checkpoints: last.checkpoints,
-            home_bytes: last.home_bytes,
+            checkpoint_bytes: last.written_back_bytes,
             checkpoint_time: last.time,
             // What a header says may be beyond all times.
             last_checkpoint: UNIX_EPOCH

@@ -10,8 +10,8 @@ use std::thread::{Builder, Scope};
 
 use super::layout::{LENGTH, frames_of, lines_of};
 use super::pages::PAGE_LINES;
+use crate::Extent;
 use crate::kernels::prefetch_write;
-use crate::{Extent, LINE_BYTES};
 
 /// So many lines before it is stored, the place of a line is asked for.
 const AHEAD: usize = 32;
@@ -34,9 +34,7 @@ impl Run {
         let places = frames_of(&self.window[self.range.clone()])
             .flat_map(lines_of)
             .filter(move |(number, _)| *number != LENGTH && number / PAGE_LINES % SHARES == share)
-            .filter_map(|(number, line)| {
-                Some((extent.words(number * LINE_BYTES as u64, LINE_BYTES / 8)?, line))
-            });
+            .filter_map(|(number, line)| Some((extent.line(number)?, line)));
         let mut ahead = places.clone();
         ahead.by_ref().take(AHEAD).for_each(|(words, _)| prefetch_write(words));
         for (words, line) in places {

@@ -6,9 +6,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::Guard;
 use crate::testing::faulty::{Faults, Image, Machine, Which};
 use crate::testing::{Call, Hooked};
+use crate::{Guard, LINE_BYTES};
 
 mod backup;
 mod damage;
@@ -21,6 +21,23 @@ const MARK: u64 = 0x2040;
 /// Where the tests write: a line apart from the mark's.
 const HERE: u64 = 0x4000;
 const WORDS: usize = 2048;
+
+impl File {
+    /// Where everything appended so far ends.
+    fn end(&self) -> Lsn {
+        Lsn(self.core.end())
+    }
+
+    fn checkpoint(&self) -> Result<(), MediumError> {
+        self.core.checkpoint()
+    }
+
+    /// Makes durable what was appended, and records that it is: damage to it is then told from a torn tail.
+    fn seal(&self) -> Result<(), MediumError> {
+        self.core.settle(self.core.end())?;
+        self.core.settle(self.core.seal())
+    }
+}
 
 /// As small as the logs of these tests.
 const SIZES: Sizes = Sizes {

@@ -20,7 +20,7 @@
 //! leads to is fenced before.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -53,6 +53,20 @@ pub struct LineValue(pub [u64; 8]);
 impl LineValue {
     /// All bits zero.
     pub const ZERO: Self = Self([0; 8]);
+
+    /// The words of a line, loaded one by one.
+    #[inline(always)]
+    pub(crate) fn load(line: &[AtomicU64; 8], order: Ordering) -> Self {
+        Self(std::array::from_fn(|index| line[index].load(order)))
+    }
+
+    /// Stores the words one by one, the first one first.
+    #[inline(always)]
+    pub(crate) fn store(&self, line: &[AtomicU64], order: Ordering) {
+        for (word, value) in line.iter().zip(self.0) {
+            word.store(value, order);
+        }
+    }
 }
 
 impl Default for LineValue {

@@ -130,14 +130,6 @@ impl Pin {
             pin.flush();
         }
     }
-
-    /// Ends the pin and begins it anew.
-    pub fn repin(&mut self) {
-        match &mut self.0 {
-            Inner::Epoch(pin) => pin.repin(),
-            Inner::Counted { .. } => self.0 = Inner::counted(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -26,16 +26,17 @@ fn what_is_retired_is_freed_with_the_last_pin_that_was_there() {
     schedule::enter(&scheduler, 0, || {
         let (first, second) = (pin(), pin());
         retire(&first);
-        let mut third = pin();
+        let third = pin();
         retire(&third);
         drop(first);
         assert_eq!(count(), 0);
         drop(second);
         assert_eq!(count(), 1);
-        third.repin();
-        assert_eq!(count(), 2);
-        retire(&third);
+        let fourth = pin();
         drop(third);
+        assert_eq!(count(), 2);
+        retire(&fourth);
+        drop(fourth);
         assert_eq!(count(), 3);
     });
 }
