@@ -1,17 +1,17 @@
-//! Storing to lines, and capturing their content beside other threads that store.
+//! Storing to lines, and capturing a line while other threads store to it.
 //!
-//! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a line whole
-//! ([`WholeLoad`]) nothing more is needed. Elsewhere each store, and each capture, takes the lock of the line's stripe
-//! for its few instructions: an exchange and a store, with nothing in between that could wait.
+//! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a line whole ([`WholeLoad`]),
+//! a capture is one load. Elsewhere each store and each capture takes a lock, which lines share in stripes, for a few
+//! instructions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::line_store::store_single;
 use crate::{LINE_BYTES, LineStore, LineValue, MediumError, WholeLoad};
 
-/// Lines that share a lock are this many lines apart.
+/// The number of locks. Lines that share one are this many lines apart.
 const STRIPES: usize = 4096;
-/// How often a thread looks for a stripe before it lets another one run.
+/// How often a thread spins on a lock before it yields the processor.
 const SPINS: u32 = 64;
 
 /// How lines are stored and captured.
@@ -39,7 +39,7 @@ impl Lines {
         Self { whole, stripes }
     }
 
-    /// For people: which of the two it is.
+    /// How lines are captured, for people.
     pub(super) fn describe(&self) -> &'static str {
         if self.whole.is_some() {
             "lines captured by one load"
@@ -98,7 +98,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The line at one instant.
+    /// The content of the line at one instant.
     #[inline(always)]
     pub(super) fn capture(&self, line: &[AtomicU64; 8]) -> LineValue {
         if let Some(whole) = self.whole {

@@ -1,4 +1,4 @@
-//! The seam between the file medium and the operating system: all that it does to its two files.
+//! Between the file medium and the operating system: all that the medium does to its two files.
 
 use std::fs::File;
 use std::io;
@@ -8,9 +8,10 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 use rustix::io::Errno;
 
-/// Access to one file. The real one is [`Disk`]; tests have one that fails, tears and forgets ([`super::faulty`]).
+/// Access to one file. The real one is [`Disk`]; tests have others
+/// ([`testing`](crate::testing)).
 pub trait Io: Send + Sync + std::fmt::Debug + 'static {
-    /// The file, for mapping: shows at once what was written.
+    /// The file, to be mapped; what was written shows in it at once.
     fn file(&self) -> &File;
     /// Its length in bytes.
     fn length(&self) -> io::Result<u64>;
@@ -26,7 +27,7 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     fn truncate(&self, length: u64) -> io::Result<()>;
 }
 
-/// Puts something between a medium and a file.
+/// Wraps a file.
 pub type Through = fn(Arc<dyn Io>) -> Arc<dyn Io>;
 
 /// A file of the operating system.
@@ -77,8 +78,8 @@ impl Io for Disk {
     }
 }
 
-/// Where the next data of a file lies, from `offset` on; `None` if only a hole does. A file system that knows of no holes has
-/// data everywhere.
+/// Where data of a file lies from `offset` on; `None` if there is only a hole. On a file system without holes there is data
+/// everywhere.
 pub(super) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {
     match seek(io.file(), SeekFrom::Data(offset)) {
         Ok(data) => Ok(Some(data)),
