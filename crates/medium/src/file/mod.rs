@@ -468,7 +468,7 @@ unsafe impl Medium for File {
                 format!("file: log of lines with fdatasync, {lines}; survives loss of power")
             }
             _ => format!(
-                "file (volatile: its file system is in memory, or out of sight, or it must not sync), log of lines, \
+                "file (volatile: its file system is in memory, or does not tell, or syncs are switched off), log of lines, \
                  {lines}; survives the process, NOT loss of power or a kernel crash"
             ),
         }

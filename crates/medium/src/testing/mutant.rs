@@ -1,9 +1,10 @@
-//! Faults on purpose, for the test that tests notice them. Without tests there are none.
+//! Faults in the file medium, planted one at a time to see that its tests notice them. Outside of its unit tests no fault can be
+//! planted, and the checks are compiled away.
 
-/// What to do wrong.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mutant {
-    /// A checkpoint brings home what is appended, durable or not.
+    /// A checkpoint writes back what is appended, durable or not.
     CheckpointUnbound,
     /// The log has room for everything.
     NoRoomNeeded,
@@ -41,7 +42,7 @@ pub(crate) fn plant(mutant: Option<Mutant>) {
 }
 
 impl Mutant {
-    /// Whether it is to be done wrong now.
+    /// Whether this fault is planted.
     #[inline(always)]
     pub(crate) fn is_planted(self) -> bool {
         #[cfg(test)]
