@@ -61,7 +61,7 @@ impl<'a> Puts<'a> {
 #[cfg(test)]
 mod tests {
     use everleaf::{Engine, MediumChoice, Options, TreeOptions};
-    use medium::file::faulty::{Faults, Image, Machine, Which};
+    use medium::testing::faulty::{Faults, Image, Machine, Which};
 
     use super::*;
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
 use everleaf_engines::index::{Bounds, Direction, Index, Measured, RecordCodec, WordCodec};
 use everleaf_engines::{Error, PoolError};
-use medium::file::faulty::{Faults, Image, Machine, Which};
-use medium::late::Release;
-use medium::{File, FileOptions, Instrumented, Late, LineForm, Ram};
+use medium::testing::Late;
+use medium::testing::faulty::{Faults, Image, Machine, Which};
+use medium::testing::late::Release;
+use medium::{File, FileOptions, Instrumented, LineForm, Ram};
 use pool::{Pool, PoolOptions};
 
 type Tree = BzTree<Instrumented, RecordCodec>;

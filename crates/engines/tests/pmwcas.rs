@@ -7,8 +7,9 @@ use everleaf_engines::pmwcas::{
     BadTarget, Pmwcas, Recycled, Recycling, Seen, VALUE_MASK, WORDS_MAX, is_name,
 };
 use everleaf_engines::{Error, PoolError};
-use medium::late::Release;
-use medium::{Instrumented, Late, LineForm, Lsn, Medium, Ram, Word};
+use medium::testing::Late;
+use medium::testing::late::Release;
+use medium::{Instrumented, LineForm, Lsn, Medium, Ram, Word};
 use pool::{Guard, Pool, PoolOptions};
 
 const SLOTS: usize = 4;
@@ -316,7 +317,7 @@ fn who_meets_an_operation_ends_it() {
 }
 
 /// The accounts that a crash leaves.
-fn recovered(bank: &Bank<Instrumented>, image: &medium::late::Image) -> Vec<u64> {
+fn recovered(bank: &Bank<Instrumented>, image: &medium::testing::late::Image) -> Vec<u64> {
     let crashed = Late::from_image(image, 1 << 20, LineForm::Single).unwrap();
     let pool = Pool::open(crashed, PoolOptions { close_on_drop: false, ..PoolOptions::default() }).unwrap();
     let pmwcas = Pmwcas::open(&pool.pin(), bank.place, SLOTS).unwrap();

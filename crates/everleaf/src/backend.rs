@@ -140,7 +140,7 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn settle(&self, lsn: Lsn) -> Result<()> {
-        Ok(self.medium().settle(lsn)?)
+        Ok(self.peek().settle(lsn)?)
     }
 
     fn durable(&self) -> Lsn {

@@ -13,8 +13,9 @@ use everleaf::{
     Store, Survives, Ticket, Tree, TreeOptions,
 };
 use medium::MediumError;
-use medium::file::faulty::{Faults, Image, Machine, Which};
 use medium::file::{Disk, FileOptions, Io};
+use medium::testing::faulty::{Faults, Image, Machine, Which};
+use medium::testing::{Call, Hooked, Then};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -645,49 +646,6 @@ fn a_pool_without_the_log_that_it_needs_is_not_touched() {
     }
 }
 
-/// A file, and what comes before each of its syncs.
-struct Synced<S> {
-    io: Arc<dyn Io>,
-    before: S,
-}
-
-impl<S> std::fmt::Debug for Synced<S> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.io.fmt(formatter)
-    }
-}
-
-impl<S: Fn() -> std::io::Result<()> + Send + Sync + 'static> Io for Synced<S> {
-    fn file(&self) -> &std::fs::File {
-        self.io.file()
-    }
-
-    fn length(&self) -> std::io::Result<u64> {
-        self.io.length()
-    }
-
-    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        self.io.read(buffer, offset)
-    }
-
-    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<usize> {
-        self.io.write(bytes, offset)
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
-        (self.before)()?;
-        self.io.sync()
-    }
-
-    fn allocate(&self, start: u64, end: u64) -> std::io::Result<()> {
-        self.io.allocate(start, end)
-    }
-
-    fn truncate(&self, length: u64) -> std::io::Result<()> {
-        self.io.truncate(length)
-    }
-}
-
 /// Syncs that succeed before one fails, and all after it.
 static SYNCS_LEFT: AtomicI64 = AtomicI64::new(0);
 
@@ -695,11 +653,13 @@ static SYNCS_LEFT: AtomicI64 = AtomicI64::new(0);
 #[test]
 fn a_pool_that_could_not_be_made_leaves_nothing() {
     let fail = |io| -> Arc<dyn Io> {
-        let before = || match SYNCS_LEFT.fetch_sub(1, Ordering::Relaxed) {
-            ..=0 => Err(std::io::Error::other("a fault on purpose")),
-            _ => Ok(()),
+        let hook = |call| match call {
+            Call::Sync if SYNCS_LEFT.fetch_sub(1, Ordering::Relaxed) <= 0 => {
+                Err(std::io::Error::other("a fault on purpose"))
+            }
+            _ => Ok(Then::Go),
         };
-        Arc::new(Synced { io, before })
+        Arc::new(Hooked::deciding(io, hook))
     };
     let mut failed = 0;
     loop {
@@ -744,11 +704,12 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
         };
         let log = Arc::new(Gate::default());
         let gate = Arc::clone(&log);
-        let before = move || {
-            gate.pass();
-            Ok(())
+        let hook = move |call| {
+            if call == Call::Sync {
+                gate.pass();
+            }
         };
-        let io = Arc::new(Synced { io: Arc::new(file("a.log")), before });
+        let io = Arc::new(Hooked::new(Arc::new(file("a.log")), hook));
         let store = options().close_cleanly(false).open_on(Arc::new(file("a")), io).unwrap();
         let tree = store.tree_with("words", TreeOptions { engine, ..TreeOptions::WORDS }).unwrap();
         let words = tree.as_words().unwrap();

@@ -26,17 +26,22 @@ pub struct Counts {
     pub bits_flipped: u64,
 }
 
+impl Counts {
+    fn of([words_stored, lines_stored, lines_flushed, fences, bits_flipped]: [u64; COUNTERS]) -> Self {
+        Self { words_stored, lines_stored, lines_flushed, fences, bits_flipped }
+    }
+
+    fn all(self) -> [u64; COUNTERS] {
+        [self.words_stored, self.lines_stored, self.lines_flushed, self.fences, self.bits_flipped]
+    }
+}
+
 impl Sub for Counts {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
-        Self {
-            words_stored: self.words_stored - before.words_stored,
-            lines_stored: self.lines_stored - before.lines_stored,
-            lines_flushed: self.lines_flushed - before.lines_flushed,
-            fences: self.fences - before.fences,
-            bits_flipped: self.bits_flipped - before.bits_flipped,
-        }
+        let (after, before) = (self.all(), before.all());
+        Self::of(std::array::from_fn(|index| after[index] - before[index]))
     }
 }
 
@@ -50,19 +55,18 @@ impl fmt::Display for Counts {
     }
 }
 
-#[derive(Debug, Default)]
-struct Shard {
-    words_stored: AtomicU64,
-    lines_stored: AtomicU64,
-    lines_flushed: AtomicU64,
-    fences: AtomicU64,
-    bits_flipped: AtomicU64,
-}
+/// What each counter of a shard counts, in the order of the fields of [`Counts`].
+const WORDS: usize = 0;
+const LINES: usize = 1;
+const FLUSHED: usize = 2;
+const FENCES: usize = 3;
+const BITS: usize = 4;
+const COUNTERS: usize = 5;
 
-/// Counters of what reaches a medium. To count costs a few nanoseconds.
+/// Counters of what reaches a medium. Counting an operation costs a few nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    shards: [CachePadded<Shard>; SHARDS],
+    shards: [CachePadded<[AtomicU64; COUNTERS]>; SHARDS],
 }
 
 fn shard_of_thread() -> usize {
@@ -71,54 +75,41 @@ fn shard_of_thread() -> usize {
     SHARD.with(|shard| *shard)
 }
 
-fn add(counter: &AtomicU64, amount: u64) {
-    counter.fetch_add(amount, Ordering::Relaxed);
-}
-
 impl Counters {
     /// What was counted so far.
     pub(crate) fn counts(&self) -> Counts {
-        let sum = |counter: fn(&Shard) -> &AtomicU64| {
-            self.shards.iter().map(|shard| counter(shard).load(Ordering::Relaxed)).sum()
-        };
-        Counts {
-            words_stored: sum(|shard| &shard.words_stored),
-            lines_stored: sum(|shard| &shard.lines_stored),
-            lines_flushed: sum(|shard| &shard.lines_flushed),
-            fences: sum(|shard| &shard.fences),
-            bits_flipped: sum(|shard| &shard.bits_flipped),
-        }
+        let sum =
+            |counter: usize| self.shards.iter().map(|shard| shard[counter].load(Ordering::Relaxed)).sum();
+        Counts::of(std::array::from_fn(sum))
     }
 
-    fn shard(&self) -> &Shard {
-        &self.shards[shard_of_thread()]
+    fn add(&self, counter: usize, amount: u64) {
+        self.shards[shard_of_thread()][counter].fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// A word is stored.
+    /// Counts a word store.
     pub(crate) fn word(&self, old: u64, new: u64) {
-        let shard = self.shard();
-        add(&shard.words_stored, 1);
-        add(&shard.bits_flipped, u64::from((old ^ new).count_ones()));
+        self.add(WORDS, 1);
+        self.add(BITS, u64::from((old ^ new).count_ones()));
     }
 
-    /// A line is stored whole, and written back.
+    /// Counts the store of a whole line, which is written back as well.
     pub(crate) fn line(&self, old: &[u64; 8], new: &[u64; 8]) {
-        let shard = self.shard();
         let flipped: u32 = old.iter().zip(new).map(|(old, new)| (old ^ new).count_ones()).sum();
-        add(&shard.lines_stored, 1);
-        add(&shard.lines_flushed, 1);
-        add(&shard.bits_flipped, u64::from(flipped));
+        self.add(LINES, 1);
+        self.add(FLUSHED, 1);
+        self.add(BITS, u64::from(flipped));
     }
 
-    /// The lines that hold at least one byte of `memory` are written back.
+    /// Counts the lines that hold at least one byte of `memory`.
     pub(crate) fn flush(&self, memory: &[AtomicU64]) {
         let Some(last) = memory.last() else { return };
         let line = |word: &AtomicU64| std::ptr::from_ref(word).addr() / LINE_BYTES;
-        add(&self.shard().lines_flushed, (line(last) - line(&memory[0]) + 1) as u64);
+        self.add(FLUSHED, (line(last) - line(&memory[0]) + 1) as u64);
     }
 
-    /// A fence.
+    /// Counts a fence.
     pub(crate) fn fence(&self) {
-        add(&self.shard().fences, 1);
+        self.add(FENCES, 1);
     }
 }

@@ -69,6 +69,12 @@ impl Extent {
         Some(unsafe { std::slice::from_raw_parts(first.cast::<AtomicU64>(), count) })
     }
 
+    /// The line of this number, if it lies inside.
+    #[inline]
+    pub(crate) fn line(&self, number: u64) -> Option<&[AtomicU64; 8]> {
+        self.words(number.checked_mul(LINE_BYTES as u64)?, LINE_BYTES / WORD_BYTES)?.first_chunk()
+    }
+
     /// The offset of memory inside this extent; `None` if it lies elsewhere.
     #[inline]
     pub fn offset_of(&self, memory: &[AtomicU64]) -> Option<u64> {

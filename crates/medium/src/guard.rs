@@ -3,7 +3,7 @@
 use crate::line_store::LineValue;
 use crate::sync::schedule::{Access, AccessKind, reach};
 use crate::sync::{Pin, is_scheduled, pin_on};
-use crate::{LINE_BYTES, Line, Lsn, Medium, MediumError, Node, Word};
+use crate::{File, LINE_BYTES, Line, Lsn, Medium, MediumError, Node, Word};
 
 /// An offset that does not hold what it should: out of bounds or misaligned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -85,13 +85,6 @@ impl<'m, M: Medium> Guard<'m, M> {
     pub fn interleave_memory(&self) {
         if is_scheduled::<M>() {
             reach(Access::free_memory());
-        }
-    }
-
-    /// Lets the epoch advance if no other thread is pinned; references into the pool cannot be held across this.
-    pub fn repin(&mut self) {
-        if let Some(pin) = &mut self.pin {
-            pin.repin();
         }
     }
 
@@ -193,19 +186,26 @@ impl<'m, M: Medium> Guard<'m, M> {
                 return Ok(());
             }
             if crate::deferred::defer(lsn) {
-                return self.medium.defer(lsn);
+                return self.medium.file().map_or(Ok(()), |file| file.defer(lsn));
             }
         }
         self.medium.wait(lsn)
     }
 
-    /// Waits until everything up to `lsn` is durable, whenever operations are to be, and within [`crate::deferred`], too.
+    /// Waits until everything up to `lsn` is durable, also within [`crate::deferred`] and where the durability of operations
+    /// is put off ([`Durability`](crate::Durability)).
     #[track_caller]
     pub fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        if M::LATE && lsn > self.medium.durable() {
-            self.medium.settle(lsn)?;
+        match self.medium.file() {
+            Some(file) => file.settle(lsn),
+            None => self.medium.wait(lsn),
         }
-        Ok(())
+    }
+
+    /// Whether a write may begin: not after the medium has failed, and not beyond a limit of memory.
+    #[inline(always)]
+    pub fn admit(&self) -> Result<(), MediumError> {
+        self.medium.file().map_or(Ok(()), File::admit)
     }
 
     /// Fence and wait: everything this thread flushed is durable when the call returns.

@@ -27,60 +27,77 @@ impl AnyNotes {
     }
 }
 
-/// What [`Medium`] asks of the medium inside, without its types and constants.
-trait Inner: Send + Sync {
-    fn extent(&self) -> &Extent;
-    fn grow(&self, length: u64) -> Result<(), MediumError>;
-    fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
-    fn line_form(&self) -> LineForm;
-    fn store(&self, word: &AtomicU64, value: u64);
-    fn start_volatile(&self, word: &AtomicU64, value: u64);
-    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64>;
-    fn store_line(
-        &self,
-        notes: &AnyNotes,
-        line: &[AtomicU64; 8],
-        value: &LineValue,
-    ) -> Result<(), MediumError>;
-    fn store_copy(&self, notes: &AnyNotes, copy: &[AtomicU64; 8], value: &LineValue);
-    fn flush(&self, notes: &AnyNotes, memory: &[AtomicU64]);
-    fn fence(&self, notes: &AnyNotes) -> Lsn;
-    fn durable(&self) -> Lsn;
-    fn wait(&self, lsn: Lsn) -> Result<(), MediumError>;
-    fn defer(&self, lsn: Lsn) -> Result<(), MediumError>;
-    fn settle(&self, lsn: Lsn) -> Result<(), MediumError>;
-    fn admit(&self) -> Result<(), MediumError>;
-    fn finish(&self) -> Result<(), MediumError>;
-    fn file(&self) -> Option<&File>;
-    fn survives(&self) -> Survives;
-    fn describe(&self) -> String;
+/// Hands the methods of [`Medium`] that are passed on as they are to another macro.
+macro_rules! passed_on {
+    ($then:ident!) => {
+        $then! {
+            extent() -> &Extent;
+            grow(length: u64) -> Result<(), MediumError>;
+            line_form() -> LineForm;
+            start_volatile(word: &AtomicU64, value: u64) -> ();
+            durable() -> Lsn;
+            wait(lsn: Lsn) -> Result<(), MediumError>;
+            file() -> Option<&File>;
+            survives() -> Survives;
+        }
+    };
 }
 
-macro_rules! forward {
-    ($($name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => { $(
-        fn $name(&self $(, $argument: $type)*) $(-> $result)? {
-            Medium::$name(self $(, $argument)*)
+macro_rules! declare {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        /// What [`Medium`] asks of the medium inside, without its types and constants.
+        trait Inner: Send + Sync {
+            $(fn $name(&self $(, $argument: $type)*) -> $result;)*
+            fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
+            fn store(&self, word: &AtomicU64, value: u64);
+            fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64>;
+            fn store_line(
+                &self,
+                notes: &AnyNotes,
+                line: &[AtomicU64; 8],
+                value: &LineValue,
+            ) -> Result<(), MediumError>;
+            fn store_copy(&self, notes: &AnyNotes, copy: &[AtomicU64; 8], value: &LineValue);
+            fn flush(&self, notes: &AnyNotes, memory: &[AtomicU64]);
+            fn fence(&self, notes: &AnyNotes) -> Lsn;
+            fn describe(&self) -> String;
         }
-    )* };
+    };
+}
+passed_on!(declare!);
+
+macro_rules! pass_to_medium {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(#[track_caller]
+        fn $name(&self $(, $argument: $type)*) -> $result {
+            Medium::$name(self $(, $argument)*)
+        })*
+    };
+}
+
+macro_rules! pass_to_inner {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(#[inline(always)]
+        #[track_caller]
+        fn $name(&self $(, $argument: $type)*) -> $result {
+            self.medium.$name($($argument),*)
+        })*
+    };
 }
 
 impl<M: Medium<Notes: 'static>> Inner for M {
-    forward! {
-        extent(&self) -> &Extent;
-        grow(&self, length: u64) -> Result<(), MediumError>;
-        line_form(&self) -> LineForm;
-        store(&self, word: &AtomicU64, value: u64);
-        start_volatile(&self, word: &AtomicU64, value: u64);
-        compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64>;
-        durable(&self) -> Lsn;
-        wait(&self, lsn: Lsn) -> Result<(), MediumError>;
-        defer(&self, lsn: Lsn) -> Result<(), MediumError>;
-        settle(&self, lsn: Lsn) -> Result<(), MediumError>;
-        admit(&self) -> Result<(), MediumError>;
-        finish(&self) -> Result<(), MediumError>;
-        file(&self) -> Option<&File>;
-        survives(&self) -> Survives;
-        describe(&self) -> String;
+    passed_on!(pass_to_medium!);
+
+    fn store(&self, word: &AtomicU64, value: u64) {
+        Medium::store(self, word, value);
+    }
+
+    fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
+        Medium::compare_exchange(self, word, current, new)
+    }
+
+    fn describe(&self) -> String {
+        Medium::describe(self)
     }
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
@@ -192,32 +209,17 @@ unsafe impl Medium for Instrumented {
     const LATE: bool = true;
     const DIRECT: bool = true;
 
-    #[inline(always)]
-    fn extent(&self) -> &Extent {
-        self.medium.extent()
-    }
-
-    fn grow(&self, length: u64) -> Result<(), MediumError> {
-        self.medium.grow(length)
-    }
+    passed_on!(pass_to_inner!);
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         // Exclusive access is what makes shrinking sound.
         Arc::get_mut(&mut self.medium).map_or(Ok(()), |only| only.shrink(length))
     }
 
-    fn line_form(&self) -> LineForm {
-        self.medium.line_form()
-    }
-
     fn store(&self, word: &AtomicU64, value: u64) {
         // The old value is only counted, so it is read past the medium.
         self.count(|counters| counters.word(word.load(Ordering::Relaxed), value));
         self.medium.store(word, value);
-    }
-
-    fn start_volatile(&self, word: &AtomicU64, value: u64) {
-        self.medium.start_volatile(word, value);
     }
 
     fn compare_exchange(&self, word: &AtomicU64, current: u64, new: u64) -> Result<u64, u64> {
@@ -267,38 +269,6 @@ unsafe impl Medium for Instrumented {
         lsn
     }
 
-    fn durable(&self) -> Lsn {
-        self.medium.durable()
-    }
-
-    fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.medium.wait(lsn)
-    }
-
-    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.medium.defer(lsn)
-    }
-
-    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.medium.settle(lsn)
-    }
-
-    fn admit(&self) -> Result<(), MediumError> {
-        self.medium.admit()
-    }
-
-    fn finish(&self) -> Result<(), MediumError> {
-        self.medium.finish()
-    }
-
-    fn file(&self) -> Option<&File> {
-        self.medium.file()
-    }
-
-    fn survives(&self) -> Survives {
-        self.medium.survives()
-    }
-
     fn describe(&self) -> String {
         let mut description = self.medium.describe();
         if let Some(delay_ns) = &self.delay_ns {
@@ -312,92 +282,4 @@ unsafe impl Medium for Instrumented {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use super::Instrumented;
-    use crate::{Counts, Guard, Line, LineValue, Medium, Ram};
-
-    fn counted() -> Instrumented {
-        let medium = Instrumented::new(Ram::new(1 << 16).unwrap()).counted();
-        medium.grow(4096).unwrap();
-        medium
-    }
-
-    #[test]
-    fn stores_flushes_fences_and_bits_are_counted() {
-        let medium = counted();
-        let guard = Guard::new(&medium);
-        let words = guard.words(64, 17).unwrap();
-        let before = medium.counts().unwrap();
-        words[0].store(&guard, 0b1011);
-        words[0].store(&guard, 0b1000);
-        assert_eq!(words[1].compare_exchange(&guard, 7, 8), Err(0));
-        assert_eq!(words[1].compare_exchange(&guard, 0, 1), Ok(0));
-        guard.flush_words(words);
-        guard.drain().unwrap();
-        let spent = medium.counts().unwrap() - before;
-        let expected =
-            Counts { words_stored: 3, lines_stored: 0, lines_flushed: 3, fences: 1, bits_flipped: 3 + 2 + 1 };
-        assert_eq!(spent, expected, "{spent}");
-    }
-
-    #[test]
-    fn a_line_store_is_one_line_stored_and_flushed() {
-        let medium = counted();
-        let guard = Guard::new(&medium);
-        let line: &Line = guard.node(128).unwrap();
-        let first = line.init(&guard, &LineValue::ZERO);
-        let before = medium.counts().unwrap();
-        line.publish(&guard, &first, &LineValue([3; 8])).unwrap();
-        guard.fence();
-        let spent = medium.counts().unwrap() - before;
-        let expected = Counts { lines_stored: 1, lines_flushed: 1, fences: 1, bits_flipped: 16, ..spent };
-        assert_eq!((spent, spent.words_stored), (expected, 0));
-    }
-
-    #[test]
-    fn threads_count_together() {
-        let medium = counted();
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let medium = &medium;
-                scope.spawn(move || {
-                    let guard = Guard::new(medium);
-                    let words = guard.words(1024 * thread, 1).unwrap();
-                    for value in 0..1000 {
-                        words[0].publish(&guard, value);
-                        guard.fence();
-                    }
-                });
-            }
-        });
-        let counts = medium.counts().unwrap();
-        assert_eq!((counts.words_stored, counts.lines_flushed, counts.fences), (4000, 4000, 4000));
-    }
-
-    #[test]
-    fn fences_take_at_least_the_delay() {
-        let medium = Instrumented::new(Ram::new(1 << 16).unwrap()).delayed(2_000);
-        medium.grow(4096).unwrap();
-        let guard = Guard::new(&medium);
-        let start = Instant::now();
-        for _ in 0..100 {
-            guard.fence();
-        }
-        assert!(start.elapsed() >= Duration::from_micros(200));
-        medium.set_delay_ns(0);
-        assert!(medium.describe().ends_with("0 ns slower"));
-    }
-
-    #[test]
-    fn what_one_owner_wrote_another_one_reads() {
-        let medium = Instrumented::new(Ram::new(1 << 16).unwrap());
-        medium.grow(4096).unwrap();
-        let other = medium.clone();
-        Guard::new(&medium).words(64, 1).unwrap()[0].store(&Guard::new(&medium), 7);
-        drop(medium);
-        let guard = Guard::new(&other);
-        assert_eq!(guard.words(64, 1).unwrap()[0].load(&guard), 7);
-    }
-}
+mod tests;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, ftruncate, seek};
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
-use crate::file::Io;
+use crate::file::{Disk, Io, is_full};
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
 use crate::{Extent, LimitedBy, MediumError};
 
@@ -44,7 +44,7 @@ fn refused(action: &'static str, bytes: u64) -> impl FnOnce(rustix::io::Errno) -
 enum Backing {
     Memory,
     Shared {
-        file: File,
+        disk: Disk,
         synchronous: AtomicBool,
     },
     /// What is stored stays in memory; the file is written past the mapping.
@@ -161,26 +161,28 @@ impl Mapping {
     pub(crate) fn shared(file: File, limit_bytes: u64) -> Result<Self, MediumError> {
         let action = "measure a file of";
         let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
-        fill_holes(&file, length)?;
+        let disk = Disk(file);
+        fill_holes(&disk, length)?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let synchronous = AtomicBool::new(true);
-        let mapping = Self::reserve(Backing::Shared { file, synchronous }, length, limit_bytes, wanted)?;
-        // A page of an empty file as well, which nobody touches before the file has it: only a mapping tells whether
-        // the file system grants `MAP_SYNC`.
+        let mapping = Self::reserve(Backing::Shared { disk, synchronous }, length, limit_bytes, wanted)?;
+        // Of an empty file a page is mapped, too, and not touched before the file has it: only a mapping tells whether the
+        // file system grants `MAP_SYNC`.
         mapping.map_file(0, length.max(page_bytes()))?;
-        mapping.settle().map_err(refused("make durable a file of", length))?;
+        mapping.settle(length)?;
         // SAFETY: just mapped up to `length`.
         unsafe { mapping.extent.set_length(length) };
         Ok(mapping)
     }
 
-    /// Makes durable what a process that was killed left in the processors' caches, before anybody builds on what is read
-    /// there: a power cut would take it back.
-    fn settle(&self) -> rustix::io::Result<()> {
+    /// With `MAP_SYNC`, makes durable the file's length, and what a killed process left in the processors' caches: a power cut
+    /// would otherwise take back what this process reads and builds on.
+    fn settle(&self, length: u64) -> Result<(), MapError> {
         match &self.backing {
-            Backing::Shared { file, .. } if self.is_synchronous() => fdatasync(file),
+            Backing::Shared { disk, .. } if self.is_synchronous() => disk.sync(),
             _ => Ok(()),
         }
+        .map_err(|source| MapError { action: "make durable a file of", bytes: length, source })
     }
 
     /// A private mapping of all of the file behind `io`, which grows with it up to `limit_bytes`.
@@ -259,25 +261,23 @@ impl Mapping {
         }
         match &self.backing {
             Backing::Memory => self.map_memory(old, length)?,
-            Backing::Shared { file, synchronous } => {
-                let huge = huge_pages::prepare(file, old, length);
+            Backing::Shared { disk, .. } => {
+                let huge = huge_pages::prepare(&disk.0, old, length);
                 if huge.is_empty() {
-                    allocate(file, old, length)?;
+                    expect_room(disk.reserve(old, length), disk, old, length)?;
                 }
                 self.map_file(old, length)?;
                 if !huge.is_empty() {
                     let bytes = (huge.end - huge.start) as usize;
                     // SAFETY: mapped up to `length`.
                     unsafe { huge_pages::collapse(self.address(huge.start), bytes) };
-                    allocate(file, old, length)?;
+                    expect_room(disk.reserve(old, length), disk, old, length)?;
                 }
-                if synchronous.load(Ordering::Relaxed) {
-                    fdatasync(file).map_err(refused("make durable a file of", length))?;
-                }
+                self.settle(length)?;
             }
             Backing::Private { io } => {
                 // What is new in the file is zeros as well; memory that no file stands behind comes in huge pages.
-                allocate_by(&**io, old, length)?;
+                expect_room(io.allocate(old, length), &**io, old, length)?;
                 self.map_memory(old, length)?;
             }
         }
@@ -297,9 +297,11 @@ impl Mapping {
         unsafe { self.extent.set_length(length) };
         match &self.backing {
             Backing::Memory => self.clear(length, old).map_err(refused("give back", old - length))?,
-            Backing::Shared { file, .. } => {
-                ftruncate(file, length).map_err(refused("truncate a file to", length))?;
-            }
+            Backing::Shared { disk, .. } => disk.truncate(length).map_err(|source| MapError {
+                action: "truncate a file to",
+                bytes: length,
+                source,
+            })?,
             Backing::Private { .. } => {}
         }
         Ok(())
@@ -341,7 +343,7 @@ impl Mapping {
     fn map_file(&self, old: u64, length: u64) -> Result<(), MapError> {
         match &self.backing {
             Backing::Memory => Ok(()),
-            Backing::Shared { file, synchronous } => self.map_shared(file, synchronous, old, length),
+            Backing::Shared { disk, synchronous } => self.map_shared(&disk.0, synchronous, old, length),
             Backing::Private { io } => {
                 // The page in which the old length ends is mapped to its end, and what was stored there is private: to
                 // map it again would lose it.
@@ -431,42 +433,30 @@ fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// As [`allocate`], through the seam of the file medium.
-fn allocate_by(io: &dyn Io, old: u64, length: u64) -> Result<(), MediumError> {
-    io.allocate(old, length)
-        .map_err(|error| not_allocated(error, old, length, io.file(), || io.truncate(old)))
-}
-
-/// Gives the file real blocks: writing to a hole of a full disk would be a signal, not an error.
-fn allocate(file: &File, old: u64, length: u64) -> Result<(), MediumError> {
-    rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), old, length - old))
-        .map_err(|errno| not_allocated(errno.into(), old, length, file, || file.set_len(old)))
-}
-
-/// Gives blocks to what has none: the end of a file whose growth was cut short, or all that a copy left out.
-fn fill_holes(file: &File, length: u64) -> Result<(), MediumError> {
-    match seek(file, SeekFrom::Hole(0)) {
-        Ok(hole) if hole < length => {
-            let fill = || fallocate(file, FallocateFlags::empty(), hole, length - hole);
-            rustix::io::retry_on_intr(fill)
-                .map_err(|errno| not_allocated(errno.into(), hole, length, file, || Ok(())))
+/// Passes on whether a file got blocks for its bytes from `old` to `length`: a store to a hole of a full disk would be a
+/// signal, not an error. What a failed call may have left of a file that is full is taken back.
+fn expect_room(allocated: io::Result<()>, io: &dyn Io, old: u64, length: u64) -> Result<(), MediumError> {
+    allocated.map_err(|error| {
+        if is_full(&error) {
+            let _ = io.truncate(old);
         }
-        // A system that does not tell holes has none to fill.
+        not_allocated(error, old, length, io.file())
+    })
+}
+
+/// Gives blocks to holes: to the end of a file whose growth was cut short, or to all that a copy left out.
+fn fill_holes(disk: &Disk, length: u64) -> Result<(), MediumError> {
+    match seek(&disk.0, SeekFrom::Hole(0)) {
+        Ok(hole) if hole < length => {
+            disk.reserve(hole, length).map_err(|error| not_allocated(error, hole, length, &disk.0))
+        }
+        // A system that does not tell of holes has none to fill.
         _ => Ok(()),
     }
 }
 
-/// Why a file could not grow. `take_back` undoes what the failed call may have left of a file that is full.
-fn not_allocated(
-    source: io::Error,
-    old: u64,
-    length: u64,
-    file: &File,
-    take_back: impl FnOnce() -> io::Result<()>,
-) -> MediumError {
-    if crate::file::is_full(&source) {
-        let _ = take_back();
-    }
+/// Why a file could not grow.
+fn not_allocated(source: io::Error, old: u64, length: u64, file: &File) -> MediumError {
     match LimitedBy::of(&source, file) {
         Some(by) => MediumError::Full { wanted: length, limit: old, by },
         None => MapError { action: "allocate", bytes: length - old, source }.into(),
@@ -474,33 +464,4 @@ fn not_allocated(
 }
 
 #[cfg(test)]
-mod tests {
-    use rustix::fs::{MemfdFlags, memfd_create};
-
-    use super::*;
-
-    /// It was mapped over whatever lay behind the range: over the stacks and the heap of the process.
-    #[test]
-    fn a_file_that_is_longer_than_the_addresses_is_refused() {
-        let file = memfd_create("long", MemfdFlags::empty()).unwrap();
-        let file = File::from(file);
-        if let Err(error) = file.set_len(RESERVE_BYTES_MAX + HUGE_PAGE_BYTES + 1) {
-            eprintln!("skipped: no file may be so long here: {error}");
-            return;
-        }
-        let refused = Mapping::private(Arc::new(crate::file::Disk(file)), u64::MAX).unwrap_err();
-        let text = refused.to_string();
-        assert!(
-            text.starts_with("cannot map a file of 70368746274817 bytes: the system gives addresses"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn who_is_out_of_addresses_is_told_so() {
-        let mut mapping = Mapping::memory(1 << 30).unwrap();
-        mapping.limit_bytes = u64::MAX;
-        let full = mapping.grow((1 << 30) + 1).unwrap_err().to_string();
-        assert!(full.contains("ulimit -v"), "{full}");
-    }
-}
+mod tests;

@@ -245,32 +245,9 @@ pub unsafe trait Medium: Send + Sync + 'static {
         Ok(())
     }
 
-    /// In place of a wait that is put off ([`crate::deferred`]): does not wait for `lsn`, but if the medium is far behind
-    /// slows down the caller. Called without any lock, as [`Medium::wait`] is.
+    /// The file medium, if this is one. What only that can do (put durability off, refuse writes, report, copy) are methods
+    /// of [`File`], and not of every medium.
     #[inline(always)]
-    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
-        let _ = lsn;
-        Ok(())
-    }
-
-    /// Waits until `durable() >= lsn`, also where the medium was told that operations need not.
-    #[track_caller]
-    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.wait(lsn)
-    }
-
-    /// Whether a write may begin: not after a failure, not beyond a limit of memory.
-    #[inline(always)]
-    fn admit(&self) -> Result<(), MediumError> {
-        Ok(())
-    }
-
-    /// Called last, when a pool was closed in an orderly way, and all of it is flushed and fenced.
-    fn finish(&self) -> Result<(), MediumError> {
-        Ok(())
-    }
-
-    /// The file medium, if this is one: for its figures, checkpoints and backups.
     fn file(&self) -> Option<&File> {
         None
     }
@@ -288,13 +265,7 @@ pub unsafe trait Medium: Send + Sync + 'static {
         if Self::DIRECT {
             return kernels::compare_entries(entries, key);
         }
-        let (mut below, mut equal) = (0, 0);
-        for (index, entry) in entries.iter().enumerate() {
-            let word = self.load(&entry[0]);
-            below |= u64::from(word < key) << index;
-            equal |= u64::from(word == key) << index;
-        }
-        (below, equal)
+        compare(entries.iter().map(|entry| self.load(&entry[0])), key)
     }
 
     /// Which of 64 bytes equal `byte`: bit i stands for byte i.
@@ -326,13 +297,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
         if Self::DIRECT {
             return kernels::compare_words(words, key);
         }
-        let (mut below, mut equal) = (0, 0);
-        for (index, word) in words.iter().enumerate() {
-            let word = self.load(word);
-            below |= u32::from(word < key) << index;
-            equal |= u32::from(word == key) << index;
-        }
-        (below, equal)
+        let (below, equal) = compare(words.iter().map(|word| self.load(word)), key);
+        (below as u32, equal as u32)
     }
 
     /// The value of a line, as eight loads.
@@ -343,4 +309,11 @@ pub unsafe trait Medium: Send + Sync + 'static {
         }
         LineValue(std::array::from_fn(|index| self.load(&line[index])))
     }
+}
+
+/// Which of up to 64 words are below `key`, and which equal it.
+fn compare(words: impl Iterator<Item = u64>, key: u64) -> (u64, u64) {
+    words.enumerate().fold((0, 0), |(below, equal), (index, word)| {
+        (below | u64::from(word < key) << index, equal | u64::from(word == key) << index)
+    })
 }

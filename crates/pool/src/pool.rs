@@ -409,7 +409,7 @@ impl<M: Medium> Shared<M> {
             // A tree was never opened since a crash, or its mark has not ended, so what it reaches is not known; or a tree
             // says so, or a slab was left alone for which bitmaps do not tell: the pool stays unclean.
             drop(guard);
-            return Ok(self.medium.finish()?);
+            return self.finish();
         }
         let end = self.space.write_bitmaps(&guard)?;
         State::HighWater.publish(&guard, u64::from(end))?;
@@ -419,7 +419,11 @@ impl<M: Medium> Shared<M> {
         guard.drain()?;
         drop(guard);
         self.medium.shrink(u64::from(end) * SLAB_BYTES)?;
-        Ok(self.medium.finish()?)
+        self.finish()
+    }
+
+    fn finish(&self) -> Result<()> {
+        Ok(self.medium.file().map_or(Ok(()), medium::File::finish)?)
     }
 }
 
@@ -440,20 +444,20 @@ impl<M: Medium> Guard<'_, M> {
 
     /// Space for `bytes` bytes, aligned to 16. What it holds is arbitrary; a crash before its publish frees it.
     pub fn allocate(&self, bytes: usize) -> Result<u64> {
-        self.inner.medium().admit()?;
+        self.inner.admit()?;
         self.shared.space.allocate(&self.inner, bytes, false)
     }
 
     /// Space for `bytes` bytes on line boundaries, for a node without a [`medium::Line`]. Otherwise as
     /// [`Guard::allocate`].
     pub fn allocate_lines(&self, bytes: usize) -> Result<u64> {
-        self.inner.medium().admit()?;
+        self.inner.admit()?;
         self.shared.space.allocate(&self.inner, bytes, true)
     }
 
     /// Space for a node of `bytes` bytes that begins with a [`medium::Line`].
     pub fn allocate_node(&self, bytes: usize) -> Result<u64> {
-        self.inner.medium().admit()?;
+        self.inner.admit()?;
         let lead = self.node_lead();
         Ok(self.shared.space.allocate(&self.inner, bytes + lead as usize, true)? + lead)
     }

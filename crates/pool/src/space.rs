@@ -487,7 +487,8 @@ impl Space {
         known.used.store(0, Ordering::Relaxed);
         known.class.store(class.index() as u64 + 1, Ordering::SeqCst);
         known.state.store(OPEN, Ordering::SeqCst);
-        // PERSIST: the high-water mark is durable; lost, the mark after a crash could not tell the slots apart.
+        // PERSIST: nothing must precede: the high-water mark is fenced before this slab is published from, too, and neither
+        // needs the other. Lost after such a publish, the mark after a crash could not tell the slots apart.
         guard.words(slab_start(slab), 1)?[0].publish(guard, checked(class.index() as u64 + 1));
         guard.fence();
         Ok(slab)
@@ -565,7 +566,9 @@ impl Space {
             high_water = end.max(high_water - (high_water - end).div_ceil(2));
         }
         self.know_slabs(high_water)?;
-        // PERSIST: the file has the length; lost, slabs above the old mark would be taken for unused.
+        // PERSIST: the file has the length; lost, slabs above the old mark would be taken for unused. The fence comes before
+        // the caller unlocks `unowned`: another thread then takes slabs below the new mark, and its fences do not cover this
+        // flush.
         State::HighWater.publish(guard, u64::from(high_water))?;
         guard.fence();
         unowned.high_water = high_water;
@@ -586,7 +589,7 @@ impl Space {
             }
             taken => taken?,
         };
-        // PERSIST: as for a slab's class.
+        // PERSIST: as in `open_slab`.
         guard.words(slab_start(first), 1)?[0].publish(guard, checked(SPAN + count));
         guard.fence();
         Ok(slab_start(first) + SPAN_HEADER_BYTES)

@@ -57,7 +57,7 @@ pub(super) struct LogReport {
     /// Entry i counts the syncs of 2^i to 2^(i+1) - 1 groups.
     sync_sizes: Vec<u64>,
     checkpoints: u64,
-    home_bytes: u64,
+    checkpoint_bytes: u64,
     checkpoint_seconds: f64,
     last_checkpoint_seconds_ago: Option<f64>,
     private_bytes: u64,
@@ -80,7 +80,7 @@ impl LogReport {
             groups_per_sync_max: stat.sync_groups_max,
             sync_sizes: stat.sync_sizes,
             checkpoints: stat.checkpoints,
-            home_bytes: stat.home_bytes,
+            checkpoint_bytes: stat.checkpoint_bytes,
             checkpoint_seconds: stat.checkpoint_time.as_secs_f64(),
             last_checkpoint_seconds_ago: stat
                 .last_checkpoint

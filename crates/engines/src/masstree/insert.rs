@@ -84,7 +84,7 @@ impl<M: Medium> View<'_, M> {
         if !holds {
             return Ok(false);
         }
-        self.guard.medium().admit()?;
+        self.guard.admit()?;
         match (value, found, place.entry) {
             (Some(value), Some(_), Some(entry)) => self.update(work, &place, entry, key, value)?,
             (Some(value), None, Some(entry)) => self.insert_layer(work, place, entry, key, value)?,

@@ -101,7 +101,7 @@ impl<M: Medium> View<'_, M> {
             }
             check_lengths(&key, &value)?;
             check(&key, &value)?;
-            self.guard.medium().admit()?;
+            self.guard.admit()?;
             self.load_entry(work, load, &key, &value)?;
             std::mem::swap(&mut key, &mut load.last);
             load.entries += 1;

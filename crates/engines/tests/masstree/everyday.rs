@@ -13,7 +13,7 @@ use everleaf_engines::index::{
 use everleaf_engines::masstree::{MassTree, MassTreeOptions, Mode};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use everleaf_engines::{Error, PoolError};
-use medium::file::faulty::{Faults, Image, Machine, Which};
+use medium::testing::faulty::{Faults, Image, Machine, Which};
 use medium::{File, FileOptions, Instrumented, Medium, MediumError, Ram};
 use pool::{Pool, PoolOptions};
 

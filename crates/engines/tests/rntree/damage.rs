@@ -4,7 +4,7 @@
 use everleaf_engines::index::{Codec, Condition, Index, MaybeWords, RecordCodec, WordCodec};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use everleaf_engines::{Error, PoolError};
-use medium::late::Late;
+use medium::testing::late::Late;
 use medium::{LineForm, Medium, Ram};
 use pool::{Pool, PoolOptions, TreeRoot};
 

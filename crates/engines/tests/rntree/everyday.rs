@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use everleaf_engines::index::{Bounds, Condition, Direction, Index, RecordCodec, WordCodec, WordIndex};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
-use medium::{Late, LineForm, Ram};
+use medium::testing::Late;
+use medium::{LineForm, Ram};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

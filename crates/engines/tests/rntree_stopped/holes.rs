@@ -24,8 +24,9 @@ use everleaf_engines::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, RecordCodec, WordCodec, WordIndex,
 };
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
-use medium::late::{Image, Release};
-use medium::{Late, LineForm, Lsn};
+use medium::testing::Late;
+use medium::testing::late::{Image, Release};
+use medium::{LineForm, Lsn};
 use pool::{Pool, PoolOptions};
 
 type Tree = RnTree<Late, WordCodec>;

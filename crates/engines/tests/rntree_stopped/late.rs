@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use everleaf_engines::index::{Condition, Index, WordCodec, WordIndex};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
-use medium::late::Release;
-use medium::{Late, LineForm};
+use medium::LineForm;
+use medium::testing::Late;
+use medium::testing::late::Release;
 use pool::{Pool, PoolOptions};
 
 type Tree = RnTree<Late, WordCodec>;

@@ -38,7 +38,7 @@ pub(crate) struct Report {
 /// What one run of operations cost in the log.
 struct LogShare {
     log_bytes: u64,
-    home_bytes: u64,
+    checkpoint_bytes: u64,
     groups: u64,
     syncs: u64,
     private_bytes: u64,
@@ -98,7 +98,7 @@ impl Report {
     pub(crate) fn log(&mut self, stats: Option<(FileStat, FileStat)>) {
         self.log = stats.map(|(before, after)| LogShare {
             log_bytes: after.log_bytes - before.log_bytes,
-            home_bytes: after.home_bytes - before.home_bytes,
+            checkpoint_bytes: after.checkpoint_bytes - before.checkpoint_bytes,
             groups: after.groups - before.groups,
             syncs: after.syncs - before.syncs,
             private_bytes: after.private_bytes,
@@ -338,9 +338,9 @@ impl Report {
         let operations = self.args.operations() as f64;
         let only_writes = matches!(self.args.workload, Workload::Load | Workload::Insert | Workload::Update);
         let entry_bytes = (self.args.key_size + self.args.value_size) as f64;
-        // What the log took goes home with a checkpoint; without one in the run only half of it was seen.
-        let went_home = self.log.as_ref().is_some_and(|log| log.home_bytes > 0);
-        let user_bytes = if only_writes && went_home { operations * entry_bytes } else { f64::NAN };
+        // What the log took is written to the pool file by a checkpoint; without one in the run only half of it was seen.
+        let was_written_back = self.log.as_ref().is_some_and(|log| log.checkpoint_bytes > 0);
+        let user_bytes = if only_writes && was_written_back { operations * entry_bytes } else { f64::NAN };
         let of_disk = |rate: fn(&DiskRates) -> f64| self.disk.as_ref().map_or(f64::NAN, rate);
         let syncs_per_second = of_disk(|rates| rates.syncs_per_second);
         json!({
@@ -352,8 +352,8 @@ impl Report {
             "disk_bytes_per_second": rounded(of_disk(|rates| rates.bytes_per_second)),
             "ops_per_disk_sync": rounded(1e9 / ns / syncs_per_second),
             "log_bytes_per_op": of_log(|log| log.log_bytes as f64, operations),
-            "home_bytes_per_op": of_log(|log| log.home_bytes as f64, operations),
-            "write_amplification": of_log(|log| (log.log_bytes + log.home_bytes) as f64, user_bytes),
+            "checkpoint_bytes_per_op": of_log(|log| log.checkpoint_bytes as f64, operations),
+            "write_amplification": of_log(|log| (log.log_bytes + log.checkpoint_bytes) as f64, user_bytes),
             "groups_per_sync": of_log(|log| log.groups as f64 / log.syncs.max(1) as f64, 1.0),
             "private_bytes": of_log(|log| log.private_bytes as f64, 1.0),
         })

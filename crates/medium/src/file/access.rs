@@ -4,21 +4,21 @@ use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
-/// Whoever makes a file for a pool makes it with this mode, and then calls [`share_access`]: at no moment may others
-/// read it.
+/// The mode with which a file for a pool is created. Then [`share_access`] widens it, so other users cannot read the file at
+/// any moment unless they may read the pool.
 pub const PRIVATE_MODE: u32 = 0o600;
 const GROUP: u32 = 0o070;
 const ALL: u32 = 0o777;
 
-/// Gives `file` the owner, the group and the permissions of `pool`, as far as the system lets this process: only root
-/// gives files away. A group that is not the pool's gets nothing.
+/// Gives `file` the owner, the group and the permissions of `pool`, as far as this process may: only root gives files away. A
+/// group other than the pool's gets no permissions.
 ///
 /// # Errors
 /// If permissions cannot be changed: the file is another user's, or its file system has none.
 pub fn share_access(file: &File, pool: &Metadata) -> io::Result<()> {
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (pool.uid(), pool.gid()) {
-        // What is refused here narrows the mode below.
+        // If this is refused, the mode below is narrower.
         let _ = fchown(file, Some(pool.uid()), Some(pool.gid()))
             .or_else(|_| fchown(file, None, Some(pool.gid())));
     }

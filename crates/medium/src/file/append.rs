@@ -1,28 +1,27 @@
 //! Appending groups of lines to the log, in memory; `commit` writes them out.
 //!
-//! The order of the log is the order of captures: both happen under the lock around [`Appender`]. So of two captures of
-//! one line the later one is the later in the log, and a prefix of the log is a state that the memory once had, as far as
-//! it was flushed.
+//! Lines are captured and appended under the lock around [`Appender`], so the log has them in the order of their captures. A
+//! prefix of the log is therefore a state that the flushed part of the memory once had.
 
 use std::collections::VecDeque;
 
 use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FRAME_LINE_BYTES, FrameHeader};
-use super::mutant::Mutant;
 use crate::LineValue;
+use crate::testing::mutant::Mutant;
 
-/// A buffer that has this much in it is not added to.
+/// A buffer with this many bytes is full.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Buffers that are kept for use again.
+/// Buffers that are kept to be used again.
 const SPARE_MAX: usize = 4;
 
-/// Bytes of the log from a block boundary on. The first block may repeat what was written already.
+/// Bytes of the log from a block boundary on. The first block may repeat bytes that were written already.
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) first: u64,
     pub(super) bytes: Vec<u8>,
-    /// Frames that begin here.
+    /// Frames that begin in this buffer.
     pub(super) frames: u64,
-    /// How much at the beginning is repeated.
+    /// Bytes at the beginning that are repeated.
     repeated: usize,
 }
 
@@ -36,7 +35,7 @@ impl Buffer {
     }
 }
 
-/// The end of the log.
+/// The end of the log, in memory.
 #[derive(Debug)]
 pub(super) struct Appender {
     incarnation: u32,
@@ -50,7 +49,7 @@ pub(super) struct Appender {
 }
 
 impl Appender {
-    /// A log that ends at `end`; `block` is what its last, begun block holds up to there.
+    /// The end of a log at `end`; `block` is the content of its last, unfinished block.
     pub(super) fn new(incarnation: u32, end: u64, block: &[u8], capacity: u64) -> Self {
         debug_assert_eq!(end % BLOCK_BYTES, block.len() as u64);
         let current = Buffer {
@@ -124,14 +123,14 @@ impl Appender {
         if self.current.is_empty() { None } else { Some(self.rotate()) }
     }
 
-    /// Takes a buffer back that was written.
+    /// Takes back a buffer that was written.
     pub(super) fn give_back(&mut self, buffer: Buffer) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(buffer.bytes);
         }
     }
 
-    /// Begins a new buffer with the begun block of the current one, which it returns.
+    /// Returns the current buffer, and begins a new one with its unfinished block.
     fn rotate(&mut self) -> Buffer {
         let end = self.current.end();
         let first = end - end % BLOCK_BYTES;

@@ -1,17 +1,17 @@
-//! Storing to lines, and capturing their content beside other threads that store.
+//! Storing to lines, and capturing a line while other threads store to it.
 //!
-//! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a line whole
-//! ([`WholeLoad`]) nothing more is needed. Elsewhere each store, and each capture, takes the lock of the line's stripe
-//! for its few instructions: an exchange and a store, with nothing in between that could wait.
+//! What the log holds of a line must be a prefix of the line's stores. Where the processor loads a line whole ([`WholeLoad`]),
+//! a capture is one load. Elsewhere each store and each capture takes a lock, which lines share in stripes, for a few
+//! instructions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::line_store::store_single;
 use crate::{LINE_BYTES, LineStore, LineValue, MediumError, WholeLoad};
 
-/// Lines that share a lock are this many lines apart.
+/// The number of locks. Lines that share one are this many lines apart.
 const STRIPES: usize = 4096;
-/// How often a thread looks for a stripe before it lets another one run.
+/// How often a thread spins on a lock before it yields the processor.
 const SPINS: u32 = 64;
 
 /// How lines are stored and captured.
@@ -39,7 +39,7 @@ impl Lines {
         Self { whole, stripes }
     }
 
-    /// For people: which of the two it is.
+    /// How lines are captured, for people.
     pub(super) fn describe(&self) -> &'static str {
         if self.whole.is_some() {
             "lines captured by one load"
@@ -94,94 +94,20 @@ impl Lines {
             return Ok(unsafe { store_single(LineStore::Avx512, line, value) }?);
         }
         let _locked = self.lock(&raw const line[0]);
-        for (word, value) in line.iter().zip(value.0) {
-            word.store(value, Ordering::Release);
-        }
+        value.store(line, Ordering::Release);
         Ok(())
     }
 
-    /// The line at one instant.
+    /// The content of the line at one instant.
     #[inline(always)]
     pub(super) fn capture(&self, line: &[AtomicU64; 8]) -> LineValue {
         if let Some(whole) = self.whole {
             return whole.load(line);
         }
         let _locked = self.lock(&raw const line[0]);
-        LineValue(std::array::from_fn(|index| line[index].load(Ordering::Acquire)))
+        LineValue::load(line, Ordering::Acquire)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A line that starts where lines start.
-    #[repr(align(64))]
-    struct Aligned([AtomicU64; 8]);
-
-    struct StopOnDrop<'s>(&'s AtomicBool);
-
-    impl Drop for StopOnDrop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Runs `write` with 1, 2, 3, ... in a thread, until `look` has seen many different states beside it.
-    fn beside(write: impl Fn(u64) + Sync, mut look: impl FnMut() -> u64) {
-        const STATES: u32 = 2_000;
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut round = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    round += 1;
-                    write(round);
-                }
-            });
-            // Also when `look` panics.
-            let _stop = StopOnDrop(&stop);
-            let (mut before, mut states) = (0, 0);
-            while states < STATES {
-                let seen = look();
-                states += u32::from(seen != before);
-                if seen == before {
-                    std::thread::yield_now();
-                }
-                before = seen;
-            }
-        });
-    }
-
-    #[test]
-    fn a_capture_is_a_prefix_of_the_stores() {
-        for wanted in [false, true] {
-            let lines = Lines::new(wanted);
-            let line = Aligned(std::array::from_fn(|_| AtomicU64::new(0)));
-            beside(
-                // From the last word to the first, against the order in which a loop would capture.
-                |round| (0..8).rev().for_each(|index| lines.store(&line.0[index], round)),
-                || {
-                    let value = lines.capture(&line.0).0;
-                    assert!(value[7] - value[0] <= 1, "no instant had {value:?}");
-                    assert!(value.is_sorted(), "no prefix of the stores: {value:?}");
-                    value[7]
-                },
-            );
-        }
-    }
-
-    #[test]
-    fn a_line_store_is_captured_whole() {
-        let lines = Lines::new(true);
-        let line = Aligned(std::array::from_fn(|_| AtomicU64::new(0)));
-        beside(
-            |round| lines.store_line(&line.0, &LineValue([round; 8])).unwrap(),
-            || {
-                let value = lines.capture(&line.0).0;
-                assert!(value.iter().all(|word| *word == value[0]), "torn: {value:?}");
-                value[0]
-            },
-        );
-    }
-}
+mod tests;

@@ -1,9 +1,13 @@
-//! Checkpoints: what the log holds goes home to the pool's file, and the log's space is free again.
+//! Checkpoints: lines are written from the log back to the pool's file, and their space in the log is free again.
 //!
-//! The order: the log is durable up to L; its lines are written home *from the log*, up to L only; the pool's file is
-//! synced; the header that names L as the new start is synced; then the space before L may be overwritten. A crash in
-//! between leaves a pool's file with some lines newer than the start that the header names, all of which the log still
-//! holds and replays. Writers go on all the while, for nothing here looks at the memory.
+//! 1. The log is durable up to a position L.
+//! 2. Its lines up to L are written to the pool's file. They are read from the log, never from memory.
+//! 3. The pool's file is synced.
+//! 4. A header that names L as the new start is written and synced.
+//! 5. The space before L may be overwritten.
+//!
+//! A crash before step 4 leaves a pool's file with some lines newer than the start in the header; the log still holds all of
+//! them, and an open replays them. Writers are not stopped at any step.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -13,25 +17,25 @@ use super::Core;
 use super::io::{Io, read_all, write_all};
 use super::layout::{Header, LENGTH, lines_of};
 use super::log::{Found, Log, Reader};
-use super::mutant::Mutant;
 use super::pages::{PAGE_BYTES, PAGE_LINES, Pages};
+use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, MediumError};
 
-/// Lines of so many bytes of log are sorted and written together: the more, the more of them share a page.
+/// Lines of this many bytes of log are sorted and written together. The more there are, the more of them share a page.
 const BATCH_BYTES: u64 = 64 << 20;
 /// The most pages that are written at a time.
 const SPAN_PAGES: u64 = 256;
 
-/// Lines on their way home.
+/// Lines that are about to be written to the pool's file.
 #[derive(Default)]
 struct Batch {
-    /// The line that stays as it is.
+    /// The number of the line that belongs to the medium, which is left out.
     mark: u64,
-    /// Number of the line, and its place in `contents`.
+    /// The number of each line, and its place in `contents`.
     lines: Vec<(u64, u32)>,
     contents: Vec<[u8; LINE_BYTES]>,
     span: Vec<u8>,
-    /// What was written so far.
+    /// The pages that were written so far.
     pages: Pages,
 }
 
@@ -48,7 +52,7 @@ impl Batch {
         self.lines.sort_unstable();
         self.lines.dedup_by(|later, kept| {
             let is_same = later.0 == kept.0;
-            // The last of equal ones is the newest.
+            // Of equal numbers the last one has the newest content.
             if is_same {
                 kept.1 = later.1;
             }
@@ -79,8 +83,8 @@ impl Batch {
     }
 }
 
-/// Writes lines of neighbouring pages at once. What lies between them is read before and written as it is: one call for
-/// all of them is cheaper than one for each, and the disk gets whole pages in either case.
+/// Writes lines of neighbouring pages with one call, which is cheaper than a call for each. The bytes between the lines are
+/// read first and written as they are; the disk gets whole pages in either case.
 fn write_span(
     target: &dyn Io,
     lines: &[(u64, u32)],
@@ -101,8 +105,8 @@ fn write_span(
 }
 
 /// Writes the lines that the log holds from `from` to `to` into `target`, except the one at `mark_offset`, which belongs
-/// to the medium. Returns the bytes of pages that changed, each once: the system writes them when they are synced.
-pub(super) fn write_home(
+/// to the medium. Returns the bytes of all pages that changed: so much is written when `target` is synced.
+pub(super) fn write_back(
     log: &Log,
     target: &dyn Io,
     mark_offset: u64,
@@ -135,7 +139,7 @@ pub(super) fn incarnation_at(header: &Header, position: u64) -> u32 {
     range.map_or(0, |range| range.incarnation)
 }
 
-/// Everything before `start` is home.
+/// Drops from the header what is before `start`, which is checkpointed.
 pub(super) fn forget(header: &mut Header, start: u64) {
     header.start = start;
     header.checkpointed_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
@@ -144,7 +148,7 @@ pub(super) fn forget(header: &mut Header, start: u64) {
 }
 
 impl Core {
-    /// Brings home what is durable, and frees its space in the log.
+    /// Checkpoints what is durable, and frees its space in the log.
     pub(super) fn checkpoint(&self) -> Result<(), MediumError> {
         self.commit.failure()?;
         let result = self.try_checkpoint();
@@ -164,8 +168,8 @@ impl Core {
             return Ok(());
         }
         let start = Instant::now();
-        let bytes = write_home(&self.log, &*self.pool, self.mark_offset, from, to)?;
-        // What the pool grows by from here on may not be durable when the header says so.
+        let bytes = write_back(&self.log, &*self.pool, self.mark_offset, from, to)?;
+        // Read before the sync: a length that the pool reaches after the sync may not be durable.
         let pool_bytes = self.pool_bytes.load(Ordering::Relaxed);
         self.pool.sync()?;
         let mut last_s = 0;
@@ -178,7 +182,7 @@ impl Core {
         last.last_s = last_s;
         last.checkpoints += 1;
         last.log_bytes += to - from;
-        last.home_bytes += bytes;
+        last.written_back_bytes += bytes;
         last.time += start.elapsed();
         Ok(())
     }

@@ -26,13 +26,13 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, spin_loop, yield_now};
 
 /// How long a thread that waits alone for the end of a sync keeps its processor to itself.
 const SPIN: Duration = Duration::from_micros(10);
-/// How long it then goes on looking, whenever no other thread needs the processor, before it sleeps.
+/// How long it then polls at most, yielding the processor, before it sleeps.
 const YIELD_NS_MAX: u64 = 300_000;
-/// Only if at most so many threads wait for syncs: more threads have other work for the processor.
+/// Threads poll for that long only if at most this many wait for syncs: more threads have other work for the processor.
 const YIELDING_MAX: u64 = 4;
 /// A leader gathers others for at most this part of what a sync takes.
 const GATHER_FRACTION: u64 = 4;
-/// And at most this long.
+/// A leader gathers others for at most this long.
 const GATHER_NS_MAX: u64 = 200_000;
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ struct Waiting {
 /// Sizes of groups in powers of two: entry i counts syncs of 2^i to 2^(i+1) - 1 groups.
 pub(super) const SIZES: usize = 24;
 
-/// What was synced so far.
+/// What syncs have done so far.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     pub(super) syncs: Figure,
@@ -58,18 +58,18 @@ pub(super) struct Figures {
 #[derive(Debug, Default)]
 pub(super) struct Commit {
     durable: CachePadded<AtomicU64>,
-    /// How many threads came to wait since the last sync began.
+    /// How many threads have come to wait since the last sync began.
     arrived: CachePadded<AtomicU64>,
     /// How many threads the last sync served, and how many arrived during it.
     active: AtomicU64,
-    /// What a sync takes, about.
+    /// What a sync takes: a moving average.
     sync_ns: AtomicU64,
     /// How many leaders have finished.
     led: AtomicU64,
     /// How long a leader gathers other threads at most, if the options say so.
     gather_max: Option<Duration>,
     failed: AtomicBool,
-    /// Why, if it has failed.
+    /// Why it has failed, if it has.
     failure: Mutex<String>,
     waiting: Mutex<Waiting>,
     pub(super) figures: Figures,
@@ -114,7 +114,7 @@ impl Commit {
         self.waiting.lock().leading
     }
 
-    /// Nothing is acknowledged any more.
+    /// Records a failure: from now on nothing is acknowledged.
     pub(super) fn fail(&self, why: String) {
         // The first failure is the cause of the others.
         {
@@ -133,12 +133,12 @@ impl Commit {
         if self.has_failed() { Err(MediumError::Failed(self.failure.lock().clone())) } else { Ok(()) }
     }
 
-    /// Everything up to `position` is durable.
+    /// Records that everything up to `position` is durable.
     pub(super) fn advance(&self, position: u64) {
         self.durable.fetch_max(position, Ordering::Release);
     }
 
-    /// Counts a sync of so many groups and bytes.
+    /// Counts a sync.
     pub(super) fn count(&self, groups: u64, bytes: u64) {
         let figures = &self.figures;
         figures.syncs.fetch_add(1, Ordering::Relaxed);
@@ -149,8 +149,8 @@ impl Commit {
         figures.sizes[size].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until everything up to `position` is durable, or leads: then `sync` writes and syncs all that is appended,
-    /// and calls [`Commit::advance`] or [`Commit::fail`].
+    /// Waits until everything up to `position` is durable. If no thread leads, this one does: `sync` writes and syncs all that
+    /// is appended, and calls [`Commit::advance`] or [`Commit::fail`].
     pub(super) fn settle(&self, position: u64, sync: &dyn Fn()) -> Result<(), MediumError> {
         if self.durable() >= position {
             return Ok(());
@@ -190,7 +190,7 @@ impl Commit {
     /// up cost a good part of that. If the sync does not serve this thread, the thread leads the next one at once.
     fn spin(&self, position: u64, led: u64) {
         if cfg!(loom) {
-            // There is no time under loom.
+            // Loom has no clock.
             return;
         }
         let start = Instant::now();
@@ -246,7 +246,7 @@ impl Commit {
         let patience = self.gather_max.unwrap_or_else(usual);
         let start = Instant::now();
         while self.arrived.load(Ordering::Relaxed) < expected && start.elapsed() < patience {
-            // They may need this processor.
+            // The others may need this processor.
             yield_now();
         }
     }

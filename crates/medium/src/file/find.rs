@@ -1,4 +1,4 @@
-//! Finding the log that belongs to a pool. Nothing is changed here.
+//! Finding the log that belongs to a pool. No file is changed here.
 
 use std::fs;
 use std::io;
@@ -15,13 +15,14 @@ use super::layout::{FRAME_HEADER_BYTES, FrameHeader, Mark, NoHeader, RING};
 use super::log::{Log, NewestHeader};
 use crate::LINE_BYTES;
 
-/// What the file where the log belongs holds.
+/// What lies where the log of a pool belongs.
 #[derive(Debug)]
-pub(super) enum There {
-    /// Nothing.
-    Nothing,
-    /// A log that is not needed: its pool was closed.
+pub(super) enum LogFile {
+    /// Nothing, or what an interrupted creation of a log left.
+    None,
+    /// A log that the pool does not need, because it was closed cleanly.
     Unneeded,
+    /// The log that the pool needs.
     Log(NewestHeader),
 }
 
@@ -39,7 +40,7 @@ pub(super) fn open_log(path: &Path, access: Access) -> Result<Option<fs::File>, 
     // Opening a pipe would block.
     open.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
     match open.open(path) {
-        Ok(log) if log.metadata().map_err(refused("look at the log"))?.is_file() => Ok(Some(log)),
+        Ok(log) if log.metadata().map_err(refused("examine the log"))?.is_file() => Ok(Some(log)),
         Ok(_) => Err(LogError::NotALog),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
@@ -60,16 +61,16 @@ pub(super) fn read_mark(pool: &dyn Io, offset: u64) -> Result<Mark, LogError> {
     Mark::decode(&line).ok_or(LogError::Mark { offset })
 }
 
-/// What the file where the log belongs holds, for a pool with this mark.
-pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
+/// What `io`, the file where the log belongs, is to a pool with this mark.
+pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<LogFile, LogError> {
     let is_blank = |offset| is_blank(io, offset).map_err(refused("read the log"));
     let damaged = |what: &str| LogError::Damaged { position: 0, what: what.to_owned() };
     let newest = match (Log::read_header(io)?, mark) {
         (Ok(newest), _) => newest,
         (Err(NoHeader::Blank), None) if !is_blank(0)? => return Err(LogError::NotALog),
         (Err(NoHeader::Damaged), None) if !is_blank(RING)? => return Err(LogError::UnaskedDamaged),
-        // Making a new log was cut off.
-        (Err(NoHeader::Blank | NoHeader::Damaged), None) => return Ok(There::Nothing),
+        // The creation of a log was interrupted.
+        (Err(NoHeader::Blank | NoHeader::Damaged), None) => return Ok(LogFile::None),
         (Err(NoHeader::Blank), Some(uuid)) if is_blank(0)? => return Err(LogError::Missing { uuid }),
         (Err(NoHeader::Blank), Some(_)) => return Err(damaged("both copies of its header are zeros")),
         (Err(NoHeader::Foreign), _) => return Err(LogError::NotALog),
@@ -88,16 +89,16 @@ pub(super) fn find(io: &dyn Io, Mark(mark): Mark) -> Result<There, LogError> {
             let what = format!("it ends here, and should have {} bytes", RING + header.capacity);
             return Err(LogError::Damaged { position: length, what });
         }
-        return Ok(There::Log(newest));
+        return Ok(LogFile::Log(newest));
     }
-    // The pool was closed cleanly, or never opened with this log: it may hold nothing.
-    let Some(range) = header.ranges.last().copied() else { return Ok(There::Unneeded) };
-    // A log is empty until the pool names it.
+    // The pool was closed cleanly, or was never opened with this log: the log must be empty.
+    let Some(range) = header.ranges.last().copied() else { return Ok(LogFile::Unneeded) };
+    // A new log is empty until the pool names it.
     let is_new = header.ranges.len() == 1 && header.start == 0;
     let mut bytes = [0; FRAME_HEADER_BYTES];
     read_all(io, &mut bytes, RING).map_err(refused("read the log"))?;
     let frame = FrameHeader::decode(&bytes, 0).filter(|frame| frame.incarnation == range.incarnation);
-    if is_new && frame.is_none() { Ok(There::Unneeded) } else { Err(LogError::Unasked { found }) }
+    if is_new && frame.is_none() { Ok(LogFile::Unneeded) } else { Err(LogError::Unasked { found }) }
 }
 
 /// Whether a file holds nothing but zeros from `offset` on.

@@ -1,4 +1,4 @@
-//! The seam between the file medium and the operating system: all that it does to its two files.
+//! Between the file medium and the operating system: all that the medium does to its two files.
 
 use std::fs::File;
 use std::io;
@@ -8,9 +8,10 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 use rustix::io::Errno;
 
-/// Access to one file. The real one is [`Disk`]; tests have one that fails, tears and forgets ([`super::faulty`]).
+/// Access to one file. The real one is [`Disk`]; tests have others
+/// ([`testing`](crate::testing)).
 pub trait Io: Send + Sync + std::fmt::Debug + 'static {
-    /// The file, for mapping: shows at once what was written.
+    /// The file, to be mapped; what was written shows in it at once.
     fn file(&self) -> &File;
     /// Its length in bytes.
     fn length(&self) -> io::Result<u64>;
@@ -26,12 +27,20 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     fn truncate(&self, length: u64) -> io::Result<()>;
 }
 
-/// Puts something between a medium and a file.
+/// Wraps a file.
 pub type Through = fn(Arc<dyn Io>) -> Arc<dyn Io>;
 
 /// A file of the operating system.
 #[derive(Debug)]
 pub struct Disk(pub File);
+
+impl Disk {
+    /// Gives the bytes from `start` to `end` room on the disk, or fails.
+    pub(crate) fn reserve(&self, start: u64, end: u64) -> io::Result<()> {
+        let reserve = || fallocate(&self.0, FallocateFlags::empty(), start, end - start);
+        Ok(rustix::io::retry_on_intr(reserve)?)
+    }
+}
 
 impl Io for Disk {
     fn file(&self) -> &File {
@@ -55,12 +64,12 @@ impl Io for Disk {
     }
 
     fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
-        let allocated =
-            rustix::io::retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), start, end - start));
-        match allocated {
-            // The file system cannot reserve room; then a full disk shows when it is written.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.0.set_len(self.length()?.max(end)),
-            other => Ok(other?),
+        match self.reserve(start, end) {
+            // The file system cannot reserve room: a full disk shows when the file is written.
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::OPNOTSUPP | Errno::NOSYS)) => {
+                self.0.set_len(self.length()?.max(end))
+            }
+            other => other,
         }
     }
 
@@ -69,43 +78,8 @@ impl Io for Disk {
     }
 }
 
-/// A disk whose promises are broken on purpose: it says that it synced, and did not. For the test that a test of power
-/// cuts would notice.
-#[derive(Debug)]
-pub(super) struct Unsynced<I>(pub(super) I);
-
-impl<I: Io> Io for Unsynced<I> {
-    fn file(&self) -> &File {
-        self.0.file()
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.0.length()
-    }
-
-    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read(buffer, offset)
-    }
-
-    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.0.write(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
-        self.0.allocate(start, end)
-    }
-
-    fn truncate(&self, length: u64) -> io::Result<()> {
-        self.0.truncate(length)
-    }
-}
-
-/// Where the next data of a file lies, from `offset` on; `None` if only a hole does. A file system that knows of no holes has
-/// data everywhere.
+/// Where data of a file lies from `offset` on; `None` if there is only a hole. On a file system without holes there is data
+/// everywhere.
 pub(super) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {
     match seek(io.file(), SeekFrom::Data(offset)) {
         Ok(data) => Ok(Some(data)),

@@ -9,7 +9,7 @@
 //! A *position* counts the bytes ever appended; position `p` lies at `0x2000 + (p - base) % capacity`, where `base` is 0
 //! until the log grows. An LSN is the position at which a group of lines ends.
 //!
-//! A frame is the smallest thing that is there or not:
+//! A frame is there as a whole or not at all:
 //!
 //! ```text
 //! word 0   CRC32C of all that follows (bits 0 to 31), lines (32 to 63)
@@ -18,12 +18,13 @@
 //! then     for each line its number in the pool and its 64 bytes; the number !0 stands for a new length of the pool
 //! ```
 //!
-//! A frame names its position, so what an earlier lap of the ring left is never taken for new; and its incarnation, which
-//! is new at each open, so neither is what an earlier crash left behind a tear. Word 2 says how far the log was durable
-//! when the frame was appended: an unreadable frame *before* that place is damage, after it a torn tail.
+//! A frame names its position, so a frame of an earlier lap of the ring is never taken for a new one. It names its incarnation,
+//! which is new at each open, so a frame that an earlier crash left behind a torn one is never taken for a new one. Word 2
+//! says how far the log was durable when the frame was appended: an unreadable frame *before* that position is damage, an
+//! unreadable frame behind it a torn tail.
 
-use super::mutant::Mutant;
 use crate::LINE_BYTES;
+use crate::testing::mutant::Mutant;
 
 /// Bytes of a block: the unit of writing.
 pub(super) const BLOCK_BYTES: u64 = 4096;
@@ -39,37 +40,37 @@ pub(super) const VERSION: u64 = 3;
 
 pub(super) const FRAME_HEADER_BYTES: usize = 24;
 pub(super) const FRAME_LINE_BYTES: usize = 8 + LINE_BYTES;
-/// The most lines of a frame; a larger group is several frames, for only lines must be whole.
+/// The most lines of a frame. A larger group becomes several frames: only single lines must be whole after a crash.
 pub(super) const FRAME_LINES_MAX: usize = 512;
-/// The number of a line that stands for the pool's length, in its first word.
+/// A number in the place of a line's: the first word of its content is the pool's length.
 pub(super) const LENGTH: u64 = u64::MAX;
 
-/// The most incarnations that a log holds before it has to be checkpointed.
+/// The most incarnations in a log. An open that finds this many makes a checkpoint.
 pub(super) const RANGES_MAX: usize = 16;
 
-/// Where an incarnation begins. It ends where the next one begins.
+/// An incarnation, and where it begins. It ends where the next one begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LogRange {
     pub(super) incarnation: u32,
     pub(super) begin: u64,
 }
 
-/// What is known of a log without reading it.
+/// The header of a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) uuid: u128,
-    /// Grows with every header written; the greater of two counts.
+    /// Grows with every header that is written: the copy with the greater number is the newer one.
     pub(super) sequence: u64,
     pub(super) capacity: u64,
-    /// The position that lies at the ring's beginning; those before it are home.
+    /// The position that lies at the ring's beginning. What is before it is checkpointed.
     pub(super) base: u64,
     /// The pool's length at the last checkpoint.
     pub(super) pool_bytes: u64,
-    /// Where replay starts: what is before is home.
+    /// Where replay starts. What is before it is checkpointed.
     pub(super) start: u64,
-    /// When that was last moved, in seconds since 1970; 0 if it never was.
+    /// When the last checkpoint ended, in seconds since 1970; 0 if there was none.
     pub(super) checkpointed_at: u64,
-    /// What the next open takes for its incarnation.
+    /// The incarnation of the next open.
     pub(super) incarnation_next: u32,
     /// Oldest first; none in a log whose pool was closed cleanly.
     pub(super) ranges: Vec<LogRange>,
@@ -80,9 +81,9 @@ pub(super) struct Header {
 pub(super) enum NoHeader {
     /// Zeros: nothing was ever written.
     Blank,
-    /// Something else.
+    /// No header of Everleaf.
     Foreign,
-    /// A header once, by its magic.
+    /// It has the magic number, and fails its check.
     Damaged,
     Version(u64),
 }
@@ -94,8 +95,8 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 const CHECK: usize = HEADER_BYTES / 8 - 1;
 const FIXED: usize = 10;
 
-/// The words that a header's content takes: all but the check and the first of each line, which is the magic, so that a
-/// header that was written in part is known for one.
+/// The words of a header that hold its content. The last word is the check; the first word of each line is the magic number,
+/// so that a header of which a crash wrote only some lines is still recognised.
 fn payload() -> impl Iterator<Item = usize> {
     (0..CHECK).filter(|index| !index.is_multiple_of(8))
 }
@@ -164,7 +165,7 @@ impl Header {
         if header.is_possible() { Ok(header) } else { Err(NoHeader::Damaged) }
     }
 
-    /// Whether its numbers fit together: a checksum does not stop a forger.
+    /// Whether the numbers fit together: a forged header may pass its check.
     fn is_possible(&self) -> bool {
         let begins = || self.ranges.iter().map(|range| range.begin);
         (CAPACITY_MIN..=CAPACITY_MAX).contains(&self.capacity)
@@ -174,7 +175,7 @@ impl Header {
             && begins().all(|begin| begin <= self.start + self.capacity)
     }
 
-    /// Where the copy lies that was written last.
+    /// Where the copy with this sequence number lies.
     pub(super) fn place(&self) -> u64 {
         HEADERS[(self.sequence % 2) as usize]
     }
@@ -182,13 +183,13 @@ impl Header {
 
 const _: () = assert!(FIXED + 2 * RANGES_MAX <= CHECK - HEADER_BYTES / 64);
 
-/// The smallest ring: some frames of the largest size fit.
+/// The smallest ring. Some frames of the largest size fit into it.
 pub(super) const CAPACITY_MIN: u64 = 64 << 10;
-/// The largest ring, beyond every file.
+/// A bound on rings: no file is so large.
 const CAPACITY_MAX: u64 = 1 << 56;
-/// No header is ever written so often.
+/// A bound on sequence numbers: no header is written so often.
 pub(super) const SEQUENCE_MAX: u64 = 1 << 60;
-/// No log ever gets so far.
+/// A bound on positions: no log gets so far.
 pub(super) const POSITION_MAX: u64 = 1 << 60;
 
 /// The first three words of a frame.
@@ -222,12 +223,12 @@ impl FrameHeader {
         bytes
     }
 
-    /// The position that the header in the first bytes of `bytes` names, if it is one.
+    /// The position in the first bytes of `bytes`, if these are a frame's header.
     pub(super) fn position_in(bytes: &[u8]) -> u64 {
         word(bytes, 1)
     }
 
-    /// The header in the first bytes of `bytes`, if it is one for this position.
+    /// The header in the first bytes of `bytes`, if these are the header of a frame at this position.
     pub(super) fn decode(bytes: &[u8], position: u64) -> Option<Self> {
         let (first, last) = (word(bytes, 0), word(bytes, 2));
         let behind = (last >> 32) * 8;
@@ -243,13 +244,13 @@ impl FrameHeader {
         })
     }
 
-    /// The checksum of a frame: of all but the checksum itself.
+    /// The checksum over all of a frame but the checksum itself.
     pub(super) fn checksum(frame: &[u8]) -> u32 {
         crc32c::crc32c(&frame[4..])
     }
 }
 
-/// The frames that `bytes` consist of: each says how many lines it has.
+/// The frames that `bytes` consist of.
 pub(super) fn frames_of(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     std::iter::from_fn(move || {
         let lines = bytes.first_chunk::<8>().map(|first| u64::from_le_bytes(*first) >> 32)? as usize;
@@ -266,12 +267,12 @@ pub(super) fn lines_of(frame: &[u8]) -> impl Iterator<Item = (u64, &[u8; LINE_BY
         .map(|line| (word(line, 0), line[8..].first_chunk().expect("64 bytes")))
 }
 
-/// A number in the place of a line's first word: what [`LENGTH`] stands for.
+/// The first word of a line: with the number [`LENGTH`], the pool's length.
 pub(super) fn first_word(line: &[u8; LINE_BYTES]) -> u64 {
     word(line, 0)
 }
 
-/// Which log a pool needs: a line of the pool's file that belongs to the medium. Zeros: none.
+/// The line of the pool's file that names the log which the pool needs; zeros if it needs none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark(pub(super) Option<u128>);
 
@@ -295,59 +296,4 @@ impl Mark {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_read_as_they_were_written() {
-        let header = Header {
-            uuid: 7 << 100 | 9,
-            sequence: 3,
-            capacity: CAPACITY_MIN,
-            base: CAPACITY_MIN,
-            pool_bytes: 1 << 20,
-            start: CAPACITY_MIN + 96,
-            checkpointed_at: 1 << 31,
-            incarnation_next: 12,
-            ranges: (0..RANGES_MAX as u32)
-                .map(|index| LogRange { incarnation: index, begin: 96 * u64::from(index) })
-                .collect(),
-        };
-        let bytes = header.encode();
-        assert_eq!(Header::decode(&bytes), Ok(header));
-        for index in 0..HEADER_BYTES {
-            let mut flipped = bytes;
-            flipped[index] ^= 4;
-            assert_eq!(Header::decode(&flipped), Err(NoHeader::Damaged), "byte {index}");
-        }
-        // Any of its lines alone tells that it was one.
-        for line in 0..8 {
-            let mut torn = [0; HEADER_BYTES];
-            torn[64 * line..64 * line + 64].copy_from_slice(&bytes[64 * line..64 * line + 64]);
-            assert_eq!(Header::decode(&torn), Err(NoHeader::Damaged), "line {line}");
-        }
-        assert_eq!(Header::decode(&[7; HEADER_BYTES]), Err(NoHeader::Foreign));
-        assert_eq!(Header::decode(&[0; HEADER_BYTES]), Err(NoHeader::Blank));
-    }
-
-    #[test]
-    fn a_mark_is_whole_or_damaged() {
-        assert_eq!(Mark::decode(&[0; 64]), Some(Mark(None)));
-        let bytes = Mark(Some(77)).encode();
-        assert_eq!(Mark::decode(&bytes), Some(Mark(Some(77))));
-        for index in 0..64 {
-            let mut flipped = bytes;
-            flipped[index] ^= 1;
-            assert_eq!(Mark::decode(&flipped), None, "byte {index}");
-        }
-    }
-
-    #[test]
-    fn a_frame_is_for_one_position() {
-        let frame = FrameHeader { check: 5, lines: 2, position: 800, incarnation: 3, durable: 640 };
-        let bytes = frame.encode();
-        assert_eq!(FrameHeader::decode(&bytes, 800), Some(frame));
-        assert_eq!(FrameHeader::decode(&bytes, 808), None);
-        assert_eq!(frame.bytes(), 24 + 2 * 72);
-    }
-}
+mod tests;

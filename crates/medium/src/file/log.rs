@@ -1,4 +1,4 @@
-//! The log's file: its header, its ring, and reading frames back.
+//! The log's file: its header, its ring, and the reader of frames.
 
 use std::io;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::Sizes;
 use super::append::Buffer;
 use super::error::{LogError, refused};
 use super::io::{Io, data_from, is_full, read_all, write_all};
@@ -13,9 +14,9 @@ use super::layout::{
     BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header, NoHeader, POSITION_MAX,
     RING, SEQUENCE_MAX, VERSION,
 };
-use super::mutant::Mutant;
+use crate::testing::mutant::Mutant;
 
-/// Where positions lie.
+/// Where positions of the log lie in its file.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
     base: u64,
@@ -33,15 +34,15 @@ impl Ring {
     }
 }
 
-/// What the copies of a header say.
+/// The newer of a header's two copies.
 #[derive(Debug)]
 pub(super) struct NewestHeader {
     pub(super) header: Header,
-    /// Where the other copy lies, if it says nothing: it may have been the newer one.
+    /// Where the other copy lies, if it fails its check: that one may have been the newer one.
     pub(super) unreadable: Option<u64>,
 }
 
-/// A log.
+/// The log of an open pool, or of one that is copied.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) io: Arc<dyn Io>,
@@ -52,16 +53,17 @@ pub(super) struct Log {
     /// The largest capacity that it may grow to.
     capacity_max: AtomicU64,
     header: Mutex<Header>,
-    /// What is before is home, and may be overwritten.
+    /// What is before this position is checkpointed, and may be overwritten.
     start: AtomicU64,
-    /// Up to where the ring was filled with zeros, or written, as a position of its first lap. Only grows.
+    /// The end of the part of the ring that was filled with zeros or written, as a position of the first lap. Only grows.
     filled: AtomicU64,
     filling: Mutex<()>,
+    pub(super) sizes: Sizes,
 }
 
 impl Log {
     /// The log that `header` describes; it may grow up to a capacity of `capacity_max`.
-    pub(super) fn new(io: Arc<dyn Io>, header: Header, capacity_max: u64) -> Self {
+    pub(super) fn new(io: Arc<dyn Io>, header: Header, capacity_max: u64, sizes: Sizes) -> Self {
         Self {
             io,
             lost: Mutex::new(false),
@@ -72,11 +74,12 @@ impl Log {
             filled: AtomicU64::new(0),
             filling: Mutex::new(()),
             header: Mutex::new(header),
+            sizes,
         }
     }
 
-    /// Makes durable what was written. The system tells of data that it could not write only once, to the process that syncs first,
-    /// whose data it may not be: so syncs come one after the other, and after one that failed all fail.
+    /// Makes durable what was written. The system reports data that it could not write only once: to the next sync, whichever
+    /// thread makes it. So there is one sync at a time, and after a failed one all fail.
     pub(super) fn sync(&self) -> io::Result<()> {
         let mut lost = self.lost.lock();
         if *lost {
@@ -103,7 +106,7 @@ impl Log {
                 return Err(LogError::Version { found: *found, supported: VERSION });
             }
         }
-        // One that was a header once says more than one that never was.
+        // A damaged copy tells more than a blank or foreign one: there was a header.
         let damaged = copies.contains(&Err(NoHeader::Damaged));
         let blank = copies.iter().all(|copy| *copy == Err(NoHeader::Blank));
         Ok(Err(match (damaged, blank) {
@@ -120,7 +123,7 @@ impl Log {
         change(&mut new);
         new.sequence += 1;
         if new.sequence > SEQUENCE_MAX {
-            return Err(io::Error::other("its header says that it was written more often than can be"));
+            return Err(io::Error::other("the sequence number in its header is too large"));
         }
         write_all(&*self.io, &new.encode(), new.place())?;
         self.sync()?;
@@ -130,8 +133,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes both copies of a new log's header, and makes them durable: so whichever is damaged later, the other one tells
-    /// that there was one.
+    /// Writes both copies of a new log's header, and makes them durable. If either is damaged later, the other one shows that
+    /// the file is a log.
     pub(super) fn write_first_header(&self) -> io::Result<()> {
         let mut header = self.header.lock();
         for _ in HEADERS {
@@ -147,15 +150,18 @@ impl Log {
         write_all(&*self.io, &header.encode(), header.place())
     }
 
-    /// The ring as it is if it has grown to the end of the file, and nobody can say so.
+    /// This log as it is if its ring has grown to the end of the file, which only a lost header says; `None` if the file ends
+    /// with the ring.
     pub(super) fn as_grown(&self) -> io::Result<Option<Self>> {
         let header = self.header();
         let (base, capacity) = (self.ring().lap(header.start), self.io.length()?.saturating_sub(RING));
         let is_larger = capacity > header.capacity && capacity.is_multiple_of(BLOCK_BYTES);
-        Ok(is_larger.then(|| Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, 0)))
+        Ok(is_larger
+            .then(|| Self::new(Arc::clone(&self.io), Header { capacity, base, ..header }, 0, self.sizes)))
     }
 
-    /// Whether the ring holds a frame behind `end` for which `is_wanted`, wherever it lies. Reads all of the ring but holes.
+    /// Whether the ring holds a whole frame with a position from `end` on for which `is_wanted`. Reads all of the ring but
+    /// holes.
     pub(super) fn has_frame(&self, end: u64, is_wanted: impl Fn(&FrameHeader) -> bool) -> io::Result<bool> {
         let ring = self.ring();
         let mut reader = Reader::new(self, ring.base + ring.capacity + FRAME_HEADER_BYTES as u64);
@@ -207,11 +213,11 @@ impl Log {
         RING + self.ring().offset(position)
     }
 
-    /// Makes the ring twice as large, if it may be and the disk has room; whether it did. It is written up to `end`, and
-    /// nobody reads or writes it meanwhile.
+    /// Makes the ring twice as large, if its limit and the disk allow it. Returns whether it did. The ring is written up to
+    /// `end`; the caller sees to it that no thread reads or writes it meanwhile.
     ///
-    /// What it holds stays where it is, so it must not go around the ring's end: then the lap in which it lies becomes
-    /// the first one of the larger ring.
+    /// What the ring holds stays in place. So the ring grows only while that does not wrap around its end; the lap in which
+    /// it lies becomes the first lap of the larger ring.
     pub(super) fn grow(&self, end: u64) -> io::Result<bool> {
         let _filling = self.filling.lock();
         let ring = self.ring();
@@ -224,17 +230,17 @@ impl Log {
             if !is_full(&error) {
                 return Err(error);
             }
-            // What room there was it may have got. Others need it.
+            // The failed call may have taken what room there was.
             self.io.truncate(RING + ring.capacity)?;
-            // Asked once is enough.
+            // The log does not try again.
             self.capacity_max.store(ring.capacity, Ordering::Relaxed);
             return Ok(false);
         }
-        // The header must not say of a shorter file that it has so many bytes.
+        // The file must have its new length durably before the header says so.
         self.sync()?;
         self.update(|header| (header.base, header.capacity) = (base, capacity))?;
         *self.ring.lock() = Ring { base, capacity };
-        // The new part is full of nothing yet.
+        // The new part is not filled with zeros yet.
         if self.filled.load(Ordering::Relaxed) >= ring.base + ring.capacity {
             self.filled.store(base + ring.capacity, Ordering::Relaxed);
         }
@@ -277,8 +283,8 @@ impl Log {
         if rest.is_empty() { Ok(()) } else { read_all(&*self.io, rest, RING) }
     }
 
-    /// Fills the next part of the ring, before it is used first, with zeros: overwriting blocks that were written is
-    /// cheaper to make durable than writing blocks that were only allocated. Whether there is more to fill soon.
+    /// Fills the next part of the ring with zeros before the log reaches it first: a sync of blocks that were written before is
+    /// cheaper than one of blocks that were only allocated. Returns whether more is to be filled up to `end + ahead`.
     pub(super) fn fill_ahead(&self, end: u64, ahead: u64) -> io::Result<bool> {
         const PART: u64 = 1 << 20;
         let _filling = self.filling.lock();
@@ -289,7 +295,7 @@ impl Log {
             return Ok(false);
         }
         let to = (from + PART).min(whole);
-        // Zeros only make syncs cheaper: if they cannot be written, that is not tried again.
+        // Zeros only make syncs cheaper: if they cannot be written, the log does without.
         if self.write_ring(from, &vec![0; (to - from) as usize]).is_err() {
             self.set_filled();
             return Ok(false);
@@ -299,10 +305,10 @@ impl Log {
         Ok(to < wanted)
     }
 
-    /// A writer is about to write up to `end`: from now on zeros come behind that.
+    /// Before a write up to `end`: from now on zeros are written only behind that.
     fn pass(&self, end: u64) {
         if end > self.filled.load(Ordering::Relaxed) {
-            // Not while zeros are on their way to the same blocks.
+            // Waits for zeros that are being written to the same blocks.
             let _filling = self.filling.lock();
             self.filled.fetch_max(end, Ordering::Relaxed);
         }
@@ -318,33 +324,30 @@ impl Log {
         self.filled.load(Ordering::Relaxed) < end.min(self.first_lap_end())
     }
 
-    /// Nothing of the ring needs to be filled any more: it was used before, or cannot be.
+    /// Stops filling the ring: it was used before, or zeros cannot be written.
     pub(super) fn set_filled(&self) {
         self.filled.store(u64::MAX, Ordering::Relaxed);
     }
 }
 
-/// How much of the log is read at a time; logs of tests are small.
-const WINDOW_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
-
 /// What lies at a position of the log.
 #[derive(Debug)]
 pub(super) enum Found<'w> {
     Frame(FrameHeader, &'w [u8]),
-    /// No frame of this position and incarnation begins there; the position of what does, if it is a stale one.
+    /// No frame of this position and incarnation.
     Nothing,
-    /// One begins there, and its checksum is wrong.
+    /// The header of such a frame; but the frame fails its check or is cut off.
     Broken,
 }
 
 /// Reads frames one after the other.
 pub(super) struct Reader<'l> {
     log: &'l Log,
-    /// Nothing is looked for at or behind this position.
+    /// Nothing is read from this position on.
     limit: u64,
     window: Arc<Vec<u8>>,
     window_first: u64,
-    /// Earlier windows, which callers may still use.
+    /// Earlier windows, which are used again when no caller keeps them any more.
     earlier: Vec<Arc<Vec<u8>>>,
 }
 
@@ -353,19 +356,19 @@ impl<'l> Reader<'l> {
         Self { log, limit, window: Arc::default(), window_first: 0, earlier: Vec::new() }
     }
 
-    /// What was read last, and its position. A caller that keeps it keeps it unchanged.
+    /// What was read last, and its position. It does not change as long as a caller keeps it.
     pub(super) fn window(&self) -> (&Arc<Vec<u8>>, u64) {
         (&self.window, self.window_first)
     }
 
-    /// An unused window, in the place of the last one.
+    /// Puts a window that no caller keeps in the place of the last one.
     fn free_window(&mut self) -> &mut Vec<u8> {
         if Arc::get_mut(&mut self.window).is_none() {
             let free = self.earlier.iter_mut().position(|window| Arc::get_mut(window).is_some());
             let free = free.map(|free| self.earlier.swap_remove(free)).unwrap_or_default();
             self.earlier.push(std::mem::replace(&mut self.window, free));
         }
-        Arc::get_mut(&mut self.window).expect("nobody else has it")
+        Arc::get_mut(&mut self.window).expect("this is the only owner")
     }
 
     /// `bytes` bytes from `position`; `None` behind the limit.
@@ -376,7 +379,7 @@ impl<'l> Reader<'l> {
         let window_end = self.window_first + self.window.len() as u64;
         if position < self.window_first || position + bytes as u64 > window_end {
             let first = position - position % BLOCK_BYTES;
-            let wanted = WINDOW_BYTES.max(bytes + BLOCK_BYTES as usize) as u64;
+            let wanted = self.log.sizes.window_bytes.max(bytes + BLOCK_BYTES as usize) as u64;
             let length = wanted.min(self.limit - first);
             let log = self.log;
             self.window_first = first;

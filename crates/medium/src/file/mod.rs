@@ -1,4 +1,4 @@
-//! An ordinary file, honestly durable: any disk, any file system.
+//! The file medium: a pool in an ordinary file, durable on any disk and file system.
 //!
 //! The pool's file is the *base image*. It is mapped privately, so the kernel never writes it back: stores stay in private
 //! pages of memory. The *line log* beside the file makes them durable (`layout`):
@@ -6,7 +6,7 @@
 //! 1. A fence appends the lines that its thread flushed to the log, as one group with a checksum (`append`).
 //! 2. A wait syncs the log, once for all threads that wait (`commit`).
 //! 3. A checkpoint writes lines from the log back to the base image, and frees their space in the log (`checkpoint`).
-//! 4. An open replays the lines that no checkpoint had written back (`replay`).
+//! 4. An open replays the lines that no checkpoint has written back (`replay`).
 //!
 //! # Invariants
 //!
@@ -18,8 +18,8 @@
 //! 5. After a failed write or sync nothing is acknowledged.
 //!
 //! A fence does not wait for the disk, so a lock that is held across a fence is not held across a sync. A thread that writes
-//! faster than the disk is slowed down at its waits, where it holds no lock, even if its durability is deferred. (An operation
-//! that fences 64 MiB without a wait is slowed down at its fences, or it would fill the memory.)
+//! faster than the disk is slowed down at its waits, where it holds no lock, even if its durability is deferred. An operation
+//! that fences 64 MiB without a wait is slowed down at its fences; otherwise it could fill the memory.
 
 mod access;
 mod append;
@@ -28,14 +28,12 @@ mod capture;
 mod checkpoint;
 mod commit;
 mod error;
-pub mod faulty;
 mod find;
 mod io;
 mod layout;
 mod log;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod mutant;
 mod notes;
 mod open;
 mod pages;
@@ -68,13 +66,13 @@ pub use stat::FileStat;
 pub use volatile::survives;
 
 use crate::mapping::Mapping;
-use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
+use crate::testing::mutant::Mutant;
+use crate::{Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 use append::Appender;
 use capture::Lines;
 use commit::Commit;
 use layout::{FRAME_LINES_MAX, LENGTH};
 use log::Log;
-use mutant::Mutant;
 use pages::Pages;
 use stat::Checkpoints;
 
@@ -87,42 +85,42 @@ pub enum Durability {
     /// When it returns, and no reader sees it before.
     #[default]
     Immediate,
-    /// A sync begins at most this long after it returned, or when the one that is under way then has ended. A crash may
-    /// take back what was written last, also what was read; what it leaves is the state after a prefix of the operations.
+    /// At most this long after it returned a sync begins, or, if one is under way at that moment, when that has ended. A
+    /// crash may take back the last writes, even if they were read; it leaves the state after a prefix of the operations.
     Buffered(Duration),
-    /// When a later sync was asked for, and returned; otherwise as [`Durability::Buffered`].
+    /// When a later call that asks for durability returns; otherwise as [`Durability::Buffered`].
     OnSync,
 }
 
 /// How a [`File`] is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct FileOptions {
-    /// When a wait ends.
+    /// When an operation is durable, and so when a wait ends.
     pub durability: Durability,
-    /// Bytes of a new log's ring, at least 64 KiB; less if the disk has no room, and at most 4 MiB if it is memory.
+    /// Bytes of a new log's ring, at least 64 KiB. If the disk has no room the ring is smaller; on a file system in memory it
+    /// has at most 4 MiB.
     pub log_bytes: u64,
-    /// The log grows with its pool up to this; a log that is larger stays so until the pool is closed.
+    /// The log grows with its pool up to this. A log that is larger already keeps its size until the pool is closed.
     pub log_bytes_max: u64,
     /// The largest length of the pool's file, in bytes.
     pub limit_bytes: u64,
-    /// The most memory for pages that were written, in bytes; beyond it writes fail with
-    /// [`MediumError::PrivatePages`].
+    /// The most memory for written pages, in bytes; beyond it writes fail with [`MediumError::PrivatePages`].
     pub private_bytes_max: u64,
-    /// The form of lines; a new pool takes [`LineForm::Single`], for the log keeps lines whole.
+    /// The form of lines. The log keeps lines whole, so a new pool needs no more than [`LineForm::Single`].
     pub line_form: LineForm,
     /// The offset of a line of the pool's file that belongs to the medium: it names the log. No engine writes there.
     pub mark_offset: u64,
-    /// How long a sync waits at most for other threads that are about to write; `None` for a quarter of what a sync takes, at
-    /// most 200 us.
+    /// How long a sync waits at most for other threads that are about to write. `None`: a quarter of the time that a sync
+    /// takes, at most 200 us.
     pub gather_max: Option<Duration>,
-    /// Whether threads sync, checkpoint and fill the log with zeros in the background. Without them, writers sync and checkpoint
-    /// when they must: for tests.
+    /// Whether background threads sync, checkpoint and fill the log with zeros. Without them (in tests) writers sync and
+    /// checkpoint when they must.
     pub background: bool,
-    /// Whether to load lines whole where the processor can.
-    pub whole_load: bool,
-    /// What stands between the medium and each of its files: for tests, with a disk that fails.
+    /// Wraps each of the two files; tests put a disk that fails between medium and file.
     #[doc(hidden)]
     pub through: Option<Through>,
+    #[doc(hidden)]
+    pub sizes: Sizes,
 }
 
 impl Default for FileOptions {
@@ -137,8 +135,36 @@ impl Default for FileOptions {
             mark_offset: 0,
             gather_max: None,
             background: true,
-            whole_load: true,
             through: None,
+            sizes: Sizes::default(),
+        }
+    }
+}
+
+/// How far the medium reads, writes and waits at a time; tests make it smaller.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Bytes of the log that are read at a time.
+    pub window_bytes: usize,
+    /// How far ahead of its end the log is filled with zeros, in bytes.
+    pub fill_ahead_bytes: u64,
+    /// How far behind the end of the log, in bytes, replay searches for a frame that says that the log was longer.
+    pub look_bytes: u64,
+    /// Bytes of the base image that a copy reads before it reads on in the log.
+    pub part_bytes: usize,
+    /// How long a copy waits for a header of which one half-written copy fails its check.
+    pub header_patience: Duration,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            window_bytes: 1 << 20,
+            fill_ahead_bytes: 8 << 20,
+            look_bytes: 16 << 20,
+            part_bytes: 4 << 20,
+            header_patience: Duration::from_secs(5),
         }
     }
 }
@@ -152,26 +178,26 @@ struct Tail {
     dozing: bool,
 }
 
-/// All but the memory: shared with the threads in the background.
+/// All of the medium but its memory: shared with the background threads.
 #[derive(Debug)]
 struct Core {
     pool: Arc<dyn Io>,
     log: Log,
     tail: CachePadded<Mutex<Tail>>,
-    /// Where the log ends, to be read without the lock.
+    /// Where the log ends; read without the lock of `tail`.
     end: CachePadded<AtomicU64>,
     commit: Commit,
-    /// Held during a checkpoint, and to keep one from beginning.
+    /// Held during a checkpoint, and by threads that keep one from beginning.
     checkpointing: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,
-    /// The pool's length as its users know it. The file may be longer for a moment, if it finds no room to grow.
+    /// The pool's length as its users know it. While a growth fails, the file is longer for a moment.
     pool_bytes: AtomicU64,
     signal: Mutex<worker::Signal>,
     signalled: Condvar,
     private_pages: AtomicU64,
     durability: Durability,
     mark_offset: u64,
-    /// Whether the pool says durably that it needs its log.
+    /// Whether the pool's file names its log, durably.
     marked: AtomicBool,
 }
 
@@ -184,13 +210,14 @@ pub struct File {
     options: FileOptions,
     replay: Replay,
     survives: Survives,
-    /// Removed when the pool is closed cleanly.
+    /// The log, which a clean close removes. `None` if the log has no path.
     log_path: Option<PathBuf>,
     workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Core {
-    /// Appends one frame of lines that `line` captures. Does not wait for the disk, but see the [module](self).
+    /// Appends one frame of lines that `line` captures; returns where it ends, `u64::MAX` after a failure. Waits for the disk
+    /// only if that is 64 MiB behind.
     #[inline]
     fn append(&self, count: usize, line: impl FnMut(usize) -> (u64, LineValue)) -> u64 {
         let mut tail = self.tail.lock();
@@ -232,7 +259,7 @@ impl Core {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Returns when everything up to `position` is durable.
+    /// Waits until everything up to `position` is durable.
     fn settle(&self, position: u64) -> Result<(), MediumError> {
         self.commit.settle(position, &|| {
             if let Err(error) = self.try_sync() {
@@ -244,8 +271,9 @@ impl Core {
     /// Writes all that is appended, and syncs. Only the leader calls this.
     fn try_sync(&self) -> std::io::Result<()> {
         if !self.marked.load(Ordering::Relaxed) {
-            // Before anything is in the log; and not before anything is to be written, so that who finds something else
-            // than a pool has not touched it. If that fails, the pool may know of the log all the same: it stays.
+            // The pool names its log before the log holds anything. It does so only when the first group is written, so that
+            // a failed open leaves a file that is no pool untouched. After an error here the mark may be there or not, so
+            // the log is not removed any more.
             self.marked.store(true, Ordering::Relaxed);
             open::write_mark(&*self.pool, self.mark_offset, layout::Mark(Some(self.log.uuid)))
                 .map_err(std::io::Error::other)?;
@@ -256,7 +284,7 @@ impl Core {
         while end < target {
             let Some(mut buffer) = self.tail.lock().appender.take() else { break };
             if !self.log.has_room(buffer.end()) {
-                // What is written must be durable before it can go home, and make room so.
+                // Only what is durable can be checkpointed, and so make room.
                 self.log.sync()?;
                 self.commit.advance(end);
                 self.try_checkpoint()?;
@@ -279,17 +307,17 @@ impl Core {
         if is_half_full {
             self.grow_log(end)?;
         }
-        if is_half_full || self.log.wants_zeros(end + worker::FILL_AHEAD_BYTES / 2) {
+        if is_half_full || self.log.wants_zeros(end + self.log.sizes.fill_ahead_bytes / 2) {
             self.wake_checkpointer();
         }
         Ok(())
     }
 
-    /// Makes the log larger if it is small for its pool. A checkpoint writes a page of the pool's file for each line, in
-    /// the worst case; the more lines it brings home, the more of them share a page. Only the leader calls this.
+    /// Makes the log larger if it is smaller than twice its pool. In the worst case a checkpoint writes a page of the pool's
+    /// file for each line; the more lines it writes, the more of them share a page. Only the leader calls this.
     fn grow_log(&self, end: u64) -> std::io::Result<()> {
-        // A checkpoint that is under way reads the log. It will make room.
-        let Some(_still) = self.checkpointing.try_lock() else { return Ok(()) };
+        // A checkpoint that is under way reads the log where it is, and will make room.
+        let Some(_no_checkpoint) = self.checkpointing.try_lock() else { return Ok(()) };
         if self.log.capacity() < 2 * self.pool_bytes.load(Ordering::Relaxed) {
             self.log.grow(end)?;
         }
@@ -298,30 +326,30 @@ impl Core {
 }
 
 impl File {
-    /// Where everything appended so far ends.
-    pub fn end(&self) -> Lsn {
-        Lsn(self.core.end())
+    /// Takes the place of a wait for `lsn` that is put off: slows the caller down only if the disk is far behind. The caller
+    /// holds no lock, as in [`Medium::wait`].
+    pub fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.defer(lsn.0)
     }
 
-    /// Brings home what is durable, now. Writers go on.
+    /// Waits until everything up to `lsn` is durable, whatever [`FileOptions::durability`] says.
+    pub fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.core.settle(lsn.0)?;
+        self.core.seal_soon();
+        Ok(())
+    }
+
+    /// Whether a write may begin.
     ///
     /// # Errors
-    /// [`MediumError::Failed`] if a disk failed, now or before.
-    pub fn checkpoint(&self) -> Result<(), MediumError> {
-        self.core.checkpoint()
-    }
-
-    /// Makes all that was appended durable, and records that it is: from then on damage to it is told from a torn tail.
-    ///
-    /// # Errors
-    /// As [`File::checkpoint`].
-    pub fn seal(&self) -> Result<(), MediumError> {
-        self.core.settle(self.core.end())?;
-        self.core.settle(self.core.seal())
-    }
-
-    fn line(&self, number: u64) -> Option<&[AtomicU64; 8]> {
-        self.mapping.extent().words(number * LINE_BYTES as u64, 8)?.first_chunk()
+    /// [`MediumError::Failed`] after a failure, [`MediumError::PrivatePages`] beyond the limit of memory.
+    #[inline(always)]
+    pub fn admit(&self) -> Result<(), MediumError> {
+        let pages = self.core.private_pages.load(Ordering::Relaxed);
+        if pages >= self.options.private_bytes_max / pages::PAGE_BYTES || self.core.commit.has_failed() {
+            return self.refuse(pages);
+        }
+        Ok(())
     }
 
     /// Logs the length of the pool.
@@ -348,14 +376,14 @@ unsafe impl Medium for File {
         if length > self.mapping.extent().length() {
             self.mapping.grow(length)?;
             self.core.pool_bytes.fetch_max(length, Ordering::Relaxed);
-            // Of two lengths the greater one counts, whatever their order.
+            // Two threads may log their lengths in either order: replay takes the greatest.
             self.log_length(length);
         }
         Ok(())
     }
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
-        // The file itself is cut when the pool is finished: the log may still hold lines beyond.
+        // `finish` cuts the file: until then the log may hold lines beyond `length`.
         self.mapping.shrink(length)
     }
 
@@ -399,11 +427,11 @@ unsafe impl Medium for File {
             let mut end = self.core.end();
             for numbers in numbers.chunks(FRAME_LINES_MAX) {
                 end = self.core.append(numbers.len(), |index| {
-                    let line = self.line(numbers[index]).expect("a line that was flushed");
+                    let line = self.mapping.extent().line(numbers[index]).expect("a line that was flushed");
                     (numbers[index], self.lines.capture(line))
                 });
                 if end == u64::MAX {
-                    // Refused: what follows must not be durable without it.
+                    // The frame was refused: later frames of this fence must not become durable without it.
                     break;
                 }
             }
@@ -424,30 +452,7 @@ unsafe impl Medium for File {
         }
     }
 
-    #[inline]
-    fn defer(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.core.defer(lsn.0)
-    }
-
-    fn settle(&self, lsn: Lsn) -> Result<(), MediumError> {
-        self.core.settle(lsn.0)?;
-        self.core.seal_soon();
-        Ok(())
-    }
-
     #[inline(always)]
-    fn admit(&self) -> Result<(), MediumError> {
-        let pages = self.core.private_pages.load(Ordering::Relaxed);
-        if pages >= self.options.private_bytes_max / pages::PAGE_BYTES || self.core.commit.has_failed() {
-            return self.refuse(pages);
-        }
-        Ok(())
-    }
-
-    fn finish(&self) -> Result<(), MediumError> {
-        self.close()
-    }
-
     fn file(&self) -> Option<&File> {
         Some(self)
     }
@@ -463,7 +468,7 @@ unsafe impl Medium for File {
                 format!("file: log of lines with fdatasync, {lines}; survives loss of power")
             }
             _ => format!(
-                "file (volatile: its file system is in memory, or out of sight, or it must not sync), log of lines, \
+                "file (volatile: its file system is in memory, or does not tell, or syncs are switched off), log of lines, \
                  {lines}; survives the process, NOT loss of power or a kernel crash"
             ),
         }

@@ -1,4 +1,4 @@
-//! What a guard flushed since its last fence.
+//! The lines that a guard flushed since its last fence.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::LINE_BYTES;
 
-/// Numbers of lines, each once in what a fence takes.
+/// Numbers of lines.
 #[derive(Debug, Default)]
 pub struct Notes {
     lines: RefCell<SmallVec<[u64; 12]>>,
@@ -19,7 +19,7 @@ impl Notes {
         let line = LINE_BYTES as u64;
         let mut lines = self.lines.borrow_mut();
         for number in offset / line..(offset + bytes).div_ceil(line) {
-            // A line is mostly flushed again while it is the last one.
+            // Most lines that are flushed twice are flushed twice in a row.
             if lines.last() != Some(&number) {
                 lines.push(number);
             }
@@ -30,7 +30,7 @@ impl Notes {
         self.lines.borrow_mut().clear();
     }
 
-    /// Calls `take` with the lines, and forgets them.
+    /// Calls `take` with the lines, each once and ascending, and forgets them.
     #[inline]
     pub(super) fn take<R>(&self, take: impl FnOnce(&[u64]) -> R) -> R {
         let mut lines = self.lines.borrow_mut();

@@ -1,4 +1,4 @@
-//! Opening: finding the log that belongs to the pool, replaying it, or making a new one; and the orderly end.
+//! Opening a pool with its log, which is replayed or made anew; and closing it cleanly.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,10 @@ use super::append::Appender;
 use super::capture::Lines;
 use super::commit::Commit;
 use super::error::{LogError, refused};
-use super::find::{Access, There, find, make_log, open_log, read_mark};
-use super::io::{Disk, Io, Unsynced, is_full, write_all};
+use super::find::{Access, LogFile, find, make_log, open_log, read_mark};
+use super::io::{Disk, Io, Through, is_full, write_all};
 use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogRange, Mark, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
-use super::mutant::Mutant;
 use super::pages::{PAGE_BYTES, Pages};
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
@@ -27,33 +26,35 @@ use super::store::Stores;
 use super::volatile::{is_volatile, survives};
 use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
+use crate::testing::Hooked;
+use crate::testing::mutant::Mutant;
 use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
 
-/// An environment variable that takes the syncs out, and the only value with which it does: data written by such a
-/// process is lost with the power. It is for the test that a test of power cuts notices.
+/// An environment variable that takes all syncs out, and the only value that does so. What such a process writes is lost with
+/// the power: a test of power cuts must notice that.
 pub const UNSAFE_NO_SYNC: (&str, &str) = ("EVERLEAF_UNSAFE_NO_SYNC", "lose-my-data-when-the-power-fails");
 
 /// A pool's file has at least this length.
 const POOL_BYTES_MIN: u64 = 64 << 10;
-/// So much of a new log is filled with zeros before it is used.
+/// Bytes of a new log that are filled with zeros before it is used.
 const FILLED_AT_FIRST: u64 = 1 << 20;
 
 /// The largest log on a file system in memory.
 const VOLATILE_LOG_BYTES_MAX: u64 = 4 << 20;
 
-/// A pool, and what lies where its log belongs, which fits; neither was touched yet.
+/// A pool, and the file where its log belongs. The two fit together, and neither was changed yet.
 #[derive(Debug)]
 pub struct Beside {
     pool: fs::File,
     log: Option<fs::File>,
-    there: There,
+    there: LogFile,
     log_path: PathBuf,
     options: FileOptions,
 }
 
 impl Beside {
-    /// Finds the log at `log_path` of the pool in `pool`. The caller holds the pool's lock, and knows that the file is a pool
-    /// or empty.
+    /// Finds the log of the pool in `pool` at `log_path`. The caller holds the pool's lock, and has checked that the file is a
+    /// pool or empty.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together.
@@ -65,13 +66,13 @@ impl Beside {
                 let log = Disk(log);
                 (find(&log, mark)?, Some(log.0))
             }
-            (None, Mark(None)) => (There::Nothing, None),
+            (None, Mark(None)) => (LogFile::None, None),
             (None, Mark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
         };
         Ok(Self { pool, log, there, log_path: log_path.to_owned(), options })
     }
 
-    /// Opens the pool, and makes a log if it has none. A user who may not read the pool may not read the log either.
+    /// Opens the pool, and makes a log if it has none. The log gets the permissions of the pool.
     ///
     /// # Errors
     /// [`MediumError::Log`] if one of the two is damaged; [`MediumError::Full`] if the disk has no room for a log.
@@ -85,24 +86,22 @@ impl Beside {
                 "make the log beside the pool (its name with `.log`; the folder must be writable)",
             ))?,
         };
-        let access = pool.metadata().map_err(refused("look at the pool"))?;
+        let access = pool.metadata().map_err(refused("examine the pool"))?;
         // On failure a new log keeps its narrow mode; an existing log belongs to another user.
         let _ = share_access(&log, &access);
         sync_folder(&log_path).map_err(refused("make the log durable in its folder"))?;
-        let (pool, log): (Arc<dyn Io>, Arc<dyn Io>) = if no_sync {
+        if no_sync {
             eprintln!(
                 "everleaf: {} is set: nothing is synced, and a loss of power loses data",
                 UNSAFE_NO_SYNC.0
             );
-            (Arc::new(Unsynced(Disk(pool))), Arc::new(Unsynced(Disk(log))))
-        } else {
-            (Arc::new(Disk(pool)), Arc::new(Disk(log)))
-        };
-        let through = options.through.unwrap_or(std::convert::identity);
-        let (pool, log) = (through(pool), through(log));
+        }
+        let unsynced: Option<Through> = no_sync.then_some(|io| Arc::new(Hooked::unsynced(io)));
+        let through = unsynced.or(options.through).unwrap_or(std::convert::identity);
+        let (pool, log) = (through(Arc::new(Disk(pool))), through(Arc::new(Disk(log))));
         let mut file = File::open_found(pool, log, there, options).inspect_err(|_| {
             if is_new {
-                // It is empty, and no pool names it.
+                // The log is empty, and no pool names it.
                 let _ = fs::remove_file(&log_path);
             }
         })?;
@@ -123,7 +122,7 @@ impl File {
         Beside::find(pool, log_path, options)?.open()
     }
 
-    /// As [`File::beside`], on two files that are open already.
+    /// As [`File::beside`], with two files that are open already.
     ///
     /// # Errors
     /// As [`File::beside`].
@@ -136,14 +135,14 @@ impl File {
     fn open_found(
         pool: Arc<dyn Io>,
         log: Arc<dyn Io>,
-        there: There,
+        there: LogFile,
         options: FileOptions,
     ) -> Result<Self, MediumError> {
         let survives = survives(pool.file()).min(survives(log.file()));
         let options = for_files([pool.file(), log.file()], options);
         let length = pool.length().map_err(refused("measure the pool"))?;
         let (log, mapping, tail, replayed) = match there {
-            There::Log(newest) => {
+            LogFile::Log(newest) => {
                 let expected = newest.header.pool_bytes;
                 if length < expected {
                     return Err(LogError::PoolTruncated { length, expected }.into());
@@ -152,9 +151,9 @@ impl File {
                 let (log, tail, replayed) = reopen(log, &newest, &*pool, &options, &mapping)?;
                 (log, mapping, tail, Some(replayed))
             }
-            There::Nothing | There::Unneeded => {
-                if matches!(there, There::Unneeded) && length >= options.mark_offset + LINE_BYTES as u64 {
-                    // Its pool may say so only in memory, if the process that closed it did not get further.
+            LogFile::None | LogFile::Unneeded => {
+                if matches!(there, LogFile::Unneeded) && length >= options.mark_offset + LINE_BYTES as u64 {
+                    // A process that was killed while it closed the pool may have left this mark in the page cache only.
                     write_mark(&*pool, options.mark_offset, Mark(None))?;
                 }
                 let length = lengthen(&*pool, length, &options)?;
@@ -189,7 +188,7 @@ impl File {
         let file = Self {
             core,
             mapping,
-            lines: Lines::new(options.whole_load),
+            lines: Lines::new(true),
             options,
             replay: replayed.as_ref().map_or(Replay::NOTHING, |replayed| replayed.replay),
             survives,
@@ -198,31 +197,33 @@ impl File {
         };
         let length = file.mapping.extent().length();
         if replayed.is_some_and(|replayed| length > replayed.length) {
-            // A process that ended while the pool grew left a file of this length, but not durably.
+            // A process that was killed while the pool grew left a file of this length, which may not be durable.
             file.log_length(length);
         }
         Ok(file)
     }
 
-    /// Whether the pool in `pool` says that it needs its log: it was last open on this medium, and not closed cleanly.
+    /// Whether the pool in `pool` names a log: it was last open on this medium, and not closed cleanly.
     ///
     /// # Errors
     /// [`LogError::Io`] if it cannot be read.
     pub fn needs_log(pool: &fs::File, mark_offset: u64) -> Result<bool, LogError> {
         let pool = Disk(pool.try_clone().map_err(refused("open the pool"))?);
-        // A damaged file may be no pool at all; the open reports that.
+        // A damaged mark counts as none here; the open reports it.
         Ok(matches!(read_mark(&pool, mark_offset), Ok(Mark(Some(_)))))
     }
 
-    /// Removes the log that a process left which ended before it wrote to it, of a pool that is about to be opened on another
-    /// medium: else it would look like the log of a pool that is open ([`File::backup_beside`]). What is no log of Everleaf
-    /// stays. That the pool needs no log it then says durably; if the line that says so was damaged, only where somebody
-    /// `asked` for a medium without one: what names a log that is gone must not be forgotten unasked.
+    /// Prepares a pool that needs no log for another medium: removes an empty log, and clears the pool's mark durably. Such a
+    /// log is left by a process that ended before it wrote to it; [`File::backup_beside`] would take it for the log of an open
+    /// pool. A file that is no log of Everleaf stays.
+    ///
+    /// A damaged mark may have named a log that holds data. It is cleared only if the user `asked` for a medium without a log,
+    /// and nothing but an empty log lies where the log belongs.
     ///
     /// # Errors
-    /// [`LogError::Unasked`] and [`LogError::UnaskedDamaged`] if the log holds something, though the pool needs none, and
-    /// [`LogError::Mark`] if it cannot say whether it does, and nobody asked or something lies there; [`LogError::Link`] if a link lies there; [`LogError::Io`] if it
-    /// cannot be read or removed.
+    /// [`LogError::Unasked`] and [`LogError::UnaskedDamaged`] if the pool needs no log, and the log holds something;
+    /// [`LogError::Mark`] if the mark is damaged and not cleared; [`LogError::Link`] if a link lies where the log belongs;
+    /// [`LogError::Io`] if a file cannot be read, written or removed.
     pub fn remove_unneeded_log(
         pool: &fs::File,
         log_path: &Path,
@@ -239,7 +240,7 @@ impl File {
         let log = open_log(log_path, Access::Read);
         let there = log.and_then(|log| log.map(|log| find(&Disk(log), Mark(None))).transpose());
         let is_unneeded = match there {
-            Ok(there) => matches!(there, Some(There::Unneeded)),
+            Ok(there) => matches!(there, Some(LogFile::Unneeded)),
             Err(LogError::NotALog | LogError::Unasked { .. } | LogError::UnaskedDamaged) if is_damaged => {
                 return Err(LogError::Mark { offset: mark_offset });
             }
@@ -247,7 +248,7 @@ impl File {
             Err(error) => return Err(error),
         };
         if is_damaged || is_unneeded {
-            // That it needs none it may say only in memory, after a kill.
+            // A mark that a killed process cleared may be durable still.
             write_mark(&pool, mark_offset, Mark(None))?;
         }
         if is_unneeded {
@@ -256,39 +257,43 @@ impl File {
         Ok(())
     }
 
-    /// Removes the log of a pool that could not be made, and is about to be removed itself. What is not its log stays.
+    /// Removes the log of a pool whose creation failed, and which the caller removes as well. A file that is not its log stays.
     pub fn remove_log_of_failed(pool: &fs::File, log_path: &Path, mark_offset: u64) {
         let find = || {
             let pool = Disk(pool.try_clone().ok()?);
             let log = open_log(log_path, Access::Read).ok()??;
             find(&Disk(log), read_mark(&pool, mark_offset).ok()?).ok()
         };
-        if matches!(find(), Some(There::Unneeded | There::Log(_))) {
-            // If it cannot be, the next open of the path says what lies there.
+        if matches!(find(), Some(LogFile::Unneeded | LogFile::Log(_))) {
+            // If that fails, the next open of the path reports what lies there.
             let _ = fs::remove_file(log_path);
         }
     }
 
-    /// Takes the form of the pool's lines, which is known only once the log is replayed.
+    /// Sets the form of the pool's lines, which is known only after the log is replayed.
     pub fn set_line_form(&mut self, line_form: crate::LineForm) {
         self.options.line_form = line_form;
     }
 
-    /// Why nothing more is written.
+    /// The error of a write that may not begin.
     #[cold]
     pub(super) fn refuse(&self, pages: u64) -> Result<(), MediumError> {
         self.core.commit.failure()?;
         Err(MediumError::PrivatePages { bytes: pages * PAGE_BYTES, limit: self.options.private_bytes_max })
     }
 
-    /// The end of a pool that is closed cleanly: all of it is home, and it needs no log any more.
-    pub(super) fn close(&self) -> Result<(), MediumError> {
+    /// Ends a pool that is closed cleanly, and of which everything is flushed and fenced: writes all of it to the pool's file,
+    /// and removes the log. Nothing is written after this.
+    ///
+    /// # Errors
+    /// [`MediumError::Failed`] if the disk failed, now or before; [`MediumError::Log`] if the system refuses.
+    pub fn finish(&self) -> Result<(), MediumError> {
         self.stop_workers();
         let core = &*self.core;
         core.settle(core.end())?;
         core.checkpoint()?;
         let length = self.mapping.extent().length();
-        // Each step is durable before the next one, or the log would be missed, or a pool be taken for truncated.
+        // Each step is durable before the next one. Otherwise a crash could leave a pool that misses its log, or seems truncated.
         let finished = core.log.update(|header| {
             header.ranges.clear();
             header.pool_bytes = length;
@@ -301,7 +306,7 @@ impl File {
         if let Some(path) = &self.log_path {
             fs::remove_file(path).and_then(|()| sync_folder(path)).map_err(refused("remove the log"))?;
         }
-        // The path may soon be another log's.
+        // The log is removed: the drop must not remove another log that is made at its path.
         core.marked.store(true, Ordering::Relaxed);
         core.commit.fail("the pool is closed".to_owned());
         Ok(())
@@ -310,7 +315,7 @@ impl File {
     fn stop_workers(&self) {
         self.core.stop();
         for worker in self.workers.lock().drain(..) {
-            // A thread that panicked has said so already.
+            // A panic of the thread was reported when it happened.
             let _ = worker.join();
         }
     }
@@ -320,13 +325,13 @@ impl Drop for File {
     fn drop(&mut self) {
         self.stop_workers();
         if let Some(path) = self.log_path.as_ref().filter(|_| !self.core.marked.load(Ordering::Relaxed)) {
-            // Nothing was ever written to it, and the pool does not know of it.
+            // Nothing was ever written to the log, and the pool does not name it.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Makes durable which files the folder of `path` has.
+/// Makes durable the entries of the folder in which `path` lies.
 ///
 /// # Errors
 /// If the folder cannot be opened or synced.
@@ -348,7 +353,8 @@ pub(super) fn write_mark(pool: &dyn Io, offset: u64, mark: Mark) -> Result<(), L
         .map_err(refused("say in the pool which log it needs"))
 }
 
-/// In memory room is dear, and a checkpoint cheap.
+/// The options for these files: on a file system in memory the log is small, because room is scarce there and checkpoints are
+/// cheap.
 fn for_files(files: [&fs::File; 2], options: FileOptions) -> FileOptions {
     if !files.iter().any(|file| is_volatile(file) == Some(true)) {
         return options;
@@ -360,7 +366,7 @@ fn for_files(files: [&fs::File; 2], options: FileOptions) -> FileOptions {
     }
 }
 
-/// Gives a pool the length that it has at least. Returns the one that it has then.
+/// Lengthens a pool to the least length of a pool, if it is shorter. Returns its length.
 fn lengthen(pool: &dyn Io, length: u64, options: &FileOptions) -> Result<u64, MediumError> {
     let wanted = (options.mark_offset + LINE_BYTES as u64).next_multiple_of(POOL_BYTES_MIN);
     if length >= wanted {
@@ -374,12 +380,12 @@ fn lengthen(pool: &dyn Io, length: u64, options: &FileOptions) -> Result<u64, Me
     Ok(wanted)
 }
 
-/// A new log on an empty file, or one whose content does not matter.
+/// Makes a new log. What the file held before is lost.
 fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Log, Tail), MediumError> {
     let held = io.length().map_err(refused("measure the log"))?;
     io.truncate(0).map_err(refused("empty the log"))?;
     if held > 0 {
-        // Or its old content might come back beside a header that was never finished.
+        // Otherwise old content could come back beside a header that a crash tore.
         io.sync().map_err(refused("empty the log"))?;
     }
     let mut capacity = options.log_bytes.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES);
@@ -404,7 +410,7 @@ fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Lo
         incarnation_next: incarnation + 1,
         ranges: vec![LogRange { incarnation, begin: 0 }],
     };
-    let log = Log::new(io, header, options.log_bytes_max);
+    let log = Log::new(io, header, options.log_bytes_max, options.sizes);
     log.fill_ahead(0, FILLED_AT_FIRST).map_err(refused("fill the log with zeros"))?;
     log.write_first_header().map_err(refused("write the log's header"))?;
     let appender = Appender::new(incarnation, 0, &[], capacity);
@@ -420,7 +426,7 @@ fn reopen(
     mapping: &Mapping,
 ) -> Result<(Log, Tail, Replayed), MediumError> {
     let start = Instant::now();
-    let log = Log::new(io, newest.header.clone(), options.log_bytes_max);
+    let log = Log::new(io, newest.header.clone(), options.log_bytes_max, options.sizes);
     log.set_filled();
     let mut pages = Pages::default();
     let mut grown = Ok(());
@@ -428,8 +434,7 @@ fn reopen(
         let extent = mapping.extent();
         let mut stores = Stores::new(scope, extent);
         let check_line = |number: u64, position| {
-            let offset = number.checked_mul(LINE_BYTES as u64);
-            if offset.and_then(|offset| extent.words(offset, LINE_BYTES / 8)).is_none() {
+            if extent.line(number).is_none() {
                 return Err(LogError::Damaged {
                     position: log.physical(position),
                     what: format!("a line of number {number} lies outside of the pool"),
@@ -468,11 +473,12 @@ fn reopen(
     Ok((log, Tail { appender, pages, dozing: false }, replayed))
 }
 
-/// Makes durable what was found, and says in the header that a new incarnation begins behind it.
+/// Makes durable what replay found, and begins a new incarnation behind it.
 fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std::io::Result<()> {
     let (durable, end) = (replayed.durable, replayed.end);
-    // What was read may be in memory alone; and after a failed sync the system may hold for clean what never reached the
-    // disk. So what no later write depends on yet is written again: first the header, for the other copy is written next.
+    // What replay read may be in the page cache only, and after a failed sync the system may take pages for clean that never
+    // reached the disk. So all that is not known to be durable is written again: first the header that was read, because the
+    // next header overwrites the other copy.
     if !Mutant::HeaderKept.is_planted() {
         log.rewrite_header()?;
     }
@@ -486,12 +492,12 @@ fn begin(log: &Log, pool: &dyn Io, mark_offset: u64, replayed: &Replayed) -> std
     log.sync()?;
     let header = log.header();
     if header.start == 0 && header.ranges.len() < 2 && !Mutant::MarkKept.is_planted() {
-        // No checkpoint synced the pool since it names the log, nor an earlier open.
+        // Neither a checkpoint nor an earlier open has synced the pool since it names the log.
         write_mark(pool, mark_offset, Mark(Some(log.uuid))).map_err(std::io::Error::other)?;
     }
     let full = log.header().ranges.len() == RANGES_MAX;
     if full {
-        checkpoint::write_home(log, pool, mark_offset, log.start(), end)?;
+        checkpoint::write_back(log, pool, mark_offset, log.start(), end)?;
         pool.sync()?;
     }
     let pool_bytes = pool.length()?;

@@ -1,4 +1,4 @@
-//! Which pages were written, and so are private: the memory that the medium takes.
+//! Sets of pages. The pages that were written are private to the process: they are the memory that the medium takes.
 
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -12,12 +12,12 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// How many.
+    /// The number of pages.
     pub(super) fn count(&self) -> u64 {
         self.bits.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Adds the page of a line; whether it is new.
+    /// Adds the page of a line; returns whether it is new.
     #[inline]
     pub(super) fn add(&mut self, line: u64) -> bool {
         let page = line / PAGE_LINES;

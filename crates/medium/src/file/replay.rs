@@ -1,8 +1,10 @@
-//! Replay: what the log holds becomes the memory's content again.
+//! Replay: an open stores the lines of the log to the pool's memory.
 //!
-//! The log ends where the first frame is that cannot be read. That is a *torn tail* if nothing says that the place was
-//! durable: then what is missing was never acknowledged. It is *damage* if a later incarnation began behind it, or if a
-//! later frame says that the log was durable beyond it when that frame was appended.
+//! The log ends at the first frame that cannot be read. That is
+//!
+//! - *damage*, if a later incarnation began behind it, or if a later frame says that the log was durable beyond it when that
+//!   frame was appended;
+//! - otherwise a *torn tail*: what is missing was never acknowledged.
 
 use std::io;
 use std::time::Duration;
@@ -10,11 +12,8 @@ use std::time::Duration;
 use super::error::{LogError, refused};
 use super::layout::{BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, Header, LENGTH, first_word, lines_of};
 use super::log::{Found, Log, Reader};
-use super::mutant::Mutant;
 use super::store::Stores;
-
-/// So far behind the place where a log ends a later frame is looked for; logs of tests are small.
-pub(super) const LOOK_BYTES: u64 = if cfg!(test) { 128 << 10 } else { 16 << 20 };
+use crate::testing::mutant::Mutant;
 
 /// How a log ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,9 +21,9 @@ pub(super) const LOOK_BYTES: u64 = if cfg!(test) { 128 << 10 } else { 16 << 20 }
 pub enum LogEnd {
     /// There was nothing to replay: the pool is new, or was closed cleanly.
     Empty,
-    /// Behind the last frame lies what an earlier lap left, or nothing: no write was under way.
+    /// Behind the last frame lies only what an earlier lap left: no write was under way.
     Clean,
-    /// A write was under way, and what it left in part is dropped.
+    /// A write was under way; the part of it that was written is dropped.
     Torn,
 }
 
@@ -37,21 +36,21 @@ pub struct Replay {
     pub groups: u64,
     /// Lines in them.
     pub lines: u64,
-    /// Syncs that made them durable, as far as they tell: groups appended between the same two syncs count as one.
+    /// Syncs that made them durable: groups that were appended between the same two syncs count as one.
     pub syncs: u64,
     /// How the log ended.
     pub end: LogEnd,
-    /// How long it took, until what was found was durable.
+    /// The time until what was found was durable.
     pub duration: Duration,
 }
 
 impl Replay {
-    /// Of a log that is not there.
+    /// The replay of a pool without a log.
     pub(super) const NOTHING: Self =
         Self { bytes: 0, groups: 0, lines: 0, syncs: 0, end: LogEnd::Empty, duration: Duration::ZERO };
 }
 
-/// Where a log ends, and what has to be written again because it may not be durable.
+/// What replay found, and where the log ends. What lies between `durable` and `end` may not be durable.
 pub(super) struct Replayed {
     pub(super) replay: Replay,
     pub(super) end: u64,
@@ -60,8 +59,8 @@ pub(super) struct Replayed {
     pub(super) length: u64,
 }
 
-/// Reads all frames, whose lines `stores` gets; `check_line` gets the number of each line before, and the position of
-/// its frame; `grow` each new length of the pool.
+/// Reads all frames and hands their lines to `stores`. Before that, `check_line` is called with the number of each line and the
+/// position of its frame, and `grow` with each new length of the pool.
 pub(super) fn replay(
     log: &Log,
     header: &Header,
@@ -113,7 +112,7 @@ pub(super) fn replay(
             found.durable = found.durable.max(frame_header.durable);
             found.end += frame_header.bytes() as u64;
         }
-        // What an open found is durable.
+        // An open made durable what it found, before the next incarnation began.
         found.durable = found.durable.max(next.map_or(0, |next| next.begin));
     }
     Ok(found)
@@ -123,7 +122,7 @@ fn damaged(log: &Log, position: u64, what: &str) -> LogError {
     LogError::Damaged { position: log.physical(position), what: what.to_owned() }
 }
 
-/// The log ends here: is that a tail, or damage?
+/// Decides whether the end of the log is a torn tail or damage.
 fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Result<Replayed, LogError> {
     let ring_end = log.start() + log.capacity();
     let behind = look_behind(log, found.end, incarnation, ring_end).map_err(refused("read the log"))?;
@@ -135,9 +134,10 @@ fn finish(log: &Log, mut found: Replayed, incarnation: u32, broken: bool) -> Res
     Ok(found)
 }
 
-/// The log was replayed up to `end` by a header whose other copy, at `copy`, cannot be read. That may be because writing it
-/// was cut off: then nobody acted on it. Who did, wrote what cannot be by the header that is left: frames of a later
-/// incarnation; beyond the space that was free; or in the part by which the log had grown.
+/// Checks a log that was replayed up to `end` by one copy of its header, because the other copy, at `copy`, fails its check.
+/// If a crash tore that copy while it was written, no frame was written after it. Otherwise it was the newer header, and is
+/// damaged: then the ring may hold frames that the header at hand does not allow, which are of a later incarnation, beyond the
+/// space that was free, or in the part by which the log had grown.
 pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(), LogError> {
     let header = log.header();
     let last =
@@ -162,8 +162,7 @@ pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(),
         }
     };
     if look().map_err(refused("read the log"))? && !Mutant::AnyHeader.is_planted() {
-        let what =
-            "this copy of the header fails its check, and what was written after it cannot be found without";
+        let what = "this copy of the header fails its check, and without it the frames that follow it cannot be found";
         return Err(LogError::Damaged { position: copy, what: what.to_owned() });
     }
     Ok(())
@@ -174,32 +173,32 @@ pub(super) fn expect_nothing_later(log: &Log, end: u64, copy: u64) -> Result<(),
 pub(super) enum Behind {
     /// Nothing, or what an earlier lap left.
     Nothing,
-    /// Parts of what was being written.
+    /// Parts of a write that was under way.
     Something,
-    /// A frame that says that the end was durable beyond.
+    /// A frame that says that the log was durable beyond its end.
     Durable,
 }
 
-/// Damage that a later frame tells of.
+/// The error for an unreadable frame before a place that was durable.
 pub(super) fn lost(log: &Log, end: u64) -> LogError {
     damaged(log, end, "no frame can be read here, but a later one says that it was durable")
 }
 
-/// Looks behind the `end` of a log, up to `ring_end`.
+/// Searches for frames behind the `end` of a log, up to `ring_end`.
 pub(super) fn look_behind(log: &Log, end: u64, incarnation: u32, ring_end: u64) -> io::Result<Behind> {
     let mut reader = Reader::new(log, ring_end);
     let mut behind = Behind::Nothing;
     let mut position = end + 8;
-    // One that was appended when this place was durable may be as far away as ever was appended without a sync: so every
-    // frame that is found is a reason to look on.
-    let mut limit = (end + LOOK_BYTES).min(ring_end);
+    // A frame that says so lies behind all that was appended without a sync in between, which may be much. So each frame that
+    // is found extends the search.
+    let mut limit = (end + log.sizes.look_bytes).min(ring_end);
     while position + FRAME_HEADER_BYTES as u64 <= limit {
         match reader.look(position, incarnation)? {
             Found::Frame(later, _) if later.durable > end => return Ok(Behind::Durable),
             Found::Frame(later, _) => {
                 behind = Behind::Something;
                 position += later.bytes() as u64;
-                limit = (position + LOOK_BYTES).min(ring_end);
+                limit = (position + log.sizes.look_bytes).min(ring_end);
             }
             Found::Broken => {
                 behind = Behind::Something;

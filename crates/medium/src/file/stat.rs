@@ -7,14 +7,14 @@ use super::commit::SIZES;
 use super::pages::PAGE_BYTES;
 use super::{File, Replay};
 
-/// What checkpoints did so far.
+/// What checkpoints have done so far.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     pub(super) checkpoints: u64,
     pub(super) log_bytes: u64,
-    pub(super) home_bytes: u64,
+    pub(super) written_back_bytes: u64,
     pub(super) time: Duration,
-    /// When the last one was, in seconds since 1970, also if the log was not open here then; 0 if there was none.
+    /// When the last one ended, in seconds since 1970, also if another process made it; 0 if there was none.
     pub(super) last_s: u64,
 }
 
@@ -23,13 +23,13 @@ pub(super) struct Checkpoints {
 pub struct FileStat {
     /// Bytes that the log can hold.
     pub log_capacity_bytes: u64,
-    /// Bytes in the log that are not home yet.
+    /// Bytes in the log that are not checkpointed yet.
     pub log_used_bytes: u64,
     /// Bytes appended.
     pub log_bytes: u64,
-    /// Of these, not durable yet.
+    /// Bytes appended that are not durable yet.
     pub backlog_bytes: u64,
-    /// Groups of lines (fences) appended, and lines in them.
+    /// Groups of lines (one for each fence) appended.
     pub groups: u64,
     /// Lines in the groups.
     pub lines: u64,
@@ -44,21 +44,21 @@ pub struct FileStat {
     /// Checkpoints.
     pub checkpoints: u64,
     /// Bytes that checkpoints wrote to the pool's file.
-    pub home_bytes: u64,
-    /// What all of them took.
+    pub checkpoint_bytes: u64,
+    /// The time of all checkpoints.
     pub checkpoint_time: Duration,
-    /// When the last one was, to the second; also if the log was not open here then.
+    /// When the last checkpoint ended, to the second; also if another process made it.
     pub last_checkpoint: Option<SystemTime>,
-    /// Memory in pages that were written, in bytes.
+    /// Bytes of memory in pages that were written.
     pub private_bytes: u64,
-    /// The most of it.
+    /// The limit of that.
     pub private_bytes_max: u64,
-    /// What the open replayed.
+    /// What the open has replayed.
     pub replay: Replay,
 }
 
 impl File {
-    /// Figures. O(1); waits for nothing.
+    /// Figures. O(1); does not wait for the disk or a checkpoint.
     pub fn stat(&self) -> FileStat {
         let core = &*self.core;
         let (groups, lines) = {
@@ -69,7 +69,7 @@ impl File {
         let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let syncs = load(&figures.syncs);
         let last = core.checkpoints.lock();
-        // In this order none can be beyond the next.
+        // Read in this order, none is greater than the next.
         let (start, durable) = (core.log.start(), core.commit.durable());
         let end = core.end();
         let mut sync_sizes: Vec<u64> = figures.sizes.iter().map(load).collect();
@@ -87,9 +87,9 @@ impl File {
             sync_groups_max: load(&figures.groups_max),
             sync_sizes,
             checkpoints: last.checkpoints,
-            home_bytes: last.home_bytes,
+            checkpoint_bytes: last.written_back_bytes,
             checkpoint_time: last.time,
-            // What a header says may be beyond all times.
+            // A damaged or forged header may name a time beyond the clock.
             last_checkpoint: UNIX_EPOCH
                 .checked_add(Duration::from_secs(last.last_s))
                 .filter(|time| *time > UNIX_EPOCH),

@@ -1,6 +1,8 @@
-//! Storing the lines of a log that is replayed. They lie all over the pool, so most of the time goes into waiting for
-//! memory: lines are asked for some time before they are stored. And of a long log other threads store them, while the
-//! first one reads on and checks: they get what was read as it is, a whole window of frames at a time.
+//! Storing the lines of a log that is replayed.
+//!
+//! The lines lie all over the pool, so most of the time is spent waiting for memory. A line's place is therefore prefetched
+//! some time before the line is stored. And for a long log other threads store lines while the first one reads and checks
+//! frames: each gets whole windows of frames as they were read, and stores the lines of its share of the pages.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,18 +12,18 @@ use std::thread::{Builder, Scope};
 
 use super::layout::{LENGTH, frames_of, lines_of};
 use super::pages::PAGE_LINES;
+use crate::Extent;
 use crate::kernels::prefetch_write;
-use crate::{Extent, LINE_BYTES};
 
-/// So many lines before it is stored, the place of a line is asked for.
+/// The place of a line is prefetched this many lines before it is stored.
 const AHEAD: usize = 32;
-/// Threads that store the lines of a long log, each its pages. To read and check takes about as long as to store if the pool
-/// is small; if it is large, half as long.
+/// Threads that store the lines of a long log. Reading and checking take about as long as storing if the pool is small, and
+/// half as long if it is large.
 const SHARES: u64 = 2;
-/// How many windows a thread that stores may be behind.
+/// How many windows may wait for a thread that stores.
 const WINDOWS_MAX: usize = 4;
 
-/// Frames that were checked, one after the other.
+/// Adjacent frames that were checked.
 #[derive(Clone)]
 struct Run {
     window: Arc<Vec<u8>>,
@@ -29,14 +31,12 @@ struct Run {
 }
 
 impl Run {
-    /// Stores the lines of one share of the pages. All of them lie in the pool.
+    /// Stores the lines of one share of the pages. The lines lie in the pool.
     fn store(&self, extent: &Extent, share: u64) {
         let places = frames_of(&self.window[self.range.clone()])
             .flat_map(lines_of)
             .filter(move |(number, _)| *number != LENGTH && number / PAGE_LINES % SHARES == share)
-            .filter_map(|(number, line)| {
-                Some((extent.words(number * LINE_BYTES as u64, LINE_BYTES / 8)?, line))
-            });
+            .filter_map(|(number, line)| Some((extent.line(number)?, line)));
         let mut ahead = places.clone();
         ahead.by_ref().take(AHEAD).for_each(|(words, _)| prefetch_write(words));
         for (words, line) in places {
@@ -50,13 +50,14 @@ impl Run {
     }
 }
 
-/// Stores the lines of frames in their order, each page by one thread. All are stored when the scope of the threads ends.
+/// Stores the lines of frames in their order, all lines of a page on one thread. When the scope of the threads ends, all are
+/// stored.
 pub(super) struct Stores<'s, 'm> {
     scope: &'s Scope<'s, 'm>,
     extent: &'m Extent,
-    /// What was checked of the window that is read.
+    /// The frames that were checked of the window that is being read.
     run: Option<Run>,
-    /// The threads; this one stores the shares of those that are not there: the log may be short.
+    /// The thread of each share. If it has none, because the log is short, this thread stores its lines.
     threads: [Option<SyncSender<Run>>; SHARES as usize],
     is_long: bool,
 }
@@ -66,7 +67,7 @@ impl<'s, 'm> Stores<'s, 'm> {
         Self { scope, extent, run: None, threads: Default::default(), is_long: false }
     }
 
-    /// Stores the lines of the frame at `range` of a window, behind those that came before. They lie in the pool.
+    /// Stores the lines of the frame at `range` of a window, after those of earlier frames. The lines lie in the pool.
     pub(super) fn frame(&mut self, window: &Arc<Vec<u8>>, range: Range<usize>) {
         match &mut self.run {
             Some(run) if Arc::ptr_eq(&run.window, window) => run.range.end = range.end,
@@ -77,7 +78,7 @@ impl<'s, 'm> Stores<'s, 'm> {
         }
     }
 
-    /// Stores a window's frames; others follow.
+    /// Stores a window's frames, and others will follow.
     fn store(&mut self, run: &Run) {
         if !self.is_long {
             self.is_long = true;
@@ -89,14 +90,14 @@ impl<'s, 'm> Stores<'s, 'm> {
     fn hand_over(&self, run: &Run) {
         for (thread, share) in self.threads.iter().zip(0..) {
             match thread {
-                // It ends before this one only with a panic, which the scope passes on.
+                // If it has ended, it has panicked, and the scope passes that on.
                 Some(thread) => drop(thread.send(run.clone())),
                 None => run.store(self.extent, share),
             }
         }
     }
 
-    /// A thread that stores a share, if the system gives one.
+    /// Starts the thread of a share, if the system can.
     fn thread(&self, share: u64) -> Option<SyncSender<Run>> {
         let (sender, runs) = sync_channel::<Run>(WINDOWS_MAX);
         let extent = self.extent;
@@ -104,7 +105,7 @@ impl<'s, 'm> Stores<'s, 'm> {
         Builder::new().spawn_scoped(self.scope, store).ok().map(|_| sender)
     }
 
-    /// Stores what waits.
+    /// Stores the frames of the last window.
     pub(super) fn finish(mut self) {
         self.run.take().into_iter().for_each(|run| self.hand_over(&run));
     }

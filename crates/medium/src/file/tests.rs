@@ -5,16 +5,15 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use self::hooked::{Call, Hooked};
-use super::faulty::{Faults, Image, Machine, Which};
 use super::*;
-use crate::Guard;
+use crate::testing::faulty::{Faults, Image, Machine, Which};
+use crate::testing::{Call, Hooked};
+use crate::{Guard, LINE_BYTES};
 
 mod backup;
 mod damage;
 mod deaths;
 mod faults;
-mod hooked;
 mod mutants;
 mod syncs;
 
@@ -23,12 +22,39 @@ const MARK: u64 = 0x2040;
 const HERE: u64 = 0x4000;
 const WORDS: usize = 2048;
 
+impl File {
+    /// Where everything appended so far ends.
+    fn end(&self) -> Lsn {
+        Lsn(self.core.end())
+    }
+
+    fn checkpoint(&self) -> Result<(), MediumError> {
+        self.core.checkpoint()
+    }
+
+    /// Makes durable what was appended, and records that it is: damage to it is then told from a torn tail.
+    fn seal(&self) -> Result<(), MediumError> {
+        self.core.settle(self.core.end())?;
+        self.core.settle(self.core.seal())
+    }
+}
+
+/// As small as the logs of these tests.
+const SIZES: Sizes = Sizes {
+    window_bytes: 8 << 10,
+    fill_ahead_bytes: 512 << 10,
+    look_bytes: 128 << 10,
+    part_bytes: 4096,
+    header_patience: Duration::from_secs(1),
+};
+
 fn options() -> FileOptions {
     FileOptions {
         log_bytes: 64 << 10,
         log_bytes_max: 64 << 10,
         mark_offset: MARK,
         background: false,
+        sizes: SIZES,
         ..FileOptions::default()
     }
 }
@@ -469,13 +495,13 @@ fn a_torn_tail_and_a_stale_frame_are_no_damage() {
 #[test]
 fn damage_far_before_the_frame_that_tells_of_it_is_found() {
     let mut rig = Rig::new();
-    rig.options.log_bytes = 8 * replay::LOOK_BYTES;
+    rig.options.log_bytes = 8 * SIZES.look_bytes;
     rig.options.log_bytes_max = rig.options.log_bytes;
     rig.close();
     rig.write(0, 1);
     rig.settle();
     let durable = rig.file().end().0;
-    while rig.file().end().0 < durable + 2 * replay::LOOK_BYTES {
+    while rig.file().end().0 < durable + 2 * SIZES.look_bytes {
         rig.write(0, 200);
     }
     rig.settle();

@@ -1,4 +1,4 @@
-//! The threads in the background: one syncs, one checkpoints and fills the log with zeros.
+//! The background threads: one syncs, the other one checkpoints and fills the log with zeros.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,16 +6,14 @@ use std::time::{Duration, Instant};
 use super::{Core, Durability};
 use crate::MediumError;
 
-/// How long nothing may be appended before what is there is sealed.
+/// A log to which nothing is appended for this long is sealed.
 const IDLE: Duration = Duration::from_millis(100);
-/// The log is filled with zeros so far ahead of its end; logs of tests are small.
-pub(super) const FILL_AHEAD_BYTES: u64 = if cfg!(test) { 512 << 10 } else { 8 << 20 };
-/// With deferred durability, writers wait while so much is not durable.
+/// With deferred durability, writers wait while more than this is not durable.
 const BACKLOG_BYTES_MAX: u64 = 8 << 20;
-/// And a sync begins early when so much is not durable.
+/// With deferred durability, a sync begins early when more than this is not durable.
 const BACKLOG_BYTES_EARLY: u64 = BACKLOG_BYTES_MAX / 4;
 
-/// What the threads are told.
+/// What the background threads are to do.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     stop: bool,
@@ -41,7 +39,7 @@ impl Core {
         self.signalled.notify_all();
     }
 
-    /// A wait where durability is deferred: nothing is waited for, unless the disk is far behind.
+    /// A wait where durability is deferred: it waits only if the disk is far behind.
     pub(super) fn defer(&self, position: u64) -> Result<(), MediumError> {
         self.commit.failure()?;
         let behind = position.saturating_sub(self.commit.durable());
@@ -54,9 +52,9 @@ impl Core {
         Ok(())
     }
 
-    /// Waits for the signal that `take` takes, at most `timeout` if there is one. Whether to go on.
+    /// Waits for the signal that `take` takes, at most `timeout`. Returns `false` if the thread is to end.
     fn wait_for(&self, timeout: Option<Duration>, take: impl Fn(&mut Signal) -> bool) -> bool {
-        // One that is beyond all time is none.
+        // A timeout beyond the end of the clock is none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut signal = self.signal.lock();
         while !signal.stop && !take(&mut signal) {
@@ -72,14 +70,14 @@ impl Core {
         !signal.stop
     }
 
-    /// Sleeps until something is appended, if nothing was since `sealed`. Whether it may sleep so.
+    /// If nothing was appended behind `sealed`, has the next append wake the syncing thread. Returns whether that is so.
     fn doze(&self, sealed: u64) -> bool {
         let mut tail = self.tail.lock();
         tail.dozing = tail.appender.end() == sealed;
         tail.dozing
     }
 
-    /// How long writes that no thread waits for may stay unsynced.
+    /// How long a write that no thread waits for may stay unsynced.
     fn tick(&self) -> Duration {
         match self.durability {
             Durability::Buffered(within) => within,
@@ -88,14 +86,14 @@ impl Core {
         }
     }
 
-    /// All was made durable. If the syncing thread would not look for long, it is to seal that.
+    /// Has the syncing thread seal what was just made durable, if it would otherwise sleep for long.
     pub(super) fn seal_soon(&self) {
         if self.tick() > IDLE {
             self.wake();
         }
     }
 
-    /// Syncs writes that no thread waits for, and seals the log when nothing follows.
+    /// Syncs writes that no thread waits for, and seals the log when nothing follows them.
     fn run_syncer(&self, opened_at: u64) {
         let mut syncer = Syncer::new(self, opened_at);
         loop {
@@ -108,12 +106,12 @@ impl Core {
         }
     }
 
-    /// Brings home what the log holds when it is half full, and fills it with zeros ahead of its end.
+    /// Checkpoints the log when it is half full, and fills it with zeros ahead of its end.
     fn run_checkpointer(&self) {
         let take = |signal: &mut Signal| std::mem::take(&mut signal.checkpoint);
         loop {
             loop {
-                match self.log.fill_ahead(self.end(), FILL_AHEAD_BYTES) {
+                match self.log.fill_ahead(self.end(), self.log.sizes.fill_ahead_bytes) {
                     Ok(true) if self.signal.lock().stop => return,
                     Ok(true) => {}
                     Ok(false) => break,
@@ -123,16 +121,16 @@ impl Core {
             if !self.wait_for(None, take) {
                 return;
             }
-            // What goes home meanwhile may be more than there was.
+            // Another thread may have made room meanwhile.
             if self.end().saturating_sub(self.log.start()) > self.log.capacity() / 2 {
-                // A failure is kept where all will find it.
+                // All operations find a failure in `commit`.
                 let _ = self.checkpoint();
             }
         }
     }
 }
 
-/// What the syncing thread knows.
+/// The state of the syncing thread.
 pub(super) struct Syncer<'c> {
     core: &'c Core,
     tick: Duration,
@@ -140,43 +138,43 @@ pub(super) struct Syncer<'c> {
     seen: u64,
     /// Where the last seal ended.
     sealed: u64,
-    /// When the last sync began, or the time of what came after one.
+    /// When the last sync began, or later, when the first write after it was appended.
     begun: Instant,
 }
 
 impl<'c> Syncer<'c> {
-    /// Of a log that ends at `opened_at`, durably.
+    /// The state for a log that ends at `opened_at` and is durable up to there.
     pub(super) fn new(core: &'c Core, opened_at: u64) -> Self {
         Self { core, tick: core.tick(), seen: opened_at, sealed: opened_at, begun: Instant::now() }
     }
 
-    /// How long there is nothing to do; `None`: until something is appended.
+    /// How long there is nothing to do; `None` if that is until something is appended.
     pub(super) fn timeout(&self) -> Option<Duration> {
         let core = self.core;
         if core.doze(self.sealed) {
             return None;
         }
-        // What was appended since the last sync began has its time from then on, however long that sync took.
+        // The time of a write runs from the beginning of the last sync on, however long that sync took.
         let all_durable = core.commit.durable() >= core.end();
         Some(if all_durable { self.tick.min(IDLE) } else { self.tick.saturating_sub(self.begun.elapsed()) })
     }
 
-    /// Syncs and seals what it is time for.
+    /// Syncs and seals what is due.
     pub(super) fn turn(&mut self, has_dozed: bool) {
         let core = self.core;
         let end = core.end();
         let behind = end.saturating_sub(core.commit.durable());
         if has_dozed && behind > 0 {
-            // Something was just appended; it has its time, unless much follows.
+            // Something was just appended: its time begins now.
             self.begun = Instant::now();
             return;
         }
         let idle = end == self.seen;
         self.seen = end;
-        // Woken to seal, it leaves what already follows its time.
+        // Also when woken to seal: later writes keep their time.
         if behind == 0 || behind >= BACKLOG_BYTES_EARLY || self.begun.elapsed() >= self.tick {
             self.begun = Instant::now();
-            // A failure is kept where all will find it.
+            // All operations find a failure in `commit`.
             let _ = core.settle(end);
         }
         if idle && self.sealed != end && core.commit.durable() == end {
@@ -192,10 +190,10 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<std::thread::JoinHa
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let (syncing, filling, opened_at) = (Arc::clone(core), Arc::clone(core), core.end());
     let syncer = thread("everleaf-sync").spawn(move || syncing.run_syncer(opened_at))?;
-    match thread("everleaf-home").spawn(move || filling.run_checkpointer()) {
+    match thread("everleaf-ckpt").spawn(move || filling.run_checkpointer()) {
         Ok(checkpointer) => Ok(vec![syncer, checkpointer]),
         Err(error) => {
-            // Or it would keep the files open, and with them the lock.
+            // The thread would keep the files open, and with them the lock.
             core.stop();
             let _ = syncer.join();
             Err(error)

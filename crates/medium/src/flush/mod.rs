@@ -14,9 +14,6 @@
 //! data cache maintenance by address, as for a load of that line), so no fence stands between a store and its
 //! flush.
 
-use std::fmt;
-use std::str::FromStr;
-
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod cpuid;
 #[cfg(target_arch = "aarch64")]
@@ -30,6 +27,8 @@ mod native;
 mod native;
 #[cfg(test)]
 mod tests;
+
+use crate::names::named;
 
 /// The instruction that writes a cache line back to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +51,6 @@ pub enum FlushKind {
 }
 
 impl FlushKind {
-    const ALL: [Self; 6] =
-        [Self::Clwb, Self::Clflushopt, Self::Clflush, Self::DcCvap, Self::DcCvac, Self::Nothing];
-
     /// The cheapest flush that this processor has. O(1), but CPUID may trap to a hypervisor: ask once, keep
     /// the answer.
     pub fn detect() -> Self {
@@ -65,48 +61,10 @@ impl FlushKind {
     pub fn is_supported(self) -> bool {
         self == Self::Nothing || native::is_supported(self)
     }
-
-    /// Every kind, best first within one architecture.
-    pub fn all() -> [Self; 6] {
-        Self::ALL
-    }
-
-    /// The name that [`FlushKind::from_str`] reads.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Clwb => "clwb",
-            Self::Clflushopt => "clflushopt",
-            Self::Clflush => "clflush",
-            Self::DcCvap => "dc-cvap",
-            Self::DcCvac => "dc-cvac",
-            Self::Nothing => "nothing",
-        }
-    }
 }
 
-impl fmt::Display for FlushKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// A name that is no [`FlushKind`].
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no such flush: {given:?}; give clwb, clflushopt, clflush, dc-cvap, dc-cvac or nothing")]
-pub struct UnknownFlushKind {
-    /// What was given.
-    pub given: String,
-}
-
-impl FromStr for FlushKind {
-    type Err = UnknownFlushKind;
-
-    /// Reads a name, in upper or lower case. Says nothing about [`FlushKind::is_supported`].
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name));
-        found.ok_or_else(|| UnknownFlushKind { given: name.to_owned() })
-    }
-}
+named!(FlushKind, "flush": Clwb = "clwb", Clflushopt = "clflushopt", Clflush = "clflush", DcCvap = "dc-cvap",
+       DcCvac = "dc-cvac", Nothing = "nothing");
 
 /// Asks that every line which holds a byte of `[first, first + length)` be written back; does not wait.
 /// O(lines).

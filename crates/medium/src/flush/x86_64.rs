@@ -4,9 +4,7 @@ use std::arch::asm;
 
 use super::cpuid::CpuFeatures;
 use super::{FlushKind, each_line};
-
-/// Every x86-64 processor so far has lines of 64 bytes.
-const LINE_BYTES: usize = 64;
+use crate::LINE_BYTES;
 
 pub(super) fn detect() -> FlushKind {
     let features = CpuFeatures::read();

@@ -1,20 +1,12 @@
 //! The kernels with 512-bit vectors.
 //!
-//! Two shapes. The shortest are one `asm!` block on zmm16 to zmm31 and inline anywhere: code without AVX-512
-//! cannot name those registers, so they need no VZEROUPPER, and a call would cost as much as the work. The
-//! others are functions with `#[target_feature]`, written with intrinsics; there only loads of *shared*
-//! memory are `asm!`.
+//! Each is an `asm!` block on zmm16 to zmm31, which inlines into code that is compiled without AVX-512: such code cannot
+//! name those registers, so no VZEROUPPER is needed.
 //!
-//! Every load of shared memory stands for relaxed atomic loads of the aligned 8-byte words in it: the
-//! processor never splits such a word, and to the compiler `asm!` is opaque, so there is no data race for it
-//! to reason from.
+//! A load of shared memory stands for relaxed atomic loads of the aligned 8-byte words in it: the processor never splits such
+//! a word, and to the compiler `asm!` is opaque, so there is no data race for it to reason from.
 
 use std::arch::asm;
-use std::arch::x86_64::{
-    __m512i, __mmask8, _mm512_andnot_si512, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epu64_mask,
-    _mm512_cmplt_epu64_mask, _mm512_load_si512, _mm512_permutex2var_epi64, _mm512_set_epi64,
-    _mm512_set1_epi8, _mm512_set1_epi64,
-};
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
 
@@ -189,82 +181,76 @@ pub(super) unsafe fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
     }
 }
 
-/// Eight words from shared memory, relaxed.
-///
-/// # Safety
-/// The 64 bytes at `first`, aligned to 8, are readable.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn load_words(first: *const AtomicU64) -> __m512i {
-    let words: __m512i;
-    // SAFETY: readable, says the caller.
-    unsafe {
-        asm!("vmovdqu64 {words}, [{first}]", first = in(reg) first, words = lateout(zmm_reg) words,
-             options(nostack, preserves_flags, readonly));
-    }
-    words
-}
+/// The places of the keys in eight entries, which are pairs of key word and value word.
+static KEYS: [u64; 8] = [0, 2, 4, 6, 8, 10, 12, 14];
 
-/// Those of eight words from shared memory, relaxed, whose bit is set in `wanted`; zero for the others, which
-/// are not accessed.
-///
-/// # Safety
-/// The wanted words from `first`, aligned to 8, are readable.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn load_words_masked(first: *const AtomicU64, wanted: __mmask8) -> __m512i {
-    let words: __m512i;
-    // SAFETY: what is wanted is readable, says the caller; a masked load accesses nothing else.
-    unsafe {
-        asm!("vmovdqu64 {words} {{{wanted}}} {{z}}, [{first}]",
-             first = in(reg) first, wanted = in(kreg) wanted, words = lateout(zmm_reg) words,
-             options(nostack, preserves_flags, readonly));
-    }
-    words
-}
-
-/// Gathers the keys of eight entries at a time from two lines, and compares them at once.
-///
 /// # Safety
 /// AVX-512 F, BW and DQ exist; there are at most 64 entries.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,bmi2")]
+#[inline(always)]
 pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
-    let wanted = _mm512_set1_epi64(key.cast_signed());
-    let even_words = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     let (mut below, mut equal) = (0, 0);
-    let mut compare = |front, back, bit: usize, valid: u64| {
-        let keys = _mm512_permutex2var_epi64(front, even_words, back);
-        below |= (u64::from(_mm512_cmplt_epu64_mask(keys, wanted)) & valid) << bit;
-        equal |= (u64::from(_mm512_cmpeq_epu64_mask(keys, wanted)) & valid) << bit;
-    };
-    let (groups, rest) = entries.as_chunks::<8>();
-    for (index, group) in groups.iter().enumerate() {
-        let words = group.as_flattened().as_ptr();
-        // SAFETY: a group is 16 words.
-        let (front, back) = unsafe { (load_words(words), load_words(words.wrapping_add(8))) };
-        compare(front, back, 8 * index, 0xff);
-    }
-    if !rest.is_empty() {
-        let words = rest.as_flattened().as_ptr();
-        let wanted_words = !(!0_u32 << (2 * rest.len()));
-        // SAFETY: the mask has a bit for each of the words that the rest covers, and no other.
-        let (front, back) = unsafe {
-            let front = load_words_masked(words, wanted_words as u8);
-            (front, load_words_masked(words.wrapping_add(8), (wanted_words >> 8) as u8))
-        };
-        compare(front, back, 8 * groups.len(), !(!0 << rest.len()));
+    for (index, group) in entries.chunks(8).enumerate() {
+        let wanted = !(!0_u32 << (2 * group.len()));
+        let (less, same): (u64, u64);
+        // SAFETY: the instructions exist, says the caller; a masked load reads only what the mask has a bit for, and the mask
+        // has one for each word of the group. What it does not read is zero.
+        unsafe {
+            asm!(
+                "kmovd k1, {wanted:e}",
+                "kshiftrw k2, k1, 8",
+                "vmovdqu64 zmm16 {{k1}} {{z}}, [{group}]",
+                "vmovdqu64 zmm17 {{k2}} {{z}}, [{group} + 64]",
+                "vmovdqu64 zmm18, [{keys}]",
+                "vpermt2q zmm16, zmm18, zmm17",
+                "vpbroadcastq zmm18, {key}",
+                "vpcmpuq k1, zmm16, zmm18, 1",
+                "vpcmpuq k2, zmm16, zmm18, 0",
+                "kmovd {less:e}, k1",
+                "kmovd {same:e}, k2",
+                wanted = in(reg) wanted,
+                group = in(reg) group.as_ptr(),
+                keys = in(reg) &raw const KEYS,
+                key = in(reg) key,
+                less = lateout(reg) less,
+                same = lateout(reg) same,
+                out("zmm16") _,
+                out("zmm17") _,
+                out("zmm18") _,
+                out("k1") _,
+                out("k2") _,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        let valid = !(!0 << group.len());
+        below |= (less & 0xff & valid) << (8 * index);
+        equal |= (same & 0xff & valid) << (8 * index);
     }
     (below, equal)
 }
 
 /// # Safety
 /// AVX-512 F and BW exist; `count` is at most 56.
-#[target_feature(enable = "avx512f,avx512bw,bmi2")]
+#[inline(always)]
 pub(super) unsafe fn find_slot(line: &LineValue, count: usize, slot: u8) -> Option<usize> {
-    // SAFETY: 64 bytes, aligned, of a value that nobody else writes.
-    let tagged = unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) };
-    let words = _mm512_andnot_si512(_mm512_set1_epi64(TAG_MASK.cast_signed()), tagged);
-    let equal = _mm512_cmpeq_epi8_mask(words, _mm512_set1_epi8(slot.cast_signed()));
+    let equal: u64;
+    // SAFETY: the instructions exist, says the caller; reads the 64 bytes that the reference covers.
+    unsafe {
+        asm!(
+            "vpbroadcastq zmm16, {tags}",
+            "vpandnq zmm16, zmm16, [{line}]",
+            "vpbroadcastb zmm17, {slot:e}",
+            "vpcmpeqb k1, zmm16, zmm17",
+            "kmovq {equal}, k1",
+            tags = in(reg) TAG_MASK,
+            line = in(reg) line,
+            slot = in(reg) u32::from(slot),
+            equal = lateout(reg) equal,
+            out("zmm16") _,
+            out("zmm17") _,
+            out("k1") _,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
     let found = equal >> 8 & !(!0 << count);
     (found != 0).then_some(found.trailing_zeros() as usize)
 }

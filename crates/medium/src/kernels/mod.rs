@@ -13,10 +13,10 @@
 //!
 //! The slot functions work on a [`LineValue`], a private copy.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::line_store::LineValue;
+use crate::names::named;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -83,21 +83,9 @@ impl Kernels {
             Self::Portable => true,
         }
     }
-
-    /// All of them, best first.
-    pub fn all() -> [Self; 3] {
-        [Self::Avx512, Self::Avx2, Self::Portable]
-    }
-
-    /// The name for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Avx512 => "avx512",
-            Self::Avx2 => "avx2",
-            Self::Portable => "portable",
-        }
-    }
 }
+
+named!(Kernels, "search kernels": Avx512 = "avx512", Avx2 = "avx2", Portable = "portable");
 
 /// The number of the kernels in use.
 #[inline(always)]
@@ -105,21 +93,6 @@ fn active() -> u8 {
     match ACTIVE.load(Ordering::Relaxed) {
         0 => choose(),
         active => active,
-    }
-}
-
-impl std::str::FromStr for Kernels {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::all().into_iter().find(|kernels| kernels.name() == name);
-        found.ok_or_else(|| format!("no kernels {name:?}; there are avx512, avx2 and portable"))
-    }
-}
-
-impl fmt::Display for Kernels {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
     }
 }
 

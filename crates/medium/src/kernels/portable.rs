@@ -69,14 +69,12 @@ pub(super) fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64
 
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn load_line(line: &[AtomicU64; 8]) -> LineValue {
-    LineValue(std::array::from_fn(|index| line[index].load(Ordering::Relaxed)))
+    LineValue::load(line, Ordering::Relaxed)
 }
 
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 pub(super) fn store_line(line: &[AtomicU64; 8], value: &LineValue) {
-    for (word, value) in line.iter().zip(value.0) {
-        word.store(value, Ordering::Relaxed);
-    }
+    value.store(line, Ordering::Relaxed);
 }
 
 #[cfg_attr(target_arch = "x86_64", inline(never))]

@@ -3,8 +3,7 @@
 //! A prefetch reads nothing that the program can see and never faults, so these functions are safe for any
 //! reference; asking costs a cycle or two, and one of the few misses that a core can have outstanding.
 
-/// Bytes from one prefetch to the next: the smallest line of the processors that pools are meant for.
-const LINE_BYTES: usize = 64;
+use crate::LINE_BYTES;
 
 /// Prefetches the line that holds the first byte of `target`. O(1).
 #[inline(always)]

@@ -19,15 +19,11 @@
 //! after the next store fence. Nor is it ordered after older stores to other lines, so what the new value
 //! leads to is fenced before.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(all(test, target_arch = "x86_64"))]
-mod litmus;
 #[cfg(target_arch = "x86_64")]
 mod movdir64b;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "the retry policy is tested everywhere"))]
@@ -43,6 +39,7 @@ pub use whole_load::WholeLoad;
 
 #[cfg(target_arch = "x86_64")]
 use crate::flush::cpuid::CpuFeatures;
+use crate::names::named;
 
 /// The bits of each word of a line that belong to the medium: 62 and 63.
 pub const TAG_MASK: u64 = 0b11 << 62;
@@ -56,6 +53,20 @@ pub struct LineValue(pub [u64; 8]);
 impl LineValue {
     /// All bits zero.
     pub const ZERO: Self = Self([0; 8]);
+
+    /// The words of a line, loaded one by one.
+    #[inline(always)]
+    pub(crate) fn load(line: &[AtomicU64; 8], order: Ordering) -> Self {
+        Self(std::array::from_fn(|index| line[index].load(order)))
+    }
+
+    /// Stores the words one by one, the first one first.
+    #[inline(always)]
+    pub(crate) fn store(&self, line: &[AtomicU64], order: Ordering) {
+        for (word, value) in line.iter().zip(self.0) {
+            word.store(value, order);
+        }
+    }
 }
 
 impl Default for LineValue {
@@ -78,16 +89,15 @@ pub enum LineStore {
 }
 
 impl LineStore {
-    const ALL: [Self; 4] = [Self::Movdir64b, Self::Avx512, Self::Rtm, Self::Twin];
-
     /// The best form that is known to be whole on this processor: the first of [`LineStore::all`] that
     /// [`LineStore::is_known_whole`].
     ///
     /// The first call costs up to some milliseconds where RTM has to be probed; later ones a load.
     pub fn detect() -> Self {
         static DETECTED: OnceLock<LineStore> = OnceLock::new();
-        *DETECTED
-            .get_or_init(|| Self::ALL.into_iter().find(|store| store.is_known_whole()).unwrap_or(Self::Twin))
+        *DETECTED.get_or_init(|| {
+            Self::all().into_iter().find(|store| store.is_known_whole()).unwrap_or(Self::Twin)
+        })
     }
 
     /// Whether no crash leaves a part of a line that is stored so, on this processor.
@@ -124,51 +134,9 @@ impl LineStore {
             self == Self::Twin
         }
     }
-
-    /// Whether the store leaves the line in the cache, so that it has to be flushed like any other.
-    pub fn needs_flush(self) -> bool {
-        self != Self::Movdir64b
-    }
-
-    /// Every form, best first.
-    pub fn all() -> [Self; 4] {
-        Self::ALL
-    }
-
-    /// The name that [`LineStore::from_str`] reads.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Movdir64b => "movdir64b",
-            Self::Avx512 => "avx512",
-            Self::Rtm => "rtm",
-            Self::Twin => "twin",
-        }
-    }
 }
 
-impl fmt::Display for LineStore {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// A name that is no [`LineStore`].
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no such line store: {given:?}; give movdir64b, avx512, rtm or twin")]
-pub struct UnknownLineStore {
-    /// What was given.
-    pub given: String,
-}
-
-impl FromStr for LineStore {
-    type Err = UnknownLineStore;
-
-    /// Reads a name, in upper or lower case. Says nothing about [`LineStore::is_supported`].
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|store| store.name().eq_ignore_ascii_case(name));
-        found.ok_or_else(|| UnknownLineStore { given: name.to_owned() })
-    }
-}
+named!(LineStore, "line store": Movdir64b = "movdir64b", Avx512 = "avx512", Rtm = "rtm", Twin = "twin");
 
 /// A line could not be stored: its old value stands, whole.
 ///

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::twin::{self, Choice, choose};
 use super::{LineNotStored, LineStore, LineValue, TAG_MASK, store_single};
 
+#[cfg(target_arch = "x86_64")]
+mod litmus;
+
 #[repr(align(64))]
 struct TestLine([AtomicU64; 8]);
 

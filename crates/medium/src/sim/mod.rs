@@ -39,7 +39,7 @@ use crate::sync::schedule::{self, Access, AccessKind};
 use crate::{Extent, LINE_BYTES, LineForm, LineValue, Lsn, Medium, MediumError, Survives, WORD_BYTES};
 
 use self::open::{Answer, OpenLines};
-pub use self::open::{Chooser, Decision, OpenLine, OpenState, Worlds};
+pub use self::open::{Chooser, Decision, OpenLine, Worlds};
 pub use self::trace::{Event, Mark, Mutation, Site, SiteKind, Trace};
 
 /// Words in a line.
@@ -79,7 +79,7 @@ pub struct StepLimitExceeded;
 struct Undo {
     line: u32,
     old_flags: u8,
-    content: [u64; LINE_WORDS],
+    content: LineValue,
 }
 
 #[derive(Debug)]
@@ -263,15 +263,9 @@ impl Sim {
         std::mem::replace(&mut self.shared.inner.lock().chooser, chooser)
     }
 
-    /// What is left of each open line.
-    pub fn open_states(&self) -> Vec<OpenState> {
-        self.shared.inner.lock().open.states().collect()
-    }
-
     /// A line as memory holds it, past the recorder and past openness; `None` beyond the length.
     pub fn peek(&self, line: u32) -> Option<LineValue> {
-        let words = self.shared.words(line)?;
-        Some(LineValue(std::array::from_fn(|index| words[index].load(Ordering::Relaxed))))
+        Some(LineValue::load(self.shared.words(line)?, Ordering::Relaxed))
     }
 
     /// Changes a line without recording it, but so that a rollback takes it back.
@@ -282,9 +276,7 @@ impl Sim {
         let mut inner = self.shared.inner.lock();
         self.shared.save(&mut inner, line);
         let words = self.shared.words(line).expect("a line of this medium");
-        for (word, value) in words.iter().zip(value.0) {
-            word.store(value, Ordering::Relaxed);
-        }
+        value.store(words, Ordering::Relaxed);
     }
 
     /// Changes the length, within the limit, without recording it; a rollback takes it back.
@@ -297,8 +289,8 @@ impl Sim {
 }
 
 impl Shared {
-    fn words(&self, line: u32) -> Option<&[AtomicU64]> {
-        self.mapping.extent().words(u64::from(line) * LINE_BYTES as u64, LINE_WORDS)
+    fn words(&self, line: u32) -> Option<&[AtomicU64; LINE_WORDS]> {
+        self.mapping.extent().line(u64::from(line))
     }
 
     /// The number of a word, from the medium's start. What does not lie there is some other medium's: a logic error.
@@ -355,7 +347,7 @@ impl Shared {
             return;
         }
         let Some(words) = self.words(line) else { return };
-        let content = std::array::from_fn(|index| words[index].load(Ordering::Relaxed));
+        let content = LineValue::load(words, Ordering::Relaxed);
         inner.undo.push(Undo { line, old_flags: flags, content });
         self.flags[line as usize].store(flags & OPEN | level, Ordering::Relaxed);
     }
@@ -364,9 +356,7 @@ impl Shared {
         let level = inner.levels.last().expect("a level was pushed");
         for undo in inner.undo.drain(level.undo_start..).rev() {
             let words = self.words(undo.line).expect("the memory only grew");
-            for (word, value) in words.iter().zip(undo.content) {
-                word.store(value, Ordering::Relaxed);
-            }
+            undo.content.store(words, Ordering::Relaxed);
             let flags = &self.flags[undo.line as usize];
             let open = flags.load(Ordering::Relaxed) & OPEN;
             flags.store(open | undo.old_flags & LEVEL_MASK, Ordering::Relaxed);
@@ -563,9 +553,7 @@ unsafe impl Medium for Sim {
         }
         let number = (self.shared.number_of(&line[0]) / LINE_WORDS) as u32;
         self.shared.before_store(&mut inner, number, u8::MAX);
-        for (word, value) in line.iter().zip(value.0) {
-            word.store(value, Ordering::Release);
-        }
+        value.store(line, Ordering::Release);
         let index = inner.trace.line_values.len() as u32;
         if inner.recording {
             inner.trace.line_values.push(*value);

@@ -96,19 +96,6 @@ pub trait Chooser: Send {
     fn choose(&mut self, decision: &Decision<'_>) -> usize;
 }
 
-/// What is left of an open line after a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OpenState {
-    /// Which line.
-    pub line: u32,
-    /// The oldest candidate that is left.
-    pub oldest: usize,
-    /// The newest candidate that is left.
-    pub newest: usize,
-    /// How many there were.
-    pub candidates: usize,
-}
-
 /// An open line and what was decided of it so far.
 #[derive(Debug)]
 struct Slot {
@@ -143,12 +130,6 @@ impl Slot {
         let sets = self.alive.iter().filter_map(|candidate| self.content.worlds.get(usize::from(*candidate)));
         sets.for_each(|set| worlds.add(set));
         worlds
-    }
-
-    /// The newest candidate that agrees with every decision about this line.
-    fn newest(&self) -> u16 {
-        let newest = self.content.newest;
-        if self.alive.contains(&newest) { newest } else { self.alive[self.alive.len() - 1] }
     }
 
     fn value(&self, candidate: u16, word: usize) -> u64 {
@@ -270,16 +251,6 @@ impl OpenLines {
         };
         self.values = values;
         answer
-    }
-
-    /// What is left of every open line.
-    pub(super) fn states(&self) -> impl Iterator<Item = OpenState> {
-        self.slots.iter().map(|slot| OpenState {
-            line: slot.content.line,
-            oldest: usize::from(slot.alive[0]),
-            newest: usize::from(slot.newest()),
-            candidates: slot.content.candidates.len(),
-        })
     }
 
     pub(super) fn lines(&self) -> impl Iterator<Item = u32> {

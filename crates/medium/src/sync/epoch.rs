@@ -130,57 +130,7 @@ impl Pin {
             pin.flush();
         }
     }
-
-    /// Ends the pin and begins it anew.
-    pub fn repin(&mut self) {
-        match &mut self.0 {
-            Inner::Epoch(pin) => pin.repin(),
-            Inner::Counted { .. } => self.0 = Inner::counted(),
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::rc::Rc;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-    use crate::sync::schedule::{Access, Scheduler};
-
-    struct Nobody;
-
-    impl Scheduler for Nobody {
-        fn reach(&self, _access: Access) {}
-        fn contend(&self) {}
-    }
-
-    #[test]
-    fn what_is_retired_is_freed_with_the_last_pin_that_was_there() {
-        let freed = Arc::new(AtomicU32::new(0));
-        let retire = |pin: &Pin| {
-            let freed = Arc::clone(&freed);
-            pin.defer(move || {
-                freed.fetch_add(1, Ordering::Relaxed);
-            });
-        };
-        let count = || freed.load(Ordering::Relaxed);
-        let scheduler: Rc<dyn Scheduler> = Rc::new(Nobody);
-        schedule::enter(&scheduler, 0, || {
-            let (first, second) = (pin(), pin());
-            retire(&first);
-            let mut third = pin();
-            retire(&third);
-            drop(first);
-            assert_eq!(count(), 0);
-            drop(second);
-            assert_eq!(count(), 1);
-            third.repin();
-            assert_eq!(count(), 2);
-            retire(&third);
-            drop(third);
-            assert_eq!(count(), 3);
-        });
-    }
-}
+mod tests;

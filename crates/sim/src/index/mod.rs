@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use engines::index::{Bounds, Condition, Direction, Index};
 pub use engines::registry::Engine;
-use medium::Medium;
 use medium::sim::Sim;
 use pool::{Pool, PoolOptions, PoolStat};
 
@@ -389,8 +388,8 @@ impl Subject for IndexSubject {
         }
         if *operation == Sync {
             let pool = opened.pool.as_ref().ok_or("not open")?;
-            let lsn = pool.pin().fence();
-            return pool.medium().settle(lsn).map(|()| Held(true)).map_err(text);
+            let guard = pool.pin();
+            return guard.settle(guard.fence()).map(|()| Held(true)).map_err(text);
         }
         let is_put_off = self.deferral == Deferral::Everything || operation.writes();
         self.maybe_deferred(is_put_off, || self.call(opened, operation))

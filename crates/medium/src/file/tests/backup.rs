@@ -49,12 +49,12 @@ fn copy_beside(seed: u64, steps: &'static [Step], every: u32, burst: u32) -> Cop
                 life.lock().go_on();
             }
         };
-        Arc::new(Hooked { io, hook: Box::new(hook), reads_parts: true })
+        Arc::new(Hooked::new(io, hook).reading_parts())
     };
     let [pool, log] = [Which::Pool, Which::Log].map(|which| held_up(machine.io(which)));
     let made = Machine::new(&Image::default());
     let target = CopyTarget { copy: made.io(Which::Pool), spool: held_up(made.io(Which::Log)) };
-    let copied = copy(&*pool, &log, &target, MARK, 4096).unwrap();
+    let copied = copy(&*pool, &log, &target, MARK, SIZES).unwrap();
     if matches!(copied, Copied::Whole(_)) {
         open::write_mark(&*target.copy, MARK, layout::Mark(None)).unwrap();
         let image = Image { files: [made.shown().files[0].clone(), Vec::new()] };
@@ -124,13 +124,13 @@ fn damage_in_the_middle_of_the_log_is_not_its_end() {
     let machine = Machine::new(&killed().0);
     let (pool, log) = (machine.io(Which::Pool), machine.io(Which::Log));
     let header = Log::read_header(&*log).unwrap().ok().unwrap().header;
-    let first = Log::new(Arc::clone(&log), header.clone(), 0).physical(header.start) + 20;
+    let first = Log::new(Arc::clone(&log), header.clone(), 0, SIZES).physical(header.start) + 20;
     let mut byte = [0];
     assert_eq!(log.read(&mut byte, first).unwrap(), 1);
     assert_eq!(log.write(&[byte[0] ^ 1], first).unwrap(), 1);
     let made = Machine::new(&Image::default());
     let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
-    let copied = copy(&*pool, &log, &target, MARK, 4096);
+    let copied = copy(&*pool, &log, &target, MARK, SIZES);
     assert!(matches!(copied, Err(LogError::Damaged { .. })), "{copied:?}");
 }
 
@@ -147,7 +147,7 @@ fn killed_at_its_header() -> Image {
 fn copied_beside(machine: &Arc<Machine>, log: &Arc<dyn Io>) -> Result<Copied, LogError> {
     let made = Machine::new(&Image::default());
     let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
-    copy(&*machine.io(Which::Pool), log, &target, MARK, 4096)
+    copy(&*machine.io(Which::Pool), log, &target, MARK, SIZES)
 }
 
 /// Nothing is damaged: whoever opens such a pool writes both copies, but only after it has read the log.
@@ -167,8 +167,7 @@ fn a_copy_waits_for_who_recovers_the_pool() {
             open(&recovered).unwrap();
         }
     };
-    let log: Arc<dyn Io> =
-        Arc::new(Hooked { io: machine.io(Which::Log), hook: Box::new(hook), reads_parts: false });
+    let log: Arc<dyn Io> = Arc::new(Hooked::new(machine.io(Which::Log), hook));
     let copied = copied_beside(&machine, &log);
     assert!(matches!(copied, Ok(Copied::Whole(_))), "{copied:?}");
 }

@@ -308,7 +308,7 @@ fn a_copy_takes_no_line_outside_of_the_pool() {
         rig.file().seal().unwrap();
         let made = Machine::new(&Image::default());
         let target = CopyTarget { copy: made.io(Which::Pool), spool: made.io(Which::Log) };
-        let copied = copy(&*rig.machine.io(Which::Pool), &rig.machine.io(Which::Log), &target, MARK, 4096);
+        let copied = copy(&*rig.machine.io(Which::Pool), &rig.machine.io(Which::Log), &target, MARK, SIZES);
         assert!(matches!(copied, Err(LogError::Damaged { .. })), "{copied:?}");
     }
 }
@@ -329,7 +329,7 @@ fn a_log_of_holes_is_not_read_through() {
             let reads = reads.fetch_add(u32::from(call == Call::Read), Ordering::Relaxed);
             assert!(reads < 10_000, "it reads all of the file");
         };
-        let log = Hooked { io: machine.io(Which::Log), hook: Box::new(hook), reads_parts: false };
+        let log = Hooked::new(machine.io(Which::Log), hook);
         let found = File::open(machine.io(Which::Pool), Arc::new(log), options());
         assert_eq!(found.is_ok(), expected.is_ok());
         if let Ok(file) = found {

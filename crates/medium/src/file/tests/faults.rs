@@ -222,7 +222,7 @@ fn a_checkpoint_beside_a_growth_that_fails_does_not_believe_it() {
             file.checkpoint().unwrap();
         }
     };
-    let pool = Hooked { io: machine.io(Which::Pool), hook: Box::new(hook), reads_parts: false };
+    let pool = Hooked::new(machine.io(Which::Pool), hook);
     let file = Arc::new(File::open(Arc::new(pool), machine.io(Which::Log), options()).unwrap());
     growing.set(Arc::downgrade(&file)).unwrap();
     let guard = Guard::new(&*file);

@@ -5,8 +5,8 @@
 //! writes may reach the disk in either order, so this is also what happens if they are swapped.
 
 use super::*;
-use crate::file::faulty::{Lost, Unsynced};
-use crate::file::mutant::{Mutant, plant};
+use crate::testing::faulty::{Lost, Unsynced};
+use crate::testing::mutant::{Mutant, plant};
 
 /// The kinds of syncs, each with what it is for.
 const KINDS: [(&str, Lost); 6] = [

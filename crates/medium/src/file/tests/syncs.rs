@@ -23,7 +23,7 @@ impl Slow {
                 std::thread::sleep(takes);
             }
         };
-        Self { io: Arc::new(Hooked { io, hook: Box::new(hook), reads_parts: false }), begun }
+        Self { io: Arc::new(Hooked::new(io, hook)), begun }
     }
 }
 
@@ -216,11 +216,11 @@ fn what_is_durable_before_the_background_looks_is_sealed_all_the_same() {
 #[test]
 fn zeros_go_ahead_of_the_log() {
     let machine = Machine::new(&Image::default());
-    let log_bytes = 8 * worker::FILL_AHEAD_BYTES;
+    let log_bytes = 8 * SIZES.fill_ahead_bytes;
     let options = FileOptions { background: true, log_bytes, log_bytes_max: log_bytes, ..options() };
     let file = File::open(machine.io(Which::Pool), machine.io(Which::Log), options).unwrap();
     let log = &file.core.log;
-    wait_until("nothing is filled at first", || !log.wants_zeros(worker::FILL_AHEAD_BYTES));
+    wait_until("nothing is filled at first", || !log.wants_zeros(SIZES.fill_ahead_bytes));
     assert!(log.wants_zeros(log_bytes));
     let mut round = 0;
     while file.end().0 < log_bytes / 2 {
@@ -230,7 +230,7 @@ fn zeros_go_ahead_of_the_log() {
         (0..WORDS).step_by(8).for_each(|word| words[word].publish(&guard, round));
         guard.drain().unwrap();
     }
-    wait_until("nothing is filled ahead", || !log.wants_zeros(file.end().0 + worker::FILL_AHEAD_BYTES / 2));
+    wait_until("nothing is filled ahead", || !log.wants_zeros(file.end().0 + SIZES.fill_ahead_bytes / 2));
 }
 
 /// Figures are asked for by people, who do not wait for a copy.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::registry::Host;
-use medium::late::{Late, Release};
+use medium::testing::late::{Late, Release};
 use medium::{Counts, Dax, DaxOptions, File, FileOptions, Instrumented, LineForm, LineStore, Medium, Ram};
 use tempfile::NamedTempFile;
 

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{LineStore, LineValue, store_single};
+use super::super::{LineStore, LineValue, TAG_MASK, store_single};
 use crate::kernels::avx512::load_line;
 
 const ROUNDS: u64 = 300_000;
@@ -30,7 +30,7 @@ fn watch(store: LineStore) -> Seen {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..ROUNDS {
-                let value = LineValue([if round % 2 == 0 { !super::TAG_MASK } else { 0 }; 8]);
+                let value = LineValue([if round % 2 == 0 { !TAG_MASK } else { 0 }; 8]);
                 // SAFETY: a line of atomics of ours, and a supported form, as the caller checked.
                 let stored = unsafe { store_single(store, &raw const line.0, &value) };
                 assert_eq!(stored, Ok(()));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::Io;
+use crate::file::Io;
 
 /// The two files of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,10 @@
-//! Faults on purpose, for the test that tests notice them. Without tests there are none.
+//! Faults in the file medium, planted one at a time to see that its tests notice them. Outside of its unit tests no fault can be
+//! planted, and the checks are compiled away.
 
-/// What to do wrong.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mutant {
-    /// A checkpoint brings home what is appended, durable or not.
+pub(crate) enum Mutant {
+    /// A checkpoint writes back what is appended, durable or not.
     CheckpointUnbound,
     /// The log has room for everything.
     NoRoomNeeded,
@@ -36,14 +37,14 @@ thread_local! {
 
 /// Plants a fault in what this thread does from now on, or takes it out.
 #[cfg(test)]
-pub(super) fn plant(mutant: Option<Mutant>) {
+pub(crate) fn plant(mutant: Option<Mutant>) {
     PLANTED.set(mutant);
 }
 
 impl Mutant {
-    /// Whether it is to be done wrong now.
+    /// Whether this fault is planted.
     #[inline(always)]
-    pub(super) fn is_planted(self) -> bool {
+    pub(crate) fn is_planted(self) -> bool {
         #[cfg(test)]
         return PLANTED.get() == Some(self);
         #[cfg(not(test))]

@@ -114,10 +114,8 @@ impl Late {
         let late = Self::new(limit_bytes, line_form)?;
         late.grow(image.length)?;
         for (number, value) in &image.lines {
-            let Some(words) = late.extent().words(number * LINE_BYTES as u64, 8) else { continue };
-            for (word, value) in words.iter().zip(value.0) {
-                word.store(value, Ordering::Relaxed);
-            }
+            let Some(words) = late.extent().line(*number) else { continue };
+            value.store(words, Ordering::Relaxed);
         }
         late.state.lock().shadow.clone_from(&image.lines);
         Ok(late)
@@ -280,9 +278,7 @@ unsafe impl Medium for Late {
     ) -> Result<(), MediumError> {
         // Under the lock under which fences capture lines, so that none captures half of it.
         let _whole = self.state.lock();
-        for (word, value) in line.iter().zip(value.0) {
-            word.store(value, Ordering::Release);
-        }
+        value.store(line, Ordering::Release);
         self.note(notes, line);
         Ok(())
     }
@@ -296,10 +292,8 @@ unsafe impl Medium for Late {
         numbers.sort_unstable();
         numbers.dedup();
         let mut state = self.state.lock();
-        let capture = |number: u64| {
-            let words = self.ram.extent().words(number * LINE_BYTES as u64, 8)?;
-            Some((number, LineValue(std::array::from_fn(|index| words[index].load(Ordering::Acquire)))))
-        };
+        let capture =
+            |number: u64| Some((number, LineValue::load(self.ram.extent().line(number)?, Ordering::Acquire)));
         let lines = numbers.into_iter().filter_map(capture).collect();
         state.fenced += 1;
         let lsn = state.fenced;

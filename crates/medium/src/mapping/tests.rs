@@ -1,0 +1,28 @@
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::*;
+
+/// It was mapped over whatever lay behind the range: over the stacks and the heap of the process.
+#[test]
+fn a_file_that_is_longer_than_the_addresses_is_refused() {
+    let file = memfd_create("long", MemfdFlags::empty()).unwrap();
+    let file = File::from(file);
+    if let Err(error) = file.set_len(RESERVE_BYTES_MAX + HUGE_PAGE_BYTES + 1) {
+        eprintln!("skipped: no file may be so long here: {error}");
+        return;
+    }
+    let refused = Mapping::private(Arc::new(crate::file::Disk(file)), u64::MAX).unwrap_err();
+    let text = refused.to_string();
+    assert!(
+        text.starts_with("cannot map a file of 70368746274817 bytes: the system gives addresses"),
+        "{text}"
+    );
+}
+
+#[test]
+fn who_is_out_of_addresses_is_told_so() {
+    let mut mapping = Mapping::memory(1 << 30).unwrap();
+    mapping.limit_bytes = u64::MAX;
+    let full = mapping.grow((1 << 30) + 1).unwrap_err().to_string();
+    assert!(full.contains("ulimit -v"), "{full}");
+}

@@ -1,0 +1,119 @@
+//! A file that calls a test before each operation.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use crate::file::Io;
+
+/// An operation on a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// Some bytes were read.
+    Read,
+    /// Some bytes are about to be written.
+    Write,
+    /// The file is about to be synced.
+    Sync,
+    /// Room is about to be allocated.
+    Allocate,
+    /// The file is about to be cut off.
+    Truncate,
+}
+
+/// What becomes of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// It is done.
+    Go,
+    /// It reports success without being done. A read or write is done all the same.
+    Skip,
+}
+
+type Hook = Box<dyn Fn(Call) -> io::Result<Then> + Send + Sync>;
+
+/// A file with a hook that runs after each read and before each other operation, and decides what becomes of it.
+pub struct Hooked {
+    io: Arc<dyn Io>,
+    hook: Hook,
+    reads_parts: bool,
+}
+
+impl Hooked {
+    /// A file whose operations are all done, after `hook` has run.
+    pub fn new(io: Arc<dyn Io>, hook: impl Fn(Call) + Send + Sync + 'static) -> Self {
+        let hook = move |call| {
+            hook(call);
+            Ok(Then::Go)
+        };
+        Self::deciding(io, hook)
+    }
+
+    /// A file whose operations fail or are skipped as `hook` says.
+    pub fn deciding(
+        io: Arc<dyn Io>,
+        hook: impl Fn(Call) -> io::Result<Then> + Send + Sync + 'static,
+    ) -> Self {
+        Self { io, hook: Box::new(hook), reads_parts: false }
+    }
+
+    /// A file that reports each sync as done, and does none.
+    pub fn unsynced(io: Arc<dyn Io>) -> Self {
+        Self::deciding(io, |call| Ok(if call == Call::Sync { Then::Skip } else { Then::Go }))
+    }
+
+    /// Makes reads of more than a sector return a part of what was asked for: the parts are then read at different moments.
+    #[must_use]
+    pub fn reading_parts(self) -> Self {
+        Self { reads_parts: true, ..self }
+    }
+
+    fn run(&self, call: Call, operation: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        match (self.hook)(call)? {
+            Then::Go => operation(),
+            Then::Skip => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Hooked {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.io.fmt(formatter)
+    }
+}
+
+impl Io for Hooked {
+    fn file(&self) -> &File {
+        self.io.file()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.io.length()
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let is_whole = !self.reads_parts || buffer.len() <= 512;
+        let bytes = if is_whole { buffer.len() } else { buffer.len() / 2 + 8 };
+        let read = self.io.read(&mut buffer[..bytes], offset)?;
+        (self.hook)(Call::Read)?;
+        Ok(read)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        (self.hook)(Call::Write)?;
+        self.io.write(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.run(Call::Sync, || self.io.sync())
+    }
+
+    fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
+        self.run(Call::Allocate, || self.io.allocate(start, end))
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.run(Call::Truncate, || self.io.truncate(length))
+    }
+}

@@ -1,0 +1,14 @@
+//! What tests put in the place of a medium, a disk or a correct program: apart from what ships, and no part of the API.
+//!
+//! - [`Late`]: a medium whose LSNs become durable when a test says so.
+//! - [`faulty`]: a machine with two files, whose disk fails, tears writes and forgets what was not synced.
+//! - [`Hooked`]: a file that calls a test before each operation.
+//! - `mutant`: faults in the file medium itself, which only its own unit tests can plant.
+
+pub mod faulty;
+mod hooked;
+pub mod late;
+pub(crate) mod mutant;
+
+pub use hooked::{Call, Hooked, Then};
+pub use late::Late;
