@@ -112,6 +112,12 @@ pub(crate) struct PoolArgs {
 }
 
 impl PoolArgs {
+    /// A pool that is opened as it is without options.
+    pub(crate) fn new(pool: PathBuf) -> Self {
+        let (limit_bytes, line_store, flush, log_bytes, log_bytes_max) = (None, None, None, None, None);
+        Self { pool, limit_bytes, medium: MediumChoice::Auto, line_store, flush, log_bytes, log_bytes_max }
+    }
+
     /// The command-line arguments that stand for this.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();

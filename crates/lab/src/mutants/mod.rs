@@ -194,12 +194,9 @@ impl Justified {
     /// Whether this entry is about the mutant, which is planted at `place`.
     fn covers(&self, mutation: &Mutation, place: &Place) -> bool {
         let [first, _] = sites(mutation);
-        self.changes.contains(&change(mutation)) && first.file.ends_with(self.after) && self.is_at(place)
-    }
-
-    fn is_at(&self, place: &Place) -> bool {
-        (self.file, self.function, self.call, self.ordinal)
-            == (&*place.file, &*place.function, &*place.call, place.ordinal)
+        self.changes.contains(&change(mutation))
+            && first.file.ends_with(self.after)
+            && self.place == place.to_string()
     }
 }
 

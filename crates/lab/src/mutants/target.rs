@@ -161,7 +161,7 @@ impl Target {
     /// Whether it is for this target to say that a justification is not needed: those of what all engines share are
     /// accounted for by one of them.
     pub(super) fn accounts_for(&self, justified: &Justified) -> bool {
-        self.folders.iter().any(|folder| justified.file.starts_with(folder))
+        self.folders.iter().any(|folder| justified.place.starts_with(folder))
     }
 
     /// Whether a fault is in these folders, wholly.

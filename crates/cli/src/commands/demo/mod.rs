@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use everleaf::{Engine, MediumChoice, Store, Tree};
+use everleaf::{Engine, Store, Tree};
 
 use crate::context::{Context, PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
@@ -150,71 +150,57 @@ fn prefix_to_show(listing: &Listing, root: &Path) -> Vec<u8> {
     middle[..slash.map_or(0, |slash| slash + 1)].to_vec()
 }
 
-fn walk(args: &Args, show: &Show, report: &mut Report) -> Result<Listing, Failure> {
+/// Lists the files below the folder that is to be stored; what it found, in words.
+fn walk(args: &Args, context: Context, report: &mut Report) -> Result<(Listing, String), Failure> {
     let start = Instant::now();
     let root = args.root.canonicalize();
     let root = root.map_err(Failure::io(format!("walk {}", args.root.display())))?;
     let own_pool = std::path::absolute(&args.pool).unwrap_or_else(|_| args.pool.clone());
-    let spinner = show.spinner("     {spinner:.cyan} {msg}");
+    let spinner = progress::bar(context, None, "     {spinner:.cyan} {msg}");
     let listing = Listing::walk(&root, args.paths as usize, &own_pool, |count| {
         spinner.set_message(format!("{} paths", progress::count(count)));
     });
     spinner.finish_and_clear();
-    report.walked(&root, &listing, start.elapsed());
     if listing.len() == 0 {
-        return Err(Failure::Refused(format!("there is nothing to read in {}", root.display())));
+        return Err(Failure::Refused(format!("{} has no files that can be read", root.display())));
     }
-    Ok(listing)
+    let words = report.walked(&root, &listing, start.elapsed());
+    Ok((listing, words))
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let medium = MediumChoice::Auto;
-    let pool = PoolArgs {
-        pool: args.pool.clone(),
-        limit_bytes: None,
-        medium,
-        line_store: None,
-        flush: None,
-        log_bytes: None,
-        log_bytes_max: None,
-    };
+    let pool = PoolArgs::new(args.pool.clone());
     child::replace_own(&pool, &[TREE], "pool of an earlier demo")?;
     let (show, mut report) = (Show::new(context), Report::new(&args.pool));
     show.title("everleaf demo: a durable ordered map of this machine's own files");
-    let listing = walk(args, &show, &mut report)?;
-    show.step("walk", &report.walk_words());
+    let (listing, words) = walk(args, context, &mut report)?;
+    show.step("walk", &words);
 
-    show.step("write", &report.write_words());
+    let place = args.pool.display();
+    let words =
+        format!("a process with two threads inserts path -> size, time of change into the new pool {place}");
+    show.step("write", &words);
     let killed = write_and_kill(&pool, args.engine, &listing, context)?;
-    report.killed(&killed, writer::is_paced(listing.len()));
-    show.step("kill", &report.kill_words());
+    show.step("kill", &report.killed(&killed));
 
     let start = Instant::now();
     let store = child::open_after_kill(&pool.options().create(false), &args.pool)?;
     let tree = store.open_tree(TREE)?;
-    report.recovered(&store, &tree, start.elapsed())?;
-    show.step("recover", &report.recovery_words());
+    show.step("recover", &report.recovered(&store, &tree, start.elapsed())?);
     context.note_medium(&store);
 
     let bar = progress::bar(context, Some(killed.acknowledged.count as u64), BAR);
     let start = Instant::now();
     let proof = prove::prove(&tree, &listing, &killed.acknowledged, |count| bar.inc(count))?;
     bar.finish_and_clear();
-    report.proved(&proof, &store, start.elapsed())?;
-    show.step("prove", &report.proof_words());
+    show.step("prove", &report.proved(&proof, &store, start.elapsed())?);
 
     let start = Instant::now();
     let added = finish(&store, &tree, &listing)?;
-    report.finished(added, start.elapsed());
-    show.step("finish", &report.finish_words());
+    show.step("finish", &report.finished(added, start.elapsed()));
     let prefix = prefix_to_show(&listing, &args.root);
     show.step("scan", &report.scanned(&tree, &prefix)?);
-    end(report, store, tree, &listing, &show)
-}
-
-/// Sums up.
-fn end(mut report: Report, store: Store, tree: Tree, listing: &Listing, show: &Show) -> Outcome {
-    report.summed_up(&store, &tree, listing)?;
+    report.summed_up(&store, &tree, &listing)?;
     drop(tree);
     store.close()?;
     show.end(&report)?;

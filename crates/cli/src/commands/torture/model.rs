@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use everleaf::Engine;
-
 use super::op::{Kind, RECORD_BYTES, Record, TREES, Version, owner};
 use super::promise::Promise;
 use super::verify::Contents;
+use super::{Tally, Work};
 
 /// The positions of records in the pipe order operations in time; a record says how one ended, and then what begins. What
 /// was there before the round is before them all.
@@ -44,16 +43,13 @@ pub(super) struct History {
     synced_until: Option<u64>,
 }
 
-/// How the pending operations of a round ended.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Pending {
-    /// Done, wholly.
-    pub(super) done: u64,
-    /// Not done.
-    pub(super) undone: u64,
-}
-
 impl History {
+    /// Adds how many operations there were.
+    pub(super) fn add_to(&self, tally: &mut Tally) {
+        tally.operations += self.announced;
+        tally.acknowledged += self.acknowledged;
+    }
+
     /// Reads the records of a round. The last one may be cut off, and zeros may follow: its operation had not begun.
     pub(super) fn read(said: &[u8], keys: u32) -> Result<Self, String> {
         let mut history = Self::default();
@@ -111,8 +107,7 @@ impl History {
 /// What is in the trees, and what their writers do.
 pub(super) struct Model {
     contents: Contents,
-    keys: u32,
-    threads: u8,
+    work: Work,
     /// Whether what was acknowledged may be lost until a sync was acknowledged.
     is_buffered: bool,
     /// Whether a write is durable when its own thread has waited for it. What was read is durable all the same.
@@ -121,9 +116,10 @@ pub(super) struct Model {
 
 impl Model {
     /// Trees with this in them.
-    pub(super) fn new(contents: Contents, keys: u32, threads: u8, engine: Engine, promise: Promise) -> Self {
-        let (is_buffered, has_tickets) = (promise.is_buffered(engine), promise == Promise::Ticket);
-        Self { contents, keys, threads, is_buffered, has_tickets }
+    pub(super) fn new(contents: Contents, work: Work) -> Self {
+        let promise = work.durability;
+        let (is_buffered, has_tickets) = (promise.is_buffered(work.engine), promise == Promise::Ticket);
+        Self { contents, work, is_buffered, has_tickets }
     }
 
     /// Up to which moment what was acknowledged must be there: always all, if an operation is durable when it returns. Else
@@ -152,21 +148,21 @@ impl Model {
         (0..TREES.len() as u8).map(|tree| self.contents.count(tree)).sum()
     }
 
-    /// Judges what was found after a round, and takes it over.
+    /// Judges what was found after a round, counts how pending operations ended, and takes over what was found.
     pub(super) fn judge(
         &mut self,
         mut history: History,
         found: Contents,
+        tally: &mut Tally,
         violations: &mut Vec<String>,
-    ) -> Pending {
-        let mut pending = Pending::default();
+    ) {
         for tree in 0..TREES.len() as u8 {
             let until = self.durable_until(tree, &history, &found);
-            for key in 0..self.keys {
+            for key in 0..self.work.keys {
                 let now = found.version(tree, key);
                 let before = self.contents.version(tree, key);
                 let mut ops = history.ops.remove(&(tree, key)).unwrap_or_default();
-                let owned = owner(key, self.threads).is_some();
+                let owned = owner(key, self.work.threads).is_some();
                 if let Err(what) = judge_key(before, &mut ops, now, owned, until, !self.is_buffered) {
                     violations.push(format!(
                         "tree {:?}, key {key}: {what}; before the round {before:#x}, now {now:#x}, told: {}",
@@ -175,12 +171,12 @@ impl Model {
                     ));
                 }
                 for op in ops.iter().filter(|op| op.end == NEVER && op.kind.writes()) {
-                    if op.version == now { pending.done += 1 } else { pending.undone += 1 }
+                    let is_done = op.version == now;
+                    *if is_done { &mut tally.pending_done } else { &mut tally.pending_undone } += 1;
                 }
             }
         }
         self.contents = found;
-        pending
     }
 }
 

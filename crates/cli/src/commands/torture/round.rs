@@ -46,11 +46,8 @@ fn run_writer(
     random: &mut SmallRng,
 ) -> Result<(Vec<u8>, Option<String>), Failure> {
     let mut arguments: Vec<OsString> = vec!["torture-writer".into()];
-    let numbers = [("seed", seed), ("round", round.into()), ("threads", args.threads.into())];
-    arguments.extend(numbers.map(|(name, number)| format!("--{name}={number}").into()));
-    arguments.push(format!("--keys={}", args.keys).into());
-    arguments.push(format!("--engine={}", args.engine.name()).into());
-    arguments.push(format!("--durability={}", args.durability).into());
+    arguments.extend([format!("--seed={seed}"), format!("--round={round}")].map(OsString::from));
+    arguments.extend(args.work.to_arguments().map(OsString::from));
     arguments.extend(args.pool.to_arguments());
     let mut writer = child::spawn(arguments, Stdio::null())?;
     let (sender, began) = channel();
@@ -103,10 +100,8 @@ fn judge(
 ) -> Result<Duration, Failure> {
     let store = child::open_after_kill(options, &args.pool.pool)?;
     let recovery = store.recovery().duration;
-    let contents = verify::read_all(&store, args.keys, round, args.engine, violations)?;
-    let pending = model.judge(history, contents, violations);
-    report.pending_done += pending.done;
-    report.pending_undone += pending.undone;
+    let contents = verify::read_all(&store, &args.work, round, violations)?;
+    model.judge(history, contents, &mut report.tally, violations);
     (report.keys, report.used_bytes) = (model.count(), store.stat()?.used_bytes);
     Ok(recovery)
 }
@@ -123,15 +118,14 @@ pub(super) fn run(
     let mut random = SmallRng::seed_from_u64(round_seed);
     let (said, blame) = run_writer(args, seed, round, &mut random)?;
     let mut violations: Vec<String> = blame.into_iter().collect();
-    let history = match History::read(&said, args.keys) {
+    let history = match History::read(&said, args.work.keys) {
         Ok(history) => history,
         Err(what) => {
             violations.push(what);
             History::default()
         }
     };
-    report.operations += history.announced;
-    report.acknowledged += history.acknowledged;
+    history.add_to(&mut report.tally);
     report.killed_while_opening += u32::from(history.announced == 0);
     // Half of the time the next writer has to recover, too.
     let options = args.pool.options().create(false).close_cleanly(random.random());

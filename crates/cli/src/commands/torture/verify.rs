@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use everleaf::{Engine, Store, Tree, TreeOptions};
 use serde::{Deserialize, Serialize};
 
+use super::Work;
 use super::op::{TREES, Version, WORDS, key_bytes, version_of};
 use crate::failure::Failure;
 
@@ -56,11 +57,11 @@ pub(super) fn open_trees(store: &Store, engine: Engine) -> everleaf::Result<[Tre
 /// nothing leaks.
 pub(super) fn read_all(
     store: &Store,
-    keys: u32,
+    work: &Work,
     round: u32,
-    engine: Engine,
     violations: &mut Vec<String>,
 ) -> Result<Contents, Failure> {
+    let Work { engine, keys, .. } = *work;
     for (tree, why) in &store.recovery().damaged {
         violations.push(format!("tree {tree:?} could not be recovered: {why}"));
     }

@@ -114,10 +114,11 @@ fn a_removal_that_is_there_says_what_was_before_it() {
     .collect();
     let contents = |versions: [Version; 4]| Contents::of([versions.to_vec(), vec![0; 4]]);
     let judged = |found| {
-        let promise = Promise::Store(everleaf::Durability::OnSync);
-        let mut model = Model::new(contents([0, 5, 6, 0]), 4, 1, Engine::RNTREE, promise);
+        let durability = Promise::Store(everleaf::Durability::OnSync);
+        let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 4 };
+        let (mut model, mut tally) = (Model::new(contents([0, 5, 6, 0]), work), Tally::default());
         let mut violations = Vec::new();
-        model.judge(History::read(&said, 4).unwrap(), contents(found), &mut violations);
+        model.judge(History::read(&said, 4).unwrap(), contents(found), &mut tally, &mut violations);
         violations.is_empty()
     };
     assert!(judged([0, 7, 0, 0]) && judged([0, 7, 6, 0]) && judged([0, 5, 6, 0]));
