@@ -116,12 +116,12 @@ impl Table {
 
 /// The engines that the command knows, each with the shapes of entries that it is explored with.
 fn engines() -> Result<Vec<Engine>, Failure> {
-    let said = json("cargo", &["run", "--release", "--quiet", "--", "engines", "--json"])?;
-    let engines = said["engines"].as_array().into_iter().flatten();
+    let engines = super::engines(&[])?;
     let shapes = |is_trie: bool| -> &[&str] {
         if is_trie { &["word", "record", "layers"] } else { &["word", "record"] }
     };
     Ok(engines
+        .iter()
         .filter_map(|engine| Some((engine["engine"].as_str()?.to_owned(), shapes(engine["trie"] == true))))
         .collect())
 }

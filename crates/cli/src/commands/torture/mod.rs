@@ -29,7 +29,7 @@ use verify::{Contents, open_trees};
 /// What writers do: the same for all processes of a run.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Work {
-    /// The engine, one of those that `everleaf engines` lists
+    /// The engine, one of those that `everleaf engines --all` lists
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
     engine: Engine,
     /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets
