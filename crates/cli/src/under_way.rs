@@ -1,4 +1,4 @@
-//! Many writes, one after the other, that are made durable together.
+//! Many writes, one after the other, made durable together.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +6,14 @@ use everleaf::{Result, Store, Ticket, Tree};
 
 /// The most writes that are under way.
 const UNDER_WAY_MAX: u64 = 4096;
-/// After this time the next write waits for those before it: if they come slowly, each is durable before the next one is
-/// read.
+/// After this time the next write waits for those before it, so that slow input becomes durable line by line.
 const UNDER_WAY_TIME_MAX: Duration = Duration::from_millis(50);
 
-/// Puts entries into a tree; not each of them waits for the medium, but all for one now and then.
+/// Puts entries into a tree. A put does not wait for the medium; one wait now and then covers all before it.
 pub(crate) struct Puts<'a> {
     store: &'a Store,
     tree: &'a Tree,
-    /// Of the last put: whoever waits for it finds those before it durable.
+    /// The ticket of the last put. Once it was waited for, the puts before it are durable too.
     last: Option<Ticket>,
     under_way: u64,
     settled: Instant,
@@ -45,7 +44,7 @@ impl<'a> Puts<'a> {
                 self.store.sync()?;
             }
         }
-        // Not before: after a failure it is waited for again, in vain.
+        // Not before: after a failure the ticket stays, so that the next wait fails as well.
         self.last = None;
         self.durable += self.under_way;
         (self.under_way, self.settled) = (0, Instant::now());

@@ -210,7 +210,7 @@ pub(crate) struct History<S: Subject> {
     calls: Rc<Vec<Call<S>>>,
     invoked: Vec<bool>,
     pending: Vec<u32>,
-    /// Parts that anybody has touched.
+    /// Parts that a call has touched.
     parts: BTreeMap<u64, Part<S>>,
     start: S::State,
 }

@@ -233,7 +233,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Nobody is left to hear why not.
+        // A failure here cannot be reported any more.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

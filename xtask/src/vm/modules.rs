@@ -32,7 +32,7 @@ fn dependencies(module: &[u8]) -> Vec<String> {
 /// What a module by its name depends on; `None` if it is built in.
 type Depends<'a> = dyn FnMut(&str) -> Result<Option<Vec<String>>, Failure> + 'a;
 
-/// The wanted names and all that they depend on, each behind what it needs. The error is a name that nobody knows.
+/// The wanted names and all that they depend on, each behind what it needs. The error is a name that is not known.
 fn in_order(wanted: &[&str], depends: &mut Depends<'_>) -> Result<Vec<String>, Failure> {
     fn visit(
         name: &str,

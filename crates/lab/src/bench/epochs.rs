@@ -1,4 +1,4 @@
-//! What epochs cost those who work: operations during which one ends, and the first touch of a node after a crash.
+//! What epochs cost operations: the time of those during which one ends, and of the first touch of a node after a crash.
 
 use std::time::Instant;
 
@@ -89,7 +89,7 @@ fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>> {
     Ok(latency_ns)
 }
 
-/// Gets a key of each of many leaves, twice. The tree was opened after a crash, and nobody has touched it since.
+/// Gets a key of each of many leaves, twice. The tree was opened after a crash and not touched since.
 pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches> {
     let drawn = args.keys_drawn();
     let mut sorted: Vec<u64> = (0..args.keys - args.withheld()).map(|index| drawn.key(index)).collect();

@@ -278,9 +278,9 @@ impl Report {
         let operations = self.args.operations() as f64;
         let only_writes = matches!(self.args.workload, Workload::Load | Workload::Insert | Workload::Update);
         let entry_bytes = (self.args.key_size + self.args.value_size) as f64;
-        // What the log took goes home with a checkpoint; without one in the run only half of it was seen.
-        let went_home = self.log.as_ref().is_some_and(|log| log.home_bytes > 0);
-        let user_bytes = if only_writes && went_home { operations * entry_bytes } else { f64::NAN };
+        // A checkpoint writes back what the log holds. A run without one has seen only the writes to the log.
+        let was_checkpointed = self.log.as_ref().is_some_and(|log| log.home_bytes > 0);
+        let user_bytes = if only_writes && was_checkpointed { operations * entry_bytes } else { f64::NAN };
         let of_disk = |rate: fn(&DiskRates) -> f64| self.disk.as_ref().map_or(f64::NAN, rate);
         let syncs_per_second = of_disk(|rates| rates.syncs_per_second);
         json!({

@@ -280,7 +280,7 @@ impl Bench {
         let run = |thread: usize| {
             let subject = self.subject();
             barrier.wait();
-            // By its own clock: whoever waited for all of them might be woken late.
+            // Each thread reads the clock itself: a thread that waits for all of them may be woken late.
             let start = Instant::now();
             let latency_ns = match &script.finds {
                 Some(finds) if script.batched => subject.run_batched(&finds[thread]),
@@ -426,7 +426,7 @@ impl Bench {
             return Ok(None);
         }
         self.cut_an_epoch()?;
-        // Nobody sweeps.
+        // Epochs do not end by themselves, so nothing sweeps in the background.
         let options = store_options(&self.args)?.manual_epochs().close_cleanly(true);
         let store = open_store(&self.path, &self.args, &options)?;
         first_touches(&store.open_tree(NAME)?, &self.args).map(Some)

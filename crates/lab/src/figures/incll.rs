@@ -341,12 +341,12 @@ impl Lab<'_> {
             let (epochs, epoch_ns) = (of("epochs").max(1.0), EPOCH_MS * 1e6);
             let pause_ns = of("pause_ns") / epochs;
             self.point(panel, "lines flushed", EPOCH_MS, of("lines_flushed") / epochs);
-            self.point(panel, "us in which nobody works", EPOCH_MS, pause_ns / 1e3);
+            self.point(panel, "us in which writers wait", EPOCH_MS, pause_ns / 1e3);
             let (ms, percent) = (pause_ns / 1e6, 100.0 * pause_ns / epoch_ns);
-            let what = format!("nobody works at the end of an epoch, {panel}");
+            let what = format!("writers wait at the end of an epoch, {panel}");
             claims.push(Claim::new(what, "1.38 to 1.39 ms, 2.2%", format!("{ms:.3} ms, {percent:.2}%")));
         }
-        let missing = "the paper writes back the whole cache, and nobody works meanwhile; here lines are flushed, most of \
+        let missing = "the paper writes back the whole cache while writers wait; here lines are flushed, most of \
                        them while others work";
         let mut figure =
             self.figure("Section 6.2: the end of an epoch, YCSB-A", "ms an epoch", "an epoch", missing);

@@ -72,23 +72,23 @@ pub(super) const ENGINES: &[Known] = &[
     Known { engine: crate::SORTED_CHAIN, folders: &["lab/src/sorted_chain"], justified: SORTED_CHAIN },
 ];
 
-const NO_PUBLISH: &str = "no publish: it gives a node its first value, in one persist with the rest of the node, and \
-                          nothing leads there yet";
-const TORN_TWIN: &str = "needed where a second store, after a recovery, is torn so that it completes the first, which takes a \
-                         crash in what follows a crash: tests/twin_line.rs misses the mending there";
-const NO_CLASS: &str = "a slab without a class is looked at, found empty, and freed";
+const NO_PUBLISH: &str = "no publish: this store initializes a node that is not reachable yet, in one persist with the \
+                          rest of the node";
+const TORN_TWIN: &str = "needed if a second store, after a recovery, is torn so that it completes the first one. That takes a \
+                         crash after a crash: tests/twin_line.rs fails without the repair";
+const NO_CLASS: &str = "recovery finds a slab without a class empty, and frees it";
 const BITMAP: &str = "a bitmap that fails its check costs a mark, nothing else";
-const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the wait keeps the file from being cut \
-                     before, and a Sim is never cut";
+const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the wait keeps the file from being truncated \
+                     too early, and a Sim is never truncated";
 const STATE_LINE: &str = "the words of the state line are flushed together, once more, before the fence";
 const BEING_MADE: &str = "a pool that is being made: its state words do not depend on each other or on the second \
                           header, and nothing was allocated yet";
-const EPOCH: &str = "two lives of a tree in one epoch: a reservation that a crash left looks like one that is under way, so \
-                     who meets it waits a bounded time before he ends it, and nothing else";
+const EPOCH: &str = "the tree then has the same epoch before and after the crash: a reservation that the crash left looks \
+                     like one under way, so the thread that meets it waits a bounded time before it ends it";
 const EPOCH_FIRST: &str = "nothing has to be durable before an epoch begins";
-const RESERVED: &str = "an entry that a crash left reserved is passed over, whether the status counts it or not, and used \
-                        again if it does not";
-const ROLLED: &str = "what comes before is the pool's own: what a word is to be, follows from the descriptor alone, which \
+const RESERVED: &str = "recovery skips an entry that a crash left reserved; the entry is used again if the status does not \
+                        count it";
+const ROLLED: &str = "the persist before it is the pool's own: the value of a word follows from the descriptor alone, which \
                       stays until the word is durable";
 const UNCLEAN: &str = "the next open takes an epoch for failed in which nothing was done";
 const REMEMBERED: &str = "the next sweep looks once more for what is left of epochs of which nothing is left";
@@ -121,8 +121,8 @@ pub(super) const SHARED: &[Justified] = &[
     justified(
         "pool/src/space.rs Space::raise_high_water fence 1",
         &[Fence],
-        "who takes slabs fences through the same guard for their class, before anything in them is published; needed with \
-         threads of which one takes slabs below a mark that another one has raised and not fenced",
+        "the thread that takes slabs fences through the same guard for their class before it publishes anything in them; the \
+         fence is needed if one thread takes slabs below a mark that another thread has raised and not yet fenced",
     ),
     justified(
         "pool/src/space.rs Space::raise_high_water publish 1",
@@ -148,19 +148,19 @@ pub(super) const SHARED: &[Justified] = &[
     justified(
         "pool/src/roots.rs create drain 1",
         &[Wait],
-        "a tree that is lost is made again by whoever explores, as empty as it was; needed by those who are told that \
-         there is one: tests/pool_protocol.rs misses it",
+        "the explorer makes a lost tree again, as empty as it was; the wait is needed by callers that are told the tree \
+         exists: tests/pool_protocol.rs fails without it",
     ),
     justified(
         "pool/src/roots.rs remove drain 1",
         &[Wait],
-        "who explores makes another tree at once, and waits for that; needed by those who do not: tests/pool_protocol.rs \
-         misses it",
+        "the explorer makes another tree at once, and waits for that; a caller that makes none needs this wait: \
+         tests/pool_protocol.rs fails without it",
     ),
     justified(
         "pool/src/pool.rs Pool::try_open wait 1",
         &[Wait],
-        "a pool that is lost is made again by whoever opens it, as empty as it was: what is acknowledged in it waits for more",
+        "the next open makes a lost pool again, as empty as it was; every operation acknowledged in it waits for a later LSN",
     ),
     justified("pool/src/pool.rs Pool::try_open fence 1", &[Swapped], BEING_MADE),
     justified("pool/src/pool.rs Pool::try_open publish 1", &[Flush], STATE_LINE),
@@ -169,7 +169,7 @@ pub(super) const SHARED: &[Justified] = &[
     justified(
         "pool/src/pool.rs Pool::try_open publish 2",
         &[Store, DoneFirst],
-        "who holds the pool is for people to read, while the process lives",
+        "the holder's process id is shown in error messages only, while that process lives",
     ),
     justified(
         "pool/src/space.rs Space::mend_high_water publish 1",
@@ -231,7 +231,7 @@ const BZTREE: &[Justified] = &[
     justified(
         "engines/src/pmwcas/seen.rs clean compare_exchange 1",
         &[Store],
-        "who meets the dirty bit of what is durable finds its commit so, and waits for nothing",
+        "a reader that meets the dirty bit of a durable word finds the commit durable and does not wait",
     ),
     justified(
         "engines/src/pmwcas/seen.rs clean compare_exchange 1",
@@ -284,7 +284,7 @@ const BZTREE: &[Justified] = &[
     justified(
         "engines/src/pmwcas/recover.rs Pmwcas::open drain 1",
         &[Fence, Wait],
-        "the open of the tree drains as well, for its epoch, through the same guard and before anybody has seen anything",
+        "the open of the tree drains as well, for its epoch, through the same guard, before any operation sees the tree",
     ),
     justified(
         "engines/src/pmwcas/recover.rs roll flush 1",

@@ -19,25 +19,25 @@ use self::place::{Place, Sources};
 pub use self::justified::{Change, Justified};
 pub use self::target::{Survey, Target, Trial};
 
-/// How far it is.
+/// Progress.
 #[derive(Clone, Copy, Debug)]
 pub struct MutantProgress {
     /// Mutants that were judged.
     pub done: usize,
     /// Mutants that there are.
     pub mutants: usize,
-    /// The one that was judged last, if nobody noticed it.
+    /// The mutant that was judged last, if no trial noticed it.
     pub survivor: Option<Mutation>,
 }
 
-/// A mutant that nobody noticed.
+/// A mutant that no trial noticed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survivor {
     /// What was planted.
     pub mutant: String,
     /// The place as a justification names it.
     pub place: String,
-    /// Why it does not matter; none if nobody has said.
+    /// Why it does not matter; none if no justification covers it.
     pub why: Option<&'static str>,
 }
 

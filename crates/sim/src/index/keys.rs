@@ -48,7 +48,7 @@ impl KeyShape {
         }
     }
 
-    /// The number of a key; `None` if nobody made these bytes.
+    /// The number of a key; `None` if no number has these bytes.
     pub(super) fn key_number(self, bytes: &[u8]) -> Option<u64> {
         let of_part = |part: &[u8]| part.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
         let number = match self {
@@ -82,7 +82,7 @@ impl KeyShape {
         bytes
     }
 
-    /// The number of a value; `None` if nobody made these bytes.
+    /// The number of a value; `None` if no number has these bytes.
     pub(super) fn value_number(self, bytes: &[u8]) -> Option<u64> {
         let number = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
         (self.value_bytes(number) == bytes).then_some(number)

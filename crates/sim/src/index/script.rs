@@ -77,7 +77,7 @@ pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
-/// Values in both halves of a node of four slots, changed in every epoch; the last ones by who has opened the tree anew.
+/// Values in both halves of a node of four slots, changed in every epoch; the last ones after the tree was opened again.
 pub fn values_in_epochs() -> Vec<IndexOperation> {
     let mut script = vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync];
     script.extend([Update(10, 4), Update(30, 5), Sync, Update(10, 6), Update(30, 7), Sync, Update(10, 8)]);

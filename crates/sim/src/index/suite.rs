@@ -158,7 +158,7 @@ pub struct SuiteReport {
     /// Counts, of all seed trees.
     #[serde(flatten)]
     pub stats: Stats,
-    /// Images that were not made, because nobody would have seen what is different in them.
+    /// Images that were not made, because no recovery would have read what differs in them.
     pub images_avoided: f64,
     /// Crashes from which the engine did not recover. The suite ends at the first one.
     pub violations: u64,

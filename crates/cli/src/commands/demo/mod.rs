@@ -67,7 +67,7 @@ fn write_and_kill(
     let (Some(input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Failure::Refused("the writer has no pipes".to_owned()));
     };
-    // Closes the pipe when it is through, which tells the writer that this is all.
+    // `send` closes the pipe at its end, which tells the writer that there are no more paths.
     let sent = writer::send(listing, BufWriter::with_capacity(1 << 20, input));
     let bar = progress::bar(context, Some(listing.len() as u64), BAR);
     let kill_at = ((listing.len() as f64 * KILLED_AFTER) as usize).max(1);
@@ -101,7 +101,7 @@ fn write_and_kill(
     bar.finish_and_clear();
     match status {
         Some(status) if child::was_killed(status) => {}
-        // It ended by itself: why, it said on standard error.
+        // It ended by itself, and its message is on standard error.
         _ => {
             sent.map_err(Failure::io("hand the paths to the writer process"))?;
             return Err(Failure::Refused("the writer process failed, as it says above".to_owned()));
@@ -110,7 +110,7 @@ fn write_and_kill(
     Ok(Killed { acknowledged, process, duration })
 }
 
-/// Stores the paths that are not there yet, from two threads; returns how many. All are durable then.
+/// Stores the paths that are missing, from two threads, and returns how many. All are durable when this returns.
 fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failure> {
     let added = AtomicUsize::new(0);
     let add = |thread: usize| -> everleaf::Result<()> {
@@ -120,7 +120,7 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
             added.fetch_add(usize::from(inserted), Ordering::Relaxed);
             last = Some(ticket);
         }
-        // Who waits for the last one finds the others durable.
+        // When the last one is durable, so are those before it.
         last.map_or(Ok(()), |last| last.wait())
     };
     std::thread::scope(|scope| {
@@ -131,12 +131,12 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
             .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         theirs.fold(mine, everleaf::Result::and)
     })?;
-    // Of a tree that is durable by epochs a ticket says nothing.
+    // A tree that is durable by epochs needs a sync: its tickets do not wait for the epoch.
     store.sync()?;
     Ok(added.into_inner())
 }
 
-/// A folder with some entries, to be shown: that of a path in the middle.
+/// The prefix that is scanned to be shown: a folder that most systems have, else that of the path in the middle.
 fn prefix_to_show(listing: &Listing, root: &Path) -> Vec<u8> {
     for candidate in ["/etc/ssl/", "/etc/apt/", "/etc/"] {
         let count =

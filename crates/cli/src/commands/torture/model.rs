@@ -7,13 +7,13 @@ use super::promise::Promise;
 use super::verify::Contents;
 use super::{Tally, Work};
 
-/// The positions of records in the pipe order operations in time; a record says how one ended, and then what begins. What
-/// was there before the round is before them all.
+/// The positions of records in the pipe order operations in time: a record says how one operation ended, and which one
+/// begins. This position is before all of them: that of what the round found.
 const BEFORE: u64 = 0;
 /// An operation that was never acknowledged.
 const NEVER: u64 = u64::MAX;
 
-/// An operation on a key, as the pipe told it.
+/// An operation on a key, as records tell it.
 #[derive(Clone, Copy, Debug)]
 struct Op {
     kind: Kind,
@@ -23,15 +23,15 @@ struct Op {
     begin: u64,
     /// Where it was acknowledged, or a reader's view of it was; [`NEVER`] if neither was.
     end: u64,
-    /// Whether it changed something; `None` if nobody knows.
+    /// Whether it changed something; `None` if that is not known.
     effective: Option<bool>,
     /// What a read saw.
     seen: Version,
-    /// Whether it was waited for after it had returned, or was read where only what is durable is.
+    /// Whether a wait or a read has shown that it is durable.
     is_durable: bool,
 }
 
-/// What a round told.
+/// The operations of a round, from its records.
 #[derive(Default)]
 pub(super) struct History {
     ops: HashMap<(u8, u32), Vec<Op>>,
@@ -133,7 +133,7 @@ impl Model {
         let begins = of_tree.filter_map(|((_, key), ops)| {
             let (before, now) = (self.contents.version(tree, *key), found.version(tree, *key));
             let is_there = |op: &&Op| match now {
-                // One of the removals is there, nobody knows which.
+                // One of the removals took effect; which one is not known.
                 0 => before != 0 && op.kind.removes() && op.effective != Some(false),
                 _ => op.kind.writes() && op.version == now,
             };
@@ -208,7 +208,11 @@ fn judge_key(
     // The change that made what is there, by the end of it: nothing that surely came later may have changed the key.
     let made = if now == 0 { end_of_last_removal(before, ops) } else { end_of_write(before, ops, now) };
     let Some(made) = made else {
-        let what = if now == 0 { "the key is lost: nobody removed it" } else { "nobody wrote this value" };
+        let what = if now == 0 {
+            "the key is lost: no operation removed it"
+        } else {
+            "no operation wrote this value"
+        };
         return Err(what.to_owned());
     };
     let later = ops.iter().find(|op| {
@@ -237,7 +241,7 @@ fn note_reads(before: Version, ops: &mut [Op], is_durable: bool) -> Result<(), S
         }
         let write = ops.iter_mut().find(|op| op.kind.writes() && op.version == seen);
         let Some(write) = write.filter(|write| write.begin < end && write.effective != Some(false)) else {
-            return Err(format!("a read saw {seen:#x}, which nobody had written"));
+            return Err(format!("a read saw {seen:#x}, which no operation had written"));
         };
         if is_durable {
             (write.end, write.effective, write.is_durable) = (write.end.min(end), Some(true), true);

@@ -1,4 +1,4 @@
-//! Reading a pool back after a kill, in every way there is to read it.
+//! Reads a pool back after a kill, in every way there is to read it.
 
 use std::collections::HashMap;
 
@@ -102,9 +102,11 @@ fn read_forward(
         last = Some(key.to_vec());
         match (known.get(key), version_of(number, value)) {
             (Some(&key), Some(version)) => versions[key] = version,
-            (None, _) => violations.push(format!("{}: a key that nobody wrote: {key:02x?}", tree.name())),
+            (None, _) => {
+                violations.push(format!("{}: a key that no operation wrote: {key:02x?}", tree.name()))
+            }
             (_, None) => violations.push(format!(
-                "{}: key {key:02x?} has a value of {} bytes that nobody wrote: {:02x?}",
+                "{}: key {key:02x?} has a value of {} bytes that no operation wrote: {:02x?}",
                 tree.name(),
                 value.len(),
                 &value[..value.len().min(16)]

@@ -55,7 +55,7 @@ struct Writer<'a> {
     args: &'a Args,
     store: &'a Store,
     trees: &'a [Tree; 2],
-    /// One at a time: no gap is left in the order of what they say.
+    /// One thread at a time, so that records are in the order of time.
     channel: &'a Mutex<File>,
     thread: u8,
     random: SmallRng,
@@ -68,7 +68,7 @@ struct Writer<'a> {
     tickets: Vec<Ticket>,
 }
 
-/// Ends the process at once, as an operation failed; so other threads write nothing more. Damage is something wrong: only
+/// Ends the process at once because an operation failed, before other threads write more. Damage is a violation, as only
 /// kills have happened to the pool.
 fn failed(failure: &Failure) -> ! {
     if failure.is_damage() {
@@ -78,7 +78,7 @@ fn failed(failure: &Failure) -> ! {
     std::process::exit(1);
 }
 
-/// Ends the process at once, as something is wrong; the parent reads why on standard error.
+/// Ends the process at once because of a violation; standard error says which.
 fn found_wrong(what: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "everleaf torture writer: {what}");
     std::process::exit(FOUND_WRONG);
@@ -121,7 +121,7 @@ impl Writer<'_> {
         Ok(version.unwrap_or_else(|| found_wrong(&format!("a read of {key:02x?} gave {:02x?}", self.value))))
     }
 
-    /// Has a record with whoever listens, whatever happens next.
+    /// Writes a record to the channel. Once this returns, the record survives the end of this process.
     fn say(&self, record: &Record) -> std::io::Result<()> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner).write_all(&record.encode())
     }
