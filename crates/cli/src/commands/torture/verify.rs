@@ -103,7 +103,7 @@ fn read_forward(
         match (known.get(key), version_of(number, value)) {
             (Some(&key), Some(version)) => versions[key] = version,
             (None, _) => {
-                violations.push(format!("{}: a key that no operation wrote: {key:02x?}", tree.name()))
+                violations.push(format!("{}: a key that no operation wrote: {key:02x?}", tree.name()));
             }
             (_, None) => violations.push(format!(
                 "{}: key {key:02x?} has a value of {} bytes that no operation wrote: {:02x?}",
