@@ -28,7 +28,7 @@ enum Chore {
     Tidy(tidy::Args),
     /// Run the suites and write their figures into docs/TESTING.md.
     Report(report::Args),
-    /// Plant faults in an engine, one at a time, and say which of them nobody noticed.
+    /// Plant faults in an engine, one at a time, and say which of them no test noticed.
     Mutants(mutants::Args),
     /// Run what takes too long for the ordinary tests: long explorations, all mutants, torture.
     Thorough(thorough::Args),

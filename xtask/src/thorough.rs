@@ -4,9 +4,6 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// The engines, those of the laboratory too.
-const ENGINES: [&str; 4] = ["rntree", "bztree", "masstree", "sorted-chain"];
-
 /// Runs everything unless `--only` says otherwise; `docs/TESTING.md` has the times.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -32,18 +29,18 @@ fn run_of(name: &str, arguments: &str) -> Run {
 }
 
 /// What there is to run. The short ones first.
-fn runs(pool: &Path) -> Vec<Run> {
+fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
     let everleaf = "run --release --quiet --package everleaf-cli --bin everleaf --";
     let mut runs = vec![
         run_of("ignored tests", "test --release --workspace -- --ignored"),
         run_of("conformance", "test --release --package everleaf-lab --test conformance"),
     ];
-    for engine in ENGINES {
+    for engine in engines {
         let crash = format!("{everleaf} crash --engine {engine}");
         runs.push(run_of(&format!("exhaustive {engine}"), &format!("{crash} --exhaustive")));
         runs.push(run_of(&format!("pairs {engine}"), &format!("{crash} --exhaustive --threads 2")));
     }
-    for engine in ENGINES {
+    for engine in engines {
         let mut torture = run_of(
             &format!("torture {engine}"),
             &format!("{everleaf} torture --engine {engine} --rounds 100"),
@@ -51,7 +48,7 @@ fn runs(pool: &Path) -> Vec<Run> {
         torture.arguments.push(pool.join(format!("{engine}.pool")).display().to_string());
         runs.push(torture);
     }
-    for engine in ENGINES {
+    for engine in engines {
         runs.push(run_of(&format!("mutants {engine}"), &format!("xtask mutants --engine {engine}")));
     }
     runs
@@ -65,8 +62,16 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         eprintln!("xtask thorough: {} cannot be made: {error}", pools.display());
         return ExitCode::from(2);
     }
+    // Those that exist to be compared with, too.
+    let engines = match crate::report::engine_names(&["--all"]) {
+        Ok(engines) => engines,
+        Err(failure) => {
+            eprintln!("xtask thorough: {failure}");
+            return ExitCode::from(2);
+        }
+    };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let (mut runs, mut failed) = (runs(&pools), 0);
+    let (mut runs, mut failed) = (runs(&pools, &engines), 0);
     runs.retain(|run| run.name.contains(&args.only));
     if runs.is_empty() {
         eprintln!("xtask thorough: nothing has {:?} in its name; --list prints all names", args.only);

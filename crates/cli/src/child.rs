@@ -14,12 +14,12 @@ use everleaf::{Error, Options, PoolError, Store};
 use crate::context::PoolArgs;
 use crate::failure::Failure;
 
-/// How long a killed process may take to let go of its lock.
+/// How long the lock of a killed process may stay taken.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Bytes that a pipe to the parent holds, if the system allows so many.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// A process that ends when nobody holds this any more: whatever goes wrong, none is left behind that holds a pool.
+/// A child process, killed when this is dropped, so that no error leaves behind a process that holds a pool.
 pub(crate) struct Running(Child);
 
 impl Deref for Running {
@@ -38,7 +38,7 @@ impl DerefMut for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nothing is left to be done about a process that cannot be killed; one that has ended is not killed again.
+        // A process that cannot be killed cannot be helped; one that has ended stays ended.
         let _ = kill(self);
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio) -> Result<Running, F
     Ok(Running(child))
 }
 
-/// Sends SIGKILL and waits. The error is that of a process that had ended by itself before.
+/// Sends SIGKILL and waits for the end of the process.
 pub(crate) fn kill(child: &mut Child) -> Result<ExitStatus, Failure> {
     child.kill().map_err(Failure::io("kill the writer process"))?;
     child.wait().map_err(Failure::io("wait for the writer process"))
@@ -67,7 +67,7 @@ pub(crate) fn was_killed(status: ExitStatus) -> bool {
     status.signal() == Some(9)
 }
 
-/// Standard output without a buffer: what was written is with the parent, whatever happens next.
+/// Standard output without a buffer: what was written has reached the parent, even if this process is killed next.
 pub(crate) fn raw_output() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
@@ -109,6 +109,6 @@ pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result
     if let Some(foreign) = store.trees()?.iter().find(|tree| !names.contains(&tree.name.as_str())) {
         return Err(refused(format!("it has a tree {:?}; ", foreign.name)));
     }
-    // Removed under the lock, so nobody else has it.
+    // Removed under the lock, so no other process has it open.
     std::fs::remove_file(path).map_err(Failure::io(format!("remove {}", path.display())))
 }

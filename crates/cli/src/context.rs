@@ -34,7 +34,7 @@ impl Context {
         BufWriter::with_capacity(64 << 10, io::stdout().lock())
     }
 
-    /// Says something in JSON or in words.
+    /// Prints an answer, in JSON or in words.
     pub(crate) fn say(self, json: &impl Serialize, words: impl AsRef<str>) -> Result<(), Failure> {
         let mut output = Self::output();
         if self.json {
@@ -45,8 +45,8 @@ impl Context {
         Ok(output.flush()?)
     }
 
-    /// Says, if so, that loss of power would take a store away: it is on emulated persistent memory, or on a file system
-    /// in memory.
+    /// Notes on standard error if loss of power would take the store away, as on emulated persistent memory or on a file
+    /// system in memory.
     pub(crate) fn note_medium(self, store: &Store) {
         if store.survives() == Survives::ProcessCrash {
             let medium = store.stat().map_or_else(|_| "this medium".to_owned(), |stat| stat.medium);
@@ -55,9 +55,9 @@ impl Context {
         }
     }
 
-    /// Says, if so, that loss of power would take a file away, however often it is synced.
+    /// Notes on standard error if loss of power would take the file away, however often it is synced.
     pub(crate) fn note_file(self, path: &Path) {
-        // What cannot be opened has been said, or will be.
+        // A file that cannot be opened is reported elsewhere.
         let is_volatile = |file: File| medium::file::survives(&file) == Survives::ProcessCrash;
         if File::open(path).is_ok_and(is_volatile) {
             self.note_volatile(path, "file");
@@ -71,10 +71,10 @@ impl Context {
         ));
     }
 
-    /// Says something on standard error, unless that is not wanted.
+    /// Prints a note on standard error, unless the command is quiet.
     pub(crate) fn note(self, words: impl AsRef<str>) {
         if !self.quiet {
-            // Nobody reads it: nothing is lost.
+            // A note that cannot be written is lost; the command goes on.
             let _ = writeln!(io::stderr(), "{}", words.as_ref());
         }
     }
@@ -112,6 +112,12 @@ pub(crate) struct PoolArgs {
 }
 
 impl PoolArgs {
+    /// A pool that is opened as it is without options.
+    pub(crate) fn new(pool: PathBuf) -> Self {
+        let (limit_bytes, line_store, flush, log_bytes, log_bytes_max) = (None, None, None, None, None);
+        Self { pool, limit_bytes, medium: MediumChoice::Auto, line_store, flush, log_bytes, log_bytes_max }
+    }
+
     /// The command-line arguments that stand for this.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
@@ -148,7 +154,7 @@ impl PoolArgs {
         options
     }
 
-    /// Opens the pool; says what was amiss, and once that it is emulated.
+    /// Opens the pool, and notes if its medium is volatile or a tree is damaged.
     pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
         let store = self.options().create(create).open(&self.pool)?;
         context.note_medium(&store);
@@ -158,8 +164,8 @@ impl PoolArgs {
         Ok(store)
     }
 
-    /// Opens the pool, or makes it, for `write`, and closes it. If that fails, a pool that was made here and holds no entry
-    /// goes again.
+    /// Opens the pool, or makes it, for `write`, and closes it. If `write` fails, a pool that was made here and holds no
+    /// entry is removed.
     pub(crate) fn write<T>(
         &self,
         context: Context,
@@ -169,7 +175,7 @@ impl PoolArgs {
         let store = self.open(context, true)?;
         let written = write(&store);
         if written.is_err() && is_new && has_no_entry(&store).unwrap_or(false) {
-            // Under its lock, so nobody else has it. If it cannot be removed, an empty pool does no harm.
+            // Removed under its lock, so no other process has it open. An empty pool that stays does no harm.
             let _ = std::fs::remove_file(&self.pool);
         }
         let closed = store.close();

@@ -116,37 +116,4 @@ pub(crate) fn from_hex(digits: &[u8]) -> Result<Vec<u8>, BadText> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_bytes_survive_both_ways() {
-        let all: Vec<u8> = (0..=255).collect();
-        for bytes in [b"".as_slice(), b"plain", b"a\\b\t\n\r\0", "\u{e4}\u{85}\u{feff}".as_bytes(), &all] {
-            let escaped = escape(bytes);
-            assert!(!escaped.contains(['\t', '\n', '\r', '\0']));
-            assert_eq!(unescape(escaped.as_bytes()).unwrap(), bytes);
-            assert_eq!(from_hex(to_hex(bytes).as_bytes()).unwrap(), bytes);
-        }
-        assert_eq!(escape(b"\xff\\\t\xc3\xa4"), "\\xff\\\\\\t\u{e4}");
-    }
-
-    #[test]
-    fn a_shell_takes_command_lines_apart_again() {
-        let arguments = ["everleaf", "--prefix", "/a b/it's\t$HOME;*", "", "-x"];
-        assert_eq!(shlex::split(&command_line(arguments)).unwrap(), arguments);
-        assert_eq!(command_line(["stat", "/tmp/a.pool"]), "stat /tmp/a.pool");
-    }
-
-    #[test]
-    fn what_is_no_escape_is_refused_with_its_place() {
-        let at = |text: &str| unescape(text.as_bytes()).unwrap_err().at;
-        assert_eq!(at("ab\\q"), 2);
-        assert_eq!(at("ab\\"), 2);
-        assert_eq!(at("\\x"), 0);
-        assert_eq!(at("a\\x4"), 1);
-        assert_eq!(at("\\xzz"), 2);
-        assert_eq!(from_hex(b"123").unwrap_err().at, 3);
-        assert_eq!(from_hex(b"1g").unwrap_err().at, 1);
-    }
-}
+mod tests;

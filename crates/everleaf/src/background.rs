@@ -1,4 +1,4 @@
-//! What an open leaves for later: finding out which space is in use, on a thread beside the trees at work.
+//! Recovery in the background: a thread finds out which space is in use while the trees are used.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,16 +12,16 @@ use parking_lot::{Condvar, Mutex};
 use crate::StoreViolation;
 use crate::backend::Backend;
 
-/// How often it looks whether threads are done that were at work when the last tree had marked.
+/// How often the thread checks whether operations have ended that ran when the last tree was marked.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How far it got.
+/// Its progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
     Running,
     /// All trees have marked, but a thread may still be about to free what none of them found.
     Marked,
-    /// It is known what is in use; or never will be before the next open, because a tree is damaged.
+    /// The space in use is known; or a tree is damaged, and it will not be known before the next open.
     Ended,
 }
 
@@ -32,7 +32,7 @@ struct State {
     damage: Mutex<Option<StoreViolation>>,
 }
 
-/// The thread. Dropped with its store, it is stopped and waited for: what it left undone the next open begins anew.
+/// The thread. It is stopped and waited for when it is dropped with its store; the next open then starts again.
 pub(crate) struct Background {
     state: Arc<State>,
     backend: Arc<dyn Backend>,
@@ -115,14 +115,14 @@ impl Background {
         let thread = std::thread::Builder::new().name("everleaf-mark".to_owned());
         let thread = thread.spawn(move || shared.work(&*pool, trees)).ok();
         if thread.is_none() {
-            // Without a thread space is not reused before the next open.
+            // Without a thread, space is not reused before the next open.
             state.set(Progress::Ended);
         }
         Self { state, backend, thread }
     }
 
-    /// Waits until all trees have marked, and then for the end, but no longer than that: whoever holds a range, perhaps the
-    /// calling thread, keeps the end from coming. Returns whether it came.
+    /// Waits until all trees are marked, and then for the end, but for a limited time: an open range, perhaps of the calling
+    /// thread, prevents the end. Returns whether the end came.
     pub(crate) fn wait(&self, longest: Duration) -> bool {
         let mut progress = self.state.progress.lock();
         while *progress == Progress::Running {
@@ -149,7 +149,7 @@ impl Drop for Background {
             let _ = thread.join();
         }
         if *self.state.progress.lock() == Progress::Marked {
-            // It only waited for threads at work, of which there are none any more.
+            // The thread only waited for operations to end, and none is left.
             self.backend.finish_marking();
         }
     }

@@ -17,13 +17,12 @@ use rustix::io::Errno;
 use crate::options::log_path;
 use crate::{Options, Store};
 
-/// How often a copy is tried of a pool whose holder changes meanwhile.
+/// How often a copy is tried if the holder of the pool changes meanwhile.
 const ATTEMPTS: u32 = 5;
-/// How long to rest before the next one.
+/// How long to sleep before the next attempt.
 const REST: Duration = Duration::from_millis(20);
 
-/// A copy that is made beside its place, and takes it when it is whole: a process that ends meanwhile leaves a file of
-/// another name.
+/// A copy that is made under another name beside its place, and renamed when it is whole.
 pub(crate) struct NewCopy {
     place: PathBuf,
     /// Where it lies until then.
@@ -36,16 +35,15 @@ fn refused(source: io::Error) -> Error {
 }
 
 impl NewCopy {
-    /// Makes the file, and a second one beside it that has no name any more. Whoever may not read the pool may read
-    /// neither.
+    /// Makes the file, and an unnamed second one beside it. Users that may not read the pool may read neither.
     pub(crate) fn make(place: &Path, pool: &Path) -> Result<Self> {
-        // Told at once, not only when all was copied.
+        // An existing target is reported before anything is copied.
         if place.symlink_metadata().is_ok() {
             return Err(refused(Errno::EXIST.into()).at(place));
         }
         let (part, copy) = make_beside(place, "part").map_err(|error| refused(error).at(place))?;
         if let Ok(pool) = std::fs::metadata(pool) {
-            // If it cannot be, only this user may read the copy.
+            // If this fails, only this user may read the copy.
             let _ = share_access(&copy, &pool);
         }
         let spool = make_beside(place, "spool").and_then(|(path, spool)| {
@@ -60,14 +58,14 @@ impl NewCopy {
         Ok(Self { place: place.to_owned(), part, target })
     }
 
-    /// Gives the copy its place, durably; or takes it away, if there is none.
+    /// Renames the copy to its place, durably; or removes it, if copying failed.
     pub(crate) fn finish(self, copied: Result<Option<u64>>) -> Result<Option<u64>> {
         let copied = copied.and_then(|bytes| {
             if bytes.is_some() {
                 let taken = take_place(&self.part, &self.place);
                 taken.map_err(|error| refused(error).at(&self.place))?;
                 sync_folder(&self.place).map_err(|error| {
-                    // What may be gone with the power is none.
+                    // A copy that may not survive loss of power is no copy.
                     let _ = std::fs::remove_file(&self.place);
                     refused(error)
                 })?;
@@ -90,7 +88,7 @@ fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
         name.push(format!(".{}.{number}.{what}", std::process::id()));
         let path = place.with_file_name(name);
         match OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_MODE).open(&path) {
-            // What another process with this number left.
+            // Left by an earlier process with the same number.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
             made => return made.map(|file| (path, file)),
         }
@@ -100,7 +98,7 @@ fn make_beside(place: &Path, what: &str) -> io::Result<(PathBuf, File)> {
 /// Renames a file, unless something has the name.
 fn take_place(part: &Path, place: &Path) -> io::Result<()> {
     match renameat_with(CWD, part, CWD, place, RenameFlags::NOREPLACE) {
-        // The file system cannot look and rename at once.
+        // The file system has no rename that refuses to replace.
         Err(Errno::INVAL | Errno::NOSYS) => {
             std::fs::hard_link(part, place)?;
             std::fs::remove_file(part)
@@ -110,11 +108,11 @@ fn take_place(part: &Path, place: &Path) -> io::Result<()> {
 }
 
 impl Options {
-    /// Copies the store at `path` into a new file, `target`, as it is at some moment of the call: also while another process
-    /// has it open and writes. That goes on undisturbed, and everything it had acknowledged as durable when this was called is
-    /// in the copy; what it holds back under another [`Durability`](crate::Durability) is not. If no process has the store open, it
-    /// is opened meanwhile, with these options, and recovered if need be. For the copy itself see [`Store::backup`]. O(file +
-    /// log); the log is kept for the time being, in a file without a name beside `target`.
+    /// Copies the store at `path`, as it is at some moment of the call, into the new file `target`, even while another process has
+    /// it open and writes. That process is not disturbed. The copy has everything that it had acknowledged as durable when this was
+    /// called, but not what another [`Durability`](crate::Durability) holds back. If no process has the store open, it is opened
+    /// with these options meanwhile, and recovered if need be. [`Store::backup`] describes the copy. O(file + log); the log is
+    /// copied into an unnamed file beside `target` meanwhile.
     ///
     /// # Errors
     /// - As [`Options::open`] and [`Store::backup`];

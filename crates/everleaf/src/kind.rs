@@ -4,7 +4,7 @@ use engines::registry::{Codec, Engine, Settings};
 use engines::{Error, PoolError, Result};
 use pool::TreeRoot;
 
-/// How a tree is made; an existing tree must have been made so.
+/// How a tree is made. An existing tree must have been made with the same options.
 ///
 /// ```
 /// use everleaf::{Engine, TreeOptions};
@@ -20,7 +20,7 @@ pub struct TreeOptions {
     pub engine: Engine,
     /// How its entries are coded.
     pub codec: Codec,
-    /// Settings of its engine. What is not set has its default in a new tree, and may be anything in an existing one.
+    /// Settings of its engine. A setting that is left out has its default in a new tree, and any value in an existing one.
     pub settings: Settings,
 }
 

@@ -49,12 +49,12 @@
 //! # Ok::<(), everleaf::Error>(())
 //! ```
 //!
-//! [`Tree::iter`] reads all; [`Range::next_entry`] reads without allocating. A range sees every key that is there all
-//! the while, and each key at most once; it is no snapshot.
+//! [`Tree::iter`] reads all; [`Range::next_entry`] reads without allocating. A range returns every key that is present for
+//! the whole scan, and each key at most once; it is no snapshot.
 //!
 //! # Conditional writes
 //!
-//! There are no transactions over several keys. Over one key, a write can depend on what is there, in one atomic step:
+//! There are no transactions over several keys. A write to one key can depend on its value, in one atomic step:
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
@@ -63,7 +63,7 @@
 //! assert!(!users.insert("ada", "2")?);
 //! assert!(users.update("ada", "3")?); // only if present
 //! assert!(!users.update("bob", "4")?);
-//! // only if it is what we think
+//! // only if it has the expected value
 //! assert!(users.compare_exchange("ada", Some(b"3"), Some(b"5"))?);
 //! assert!(!users.compare_exchange("ada", Some(b"3"), None)?);
 //! # Ok::<(), everleaf::Error>(())
@@ -107,17 +107,17 @@
 //!
 //! # Which engine
 //!
-//! [`Store::tree`] makes a tree of the engine that is meant for most: [`Engine::RNTREE`]. Another one is named when the tree is
-//! made, and remembered. One store may have trees of several engines.
+//! [`Store::tree`] makes a tree of the default engine, [`Engine::RNTREE`], which suits most uses. To use another one, name it
+//! when the tree is made; the pool remembers it. One store may have trees of several engines.
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
 //! use everleaf::{Engine, TreeOptions};
 //!
-//! // Latch-free, and at work at once after a crash, whatever its size.
+//! // Latch-free, and usable at once after a crash, whatever its size.
 //! let sessions = store.tree_with("sessions", TreeOptions { engine: Engine::BZTREE, ..TreeOptions::RECORDS })?;
 //! sessions.put("7f3a", "ada")?;
-//! // Without a wait for the medium in any write; a crash takes back the last milliseconds.
+//! // No write waits for the medium; a crash loses the last milliseconds.
 //! let clicks = store.tree_with("clicks", TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS })?;
 //! clicks.put("page-1", "12")?;
 //! store.sync()?; // from here on nothing of it is lost
@@ -126,11 +126,11 @@
 //!
 //! # Space, figures, copies
 //!
-//! There is no size to choose: the file grows as it is needed, up to [`Options::limit_bytes`] if that is given. What is
-//! removed is used again, and the file's free tail is given back when the store is closed; [`Store::drop_tree`] frees all of
-//! a tree. [`Store::stat`] and [`Tree::stat`] tell what is used. [`Store::backup`] copies a store that is being written, and
-//! [`Options::backup`] one that another process has open; both on ordinary disks. Of a damaged tree [`Store::salvage`]
-//! reads what is whole.
+//! There is no size to choose: the file grows as needed, up to [`Options::limit_bytes`] if that is given. Space of removed
+//! entries is reused, and closing the store gives the file's free tail back; [`Store::drop_tree`] frees all of a tree.
+//! [`Store::stat`] and [`Tree::stat`] say how much is used. On ordinary disks, [`Store::backup`] copies a store while it is
+//! written, and [`Options::backup`] one that another process has open. [`Store::salvage`] reads what is whole of a damaged
+//! tree.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -166,8 +166,8 @@
 //! | nothing: [`Store::in_memory`] | nothing |
 //!
 //! On an ordinary disk each write waits for the disk, which takes a tenth of a millisecond or more, but threads share the
-//! wait; and one thread can keep many writes under way by [`Tree::put_async`], which returns a [`Ticket`]. Who can
-//! afford to lose the last moments asks for less: [`Options::durability`]. [`MediumChoice::Dax`] on an ordinary file
+//! wait; and one thread can keep many writes under way by [`Tree::put_async`], which returns a [`Ticket`]. If losing the
+//! last moments is acceptable, ask for less: [`Options::durability`]. [`MediumChoice::Dax`] on an ordinary file
 //! *emulates* persistent memory, and survives no loss of power.
 //!
 //! ```
@@ -183,15 +183,14 @@
 //!
 //! # Closing, and opening after a crash
 //!
-//! [`Store::close`], or dropping the last handle, writes down which space is in use. If that did not happen, the next
-//! open finds it anew. Trees of [`Engine::RNTREE`] are read for that before it returns, all their leaves, on all cores;
-//! those of [`Engine::BZTREE`] and [`Engine::MASSTREE`] are at work at once, and are read beside it. Nothing leaks.
+//! [`Store::close`], or dropping the last handle, records which space is in use. After a crash the next open finds that out
+//! again: it reads all leaves of [`Engine::RNTREE`] on all cores before it returns; trees of [`Engine::BZTREE`] and
+//! [`Engine::MASSTREE`] are usable at once, and are read in the background. Nothing leaks.
 //!
 //! # Errors
 //!
-//! There is one [`Error`]; of those that concern the file and its space it holds a [`PoolError`]. It comes with the path of the
-//! pool around it; [`Error::root`] is what to match on, and its
-//! text says the offset or the limit, and the way out. A damaged or hostile pool gives [`PoolError::Corrupt`],
+//! There is one [`Error`]; errors of the file and its space are a [`PoolError`] in it. It carries the path of the pool; match on [`Error::root`]. Its text names the offset or the limit,
+//! and the way out. A damaged or hostile pool gives [`PoolError::Corrupt`],
 //! [`PoolError::Unopenable`] or a wrong answer, never undefined behaviour; [`Store::check`] finds damage.
 //!
 //! ```

@@ -100,8 +100,8 @@ impl Options {
         Self::default()
     }
 
-    /// Whether a missing file is made, and an empty one taken for a new pool. Default: yes. Without, it is
-    /// [`PoolError::NoSuchPool`] or [`PoolError::NotAPool`].
+    /// Whether a missing or empty file becomes a new pool. Default: yes. Otherwise it is [`PoolError::NoSuchPool`] or
+    /// [`PoolError::NotAPool`].
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -129,30 +129,30 @@ impl Options {
     }
 
     /// How lines are written back. Default: the best that this processor has. [`FlushKind::Nothing`] is for
-    /// platforms whose caches are durable (eADR), which no processor tells.
+    /// platforms whose caches are durable (eADR), which cannot be detected.
     pub fn flush(mut self, flush: FlushKind) -> Self {
         self.flush = Some(flush);
         self
     }
 
-    /// The least that must be survived; if the medium promises less, opening fails with [`PoolError::NotDurable`].
-    /// Default: nothing is demanded.
+    /// What the medium must survive at least; if it promises less, opening fails with [`PoolError::NotDurable`]. Default:
+    /// nothing.
     pub fn require(mut self, survives: Survives) -> Self {
         self.require = survives;
         self
     }
 
-    /// When an operation is durable, but for trees that become durable by epochs
-    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)). Matters on [`MediumChoice::File`]; on the others it is when it
-    /// returns. Default: [`Durability::Immediate`].
+    /// When an operation is durable. Matters on [`MediumChoice::File`] alone: on the other media an operation is durable when it
+    /// returns. Trees that become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)) are not concerned.
+    /// Default: [`Durability::Immediate`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
     /// Bytes of the log on [`MediumChoice::File`], at least 64 KiB; less if the disk has no room. The larger, the fewer
-    /// checkpoints, and the longer an open after a crash. A log that exists keeps its size. Default: 32 MiB at first, and
-    /// then it grows, see [`Options::log_bytes_max`]; a size that is given does not grow unless that is given, too.
+    /// checkpoints, and the longer an open after a crash. A log that exists keeps its size. Default: 32 MiB,
+    /// growing up to [`Options::log_bytes_max`]. A log whose size is given here grows only if that is given, too.
     pub fn log_bytes(mut self, log_bytes: u64) -> Self {
         self.log_bytes = Some(log_bytes);
         self
@@ -173,8 +173,8 @@ impl Options {
         self
     }
 
-    /// How long a sync on [`MediumChoice::File`] waits at most for other threads that are about to ask for one, if there were
-    /// such a moment ago: so that one sync serves all. Zero: not at all. Default: a quarter of what a sync takes, and no
+    /// How long a sync on [`MediumChoice::File`] waits at most for other threads that are about to sync, so that one sync serves
+    /// all. It waits only if there were such threads a moment ago. Zero: not at all. Default: a quarter of what a sync takes, and no
     /// longer than 200 us.
     pub fn gather_max(mut self, gather_max: Duration) -> Self {
         self.gather_max = Some(gather_max);
@@ -187,24 +187,24 @@ impl Options {
         self
     }
 
-    /// How long an epoch lasts, for trees that become durable by epochs: what such a tree loses in a crash, and how often
-    /// it flushes what changed. From 1 ms on. On a disk it lasts so long from the end of the sync of the epoch before, and is
-    /// lost until its own sync has ended. Default: 64 ms.
+    /// How long an epoch lasts, for trees that become durable by epochs: so much such a tree loses in a crash, and so often it
+    /// flushes what changed. At least 1 ms. On a disk the time begins when the sync of the last epoch ends, and an epoch can be
+    /// lost until its own sync ends. Default: 64 ms.
     pub fn epoch(mut self, length: Duration) -> Self {
         self.epoch = EpochLength::Every(length.max(Duration::from_millis(1)));
         self
     }
 
-    /// Epochs end only at [`Store::sync`] and when space is short. The nodes that a crash left are then recovered when they
-    /// are touched, and by nobody else; but an open after some 24 crashes, with epochs that ended between them, recovers
-    /// all of them at once before it returns.
+    /// Epochs end only at [`Store::sync`] and when space is short. After a crash each node is then recovered when it is first
+    /// used, not in the background. After about 24 crashes with ended epochs between them, an open recovers all nodes before it
+    /// returns.
     pub fn manual_epochs(mut self) -> Self {
         self.epoch = EpochLength::Manual;
         self
     }
 
-    /// Whether the store is closed cleanly when its last handle goes. Without, the next open recovers as after a
-    /// crash: for tests.
+    /// Whether the store is closed cleanly when its last handle is dropped. If not, the next open recovers as after a
+    /// crash. For tests.
     #[doc(hidden)]
     pub fn close_cleanly(mut self, close_cleanly: bool) -> Self {
         self.close_cleanly = close_cleanly;
@@ -242,7 +242,7 @@ impl Options {
     /// - [`PoolError::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
     /// - [`PoolError::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
     ///   or of another pool;
-    /// - [`PoolError::NotDurable`], [`PoolError::Unsupported`]: this machine has not what was asked for;
+    /// - [`PoolError::NotDurable`], [`PoolError::Unsupported`]: this machine lacks what was asked for;
     /// - [`PoolError::PoolFull`]: no room for a new pool.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
@@ -255,7 +255,7 @@ impl Options {
     /// Makes a store in memory, on [`MediumChoice::Ram`].
     ///
     /// # Errors
-    /// [`PoolError::NotDurable`] if anything is to be survived; [`PoolError::Medium`] if the system gives no memory.
+    /// [`PoolError::NotDurable`] if [`Options::require`] asks for anything; [`PoolError::Medium`] if the system gives no memory.
     pub fn open_in_memory(&self) -> Result<Store> {
         let (path, start) = (Path::new("(memory)"), Instant::now());
         let ram = Ram::new(self.limit_bytes).map_err(medium::MediumError::from)?;
@@ -287,7 +287,7 @@ impl Options {
         // A second handle keeps the lock until the end.
         let locked = file.try_clone().map_err(refused)?;
         self.open_locked(path, file).inspect_err(|_| {
-            // Nothing can be in it yet; a file that is no pool would only puzzle, and its log be refused beside the next.
+            // It holds nothing yet. A file that is no pool would confuse users, and its log would be refused by the next pool.
             medium::File::remove_log_of_failed(&locked, &log_path(path), pool::MEDIUM_LINE);
             let _ = std::fs::remove_file(path);
             drop(locked);
@@ -322,7 +322,7 @@ impl Options {
         let start = Instant::now();
         let needs_log =
             medium::File::needs_log(&file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)?;
-        // What a file says that needs its log is not known before the log is replayed.
+        // A pool that needs its log can be read only once the log is replayed.
         let identity = if needs_log { None } else { Identity::of_file(&file)? };
         let blank = identity.is_none() && !needs_log;
         if blank && !self.create {
@@ -332,7 +332,7 @@ impl Options {
         }
         let store = match self.medium {
             MediumChoice::Dax => self.open_dax(path, file, blank, start)?,
-            // Mapped memory that loses what it holds with the power is no choice where a file does not.
+            // `Auto` takes mapped memory only if that survives loss of power, as the file medium does.
             MediumChoice::Auto if Dax::survives_power_loss(&file) => {
                 self.open_dax(path, file, blank, start)?
             }
@@ -341,13 +341,13 @@ impl Options {
                 let again = file.try_clone().map_err(refused)?;
                 let medium = self.open_beside(path, file, blank)?;
                 let store = self.open_on_file(path, medium, start)?;
-                // Again: what went home meanwhile may have been an older holder's.
+                // Again: replaying the log may have written back the number of an older holder.
                 pool::set_holder_of_file(&again)?;
                 store
             }
         };
         if blank {
-            // The pool exists durably only when its folder says so.
+            // A new file is durable only once its folder is synced.
             let action = "make the new file durable in its folder";
             sync_folder(path).map_err(|source| Error::Pool(PoolError::Io { action, source }))?;
         }
@@ -358,7 +358,8 @@ impl Options {
         let again = file.try_clone().map_err(refused)?;
         let found = Beside::find(file, &log_path(path), self.file_options())?;
         if !blank {
-            // To replay and to recover may take long, and others ask meanwhile. But not before it has the log that it needs.
+            // Replay and recovery may take long, and other processes ask for the holder meanwhile. The number is written only once
+            // the pool has the log that it needs.
             pool::set_holder_of_file(&again)?;
         }
         Ok(found.open()?)
@@ -390,7 +391,7 @@ impl Options {
     }
 
     fn open_on_file(&self, path: &Path, mut medium: medium::File, start: Instant) -> Result<Store> {
-        // The log keeps lines whole, so either form will do.
+        // The log keeps lines whole, so either form works.
         let wanted = self.line_store.map(form_of);
         match (Identity::of_medium(&medium)?, wanted) {
             (Some(pool), Some(wanted)) if pool.line_form != wanted => {
@@ -412,7 +413,7 @@ impl Options {
 
     fn open_dax(&self, path: &Path, file: File, blank: bool, start: Instant) -> Result<Store> {
         if medium::File::needs_log(&file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)? {
-            // It was last open on the file medium: what its log holds goes home first.
+            // The pool was last open on the file medium: its log is written back first.
             let again = file.try_clone().map_err(refused)?;
             self.open_beside(path, again, blank)?.finish()?;
         }
@@ -432,7 +433,7 @@ impl Options {
         self.finish(path, dax, start)
     }
 
-    /// Refuses instructions that this processor has not, whether or not the medium will use them.
+    /// Refuses instructions that this processor lacks, whether or not the medium will use them.
     fn check_instructions(&self) -> Result<()> {
         if let Some(flush) = self.flush.filter(|flush| !flush.is_supported()) {
             return Err(Error::Pool(PoolError::Unsupported { what: format!("flush {flush}") }));
@@ -487,10 +488,10 @@ fn form_of(store: LineStore) -> LineForm {
     if store == LineStore::Twin { LineForm::Twin } else { LineForm::Single }
 }
 
-/// Where the log of the pool at `path` lies, if it has one: beside the file, whatever other names lead to it.
+/// The path of the log of the pool at `path`: beside the file itself if `path` is a link.
 #[must_use]
 pub fn log_path(path: &Path) -> PathBuf {
-    // A pool that is not there yet has no other names.
+    // A pool that does not exist yet is no link.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".log");
@@ -507,19 +508,19 @@ fn refused(source: io::Error) -> Error {
     }
 }
 
-/// Whether a process has this number, as far as this one can see.
+/// Whether a process with this number is visible from here.
 fn is_alive(process: u32) -> bool {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
     process.is_some_and(|process| test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
-/// One process, and within it one store, has a pool at a time. The system gives the lock back when the process ends,
-/// however it ends.
+/// Takes the lock by which one process, and within it one store, has a pool at a time. The system releases it when the process
+/// ends, however it ends.
 fn lock(file: &File) -> Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            // Until the holder has written its number, the file names the one before.
+            // Until the holder has written its number, the file names the holder before it.
             Err(Error::Pool(PoolError::Locked {
                 holder: pool::holder_of_file(file).filter(|holder| is_alive(*holder)),
             }))

@@ -49,10 +49,10 @@ key_range!(
 #[derive(Default)]
 struct End<'t> {
     scan: Option<Box<dyn Scan + 't>>,
-    /// Of the entry that was returned last, if `has_returned`: the other end goes no further.
+    /// The key of the entry that was returned last, if `has_returned`: the other end stops there.
     key: Vec<u8>,
     has_returned: bool,
-    /// Of the entry that is read next, which may fail halfway.
+    /// The key of the entry that is being read, which may fail halfway.
     next_key: Vec<u8>,
     value: Vec<u8>,
 }
@@ -60,8 +60,8 @@ struct End<'t> {
 /// The entries of a range of a tree, in order of their keys; from either end, so `rev()` works.
 ///
 /// An item is a key and its value, or the error that ended the range. Each key comes at most once, and every key that
-/// is there for the whole scan does come; keys that are added or removed meanwhile may or may not. While one of
-/// [`Engine::RNTREE`](crate::Engine::RNTREE) lives, what other threads remove is not reused: do not keep it for long.
+/// is there for the whole scan does come; keys that are added or removed meanwhile may or may not. While a range of
+/// [`Engine::RNTREE`](crate::Engine::RNTREE) lives, space of removed entries is not reused: do not keep it for long.
 pub struct Range<'t> {
     tree: &'t Tree,
     bounds: Bounds,
@@ -92,8 +92,8 @@ impl<'t> Range<'t> {
         Ok(found.then_some((self.back.key.as_slice(), self.back.value.as_slice())))
     }
 
-    /// Takes the range up again that ended with an error: the next entry is the one behind the damage, or the same error
-    /// comes again if the range cannot get past it. For saving what is left of a damaged tree.
+    /// Continues a range that ended with an error: the next entry is the one behind the damage, or the same error if the range
+    /// cannot get past it. For salvaging a damaged tree.
     pub fn skip_damage(&mut self) {
         self.done = false;
     }

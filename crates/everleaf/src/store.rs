@@ -48,15 +48,15 @@ const RANGES_WAIT: Duration = Duration::from_millis(200);
 /// What opening the store took.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// Whether the pool was not closed cleanly, so that all trees were opened before the open returned, and can be used. What
-    /// of [`Engine::MASSTREE`](crate::Engine::MASSTREE) was not recovered then is when it is touched, or by a sweep. Which
-    /// space is in use is found out later where there are trees of [`Engine::BZTREE`](crate::Engine::BZTREE): see
+    /// Whether the pool was not closed cleanly. All trees are then opened before the open returns. Nodes of
+    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) are recovered when they are first used, or by a sweep in the background; with
+    /// trees of [`Engine::BZTREE`](crate::Engine::BZTREE) the space in use is found out in the background, see
     /// [`Store::finish_recovery`].
     pub after_crash: bool,
     /// The whole of opening: from the mapping of the file to the end of recovery.
     pub duration: Duration,
     /// Trees that could not be recovered, and why. While there are any, no space that was in use before the crash is
-    /// reused, so that nothing of them is lost. In [`Store::stat`] also what was found damaged beside trees at work.
+    /// reused, so that no more of them is lost. In [`Store::stat`] also damage that was found in the background.
     pub damaged: Vec<(String, String)>,
 }
 
@@ -80,7 +80,7 @@ pub struct StoreStat {
     pub uuid: u128,
     /// The form of its failure-atomic lines.
     pub line_form: LineForm,
-    /// One line for people: the medium, its instructions, what it does not survive.
+    /// The medium in one line of text: its kind, its instructions, what it does not survive.
     pub medium: String,
     /// What is survived.
     pub survives: Survives,
@@ -96,8 +96,8 @@ pub struct StoreStat {
     pub trees: u64,
     /// What opening took.
     pub recovery: Recovery,
-    /// After a crash, while it is not yet known what is in use: how many allocations were found so far. Until then
-    /// `used_bytes` and `allocations` lack what was not found yet.
+    /// After a crash, while the space in use is found out: how many allocations were found so far. `used_bytes` and
+    /// `allocations` count only those.
     pub marked: Option<u64>,
     /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None` on other media.
     pub log: Option<FileStat>,
@@ -108,7 +108,7 @@ pub struct StoreStat {
 pub struct StoreViolation {
     /// The tree concerned; `None` for the pool itself.
     pub tree: Option<String>,
-    /// The offset in the file of what is concerned, if it is known.
+    /// The offset in the file, if it is known.
     pub offset: Option<u64>,
     /// What is wrong.
     pub what: String,
@@ -127,8 +127,8 @@ impl std::fmt::Display for StoreViolation {
 }
 
 impl Store {
-    /// Opens the store at `path`, and makes it if it is missing. The same as `Options::new().open(path)`, which see
-    /// for cost and errors.
+    /// Opens the store at `path`, and makes it if it is missing. The same as `Options::new().open(path)`: [`Options::open`] names
+    /// cost and errors.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }
@@ -141,7 +141,7 @@ impl Store {
         Options::new().open_in_memory()
     }
 
-    /// How to open a store otherwise: [`Options`].
+    /// Options to open a store with.
     pub fn options() -> Options {
         Options::new()
     }
@@ -229,21 +229,21 @@ impl Store {
         self.at(self.find(name, None))
     }
 
-    /// Calls `visit` with what can be read of the tree `name`, which is damaged, in ascending order of keys, until it returns
-    /// `false`. Returns what was left out, and of [`Engine::MASSTREE`](crate::Engine::MASSTREE), if that is nothing, what else
-    /// is damaged: a node may have lost count of its entries. Damage is no error. Nothing of the tree is changed but what an
-    /// open changes, and it need not be one that opens, unless it is one of `masstree`: nobody else uses such a tree
-    /// meanwhile, and `visit` cannot. Of others, what is changed meanwhile may be left out. O(n).
+    /// Reads what is whole of a damaged tree: calls `visit` with its entries in ascending order of keys, until it returns `false`.
+    /// Returns the damage it met, which is no error here; for [`Engine::MASSTREE`](crate::Engine::MASSTREE) also damage that cost
+    /// no entry, such as a wrong count. The tree need not open, unless it is one of `masstree`, and is not changed except as an
+    /// open changes it. Other threads wait for a tree of `masstree` meanwhile, and `visit` must not use it; of other trees,
+    /// entries that are written meanwhile may be left out. O(n).
     ///
     /// # Errors
     /// - [`PoolError::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
     /// - [`PoolError::TreeMismatch`]: it was made with leaves of another size;
     /// - [`Error::InBatch`]: within a batch, of a tree of `masstree`;
-    /// - [`PoolError::Corrupt`]: its slot of the root table is damaged, so that it is not known where it begins; or it does not
-    ///   open, and is one of `masstree`.
+    /// - [`PoolError::Corrupt`]: the slot of the root table that says where it begins is damaged; or it is one of `masstree` and does
+    ///   not open.
     pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
         let Inner { backend, opening, .. } = &*self.inner;
-        // Held, for a tree in use is not dropped; nor is one that does not open.
+        // Kept open, so that no other thread drops the tree. A tree that does not open cannot be dropped.
         let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
             let root = roots.find(name)?;
@@ -294,8 +294,8 @@ impl Store {
         Tree::new(tree.any.clone(), name, tree.kind, Arc::clone(&self.inner))
     }
 
-    /// All named trees, in order of their names. A damaged slot of the root table stands for a tree as well, which cannot be
-    /// opened: by its name, or where that is damaged by the number of the slot. O(208).
+    /// All named trees, in order of their names. A damaged slot of the root table is listed as a tree that cannot be opened,
+    /// under its name, or under the number of the slot if the name is damaged. O(208).
     ///
     /// # Errors
     /// [`PoolError::Corrupt`] if the file ends inside of the root table.
@@ -310,29 +310,28 @@ impl Store {
         Ok(trees)
     }
 
-    /// Waits until all is known that a crash left open. An open of trees of [`Engine::BZTREE`](crate::Engine::BZTREE) takes the
-    /// same time whatever their size: they work at once, while a thread finds out which space is in use. Until it has, no
-    /// space is reused that was in use before; a write to a full store waits for it. At once otherwise. O(n).
+    /// Waits for the end of recovery in the background, if it runs. After a crash, trees of
+    /// [`Engine::BZTREE`](crate::Engine::BZTREE) are usable at once, whatever their size, while a thread finds out which space is
+    /// in use. Until it is done, space that was in use before the crash is not reused, and a write to a full store waits. O(n).
     ///
-    /// Waits for ranges that are being read, too: not to be called by a thread that holds one.
+    /// It also waits for open ranges, so a thread that holds one must not call it.
     pub fn finish_recovery(&self) {
         while !self.inner.has_recovered() {}
     }
 
-    /// Removes the tree `name` and gives its space back. Gone, wholly and durably, when this returns; not at all if a
-    /// crash comes before. O(its entries), and it is opened for that if it is not open.
+    /// Removes the tree `name` and frees its space. The tree is gone, wholly and durably, when this returns; if a crash comes
+    /// before, it is gone wholly or not at all. O(its entries); a tree that is not open is opened for this.
     ///
     /// # Errors
     /// [`PoolError::NoSuchTree`]; [`PoolError::InUse`] while a handle or a range of it lives, or any range while the store recovers
-    /// ([`Store::finish_recovery`]); [`PoolError::Corrupt`] if it is damaged: a damaged tree stays, so that what is left of it
-    /// can be saved, unless its damage is met only when its space is given back: what is free is then found by the next
-    /// open.
+    /// ([`Store::finish_recovery`]); [`PoolError::Corrupt`] if it is damaged. A damaged tree stays, so that it can be salvaged, unless
+    /// the damage is met only while its space is freed: the next open then finds out what is free.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.at(self.drop_found(name))
     }
 
     fn drop_found(&self, name: &str) -> Result<()> {
-        // The thread that marks holds the trees.
+        // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {
             return Err(Error::Pool(PoolError::InUse));
         }
@@ -358,37 +357,36 @@ impl Store {
         }
         // From now on this name means a new tree.
         drop(trees);
-        // Where durability is deferred that it is gone is not durable yet.
+        // With deferred durability the removal is not durable yet.
         backend.sync()?;
-        // What is not given back is free after the next open, which finds out what is in use.
+        // If this fails, the next open finds out what is free.
         tree.any.index.destroy().inspect_err(|_| backend.leave_unclean())
     }
 
     /// Returns when everything that was written so far, by any thread, is durable. Needed only where operations are not
     /// durable when they return: with another [`crate::Durability`], after `put_async` and its kin, and for trees that
-    /// become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), which end theirs now.
+    /// become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), whose epochs end now.
     ///
     /// # Errors
-    /// [`PoolError::Medium`] if the medium failed; [`Error::InBatch`] within a batch, of whichever tree. The first of all:
-    /// what else can be made durable is so.
+    /// [`PoolError::Medium`] if the medium failed; [`Error::InBatch`] within a batch of any tree. After an error the other trees are
+    /// still made durable, and the first error is returned.
     pub fn sync(&self) -> Result<()> {
         let trees: Vec<AnyTree> = self.inner.trees.lock().values().map(|tree| tree.any.clone()).collect();
-        // Each is tried, whatever became of those before it.
+        // Each tree is tried, even if one before it failed.
         let ended = trees.iter().map(|tree| tree.index.sync()).fold(Ok(()), Result::and);
         self.at(ended.and(self.inner.backend.sync()))
     }
 
-    /// Copies the store as it is at some moment of the call into a new file, while other threads go on writing. The
-    /// copy is a pool of its own, with the same UUID, that is opened as after a crash; it is durable when this returns. It
-    /// gets the permissions of the pool, and its owner where the system lets this process give files away. It has its name
-    /// only when it is whole: a process that ends meanwhile leaves a file beside `target` whose name ends with `.part`.
-    /// Returns its bytes. O(file + log); the log is kept for the time being, in a file without a name beside `target`.
-    /// Writers wait only if the log is full while it goes around faster than it can be read. For a store that another
-    /// process has open: [`Options::backup`].
+    /// Copies the store, as it is at some moment of the call, into the new file `target`, while other threads go on writing, and
+    /// returns the copy's bytes. The copy is durable when this returns. It is a pool of its own with the same UUID, and opens as
+    /// after a crash. It gets the permissions of the pool, and its owner if the system allows that. `target` appears only when the
+    /// copy is whole: a process that ends before leaves a file beside it whose name ends with `.part`. O(file + log); the log is
+    /// copied into an unnamed file beside `target` meanwhile. Writers wait only if they fill the log faster than it can be read.
+    /// For a store that another process has open: [`Options::backup`].
     ///
     /// # Errors
     /// [`PoolError::Io`] if `target` exists or cannot be made; [`PoolError::NoBackup`] if the store is not on
-    /// [`MediumChoice::File`](crate::MediumChoice::File); [`PoolError::Medium`] if the disk fails, and then there is no copy.
+    /// [`MediumChoice::File`](crate::MediumChoice::File); [`PoolError::Medium`] if the disk fails. After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
         let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
         let copied = self.inner.backend.backup(&new.target).map(Some);
@@ -402,7 +400,7 @@ impl Store {
     pub fn stat(&self) -> Result<StoreStat> {
         let Inner { path, recovery, backend, .. } = &*self.inner;
         if !recovery.after_crash {
-            // Milliseconds, for any size.
+            // Reading the bitmaps takes milliseconds, for any size.
             self.inner.has_recovered();
         }
         let pool = backend.stat();
@@ -437,7 +435,7 @@ impl Store {
         &self.inner.recovery
     }
 
-    /// What is survived. Ask before relying on it: a file in memory (tmpfs) is [`Survives::ProcessCrash`].
+    /// What the store survives. A file in memory (tmpfs) survives only [`Survives::ProcessCrash`].
     pub fn survives(&self) -> Survives {
         self.inner.backend.survives()
     }
@@ -447,11 +445,9 @@ impl Store {
         &self.inner.path
     }
 
-    /// Verifies the whole structure of every tree and returns every violation. Of a tree that is too damaged to be opened
-    /// these are what keeps it from that and what [`Store::salvage`] leaves out; of one of `masstree` it is one, the first that
-    /// was met.
-    /// O(entries); other threads may go on working, but with trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE), whose
-    /// writers wait.
+    /// Verifies the whole structure of every tree and returns every violation. For a tree that does not open, the violations are
+    /// the one that prevents that and those that [`Store::salvage`] meets; for one of `masstree`, only the first. O(entries). Other
+    /// threads may go on, except that writers of trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE) wait.
     ///
     /// # Errors
     /// Only if checking itself is impossible, as for want of memory.
@@ -471,7 +467,7 @@ impl Store {
             match opened.and_then(|tree| tree.check()) {
                 Ok(violations) => found.extend(violations.into_iter().map(of_tree)),
                 Err(error) => match error.root() {
-                    // Other threads may write to it, so it is not read past its locks.
+                    // Other threads may write to the tree, so it is not read without its locks.
                     Error::Pool(PoolError::Corrupt { offset, what }) if is_open => {
                         found.push(violation(Some(*offset), what.clone()));
                     }
@@ -495,22 +491,22 @@ impl Store {
         Ok(found)
     }
 
-    /// All damage of a tree that does not open, for the `first` that was met.
+    /// All damage of a tree that does not open; `first` is the damage that prevents that.
     fn damage(&self, name: &str, first: Violation) -> Result<Vec<Violation>> {
         let mut found = match self.salvage(name, |_, _| true) {
-            // What does not open, and is read only where it does.
+            // An engine whose trees must open to be salvaged.
             Err(error) if error.is_corrupt() => Vec::new(),
             found => found?,
         };
-        // What keeps it from being opened may be something that salvage gets over.
+        // Salvage may not meet the damage that prevents an open.
         if found.iter().all(|violation| violation.offset != first.offset) {
             found.insert(0, first);
         }
         Ok(found)
     }
 
-    /// Closes the store cleanly: the next open need not recover space, and the file's free tail is given back.
-    /// Durable when this returns. Dropping the last handle does the same, but cannot tell of an error.
+    /// Closes the store cleanly: the next open need not find out which space is in use, and the file gives its free tail back.
+    /// Durable when this returns. Dropping the last handle does the same, but cannot report an error.
     ///
     /// # Errors
     /// [`PoolError::InUse`] while another clone of the store, one of its trees or a [`Ticket`](crate::Ticket) lives; it is
@@ -547,7 +543,7 @@ impl Inner {
         tried_twice(attempt, || self.find_space())
     }
 
-    /// Fetches space back that is free after a crash, or was removed but is not yet reused, by whichever tree.
+    /// Finds space that is free after a crash, or was removed in any tree and not yet reused.
     #[cold]
     pub(crate) fn find_space(&self) {
         self.has_recovered();
@@ -560,7 +556,7 @@ impl Inner {
         trees.values().for_each(|tree| tree.any.index.reclaim());
     }
 
-    /// Whether it is known which space is in use; waits for that as long as it may take, unless a range is open.
+    /// Waits until the space in use is known, or until only an open range prevents that. Returns whether it is known.
     fn has_recovered(&self) -> bool {
         self.background.as_ref().is_none_or(|background| background.wait(RANGES_WAIT))
     }
@@ -572,7 +568,7 @@ impl Inner {
     }
 }
 
-/// The second attempt at what finds the pool full comes after `find_space`.
+/// Tries again, after `find_space`, what finds the pool full.
 #[inline(always)]
 fn tried_twice<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) -> Result<T> {
     match attempt() {

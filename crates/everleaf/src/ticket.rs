@@ -7,8 +7,8 @@ use medium::Lsn;
 
 use crate::store::Inner;
 
-/// What to wait for until a write is durable. Dropping it does not wait for the write, which becomes durable all the
-/// same, with a later sync. It is a handle of its store as the trees are: the store is open until the last one is dropped.
+/// A write that may not be durable yet, to be waited for. Dropping a ticket does not wait; the write becomes durable all the
+/// same, with a later sync. Like a tree, a ticket keeps its store open.
 #[derive(Clone)]
 #[must_use = "the write is durable only after `wait`"]
 pub struct Ticket {
@@ -33,8 +33,8 @@ impl Ticket {
     }
 
     /// Returns when the write is durable, whatever the store's [`Durability`](crate::Durability). The thread that
-    /// waits may do the sync, for all that wait. Of trees that are durable by epochs
-    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)) it returns at once, and says nothing: they are durable with
+    /// waits may do the sync for all that wait. With trees that are durable by epochs
+    /// ([`Engine::is_buffered`](crate::Engine::is_buffered)) it returns at once and promises nothing: use
     /// [`Store::sync`](crate::Store::sync).
     ///
     /// # Errors

@@ -19,8 +19,8 @@ use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
 /// # Errors of all methods
 /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`] for arguments beyond these limits;
 /// [`PoolError::Corrupt`] where the tree is damaged; [`PoolError::Medium`] if the medium failed. Writes also
-/// [`PoolError::PoolFull`]: nothing was changed, and the tree stays usable. Each comes with the pool's path around it; ask
-/// [`Error::root`] for what is wrong.
+/// [`PoolError::PoolFull`]: nothing was changed, and the tree stays usable. Each error carries the pool's path;
+/// match on [`Error::root`].
 #[derive(Clone)]
 pub struct Tree {
     // Dropped before the store.
@@ -49,8 +49,7 @@ impl Tree {
         self.context.kind
     }
 
-    /// The engine beneath, to be compared with this: it leaves the pool's path out of errors, and tries a write once where
-    /// the pool is full at first.
+    /// The engine beneath, for comparisons. Its errors lack the pool's path, and it tries a write to a full pool only once.
     #[inline(always)]
     pub fn index(&self) -> &dyn Index {
         &*self.any.index
@@ -137,8 +136,8 @@ impl Tree {
     /// epoch does not end meanwhile, so keep batches short; a pool that is full fails the write that meets it.
     ///
     /// A batch is of one tree; nothing holds the epochs of two together. Inside, this tree is used through the batch only.
-    /// Others may be read and written, made and dropped. Refused are their batches and bulk loads, and whatever ends an epoch
-    /// or holds back all writers: `sync`, `check`, `stat`. A write that would have to wait for a batch of the other tree is
+    /// Other trees may be read, written, made and dropped. Their batches and bulk loads are refused, and so are calls that end an
+    /// epoch or hold back all writers: `sync`, `check`, `stat`. A write that would have to wait for a batch of the other tree is
     /// refused, too, and so is a read where it is the first of a node after an open. One that finds the pool full makes no
     /// room by ending an epoch.
     ///
@@ -194,8 +193,8 @@ impl Tree {
 
     /// As [`Tree::put`], but returns before it is durable: the [`Ticket`] is for waiting. One thread can so keep many
     /// writes under way and wait for them together. Other readers see the value only once it is durable (with
-    /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it. Who gets 8 MiB of log ahead of the disk is
-    /// held up.
+    /// [`Durability::Immediate`](crate::Durability::Immediate)): they wait for it. A writer that
+    /// gets 8 MiB of log ahead of the disk waits.
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -268,10 +267,10 @@ impl Tree {
         self.at(self.any.index.is_empty())
     }
 
-    /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their capacity (0.5 to 1.0; what
-    /// is beyond is taken for the nearer end). Wholly done or not at all, also across a crash. Returns the number of
-    /// entries. O(n), and much faster than as many inserts. What it might have to undo is remembered until it is done: up
-    /// to 16 bytes of memory an entry, but for words in [`Engine::RNTREE`](crate::Engine::RNTREE).
+    /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their capacity (0.5 to 1.0;
+    /// other values are clamped). Wholly done or not at all, also across a crash. Returns the number of
+    /// entries. O(n), and much faster than as many inserts. Until it is done, it keeps what it
+    /// would have to undo in memory: up to 16 bytes an entry, nothing for words in [`Engine::RNTREE`](crate::Engine::RNTREE).
     ///
     /// # Errors
     /// [`Error::NotEmpty`]; [`Error::NotSorted`] with the place of the first entry out of order.
@@ -289,8 +288,8 @@ impl Tree {
         entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
         fill: f64,
     ) -> std::result::Result<u64, E> {
-        // Entries that were taken cannot be asked for again: what a second try would find is fetched back before, which
-        // soon after a crash takes as long as it takes to find out what is free.
+        // The source cannot be read twice, so there is no second attempt: free space is found before the first one. Soon after a
+        // crash that waits for recovery in the background.
         self.context.store.find_space();
         let mut entries = entries.into_iter();
         let mut failure = None;
@@ -329,13 +328,13 @@ impl Tree {
         self.at(self.any.index.stat())
     }
 
-    /// Figures of a tree that is durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)): how far the sweep
-    /// after a crash has come, what the ends of epochs took. `None` for others. Unlike [`Tree::stat`] it walks nothing. O(1).
+    /// Figures of a tree that is durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)): the progress of the
+    /// sweep after a crash, and what the ends of epochs took. `None` for other trees. O(1), unlike [`Tree::stat`].
     pub fn epoch_stat(&self) -> Option<EpochStat> {
         self.any.index.epochs().map(Epochs::epoch_stat)
     }
 
-    /// What the engine counted since the tree was opened, by name; each engine counts what tells something about it.
+    /// What the engine counted since the tree was opened, by name. Each engine has counters of its own.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.any.index.counters()
     }

@@ -9,7 +9,7 @@ use engines::index::{Bounds, Condition, WordIndex};
 use crate::{Range, Ticket, Tree};
 
 /// An ordered map from `u64` to `u64`, by name in a [`Store`](crate::Store): the fast path for small fixed entries,
-/// without a detour over byte strings. For the rest it is a [`Tree`], which see for threads, durability and errors.
+/// without byte strings in between. [`Tree`] has the rest: threads, durability, errors.
 ///
 /// ```
 /// # let store = everleaf::Store::in_memory()?;
@@ -23,7 +23,7 @@ use crate::{Range, Ticket, Tree};
 /// ```
 #[derive(Clone)]
 pub struct WordTree {
-    // Both are the same; dropped before the store, which `tree` keeps.
+    // Both are the same tree. It is dropped before the store, which `tree` keeps open.
     words: Arc<dyn WordIndex>,
     tree: Tree,
 }

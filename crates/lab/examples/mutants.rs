@@ -38,7 +38,8 @@ fn print(report: &MutantReport) {
     println!("{}: {} mutants {:?}", report.engine, report.mutants, report.kinds);
     println!("  {} killed, {} justified, {} survived", report.killed, report.justified, report.survived);
     for survivor in &report.survivors {
-        println!("  {}: {}", survivor.mutant, survivor.why.unwrap_or("SURVIVED"));
+        let why = survivor.why.map_or_else(|| format!("SURVIVED at {}", survivor.place), str::to_owned);
+        println!("  {}: {why}", survivor.mutant);
     }
     for unused in &report.unused {
         println!("  this justifies nothing: {unused}");

@@ -17,8 +17,22 @@ pub mod sorted_chain;
 /// Sorted chain: the smallest complete engine on the kit, see [`sorted_chain`].
 pub const SORTED_CHAIN: Engine = Engine::new(&sorted_chain::ENTRY);
 
+/// The engines of this crate.
+const OWN: &[Engine] = &[SORTED_CHAIN];
+
 /// Every engine, those for users first.
-pub const ENGINES: &[Engine] = &[Engine::RNTREE, Engine::BZTREE, Engine::MASSTREE, SORTED_CHAIN];
+pub const ENGINES: &[Engine] = &all();
+
+const fn all() -> [Engine; Engine::ALL.len() + OWN.len()] {
+    let mut all = [SORTED_CHAIN; Engine::ALL.len() + OWN.len()];
+    let mut index = 0;
+    while index < all.len() {
+        let of_users = Engine::ALL.len();
+        all[index] = if index < of_users { Engine::ALL[index] } else { OWN[index - of_users] };
+        index += 1;
+    }
+    all
+}
 
 /// The engine of this name among [`ENGINES`].
 pub fn engine_from_name(name: &str) -> Option<Engine> {

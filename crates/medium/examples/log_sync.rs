@@ -4,6 +4,8 @@
 //! cargo run --release --package everleaf-medium --example log_sync -- FOLDER
 //! ```
 
+#![allow(unsafe_code)]
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;

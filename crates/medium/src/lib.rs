@@ -10,7 +10,7 @@
 //! damaged pool gives wrong answers or an error, never undefined behaviour.
 //!
 //! The model (what a flush, a fence and an [`Lsn`] promise) is in `docs/PERSISTENCY.md`.
-
+#![allow(unsafe_code)]
 // With loom's atomics much of what maps memory is not used.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 

@@ -9,7 +9,7 @@ use crate::subject::{Durability, Subject};
 pub(crate) struct Context<S: Subject> {
     /// The states that a crash may leave, by the contract of each operation ([`Durability`]).
     pub(crate) acceptable: Expected<S::State>,
-    /// The state after all acknowledged operations; unknown until somebody has looked.
+    /// The state after all acknowledged operations; unknown until it was observed.
     current: Option<S::State>,
     pending: Option<(u32, S::State)>,
     /// What becomes current when it is seen.

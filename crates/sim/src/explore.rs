@@ -42,9 +42,9 @@ pub struct Explorer<S: Subject> {
     /// The most steps of a run of what is explored: [`Options::steps_max`], for so many operations.
     pub(crate) steps_max: u64,
     known: HashSet<u64>,
-    /// What could be planted in the traces, if somebody wants to know.
+    /// The faults that could be planted in the traces, while they are collected.
     moves: Option<BTreeSet<Mutation>>,
-    /// Where to write what is tried, if somebody watches; and the schedule and the crashes that lead there.
+    /// Where to write what is tried, if a watchdog runs; and the schedule and the crashes that lead there.
     beacon: Option<Beacon>,
     schedule: String,
     trail: Replay,
@@ -104,8 +104,8 @@ impl<S: Subject> Explorer<S> {
         self.known.clear();
     }
 
-    /// Who is told from now on, after each crash point of a sequence, how much was explored, and which part of the
-    /// sequence, from 0 to 1. Looking for a shorter sequence begins anew.
+    /// Calls `call` from now on after each crash point of a sequence, with how much was explored and which part of the sequence,
+    /// from 0 to 1. The search for a shorter sequence begins at 0 again.
     pub fn on_progress(&mut self, call: impl FnMut(&Stats, f64) + 'static) {
         self.progress = Some(Box::new(call));
     }
@@ -190,14 +190,14 @@ impl<S: Subject> Explorer<S> {
         self.steps_max = self.options.steps_max.saturating_mul(1 + hundreds);
     }
 
-    /// Tells who watches what is tried next.
+    /// Tells the watchdog what is tried next.
     fn tell(&mut self) {
         if let Some(beacon) = &mut self.beacon {
             beacon.attempt(&format!("{}{}", self.schedule, self.trail));
         }
     }
 
-    /// Tells who watches by which schedule threads run from now on: the part of the word before the crash.
+    /// Tells the watchdog by which schedule threads run from now on: the part of the word before the crash.
     pub(crate) fn tell_schedule(&mut self, schedule: impl FnOnce() -> String) {
         if self.beacon.is_some() {
             self.schedule = schedule();
@@ -208,7 +208,7 @@ impl<S: Subject> Explorer<S> {
         }
     }
 
-    /// Tells who watches what is explored from now on: what the text says. The word stands for it, up to the crash.
+    /// Tells the watchdog what is explored from now on, as a text and as a word, the crash not included.
     pub(crate) fn announce(&mut self, program: impl FnOnce(&Self) -> (String, String)) {
         if self.beacon.is_none() {
             return;
@@ -226,7 +226,7 @@ impl<S: Subject> Explorer<S> {
         self.tell();
     }
 
-    /// Tells who watches that nothing is explored.
+    /// Tells the watchdog that nothing is explored.
     pub(crate) fn rest(&mut self) {
         if let Some(beacon) = &mut self.beacon {
             beacon.rest();
@@ -491,7 +491,7 @@ impl<S: Subject> Explorer<S> {
         self.try_image(level, model, context, Choices::default())?;
         let read = self.plan.lock().lines();
         for line in read {
-            // A line that nobody reads while all are old changes nothing when it alone is new.
+            // A line that no load reads while all are old changes nothing when it alone is new.
             self.try_image(level, model, context, Choices::Ahead(line))?;
         }
         self.try_image(level, model, context, Choices::Newest)?;

@@ -69,7 +69,7 @@
 //! A failure names the shortest sequence of operations found, the moment of the crash, the lines that were behind with
 //! the first store that each one lacks, and an [`Replay`] that repeats exactly that crash ([`Options::replay`]).
 //!
-//! A longer example is `examples/linked_list.rs`: somebody's own list, wrong and mended. `docs/TESTING.md` goes through it
+//! A longer example is `examples/linked_list.rs`: a user's own list, wrong and mended. `docs/TESTING.md` goes through it
 //! and its report step by step. `everleaf crash` does this to Everleaf's engines.
 //!
 //! # Several threads
@@ -148,7 +148,7 @@
 //!   leave, a crash there can leave, too. And where expectations get stricter: after each operation, after recovery.
 //! - **Lazy recovery** ([`Images::All`]): lines whose content is open stay open. When recovery loads a word about which the
 //!   contents that are left disagree, it branches over the distinct values; all paths are run depth first, each by a new
-//!   recovery that repeats its choices. What nobody reads costs nothing. In a log, what one line is found to hold narrows
+//!   recovery that repeats its choices. What is not read costs nothing. In a log, what one line is found to hold narrows
 //!   down where the log was cut, and so what other lines may hold. [`Images::Eager`] enumerates plainly, and must
 //!   agree (`tests/agreement.rs`).
 //! - **Second crashes** ([`SecondCrash`]): what a recovery stored is recorded as well; the lines that the first crash left

@@ -55,7 +55,7 @@ pub struct Crash {
     pub event: usize,
     /// What was going on, if something was.
     pub during: Option<String>,
-    /// The lines that it left behind, as far as anybody looked.
+    /// The lines that were behind, of those that recovery read.
     pub behind: Vec<Behind>,
     /// What loads found, as choices.
     pub choices: Vec<u16>,
@@ -215,7 +215,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Images that were not made, because nobody would have seen what is different in them.
+    /// Images that were not made, because no recovery would have read what differs in them.
     pub fn images_avoided(&self) -> f64 {
         (self.images - self.recoveries as f64).max(0.0)
     }

@@ -2,7 +2,7 @@
 //!
 //! A recovery that panics, or that goes on operating on the medium for ever, is reported by the
 //! [`Explorer`](crate::Explorer) itself. One that loops without touching the medium, overflows its stack or aborts takes
-//! its process with it. So whoever wants a report of that as well runs the exploration in a child process
+//! its process with it. To get a report of that as well, run the exploration in a child process
 //! ([`watch`]). There each explorer writes into a file what it is about to try; the watcher reads it, and says so
 //! if the child dies of a signal or does not go on.
 //!
@@ -50,7 +50,7 @@ pub(crate) struct Beacon {
 }
 
 impl Beacon {
-    /// A place in the watcher's file; none if nobody watches.
+    /// A place in the watchdog's file; none if no watchdog runs.
     pub(crate) fn new() -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = PathBuf::from(std::env::var_os(VARIABLE)?);
@@ -102,7 +102,7 @@ impl Drop for Beacon {
     }
 }
 
-/// Whether somebody watches this process.
+/// Whether a watchdog watches this process.
 pub fn is_watched() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
@@ -200,11 +200,11 @@ enum Activity {
     Sleeps,
     /// It runs, or would like to, and has used so much of a processor since it began.
     Runs(Duration),
-    /// Somebody has stopped it.
+    /// It was stopped by a signal.
     IsStopped,
 }
 
-/// What a thread does, named as `/proc` does; `None` where nobody knows.
+/// What a thread does, named as `/proc` does; `None` where that is not known.
 fn activity(thread: &str) -> Option<Activity> {
     let read = |name| std::fs::read_to_string(format!("/proc/{thread}/{name}")).ok();
     if thread.is_empty() {

@@ -137,6 +137,19 @@ fn json(program: &str, arguments: &[&str]) -> Result<Value, Failure> {
     })
 }
 
+/// The engines that the command knows, as `everleaf engines --json` describes each.
+pub(crate) fn engines(options: &[&str]) -> Result<Vec<Value>, Failure> {
+    let command = ["run", "--release", "--quiet", "--package", "everleaf-cli", "--", "--json", "engines"];
+    let said = json("cargo", &[&command[..], options].concat())?;
+    Ok(said["engines"].as_array().cloned().unwrap_or_default())
+}
+
+/// The names of the engines.
+pub(crate) fn engine_names(options: &[&str]) -> Result<Vec<String>, Failure> {
+    let name = |engine: &Value| engine["engine"].as_str().map(str::to_owned);
+    Ok(engines(options)?.iter().filter_map(name).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,31 +1,74 @@
-//! What the rules look at: the Rust files, the manifests and the map of a workspace, read once.
+//! What the rules look at: the Rust files, the manifests and the map of a workspace, and what cargo says of its packages.
 
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::process::Command;
+use std::{fs, io};
 
+use serde::Deserialize;
 use walkdir::{DirEntry, WalkDir};
-
-use super::Finding;
-use super::manifest::Manifest;
-use super::source::Source;
 
 /// The page that names every crate.
 pub(super) const MAP: &str = "docs/ARCHITECTURE.md";
 
-/// The workspace as the rules see it. Paths start at the workspace root and use `/`.
-#[derive(Default)]
+/// A file, with its path from the workspace root, with `/` on every platform.
+pub(super) struct File {
+    pub(super) path: String,
+    pub(super) text: String,
+}
+
+/// What `cargo metadata` says.
+#[derive(Deserialize)]
+struct Metadata {
+    workspace_root: PathBuf,
+    packages: Vec<Package>,
+}
+
+/// A package of the workspace.
+#[derive(Deserialize)]
+pub(super) struct Package {
+    manifest_path: PathBuf,
+    pub(super) dependencies: Vec<Dependency>,
+    pub(super) targets: Vec<Target>,
+}
+
+/// A dependency, whatever its kind and target.
+#[derive(Deserialize)]
+pub(super) struct Dependency {
+    name: String,
+    rename: Option<String>,
+    /// `dev` or `build`.
+    pub(super) kind: Option<String>,
+    pub(super) optional: bool,
+    /// The folder, if it is not from a registry.
+    pub(super) path: Option<PathBuf>,
+}
+
+impl Dependency {
+    /// The name on the left of the `=`.
+    pub(super) fn key(&self) -> &str {
+        self.rename.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// A crate of a package.
+#[derive(Deserialize)]
+pub(super) struct Target {
+    pub(super) kind: Vec<String>,
+    pub(super) src_path: PathBuf,
+}
+
+/// The workspace as the rules see it.
 pub(super) struct Tree {
-    sources: Vec<Source>,
-    manifests: Vec<Manifest>,
-    map: Option<String>,
-    unreadable: Vec<Finding>,
+    root: PathBuf,
+    files: Vec<File>,
+    pub(super) packages: Vec<Package>,
 }
 
 /// Why a workspace could not be checked at all.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("no Cargo.toml with a [workspace] in {0} or above it; go into the workspace or use --root DIR")]
-    NoWorkspace(PathBuf),
+    #[error("cargo finds no workspace here ({0}); go into the workspace or use --root DIR")]
+    NoWorkspace(String),
     #[error("{0}: {1}; make it readable")]
     Read(PathBuf, #[source] io::Error),
     #[error("cannot walk the workspace: {0}")]
@@ -34,99 +77,66 @@ pub(super) enum Error {
     Print(#[source] io::Error),
 }
 
-/// The workspace around the current folder.
-pub(super) fn find_root() -> Result<PathBuf, Error> {
-    let start = env::current_dir().map_err(|error| Error::Read(PathBuf::from("."), error))?;
-    let root = start.ancestors().find(|folder| is_workspace(folder)).map(Path::to_path_buf);
-    root.ok_or(Error::NoWorkspace(start))
-}
-
-fn is_workspace(folder: &Path) -> bool {
-    let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { return false };
-    Manifest::parse("Cargo.toml", &text).is_ok_and(|manifest| manifest.is_workspace())
+/// What cargo says of the workspace at `root`, or around the current folder.
+fn metadata(root: Option<&Path>) -> Result<Metadata, Error> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["metadata", "--no-deps", "--format-version=1"]);
+    if let Some(root) = root {
+        command.arg("--manifest-path").arg(root.join("Cargo.toml"));
+    }
+    let said = command.output().map_err(|error| Error::NoWorkspace(error.to_string()))?;
+    let refused = String::from_utf8_lossy(&said.stderr).trim().to_owned();
+    serde_json::from_slice(&said.stdout).map_err(|_| Error::NoWorkspace(refused))
 }
 
 impl Tree {
-    /// Reads every Rust file, every manifest and the map below `root`.
-    pub(super) fn load(root: &Path) -> Result<Self, Error> {
-        if !is_workspace(root) {
-            return Err(Error::NoWorkspace(root.to_path_buf()));
-        }
-        let mut tree = Self::default();
-        for entry in WalkDir::new(root).sort_by_file_name().into_iter().filter_entry(is_ours) {
+    /// Reads every Rust file, every manifest and the map of the workspace at `root`, or around the current folder.
+    pub(super) fn load(root: Option<&Path>) -> Result<Self, Error> {
+        let Metadata { workspace_root: root, packages } = metadata(root)?;
+        let mut files = Vec::new();
+        for entry in WalkDir::new(&root).sort_by_file_name().into_iter().filter_entry(is_ours) {
             let entry = entry?;
-            if !entry.file_type().is_file() {
-                continue;
-            }
-            let path = entry.path().strip_prefix(root).expect("the walk stays below its root");
-            let path = path.components().map(|part| part.as_os_str().to_string_lossy());
-            let path = path.collect::<Vec<_>>().join("/");
-            if wants(&path) {
+            let path = relative(&root, entry.path());
+            if entry.file_type().is_file() && (path == MAP || is_manifest(&path) || is_source(&path)) {
                 let text = fs::read_to_string(entry.path());
-                tree.add(&path, &text.map_err(|error| Error::Read(entry.path().to_path_buf(), error))?);
+                let text = text.map_err(|error| Error::Read(entry.path().to_path_buf(), error))?;
+                files.push(File { path, text });
             }
         }
-        Ok(tree)
+        Ok(Self { root, files, packages })
     }
 
-    /// A workspace written down in a test, as (path, text).
-    #[cfg(test)]
-    pub(super) fn of(files: &[(&str, &str)]) -> Self {
-        let mut tree = Self::default();
-        for (path, text) in files {
-            assert!(wants(path), "tidy would not look at {path}");
-            tree.add(path, text);
-        }
-        assert_eq!(tree.unreadable, [], "an example must parse");
-        tree
+    pub(super) fn sources(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| is_source(&file.path))
     }
 
-    fn add(&mut self, path: &str, text: &str) {
-        let outcome = if path == MAP {
-            self.map = Some(text.to_owned());
-            Ok(())
-        } else if is_manifest(path) {
-            Manifest::parse(path, text).map(|manifest| self.manifests.push(manifest))
-        } else {
-            Source::parse(path, text).map(|source| self.sources.push(source))
-        };
-        self.unreadable.extend(outcome.err());
+    pub(super) fn manifests(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| is_manifest(&file.path))
     }
 
-    pub(super) fn sources(&self) -> &[Source] {
-        &self.sources
+    /// The file at a path from the root.
+    pub(super) fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
     }
 
-    pub(super) fn manifests(&self) -> &[Manifest] {
-        &self.manifests
+    /// A path from the root.
+    pub(super) fn relative(&self, path: &Path) -> String {
+        relative(&self.root, path)
     }
 
-    /// The manifest at the workspace root.
-    pub(super) fn root_manifest(&self) -> Option<&Manifest> {
-        self.manifests.iter().find(|manifest| manifest.path() == "Cargo.toml")
-    }
-
-    /// The text of the map, if there is one.
-    pub(super) fn map(&self) -> Option<&str> {
-        self.map.as_deref()
-    }
-
-    /// The folders right below `crates/` that hold a crate, with their manifests.
-    pub(super) fn crates(&self) -> impl Iterator<Item = (&str, &Manifest)> {
-        self.manifests.iter().filter_map(|manifest| {
-            let name = manifest.path().strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
-            (!name.contains('/')).then_some((name, manifest))
-        })
-    }
-
-    /// One finding for every file that does not parse; the rules do not see such a file.
-    pub(super) fn unreadable(&self) -> &[Finding] {
-        &self.unreadable
+    /// The folder of a package, from the root.
+    pub(super) fn folder(&self, package: &Package) -> String {
+        package.manifest_path.parent().map_or_else(String::new, |folder| self.relative(folder))
     }
 }
 
-fn wants(path: &str) -> bool {
-    path == MAP || is_manifest(path) || Path::new(path).extension().is_some_and(|extension| extension == "rs")
+fn relative(root: &Path, path: &Path) -> String {
+    let parts = path.strip_prefix(root).unwrap_or(path).components();
+    parts.map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+}
+
+fn is_source(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "rs")
 }
 
 fn is_manifest(path: &str) -> bool {

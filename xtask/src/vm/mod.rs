@@ -68,8 +68,8 @@ pub(crate) struct Args {
     /// The longest life of a writer, in seconds; the power is cut at a random moment before
     #[arg(long, default_value_t = 4.0, value_parser = parse_seconds)]
     seconds_per_round: f64,
-    /// The engine
-    #[arg(long, default_value = "rntree", value_parser = ["rntree", "bztree", "masstree"])]
+    /// The engine, one of those that `everleaf engines` lists
+    #[arg(long, default_value = "rntree")]
     engine: String,
     /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets
     #[arg(long, default_value = "immediate")]
@@ -129,6 +129,10 @@ fn try_run(args: &Args) -> Result<Report, Failure> {
         return Err(Failure::Usage(
             "--no-sync goes with --medium file: on dax there is no sync to take out".into(),
         ));
+    }
+    let known = crate::report::engine_names(&[]).map_err(|failure| Failure::Usage(failure.to_string()))?;
+    if !known.contains(&args.engine) {
+        return Err(Failure::Usage(format!("no engine {:?}; there are {}", args.engine, known.join(", "))));
     }
     let guest = guest::Guest::prepare(args)?;
     rounds::run(args, &guest)

@@ -9,7 +9,11 @@ use crate::context::{Context, write_json};
 use crate::failure::{Answer, Outcome};
 
 #[derive(clap::Args, Debug)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Also those that exist to be compared with: for `crash`, `torture` and `bench`, not for pools that are kept
+    #[arg(long)]
+    all: bool,
+}
 
 fn durable(engine: Engine) -> String {
     match engine.contract {
@@ -38,13 +42,14 @@ fn object(engine: Engine) -> Value {
     })
 }
 
-pub(crate) fn run(_args: &Args, context: Context) -> Outcome {
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut output = Context::output();
+    let engines = if args.all { lab::ENGINES } else { Engine::ALL };
     if context.json {
-        let engines: Vec<_> = Engine::ALL.iter().copied().map(object).collect();
+        let engines: Vec<_> = engines.iter().copied().map(object).collect();
         write_json(&mut output, &json!({ "engines": engines }))?;
     } else {
-        for engine in Engine::ALL.iter().copied() {
+        for engine in engines.iter().copied() {
             writeln!(output, "{engine}\t{}", engine.paper)?;
             writeln!(output, "  a write is durable {}", durable(engine))?;
             for setting in engine.settings.iter().filter(|setting| !setting.is_hidden) {

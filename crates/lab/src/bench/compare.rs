@@ -16,14 +16,11 @@ pub(crate) struct Baseline {
 impl Baseline {
     pub(crate) fn load(args: &Args, keys: &Keys, count: u64) -> Self {
         let count = if args.workload == Workload::Load { 0 } else { count };
-        let map = (0..count).map(|index| keys.key(index)).map(|key| (key, key)).fold(
-            // One by one, as the tree was loaded: `collect` would sort first.
-            BTreeMap::new(),
-            |mut map, (key, value)| {
-                map.insert(key, value);
-                map
-            },
-        );
+        let mut map = BTreeMap::new();
+        // One by one, as the tree was loaded: `collect` would sort first.
+        for key in (0..count).map(|index| keys.key(index)) {
+            map.insert(key, key);
+        }
         Self { map }
     }
 
@@ -34,10 +31,10 @@ impl Baseline {
             Some(finds) => self.run_finds(finds),
             None => self.run(&steps),
         };
-        report.baseline(ns);
+        report.baseline_ns.push(ns);
         let finds = Script::finds(args, &args.keys_drawn(), 1000 + args.runs).finds.unwrap_or_default();
         if args.workload.only_adds() {
-            report.baseline_find(self.run_finds(&finds));
+            report.baseline_find_ns.push(self.run_finds(&finds));
         }
         for step in &steps {
             match step {
@@ -48,7 +45,7 @@ impl Baseline {
             }
         }
         if !args.workload.only_adds() {
-            report.baseline_find(self.run_finds(&finds));
+            report.baseline_find_ns.push(self.run_finds(&finds));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What epochs cost those who work: operations during which one ends, and the first touch of a node after a crash.
+//! What epochs cost operations: the time of those during which one ends, and of the first touch of a node after a crash.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::{Args, Workload};
 use super::keys::{Keys, Random};
-use super::subject::{Bench, histogram, padded};
+use super::subject::{Bench, histogram, on_threads, padded};
 use super::workload::{Script, Step};
 use crate::failure::Result;
 
@@ -63,14 +63,8 @@ pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<H
     }
     // Drawn as none of the other runs is.
     let script = Script::new(args, keys, args.runs);
-    let run = |steps: &[Step]| across_of(bench, steps);
-    let run = &run;
-    let times: Vec<_> = std::thread::scope(|scope| {
-        let workers: Vec<_> = script.threads.iter().map(|steps| scope.spawn(move || run(steps))).collect();
-        workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect()
-    });
     let mut all = histogram();
-    for times in times {
+    for times in on_threads(script.threads.len(), |thread| across_of(bench, &script.threads[thread])) {
         all.add(times?).expect("histograms of one shape");
     }
     super::undo(args, bench, &script)?;
@@ -95,7 +89,7 @@ fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>> {
     Ok(latency_ns)
 }
 
-/// Gets a key of each of many leaves, twice. The tree was opened after a crash, and nobody has touched it since.
+/// Gets a key of each of many leaves, twice. The tree was opened after a crash and not touched since.
 pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches> {
     let drawn = args.keys_drawn();
     let mut sorted: Vec<u64> = (0..args.keys - args.withheld()).map(|index| drawn.key(index)).collect();

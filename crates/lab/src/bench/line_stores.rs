@@ -1,6 +1,5 @@
 //! The four failure-atomic line stores side by side.
 
-use std::fs::OpenOptions;
 use std::time::Instant;
 
 use medium::{Dax, DaxOptions, LineStore, LineValue, Medium, node};
@@ -8,7 +7,8 @@ use serde_json::json;
 
 use super::args::Args;
 use super::keys::Random;
-use crate::failure::{Failure, Result};
+use super::subject::{Scratch, new_file};
+use crate::failure::Result;
 use crate::notes::Said;
 
 /// The region of lines, in bytes.
@@ -51,11 +51,9 @@ fn measure(args: &Args, line_store: LineStore) -> Result<f64> {
     let folder = args.pool.clone().unwrap_or_else(|| "/dev/shm".into());
     let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
     let path = folder.join(format!("everleaf-lines-{}.region", std::process::id()));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-    let file = file.map_err(Failure::io(format!("create {}", path.display())))?;
-    let timed = time_stores(args, Dax::new(file, DaxOptions { line_store, ..DaxOptions::default() }));
-    let _ = std::fs::remove_file(&path);
-    timed
+    let file = new_file(&path)?;
+    let _scratch = Scratch(path);
+    time_stores(args, Dax::new(file, DaxOptions { line_store, ..DaxOptions::default() }))
 }
 
 fn time_stores(args: &Args, dax: std::result::Result<Dax, medium::MediumError>) -> Result<f64> {

@@ -24,8 +24,8 @@ use crate::failure::{Failure, Result};
 use crate::notes::{Notes, Said};
 use compare::Baseline;
 use keys::Keys;
-use report::Report;
 pub(crate) use report::median;
+use report::{LogShare, Report};
 pub(crate) use subject::count_of;
 use subject::{Bench, Measured, Recoveries};
 use turns::turns;
@@ -56,24 +56,30 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
     let mut baseline = Baseline::load(args, &keys, prefill);
     let mut report = Report::new(args);
     if args.workload != Workload::Load {
-        report.load(prefill, load_seconds);
+        report.load_mops = prefill as f64 / load_seconds / 1e6;
     }
     if args.medium == args::MediumChoice::File {
-        report.disk(disk::rates(bench.folder())?);
+        report.disk = Some(disk::rates(bench.folder())?);
     }
     report.epochs.across_ns = epochs::across(args, &bench, &keys)?;
     for number in 0..args.runs {
         notes.note(format!("run {} of {}", number + 1, args.runs));
         if args.threads > 1 && args.workload != Workload::Load {
             let alone = Script::new(&Args { threads: 1, ..args.clone() }, &keys, number);
-            report.alone(&bench.measure(&alone)?);
+            report.alone_ns.push(bench.measure(&alone)?.ns());
             undo(args, &bench, &alone)?;
         }
         let script = Script::new(args, &keys, number);
         let finds = Script::finds(args, &keys, number);
         for who in turns(number, 2) {
             if who == IN_MEMORY {
-                turn_in_memory(args, ram.as_ref(), (&script, &finds), &mut report)?;
+                if let Some(ram) = &ram {
+                    let found = turn(args, ram, (&script, &finds), false, |measured| {
+                        report.ram_ns.push(measured.ns());
+                        Ok(())
+                    })?;
+                    report.ram_find_ns.push(found.ns());
+                }
                 continue;
             }
             let (log_before, counters_before) = (bench.log()?, bench.counters());
@@ -81,11 +87,12 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
             let is_kept = args.workload.only_adds() && number + 1 == args.runs;
             let found = turn(args, &bench, (&script, &finds), is_kept, |measured| {
                 report.run(&measured);
-                report.log(log_before.zip(bench.log()?));
-                report.counters(bench.counters_since(&counters_before));
+                report.log =
+                    log_before.zip(bench.log()?).map(|(before, after)| LogShare::between(&before, &after));
+                report.counters = bench.counters_since(&counters_before);
                 Ok(())
             })?;
-            report.find(&found);
+            report.find_ns.push(found.ns());
         }
         baseline.measure(args, &script, &mut report);
     }
@@ -93,26 +100,27 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
     end(args, bench, &keys, &mut report, notes)?;
     if args.count {
         notes.note("counting");
-        report.counts(&counted(&args.for_counting())?);
+        let counted = counted(&args.for_counting())?;
+        report.counts = counted.counts.map(|counts| (counts, counted.operations));
     }
     Ok(Said { json: report.json(), text: report.text() })
 }
 
 /// What is measured when the runs are over.
 fn end(args: &Args, mut bench: Bench, keys: &Keys, report: &mut Report, notes: Notes<'_>) -> Result<()> {
-    report.persist(bench.persist_ns(args)?);
-    report.sizes(bench.sizes()?);
+    report.persist_ns = bench.persist_ns(args)?;
+    report.sizes = Some(bench.sizes()?);
     report.epochs.pause_ns_max = bench.epoch_stat().map(|stat| stat.pause_ns_max);
     if args.recover {
-        report.recoveries(bench.recover()?);
+        report.recoveries = Some(bench.recover()?);
         report.epochs.touches = bench.first_touches()?;
     }
     if let Some(pool) = bench.close()? {
-        report
-            .file(std::fs::metadata(pool).map_err(Failure::io(format!("look at {}", pool.display())))?.len());
+        let file = std::fs::metadata(pool).map_err(Failure::io(format!("look at {}", pool.display())))?;
+        report.file_bytes = Some(file.len());
         if face::is_measured(args) {
             notes.note("comparing finds through the store with finds through its engine");
-            report.face(face::store_over_engine(args, keys, pool)?);
+            report.store_over_engine = face::store_over_engine(args, keys, pool)?;
         }
     }
     Ok(())
@@ -141,22 +149,6 @@ fn turn(
         undo(args, bench, script)?;
     }
     found.map_or_else(|| bench.measure(finds), Ok)
-}
-
-/// One run's operations in memory, if they are to be measured there as well.
-fn turn_in_memory(
-    args: &Args,
-    ram: Option<&Bench>,
-    scripts: (&Script, &Script),
-    report: &mut Report,
-) -> Result<()> {
-    let Some(ram) = ram else { return Ok(()) };
-    let found = turn(args, ram, scripts, false, |measured| {
-        report.ram(&measured);
-        Ok(())
-    })?;
-    report.ram_find(&found);
-    Ok(())
 }
 
 /// A run that counts. It has a tree of its own, so that counting costs the runs that are timed nothing.

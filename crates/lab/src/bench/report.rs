@@ -10,33 +10,39 @@ use super::disk::DiskRates;
 use super::epochs::EpochFigures;
 use super::subject::{Measured, Recoveries, Sizes};
 
-/// What was measured so far.
+/// What was measured so far. Times are those of one operation, one for each run.
 pub(crate) struct Report {
     args: Args,
-    load_mops: f64,
+    pub(crate) load_mops: f64,
     ns: Vec<f64>,
-    alone_ns: Vec<f64>,
-    find_ns: Vec<f64>,
-    baseline_ns: Vec<f64>,
-    baseline_find_ns: Vec<f64>,
-    ram_ns: Vec<f64>,
-    ram_find_ns: Vec<f64>,
+    /// The same on one thread.
+    pub(crate) alone_ns: Vec<f64>,
+    pub(crate) find_ns: Vec<f64>,
+    /// The standard library's map.
+    pub(crate) baseline_ns: Vec<f64>,
+    pub(crate) baseline_find_ns: Vec<f64>,
+    /// The same tree in memory.
+    pub(crate) ram_ns: Vec<f64>,
+    pub(crate) ram_find_ns: Vec<f64>,
     latency_ns: Histogram<u64>,
-    counts: Option<(Counts, u64)>,
-    persist_ns: f64,
-    sizes: Option<Sizes>,
-    recoveries: Option<Recoveries>,
-    store_over_engine: f64,
-    disk: Option<DiskRates>,
-    file_bytes: Option<u64>,
-    log: Option<LogShare>,
+    /// What [`Args::count`] asks for, and of how many operations.
+    pub(crate) counts: Option<(Counts, u64)>,
+    pub(crate) persist_ns: f64,
+    pub(crate) sizes: Option<Sizes>,
+    pub(crate) recoveries: Option<Recoveries>,
+    pub(crate) store_over_engine: f64,
+    pub(crate) disk: Option<DiskRates>,
+    /// The pool's file after a clean close.
+    pub(crate) file_bytes: Option<u64>,
+    /// What the last run cost in the log.
+    pub(crate) log: Option<LogShare>,
     /// What the engine counted in the last run.
-    counters: Vec<(&'static str, u64)>,
+    pub(crate) counters: Vec<(&'static str, u64)>,
     pub(crate) epochs: EpochFigures,
 }
 
 /// What one run of operations cost in the log.
-struct LogShare {
+pub(crate) struct LogShare {
     log_bytes: u64,
     checkpoint_bytes: u64,
     groups: u64,
@@ -44,16 +50,23 @@ struct LogShare {
     private_bytes: u64,
 }
 
+impl LogShare {
+    pub(crate) fn between(before: &FileStat, after: &FileStat) -> Self {
+        Self {
+            log_bytes: after.log_bytes - before.log_bytes,
+            checkpoint_bytes: after.checkpoint_bytes - before.checkpoint_bytes,
+            groups: after.groups - before.groups,
+            syncs: after.syncs - before.syncs,
+            private_bytes: after.private_bytes,
+        }
+    }
+}
+
 /// The upper one of two in the middle.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// Nanoseconds of one operation.
-fn ns_of(measured: &Measured) -> f64 {
-    measured.elapsed.as_nanos() as f64 / measured.operations as f64
 }
 
 fn rounded(value: f64) -> Value {
@@ -86,83 +99,10 @@ impl Report {
         }
     }
 
-    pub(crate) fn disk(&mut self, rates: DiskRates) {
-        self.disk = Some(rates);
-    }
-
-    /// The pool's file after a clean close.
-    pub(crate) fn file(&mut self, bytes: u64) {
-        self.file_bytes = Some(bytes);
-    }
-
-    pub(crate) fn log(&mut self, stats: Option<(FileStat, FileStat)>) {
-        self.log = stats.map(|(before, after)| LogShare {
-            log_bytes: after.log_bytes - before.log_bytes,
-            checkpoint_bytes: after.checkpoint_bytes - before.checkpoint_bytes,
-            groups: after.groups - before.groups,
-            syncs: after.syncs - before.syncs,
-            private_bytes: after.private_bytes,
-        });
-    }
-
-    pub(crate) fn counters(&mut self, counters: Vec<(&'static str, u64)>) {
-        self.counters = counters;
-    }
-
-    pub(crate) fn load(&mut self, keys: u64, seconds: f64) {
-        self.load_mops = keys as f64 / seconds / 1e6;
-    }
-
+    /// What was measured of a run.
     pub(crate) fn run(&mut self, measured: &Measured) {
-        self.ns.push(ns_of(measured));
+        self.ns.push(measured.ns());
         self.latency_ns.add(&measured.latency_ns).expect("histograms of one shape");
-    }
-
-    /// The same on one thread.
-    pub(crate) fn alone(&mut self, measured: &Measured) {
-        self.alone_ns.push(ns_of(measured));
-    }
-
-    /// What [`Args::count`] asks for.
-    pub(crate) fn counts(&mut self, measured: &Measured) {
-        self.counts = measured.counts.map(|counts| (counts, measured.operations));
-    }
-
-    pub(crate) fn find(&mut self, measured: &Measured) {
-        self.find_ns.push(ns_of(measured));
-    }
-
-    /// The same in memory.
-    pub(crate) fn ram(&mut self, measured: &Measured) {
-        self.ram_ns.push(ns_of(measured));
-    }
-
-    pub(crate) fn ram_find(&mut self, measured: &Measured) {
-        self.ram_find_ns.push(ns_of(measured));
-    }
-
-    pub(crate) fn baseline(&mut self, ns: f64) {
-        self.baseline_ns.push(ns);
-    }
-
-    pub(crate) fn baseline_find(&mut self, ns: f64) {
-        self.baseline_find_ns.push(ns);
-    }
-
-    pub(crate) fn persist(&mut self, ns: f64) {
-        self.persist_ns = ns;
-    }
-
-    pub(crate) fn sizes(&mut self, sizes: Sizes) {
-        self.sizes = Some(sizes);
-    }
-
-    pub(crate) fn face(&mut self, store_over_engine: f64) {
-        self.store_over_engine = store_over_engine;
-    }
-
-    pub(crate) fn recoveries(&mut self, recoveries: Recoveries) {
-        self.recoveries = Some(recoveries);
     }
 
     /// Ordered persists of one operation of this workload, by the engine's budget; not a number for mixes.
@@ -338,9 +278,9 @@ impl Report {
         let operations = self.args.operations() as f64;
         let only_writes = matches!(self.args.workload, Workload::Load | Workload::Insert | Workload::Update);
         let entry_bytes = (self.args.key_size + self.args.value_size) as f64;
-        // What the log took is written to the pool file by a checkpoint; without one in the run only half of it was seen.
-        let was_written_back = self.log.as_ref().is_some_and(|log| log.checkpoint_bytes > 0);
-        let user_bytes = if only_writes && was_written_back { operations * entry_bytes } else { f64::NAN };
+        // A checkpoint writes back what the log holds. A run without one has seen only the writes to the log.
+        let was_checkpointed = self.log.as_ref().is_some_and(|log| log.checkpoint_bytes > 0);
+        let user_bytes = if only_writes && was_checkpointed { operations * entry_bytes } else { f64::NAN };
         let of_disk = |rate: fn(&DiskRates) -> f64| self.disk.as_ref().map_or(f64::NAN, rate);
         let syncs_per_second = of_disk(|rates| rates.syncs_per_second);
         json!({

@@ -44,6 +44,13 @@ pub(crate) struct Measured {
     pub(crate) counts: Option<Counts>,
 }
 
+impl Measured {
+    /// Nanoseconds of one operation.
+    pub(crate) fn ns(&self) -> f64 {
+        self.elapsed.as_nanos() as f64 / self.operations as f64
+    }
+}
+
 /// Sizes at the end.
 pub(crate) struct Sizes {
     pub(crate) keys: u64,
@@ -75,7 +82,7 @@ pub(crate) fn count_of(counters: &[(&'static str, u64)], name: &str) -> u64 {
 }
 
 /// A file that is removed at the end.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -102,7 +109,7 @@ fn default_folder() -> PathBuf {
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
 }
 
-fn new_file(path: &Path) -> Result<File> {
+pub(crate) fn new_file(path: &Path) -> Result<File> {
     let open = OpenOptions::new().read(true).write(true).create_new(true).open(path);
     open.map_err(Failure::io(format!("create {}", path.display())))
 }
@@ -259,12 +266,7 @@ impl Bench {
                 })
             })
         };
-        let load = &load;
-        std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..args.threads as u64).map(|thread| scope.spawn(move || load(thread))).collect();
-            workers.into_iter().try_for_each(|worker| worker.join().expect("a loader panicked"))
-        })
+        on_threads(args.threads, |thread| load(thread as u64)).into_iter().collect()
     }
 
     fn counts(&self) -> Option<Counts> {
@@ -278,7 +280,7 @@ impl Bench {
         let run = |thread: usize| {
             let subject = self.subject();
             barrier.wait();
-            // By its own clock: whoever waited for all of them might be woken late.
+            // Each thread reads the clock itself: a thread that waits for all of them may be woken late.
             let start = Instant::now();
             let latency_ns = match &script.finds {
                 Some(finds) if script.batched => subject.run_batched(&finds[thread]),
@@ -288,14 +290,8 @@ impl Bench {
             };
             latency_ns.map(|latency_ns| (start, Instant::now(), latency_ns))
         };
-        let run = &run;
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..script.threads.len()).map(|thread| scope.spawn(move || run(thread))).collect();
-            workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect()
-        });
         let (mut latency_ns, mut spans) = (histogram(), Vec::new());
-        for result in results {
+        for result in on_threads(script.threads.len(), run) {
             let (start, end, latencies) = result?;
             latency_ns.add(latencies).expect("histograms of one shape");
             spans.push((start, end));
@@ -430,7 +426,7 @@ impl Bench {
             return Ok(None);
         }
         self.cut_an_epoch()?;
-        // Nobody sweeps.
+        // Epochs do not end by themselves, so nothing sweeps in the background.
         let options = store_options(&self.args)?.manual_epochs().close_cleanly(true);
         let store = open_store(&self.path, &self.args, &options)?;
         first_touches(&store.open_tree(NAME)?, &self.args).map(Some)
@@ -464,6 +460,15 @@ impl Bench {
     }
 }
 
+/// Runs this on so many threads, each told its number; the results in the order of the numbers.
+pub(crate) fn on_threads<T: Send>(threads: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let run = &run;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).collect()
+    })
+}
+
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits are fine")
 }
@@ -488,33 +493,30 @@ pub(crate) fn padded(word: u64, bytes: usize) -> Padded {
 }
 
 impl Operations<'_> {
-    fn write(&self, key: u64, value: Option<u64>, absent: bool) -> Result<bool> {
+    fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
         if let Some(words) = self.words {
-            let condition = if absent { Condition::Absent } else { Condition::Always };
             return Ok(words.write(key, value, condition)?);
         }
-        let condition = if absent { Condition::Absent } else { Condition::Always };
-        let value = value.map(|value| padded(value, self.sizes.1));
+        let bytes = |value| padded(value, self.sizes.1);
+        let (value, condition) = (value.map(bytes), condition.map(bytes));
+        let condition = condition.as_ref().map(Padded::as_slice);
         Ok(self.index.write(&padded(key, self.sizes.0), value.as_deref(), condition)?)
     }
 
     pub(crate) fn insert(&self, key: u64, value: u64) -> Result<bool> {
-        self.write(key, Some(value), true)
+        self.write(key, Some(value), Condition::Absent)
     }
 
     pub(crate) fn put(&self, key: u64, value: u64) -> Result<bool> {
-        self.write(key, Some(value), false)
+        self.write(key, Some(value), Condition::Always)
     }
 
     pub(crate) fn remove(&self, key: u64) -> Result<bool> {
-        self.write(key, None, false)
+        self.write(key, None, Condition::Always)
     }
 
     fn update(&self, key: u64, value: u64) -> Result<bool> {
-        match self.words {
-            Some(words) => Ok(words.write(key, Some(value), Condition::Present)?),
-            None => Ok(self.index.update(&padded(key, self.sizes.0), &padded(value, self.sizes.1))?),
-        }
+        self.write(key, Some(value), Condition::Present)
     }
 
     /// A find or an update in pieces, if the engine tells them.

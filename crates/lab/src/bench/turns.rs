@@ -11,8 +11,8 @@ use crate::failure::{Failure, Result};
 /// Bytes of memory that a key of 8 bytes takes, its value, and its share of the nodes, with room to spare.
 const KEY_BYTES: u64 = 96;
 
-/// The order in which `count` series come in run `number`: whoever comes later finds the script, and the caches, warm, so they
-/// take turns in coming first as well.
+/// The order in which `count` series are measured in run `number`. A later one finds script and caches warm, so each is first
+/// equally often.
 pub(crate) fn turns(number: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (number + turn) % count)
 }

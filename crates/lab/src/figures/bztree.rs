@@ -78,14 +78,9 @@ impl ByThreads {
             // The paper's numbers are of its balanced workload; it bounds all of them.
             let is_balanced = curve.workload == Workload::Balanced;
             let paper = if is_balanced { "0.02% to 0.12%, 8 to 48 threads" } else { "under 0.2%" };
-            self.failed.push(Claim { what, paper, ours });
+            self.failed.push(Claim::new(what, paper, ours));
         }
-        self.points.push(Point {
-            panel: curve.panel.to_owned(),
-            series: curve.series.to_owned(),
-            x: threads as f64,
-            y: sample.mops,
-        });
+        self.points.push(Point::new(curve.panel, curve.series, threads as f64, sample.mops));
     }
 }
 
@@ -110,7 +105,7 @@ fn scaling(args: &Args, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec
         let (one, all) =
             (figure.at(panel, "bztree", *fewest as f64), figure.at(panel, "bztree", *most as f64));
         let ours = format!("{all:.2} M/s on {most} threads, {:.2}x those of {fewest}", all / one);
-        Claim { what: (*panel).to_owned(), paper, ours }
+        Claim::new(*panel, paper, ours)
     };
     claims.iter().map(claim).collect()
 }
@@ -184,20 +179,14 @@ fn durability(args: &Args, notes: Notes<'_>) -> Result<Figure> {
         }
     }
     let ByThreads { points, failed } = found;
-    let mut figure = Figure {
-        title: "Figure 6: cost of durability, random keys",
-        x: THREADS,
-        y: MOPS,
-        points,
-        claims: Vec::new(),
-        missing: "",
-    };
+    let title = "Figure 6: cost of durability, random keys";
+    let mut figure = Figure { title, x: THREADS, y: MOPS, points, claims: Vec::new(), missing: "" };
     for (panel, paper) in [("90/10", "5%"), ("50/50", "12%")] {
         for &threads in &args.threads {
             let at = |series| figure.at(panel, series, threads as f64);
             let cost = 100.0 * (1.0 - at("durable") / at("volatile"));
             let what = format!("durability costs, {panel}, {threads} threads");
-            figure.claims.push(Claim { what, paper, ours: format!("{cost:.1}%") });
+            figure.claims.push(Claim::new(what, paper, format!("{cost:.1}%")));
         }
     }
     figure.claims.extend(failed);
@@ -220,7 +209,7 @@ fn ranges(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     if let Some(most) = args.threads.iter().max() {
         let [mostly, balanced] = ["90/10", "50/50"].map(|panel| figure.at(panel, "bztree", *most as f64));
         let ours = format!("{:.1}x", balanced / mostly);
-        figure.claims.push(Claim { what: "50/50 over 90/10".to_owned(), paper: "2.1x", ours });
+        figure.claims.push(Claim::new("50/50 over 90/10", "2.1x", ours));
     }
     Ok(figure)
 }
@@ -243,7 +232,7 @@ fn sizes(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     let mut measure = |panel: String, bytes: usize, bench: &crate::bench::Args| -> Result<()> {
         notes.note(format!("{panel}, {bytes} bytes"));
         let y = sample(bench)?.mops;
-        points.push(Point { panel, series: "bztree".to_owned(), x: bytes as f64, y });
+        points.push(Point::new(panel, "bztree", bytes as f64, y));
         Ok(())
     };
     for (mix, workload) in [("read-only", Workload::Find), ("75/25", Workload::ReadHeavy)] {
@@ -280,17 +269,14 @@ fn sizes(args: &Args, notes: Notes<'_>) -> Result<Figure> {
     ] {
         let at = |bytes: i32| figure.at(panel, "bztree", f64::from(bytes));
         let what = format!("{panel}, from {from} to {to} bytes");
-        figure.claims.push(Claim {
-            what,
-            paper,
-            ours: format!("{:+.0}%", 100.0 * (at(to) / at(from) - 1.0)),
-        });
+        let ours = format!("{:+.0}%", 100.0 * (at(to) / at(from) - 1.0));
+        figure.claims.push(Claim::new(what, paper, ours));
     }
     let panel = "free space, 75/25";
     let at = |bytes: &usize| figure.at(panel, "bztree", *bytes as f64);
     let best = FREE_BYTES.into_iter().max_by(|one, other| at(one).total_cmp(&at(other)));
     let ours = best.map_or_else(String::new, |bytes| format!("{bytes} bytes"));
-    figure.claims.push(Claim { what: format!("{panel}, the best"), paper: "128 bytes", ours });
+    figure.claims.push(Claim::new(format!("{panel}, the best"), "128 bytes", ours));
     Ok(figure)
 }
 
@@ -306,13 +292,13 @@ fn parts(args: &Args, notes: Notes<'_>) -> Result<Figure> {
             (bench.workload, bench.medium) = (workload, medium);
             let Shares { leaf, inner, pmwcas, rest } = shares(&bench)?;
             for (x, y) in [(1.0, leaf), (2.0, inner), (3.0, pmwcas), (4.0, rest)] {
-                points.push(Point { panel: panel.to_owned(), series: series.to_owned(), x, y });
+                points.push(Point::new(panel, series, x, y));
             }
             for (what, share, paper) in
                 [("PMwCAS", pmwcas, papers[0]), ("searching nodes", leaf + inner, papers[1])]
             {
                 let what = format!("{what}, {panel}, {series}");
-                claims.push(Claim { what, paper, ours: format!("{share:.0}%") });
+                claims.push(Claim::new(what, paper, format!("{share:.0}%")));
             }
         }
     }
@@ -338,13 +324,12 @@ fn pmwcas_words(args: &Args) -> Result<Figure> {
             "split" => "1, 3",
             _ => "2, 3",
         };
-        let (x, y) = (attempts as f64, words as f64);
-        points.push(Point { panel: "words".to_owned(), series: operation.to_owned(), x, y });
+        points.push(Point::new("words", operation, attempts as f64, words as f64));
         let ours = match attempts {
             1 => words.to_string(),
             more => format!("{words} in {more} operations of PMwCAS"),
         };
-        claims.push(Claim { what: operation.to_owned(), paper, ours });
+        claims.push(Claim::new(operation, paper, ours));
     }
     let title = "Table 1: words of PMwCAS by operation, counted";
     Ok(Figure { title, x: "operations of PMwCAS", y: "words", points, claims, missing: "" })
@@ -360,23 +345,12 @@ fn memory(args: &Args, notes: Notes<'_>) -> Result<Figure> {
         bench.threads = args.threads.iter().copied().max().unwrap_or(1);
         notes.note(format!("{keys} keys"));
         let bytes = sample(&bench)?.used_bytes as f64;
-        points.push(Point {
-            panel: "memory".to_owned(),
-            series: "bztree".to_owned(),
-            x: keys as f64,
-            y: bytes / 1e6,
-        });
+        points.push(Point::new("memory", "bztree", keys as f64, bytes / 1e6));
         let ours = format!("{:.1} MB, {:.1} bytes a key", bytes / 1e6, bytes / keys as f64);
-        claims.push(Claim { what: format!("{keys} keys, after the 50/50 run"), paper, ours });
+        claims.push(Claim::new(format!("{keys} keys, after the 50/50 run"), paper, ours));
     }
-    Ok(Figure {
-        title: "Table 2: memory",
-        x: KEYS,
-        y: "MB",
-        points,
-        claims,
-        missing: "the paper's Bw-tree; the peak: bytes are counted after the run",
-    })
+    let missing = "the paper's Bw-tree; the peak: bytes are counted after the run";
+    Ok(Figure { title: "Table 2: memory", x: KEYS, y: "MB", points, claims, missing })
 }
 
 fn recovery(args: &Args, notes: Notes<'_>) -> Result<Figure> {
@@ -394,19 +368,12 @@ fn recovery(args: &Args, notes: Notes<'_>) -> Result<Figure> {
         }
         let [crash, clean] = micros.map(|all| median(&all));
         for (series, y) in [("after a crash", crash), ("after a clean close", clean)] {
-            let (panel, series) = ("open to first answer".to_owned(), series.to_owned());
-            points.push(Point { panel, series, x: keys as f64, y });
+            points.push(Point::new("open to first answer", series, keys as f64, y));
         }
         let ours = format!("{crash:.0} us; {clean:.0} us after a clean close");
-        claims.push(Claim { what: format!("{keys} keys, after a crash"), paper: "145 us", ours });
+        claims.push(Claim::new(format!("{keys} keys, after a crash"), "145 us", ours));
     }
     let missing = "operations under way when the crash came: their descriptors are looked at all the same";
-    Ok(Figure {
-        title: "Recovery: open to the first answered get",
-        x: KEYS,
-        y: "us",
-        points,
-        claims,
-        missing,
-    })
+    let title = "Recovery: open to the first answered get";
+    Ok(Figure { title, x: KEYS, y: "us", points, claims, missing })
 }

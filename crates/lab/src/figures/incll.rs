@@ -167,7 +167,7 @@ impl Lab<'_> {
     }
 
     fn point(&mut self, panel: &str, series: &str, x: f64, y: f64) {
-        self.points.push(Point { panel: panel.to_owned(), series: series.to_owned(), x, y });
+        self.points.push(Point::new(panel, series, x, y));
     }
 
     /// The throughput of each tree.
@@ -217,7 +217,7 @@ impl Lab<'_> {
                 let overhead = Self::overhead(&figure, panel, [tree, TRANSIENT], threads);
                 let what = format!("{} below MT+, {panel}", tree.0);
                 let paper = if is_in_paper { *paper } else { "-" };
-                figure.claims.push(Claim { what, paper, ours: format!("{overhead:.1}%") });
+                figure.claims.push(Claim::new(what, paper, format!("{overhead:.1}%")));
             }
         }
         Ok(figure)
@@ -239,7 +239,7 @@ impl Lab<'_> {
             let at = |delay: u64| figure.at(panel, series, delay as f64);
             let change = 100.0 * (at(1000) / at(0) - 1.0);
             let what = format!("{series}, {panel}, 1 us added");
-            figure.claims.push(Claim { what, paper, ours: format!("{change:+.1}%") });
+            figure.claims.push(Claim::new(what, paper, format!("{change:+.1}%")));
         }
         Ok(figure)
     }
@@ -262,7 +262,7 @@ impl Lab<'_> {
             for threads in &threads {
                 let overhead = Self::overhead(&figure, panel, [IN_LINE, TRANSIENT], *threads as f64);
                 let what = format!("INCLL below MT+, {panel}, {threads} threads");
-                figure.claims.push(Claim { what, paper, ours: format!("{overhead:.1}%") });
+                figure.claims.push(Claim::new(what, paper, format!("{overhead:.1}%")));
             }
         }
         Ok(figure)
@@ -316,7 +316,7 @@ impl Lab<'_> {
             let measured = &measured;
             sizes.iter().map(move |keys| {
                 let y = Self::overhead(measured, panel, [IN_LINE, TRANSIENT], *keys as f64);
-                Point { panel: (*panel).to_owned(), series: IN_LINE.0.to_owned(), x: *keys as f64, y }
+                Point::new(*panel, IN_LINE.0, *keys as f64, y)
             })
         });
         measured.points = points.collect();
@@ -341,16 +341,12 @@ impl Lab<'_> {
             let (epochs, epoch_ns) = (of("epochs").max(1.0), EPOCH_MS * 1e6);
             let pause_ns = of("pause_ns") / epochs;
             self.point(panel, "lines flushed", EPOCH_MS, of("lines_flushed") / epochs);
-            self.point(panel, "us in which nobody works", EPOCH_MS, pause_ns / 1e3);
+            self.point(panel, "us in which writers wait", EPOCH_MS, pause_ns / 1e3);
             let (ms, percent) = (pause_ns / 1e6, 100.0 * pause_ns / epoch_ns);
-            let what = format!("nobody works at the end of an epoch, {panel}");
-            claims.push(Claim {
-                what,
-                paper: "1.38 to 1.39 ms, 2.2%",
-                ours: format!("{ms:.3} ms, {percent:.2}%"),
-            });
+            let what = format!("writers wait at the end of an epoch, {panel}");
+            claims.push(Claim::new(what, "1.38 to 1.39 ms, 2.2%", format!("{ms:.3} ms, {percent:.2}%")));
         }
-        let missing = "the paper writes back the whole cache, and nobody works meanwhile; here lines are flushed, most of \
+        let missing = "the paper writes back the whole cache while writers wait; here lines are flushed, most of \
                        them while others work";
         let mut figure =
             self.figure("Section 6.2: the end of an epoch, YCSB-A", "ms an epoch", "an epoch", missing);
@@ -380,7 +376,7 @@ impl Lab<'_> {
                 // The paper tells of one tree only.
                 let is_papers = series == IN_LINE.0 && keys == 1_000_000;
                 let paper = if is_papers { "15 ms, 84 K nodes" } else { "-" };
-                claims.push(Claim { what, paper, ours: format!("{median:.1} ms, {nodes} nodes") });
+                claims.push(Claim::new(what, paper, format!("{median:.1} ms, {nodes} nodes")));
             }
         }
         let missing = "eight threads: one writes here, which puts fewer nodes into the log";
@@ -409,11 +405,7 @@ impl Lab<'_> {
         let curves = DISTRIBUTIONS.iter().flat_map(|(panel, _)| trees.map(|(series, _)| (*panel, series)));
         for ((panel, series), paper) in curves.zip(papers) {
             let Some(shape) = Shape::of(&figure, panel, series) else { continue };
-            figure.claims.push(Claim {
-                what: format!("{series}, {panel}"),
-                paper,
-                ours: shape.rise_and_fall(),
-            });
+            figure.claims.push(Claim::new(format!("{series}, {panel}"), paper, shape.rise_and_fall()));
         }
         for (panel, _) in DISTRIBUTIONS {
             let last = |name| Shape::of(&figure, panel, name).map_or((0.0, f64::NAN), |shape| shape.last);
@@ -460,31 +452,4 @@ impl Shape {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Shape, sizes_to};
-
-    #[test]
-    fn sizes_are_decades_and_those_of_the_worst_overhead_up_to_the_one_asked_for() {
-        assert_eq!(sizes_to(3_000), [3_000]);
-        assert_eq!(sizes_to(100_000), [10_000, 100_000]);
-        let paper = [10_000, 100_000, 1_000_000, 2_000_000, 3_000_000, 10_000_000, 20_000_000];
-        assert_eq!(sizes_to(20_000_000), paper);
-    }
-
-    #[test]
-    fn a_curve_is_told_by_where_it_is_highest_and_what_it_falls_to() {
-        let shape = |points: &[(f64, f64)]| Shape::of_points(points);
-        let fallen = shape(&[(1e4, 900.0), (1e6, 40_000.0), (3e6, 30_000.0), (2e7, 10_000.0)]).unwrap();
-        assert_eq!(
-            (fallen.first, fallen.peak, fallen.last),
-            ((1e4, 900.0), (1e6, 40_000.0), (2e7, 10_000.0))
-        );
-        assert_eq!(
-            fallen.rise_and_fall(),
-            "900 at 10000 keys, peak 40000 at 1000000, then 10000 at 20000000 (-75%)"
-        );
-        let risen = shape(&[(1e4, 900.0), (1e6, 1_000.0)]).unwrap();
-        assert_eq!(risen.rise_and_fall(), "900 at 10000 keys, rise up to the largest: 1000 at 1000000");
-        assert_eq!(shape(&[]), None);
-    }
-}
+mod tests;

@@ -64,6 +64,18 @@ struct Claim {
     ours: String,
 }
 
+impl Point {
+    fn new(panel: impl Into<String>, series: &str, x: f64, y: f64) -> Self {
+        Self { panel: panel.into(), series: series.to_owned(), x, y }
+    }
+}
+
+impl Claim {
+    fn new(what: impl Into<String>, paper: &'static str, ours: impl Into<String>) -> Self {
+        Self { what: what.into(), paper, ours: ours.into() }
+    }
+}
+
 /// A figure.
 struct Figure {
     title: &'static str,

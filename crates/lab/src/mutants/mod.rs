@@ -3,6 +3,7 @@
 //! with the argument why.
 
 mod justified;
+mod place;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,26 +14,30 @@ use medium::sim::{Mutation, Site};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use self::place::{Place, Sources};
+
 pub use self::justified::{Change, Justified};
 pub use self::target::{Survey, Target, Trial};
 
-/// How far it is.
+/// Progress.
 #[derive(Clone, Copy, Debug)]
 pub struct MutantProgress {
     /// Mutants that were judged.
     pub done: usize,
     /// Mutants that there are.
     pub mutants: usize,
-    /// The one that was judged last, if nobody noticed it.
+    /// The mutant that was judged last, if no trial noticed it.
     pub survivor: Option<Mutation>,
 }
 
-/// A mutant that nobody noticed.
+/// A mutant that no trial noticed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survivor {
     /// What was planted.
     pub mutant: String,
-    /// Why it does not matter; none if nobody has said.
+    /// The place as a justification names it.
+    pub place: String,
+    /// Why it does not matter; none if no justification covers it.
     pub why: Option<&'static str>,
 }
 
@@ -154,12 +159,17 @@ fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Targe
     survivors.sort_unstable();
     report.killed = report.mutants - survivors.len();
     let mut used = BTreeSet::new();
-    let justified: Vec<_> = target.justified.iter().copied().flatten().collect();
+    let justified = &target.justified;
+    let mut sources = Sources::new(root);
     for mutation in survivors {
-        let found = justified.iter().position(|justified| justified.covers(&mutation, root));
+        let [_, site] = sites(&mutation);
+        let place = sources.place(site);
+        let covers = |justified: &Justified| place.is_some_and(|place| justified.covers(&mutation, place));
+        let found = justified.iter().position(covers);
         used.extend(found);
         let why = found.map(|index| justified[index].why);
-        report.survivors.push(Survivor { mutant: mutation.to_string(), why });
+        let place = place.map(Place::to_string).unwrap_or_default();
+        report.survivors.push(Survivor { mutant: mutation.to_string(), place, why });
     }
     report.justified = report.survivors.iter().filter(|survivor| survivor.why.is_some()).count();
     report.survived = report.survivors.len() - report.justified;
@@ -168,31 +178,27 @@ fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Targe
     report.unused = unused.map(|(_, justified)| format!("{justified:?}")).collect();
 }
 
-impl Justified {
-    /// Whether this entry is about the mutant.
-    fn covers(&self, mutation: &Mutation, root: &Path) -> bool {
-        let change = match mutation {
-            Mutation::DropFlush(_) => Change::Flush,
-            Mutation::DropFence(_) => Change::Fence,
-            Mutation::DropWait(_) => Change::Wait,
-            Mutation::DropStore(_) => Change::Store,
-            Mutation::PublishEarly(_) => Change::DoneFirst,
-            Mutation::SwapPersists(..) => Change::Swapped,
-        };
-        let [first, site] = sites(mutation);
-        self.changes.contains(&change) && first.file.ends_with(self.after) && self.is_at(site, root)
-    }
-
-    /// Whether the snippet ends in the line of the place.
-    fn is_at(&self, site: Site, root: &Path) -> bool {
-        if !site.file.ends_with(self.file) {
-            return false;
-        }
-        let Ok(source) = std::fs::read_to_string(root.join(site.file)) else { return false };
-        let last = site.line as usize - 1;
-        let lines: Vec<&str> = source.lines().map(str::trim).collect();
-        let before = lines[last.saturating_sub(4)..last].join(" ");
-        let text = format!("{before} {}", lines[last]);
-        text.match_indices(self.snippet).any(|(start, _)| start + self.snippet.len() > before.len() + 1)
+/// What is done to the place of a fault.
+fn change(mutation: &Mutation) -> Change {
+    match mutation {
+        Mutation::DropFlush(_) => Change::Flush,
+        Mutation::DropFence(_) => Change::Fence,
+        Mutation::DropWait(_) => Change::Wait,
+        Mutation::DropStore(_) => Change::Store,
+        Mutation::PublishEarly(_) => Change::DoneFirst,
+        Mutation::SwapPersists(..) => Change::Swapped,
     }
 }
+
+impl Justified {
+    /// Whether this entry is about the mutant, which is planted at `place`.
+    fn covers(&self, mutation: &Mutation, place: &Place) -> bool {
+        let [first, _] = sites(mutation);
+        self.changes.contains(&change(mutation))
+            && first.file.ends_with(self.after)
+            && self.place == place.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

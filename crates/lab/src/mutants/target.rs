@@ -116,7 +116,7 @@ pub struct Target {
     /// What is run as well, against faults that no trial notices.
     pub suites: Vec<Trial>,
     /// What may be left out, done first or swapped.
-    pub(super) justified: Vec<&'static [Justified]>,
+    pub(super) justified: Vec<Justified>,
     /// The folders whose justifications must all be needed.
     folders: &'static [&'static str],
     /// The target that judges what all engines share, where it comes by.
@@ -126,16 +126,28 @@ pub struct Target {
 }
 
 impl Target {
-    /// The target of an engine. One that is not named here has no fault that does no harm.
+    /// The target of an engine.
     pub fn of(engine: Engine) -> Self {
         match engine {
             _ if engine == Engine::RNTREE => rntree(),
             _ if engine == Engine::MASSTREE => masstree(),
-            _ if engine == Engine::BZTREE => immediate(engine, justified::BZTREE, &["bztree/", "pmwcas/"]),
-            _ if engine == crate::SORTED_CHAIN => {
-                immediate(engine, justified::SORTED_CHAIN, &["lab/src/sorted_chain"])
-            }
-            _ => immediate(engine, &[], &[]),
+            _ => immediate(engine),
+        }
+    }
+
+    /// An engine without trials. RNTree's target judges what all engines share.
+    fn without_trials(engine: Engine) -> Self {
+        let known = justified::ENGINES.iter().find(|known| known.engine == engine);
+        let (folders, own) = known.map_or((&[][..], &[][..]), |known| (known.folders, known.justified));
+        Self {
+            name: engine.name,
+            quick: Vec::new(),
+            trials: Vec::new(),
+            suites: Vec::new(),
+            justified: [justified::SHARED, own].concat(),
+            folders,
+            judged_by: Some(Engine::RNTREE).filter(|judge| *judge != engine),
+            only: String::new(),
         }
     }
 
@@ -149,7 +161,7 @@ impl Target {
     /// Whether it is for this target to say that a justification is not needed: those of what all engines share are
     /// accounted for by one of them.
     pub(super) fn accounts_for(&self, justified: &Justified) -> bool {
-        self.folders.iter().any(|folder| justified.file.starts_with(folder))
+        self.folders.iter().any(|folder| justified.place.starts_with(folder))
     }
 
     /// Whether a fault is in these folders, wholly.
@@ -195,7 +207,7 @@ fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
 }
 
 /// An engine whose operations are durable when they return, with nodes as small as they can be.
-fn immediate(engine: Engine, justified: &'static [Justified], folders: &'static [&'static str]) -> Target {
+fn immediate(engine: Engine) -> Target {
     let twin = engine.stores_lines.then_some((LineForm::Twin, Rules::Lines));
     let scopes = [(LineForm::Single, Rules::Lines), (LineForm::Single, Rules::Log)];
     let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
@@ -208,16 +220,8 @@ fn immediate(engine: Engine, justified: &'static [Justified], folders: &'static 
         };
         scopes.into_iter().chain(twin).flat_map(of_scope).flatten().collect()
     };
-    Target {
-        name: engine.name,
-        quick: trials(Trial::quick),
-        trials: trials(Trial::of_script),
-        suites: Vec::new(),
-        justified: vec![justified::SHARED, justified],
-        folders,
-        judged_by: Some(Engine::RNTREE).filter(|judge| *judge != engine),
-        only: String::new(),
-    }
+    let (quick, trials) = (trials(Trial::quick), trials(Trial::of_script));
+    Target { quick, trials, ..Target::without_trials(engine) }
 }
 
 /// RNTree, which also judges what all engines share.
@@ -229,8 +233,7 @@ fn rntree() -> Target {
         let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
         Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
     };
-    let target = immediate(Engine::RNTREE, justified::RNTREE, &["rntree/", "pool/", "medium/"]);
-    Target { suites: vec![slab_left_open], ..target }
+    Target { suites: vec![slab_left_open], ..immediate(Engine::RNTREE) }
 }
 
 /// At four slots a node.
@@ -293,13 +296,9 @@ fn masstree() -> Target {
     });
     let in_threads = beside.into_iter().chain(second_log).chain(taken_over);
     Target {
-        name: "masstree",
         quick: trials(Trial::quick),
         trials: trials(Trial::of_script).into_iter().chain(in_threads).collect(),
         suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).collect(),
-        justified: vec![justified::SHARED, justified::MASSTREE],
-        folders: &["masstree/"],
-        judged_by: Some(Engine::RNTREE),
-        only: String::new(),
+        ..Target::without_trials(Engine::MASSTREE)
     }
 }

@@ -10,7 +10,25 @@ mod selftest;
 
 use suite::*;
 
-conformance!(rntree, engines::registry::Engine::RNTREE, on_every_medium);
-conformance!(bztree, engines::registry::Engine::BZTREE, on_media_without_lines);
-conformance!(masstree, engines::registry::Engine::MASSTREE, on_media_without_lines);
-conformance!(sorted_chain, everleaf_lab::SORTED_CHAIN, on_some_media);
+/// A module of tests for each engine.
+macro_rules! engines {
+    ($($name:ident: $engine:expr, $media:ident;)*) => {
+        $(conformance!($name, $engine, $media);)*
+
+        /// The engines that are tested.
+        const TESTED: &[engines::registry::Engine] = &[$($engine),*];
+    };
+}
+
+engines! {
+    rntree: engines::registry::Engine::RNTREE, on_every_medium;
+    bztree: engines::registry::Engine::BZTREE, on_media_without_lines;
+    masstree: engines::registry::Engine::MASSTREE, on_media_without_lines;
+    sorted_chain: everleaf_lab::SORTED_CHAIN, on_some_media;
+}
+
+#[test]
+fn every_engine_is_tested() {
+    let left_out: Vec<_> = everleaf_lab::ENGINES.iter().filter(|engine| !TESTED.contains(engine)).collect();
+    assert!(left_out.is_empty(), "a line is missing above: {left_out:?}");
+}

@@ -105,7 +105,8 @@ impl Concurrent for IndexSubject {
             Get(key) => {
                 let keys = self.keys();
                 let found = tree.get(&keys.key_bytes(key)).map_err(text)?;
-                let value = found.map(|found| keys.value_number(&found).ok_or("a value that nobody wrote"));
+                let value =
+                    found.map(|found| keys.value_number(&found).ok_or("a value that no operation wrote"));
                 return Ok(Value(value.transpose()?));
             }
         };

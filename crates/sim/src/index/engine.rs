@@ -45,7 +45,7 @@ pub trait Explorable: Send + Sync {
     fn allocations(&self, tree: &dyn Index, keys: u64) -> Result<Option<u64>>;
 }
 
-/// An engine, shared by those who explore it.
+/// An engine, shared by its explorers.
 pub type AnyEngine = Arc<dyn Explorable>;
 
 /// How keys and values are coded.
@@ -147,7 +147,7 @@ impl Explored {
         self
     }
 
-    /// The engine, shared by those who explore it.
+    /// The engine, shared by its explorers.
     pub fn shared(self) -> AnyEngine {
         Arc::new(self)
     }

@@ -48,7 +48,7 @@ impl KeyShape {
         }
     }
 
-    /// The number of a key; `None` if nobody made these bytes.
+    /// The number of a key; `None` if no number has these bytes.
     pub(super) fn key_number(self, bytes: &[u8]) -> Option<u64> {
         let of_part = |part: &[u8]| part.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
         let number = match self {
@@ -82,7 +82,7 @@ impl KeyShape {
         bytes
     }
 
-    /// The number of a value; `None` if nobody made these bytes.
+    /// The number of a value; `None` if no number has these bytes.
     pub(super) fn value_number(self, bytes: &[u8]) -> Option<u64> {
         let number = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
         (self.value_bytes(number) == bytes).then_some(number)
@@ -93,36 +93,4 @@ impl KeyShape {
 pub const LONG_VALUE: u64 = 70_000;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_keep_their_order_as_bytes() {
-        for shape in [KeyShape::Words, KeyShape::Records, KeyShape::Layers] {
-            let keys: Vec<Vec<u8>> = (0..600).map(|key| shape.key_bytes(key)).collect();
-            assert!(keys.is_sorted());
-            for (number, key) in keys.iter().enumerate() {
-                assert_eq!(shape.key_number(key), Some(number as u64));
-                let value = shape.value_bytes(number as u64);
-                assert_eq!(shape.value_number(&value), Some(number as u64));
-            }
-            assert_eq!(shape.value_number(&shape.value_bytes(LONG_VALUE)), Some(LONG_VALUE));
-        }
-        assert_eq!(KeyShape::Records.key_number(b"kkkkkk\0\0\0\x01"), None);
-        for bytes in [&b"k\0\0\0\0\0\0"[..], b"l\0\0\0\0\0\0\0", b"k\0\0\0\0\0\0\0~", b"k\0\0\0\0\0\0\0\x01"]
-        {
-            assert_eq!(KeyShape::Layers.key_number(bytes), None);
-        }
-    }
-
-    #[test]
-    fn keys_of_layers_share_slices_and_differ_by_zeros() {
-        let shared = |one: u64, other: u64| {
-            let [one, other] = [one, other].map(|key| KeyShape::Layers.key_bytes(key));
-            one.iter().zip(&other).take_while(|(one, other)| one == other).count()
-        };
-        let shares = [(50, 100), (10, 40), (0, 10), (10, 20), (20, 30), (30, 39), (1, 2)];
-        assert_eq!(shares.map(|(one, other)| shared(one, other)), [7, 8, 8, 24, 32, 40, 9]);
-        assert_eq!(KeyShape::Layers.key_bytes(2), [&KeyShape::Layers.key_bytes(1)[..], &[0]].concat());
-    }
-}
+mod tests;

@@ -200,7 +200,7 @@ impl IndexSubject {
         Ok((pool, tree))
     }
 
-    /// Removes the tree as a store does: from the table of trees first, then from its space, once nobody reads it.
+    /// Removes the tree as a store does: from the table of trees first, then from its space, once no reader is left.
     fn drop_tree(&self, opened: &mut OpenedIndex) -> engines::Result<()> {
         let (Some(tree), Some(pool)) = (opened.tree.take(), opened.pool.as_ref()) else { return Ok(()) };
         Self::mark(pool, &*tree)?;
@@ -246,8 +246,10 @@ impl IndexSubject {
         for (&key, found) in keys.iter().zip(found) {
             let Some(found) = found else { continue };
             let value = shape.value_number(&found);
-            entries
-                .push((key, value.ok_or_else(|| format!("a value of {key} that nobody wrote: {found:?}"))?));
+            entries.push((
+                key,
+                value.ok_or_else(|| format!("a value of {key} that no operation wrote: {found:?}"))?,
+            ));
         }
         Ok(entries)
     }
@@ -277,7 +279,8 @@ impl IndexSubject {
         let mut entries = Vec::new();
         while scan.next_into(&mut key, &mut value).map_err(text)? {
             let known = shape.key_number(&key).zip(shape.value_number(&value));
-            entries.push(known.ok_or_else(|| format!("an entry that nobody wrote: {key:?} = {value:?}"))?);
+            entries
+                .push(known.ok_or_else(|| format!("an entry that no operation wrote: {key:?} = {value:?}"))?);
         }
         Ok(entries)
     }

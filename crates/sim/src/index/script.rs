@@ -77,7 +77,7 @@ pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
-/// Values in both halves of a node of four slots, changed in every epoch; the last ones by who has opened the tree anew.
+/// Values in both halves of a node of four slots, changed in every epoch; the last ones after the tree was opened again.
 pub fn values_in_epochs() -> Vec<IndexOperation> {
     let mut script = vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync];
     script.extend([Update(10, 4), Update(30, 5), Sync, Update(10, 6), Update(30, 7), Sync, Update(10, 8)]);
@@ -295,28 +295,4 @@ fn operation(part: &str) -> Result<IndexOperation, Complaint> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_read_back() {
-        let mut operations = random_operations(7, 300, 20, writes_in_epochs);
-        operations.extend([
-            Sync,
-            Mark,
-            DropTree,
-            Get(3),
-            GetMany(3, 4),
-            Exchange(1, 2, 3),
-            Load(1, 5),
-            Scan(1, 9),
-            ScanBack(0, 7),
-            Visit(2, 3),
-        ]);
-        assert_eq!(from_word(&to_word(&operations)), Ok(operations));
-        assert_eq!(from_word(""), Ok(Vec::new()));
-        for bad in ["i", "i1", "i1=", "i=1", "r", "rx", "x1=2", "s1", "q", "é1", "i18446744073709551616=1"] {
-            assert!(from_word(bad).is_err(), "{bad}");
-        }
-    }
-}
+mod tests;

@@ -100,7 +100,7 @@ pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
         (many.clone(), Program::of(vec![vec![Insert(15, 4)], taken])),
         // All of them need some, and take from each other.
         (many, Program::single(&[Insert(15, 4), Insert(30, 5), Insert(40, 6)])),
-        // What it frees is not for this epoch, whoever takes it.
+        // Space that it frees must not be used in this epoch, by any thread.
         (one.clone(), Program::of(vec![vec![Remove(20), EndEpoch], vec![Insert(30, 5), Insert(40, 6)]])),
         (one, Program::of(vec![vec![Update(20, 4), Update(20, 5)], vec![Insert(30, 6)]])),
     ]

@@ -20,7 +20,7 @@ thread_local! {
     static JOB: Cell<Option<Job>> = const { Cell::new(None) };
 }
 
-/// Leaves the coroutine that runs, for whoever resumed it, until it is resumed.
+/// Suspends the running coroutine: control returns to the code that resumed it.
 #[expect(
     deprecated,
     reason = "the scope that is to be used instead does not reach into what the threads call"
@@ -61,7 +61,7 @@ impl Crew {
             schedule::enter(&scheduler, next as u16, || member.resume());
         }
         if turn.is_stuck() {
-            // They hold what they hold for ever: to unwind them would run code that waits for what nobody gives back.
+            // They keep what they hold: unwinding would run code that waits for locks that are never released.
             self.members.drain(..).for_each(std::mem::forget);
             schedule::abandon();
         }

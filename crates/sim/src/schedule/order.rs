@@ -1,4 +1,4 @@
-//! Who goes on: all schedules, random ones, one again.
+//! Which thread runs next: all schedules, random ones, or one repeated.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 use super::states::{NumberMap, mix};
 use crate::subject::Complaint;
 
-/// At which steps another thread went on, and which. Reads and prints as `thread,step:thread,step:thread`: who began, and
-/// then the switches.
+/// At which steps the scheduler switched threads, and to which. Reads and prints as `thread,step:thread,step:thread`: the first
+/// thread, then the switches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schedule {
     /// The thread that begins.
     pub first: u16,
-    /// Steps, counted over all threads from 0, and who goes on then.
+    /// Steps, counted over all threads from 0, and the thread that runs from there.
     pub switches: Vec<(u32, u16)>,
 }
 
@@ -42,7 +42,7 @@ impl FromStr for Schedule {
 /// One decision of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
-    /// How many threads one could choose; the first is who goes on by itself.
+    /// How many threads could run; the first is the one that runs without a preemption.
     options: usize,
     chosen: usize,
     /// When, so that a run that goes another way than the last one is noticed.
@@ -149,7 +149,7 @@ impl Tree {
         false
     }
 
-    /// Who goes on, of `options`. The first of them costs nothing; the others are preemptions if `preempts`.
+    /// The thread that runs next, of `options`. The first of them costs nothing; the others are preemptions if `preempts`.
     pub(super) fn choose(
         &mut self,
         (options, asleep): (&[u16], u64),
@@ -159,7 +159,7 @@ impl Tree {
     ) -> Choice {
         let left = self.preemptions_max - self.preemptions;
         let position = self.decided.len();
-        // One number for who would go on and for what the state is.
+        // One number for the thread that would run and for the state.
         if self.prunes
             && position >= self.path.len()
             && self.visit(mix(state(), u64::from(options[0])), asleep, left)
@@ -184,7 +184,7 @@ impl Tree {
 /// orderings is found with a probability of at least 1 in (threads * steps^(depth-1)) a run.
 pub(super) struct Random {
     priorities: Vec<u32>,
-    /// Steps at which who runs becomes the lowest, ascending.
+    /// Steps at which the running thread falls to the lowest priority, ascending.
     falls: Vec<u32>,
     lowest: u32,
     state: u64,
@@ -212,7 +212,7 @@ impl Random {
         (mixed ^ mixed >> 31) % bound
     }
 
-    /// Who goes on at this step, of those who can.
+    /// The thread that runs at this step, of those that can.
     pub(super) fn choose(&mut self, current: u16, options: &[u16], step: u32) -> u16 {
         while self.falls.first().is_some_and(|fall| *fall <= step) {
             self.falls.remove(0);
@@ -227,37 +227,4 @@ impl Random {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn schedules_read_back() {
-        for text in ["1", "0,12:1,40:0"] {
-            assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
-        }
-        assert!("0,12".parse::<Schedule>().is_err());
-    }
-
-    #[test]
-    fn a_tree_tries_every_choice_once() {
-        let mut tree = Tree::new(1, true);
-        let (mut runs, mut state) = (Vec::new(), 0);
-        loop {
-            tree.begin_run();
-            let mut run = Vec::new();
-            for step in 0..3 {
-                state += 1;
-                match tree.choose((&[0, 1], 0), true, (step, 0), || state) {
-                    Choice::Go(thread) => run.push(thread),
-                    Choice::Known | Choice::Astray => panic!("no two states are the same"),
-                }
-            }
-            runs.push(run);
-            if !tree.advance() {
-                break;
-            }
-        }
-        runs.sort_unstable();
-        assert_eq!(runs, [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]]);
-    }
-}
+mod tests;

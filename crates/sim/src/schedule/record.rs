@@ -25,7 +25,7 @@ pub(super) struct Recorded<S: Subject> {
     pub(super) calls: Rc<Vec<Call<S>>>,
 }
 
-/// What the threads of a run leave for whoever started them.
+/// What the threads of a run returned.
 struct Results<S: Subject> {
     outcomes: Vec<Option<S::Outcome>>,
     failure: Option<Complaint>,
@@ -53,7 +53,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let seen = guarded(|| {
             self.sim.set_step_limit(self.steps_max);
             let instance = self.prepare(program, &mut recorded.start)?;
-            // Those of the threads are counted by who chooses among them.
+            // The scheduler counts the steps of the threads.
             self.sim.set_step_limit(u64::MAX);
             recorded.begin = self.sim.recorded();
             turn.begin(program.threads.len(), &program.uninterrupted, steps_max);

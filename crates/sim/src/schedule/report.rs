@@ -53,7 +53,7 @@ impl<O> ThreadsFailure<O> {
     }
 }
 
-/// For each switch, the last operation on the medium that the thread had done; what came before the threads is nobody's.
+/// For each switch, the last operation on the medium that the thread had done; what came before the threads belongs to none.
 pub(super) fn places<S: Subject>(
     schedule: &Schedule,
     events: &[usize],

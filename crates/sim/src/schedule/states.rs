@@ -7,7 +7,7 @@ use medium::sync::schedule::{Access, AccessKind};
 
 use crate::model::Rules;
 
-/// Places and states are numbers that nobody chose to collide, so one multiplication is enough.
+/// No adversary chooses places and states, so one multiplication is enough.
 #[derive(Default)]
 pub(super) struct NumberHasher(u64);
 
@@ -66,7 +66,7 @@ impl Users {
 ///
 /// A thread that is stopped before any other access might as well have been stopped later: what it does up to its next
 /// conflict commutes with whatever the others do. So only accesses that are in conflict with those of a thread that is not
-/// done are worth a switch. Who uses which place is learned from the runs themselves; a round of exploration goes by
+/// done are worth a switch. Which thread uses which place is learned from the runs themselves; a round of exploration goes by
 /// what was known when it began, and is done anew if it found more.
 #[derive(Default)]
 pub(super) struct Conflicts {
@@ -127,7 +127,7 @@ fn are_in_conflict(one: &Access, other: &Access, rules: Rules) -> bool {
 ///
 /// Had such a thread done what it was about to do before it was stopped, and been stopped then, the rest of the schedule
 /// would be the same, with no more preemptions; and that schedule is tried as well. (Godefroid's sleep sets. As preemptions
-/// are counted, only who is preempted falls asleep: a thread that was tried before another one, and is not going on
+/// are counted, only a preempted thread falls asleep: a thread that was tried before another one, and is not going on
 /// by itself, would need one more preemption to come first.)
 ///
 /// What the thread returns, it returns earlier in that schedule, and so to stricter expectations.
@@ -146,7 +146,7 @@ impl Sleepers {
         self.asleep = 0;
     }
 
-    /// Who is asleep: bit t for thread t.
+    /// The sleeping threads: bit t for thread t.
     pub(super) fn asleep(&self) -> u64 {
         self.asleep
     }
@@ -191,11 +191,11 @@ fn places(access: &Access) -> impl Iterator<Item = usize> + use<> {
 pub(super) struct State {
     /// For each thread, all that it has seen.
     threads: Vec<u64>,
-    /// For each shared place, who wrote it and what he had seen.
+    /// For each shared place, the thread that wrote it and what that thread had seen.
     places: PlaceMap<u64>,
     /// All places together.
     memory: u64,
-    /// Who appended to the log, if there is one, and what he and the memory were then.
+    /// What was appended to the log, if there is one: the state of the thread and of the memory at each append.
     log: u64,
 }
 
@@ -225,7 +225,7 @@ impl State {
         conflicts.learn(thread, access);
         if access.kind == AccessKind::Fence {
             if rules == Rules::Log {
-                // It takes along what lines hold now, whoever stored it.
+                // The append takes what lines hold now, whichever thread stored it.
                 self.log = mix(mix(self.log, self.memory), self.threads[thread]);
             }
             return;

@@ -1,4 +1,4 @@
-//! Whose turn it is: the side of the scheduler that the running thread talks to.
+//! Which thread runs: the side of the scheduler that the running thread calls.
 
 use std::cell::{Cell, RefCell};
 
@@ -25,13 +25,13 @@ pub(super) enum Order {
 pub(super) enum End {
     /// What may follow was seen before. The threads run on to their ends, unrecorded.
     Known,
-    /// Only threads could go on that need not. The same, but nobody was here before.
+    /// Only sleeping threads could run, which other schedules cover. The threads run on to their ends, unrecorded.
     Asleep,
     /// A thread failed. The others run on to their ends, unrecorded.
     Failure,
-    /// Every thread waits. They wait for ever: nobody resumes them.
+    /// Every thread waits. They are never resumed.
     Deadlock,
-    /// The threads go on and on, until nobody resumes them.
+    /// The threads do not end. They are not resumed any more.
     Livelock,
     /// The run does not repeat itself.
     Astray,
@@ -51,8 +51,8 @@ enum Status {
     Done,
 }
 
-/// How often every waiting thread looks again, though nothing was seen to change, before it is a deadlock: a mutex is
-/// given back without anybody noticing.
+/// How often every waiting thread tries again, though no change was seen, before it is a deadlock: the release of a mutex is no
+/// change that is seen.
 const LOOKS_MAX: u32 = 3;
 
 /// One run.
@@ -78,7 +78,7 @@ struct Run {
     uninterrupted: u64,
     looks: u32,
     end: Option<End>,
-    /// Whether nobody resumes the threads any more, though they are not done.
+    /// Whether the threads are not resumed any more, though they are not done.
     is_stuck: bool,
     schedule: Schedule,
     /// Events recorded before each switch.
@@ -87,7 +87,7 @@ struct Run {
     returned: u64,
 }
 
-/// Decides whose turn it is; shared by the threads of a run, which run one at a time.
+/// Decides which thread runs; shared by the threads of a run, which run one at a time.
 pub(super) struct Turn {
     run: RefCell<Run>,
     /// The addresses of the object that the threads share.
@@ -105,7 +105,7 @@ impl Run {
         (0..self.status.len()).filter(move |thread| *thread != self.current && can_go(thread))
     }
 
-    /// Chooses who goes on. `stays` if the current thread could, which is about to do `pending`.
+    /// Chooses the next thread. `stays` says whether the current thread can go on; it is about to do `pending`.
     fn choose(&mut self, stays: bool, pending: Option<Access>, event: usize) {
         let current = stays.then_some(self.current as u16);
         let mut options: Vec<u16> =
@@ -160,7 +160,7 @@ impl Run {
         self.status[next] = Status::Ready;
     }
 
-    /// Nobody has seen a change: each may look once more, in turn.
+    /// No change was seen: each waiting thread may try once more, in turn.
     fn choose_among_waiting(&mut self, event: usize) {
         let count = self.status.len();
         let turn = (1..=count).map(|distance| (self.current + distance) % count);
@@ -180,7 +180,7 @@ impl Run {
         }
     }
 
-    /// Ends the run; what it ended by first stays. But nobody has seen that a run which was cut gets stuck on its way out.
+    /// Ends the run. The first reason stays, except that a run which was cut and then gets stuck is reported as stuck.
     fn stop(&mut self, end: End) {
         let is_cut = matches!(self.end, Some(End::Known | End::Asleep));
         if self.end.is_none() || is_cut && end.is_final() {
@@ -229,7 +229,7 @@ impl Turn {
         self.home.set((start, start + size_of::<T>()));
     }
 
-    /// Begins a run: chooses who begins.
+    /// Begins a run: chooses the first thread.
     pub(super) fn begin(&self, threads: usize, uninterrupted: &[usize], steps_max: u32) {
         let event = self.sim.recorded();
         let run = &mut *self.run.borrow_mut();
@@ -252,7 +252,7 @@ impl Turn {
             Order::Again(schedule) => usize::from(schedule.first).min(threads - 1),
         };
         if !matches!(run.order, Order::Again(_)) {
-            // Who begins is no preemption. Nobody is running, so all are others but the last, who stands for nobody.
+            // The choice of the first thread is no preemption. No thread runs yet: the current one is a place holder that is done.
             run.status.push(Status::Done);
             run.current = threads;
             run.choose(false, None, event);
@@ -263,7 +263,7 @@ impl Turn {
         run.schedule.first = run.current as u16;
     }
 
-    /// Whether nobody resumes the threads any more, though they are not done.
+    /// Whether the threads are not resumed any more, though they are not done.
     pub(super) fn is_stuck(&self) -> bool {
         self.run.borrow().is_stuck
     }
@@ -324,7 +324,7 @@ impl Turn {
         }
     }
 
-    /// Whose turn it is; `None` once the run is over.
+    /// The thread that runs next; `None` once the run is over.
     pub(super) fn next(&self) -> Option<usize> {
         let run = self.run.borrow();
         let is_over = run.is_stuck || run.status.iter().all(|status| *status == Status::Done);
@@ -337,7 +337,7 @@ impl Turn {
         let run = &mut *self.run.borrow_mut();
         run.status[thread] = Status::Done;
         run.live &= !(1 << thread);
-        // A step of its own: who goes on then is another question than at the last access.
+        // A step of its own: this choice of a thread is another one than that at the last access.
         run.step();
         run.change();
         run.choose(false, None, event);

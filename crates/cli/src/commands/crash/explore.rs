@@ -1,4 +1,4 @@
-//! Runs the explorer, and shows how far it is.
+//! Runs the explorer and shows its progress.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -86,7 +86,8 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     })
 }
 
-/// How many keys a random sequence works on: enough for splits, few enough to come back to, and to be removed in the end.
+/// How many keys a random sequence works on: enough for splits, and few enough that keys are used again and can all be removed
+/// at the end.
 fn keys(operations: u32) -> u64 {
     (u64::from(operations) / 5).max(4)
 }
@@ -154,7 +155,8 @@ fn repeat_crash(
     let options = Options { replay: Some(repeat.crashes.clone()), ..options };
     let mut explorer = explorer(engine, follow_up, options)?;
     let mut result = if args.exhaustive { explorer.set_up(&repeat.setup) } else { Ok(()) };
-    // What follows a recovery depends on where the crashes began; a report that was made by who watches does not say where.
+    // What follows a recovery depends on the operation from which crashes were tried. A report by the watchdog does not say
+    // from which, so all are tried.
     for from_operation in 0..if args.exhaustive { repeat.operations.len().max(1) } else { 1 } {
         explorer.options_mut().from_operation = from_operation;
         result = result.and_then(|()| explorer.explore(&repeat.operations));
@@ -162,7 +164,7 @@ fn repeat_crash(
     Ok((explorer.stats(), result.err()))
 }
 
-/// The faults that leave out what is called at a place; what may be called there is found by running a script, with crashes.
+/// The faults that leave out what is called at a place. Running a script, with crashes, shows what is called there.
 fn mutations(
     engine: &AnyEngine,
     options: &Options,

@@ -1,4 +1,4 @@
-//! What was found, for machines and people.
+//! What was found, in JSON and in words.
 
 use std::fmt;
 use std::time::Duration;
@@ -293,7 +293,7 @@ impl Report {
             ),
         };
         words += &format!(
-            ", {} crash points ({} of them in what followed a crash), {} recoveries in {}\n{} images avoided: nobody \
+            ", {} crash points ({} of them in what followed a crash), {} recoveries in {}\n{} images avoided: no recovery \
              would have read what is different in them\n",
             count(stats.points),
             count(stats.second_points),

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use everleaf::{Engine, MediumChoice, Store, Tree};
+use everleaf::{Engine, Store, Tree};
 
 use crate::context::{Context, PoolArgs, parse_engine};
 use crate::failure::{Answer, Failure, Outcome};
@@ -67,7 +67,7 @@ fn write_and_kill(
     let (Some(input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Failure::Refused("the writer has no pipes".to_owned()));
     };
-    // Closes the pipe when it is through, which tells the writer that this is all.
+    // `send` closes the pipe at its end, which tells the writer that there are no more paths.
     let sent = writer::send(listing, BufWriter::with_capacity(1 << 20, input));
     let bar = progress::bar(context, Some(listing.len() as u64), BAR);
     let kill_at = ((listing.len() as f64 * KILLED_AFTER) as usize).max(1);
@@ -101,7 +101,7 @@ fn write_and_kill(
     bar.finish_and_clear();
     match status {
         Some(status) if child::was_killed(status) => {}
-        // It ended by itself: why, it said on standard error.
+        // It ended by itself, and its message is on standard error.
         _ => {
             sent.map_err(Failure::io("hand the paths to the writer process"))?;
             return Err(Failure::Refused("the writer process failed, as it says above".to_owned()));
@@ -110,7 +110,7 @@ fn write_and_kill(
     Ok(Killed { acknowledged, process, duration })
 }
 
-/// Stores the paths that are not there yet, from two threads; returns how many. All are durable then.
+/// Stores the paths that are missing, from two threads, and returns how many. All are durable when this returns.
 fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failure> {
     let added = AtomicUsize::new(0);
     let add = |thread: usize| -> everleaf::Result<()> {
@@ -120,7 +120,7 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
             added.fetch_add(usize::from(inserted), Ordering::Relaxed);
             last = Some(ticket);
         }
-        // Who waits for the last one finds the others durable.
+        // When the last one is durable, so are those before it.
         last.map_or(Ok(()), |last| last.wait())
     };
     std::thread::scope(|scope| {
@@ -131,12 +131,12 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
             .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         theirs.fold(mine, everleaf::Result::and)
     })?;
-    // Of a tree that is durable by epochs a ticket says nothing.
+    // A tree that is durable by epochs needs a sync: its tickets do not wait for the epoch.
     store.sync()?;
     Ok(added.into_inner())
 }
 
-/// A folder with some entries, to be shown: that of a path in the middle.
+/// The prefix that is scanned to be shown: a folder that most systems have, else that of the path in the middle.
 fn prefix_to_show(listing: &Listing, root: &Path) -> Vec<u8> {
     for candidate in ["/etc/ssl/", "/etc/apt/", "/etc/"] {
         let count =
@@ -150,71 +150,57 @@ fn prefix_to_show(listing: &Listing, root: &Path) -> Vec<u8> {
     middle[..slash.map_or(0, |slash| slash + 1)].to_vec()
 }
 
-fn walk(args: &Args, show: &Show, report: &mut Report) -> Result<Listing, Failure> {
+/// Lists the files below the folder that is to be stored; what it found, in words.
+fn walk(args: &Args, context: Context, report: &mut Report) -> Result<(Listing, String), Failure> {
     let start = Instant::now();
     let root = args.root.canonicalize();
     let root = root.map_err(Failure::io(format!("walk {}", args.root.display())))?;
     let own_pool = std::path::absolute(&args.pool).unwrap_or_else(|_| args.pool.clone());
-    let spinner = show.spinner("     {spinner:.cyan} {msg}");
+    let spinner = progress::bar(context, None, "     {spinner:.cyan} {msg}");
     let listing = Listing::walk(&root, args.paths as usize, &own_pool, |count| {
         spinner.set_message(format!("{} paths", progress::count(count)));
     });
     spinner.finish_and_clear();
-    report.walked(&root, &listing, start.elapsed());
     if listing.len() == 0 {
-        return Err(Failure::Refused(format!("there is nothing to read in {}", root.display())));
+        return Err(Failure::Refused(format!("{} has no files that can be read", root.display())));
     }
-    Ok(listing)
+    let words = report.walked(&root, &listing, start.elapsed());
+    Ok((listing, words))
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let medium = MediumChoice::Auto;
-    let pool = PoolArgs {
-        pool: args.pool.clone(),
-        limit_bytes: None,
-        medium,
-        line_store: None,
-        flush: None,
-        log_bytes: None,
-        log_bytes_max: None,
-    };
+    let pool = PoolArgs::new(args.pool.clone());
     child::replace_own(&pool, &[TREE], "pool of an earlier demo")?;
     let (show, mut report) = (Show::new(context), Report::new(&args.pool));
     show.title("everleaf demo: a durable ordered map of this machine's own files");
-    let listing = walk(args, &show, &mut report)?;
-    show.step("walk", &report.walk_words());
+    let (listing, words) = walk(args, context, &mut report)?;
+    show.step("walk", &words);
 
-    show.step("write", &report.write_words());
+    let place = args.pool.display();
+    let words =
+        format!("a process with two threads inserts path -> size, time of change into the new pool {place}");
+    show.step("write", &words);
     let killed = write_and_kill(&pool, args.engine, &listing, context)?;
-    report.killed(&killed, writer::is_paced(listing.len()));
-    show.step("kill", &report.kill_words());
+    show.step("kill", &report.killed(&killed));
 
     let start = Instant::now();
     let store = child::open_after_kill(&pool.options().create(false), &args.pool)?;
     let tree = store.open_tree(TREE)?;
-    report.recovered(&store, &tree, start.elapsed())?;
-    show.step("recover", &report.recovery_words());
+    show.step("recover", &report.recovered(&store, &tree, start.elapsed())?);
     context.note_medium(&store);
 
     let bar = progress::bar(context, Some(killed.acknowledged.count as u64), BAR);
     let start = Instant::now();
     let proof = prove::prove(&tree, &listing, &killed.acknowledged, |count| bar.inc(count))?;
     bar.finish_and_clear();
-    report.proved(&proof, &store, start.elapsed())?;
-    show.step("prove", &report.proof_words());
+    show.step("prove", &report.proved(&proof, &store, start.elapsed())?);
 
     let start = Instant::now();
     let added = finish(&store, &tree, &listing)?;
-    report.finished(added, start.elapsed());
-    show.step("finish", &report.finish_words());
+    show.step("finish", &report.finished(added, start.elapsed()));
     let prefix = prefix_to_show(&listing, &args.root);
     show.step("scan", &report.scanned(&tree, &prefix)?);
-    end(report, store, tree, &listing, &show)
-}
-
-/// Sums up.
-fn end(mut report: Report, store: Store, tree: Tree, listing: &Listing, show: &Show) -> Outcome {
-    report.summed_up(&store, &tree, listing)?;
+    report.summed_up(&store, &tree, &listing)?;
     drop(tree);
     store.close()?;
     show.end(&report)?;
@@ -222,30 +208,4 @@ fn end(mut report: Report, store: Store, tree: Tree, listing: &Listing, show: &S
 }
 
 #[cfg(test)]
-mod tests {
-    use everleaf::{Options, TreeOptions};
-
-    use super::*;
-
-    #[test]
-    fn what_is_finished_is_durable() -> Result<(), Failure> {
-        let folder = tempfile::tempdir().unwrap();
-        let (root, pool) = (folder.path().join("files"), folder.path().join("demo.pool"));
-        std::fs::create_dir(&root).unwrap();
-        (0..100).for_each(|number| std::fs::write(root.join(number.to_string()), "content").unwrap());
-        let listing = Listing::walk(&root, 1000, &pool, |_| ());
-        let count = listing.len() as u64;
-        assert!(count >= 100);
-        for engine in Engine::ALL.iter().copied() {
-            let pool = folder.path().join(engine.name());
-            // Nothing is made durable by and by, nor at the close.
-            let options = Options::new().manual_epochs().close_cleanly(false);
-            let store = options.open(&pool)?;
-            let tree = store.tree_with(TREE, TreeOptions { engine, ..TreeOptions::RECORDS })?;
-            assert_eq!(finish(&store, &tree, &listing)? as u64, count);
-            drop((tree, store));
-            assert_eq!(options.open(&pool)?.open_tree(TREE)?.len()?, count, "{engine:?}");
-        }
-        Ok(())
-    }
-}
+mod tests;

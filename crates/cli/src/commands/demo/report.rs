@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everleaf::{Engine, Store, Survives, Tree};
+use everleaf::{Engine, Store, Tree};
 use serde::Serialize;
 
 use super::Killed;
 use super::listing::Listing;
 use super::prove::Proof;
+use super::writer::is_paced;
 use crate::commands::stat::survives_name;
 use crate::failure::Failure;
 use crate::{progress, text};
@@ -46,7 +47,8 @@ pub(super) struct Report {
     file_bytes: u64,
     medium: String,
     survives: &'static str,
-    next: Vec<String>,
+    /// Commands to try next.
+    pub(super) next: Vec<String>,
 }
 
 impl Report {
@@ -54,114 +56,90 @@ impl Report {
         Self { pool: pool.display().to_string(), ..Self::default() }
     }
 
-    pub(super) fn walked(&mut self, root: &Path, listing: &Listing, duration: Duration) {
+    /// Notes what was walked, and says it.
+    pub(super) fn walked(&mut self, root: &Path, listing: &Listing, duration: Duration) -> String {
         self.root = root.display().to_string();
         (self.paths, self.unreadable) = (listing.len() as u64, listing.unreadable);
         self.walk_seconds = duration.as_secs_f64();
-    }
-
-    pub(super) fn walk_words(&self) -> String {
         let unreadable = match self.unreadable {
             0 => String::new(),
             count => format!(", {} could not be read", progress::count(count)),
         };
-        let duration = progress::duration(Duration::from_secs_f64(self.walk_seconds));
-        format!("{} paths in {} in {duration}{unreadable}", progress::count(self.paths), self.root)
+        let (paths, duration) = (progress::count(self.paths), progress::duration(duration));
+        format!("{paths} paths in {} in {duration}{unreadable}", self.root)
     }
 
-    pub(super) fn write_words(&self) -> String {
-        format!(
-            "a process with two threads inserts path -> size, time of change into the new pool {}",
-            self.pool
-        )
-    }
-
-    pub(super) fn killed(&mut self, killed: &Killed, is_paced: bool) {
+    /// Notes what the writer did until it was killed, and says it.
+    pub(super) fn killed(&mut self, killed: &Killed) -> String {
         self.writer_process = killed.process;
         self.acknowledged = killed.acknowledged.count as u64;
-        self.write_per_second = (!is_paced).then(|| progress::per_second(self.acknowledged, killed.duration));
-    }
-
-    pub(super) fn kill_words(&self) -> String {
-        let rate = self
-            .write_per_second
-            .map_or(" (slowed down, for so few)".to_owned(), |rate| format!(", {:.0} k/s", rate / 1e3));
+        let per_second = progress::per_second(self.acknowledged, killed.duration);
+        self.write_per_second = (!is_paced(self.paths as usize)).then_some(per_second);
+        let slowed = || " (slowed down, as there are so few)".to_owned();
+        let rate = self.write_per_second.map_or_else(slowed, |rate| format!(", {:.0} k/s", rate / 1e3));
+        let [acknowledged, paths] = [self.acknowledged, self.paths].map(progress::count);
         format!(
-            "SIGKILL to process {} in mid-write: {} of {} paths acknowledged{rate}",
-            self.writer_process,
-            progress::count(self.acknowledged),
-            progress::count(self.paths),
+            "SIGKILL to process {} in mid-write: {acknowledged} of {paths} paths acknowledged{rate}",
+            self.writer_process
         )
     }
 
+    /// Notes what recovery took, and says it.
     pub(super) fn recovered(
         &mut self,
         store: &Store,
         tree: &Tree,
         duration: Duration,
-    ) -> Result<(), Failure> {
-        self.recovery_seconds = store.recovery().duration.as_secs_f64();
-        self.reopen_seconds = duration.as_secs_f64();
+    ) -> Result<String, Failure> {
+        let recovery = store.recovery().duration;
+        (self.recovery_seconds, self.reopen_seconds) = (recovery.as_secs_f64(), duration.as_secs_f64());
         self.leaves_read = if tree.kind().engine == Engine::RNTREE { tree.stat()?.leaves } else { 0 };
-        Ok(())
+        let read = match progress::count(self.leaves_read) {
+            _ if self.leaves_read == 0 => "no node of the tree was read for that".to_owned(),
+            leaves => format!("{leaves} leaves read, inner nodes rebuilt, free space found again"),
+        };
+        Ok(format!("reopened and recovered in {}: {read}", progress::duration(recovery)))
     }
 
-    pub(super) fn recovery_words(&self) -> String {
-        format!(
-            "reopened and recovered in {}: {}",
-            progress::duration(Duration::from_secs_f64(self.recovery_seconds)),
-            match self.leaves_read {
-                0 => "nothing of the tree had to be read for that".to_owned(),
-                leaves => format!(
-                    "{} leaves read, inner nodes rebuilt, free space found anew",
-                    progress::count(leaves)
-                ),
-            }
-        )
-    }
-
-    pub(super) fn proved(&mut self, proof: &Proof, store: &Store, duration: Duration) -> Result<(), Failure> {
+    /// Notes what was proved, and says it.
+    pub(super) fn proved(
+        &mut self,
+        proof: &Proof,
+        store: &Store,
+        duration: Duration,
+    ) -> Result<String, Failure> {
         self.proof_seconds = duration.as_secs_f64();
         (self.in_flight_done, self.in_flight_max) = (proof.in_flight_done as u64, proof.in_flight_max as u64);
         self.violations.clone_from(&proof.violations);
         self.violations.extend(store.check()?.iter().map(ToString::to_string));
-        Ok(())
+        if !self.is_proved() {
+            return Ok(format!("VIOLATIONS:\n{}", self.violations.join("\n")));
+        }
+        let (done, max) = (progress::count(self.in_flight_done), progress::count(self.in_flight_max));
+        let others = match self.in_flight_done {
+            0 => format!("no other path is there (up to {max} could be: stored, but not yet acknowledged)"),
+            _ => format!(
+                "of the others {done} are there, stored but not yet acknowledged (up to {max} could be)"
+            ),
+        };
+        Ok(format!(
+            "each of the {} acknowledged paths is there, with its value\n{others}\n\
+             structure verified; all of it read twice in {}",
+            progress::count(self.acknowledged),
+            progress::duration(duration),
+        ))
     }
 
     pub(super) fn is_proved(&self) -> bool {
         self.violations.is_empty()
     }
 
-    pub(super) fn proof_words(&self) -> String {
-        if !self.is_proved() {
-            return format!("VIOLATIONS:\n{}", self.violations.join("\n"));
-        }
-        let (done, max) = (progress::count(self.in_flight_done), progress::count(self.in_flight_max));
-        let others = match self.in_flight_done {
-            0 => format!("nothing else is (up to {max} could be: stored, but not acknowledged yet)"),
-            _ => {
-                format!("nothing else is, but {done} stored and not acknowledged yet (up to {max} could be)")
-            }
-        };
-        format!(
-            "every one of the {} acknowledged paths is there, with its value\n{others}\n\
-             structure verified; all of it read twice in {}",
-            progress::count(self.acknowledged),
-            progress::duration(Duration::from_secs_f64(self.proof_seconds)),
-        )
-    }
-
-    pub(super) fn finished(&mut self, added: usize, duration: Duration) {
+    /// Notes how many paths were stored afterwards, and says it.
+    pub(super) fn finished(&mut self, added: usize, duration: Duration) -> String {
         self.finished = added as u64;
         self.finish_per_second = progress::per_second(self.finished, duration);
-    }
-
-    pub(super) fn finish_words(&self) -> String {
-        format!(
-            "{} more paths from two threads, {:.0} k/s, all durable at the end",
-            progress::count(self.finished),
-            self.finish_per_second / 1e3
-        )
+        let (count, rate) = (progress::count(self.finished), self.finish_per_second / 1e3);
+        format!("{count} more paths from two threads, {rate:.0} k/s, all durable at the end")
     }
 
     /// Scans a prefix and tells some of it.
@@ -213,13 +191,12 @@ impl Report {
     /// The figures at the end.
     pub(super) fn summary(&self) -> Vec<(&'static str, String)> {
         let (survives, not) = match self.survives {
-            name if name == survives_name(Survives::PowerLoss) => {
+            "power-loss" => {
                 ("the end of the process, a crash of the system, loss of power", "loss of the medium itself")
             }
-            name if name == survives_name(Survives::ProcessCrash) => (
+            "process-crash" => (
                 "the end of the process, however it comes",
-                "loss of power or a crash of the kernel: for that \
-                 put the pool on a disk, and not into memory",
+                "loss of power or a crash of the kernel: for that put the pool on a disk, and not into memory",
             ),
             _ => ("nothing", "the end of the process"),
         };
@@ -241,9 +218,5 @@ impl Report {
             ("does not survive", not.to_owned()),
             ("pool", format!("{}, {}", self.pool, progress::bytes(self.file_bytes))),
         ]
-    }
-
-    pub(super) fn next_commands(&self) -> &[String] {
-        &self.next
     }
 }

@@ -2,12 +2,9 @@
 
 use std::io::{IsTerminal, Write};
 
-use indicatif::ProgressBar;
-
 use super::report::Report;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::progress;
 
 /// Steps with names, on standard output; nothing of it with `--json`.
 pub(super) struct Show {
@@ -27,7 +24,7 @@ impl Show {
 
     fn print(&self, text: &str) {
         if !self.context.json {
-            // Whoever stopped reading wants no more.
+            // The reader of a pipe may be gone: the demo goes on.
             let _ = writeln!(std::io::stdout(), "{text}");
         }
     }
@@ -43,11 +40,6 @@ impl Show {
         self.print(&format!("{name}  {lines}"));
     }
 
-    /// A spinner for a step that takes a while.
-    pub(super) fn spinner(&self, template: &str) -> ProgressBar {
-        progress::bar(self.context, None, template)
-    }
-
     /// The summary.
     pub(super) fn end(&self, report: &Report) -> Result<(), Failure> {
         let mut words = String::from("\n");
@@ -56,7 +48,7 @@ impl Show {
             words = format!("{words}  {text}\n");
         }
         words += "\n  Next:\n";
-        for command in report.next_commands() {
+        for command in &report.next {
             words = format!("{words}    {}\n", self.painted("32", command));
         }
         self.context.say(report, words)

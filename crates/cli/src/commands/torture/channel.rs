@@ -1,9 +1,9 @@
-//! What a writer or a reader says goes to its parent's pipe; on a machine whose power will fail, to a device that keeps
-//! it: a *channel* that holds what was written as soon as `write` returns.
+//! Where writers and readers report: a pipe to the parent, or, on a machine whose power will be cut, a *channel*: a device
+//! that holds what was written as soon as `write` returns.
 //!
 //! ```text
 //! from 0              what the reader found, one line of JSON
-//! from --figures-at   what the writer's log was like a moment ago, one line of JSON
+//! from --figures-at   figures of the writer's log a moment ago, one line of JSON
 //! from --records-at   the records of the writer; zeros behind them
 //! ```
 
@@ -23,10 +23,10 @@ use crate::commands::stat::LogReport;
 use crate::context::write_json;
 use crate::failure::Failure;
 
-/// How often a writer tells about its log.
+/// How often a writer reports figures of its log.
 const FIGURES_EVERY: Duration = Duration::from_millis(50);
 
-/// Where to say it.
+/// Where to report.
 #[derive(clap::Args, Debug)]
 pub(super) struct ChannelArgs {
     /// A device; standard output if none is named
@@ -62,7 +62,7 @@ impl ChannelArgs {
         Ok(file)
     }
 
-    /// Tells about the log of a store, again and again, if anybody wants to know and it has one.
+    /// Writes figures of the store's log to the channel again and again, if `--figures-at` is given and the store has a log.
     pub(super) fn tell_figures(&self, store: &Store) -> Result<(), Failure> {
         let Some(offset) = self.figures_at else { return Ok(()) };
         let (file, start) = (self.open()?, Instant::now());

@@ -3,27 +3,19 @@
 
 use std::path::{Path, PathBuf};
 
-use everleaf::Engine;
-use lab::arguments::parse_any_engine;
 use serde::Serialize;
 
 use super::channel::Reading;
 use super::model::{History, Model};
-use super::promise::Promise;
+use super::{Tally, Work};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 
 /// For tests with power cuts: compares two channels.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    #[arg(long)]
-    threads: u8,
-    #[arg(long)]
-    keys: u32,
-    #[arg(long, value_parser = parse_any_engine)]
-    engine: Engine,
-    #[arg(long, default_value = "immediate")]
-    durability: Promise,
+    #[command(flatten)]
+    work: Work,
     /// Where in a channel the records begin, in bytes
     #[arg(long)]
     records_at: usize,
@@ -35,10 +27,8 @@ pub(crate) struct Args {
 
 #[derive(Serialize, Default)]
 struct Verdict {
-    operations: u64,
-    acknowledged: u64,
-    pending_done: u64,
-    pending_undone: u64,
+    #[serde(flatten)]
+    tally: Tally,
     keys: u64,
     violations: Vec<String>,
 }
@@ -54,7 +44,7 @@ fn read(path: &Path, args: &Args) -> Result<(Reading, Vec<u8>), Failure> {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let reading: Reading = serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
     match &reading.contents {
-        Some(contents) if !contents.is_of(args.keys) => Err(malformed("has other keys".to_owned())),
+        Some(contents) if !contents.is_of(args.work.keys) => Err(malformed("has other keys".to_owned())),
         _ => Ok((reading, records)),
     }
 }
@@ -63,14 +53,13 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let ((before, records), (after, _)) = (read(&args.before, args)?, read(&args.after, args)?);
     let mut verdict = Verdict { violations: after.violations, ..Verdict::default() };
     if let (Some(before), Some(after)) = (before.contents, after.contents) {
-        let history = History::read(&records, args.keys).unwrap_or_else(|what| {
+        let history = History::read(&records, args.work.keys).unwrap_or_else(|what| {
             verdict.violations.push(what);
             History::default()
         });
-        (verdict.operations, verdict.acknowledged) = (history.announced, history.acknowledged);
-        let mut model = Model::new(before, args.keys, args.threads, args.engine, args.durability);
-        let pending = model.judge(history, after, &mut verdict.violations);
-        (verdict.pending_done, verdict.pending_undone) = (pending.done, pending.undone);
+        history.add_to(&mut verdict.tally);
+        let mut model = Model::new(before, args.work.clone());
+        model.judge(history, after, &mut verdict.tally, &mut verdict.violations);
         verdict.keys = model.count();
     }
     context.say(&verdict, verdict.violations.join("\n"))?;

@@ -26,28 +26,48 @@ use op::TREES;
 use promise::Promise;
 use verify::{Contents, open_trees};
 
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    pool: PoolArgs,
-    /// The engine, one of those that `everleaf engines` lists
+/// What writers do: the same for all processes of a run.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Work {
+    /// The engine, one of those that `everleaf engines --all` lists
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
     engine: Engine,
     /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets
     #[arg(long, value_name = "PROMISE", default_value = "immediate")]
     durability: Promise,
-    /// How many times a writer is started and killed
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..1 << 23))]
-    rounds: u32,
-    /// The longest life of a writer, in seconds; it is killed at a random moment before
-    #[arg(long, default_value_t = 0.2, value_parser = parse_seconds)]
-    seconds_per_round: f64,
     /// Threads of a writer
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
     /// Keys that are used in each tree
     #[arg(long, default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(100..))]
     keys: u32,
+}
+
+impl Work {
+    /// The command-line arguments that stand for this.
+    fn to_arguments(&self) -> [String; 4] {
+        let Self { engine, durability, threads, keys } = self;
+        [
+            format!("--engine={engine}"),
+            format!("--threads={threads}"),
+            format!("--keys={keys}"),
+            format!("--durability={durability}"),
+        ]
+    }
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    #[command(flatten)]
+    work: Work,
+    /// How many times a writer is started and killed
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..1 << 23))]
+    rounds: u32,
+    /// The longest life of a writer, in seconds; it is killed at a random moment before
+    #[arg(long, default_value_t = 0.2, value_parser = parse_seconds)]
+    seconds_per_round: f64,
     /// Repeats the choices of an earlier run (moments of death differ all the same) [default: random]
     #[arg(long)]
     seed: Option<u64>,
@@ -56,13 +76,11 @@ pub(crate) struct Args {
 impl Args {
     /// The command that repeats a run.
     fn replay(&self, seed: u64) -> String {
-        let Self { engine, rounds, seconds_per_round, threads, keys, durability, .. } = self;
-        let own = format!(
-            "everleaf torture --engine {} --rounds {rounds} --seconds-per-round {seconds_per_round} --threads {threads} \
-             --keys {keys} --durability {durability} --seed {seed}",
-            engine.name()
-        );
-        format!("{own} {}", text::command_line(self.pool.to_arguments()))
+        let Self { work, rounds, seconds_per_round, pool, .. } = self;
+        let (work, pool) = (work.to_arguments().join(" "), text::command_line(pool.to_arguments()));
+        format!(
+            "everleaf torture {work} --rounds {rounds} --seconds-per-round {seconds_per_round} --seed {seed} {pool}"
+        )
     }
 }
 
@@ -73,16 +91,23 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Counts of operations.
+#[derive(Serialize, Default)]
+struct Tally {
+    operations: u64,
+    acknowledged: u64,
+    /// Operations under way when their writer died: found done, and found not done.
+    pending_done: u64,
+    pending_undone: u64,
+}
+
 /// The one line of `--json`.
 #[derive(Serialize, Default)]
 struct Report {
     rounds: u32,
-    operations: u64,
-    acknowledged: u64,
+    #[serde(flatten)]
+    tally: Tally,
     violations: u64,
-    /// Operations under way when their writer died: found done, and found not done.
-    pending_done: u64,
-    pending_undone: u64,
     /// Writers killed before their first operation, most of them in recovery.
     killed_while_opening: u32,
     recovery_ns_median: u64,
@@ -108,10 +133,10 @@ impl Report {
              {} keys and {} in the end\n",
             count(self.rounds.into()),
             progress::duration(Duration::from_secs_f64(self.seconds)),
-            count(self.operations),
-            count(self.acknowledged),
-            count(self.pending_done),
-            count(self.pending_undone),
+            count(self.tally.operations),
+            count(self.tally.acknowledged),
+            count(self.tally.pending_done),
+            count(self.tally.pending_undone),
             nanoseconds(self.recovery_ns_median),
             nanoseconds(self.recovery_ns_max),
             self.killed_while_opening,
@@ -126,15 +151,14 @@ impl Report {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    if args.durability == Promise::Ticket && args.engine.is_buffered() {
+    if args.work.durability == Promise::Ticket && args.work.engine.is_buffered() {
         return Err(Failure::Usage("tickets say nothing of an engine that is durable by epochs".to_owned()));
     }
     child::replace_own(&args.pool, &TREES, "torture pool")?;
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut model =
-        Model::new(Contents::empty(args.keys), args.keys, args.threads, args.engine, args.durability);
+    let mut model = Model::new(Contents::empty(args.work.keys), args.work.clone());
     let mut report = Report { seed, replay: args.replay(seed), ..Report::default() };
     make_pool(args, context)?;
     let bar = progress::bar(context, Some(args.rounds.into()), "{bar:40} round {pos} of {len}, {msg}");
@@ -149,7 +173,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         bar.inc(1);
         bar.set_message(format!(
             "{} operations, {} violations",
-            progress::count(report.operations),
+            progress::count(report.tally.operations),
             progress::count(report.violations)
         ));
         if report.violations > 0 {
@@ -174,6 +198,6 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 fn make_pool(args: &Args, context: Context) -> Result<(), Failure> {
     let store = args.pool.options().open(&args.pool.pool)?;
     context.note_medium(&store);
-    drop(open_trees(&store, args.engine)?);
+    drop(open_trees(&store, args.work.engine)?);
     Ok(store.close()?)
 }

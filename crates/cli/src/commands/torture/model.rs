@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 
-use everleaf::Engine;
-
 use super::op::{Kind, RECORD_BYTES, Record, TREES, Version, owner};
 use super::promise::Promise;
 use super::verify::Contents;
+use super::{Tally, Work};
 
-/// The positions of records in the pipe order operations in time; a record says how one ended, and then what begins. What
-/// was there before the round is before them all.
+/// The positions of records in the pipe order operations in time: a record says how one operation ended, and which one
+/// begins. This position is before all of them: that of what the round found.
 const BEFORE: u64 = 0;
 /// An operation that was never acknowledged.
 const NEVER: u64 = u64::MAX;
 
-/// An operation on a key, as the pipe told it.
+/// An operation on a key, as records tell it.
 #[derive(Clone, Copy, Debug)]
 struct Op {
     kind: Kind,
@@ -24,15 +23,15 @@ struct Op {
     begin: u64,
     /// Where it was acknowledged, or a reader's view of it was; [`NEVER`] if neither was.
     end: u64,
-    /// Whether it changed something; `None` if nobody knows.
+    /// Whether it changed something; `None` if that is not known.
     effective: Option<bool>,
     /// What a read saw.
     seen: Version,
-    /// Whether it was waited for after it had returned, or was read where only what is durable is.
+    /// Whether a wait or a read has shown that it is durable.
     is_durable: bool,
 }
 
-/// What a round told.
+/// The operations of a round, from its records.
 #[derive(Default)]
 pub(super) struct History {
     ops: HashMap<(u8, u32), Vec<Op>>,
@@ -44,16 +43,13 @@ pub(super) struct History {
     synced_until: Option<u64>,
 }
 
-/// How the pending operations of a round ended.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Pending {
-    /// Done, wholly.
-    pub(super) done: u64,
-    /// Not done.
-    pub(super) undone: u64,
-}
-
 impl History {
+    /// Adds how many operations there were.
+    pub(super) fn add_to(&self, tally: &mut Tally) {
+        tally.operations += self.announced;
+        tally.acknowledged += self.acknowledged;
+    }
+
     /// Reads the records of a round. The last one may be cut off, and zeros may follow: its operation had not begun.
     pub(super) fn read(said: &[u8], keys: u32) -> Result<Self, String> {
         let mut history = Self::default();
@@ -111,8 +107,7 @@ impl History {
 /// What is in the trees, and what their writers do.
 pub(super) struct Model {
     contents: Contents,
-    keys: u32,
-    threads: u8,
+    work: Work,
     /// Whether what was acknowledged may be lost until a sync was acknowledged.
     is_buffered: bool,
     /// Whether a write is durable when its own thread has waited for it. What was read is durable all the same.
@@ -121,9 +116,10 @@ pub(super) struct Model {
 
 impl Model {
     /// Trees with this in them.
-    pub(super) fn new(contents: Contents, keys: u32, threads: u8, engine: Engine, promise: Promise) -> Self {
-        let (is_buffered, has_tickets) = (promise.is_buffered(engine), promise == Promise::Ticket);
-        Self { contents, keys, threads, is_buffered, has_tickets }
+    pub(super) fn new(contents: Contents, work: Work) -> Self {
+        let promise = work.durability;
+        let (is_buffered, has_tickets) = (promise.is_buffered(work.engine), promise == Promise::Ticket);
+        Self { contents, work, is_buffered, has_tickets }
     }
 
     /// Up to which moment what was acknowledged must be there: always all, if an operation is durable when it returns. Else
@@ -137,7 +133,7 @@ impl Model {
         let begins = of_tree.filter_map(|((_, key), ops)| {
             let (before, now) = (self.contents.version(tree, *key), found.version(tree, *key));
             let is_there = |op: &&Op| match now {
-                // One of the removals is there, nobody knows which.
+                // One of the removals took effect; which one is not known.
                 0 => before != 0 && op.kind.removes() && op.effective != Some(false),
                 _ => op.kind.writes() && op.version == now,
             };
@@ -152,21 +148,21 @@ impl Model {
         (0..TREES.len() as u8).map(|tree| self.contents.count(tree)).sum()
     }
 
-    /// Judges what was found after a round, and takes it over.
+    /// Judges what was found after a round, counts how pending operations ended, and takes over what was found.
     pub(super) fn judge(
         &mut self,
         mut history: History,
         found: Contents,
+        tally: &mut Tally,
         violations: &mut Vec<String>,
-    ) -> Pending {
-        let mut pending = Pending::default();
+    ) {
         for tree in 0..TREES.len() as u8 {
             let until = self.durable_until(tree, &history, &found);
-            for key in 0..self.keys {
+            for key in 0..self.work.keys {
                 let now = found.version(tree, key);
                 let before = self.contents.version(tree, key);
                 let mut ops = history.ops.remove(&(tree, key)).unwrap_or_default();
-                let owned = owner(key, self.threads).is_some();
+                let owned = owner(key, self.work.threads).is_some();
                 if let Err(what) = judge_key(before, &mut ops, now, owned, until, !self.is_buffered) {
                     violations.push(format!(
                         "tree {:?}, key {key}: {what}; before the round {before:#x}, now {now:#x}, told: {}",
@@ -175,12 +171,12 @@ impl Model {
                     ));
                 }
                 for op in ops.iter().filter(|op| op.end == NEVER && op.kind.writes()) {
-                    if op.version == now { pending.done += 1 } else { pending.undone += 1 }
+                    let is_done = op.version == now;
+                    *if is_done { &mut tally.pending_done } else { &mut tally.pending_undone } += 1;
                 }
             }
         }
         self.contents = found;
-        pending
     }
 }
 
@@ -212,7 +208,11 @@ fn judge_key(
     // The change that made what is there, by the end of it: nothing that surely came later may have changed the key.
     let made = if now == 0 { end_of_last_removal(before, ops) } else { end_of_write(before, ops, now) };
     let Some(made) = made else {
-        let what = if now == 0 { "the key is lost: nobody removed it" } else { "nobody wrote this value" };
+        let what = if now == 0 {
+            "the key is lost: no operation removed it"
+        } else {
+            "no operation wrote this value"
+        };
         return Err(what.to_owned());
     };
     let later = ops.iter().find(|op| {
@@ -241,7 +241,7 @@ fn note_reads(before: Version, ops: &mut [Op], is_durable: bool) -> Result<(), S
         }
         let write = ops.iter_mut().find(|op| op.kind.writes() && op.version == seen);
         let Some(write) = write.filter(|write| write.begin < end && write.effective != Some(false)) else {
-            return Err(format!("a read saw {seen:#x}, which nobody had written"));
+            return Err(format!("a read saw {seen:#x}, which no operation had written"));
         };
         if is_durable {
             (write.end, write.effective, write.is_durable) = (write.end.min(end), Some(true), true);
@@ -294,186 +294,4 @@ fn end_of_last_removal(before: Version, ops: &[Op]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn op(kind: Kind, version: Version, begin: u64, end: u64) -> Op {
-        let effective = (end != NEVER).then_some(true);
-        Op { kind, version, expected: 0, begin, end, effective, seen: 0, is_durable: false }
-    }
-
-    fn judged(before: Version, ops: &[Op], now: Version) -> bool {
-        judge_key(before, &mut ops.to_vec(), now, false, NEVER, true).is_ok()
-    }
-
-    #[test]
-    fn an_acknowledged_write_stays_and_a_pending_one_may() {
-        let acknowledged = [op(Kind::Put, 7, 1, 2)];
-        assert!(judged(5, &acknowledged, 7));
-        assert!(!judged(5, &acknowledged, 5));
-        assert!(!judged(5, &acknowledged, 0));
-        assert!(!judged(5, &acknowledged, 6));
-        let pending = [op(Kind::Put, 7, 1, NEVER)];
-        assert!(judged(5, &pending, 7) && judged(5, &pending, 5));
-        assert!(!judged(5, &pending, 0) && !judged(5, &pending, 8));
-    }
-
-    #[test]
-    fn an_acknowledged_removal_stays_and_a_pending_one_may() {
-        let acknowledged = [op(Kind::Remove, 7, 1, 2)];
-        assert!(judged(5, &acknowledged, 0));
-        assert!(!judged(5, &acknowledged, 5));
-        let pending = [op(Kind::Remove, 7, 1, NEVER)];
-        assert!(judged(5, &pending, 0) && judged(5, &pending, 5));
-        assert!(judged(0, &[], 0) && !judged(5, &[], 0) && !judged(0, &[], 5));
-    }
-
-    #[test]
-    fn of_overlapping_changes_any_may_be_the_last() {
-        let overlapping = [op(Kind::Put, 7, 1, 4), op(Kind::Put, 8, 2, 3)];
-        assert!(judged(0, &overlapping, 7) && judged(0, &overlapping, 8));
-        let in_turn = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 4)];
-        assert!(!judged(0, &in_turn, 7) && judged(0, &in_turn, 8));
-        let removed = [op(Kind::Put, 7, 1, 2), op(Kind::Remove, 0, 3, 4)];
-        assert!(judged(0, &removed, 0) && !judged(0, &removed, 7));
-        let put_after = [op(Kind::Remove, 0, 1, 2), op(Kind::Put, 7, 3, 4)];
-        assert!(judged(5, &put_after, 7) && !judged(5, &put_after, 0));
-    }
-
-    #[test]
-    fn what_was_read_is_durable() {
-        let mut read = op(Kind::Get, 0, 2, 3);
-        read.seen = 7;
-        let ops = [op(Kind::Put, 7, 1, NEVER), read];
-        assert!(judged(5, &ops, 7) && !judged(5, &ops, 5));
-        assert!(!judged(5, &[read], 5), "read from nowhere");
-    }
-
-    fn read(seen: Version, begin: u64, end: u64) -> Op {
-        let mut read = op(Kind::Get, 0, begin, end);
-        (read.seen, read.effective) = (seen, (end != NEVER).then_some(seen != 0));
-        read
-    }
-
-    /// The reader of a shared key once could not say that a removal it had seen was taken back.
-    #[test]
-    fn an_absence_that_was_read_is_durable() {
-        let removal = op(Kind::Remove, 0, 1, NEVER);
-        assert!(judged(5, &[removal], 5));
-        let ops = [removal, read(0, 2, 3)];
-        assert!(judged(5, &ops, 0) && !judged(5, &ops, 5));
-        // A write that was done before the read, and one that may have come after it.
-        let put = op(Kind::Put, 7, 1, 2);
-        let ops = [put, op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
-        assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
-        let ops = [op(Kind::Put, 7, 1, 6), op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
-        assert!(judged(0, &ops, 7) && judged(0, &ops, 0) && !judged(5, &ops, 5));
-        // What is not durable yet may be lost all the same, unless a sync came after it.
-        let ops = [removal, read(0, 2, 3)];
-        let judged = |until| judge_key(5, &mut ops.to_vec(), 5, false, until, false).is_ok();
-        assert!(judged(BEFORE) && judged(2) && !judged(3));
-    }
-
-    /// One record says how an operation ended and what its thread does next.
-    #[test]
-    fn what_a_thread_does_next_comes_after() {
-        let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Remove, 0, 2, 3)];
-        assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
-    }
-
-    /// What was read of two writes that overlap tells their order.
-    #[test]
-    fn a_write_that_was_read_over_does_not_come_back() {
-        let ops = [op(Kind::Put, 7, 1, 4), op(Kind::Put, 8, 2, 3), read(8, 5, 6)];
-        assert!(judged(0, &ops, 8) && !judged(0, &ops, 7));
-    }
-
-    /// With buffers, a removal that is there once did not say that what came before it is durable.
-    #[test]
-    fn a_removal_that_is_there_says_what_was_before_it() {
-        let record = |answer, kind, key, version| Record {
-            thread: 0,
-            answer,
-            seen: 0,
-            kind,
-            tree: 0,
-            key,
-            version,
-            expected: 0,
-        };
-        let said: Vec<u8> = [
-            record(None, Kind::Put, 1, 7),
-            record(Some(true), Kind::Remove, 2, 8),
-            record(Some(true), Kind::Get, 3, 9),
-        ]
-        .iter()
-        .flat_map(Record::encode)
-        .collect();
-        let contents = |versions: [Version; 4]| Contents::of([versions.to_vec(), vec![0; 4]]);
-        let judged = |found| {
-            let promise = Promise::Store(everleaf::Durability::OnSync);
-            let mut model = Model::new(contents([0, 5, 6, 0]), 4, 1, Engine::RNTREE, promise);
-            let mut violations = Vec::new();
-            model.judge(History::read(&said, 4).unwrap(), contents(found), &mut violations);
-            violations.is_empty()
-        };
-        assert!(judged([0, 7, 0, 0]) && judged([0, 7, 6, 0]) && judged([0, 5, 6, 0]));
-        assert!(!judged([0, 5, 0, 0]), "the put is lost, and what came after it is not");
-    }
-
-    #[test]
-    fn with_epochs_what_was_acknowledged_late_may_be_lost() {
-        let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
-        let judged = |now, until| judge_key(5, &mut ops.to_vec(), now, true, until, false).is_ok();
-        assert!(judged(5, BEFORE) && judged(7, BEFORE) && judged(8, BEFORE));
-        assert!(!judged(5, 4) && judged(7, 4) && judged(8, 4) && !judged(0, 4));
-        assert!(!judged(7, 7) && judged(8, 7));
-    }
-
-    #[test]
-    fn with_tickets_what_was_waited_for_or_read_is_durable() {
-        let mut ops = vec![op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
-        let judged = |ops: &[Op], now| judge_key(5, &mut ops.to_vec(), now, true, BEFORE, true).is_ok();
-        assert!(judged(&ops, 5) && judged(&ops, 7) && judged(&ops, 8));
-        ops[0].is_durable = true;
-        assert!(!judged(&ops, 5) && judged(&ops, 7) && judged(&ops, 8));
-        let mut read = op(Kind::Get, 0, 7, 8);
-        read.seen = 8;
-        ops.push(read);
-        assert!(!judged(&ops, 5) && !judged(&ops, 7) && judged(&ops, 8));
-    }
-
-    #[test]
-    fn a_wait_is_for_what_its_own_thread_did() {
-        let record = |thread, answer, kind, version| Record {
-            thread,
-            answer,
-            seen: 0,
-            kind,
-            tree: 0,
-            key: 9,
-            version,
-            expected: 0,
-        };
-        let said: Vec<u8> = [
-            record(0, None, Kind::Put, 1),
-            record(1, None, Kind::Put, 2),
-            record(1, Some(true), Kind::Put, 3),
-            record(0, Some(true), Kind::Sync, 4),
-            record(0, Some(true), Kind::Put, 5),
-        ]
-        .iter()
-        .flat_map(Record::encode)
-        .collect();
-        let history = History::read(&said, 100).unwrap();
-        let durable = history.ops[&(0, 9)].iter().map(|op| op.is_durable);
-        assert_eq!(durable.collect::<Vec<_>>(), [true, false, false, false, false]);
-    }
-
-    #[test]
-    fn answers_on_a_key_of_one_thread_are_those_of_a_map() {
-        let inserted_twice = [op(Kind::Insert, 7, 1, 2), op(Kind::Insert, 8, 3, 4)];
-        assert!(judge_key(0, &mut inserted_twice.to_vec(), 8, true, NEVER, true).is_err());
-        assert!(judge_key(0, &mut inserted_twice[..1].to_vec(), 7, true, NEVER, true).is_ok());
-    }
-}
+mod tests;

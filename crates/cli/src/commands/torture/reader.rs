@@ -4,11 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use everleaf::Engine;
-use lab::arguments::parse_any_engine;
-
 use super::channel::Reading;
-use super::verify;
+use super::{Work, verify};
 use crate::commands::stat::{LogReport, survives_name};
 use crate::context::{PoolArgs, write_json};
 use crate::failure::{Answer, Failure, Outcome};
@@ -20,10 +17,8 @@ pub(crate) struct Args {
     pool: PoolArgs,
     #[arg(long)]
     round: u32,
-    #[arg(long)]
-    keys: u32,
-    #[arg(long, value_parser = parse_any_engine)]
-    engine: Engine,
+    #[command(flatten)]
+    work: Work,
     /// Where to say what was found, from its first byte on
     #[arg(long)]
     channel: PathBuf,
@@ -55,7 +50,7 @@ fn read(args: &Args) -> Result<Reading, Failure> {
     let stat = store.stat()?;
     (reading.medium, reading.log) = (stat.medium, stat.log.map(LogReport::of));
     survives_name(store.survives()).clone_into(&mut reading.survives);
-    match verify::read_all(&store, args.keys, args.round, args.engine, &mut reading.violations) {
+    match verify::read_all(&store, &args.work, args.round, &mut reading.violations) {
         Ok(contents) => reading.contents = Some(contents),
         Err(failure) => reading.violations.push(format!("the pool cannot be read: {failure}")),
     }

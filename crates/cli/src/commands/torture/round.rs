@@ -18,10 +18,10 @@ use crate::failure::Failure;
 
 /// How long a writer may take to open the pool.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(60);
-/// How long the reader of the pipe rests between looks, so that it does not wake up for every record.
+/// How long the reader of the pipe sleeps between reads, so that it does not wake up for every record.
 const READER_REST: Duration = Duration::from_millis(1);
 
-/// Reads a pipe to its end; says once that something came.
+/// Reads a pipe to its end, and signals `began` when the first bytes arrive.
 fn read_all(mut pipe: ChildStdout, began: &Sender<()>) -> std::io::Result<Vec<u8>> {
     let (mut all, mut part) = (Vec::new(), vec![0; 1 << 20]);
     loop {
@@ -30,7 +30,7 @@ fn read_all(mut pipe: ChildStdout, began: &Sender<()>) -> std::io::Result<Vec<u8
             return Ok(all);
         }
         if all.is_empty() {
-            // Nobody listens if the writer is to die before it begins.
+            // The receiver is gone if the writer is to be killed before it begins.
             let _ = began.send(());
         }
         all.extend_from_slice(&part[..length]);
@@ -38,7 +38,7 @@ fn read_all(mut pipe: ChildStdout, began: &Sender<()>) -> std::io::Result<Vec<u8
     }
 }
 
-/// Runs a writer and kills it at a random moment; returns what it said, and why it is to blame if it ended by itself.
+/// Runs a writer and kills it at a random moment. Returns its records, and what went wrong if it ended by itself.
 fn run_writer(
     args: &Args,
     seed: u64,
@@ -46,11 +46,8 @@ fn run_writer(
     random: &mut SmallRng,
 ) -> Result<(Vec<u8>, Option<String>), Failure> {
     let mut arguments: Vec<OsString> = vec!["torture-writer".into()];
-    let numbers = [("seed", seed), ("round", round.into()), ("threads", args.threads.into())];
-    arguments.extend(numbers.map(|(name, number)| format!("--{name}={number}").into()));
-    arguments.push(format!("--keys={}", args.keys).into());
-    arguments.push(format!("--engine={}", args.engine.name()).into());
-    arguments.push(format!("--durability={}", args.durability).into());
+    arguments.extend([format!("--seed={seed}"), format!("--round={round}")].map(OsString::from));
+    arguments.extend(args.work.to_arguments().map(OsString::from));
     arguments.extend(args.pool.to_arguments());
     let mut writer = child::spawn(arguments, Stdio::null())?;
     let (sender, began) = channel();
@@ -67,7 +64,7 @@ fn run_writer(
                 let life = random.random_range(0.0..1.0) * args.seconds_per_round;
                 std::thread::sleep(Duration::from_secs_f64(life));
             }
-            // It ended by itself; what it said is on standard error.
+            // It ended by itself, and its message is on standard error.
             Err(RecvTimeoutError::Disconnected) => {}
             Err(RecvTimeoutError::Timeout) => {
                 child::kill(&mut writer)?;
@@ -103,10 +100,8 @@ fn judge(
 ) -> Result<Duration, Failure> {
     let store = child::open_after_kill(options, &args.pool.pool)?;
     let recovery = store.recovery().duration;
-    let contents = verify::read_all(&store, args.keys, round, args.engine, violations)?;
-    let pending = model.judge(history, contents, violations);
-    report.pending_done += pending.done;
-    report.pending_undone += pending.undone;
+    let contents = verify::read_all(&store, &args.work, round, violations)?;
+    model.judge(history, contents, &mut report.tally, violations);
     (report.keys, report.used_bytes) = (model.count(), store.stat()?.used_bytes);
     Ok(recovery)
 }
@@ -123,21 +118,20 @@ pub(super) fn run(
     let mut random = SmallRng::seed_from_u64(round_seed);
     let (said, blame) = run_writer(args, seed, round, &mut random)?;
     let mut violations: Vec<String> = blame.into_iter().collect();
-    let history = match History::read(&said, args.keys) {
+    let history = match History::read(&said, args.work.keys) {
         Ok(history) => history,
         Err(what) => {
             violations.push(what);
             History::default()
         }
     };
-    report.operations += history.announced;
-    report.acknowledged += history.acknowledged;
+    history.add_to(&mut report.tally);
     report.killed_while_opening += u32::from(history.announced == 0);
     // Half of the time the next writer has to recover, too.
     let options = args.pool.options().create(false).close_cleanly(random.random());
     let recovery = match judge(args, &options, round, history, model, report, &mut violations) {
         Ok(recovery) => Some(recovery),
-        // Only kills have happened to the pool, so damage is what is looked for.
+        // Only kills have happened to the pool, so damage is a violation.
         Err(failure) if failure.is_damage() => {
             violations.push(failure.to_string());
             None

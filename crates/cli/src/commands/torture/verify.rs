@@ -1,10 +1,11 @@
-//! Reading a pool back after a kill, in every way there is to read it.
+//! Reads a pool back after a kill, in every way there is to read it.
 
 use std::collections::HashMap;
 
 use everleaf::{Engine, Store, Tree, TreeOptions};
 use serde::{Deserialize, Serialize};
 
+use super::Work;
 use super::op::{TREES, Version, WORDS, key_bytes, version_of};
 use crate::failure::Failure;
 
@@ -56,11 +57,11 @@ pub(super) fn open_trees(store: &Store, engine: Engine) -> everleaf::Result<[Tre
 /// nothing leaks.
 pub(super) fn read_all(
     store: &Store,
-    keys: u32,
+    work: &Work,
     round: u32,
-    engine: Engine,
     violations: &mut Vec<String>,
 ) -> Result<Contents, Failure> {
+    let Work { engine, keys, .. } = *work;
     for (tree, why) in &store.recovery().damaged {
         violations.push(format!("tree {tree:?} could not be recovered: {why}"));
     }
@@ -101,9 +102,11 @@ fn read_forward(
         last = Some(key.to_vec());
         match (known.get(key), version_of(number, value)) {
             (Some(&key), Some(version)) => versions[key] = version,
-            (None, _) => violations.push(format!("{}: a key that nobody wrote: {key:02x?}", tree.name())),
+            (None, _) => {
+                violations.push(format!("{}: a key that no operation wrote: {key:02x?}", tree.name()));
+            }
             (_, None) => violations.push(format!(
-                "{}: key {key:02x?} has a value of {} bytes that nobody wrote: {:02x?}",
+                "{}: key {key:02x?} has a value of {} bytes that no operation wrote: {:02x?}",
                 tree.name(),
                 value.len(),
                 &value[..value.len().min(16)]

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use everleaf::{Engine, Store, Ticket, Tree};
-use lab::arguments::parse_any_engine;
+use everleaf::{Store, Ticket, Tree};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::Work;
 use super::channel::ChannelArgs;
 use super::op::{Kind, Record, Version, key_bytes, owner, spread, value_bytes, version, version_of};
 use super::promise::Promise;
@@ -34,14 +34,8 @@ pub(crate) struct Args {
     seed: u64,
     #[arg(long)]
     round: u32,
-    #[arg(long)]
-    threads: u8,
-    #[arg(long)]
-    keys: u32,
-    #[arg(long, value_parser = parse_any_engine)]
-    engine: Engine,
-    #[arg(long, default_value = "immediate")]
-    durability: Promise,
+    #[command(flatten)]
+    work: Work,
     #[command(flatten)]
     channel: ChannelArgs,
 }
@@ -61,7 +55,7 @@ struct Writer<'a> {
     args: &'a Args,
     store: &'a Store,
     trees: &'a [Tree; 2],
-    /// One at a time: no gap is left in the order of what they say.
+    /// One thread at a time, so that records are in the order of time.
     channel: &'a Mutex<File>,
     thread: u8,
     random: SmallRng,
@@ -74,7 +68,7 @@ struct Writer<'a> {
     tickets: Vec<Ticket>,
 }
 
-/// Ends the process at once, as an operation failed; so other threads write nothing more. Damage is something wrong: only
+/// Ends the process at once because an operation failed, before other threads write more. Damage is a violation, as only
 /// kills have happened to the pool.
 fn failed(failure: &Failure) -> ! {
     if failure.is_damage() {
@@ -84,7 +78,7 @@ fn failed(failure: &Failure) -> ! {
     std::process::exit(1);
 }
 
-/// Ends the process at once, as something is wrong; the parent reads why on standard error.
+/// Ends the process at once because of a violation; standard error says which.
 fn found_wrong(what: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "everleaf torture writer: {what}");
     std::process::exit(FOUND_WRONG);
@@ -92,7 +86,7 @@ fn found_wrong(what: &str) -> ! {
 
 impl Writer<'_> {
     fn choose_key(&mut self) -> u32 {
-        let keys = self.args.keys;
+        let keys = self.args.work.keys;
         // A hot spot, in which threads meet and leaves fill and empty often.
         let hot = self.random.random_ratio(1, 5);
         loop {
@@ -101,7 +95,7 @@ impl Writer<'_> {
             } else {
                 self.random.random_range(0..keys)
             };
-            if owner(key, self.args.threads).is_none_or(|owner| owner == self.thread) {
+            if owner(key, self.args.work.threads).is_none_or(|owner| owner == self.thread) {
                 return key;
             }
         }
@@ -127,7 +121,7 @@ impl Writer<'_> {
         Ok(version.unwrap_or_else(|| found_wrong(&format!("a read of {key:02x?} gave {:02x?}", self.value))))
     }
 
-    /// Has a record with whoever listens, whatever happens next.
+    /// Writes a record to the channel. Once this returns, the record survives the end of this process.
     fn say(&self, record: &Record) -> std::io::Result<()> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner).write_all(&record.encode())
     }
@@ -162,7 +156,7 @@ impl Writer<'_> {
                 self.seen = self.read(tree, &key)?;
                 self.seen != 0
             }
-            Kind::Sync if self.args.durability == Promise::Ticket => {
+            Kind::Sync if self.args.work.durability == Promise::Ticket => {
                 Ticket::wait_all(self.tickets.drain(..)).map(|()| true)?
             }
             Kind::Sync => self.store.sync().map(|()| true)?,
@@ -176,10 +170,10 @@ impl Writer<'_> {
     }
 
     fn sync_every(&self) -> Option<u32> {
-        let Args { durability, engine, .. } = self.args;
+        let Work { durability, engine, .. } = self.args.work;
         match durability {
             Promise::Ticket => Some(WAIT_EVERY),
-            promise @ Promise::Store(_) => promise.is_buffered(*engine).then_some(SYNC_EVERY),
+            promise @ Promise::Store(_) => promise.is_buffered(engine).then_some(SYNC_EVERY),
         }
     }
 
@@ -204,7 +198,7 @@ impl Writer<'_> {
             Kind::ExchangeOut => handle.compare_exchange(key, current, None),
             Kind::Put | Kind::Get | Kind::Sync => handle.put(key, &new).map(|()| true),
         };
-        if self.args.durability != Promise::Ticket {
+        if self.args.work.durability != Promise::Ticket {
             return write();
         }
         let (answer, ticket) = handle.ticketed(write)?;
@@ -240,12 +234,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn write(args: &Args) -> Result<(), Failure> {
     let channel = Mutex::new(args.channel.open()?);
-    let options = args.pool.options().durability(args.durability.durability());
+    let options = args.pool.options().durability(args.work.durability.durability());
     let store = options.open(&args.pool.pool)?;
-    let trees = open_trees(&store, args.engine)?;
+    let trees = open_trees(&store, args.work.engine)?;
     let mix = MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..args.threads)
+        let threads: Vec<_> = (0..args.work.threads)
             .map(|thread| {
                 let seed = spread(args.seed ^ u64::from(args.round) << 8 ^ u64::from(thread) << 56);
                 let mut writer = Writer {

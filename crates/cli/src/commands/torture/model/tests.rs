@@ -1,0 +1,182 @@
+use super::*;
+
+fn op(kind: Kind, version: Version, begin: u64, end: u64) -> Op {
+    let effective = (end != NEVER).then_some(true);
+    Op { kind, version, expected: 0, begin, end, effective, seen: 0, is_durable: false }
+}
+
+fn judged(before: Version, ops: &[Op], now: Version) -> bool {
+    judge_key(before, &mut ops.to_vec(), now, false, NEVER, true).is_ok()
+}
+
+#[test]
+fn an_acknowledged_write_stays_and_a_pending_one_may() {
+    let acknowledged = [op(Kind::Put, 7, 1, 2)];
+    assert!(judged(5, &acknowledged, 7));
+    assert!(!judged(5, &acknowledged, 5));
+    assert!(!judged(5, &acknowledged, 0));
+    assert!(!judged(5, &acknowledged, 6));
+    let pending = [op(Kind::Put, 7, 1, NEVER)];
+    assert!(judged(5, &pending, 7) && judged(5, &pending, 5));
+    assert!(!judged(5, &pending, 0) && !judged(5, &pending, 8));
+}
+
+#[test]
+fn an_acknowledged_removal_stays_and_a_pending_one_may() {
+    let acknowledged = [op(Kind::Remove, 7, 1, 2)];
+    assert!(judged(5, &acknowledged, 0));
+    assert!(!judged(5, &acknowledged, 5));
+    let pending = [op(Kind::Remove, 7, 1, NEVER)];
+    assert!(judged(5, &pending, 0) && judged(5, &pending, 5));
+    assert!(judged(0, &[], 0) && !judged(5, &[], 0) && !judged(0, &[], 5));
+}
+
+#[test]
+fn of_overlapping_changes_any_may_be_the_last() {
+    let overlapping = [op(Kind::Put, 7, 1, 4), op(Kind::Put, 8, 2, 3)];
+    assert!(judged(0, &overlapping, 7) && judged(0, &overlapping, 8));
+    let in_turn = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 4)];
+    assert!(!judged(0, &in_turn, 7) && judged(0, &in_turn, 8));
+    let removed = [op(Kind::Put, 7, 1, 2), op(Kind::Remove, 0, 3, 4)];
+    assert!(judged(0, &removed, 0) && !judged(0, &removed, 7));
+    let put_after = [op(Kind::Remove, 0, 1, 2), op(Kind::Put, 7, 3, 4)];
+    assert!(judged(5, &put_after, 7) && !judged(5, &put_after, 0));
+}
+
+#[test]
+fn what_was_read_is_durable() {
+    let mut read = op(Kind::Get, 0, 2, 3);
+    read.seen = 7;
+    let ops = [op(Kind::Put, 7, 1, NEVER), read];
+    assert!(judged(5, &ops, 7) && !judged(5, &ops, 5));
+    assert!(!judged(5, &[read], 5), "read from nowhere");
+}
+
+fn read(seen: Version, begin: u64, end: u64) -> Op {
+    let mut read = op(Kind::Get, 0, begin, end);
+    (read.seen, read.effective) = (seen, (end != NEVER).then_some(seen != 0));
+    read
+}
+
+/// The reader of a shared key once could not say that a removal it had seen was taken back.
+#[test]
+fn an_absence_that_was_read_is_durable() {
+    let removal = op(Kind::Remove, 0, 1, NEVER);
+    assert!(judged(5, &[removal], 5));
+    let ops = [removal, read(0, 2, 3)];
+    assert!(judged(5, &ops, 0) && !judged(5, &ops, 5));
+    // A write that was done before the read, and one that may have come after it.
+    let put = op(Kind::Put, 7, 1, 2);
+    let ops = [put, op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
+    assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
+    let ops = [op(Kind::Put, 7, 1, 6), op(Kind::Remove, 0, 3, NEVER), read(0, 4, 5)];
+    assert!(judged(0, &ops, 7) && judged(0, &ops, 0) && !judged(5, &ops, 5));
+    // What is not durable yet may be lost all the same, unless a sync came after it.
+    let ops = [removal, read(0, 2, 3)];
+    let judged = |until| judge_key(5, &mut ops.to_vec(), 5, false, until, false).is_ok();
+    assert!(judged(BEFORE) && judged(2) && !judged(3));
+}
+
+/// One record says how an operation ended and what its thread does next.
+#[test]
+fn what_a_thread_does_next_comes_after() {
+    let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Remove, 0, 2, 3)];
+    assert!(judged(5, &ops, 0) && !judged(5, &ops, 7));
+}
+
+/// What was read of two writes that overlap tells their order.
+#[test]
+fn a_write_that_was_read_over_does_not_come_back() {
+    let ops = [op(Kind::Put, 7, 1, 4), op(Kind::Put, 8, 2, 3), read(8, 5, 6)];
+    assert!(judged(0, &ops, 8) && !judged(0, &ops, 7));
+}
+
+/// With buffers, a removal that is there once did not say that what came before it is durable.
+#[test]
+fn a_removal_that_is_there_says_what_was_before_it() {
+    let record = |answer, kind, key, version| Record {
+        thread: 0,
+        answer,
+        seen: 0,
+        kind,
+        tree: 0,
+        key,
+        version,
+        expected: 0,
+    };
+    let said: Vec<u8> = [
+        record(None, Kind::Put, 1, 7),
+        record(Some(true), Kind::Remove, 2, 8),
+        record(Some(true), Kind::Get, 3, 9),
+    ]
+    .iter()
+    .flat_map(Record::encode)
+    .collect();
+    let contents = |versions: [Version; 4]| Contents::of([versions.to_vec(), vec![0; 4]]);
+    let judged = |found| {
+        let durability = Promise::Store(everleaf::Durability::OnSync);
+        let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 4 };
+        let (mut model, mut tally) = (Model::new(contents([0, 5, 6, 0]), work), Tally::default());
+        let mut violations = Vec::new();
+        model.judge(History::read(&said, 4).unwrap(), contents(found), &mut tally, &mut violations);
+        violations.is_empty()
+    };
+    assert!(judged([0, 7, 0, 0]) && judged([0, 7, 6, 0]) && judged([0, 5, 6, 0]));
+    assert!(!judged([0, 5, 0, 0]), "the put is lost, and what came after it is not");
+}
+
+#[test]
+fn with_epochs_what_was_acknowledged_late_may_be_lost() {
+    let ops = [op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
+    let judged = |now, until| judge_key(5, &mut ops.to_vec(), now, true, until, false).is_ok();
+    assert!(judged(5, BEFORE) && judged(7, BEFORE) && judged(8, BEFORE));
+    assert!(!judged(5, 4) && judged(7, 4) && judged(8, 4) && !judged(0, 4));
+    assert!(!judged(7, 7) && judged(8, 7));
+}
+
+#[test]
+fn with_tickets_what_was_waited_for_or_read_is_durable() {
+    let mut ops = vec![op(Kind::Put, 7, 1, 2), op(Kind::Put, 8, 3, 6)];
+    let judged = |ops: &[Op], now| judge_key(5, &mut ops.to_vec(), now, true, BEFORE, true).is_ok();
+    assert!(judged(&ops, 5) && judged(&ops, 7) && judged(&ops, 8));
+    ops[0].is_durable = true;
+    assert!(!judged(&ops, 5) && judged(&ops, 7) && judged(&ops, 8));
+    let mut read = op(Kind::Get, 0, 7, 8);
+    read.seen = 8;
+    ops.push(read);
+    assert!(!judged(&ops, 5) && !judged(&ops, 7) && judged(&ops, 8));
+}
+
+#[test]
+fn a_wait_is_for_what_its_own_thread_did() {
+    let record = |thread, answer, kind, version| Record {
+        thread,
+        answer,
+        seen: 0,
+        kind,
+        tree: 0,
+        key: 9,
+        version,
+        expected: 0,
+    };
+    let said: Vec<u8> = [
+        record(0, None, Kind::Put, 1),
+        record(1, None, Kind::Put, 2),
+        record(1, Some(true), Kind::Put, 3),
+        record(0, Some(true), Kind::Sync, 4),
+        record(0, Some(true), Kind::Put, 5),
+    ]
+    .iter()
+    .flat_map(Record::encode)
+    .collect();
+    let history = History::read(&said, 100).unwrap();
+    let durable = history.ops[&(0, 9)].iter().map(|op| op.is_durable);
+    assert_eq!(durable.collect::<Vec<_>>(), [true, false, false, false, false]);
+}
+
+#[test]
+fn answers_on_a_key_of_one_thread_are_those_of_a_map() {
+    let inserted_twice = [op(Kind::Insert, 7, 1, 2), op(Kind::Insert, 8, 3, 4)];
+    assert!(judge_key(0, &mut inserted_twice.to_vec(), 8, true, NEVER, true).is_err());
+    assert!(judge_key(0, &mut inserted_twice[..1].to_vec(), 7, true, NEVER, true).is_ok());
+}
