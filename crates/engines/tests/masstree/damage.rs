@@ -28,10 +28,15 @@ const OPTIONS: MassTreeOptions = MassTreeOptions {
 
 /// Words of the anchor.
 const RUNNING: usize = 0;
-const FAILED: std::ops::Range<usize> = 16..72;
-const LOG: usize = 72;
-/// Sizes of objects, each of which has a free queue in each shard.
-const SIZE_CLASSES: u64 = 47;
+const FAILED: std::ops::Range<usize> = 8..64;
+/// Where it has the root, and the last run with the one before.
+const ROOT: u64 = 528;
+const RUNS: [u64; 2] = [544, 552];
+/// Where the areas of the shards begin, each with the first segment of its log, and then its queues.
+const SHARDS_BEGIN: u64 = 576;
+const SHARD_BYTES: u64 = 64 + 64 * SIZE_CLASSES;
+/// Classes of objects, each of which has a free queue in each shard.
+const SIZE_CLASSES: u64 = 48;
 const VALUE: u64 = (1 << 48) - 1;
 
 fn open_pool(ram: &Instrumented) -> Pool<Instrumented> {
@@ -206,7 +211,7 @@ fn an_external_log_that_is_cut_anywhere() {
     drop(tree);
     let anchor = anchor(&pool, "tree");
     let running = load(&pool, anchor + 8 * RUNNING as u64);
-    let chain = anchor + 8 * LOG as u64;
+    let chain = anchor + SHARDS_BEGIN;
     let segment = load(&pool, chain) & VALUE;
     let crashed = image(&pool);
     // The entries of this epoch: from the first line of the segment on, as long as they begin with its number.
@@ -271,7 +276,7 @@ const OFFSET: u64 = (1 << 48) - 16;
 
 /// The nodes on the way to the first entry of a tree, from the root on.
 fn first_nodes(pool: &Pool<Instrumented>, name: &str) -> Vec<u64> {
-    let mut nodes = vec![load(pool, anchor(pool, name) + 80)];
+    let mut nodes = vec![load(pool, anchor(pool, name) + ROOT)];
     while let Some(pointer) = nodes.last().copied().filter(|pointer| pointer & 1 != 0) {
         nodes.push(load(pool, (pointer & OFFSET) + FIRST_CHILD));
     }
@@ -463,8 +468,7 @@ fn epochs_end_beside_a_sweep() {
     assert!(tree.check().unwrap().is_empty());
 }
 
-/// Where the anchor has the root, and an interior node of four slots its first child.
-const ROOT: u64 = 80;
+/// Where an interior node of four slots has its first child.
 const FIRST_CHILD: u64 = 184;
 /// Where a border node has its slices.
 const SLICES: u64 = 64 + 8 * 4;
@@ -678,13 +682,13 @@ fn free_space_that_is_none() {
     tree.sync().unwrap();
     drop(tree);
     let (anchor, crashed) = (anchor(&pool, "tree"), image(&pool));
-    let first_queue = anchor + 8 * LOG as u64 + 64;
+    let first_queue = anchor + SHARDS_BEGIN + 64;
     // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; the runs with theirs; and
     // the link of each head.
     let queues =
         (0..SIZE_CLASSES).flat_map(|class| (1..7).map(move |word| first_queue + 64 * class + 8 * word));
     let links = queues.clone().step_by(6).map(|head| crashed[head as usize / 8]).filter(|head| *head != 0);
-    let words: Vec<u64> = queues.chain([96, 104].map(|word| anchor + word)).chain(links).collect();
+    let words: Vec<u64> = queues.chain(RUNS.map(|word| anchor + word)).chain(links).collect();
     for at in words.into_iter().filter(|at| crashed[*at as usize / 8] != 0) {
         let right = crashed[at as usize / 8];
         for damage in [u64::MAX - 15, u64::MAX - 63, 1 << 63 | right, 1 << 47, right + 8, right + 16, 16, 64]
@@ -708,12 +712,12 @@ fn free_space_that_is_none() {
     assert!(reopen(&pool, "tree").unwrap().check().unwrap().is_empty());
 }
 
-const SHARES: u64 = 8;
+const SHARDS: u64 = 8;
 
-/// Removes so many keys in each of as many threads as there are shares, so that most of them have another share than this
-/// one.
-fn remove_in_shares(tree: &Tree, each: u64) {
-    for thread in 0..SHARES {
+/// Removes so many keys in each of as many threads as there are shards, so that most of them have another shard than this
+/// thread.
+fn remove_in_shards(tree: &Tree, each: u64) {
+    for thread in 0..SHARDS {
         let remove = |number| assert!(tree.remove(&key(number)).unwrap());
         std::thread::scope(|scope| {
             drop(scope.spawn(move || (each * thread..each * (thread + 1)).for_each(remove)));
@@ -722,32 +726,45 @@ fn remove_in_shares(tree: &Tree, each: u64) {
     tree.sync().unwrap();
 }
 
-/// The heads of the queues in which something is free, of each share that has taken no space from the pool.
+/// The heads of the queues in which something is free, of each shard that has taken no space from the pool.
 fn heads_of_others(pool: &Pool<Instrumented>) -> Vec<Vec<u64>> {
-    let first_queue = anchor(pool, "tree") + 8 * LOG as u64 + 64;
+    let first_queue = anchor(pool, "tree") + SHARDS_BEGIN + 64;
     let queues_of =
-        |share| (0..SIZE_CLASSES).map(move |class| first_queue + 64 * (SIZE_CLASSES * share + class));
-    let others = (0..SHARES).filter(|share| queues_of(*share).all(|queue| load(pool, queue + 40) == 0));
+        |shard| (0..SIZE_CLASSES).map(move |class| first_queue + SHARD_BYTES * shard + 64 * class);
+    let others = (0..SHARDS).filter(|shard| queues_of(*shard).all(|queue| load(pool, queue + 40) == 0));
     let heads = others
-        .map(|share| queues_of(share).map(|queue| queue + 8).filter(|head| load(pool, *head) != 0).collect());
+        .map(|shard| queues_of(shard).map(|queue| queue + 8).filter(|head| load(pool, *head) != 0).collect());
     heads.filter(|heads: &Vec<u64>| !heads.is_empty()).collect()
 }
 
-/// What another share has free is taken over as far as it is sound.
+/// Breaks the links of what other shards have free: an insert that would take it says so, and no entry is lost.
 #[test]
-fn damage_to_free_space_stays_with_its_share() {
+fn damage_to_free_space_is_an_error_and_costs_no_entry() {
     let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
     let pool = &open_pool(&ram);
-    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARES as usize, ..OPTIONS }).unwrap();
+    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARDS as usize, ..OPTIONS }).unwrap();
     (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
-    remove_in_shares(tree, 40);
+    remove_in_shards(tree, 40);
+    let mut model = content(tree).unwrap();
     let heads = heads_of_others(pool).concat();
     assert!(heads.len() > 7, "{}", heads.len());
     // The link of each.
     heads.iter().map(|head| load(pool, *head)).for_each(|head| store(pool, head, load(pool, head) | 1 << 47));
-    (1000..3000).for_each(|number| tree.put(&key(number), b"value").unwrap());
+    let mut refused = 0;
+    for number in 1000..3000 {
+        match tree.put(&key(number), b"value") {
+            Ok(()) => model.push((key(number), b"value".to_vec())),
+            result => {
+                assert!(is_corrupt(result));
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0);
     tree.sync().unwrap();
-    (1000..3000).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
+    model.sort();
+    assert_eq!(content(tree).unwrap(), model);
+    assert!(model.iter().all(|(key, value)| tree.get(key).unwrap().as_deref() == Some(value)));
 }
 
 /// What a damaged entry leads to is not taken for free space.
@@ -772,25 +789,28 @@ fn what_is_no_object_is_not_freed() {
     assert_eq!(content(&tree).unwrap()[1..], before[1..]);
 }
 
-/// A full pool has what is free in other shares, whatever is damaged there.
+/// In a full pool only what is free in other shards is left. If that is damaged, no entry is lost, and all can be removed.
 #[test]
-fn a_full_pool_goes_around_damaged_free_space() {
+fn a_full_pool_with_damaged_free_space_loses_nothing() {
     let ram = Instrumented::new(Ram::new(2 << 20).unwrap());
     let pool = &open_pool(&ram);
-    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARES as usize, ..OPTIONS }).unwrap();
+    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARDS as usize, ..OPTIONS }).unwrap();
     let value = [7; 200];
     let keys = (0..1 << 20).find(|number| tree.put(&key(*number), &value).is_err()).unwrap();
-    let each = keys / (2 * SHARES);
-    remove_in_shares(tree, each);
-    let mut heads = heads_of_others(pool);
-    // One share is sound: the last one to be asked.
-    assert!(heads.pop().is_some() && !heads.is_empty());
-    heads.concat().iter().for_each(|head| store(pool, *head, load(pool, *head) | 1 << 47));
-    let (mut put, mut error) = (0, None);
-    while error.is_none() {
-        error = tree.put(&key(put), &value).err();
-        put += 1;
-    }
-    assert!(put > each / 2, "{put} of {keys}: {error:?}");
-    assert!(matches!(error.as_ref().unwrap().root(), Error::PoolFull { .. }), "{error:?}");
+    let each = keys / (2 * SHARDS);
+    remove_in_shards(tree, each);
+    let heads = heads_of_others(pool).concat();
+    assert!(!heads.is_empty());
+    heads.iter().for_each(|head| store(pool, *head, load(pool, *head) | 1 << 47));
+    let put = (0..each * SHARDS).filter(|number| match tree.put(&key(*number), &value) {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(matches!(error.root(), Error::Corrupt { .. } | Error::PoolFull { .. }), "{error}");
+            false
+        }
+    });
+    let put = put.count() as u64;
+    assert!(put < each * SHARDS);
+    assert_eq!(tree.len().unwrap(), put + keys - each * SHARDS);
+    (each * SHARDS..keys).for_each(|number| assert_eq!(tree.get(&key(number)).unwrap().as_deref(), Some(&value[..])));
 }
