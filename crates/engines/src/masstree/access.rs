@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use medium::sync::{Ordering, is_scheduled};
 use medium::{Medium, VolatileWord, kernels};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::core::Core;
 use super::layout::{
@@ -18,6 +18,7 @@ use super::layout::{
 use super::options::Mode;
 use super::shard::Work;
 use super::version::{Lock, Version};
+use crate::{Error, PoolError, Result};
 
 /// Why a walk ended without a result.
 #[derive(Debug)]
@@ -45,10 +46,8 @@ impl Stop {
 impl<E: Into<Error>> From<E> for Stop {
     fn from(error: E) -> Self {
         let error = error.into();
-        match error.root() {
-            Error::PoolFull { .. } | Error::EpochFull { .. } => Self::Full(error),
-            _ => Self::Failed(error),
-        }
+        let is_full = error.is_full() || matches!(error.root(), Error::EpochFull { .. });
+        if is_full { Self::Full(error) } else { Self::Failed(error) }
     }
 }
 
@@ -150,7 +149,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn with_pass_held<R>(&self, mut read: impl FnMut(&View<'_, M>) -> Walk<R>) -> Result<R> {
         let (view, _work) = self.enter();
         if self.epochs.are_over() {
-            return Err(Error::InUse);
+            return Err(Error::Pool(PoolError::InUse));
         }
         loop {
             let stop = match read(&view) {

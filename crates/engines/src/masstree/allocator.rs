@@ -23,13 +23,14 @@
 
 use medium::sync::{Mutex, is_scheduled};
 use medium::{Medium, Word};
-use pool::{ALLOCATION_BYTES_MAX, Error, Guard, Result, SLAB_BYTES};
+use pool::{ALLOCATION_BYTES_MAX, Guard, SLAB_BYTES};
 
 use super::epochs::{Epochs, Shard};
 use super::layout::{
     Anchor, CLASSES, OFFSET_MASK, Queue, ShardArea, border_bytes, checked, shard_area, unchecked,
 };
 use super::shard::{Limit, Own, Work};
+use crate::{Error, Result};
 
 /// Bytes at the head of a run: its class, and the run before it, each with its check.
 const RUN_HEADER_BYTES: u64 = 64;

@@ -11,14 +11,14 @@ use std::cell::{Cell, RefCell};
 
 use medium::Medium;
 use medium::sync::{is_scheduled, thread_number};
-use pool::record::check_lengths;
-use pool::{Error, Result};
 
 use super::access::{Stop, View};
 use super::cells::Value;
 use super::core::Core;
 use super::shard::Work;
+use crate::index::record::check_lengths;
 use crate::index::{Batch, Condition};
+use crate::{Error, Result};
 
 /// Threads of a scheduler, which are one of the system.
 const SCHEDULED_MAX: usize = 8;

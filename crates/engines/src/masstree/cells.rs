@@ -18,11 +18,12 @@
 //!   the number of that epoch.
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::access::{View, Walk};
 use super::layout::{Border, WIDTH_MAX, WordBorder};
 use super::record::{CELL_POINTER_MAX, Record};
+use crate::{Error, Result};
 
 const _: () = assert!(CELL_POINTER_MAX == cell_pointer(WIDTH_MAX - 1, 1));
 

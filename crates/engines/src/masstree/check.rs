@@ -4,8 +4,6 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use medium::Medium;
-use pool::record::KEY_BYTES_MAX;
-use pool::{Error, Result};
 
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
 use super::cells::{Value, no_cell, no_word};
@@ -16,7 +14,9 @@ use super::scan::Found;
 use super::slice::{LAYER, LONGER, Slice};
 use super::version::Version;
 use crate::index::Violation;
+use crate::index::record::KEY_BYTES_MAX;
 use crate::kit::salvage::{Salvage, what_of};
+use crate::{Error, Result};
 
 /// Up to so many objects each is looked at for whether something else leads to it as well.
 const OBJECTS_REMEMBERED: usize = 1 << 22;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use medium::Medium;
 use medium::sync::{AtomicU64, Mutex};
-use pool::{Error, Guard, Pool, Result};
+use pool::{Guard, Pool};
 
 use super::allocator::{Allocator, Space};
 use super::epochs::{Epochs, Shards};
@@ -23,6 +23,7 @@ use super::layout::{
 };
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
+use crate::{Error, Result};
 
 /// Locks for the recovery of nodes, which are found by their offset.
 const RECOVERY_LOCKS: usize = 64;
@@ -151,7 +152,7 @@ impl<M: Medium> Core<M> {
         }
         (core.nodes_restored, core.recovered_from_crash) = (restored, has_failed);
         if pool.needs_mark() {
-            core.visit_space(&guard, &mut |offset| pool.mark(offset))?;
+            core.visit_space(&guard, &mut |offset| Ok(pool.mark(offset)?))?;
         }
         if core.epochs.is_sweep_due() {
             // What fails is tried again; meanwhile the tree is as usable as after any crash.

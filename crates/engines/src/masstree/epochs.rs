@@ -26,10 +26,11 @@ use std::time::{Duration, Instant};
 use medium::sync::schedule::{Access, AccessKind, reach};
 use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, is_scheduled, thread_number};
 use medium::{LINE_BYTES, Lsn, Medium, VolatileWord, Word};
-use pool::{Error, Guard, Pool, Result};
+use pool::{Guard, Pool};
 
 use super::barrier::{Barrier, Pass};
 use super::layout::{EpochWords, FAILED_RANGES, all_lines, checked, unchecked};
+use crate::{Error, Result};
 
 /// Ranges in the set of failed epochs from which on an open sweeps at once.
 const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;
@@ -465,7 +466,7 @@ impl<M: Medium, S> Epochs<M, S> {
             drop(shards);
             self.is_owed.store(false, Ordering::Relaxed);
             // The thread that ended the last epoch may have been told that it is not durable, and have told nobody.
-            return guard.settle(*ended);
+            return Ok(guard.settle(*ended)?);
         }
         let flushed = self.flush_listed(&guard, &listed);
         guard.fence();

@@ -6,7 +6,7 @@
 
 use medium::sync::{AtomicU64, Ordering};
 use medium::{Medium, Word};
-use pool::{Error, Guard, Pool, Result};
+use pool::{Guard, Pool};
 
 use super::epochs::Shard;
 use super::layout::{
@@ -14,6 +14,7 @@ use super::layout::{
     interior_words_logged, shard_area, unchecked,
 };
 use super::shard::{Own, Work};
+use crate::{Error, Result};
 
 /// Bytes of a segment: a whole slab of the pool.
 const SEGMENT_BYTES: usize = 65_472;

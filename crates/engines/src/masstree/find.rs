@@ -1,7 +1,6 @@
 //! Finding: down the layers, and within each from its root to a border node.
 
 use medium::Medium;
-use pool::{Error, Result};
 
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
 use super::cells::{Value, no_cell};
@@ -11,6 +10,7 @@ use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::{Lock, Version};
+use crate::{Error, Result};
 
 /// Border nodes that a scan has on their way while it reads one.
 const LEAVES_AHEAD: usize = 3;

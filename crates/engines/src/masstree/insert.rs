@@ -1,8 +1,6 @@
 //! Inserting: into a free slot, by a split, as a new layer.
 
 use medium::Medium;
-use pool::Error;
-use pool::record::prefix_word;
 
 use super::access::{View, Walk};
 use super::find::{Entry, Locked};
@@ -11,6 +9,8 @@ use super::layout::with_nibble;
 use super::record::Record;
 use super::shard::Work;
 use super::slice::{LAYER, LONGER, Slice};
+use crate::Error;
+use crate::index::record::prefix_word;
 
 /// The key that a record has to hold, if it goes on behind `slice`.
 pub(super) fn stored_key(slice: Slice, key: &[u8]) -> &[u8] {

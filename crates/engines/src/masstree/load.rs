@@ -3,8 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use medium::Medium;
-use pool::record::check_lengths;
-use pool::{Error, Result};
 
 use super::access::{NodeRef, View, Walk};
 use super::core::Core;
@@ -14,6 +12,8 @@ use super::record::Record;
 use super::shard::Work;
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::NextEntry;
+use crate::index::record::check_lengths;
+use crate::{Error, Result};
 
 /// A layer that is being filled.
 #[derive(Default)]

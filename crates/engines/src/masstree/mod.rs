@@ -126,13 +126,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use medium::Medium;
-use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
+use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use self::core::Core;
 use crate::index::{
-    Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Index, IndexStat, NextEntry, Scan,
-    Value, Violation, WordCodec, WordIndex,
+    Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, Measured,
+    NextEntry, Scan, Value, Violation, WordCodec, WordIndex,
 };
+use crate::{Error, Result};
 use layout::WIDTH_MAX;
 use options::WIDTH_MIN;
 use slice::Slice;
@@ -177,7 +178,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
             if core.give_back().is_err() {
                 pool.leave_unclean();
             }
-            return Err(error);
+            return Err(error.into());
         }
         Self::start(core, &options)
     }
@@ -186,7 +187,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// log + slabs).
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`] if the tree is of another kind or width; [`Error::Corrupt`] if what recovery rests on is
+    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width; [`PoolError::Corrupt`] if what recovery rests on is
     /// damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
@@ -217,23 +218,6 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         self.core.sweep()
     }
 
-    /// Figures about epochs and logs.
-    pub fn epochs(&self) -> EpochStat {
-        let figures = &self.core.epochs.figures;
-        EpochStat {
-            running: self.core.epochs.running(),
-            epochs: figures.epochs.load(Ordering::Relaxed),
-            nodes_logged: self.core.log.nodes.load(Ordering::Relaxed),
-            in_line_logs: self.core.in_line_logs.load(Ordering::Relaxed),
-            lines_flushed: figures.lines_flushed.load(Ordering::Relaxed),
-            pause_ns: figures.pause_ns.load(Ordering::Relaxed),
-            pause_ns_max: figures.pause_ns_max.load(Ordering::Relaxed),
-            nodes_restored: self.core.nodes_restored,
-            is_sweeping: self.core.epochs.any_failed(),
-            swept_keys: self.core.swept_keys.load(Ordering::Relaxed),
-        }
-    }
-
     fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
         C::key(key)?;
         C::value(value)?;
@@ -244,7 +228,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
 /// The width of the nodes of a tree in a pool.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if no tree can have it.
+/// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if no tree can have it.
 pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
     let width = root.words[ROOT_WIDTH] as usize;
     if (WIDTH_MIN..=WIDTH_MAX).contains(&width) {
@@ -334,7 +318,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     fn stat(&self) -> Result<IndexStat> {
         self.core.refuse_in_any_batch()?;
         // Before the survey, which touches what the sweep would.
-        let epochs = self.epochs();
+        let epochs = self.epoch_stat();
         let visit = &mut |_: &[u8], _: &[u8]| true;
         let survey = self.core.survey(visit)?;
         Ok(IndexStat {
@@ -356,6 +340,20 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         self.core.give_back()
     }
 
+    fn words(&self) -> Option<&dyn WordIndex> {
+        if Self::ARE_WORDS { Some(self) } else { None }
+    }
+
+    fn epochs(&self) -> Option<&dyn Epochs> {
+        Some(self)
+    }
+
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
+    }
+}
+
+impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     fn sync(&self) -> Result<()> {
         self.core.refuse_in_any_batch()?;
         self.core.advance()
@@ -365,12 +363,26 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         self.core.batch(&Self::check_entry, run)
     }
 
-    fn epoch_stat(&self) -> Option<EpochStat> {
-        Some(self.epochs())
+    fn epoch_stat(&self) -> EpochStat {
+        let figures = &self.core.epochs.figures;
+        EpochStat {
+            running: self.core.epochs.running(),
+            epochs: figures.epochs.load(Ordering::Relaxed),
+            nodes_logged: self.core.log.nodes.load(Ordering::Relaxed),
+            in_line_logs: self.core.in_line_logs.load(Ordering::Relaxed),
+            lines_flushed: figures.lines_flushed.load(Ordering::Relaxed),
+            pause_ns: figures.pause_ns.load(Ordering::Relaxed),
+            pause_ns_max: figures.pause_ns_max.load(Ordering::Relaxed),
+            nodes_restored: self.core.nodes_restored,
+            is_sweeping: self.core.epochs.any_failed(),
+            swept_keys: self.core.swept_keys.load(Ordering::Relaxed),
+        }
     }
+}
 
+impl<M: Medium, C: Codec> Measured for MassTree<M, C> {
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let stat = self.epochs();
+        let stat = self.epoch_stat();
         vec![
             ("epochs", stat.epochs),
             ("nodes_logged", stat.nodes_logged),
@@ -378,10 +390,6 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
             ("lines_flushed", stat.lines_flushed),
             ("pause_ns", stat.pause_ns),
         ]
-    }
-
-    fn words(&self) -> Option<&dyn WordIndex> {
-        if Self::ARE_WORDS { Some(self) } else { None }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Nodes: how they are made, taken apart and filled.
 
 use medium::Medium;
-use pool::{Error, Result};
 use smallvec::SmallVec;
 
 use super::access::{View, Walk};
@@ -13,6 +12,7 @@ use super::permutation::Permutation;
 use super::shard::Work;
 use super::slice::Slice;
 use super::version::Version;
+use crate::{Error, Result};
 
 /// Separators and children of an interior node while it is taken apart.
 pub(super) struct Parts {

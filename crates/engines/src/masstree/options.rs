@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use pool::{Error, Result};
-
 use super::layout::{WIDTH, WIDTH_MAX};
 use crate::index::EpochLength;
+use crate::{Error, Result};
 
 /// The fewest slots of a border node.
 pub(super) const WIDTH_MIN: usize = 4;

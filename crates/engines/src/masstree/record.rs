@@ -4,12 +4,14 @@
 //! found by skipping the slices above. Records are never changed while the tree leads to them.
 
 use medium::{Medium, Word};
-use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, copy_in, copy_out, prefix_word};
-use pool::{Error, Guard, Result};
+use pool::Guard;
+use pool::bytes::{copy_in, copy_out};
 
 use super::access::{View, Walk};
 use super::layout::WIDTH_MAX;
 use super::shard::Work;
+use crate::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, prefix_word};
+use crate::{Error, Result};
 
 /// The greatest pointer to a cell of a node (`cells`). No record lies so low.
 pub(super) const CELL_POINTER_MAX: u64 = 16 * 2 * WIDTH_MAX as u64;

@@ -7,7 +7,7 @@
 //! whose sixteen bits depend on it (`in_line_log`).
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::core::Core;
 use super::layout::{
@@ -17,6 +17,7 @@ use super::layout::{
 use super::permutation::Permutation;
 use super::value_log::{EPOCHS_APART_MAX, ValueLog};
 use super::version::Version;
+use crate::{Error, Result};
 
 impl<M: Medium> Core<M> {
     /// Recovers a node, in the epoch `running`, unless it was touched in this execution.

@@ -8,7 +8,6 @@
 use std::ops::Bound;
 
 use medium::Medium;
-use pool::{Error, Result};
 use smallvec::SmallVec;
 
 use super::access::{Stop, View, Walk};
@@ -21,6 +20,7 @@ use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use crate::index::{Bounds, Direction};
 use crate::kit::scan::{Batch, Batches, Cursor};
+use crate::{Error, Result};
 
 /// How often a scan reads a node at most, on average: for itself, for each layer that it leads to, and for each neighbour that goes
 /// meanwhile.
@@ -252,7 +252,7 @@ impl<M: Medium> View<'_, M> {
         root: u64,
         verdict: &Verdict,
     ) -> Walk<Frame<'v>> {
-        if 8 * depth > pool::record::KEY_BYTES_MAX {
+        if 8 * depth > crate::index::record::KEY_BYTES_MAX {
             return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
         }
         let (edge, target) = if *verdict == Verdict::Enter { start.along(depth) } else { start.whole() };

@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use medium::{Ram, VolatileWord};
-use pool::{Error, Pool, PoolOptions};
+use pool::{Pool, PoolOptions};
 
 use super::layout::OFFSET_MASK;
 use super::{MassTree, MassTreeOptions};
-use crate::index::{Bounds, Direction, EpochLength, Index, RecordCodec, WordCodec};
+use crate::Error;
+use crate::index::{Bounds, Direction, EpochLength, Epochs, Index, RecordCodec, WordCodec};
 
 type Tree<C = RecordCodec> = MassTree<Instrumented, C>;
 

@@ -9,12 +9,12 @@
 use std::sync::atomic::Ordering;
 
 use medium::Medium;
-use pool::{Error, Result};
 
 use super::allocator::{Objects, border_class};
 use super::core::Core;
 use super::layout::Border;
 use super::permutation::Permutation;
+use crate::Result;
 
 /// Objects that are visited while the shards are locked.
 const OBJECTS_TOGETHER: u32 = 1024;
@@ -69,7 +69,7 @@ impl<M: Medium> Core<M> {
                 }
             };
             match self.sweep_object(&guard, running, next) {
-                Err(error) if !matches!(error.root(), Error::Corrupt { .. }) => return Err(error),
+                Err(error) if !error.is_corrupt() => return Err(error),
                 _ => {}
             }
         }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use medium::Medium;
 use medium::sync::{AtomicBool, Ordering};
-use pool::{Error, Result};
 
 use super::core::Core;
 use super::sweep::Sweep;
+use crate::{PoolError, Result};
 
 /// The shortest epoch: there is to be time for something else, too.
 const EPOCH_MIN: Duration = Duration::from_millis(1);
@@ -29,7 +29,7 @@ impl Ticker {
         let thread = std::thread::Builder::new()
             .name("everleaf-epochs".to_owned())
             .spawn(move || Self::run(&weak, &stop, length))
-            .map_err(|source| Error::Io { action: "start the thread that ends epochs", source })?;
+            .map_err(|source| PoolError::Io { action: "start the thread that ends epochs", source })?;
         Ok(Self { thread: Some(thread), is_stopped })
     }
 

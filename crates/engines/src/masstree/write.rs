@@ -1,8 +1,6 @@
 //! Writing: conditions, room, and updates.
 
 use medium::Medium;
-use pool::record::{check_lengths, prefix_word};
-use pool::{Error, Result};
 
 use super::access::{Stop, View, Walk};
 use super::cells::{cell_pointer, no_cell, side_of};
@@ -13,6 +11,8 @@ use super::insert::stored_key;
 use super::layout::line_of;
 use super::shard::Work;
 use crate::index::Condition;
+use crate::index::record::{check_lengths, prefix_word};
+use crate::{Error, Result};
 
 /// How often an operation ends the epoch to make room before it gives up.
 const ROUNDS_MAX: u32 = 2;

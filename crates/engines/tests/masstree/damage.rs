@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use everleaf_engines::index::{
-    Bounds, Codec, Condition, Direction, EpochLength, Index, RecordCodec, Violation, WordCodec,
+    Bounds, Codec, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, Violation, WordCodec,
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions};
+use everleaf_engines::{Error, PoolError};
 use medium::{Instrumented, Ram};
-use pool::{Error, Pool, PoolOptions};
+use pool::{Pool, PoolOptions};
 
 use crate::common::content;
 
@@ -87,7 +88,7 @@ fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Tree {
 }
 
 fn is_corrupt<T>(result: Result<T, Error>) -> bool {
-    matches!(result, Err(error) if matches!(error.root(), Error::Corrupt { .. }))
+    matches!(result, Err(error) if error.is_corrupt())
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn an_external_log_that_is_cut_anywhere() {
     let tree = grown(&pool, "tree", 120);
     let before = content(&tree).unwrap();
     change_in_vain(&tree);
-    let logged = tree.epochs().nodes_logged;
+    let logged = tree.epoch_stat().nodes_logged;
     assert!(logged > 20);
     let changed = content(&tree).unwrap();
     drop(tree);
@@ -241,7 +242,7 @@ fn an_external_log_that_is_cut_anywhere() {
                 mixtures += u64::from(is_sound);
             }
             Err(error) => {
-                assert!(matches!(error.root(), Error::Corrupt { .. }), "cut at {cut}: {error}");
+                assert!(error.is_corrupt(), "cut at {cut}: {error}");
                 errors += 1;
             }
         }
@@ -302,7 +303,7 @@ fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
                 true
             }
             Err(error) => {
-                assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
+                assert!(error.is_corrupt(), "{error}");
                 false
             }
         };
@@ -458,11 +459,11 @@ fn epochs_end_beside_a_sweep() {
     let root = pool.trees().unwrap().remove(0);
     let often = EpochLength::Every(std::time::Duration::from_millis(1));
     let tree = Tree::open(&pool, &root, MassTreeOptions { epoch: often, ..OPTIONS }).unwrap();
-    while tree.epochs().is_sweeping {
+    while tree.epoch_stat().is_sweeping {
         // An epoch in which nothing changed does not end: what a sweep leaves as it is counts as nothing.
         assert!(tree.update(&0_u64.to_be_bytes(), b"").unwrap());
     }
-    let found = tree.epochs();
+    let found = tree.epoch_stat();
     assert!(found.epochs > 4, "{} epochs ended", found.epochs);
     assert_eq!(found.swept_keys, 1_000_000);
     assert!(tree.check().unwrap().is_empty());
@@ -499,7 +500,9 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         store(&pool, at, damage);
         let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
         let names = |error: Error| {
-            let Error::Corrupt { offset, what: said } = error.root() else { panic!("{damage:#x}: {error}") };
+            let Error::Pool(PoolError::Corrupt { offset, what: said }) = error.root() else {
+                panic!("{damage:#x}: {error}")
+            };
             assert!(*offset == border && said.contains(what), "{damage:#x}: {error}");
         };
         let words = tree.words().unwrap();
@@ -520,7 +523,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         assert!(violations.iter().any(is_it), "{named}: {violations:?}");
         // A sweep goes around it.
         tree.sweep().unwrap();
-        assert!(!tree.epochs().is_sweeping);
+        assert!(!tree.epoch_stat().is_sweeping);
         tree.update(&99_u64.to_be_bytes(), &99_u64.to_be_bytes()).unwrap();
         drop(backwards);
         drop(tree);
@@ -575,9 +578,9 @@ fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending(
     tree.update(&99_u64.to_be_bytes(), &7_u64.to_be_bytes()).unwrap();
     assert!(tree.get(&0_u64.to_be_bytes()).is_err());
     for round in 0..3 {
-        let before = tree.epochs().running;
+        let before = tree.epoch_stat().running;
         tree.sync().unwrap();
-        assert!(round > 0 || tree.epochs().running > before, "a sync that ended no epoch");
+        assert!(round > 0 || tree.epoch_stat().running > before, "a sync that ended no epoch");
     }
 }
 
@@ -658,7 +661,7 @@ fn entries_that_lead_to_one_layer() {
         // After a crash.
         let tree = reopen(&pool, "tree").unwrap();
         tree.sweep().unwrap();
-        assert!(!tree.epochs().is_sweeping);
+        assert!(!tree.epoch_stat().is_sweeping);
         assert_eq!(tree.get(BEHIND[1]).unwrap().as_deref(), Some(&b"value"[..]), "behind the damage");
         // What one entry leads to goes, and is what the others lead to.
         let way = |last: u8| [&b"a".repeat(8 * 40)[..], &[last; 9]].concat();
@@ -805,12 +808,13 @@ fn a_full_pool_with_damaged_free_space_loses_nothing() {
     let put = (0..each * SHARDS).filter(|number| match tree.put(&key(*number), &value) {
         Ok(()) => true,
         Err(error) => {
-            assert!(matches!(error.root(), Error::Corrupt { .. } | Error::PoolFull { .. }), "{error}");
+            assert!(error.is_corrupt() || error.is_full(), "{error}");
             false
         }
     });
     let put = put.count() as u64;
     assert!(put < each * SHARDS);
     assert_eq!(tree.len().unwrap(), put + keys - each * SHARDS);
-    (each * SHARDS..keys).for_each(|number| assert_eq!(tree.get(&key(number)).unwrap().as_deref(), Some(&value[..])));
+    (each * SHARDS..keys)
+        .for_each(|number| assert_eq!(tree.get(&key(number)).unwrap().as_deref(), Some(&value[..])));
 }

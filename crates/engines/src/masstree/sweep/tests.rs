@@ -8,7 +8,7 @@ use pool::{Pool, PoolOptions};
 
 use super::super::{MassTree, MassTreeOptions};
 use super::*;
-use crate::index::{Bounds, Direction, EpochLength, Index, RecordCodec};
+use crate::index::{Bounds, Direction, EpochLength, Epochs, Index, RecordCodec};
 
 type Tree = MassTree<Instrumented, RecordCodec>;
 
@@ -72,7 +72,7 @@ fn a_step_goes_through_some_objects_not_through_all_of_them() {
         steps += 1;
     }
     assert!(steps > 20_000 / 1024, "{steps} steps");
-    assert!(!tree.epochs().is_sweeping && tree.check().unwrap().is_empty());
+    assert!(!tree.epoch_stat().is_sweeping && tree.check().unwrap().is_empty());
 }
 
 /// Between two steps objects are taken and given back that the next one goes on with.
