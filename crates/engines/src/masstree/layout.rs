@@ -201,7 +201,9 @@ const _: () = {
     assert!(offset_of!(Interior, slices) == 64 && offset_of!(Interior, first) == 184);
     assert!(offset_of!(WordBorder, cells) == 320 && size_of::<WordBorder>() == 576);
     assert!(
-        size_of::<Queue>() == 64 && offset_of!(ShardArea, queues) == 64 && size_of::<ShardArea>() % 64 == 0
+        size_of::<Queue>() == 64
+            && offset_of!(ShardArea, queues) == 64
+            && size_of::<ShardArea>().is_multiple_of(64)
     );
     assert!(
         offset_of!(EpochWords, failed) == 64 && offset_of!(Anchor, root) == 512 && size_of::<Anchor>() == 576

@@ -384,19 +384,19 @@ pub(super) const MASSTREE: &[Justified] = &[
     ),
     justified("masstree/epochs.rs", "range[0].publish(&guard, 0)", &[DoneFirst], ALL_DURABLE),
     justified("masstree/epochs.rs", "range[0].publish(&guard, 0); } guard.drain()", &[Swapped], ALL_DURABLE),
-    justified(
-        "masstree/epochs.rs",
-        "range[1].publish(guard, checked(failed))",
-        &[DoneFirst],
-        RESTORED_AGAIN,
-    ),
+    justified("masstree/epochs.rs", "range[1].publish(guard, checked(failed))", &[DoneFirst], RESTORED_AGAIN),
     justified(
         "masstree/epochs.rs",
         "the set of failed epochs is full\")); } guard.fence()",
         &[Swapped],
         RESTORED_AGAIN,
     ),
-    justified("masstree/external_log.rs", "of an epoch that is. guard.fence()", &[Swapped], NOTHING_ALLOCATED),
+    justified(
+        "masstree/external_log.rs",
+        "of an epoch that is. guard.fence()",
+        &[Swapped],
+        NOTHING_ALLOCATED,
+    ),
     justified(
         "masstree/recover.rs",
         "would mean another epoch. guard.flush(&node.values); guard.fence()",
@@ -411,12 +411,7 @@ pub(super) const MASSTREE: &[Justified] = &[
         NOTHING_ALLOCATED,
     ),
     justified("masstree/core.rs", "this and the first epoch. guard.fence()", &[Swapped], BOTH_BEFORE),
-    justified(
-        "masstree/external_log.rs",
-        "which may never come. guard.fence()",
-        &[Swapped],
-        NOT_IN_ROOTS,
-    ),
+    justified("masstree/external_log.rs", "which may never come. guard.fence()", &[Swapped], NOT_IN_ROOTS),
     justified(
         "masstree/external_log.rs",
         "link.publish(guard, checked(segment))",
