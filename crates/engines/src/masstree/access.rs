@@ -7,19 +7,18 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use medium::sync::schedule::{Access, AccessKind, reach};
-use medium::sync::{MutexGuard, Ordering, is_scheduled, thread_number};
+use medium::sync::{Ordering, is_scheduled};
 use medium::{Medium, VolatileWord, kernels};
 use pool::Guard;
 
-use super::Core;
-use super::barrier::{Long, Pass};
-use super::epoch::Shard;
+use super::core::Core;
 use super::layout::{
     Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, VERSION, WordBorder, stamped_epoch,
 };
+use super::options::Mode;
+use super::shard::Work;
 use super::version::{Lock, Version};
-use crate::{Error, PoolError};
+use crate::{Error, PoolError, Result};
 
 /// Why a walk ended without a result.
 #[derive(Debug)]
@@ -42,25 +41,18 @@ impl Stop {
             Self::Again | Self::NeedsPass => otherwise(),
         }
     }
-
-    /// Whether the walk met damage.
-    pub(super) fn is_corrupt(&self) -> bool {
-        matches!(self, Self::Failed(error) if error.is_corrupt())
-    }
 }
 
 impl<E: Into<Error>> From<E> for Stop {
     fn from(error: E) -> Self {
-        match error.into() {
-            error @ Error::Pool(PoolError::PoolFull { .. }) => Self::Full(error),
-            error if error.is_full() => Self::Full(error),
-            error => Self::Failed(error),
-        }
+        let error = error.into();
+        let is_full = error.is_full() || matches!(error.root(), Error::EpochFull { .. });
+        if is_full { Self::Full(error) } else { Self::Failed(error) }
     }
 }
 
 /// The result of a walk.
-pub(super) type Walk<T> = Result<T, Stop>;
+pub(super) type Walk<T> = std::result::Result<T, Stop>;
 
 /// Attempts without a pass before a reader takes one.
 const ATTEMPTS_WITHOUT_PASS: u32 = 64;
@@ -70,41 +62,30 @@ const ATTEMPTS_ALONE: u32 = 1 << 10;
 const ATTEMPTS_SCHEDULED: u32 = 1 << 11;
 /// Attempts after which the thread sleeps between two: the holder of the lock waits for a disk.
 const ATTEMPTS_AWAKE: u32 = 1 << 12;
-/// How long it is waited between two attempts after that, in microseconds.
-const PAUSE_US: u64 = 100;
+/// How long a thread sleeps between two attempts after that.
+const PAUSE: Duration = Duration::from_micros(100);
 /// The most levels of one layer; a damaged tree may have circles.
 pub(super) const HEIGHT_MAX: usize = 48;
 
-/// How a tree is looked at.
+/// A tree as one operation sees it.
 pub(super) struct View<'t, M: Medium> {
     pub(super) core: &'t Core<M>,
     pub(super) guard: Guard<'t, M>,
-    /// The epoch in which the look began.
+    /// The epoch in which the operation began.
     pub(super) epoch: u64,
     /// Whether a pass holds that epoch.
     pub(super) has_pass: bool,
     attempts: Cell<Attempts>,
 }
 
-/// What was tried in vain.
-#[derive(Clone, Copy)]
-pub(super) struct Attempts {
+/// Attempts that failed.
+#[derive(Clone, Copy, Default)]
+struct Attempts {
     count: u32,
-    /// The node that was in the way last, 0 for none; its version; and how long it has that.
+    /// The node that was in the way last, 0 for none; its version; and since when it has that.
     blocked_by: u64,
     version: u64,
     since: Option<Instant>,
-}
-
-impl Attempts {
-    const NONE: Self = Self { count: 0, blocked_by: 0, version: 0, since: None };
-}
-
-/// What a writer works with: its share of allocator and log. As long as it lives the epoch does not end.
-pub(super) struct Work<'t> {
-    pub(super) shard: MutexGuard<'t, Shard>,
-    /// The phase in which the operation began: what is listed in it need not be listed again.
-    pub(super) phase: u64,
 }
 
 /// A node.
@@ -123,72 +104,63 @@ impl<'v> NodeRef<'v> {
 }
 
 impl<M: Medium> Core<M> {
-    /// Tells a scheduler that shares are about to be taken, or the epoch to be read (a load), or both to be kept from others
-    /// (a store).
-    #[inline(always)]
-    pub(super) fn reach_barrier(&self, kind: AccessKind) {
-        if is_scheduled::<M>() {
-            reach(Access::something::<Self>(kind));
-        }
-    }
-
-    /// A look without a pass.
+    /// A view without a pass.
     #[inline(always)]
     pub(super) fn look(&self) -> View<'_, M> {
-        self.reach_barrier(AccessKind::Load);
-        let epoch = self.barrier.running();
-        self.view(epoch, false)
+        self.view(self.epochs.running(), false)
     }
 
-    /// A look with a pass. Waits while an epoch ends.
-    pub(super) fn enter(&self) -> (View<'_, M>, Work<'_>) {
-        self.reach_barrier(AccessKind::Load);
-        self.with_pass(self.barrier.enter(thread_number::<M>()))
+    /// A view while the caller holds all shards.
+    pub(super) fn look_stopped(&self) -> View<'_, M> {
+        self.view(self.epochs.running(), true)
     }
 
-    /// As [`Core::enter`], for a thread that may be in a batch.
-    ///
-    /// # Errors
-    /// [`Error::InBatch`] if that is of this tree, or if it would have to wait for a batch.
+    /// A view with a pass. Waits while an epoch ends.
     #[inline(always)]
-    pub(super) fn enter_beside_batches(&self) -> Result<(View<'_, M>, Work<'_>), Error> {
-        if !self.is_in_any_batch() {
-            return Ok(self.enter());
-        }
-        self.refuse_in_batch()?;
-        self.reach_barrier(AccessKind::Load);
-        let pass = self.barrier.enter_beside_long(thread_number::<M>());
-        pass.map(|pass| self.with_pass(pass)).ok_or(Error::InBatch)
+    pub(super) fn enter(&self) -> (View<'_, M>, Work<'_>) {
+        self.with_pass(self.epochs.enter())
     }
 
-    /// As [`Core::enter`], with a share whose external log needs no space of the pool, if there is one.
+    /// As [`Core::enter`], with a shard whose external log needs no space of the pool, if there is one.
     #[cold]
     pub(super) fn enter_with_log(&self) -> (View<'_, M>, Work<'_>) {
-        self.reach_barrier(AccessKind::Load);
-        match self.barrier.enter_suitable(|shard| shard.log.has_space()) {
-            Some(pass) => self.with_pass(pass),
-            None => self.enter(),
-        }
+        let epoch = self.epochs.running();
+        self.with_pass(self.epochs.enter_suitable(|shard| self.log.has_space(shard, epoch)))
     }
 
-    /// As [`Core::enter`], for longer than one operation. What comes third is dropped first.
-    pub(super) fn enter_for_long(&self) -> (View<'_, M>, Work<'_>, Long<'_>) {
-        self.reach_barrier(AccessKind::Load);
-        let (pass, long) = self.barrier.enter_for_long(thread_number::<M>());
-        let (view, work) = self.with_pass(pass);
-        (view, work, long)
+    /// As [`Core::enter`], for longer than one operation.
+    pub(super) fn enter_for_long(&self) -> (View<'_, M>, Work<'_>) {
+        self.with_pass(self.epochs.enter_for_long())
     }
 
     #[inline(always)]
-    fn with_pass<'t>(&'t self, pass: Pass<'t, Shard>) -> (View<'t, M>, Work<'t>) {
-        let Pass { shard, epoch, phase } = pass;
-        let view = self.view(epoch, true);
-        (view, Work { shard, phase })
+    fn with_pass<'t>(&'t self, work: Work<'t>) -> (View<'t, M>, Work<'t>) {
+        (self.view(work.epoch, true), work)
     }
 
     #[inline(always)]
     fn view(&self, epoch: u64, has_pass: bool) -> View<'_, M> {
-        View { core: self, guard: self.pool.peek(), epoch, has_pass, attempts: Cell::new(Attempts::NONE) }
+        let attempts = Cell::new(Attempts::default());
+        View { core: self, guard: self.pool.peek(), epoch, has_pass, attempts }
+    }
+
+    /// Runs a read with a pass, until the tree does not change under it.
+    #[cold]
+    pub(super) fn with_pass_held<R>(&self, mut read: impl FnMut(&View<'_, M>) -> Walk<R>) -> Result<R> {
+        let (view, _work) = self.enter();
+        if self.epochs.are_over() {
+            return Err(Error::Pool(PoolError::InUse));
+        }
+        loop {
+            let stop = match read(&view) {
+                Ok(found) => return Ok(found),
+                Err(Stop::Again | Stop::NeedsPass) => view.retry(),
+                Err(stop) => Err(stop),
+            };
+            if let Err(Stop::Full(error) | Stop::Failed(error)) = stop {
+                return Err(error);
+            }
+        }
     }
 }
 
@@ -196,26 +168,12 @@ impl<M: Medium> View<'_, M> {
     /// Whether what was seen so far may be trusted.
     #[inline(always)]
     pub(super) fn is_valid(&self) -> bool {
-        if self.has_pass {
-            return true;
-        }
-        self.core.reach_barrier(AccessKind::Load);
-        self.core.barrier.is_running(self.epoch)
+        self.has_pass || self.core.epochs.is_running(self.epoch)
     }
 
     /// An operation begins, maybe one of several: its attempts count by themselves.
     pub(super) fn begin_operation(&self) {
-        self.attempts.set(Attempts::NONE);
-    }
-
-    /// The operation was begun with another look, which is given up: its attempts count with those of this one.
-    pub(super) fn go_on_from(&self, attempts: Attempts) {
-        self.attempts.set(attempts);
-    }
-
-    /// What [`View::go_on_from`] takes.
-    pub(super) fn attempts(&self) -> Attempts {
-        self.attempts.get()
+        self.attempts.set(Attempts::default());
     }
 
     /// Before something is tried again that a node was in the way of.
@@ -270,14 +228,14 @@ impl<M: Medium> View<'_, M> {
         }
         self.attempts.set(attempts);
         if attempts.count > ATTEMPTS_AWAKE && !is_scheduled::<M>() {
-            std::thread::sleep(Duration::from_micros(PAUSE_US));
+            std::thread::sleep(PAUSE);
         } else {
             medium::sync::yield_now();
         }
         Ok(())
     }
 
-    /// A descent met a node that is no part of the tree any more, a layer's root or not.
+    /// A descent has reached a node that is no part of the tree any more, a layer's root or not.
     #[cold]
     pub(super) fn meet_deleted(&self, pointer: u64, is_root: bool) -> Walk<()> {
         if !is_root {
@@ -285,12 +243,6 @@ impl<M: Medium> View<'_, M> {
         }
         self.note_blocked_by(pointer & OFFSET_MASK);
         Err(Stop::Again)
-    }
-
-    /// The node whose version a word is.
-    #[cold]
-    fn node_of(&self, version: &VolatileWord) -> u64 {
-        self.guard.offset_of(version) - VERSION
     }
 
     /// The anchor.
@@ -308,8 +260,8 @@ impl<M: Medium> View<'_, M> {
     /// Whether an epoch belongs to this execution, so that the node that carries it was touched in it.
     #[inline(always)]
     fn is_touched(&self, state: u64) -> bool {
-        let Core { first, stamp, .. } = self.core;
-        stamped_epoch(state).wrapping_sub(first | stamp) <= self.epoch.wrapping_sub(*first)
+        let (first, stamp) = (self.core.epochs.first, self.core.stamp);
+        stamped_epoch(state).wrapping_sub(first | stamp) <= self.epoch.wrapping_sub(first)
     }
 
     #[cold]
@@ -317,13 +269,13 @@ impl<M: Medium> View<'_, M> {
         if !self.has_pass {
             return Err(Stop::NeedsPass);
         }
-        let (epoch, first) = (state & EPOCH_MASK, self.core.first);
+        let (epoch, first) = (state & EPOCH_MASK, self.core.epochs.first);
         // Also if that has come since.
         if epoch >= first {
             let what = format!("a node of epoch {epoch}, which had not begun before epoch {first}");
             return Err(Error::corrupt(pointer & OFFSET_MASK, what).into());
         }
-        self.recover_node(pointer)
+        Ok(self.core.recover_node(&self.guard, self.epoch, pointer)?)
     }
 
     /// The border node that a pointer without its kind leads to; recovered, if a crash came before.
@@ -386,7 +338,7 @@ impl<M: Medium> View<'_, M> {
             if !version.is_dirty() {
                 return Ok(version);
             }
-            self.retry_at(self.node_of(word))?;
+            self.retry_at(self.guard.offset_of(word) - VERSION)?;
         }
     }
 
@@ -405,7 +357,40 @@ impl<M: Medium> View<'_, M> {
             if let Some(lock) = Lock::try_new(&self.guard, word) {
                 return Ok(lock);
             }
-            self.retry_at(self.node_of(word))?;
+            self.retry_at(self.guard.offset_of(word) - VERSION)?;
         }
+    }
+
+    /// Lists lines of a locked node that change, to be flushed before the epoch ends.
+    #[inline(always)]
+    pub(super) fn list_node(&self, work: &mut Work<'_>, pointer: u64, listed: &VolatileWord, lines: u64) {
+        self.core.epochs.list_node(work, pointer & OFFSET_MASK, listed, lines);
+    }
+
+    /// Writes a node to the external log, unless the tree has none.
+    pub(super) fn log_node(&self, work: &mut Work<'_>, pointer: u64) -> Walk<()> {
+        if self.core.mode != Mode::Transient {
+            self.core.log.append(&self.guard, work, pointer)?;
+        }
+        Ok(())
+    }
+
+    /// Gives an object back. It is reused in a later epoch.
+    pub(super) fn free(&self, work: &mut Work<'_>, object: u64) -> Walk<()> {
+        Ok(self.core.space(&self.guard).free(work, object)?)
+    }
+
+    /// Gives back what was allocated by an operation that stops.
+    pub(super) fn give_up<T>(&self, work: &mut Work<'_>, objects: &[u64], stop: Stop) -> Walk<T> {
+        objects.iter().try_for_each(|object| self.free(work, *object))?;
+        Err(stop)
+    }
+
+    /// Sets the root of the first layer. The caller has its lock.
+    pub(super) fn set_first_root(&self, work: &mut Work<'_>, pointer: u64) -> Walk<()> {
+        let root = &self.anchor()?.root;
+        root.set(&self.guard, self.epoch, pointer);
+        self.core.epochs.list(&mut work.shard, self.guard.offset_of(root), size_of_val(root) as u64);
+        Ok(())
     }
 }

@@ -18,23 +18,18 @@
 //! ```
 //!
 //! The log is written first, with the next counter; then the link with the same counter. Counters that differ reveal a crash
-//! between the two. The epoch has 32 bits. Every 2^30 epochs all links in queues are rewritten, so that an old epoch with the
-//! same low bits is never mistaken for a failed one.
+//! between the two. The epoch has 32 bits. Every 2^30 epochs all links are rewritten, so that an old epoch with the same low bits
+//! is never mistaken for a failed one.
 
-use std::sync::atomic::Ordering;
-
-use medium::sync::is_scheduled;
-use medium::sync::schedule::AccessKind;
+use medium::sync::{Mutex, is_scheduled};
 use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Guard, SLAB_BYTES};
-use smallvec::SmallVec;
 
-use super::Core;
-use super::access::{Stop, View, Walk, Work};
-use super::barrier::Pass;
-use super::epoch::Shard;
-use super::layout::{Anchor, CLASSES, OFFSET_MASK, Queue, SHARDS, checked, interior_bytes, unchecked};
-use super::sweep::unless_damaged;
+use super::epochs::{Epochs, Shard};
+use super::layout::{
+    Anchor, CLASSES, OFFSET_MASK, Queue, ShardArea, border_bytes, checked, shard_area, unchecked,
+};
+use super::shard::{Limit, Own, Work};
 use crate::{Error, Result};
 
 /// Bytes at the head of a run: its class, and the run before it, each with its check.
@@ -47,21 +42,21 @@ const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
 /// that epoch fails, or is the first one of an open, which writes none.
 const RENEWAL_EPOCHS: u64 = 1 << 30;
 
-/// Objects that one shard takes over from another one at once.
+/// Objects that a shard takes from another one at once.
 const TAKEN_TOGETHER: usize = 64;
 /// The same under a scheduler, whose trees are small.
 const TAKEN_TOGETHER_SCHEDULED: usize = 2;
-/// How often it tries again while all shards that have some are locked for short operations.
-const TAKE_OVER_TRIES: usize = 64;
+/// How often a shard tries again while all shards that have some are locked for short operations.
+const TRIES: usize = 64;
 
-/// Links that a sweep visits before it unlocks the shard.
-const LINKS_TOGETHER: u32 = 1024;
+/// The class of border nodes of 320 bytes. No other object is in it: so the sweep knows a node by its run.
+const BORDER: usize = CLASSES - 1;
 
-/// Sizes of objects. Nodes have a multiple of 64; border nodes of words have 576, the last takes the longest record.
+/// Sizes of objects. Border nodes of words have 576; the longest record has the last size but one.
 const SIZES: [u32; CLASSES] = {
     let mut sizes = [0; CLASSES];
     let (mut index, mut size): (usize, u32) = (0, 32);
-    while index < CLASSES - 1 {
+    while index < BORDER - 1 {
         sizes[index] = size;
         // By 16 up to 128, then four steps per doubling up to a slab's half, the first of those from 512 in two, then
         // doubling.
@@ -76,20 +71,29 @@ const SIZES: [u32; CLASSES] = {
         };
         index += 1;
     }
-    sizes[CLASSES - 1] = ALLOCATION_BYTES_MAX as u32 - RUN_HEADER_BYTES as u32;
+    sizes[BORDER - 1] = ALLOCATION_BYTES_MAX as u32 - RUN_HEADER_BYTES as u32;
+    sizes[BORDER] = border_bytes(false) as u32;
     sizes
 };
 
+/// The class of border nodes in a tree of words, which has no records.
+const WORD_BORDER: usize = 15;
+
 const _: () = assert!(
     SIZES[6] == 128
-        && SIZES[15] == 576
-        && SIZES[CLASSES - 2] < SIZES[CLASSES - 1]
-        && SIZES[CLASSES - 2] >= 1 << 24
+        && SIZES[WORD_BORDER] as usize == border_bytes(true)
+        && SIZES[BORDER - 2] < SIZES[BORDER - 1]
+        && SIZES[BORDER - 2] >= 1 << 24
 );
 
-/// The class of an object of so many bytes.
+/// The class of an object of so many bytes, other than a border node. [`BORDER`] if there is none so large.
 fn class_of(bytes: usize) -> usize {
-    SIZES.partition_point(|size| (*size as usize) < bytes)
+    SIZES[..BORDER].partition_point(|size| (*size as usize) < bytes)
+}
+
+/// The class of border nodes.
+pub(super) fn border_class(are_words: bool) -> usize {
+    if are_words { WORD_BORDER } else { BORDER }
 }
 
 /// Where the run of an object begins.
@@ -158,57 +162,69 @@ impl Link {
     }
 }
 
-/// The last object that may be taken from a queue in an epoch; 0 when none may.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Limit {
-    epoch: u64,
-    object: u64,
+/// The allocator of a tree.
+pub(super) struct Allocator {
+    /// Where the anchor is.
+    anchor: u64,
+    shards: usize,
+    /// Held while a run is added.
+    runs: Mutex<()>,
 }
 
-/// How far the free queues of a shard are swept.
-#[derive(Default)]
-pub(super) struct LinkSweep {
-    class: usize,
-    /// Where the queue of this class goes on; 0 before its head. Whoever takes that object, leads on to the next.
-    object: u64,
-    /// Objects that are done: a damaged queue may be a circle.
-    objects: u64,
-    /// How many it takes until it is asked again whether there can be as many.
-    asked_at: u64,
-}
-
-impl LinkSweep {
-    /// The object at which the sweep is has been done, or taken; 0 follows the last one.
-    fn lead_to(&mut self, next: u64) {
-        (self.object, self.objects) = (next, self.objects + 1);
-        if next == 0 {
-            self.end_class();
-        }
+impl Allocator {
+    pub(super) fn new(anchor: u64, shards: usize) -> Self {
+        Self { anchor, shards, runs: Mutex::new(()) }
     }
 
-    fn end_class(&mut self) {
-        *self = Self { class: self.class + 1, ..Self::default() };
-    }
-}
-
-impl<M: Medium> Core<M> {
-    /// The next object after one in a queue.
-    fn load_link(&self, guard: &Guard<'_, M>, object: u64, running: u64) -> Result<u64> {
-        let words = guard.words(object, 2)?;
-        Ok(Link::load(guard, words).next(running, |epoch| self.has_failed(epoch)).0)
-    }
-
-    /// The object behind one in a queue; 0 if that is its tail.
+    /// The allocator in use.
     #[inline(always)]
-    fn load_behind(&self, guard: &Guard<'_, M>, queue: &Queue, object: u64, running: u64) -> Result<u64> {
-        if object == queue.tail.load(guard) { Ok(0) } else { self.load_link(guard, object, running) }
+    pub(super) fn space<'v, M: Medium>(
+        &'v self,
+        guard: &'v Guard<'v, M>,
+        epochs: &'v Epochs<M, Own>,
+    ) -> Space<'v, M> {
+        Space { allocator: self, guard, epochs }
+    }
+}
+
+/// The allocator in use by one thread.
+pub(super) struct Space<'v, M: Medium> {
+    allocator: &'v Allocator,
+    guard: &'v Guard<'v, M>,
+    epochs: &'v Epochs<M, Own>,
+}
+
+/// Objects of a run, of one class.
+pub(super) struct Objects {
+    pub(super) class: usize,
+    first: u64,
+    count: u64,
+}
+
+impl Iterator for Objects {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let object = self.first;
+        self.count = self.count.checked_sub(1)?;
+        self.first += u64::from(SIZES[self.class]);
+        Some(object)
+    }
+}
+
+// Links and queues.
+impl<M: Medium> Space<'_, M> {
+    /// The next object after one in a queue.
+    fn load_link(&self, object: u64, running: u64) -> Result<u64> {
+        let link = Link::load(self.guard, self.guard.words(object, 2)?);
+        Ok(link.next(running, |epoch| self.epochs.has_failed(epoch)).0)
     }
 
     /// Sets the next object.
-    fn store_link(&self, guard: &Guard<'_, M>, object: u64, next: u64, running: u64) -> Result<()> {
-        let words = guard.words(object, 2)?;
+    fn store_link(&self, object: u64, next: u64, running: u64) -> Result<()> {
+        let (guard, words) = (self.guard, self.guard.words(object, 2)?);
         let current = Link::load(guard, words);
-        let (old, is_logged) = current.next(running, |epoch| self.has_failed(epoch));
+        let (old, is_logged) = current.next(running, |epoch| self.epochs.has_failed(epoch));
         let mut counter = current.link & COUNTER;
         if !is_logged {
             counter = (counter + 1) & COUNTER;
@@ -220,130 +236,73 @@ impl<M: Medium> Core<M> {
     }
 
     /// Writes an object's link anew.
-    fn renew_link(&self, guard: &Guard<'_, M>, object: u64, next: u64, running: u64) -> Result<()> {
-        self.store_link(guard, object, next, running)?;
-        self.list_touched(object, 16);
+    fn renew_link(&self, object: u64, running: u64) -> Result<()> {
+        self.store_link(object, self.load_link(object, running)?, running)?;
+        self.epochs.list_touched(object, 16);
         Ok(())
     }
 
-    /// Calls `visit` with each object in a queue, of which there may be so many.
-    fn visit_queue(
-        &self,
-        guard: &Guard<'_, M>,
-        queue: &Queue,
-        running: u64,
-        objects_max: &mut u64,
-        visit: &mut dyn FnMut(u64) -> Result<()>,
-    ) -> Result<()> {
-        let mut object = queue.head.load(guard);
-        while object != 0 {
-            let Some(others) = objects_max.checked_sub(1) else {
-                return Err(Error::corrupt(object, "the free objects form a circle"));
-            };
-            *objects_max = others;
-            let next = self.load_behind(guard, queue, object, running)?;
-            visit(object)?;
-            object = next;
+    /// Writes an object's link anew if it is of a failed epoch. No other thread works meanwhile.
+    pub(super) fn sweep_link(&self, object: u64, running: u64) -> Result<()> {
+        let link = Link::load(self.guard, self.guard.words(object, 2)?);
+        if link.is_whole() && !self.epochs.has_failed(link.epoch(running)) {
+            return Ok(());
         }
-        Ok(())
+        self.renew_link(object, running)
     }
 
-    /// Writes all links in queues anew when their epochs are about to lose their meaning, of each queue as far as it is not
-    /// damaged. All shards are locked.
-    pub(super) fn renew_links(&self, guard: &Guard<'_, M>, running: u64) -> Result<()> {
+    /// Writes all links anew when their epochs are about to lose their meaning. No other thread works meanwhile.
+    pub(super) fn renew_links(&self, running: u64) -> Result<()> {
         if !running.is_multiple_of(RENEWAL_EPOCHS) {
             return Ok(());
         }
-        let anchor = guard.node::<Anchor>(self.anchor)?;
-        let all = self.objects_max(guard);
-        for queue in anchor.queues.iter().flatten() {
-            let mut objects_max = all;
-            unless_damaged(self.visit_queue(guard, queue, running, &mut objects_max, &mut |object| {
-                let next = self.load_link(guard, object, running)?;
-                self.renew_link(guard, object, next, running)
-            }))?;
+        self.objects()?.into_iter().flatten().try_for_each(|object| self.renew_link(object, running))
+    }
+
+    #[inline(always)]
+    fn queue(&self, shard: usize, class: usize) -> Result<&Queue> {
+        let area = shard_area(self.allocator.anchor, shard);
+        Ok(&self.guard.node::<ShardArea>(area)?.queues[class])
+    }
+
+    /// Calls `visit` with each queue.
+    fn visit_queues(&self, mut visit: impl FnMut(&Queue) -> Result<()>) -> Result<()> {
+        for shard in 0..self.allocator.shards {
+            let area = self.guard.node::<ShardArea>(shard_area(self.allocator.anchor, shard))?;
+            area.queues.iter().try_for_each(&mut visit)?;
         }
         Ok(())
     }
 
-    /// Puts the ends of all queues back to where the last completed epoch had them.
-    pub(super) fn recover_queues(&self, guard: &Guard<'_, M>) -> Result<()> {
-        let anchor = guard.node::<Anchor>(self.anchor)?;
-        for queue in anchor.queues.iter().flatten() {
-            let epoch = queue.epoch.load(guard);
-            if epoch == 0 || !self.has_failed(epoch) {
-                continue;
+    /// Restores the ends of all queues, and the last run, as the last completed epoch had them.
+    pub(super) fn recover(&self) -> Result<()> {
+        let runs = &self.guard.node::<Anchor>(self.allocator.anchor)?.runs;
+        if self.epochs.has_failed(runs.epoch.load(self.guard)) {
+            runs.restore(self.guard);
+            self.epochs.list_touched(self.guard.offset_of(runs), size_of_val(runs) as u64);
+        }
+        self.visit_queues(|queue| {
+            let epoch = queue.epoch.load(self.guard);
+            if epoch == 0 || !self.epochs.has_failed(epoch) {
+                return Ok(());
             }
             for (value, old) in [
                 (&queue.head, &queue.head_old),
                 (&queue.tail, &queue.tail_old),
                 (&queue.fresh, &queue.fresh_old),
             ] {
-                value.store(guard, old.load(guard));
+                value.store(self.guard, old.load(self.guard));
             }
-            // The epoch stays: until it is forgotten, a crash puts the same back once more.
-            self.list_touched(guard.offset_of(queue), 64);
-        }
-        Ok(())
+            // The epoch stays: until it is forgotten, a crash restores the same once more.
+            self.epochs.list_touched(self.guard.offset_of(queue), 64);
+            Ok(())
+        })
     }
 
-    /// Goes on writing links of failed epochs anew, in all queues of a shard, each as far as it is not damaged. Returns
-    /// whether there is more to do.
-    pub(super) fn sweep_links(&self, view: &View<'_, M>, shard: &mut Shard) -> Result<bool> {
-        let anchor = view.guard.node::<Anchor>(self.anchor)?;
-        let Some(queue) = anchor.queues[shard.index].get(shard.swept.class) else { return Ok(false) };
-        let swept = self.sweep_queue(view, queue, &mut shard.swept);
-        if swept.is_err() {
-            shard.swept.end_class();
-        }
-        unless_damaged(swept)?;
-        Ok(true)
-    }
-
-    fn sweep_queue(&self, view: &View<'_, M>, queue: &Queue, swept: &mut LinkSweep) -> Result<()> {
-        let (guard, running) = (&view.guard, view.epoch);
-        // Whatever was in the queue when the sweep began is passed before as many were as there are objects.
-        if swept.objects >= swept.asked_at.max(u64::from(LINKS_TOGETHER)) {
-            swept.asked_at = 2 * swept.objects;
-            if swept.objects >= self.objects_max(guard) {
-                swept.end_class();
-                return Ok(());
-            }
-        }
-        let tail = queue.tail.load(guard);
-        if swept.object == 0 {
-            swept.object = queue.head.load(guard);
-        }
-        for _ in 0..LINKS_TOGETHER {
-            let object = swept.object;
-            if object == 0 {
-                swept.end_class();
-                return Ok(());
-            }
-            let link = Link::load(guard, guard.words(object, 2)?);
-            let (next, _) = link.next(running, |epoch| self.has_failed(epoch));
-            if !link.is_whole() || self.has_failed(link.epoch(running)) {
-                self.renew_link(guard, object, next, running)?;
-            }
-            if object == tail {
-                swept.end_class();
-                return Ok(());
-            }
-            swept.lead_to(next);
-            if swept.object == 0 {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls `visit` with the offset of each run.
-    pub(super) fn visit_runs(
-        &self,
-        guard: &Guard<'_, M>,
-        visit: &mut dyn FnMut(u64, usize) -> Result<()>,
-    ) -> Result<()> {
-        let mut run = guard.node::<Anchor>(self.anchor)?.runs.value.load(guard);
+    /// Calls `visit` with the offset of each run, and its class.
+    pub(super) fn visit_runs(&self, visit: &mut dyn FnMut(u64, usize) -> Result<()>) -> Result<()> {
+        let guard = self.guard;
+        let mut run = guard.node::<Anchor>(self.allocator.anchor)?.runs.value.load(guard);
         let runs_max = guard.medium().extent().length() / SLAB_BYTES;
         for _ in 0..=runs_max {
             if run == 0 {
@@ -359,155 +318,134 @@ impl<M: Medium> Core<M> {
         Err(Error::corrupt(run, "the runs form a circle"))
     }
 
-    /// Objects that are taken: all that were ever carved out of runs, but for those in queues. Nobody allocates meanwhile.
-    pub(super) fn objects_taken(&self, guard: &Guard<'_, M>, running: u64) -> Result<u64> {
-        let anchor = guard.node::<Anchor>(self.anchor)?;
-        let mut taken = self.objects_carved(guard)?;
-        for queue in anchor.queues.iter().flatten() {
-            self.visit_queue(guard, queue, running, &mut taken, &mut |_| Ok(()))?;
-        }
-        Ok(taken)
-    }
-
-    /// As many objects as there can be, whatever is damaged.
-    fn objects_max(&self, guard: &Guard<'_, M>) -> u64 {
-        self.objects_carved(guard).unwrap_or(guard.medium().extent().length() / u64::from(SIZES[0]))
-    }
-
-    /// Objects that were ever carved out of runs. O(slabs).
-    fn objects_carved(&self, guard: &Guard<'_, M>) -> Result<u64> {
-        let anchor = guard.node::<Anchor>(self.anchor)?;
-        let mut carved = 0;
-        let fresh = anchor.queues.iter().flatten().map(|queue| queue.fresh.load(guard));
-        let fresh: Vec<u64> = fresh.filter(|fresh| *fresh != 0).collect();
-        self.visit_runs(guard, &mut |run, class| {
-            let first = run + RUN_HEADER_BYTES;
-            let size = u64::from(SIZES[class]);
-            let all = run_bytes(class) / size;
-            let carving = fresh.iter().find(|fresh| run_of(**fresh) == run);
-            carved += carving.map_or(all, |fresh| fresh.saturating_sub(first) / size);
+    /// All objects that were ever carved out of runs, run by run. O(slabs).
+    pub(super) fn objects(&self) -> Result<Vec<Objects>> {
+        let mut fresh = Vec::new();
+        self.visit_queues(|queue| {
+            fresh.push(queue.fresh.load(self.guard));
             Ok(())
         })?;
-        Ok(carved)
+        let mut objects = Vec::new();
+        self.visit_runs(&mut |run, class| {
+            let (first, size) = (run + RUN_HEADER_BYTES, u64::from(SIZES[class]));
+            let carving = fresh.iter().find(|fresh| run_of(**fresh) == run);
+            let bytes = carving.map_or(run_bytes(class), |fresh| fresh.saturating_sub(first));
+            objects.push(Objects { class, first, count: bytes / size });
+            Ok(())
+        })?;
+        Ok(objects)
+    }
+
+    /// Objects that are taken: all that were ever carved out of runs, but for those in queues. No other thread works meanwhile.
+    pub(super) fn objects_taken(&self, running: u64) -> Result<u64> {
+        let mut taken = self.objects()?.iter().map(|objects| objects.count).sum::<u64>();
+        self.visit_queues(|queue| {
+            let mut object = queue.head.load(self.guard);
+            while object != 0 {
+                taken = taken
+                    .checked_sub(1)
+                    .ok_or_else(|| Error::corrupt(object, "the free objects form a circle"))?;
+                let is_last = object == queue.tail.load(self.guard);
+                object = if is_last { 0 } else { self.load_link(object, running)? };
+            }
+            Ok(())
+        })?;
+        Ok(taken)
     }
 }
 
-impl<M: Medium> View<'_, M> {
-    fn queue(&self, shard: usize, class: usize) -> Walk<&Queue> {
-        Ok(&self.anchor()?.queues[shard % SHARDS][class])
-    }
-
+// Allocation.
+impl<M: Medium> Space<'_, M> {
     /// Before a queue's line changes.
-    fn log_queue(&self, shard: &mut Shard, phase: u64, class: usize, queue: &Queue) {
-        if queue.epoch.load(&self.guard) != self.epoch {
-            queue.head_old.store(&self.guard, queue.head.load(&self.guard));
-            queue.tail_old.store(&self.guard, queue.tail.load(&self.guard));
-            queue.fresh_old.store(&self.guard, queue.fresh.load(&self.guard));
+    fn log_queue(&self, shard: &mut Shard<Own>, (epoch, phase): (u64, u64), class: usize, queue: &Queue) {
+        let guard = self.guard;
+        if queue.epoch.load(guard) != epoch {
+            queue.head_old.store(guard, queue.head.load(guard));
+            queue.tail_old.store(guard, queue.tail.load(guard));
+            queue.fresh_old.store(guard, queue.fresh.load(guard));
             // The order of these stores, to one line, is the order in which they are durable.
-            queue.epoch.store(&self.guard, self.epoch);
+            queue.epoch.store(guard, epoch);
         }
-        if shard.queue_listed[class] != phase {
-            shard.queue_listed[class] = phase;
-            self.list_in(shard, self.guard.offset_of(queue), 64);
-        }
-    }
-
-    /// An object that was free when the epoch began, or a fresh one from a run that is there.
-    fn take(&self, shard: &mut Shard, phase: u64, class: usize) -> Walk<Option<u64>> {
-        let queue = self.queue(shard.index, class)?;
-        match self.take_free(shard, phase, class, queue)? {
-            None => self.take_fresh(shard, phase, class, queue),
-            object => Ok(object),
+        if shard.own.queue_listed[class] != phase {
+            shard.own.queue_listed[class] = phase;
+            self.epochs.list(shard, guard.offset_of(queue), 64);
         }
     }
 
-    /// The last object that may be taken from a queue in this epoch: its tail when that began, or what was taken over
-    /// last; 0 if none is left.
+    /// The last object that may be taken from a queue in this epoch: its tail when that began, or the last one that came from
+    /// another shard; 0 if none is left.
     #[inline(always)]
-    fn limit(&self, shard: &Shard, class: usize, queue: &Queue) -> u64 {
-        let limit = &shard.limits[class];
-        if limit.epoch == self.epoch {
+    fn limit(&self, work: &Work<'_>, class: usize, queue: &Queue) -> u64 {
+        let (limit, guard) = (&work.shard.own.limits[class], self.guard);
+        if limit.epoch == work.epoch {
             return limit.object;
         }
-        let is_logged = queue.epoch.load(&self.guard) == self.epoch;
+        let is_logged = queue.epoch.load(guard) == work.epoch;
         let (head, tail) =
             if is_logged { (&queue.head_old, &queue.tail_old) } else { (&queue.head, &queue.tail) };
-        if head.load(&self.guard) == 0 { 0 } else { tail.load(&self.guard) }
-    }
-
-    /// An object that was free when the epoch began.
-    #[inline(always)]
-    fn take_free(&self, shard: &mut Shard, phase: u64, class: usize, queue: &Queue) -> Walk<Option<u64>> {
-        let (head, limit) = (queue.head.load(&self.guard), self.limit(shard, class, queue));
-        if head == 0 || limit == 0 {
-            return Ok(None);
-        }
-        let next = self.behind(queue, class, head)?;
-        self.prefetch_word(next);
-        if head == shard.swept.object {
-            shard.swept.lead_to(next);
-        }
-        self.log_queue(shard, phase, class, queue);
-        queue.head.store(&self.guard, next);
-        if head == limit || next == 0 {
-            self.end_queue(shard, class);
-        }
-        Ok(Some(head))
-    }
-
-    /// Nothing more may be taken from a queue in this epoch.
-    fn end_queue(&self, shard: &mut Shard, class: usize) {
-        shard.limits[class] = Limit { epoch: self.epoch, object: 0 };
+        if head.load(guard) == 0 { 0 } else { tail.load(guard) }
     }
 
     /// The object behind one in a queue; 0 if that is its tail.
     #[inline(always)]
-    fn behind(&self, queue: &Queue, class: usize, object: u64) -> Walk<u64> {
+    fn behind(&self, queue: &Queue, class: usize, object: u64, running: u64) -> Result<u64> {
         if !is_place(object, class) {
-            return Err(Error::corrupt(object, "a free object that is none").into());
+            return Err(Error::corrupt(object, "a free object that is none"));
         }
-        Ok(self.core.load_behind(&self.guard, queue, object, self.epoch)?)
+        if object == queue.tail.load(self.guard) { Ok(0) } else { self.load_link(object, running) }
+    }
+
+    /// An object that was free when the epoch began, or a fresh one from a run that is there.
+    fn take(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
+        let (queue, at) = (self.queue(work.shard.index, class)?, (work.epoch, work.phase));
+        let (head, limit) = (queue.head.load(self.guard), self.limit(work, class, queue));
+        if head == 0 || limit == 0 {
+            return self.take_fresh(work, class, queue);
+        }
+        let next = self.behind(queue, class, head, work.epoch)?;
+        if let Ok(words) = self.guard.words(next, 1) {
+            words[0].prefetch();
+        }
+        self.log_queue(&mut work.shard, at, class, queue);
+        queue.head.store(self.guard, next);
+        if head == limit || next == 0 {
+            work.shard.own.limits[class] = Limit { epoch: work.epoch, object: 0 };
+        }
+        Ok(Some(head))
     }
 
     /// A fresh object from a run that is there.
-    fn take_fresh(&self, shard: &mut Shard, phase: u64, class: usize, queue: &Queue) -> Walk<Option<u64>> {
-        let fresh = queue.fresh.load(&self.guard);
+    fn take_fresh(&self, work: &mut Work<'_>, class: usize, queue: &Queue) -> Result<Option<u64>> {
+        let fresh = queue.fresh.load(self.guard);
         if fresh == 0 {
             return Ok(None);
         }
         let size = u64::from(SIZES[class]);
         if !is_shared(class) || !is_place(fresh, class) {
-            return Err(Error::corrupt(fresh, "fresh space that is no object").into());
+            return Err(Error::corrupt(fresh, "fresh space that is no object"));
         }
         let next = fresh + size;
         let is_last = next + size > run_of(fresh) + RUN_BYTES;
-        self.log_queue(shard, phase, class, queue);
-        queue.fresh.store(&self.guard, if is_last { 0 } else { next });
+        self.log_queue(&mut work.shard, (work.epoch, work.phase), class, queue);
+        queue.fresh.store(self.guard, if is_last { 0 } else { next });
         Ok(Some(fresh))
     }
 
-    /// Takes over some of what another shard had free when the epoch began; returns whether there was something. The
-    /// own shard has nothing left of that.
-    fn take_over(&self, work: &mut Work<'_>, class: usize) -> Walk<bool> {
-        // A sweep goes through one shard after the other, and has to come by every object.
-        if self.core.any_failed.load(Ordering::Acquire) {
-            return Ok(false);
-        }
-        let (queues, own_index) = (&self.anchor()?.queues, work.shard.index);
-        let own = &queues[own_index][class];
-        let has_some = |index: usize| index != own_index && queues[index][class].head.load(&self.guard) != 0;
-        let own_is_sound =
-            || own.head.load(&self.guard) == 0 || self.is_object(own.tail.load(&self.guard), class);
-        if !(0..SHARDS).any(has_some) || !own_is_sound() {
-            return Ok(false);
-        }
-        let tries = if is_scheduled::<M>() { 1 } else { TAKE_OVER_TRIES };
-        for _ in 0..tries {
-            self.core.reach_barrier(AccessKind::Store);
-            let mut busy = (0..SHARDS).filter(|index| has_some(*index)).count();
-            for pass in self.core.barrier.enter_free(has_some) {
+    /// Takes from another shard some objects that were free when the epoch began; returns whether there were any. The own shard has
+    /// none left.
+    fn take_from_others(&self, work: &mut Work<'_>, class: usize) -> Result<bool> {
+        let own = work.shard.index;
+        let has_some = |shard: usize| {
+            shard != own && self.queue(shard, class).is_ok_and(|queue| queue.head.load(self.guard) != 0)
+        };
+        for _ in 0..if is_scheduled::<M>() { 1 } else { TRIES } {
+            let mut busy = (0..self.allocator.shards).filter(|shard| has_some(*shard)).count();
+            if busy == 0 {
+                break;
+            }
+            for mut other in self.epochs.enter_free(has_some) {
                 busy = busy.saturating_sub(1);
-                if self.take_over_from(pass, work, class)? {
+                if self.take_from(&mut other, work, class)? {
                     return Ok(true);
                 }
             }
@@ -519,192 +457,122 @@ impl<M: Medium> View<'_, M> {
         Ok(false)
     }
 
-    /// Takes over some of what one other shard has free.
-    fn take_over_from(&self, pass: Pass<'_, Shard>, work: &mut Work<'_>, class: usize) -> Walk<bool> {
-        let Pass { shard: mut share, phase, .. } = pass;
-        let (theirs, own) = (self.queue(share.index, class)?, self.queue(work.shard.index, class)?);
-        let limit = self.limit(&share, class, theirs);
-        let Some((first, last, rest)) = self.first_sound(theirs, class, limit) else { return Ok(false) };
-        let own_head = own.head.load(&self.guard);
-        self.log_queue(&mut share, phase, class, theirs);
-        self.log_queue(&mut work.shard, work.phase, class, own);
-        if own_head == 0 {
-            own.tail.store(&self.guard, last);
-        } else {
-            self.link(work, last, own_head)?;
+    fn take_from(&self, other: &mut Work<'_>, work: &mut Work<'_>, class: usize) -> Result<bool> {
+        let (theirs, own) = (self.queue(other.shard.index, class)?, self.queue(work.shard.index, class)?);
+        let (first, limit) = (theirs.head.load(self.guard), self.limit(other, class, theirs));
+        if first == 0 || limit == 0 {
+            return Ok(false);
         }
-        own.head.store(&self.guard, first);
-        theirs.head.store(&self.guard, rest);
+        let (mut last, mut rest) = (first, self.behind(theirs, class, first, work.epoch)?);
+        for _ in 1..if is_scheduled::<M>() { TAKEN_TOGETHER_SCHEDULED } else { TAKEN_TOGETHER } {
+            if last == limit || rest == 0 {
+                break;
+            }
+            (last, rest) = (rest, self.behind(theirs, class, rest, work.epoch)?);
+        }
+        self.log_queue(&mut other.shard, (other.epoch, other.phase), class, theirs);
+        self.log_queue(&mut work.shard, (work.epoch, work.phase), class, own);
+        match own.head.load(self.guard) {
+            0 => own.tail.store(self.guard, last),
+            head => self.link(work, last, head)?,
+        }
+        own.head.store(self.guard, first);
+        theirs.head.store(self.guard, rest);
         if last == limit || rest == 0 {
-            self.end_queue(&mut share, class);
+            other.shard.own.limits[class] = Limit { epoch: other.epoch, object: 0 };
         }
-        work.shard.limits[class] = Limit { epoch: self.epoch, object: last };
+        work.shard.own.limits[class] = Limit { epoch: work.epoch, object: last };
         Ok(true)
     }
 
-    /// The first and the last of some objects at the head of a queue, up to a limit, and what follows them: as far as
-    /// that is sound, so that damage is not taken over.
-    fn first_sound(&self, queue: &Queue, class: usize, limit: u64) -> Option<(u64, u64, u64)> {
-        let together = if is_scheduled::<M>() { TAKEN_TOGETHER_SCHEDULED } else { TAKEN_TOGETHER };
-        let (mut taken, mut next) = (SmallVec::<[u64; TAKEN_TOGETHER]>::new(), queue.head.load(&self.guard));
-        if !self.is_object(limit, class) {
-            return None;
-        }
-        while taken.len() < together && taken.last() != Some(&limit) && self.is_object(next, class) {
-            let Ok(behind) = self.behind(queue, class, next) else { break };
-            taken.push(next);
-            next = behind;
-            if taken.contains(&next) {
-                // A circle.
-                return None;
-            }
-        }
-        Some((*taken.first()?, *taken.last()?, next))
-    }
-
     /// Takes a run from the pool; returns its first object.
-    fn add_run(&self, work: &mut Work<'_>, class: usize) -> Walk<u64> {
-        let _serial = self.core.runs.lock();
-        let anchor = self.anchor()?;
-        let before = anchor.runs.value.load(&self.guard);
+    fn add_run(&self, work: &mut Work<'_>, class: usize) -> Result<u64> {
+        let _serial = self.allocator.runs.lock();
+        let guard = self.guard;
+        let runs = &guard.node::<Anchor>(self.allocator.anchor)?.runs;
+        let before = runs.value.load(guard);
         if before & !OFFSET_MASK != 0 {
-            return Err(Error::corrupt(self.core.anchor, "what leads to the runs is damaged").into());
+            return Err(Error::corrupt(self.allocator.anchor, "what leads to the runs is damaged"));
         }
         // A run of its own begins where a slab does, so that its objects lead to it.
-        let run = self.guard.allocate((RUN_HEADER_BYTES + run_bytes(class)) as usize)?;
+        let run = guard.allocate((RUN_HEADER_BYTES + run_bytes(class)) as usize)?;
         if run != run_of(run) {
-            return Err(Error::corrupt(run, "the pool gave a run that does not begin a slab").into());
+            return Err(Error::corrupt(run, "the pool gave a run that does not begin a slab"));
         }
-        let header = self.guard.words(run, 8)?;
-        header[0].store(&self.guard, checked(class as u64));
-        header[1].store(&self.guard, checked(before));
-        self.list(work, run, 64);
-        self.set_logged(&anchor.runs, run);
-        self.list_cells(work);
+        let header = guard.words(run, 8)?;
+        header[0].store(guard, checked(class as u64));
+        header[1].store(guard, checked(before));
+        self.epochs.list(&mut work.shard, run, 64);
+        runs.set(guard, work.epoch, run);
+        self.epochs.list(&mut work.shard, guard.offset_of(runs), size_of_val(runs) as u64);
         Ok(run + RUN_HEADER_BYTES)
     }
 
-    /// Space for an object. What it holds is arbitrary.
-    pub(super) fn allocate(&self, work: &mut Work<'_>, bytes: usize) -> Walk<u64> {
+    /// Space for an object other than a border node. What it holds is arbitrary.
+    pub(super) fn allocate(&self, work: &mut Work<'_>, bytes: usize) -> Result<u64> {
         let class = class_of(bytes);
-        if class >= CLASSES {
-            return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX }.into());
+        if class >= BORDER {
+            return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX });
         }
-        match self.take(&mut work.shard, work.phase, class)? {
+        self.allocate_class(work, class)
+    }
+
+    /// Space for an object of a class.
+    pub(super) fn allocate_class(&self, work: &mut Work<'_>, class: usize) -> Result<u64> {
+        match self.take(work, class)? {
             Some(object) => Ok(object),
             None => self.allocate_slowly(work, class),
         }
     }
 
     #[cold]
-    fn allocate_slowly(&self, work: &mut Work<'_>, class: usize) -> Walk<u64> {
-        if self.take_over(work, class)?
-            && let Some(object) = self.take(&mut work.shard, work.phase, class)?
+    fn allocate_slowly(&self, work: &mut Work<'_>, class: usize) -> Result<u64> {
+        if self.take_from_others(work, class)?
+            && let Some(object) = self.take(work, class)?
         {
             return Ok(object);
         }
-        let full = match self.add_run(work, class) {
-            Ok(first) => {
-                if is_shared(class) {
-                    let queue = self.queue(work.shard.index, class)?;
-                    self.log_queue(&mut work.shard, work.phase, class, queue);
-                    queue.fresh.store(&self.guard, first + u64::from(SIZES[class]));
-                }
-                return Ok(first);
-            }
-            Err(full @ Stop::Full(_)) => full,
-            Err(other) => return Err(other),
-        };
-        // The pool is full: whatever is free, large enough and sound, in whichever shard nobody works with just now.
-        let sound = |taken: Walk<Option<u64>>| match taken {
-            Err(stop) if stop.is_corrupt() => Ok(None),
-            taken => taken,
-        };
-        let is_line = SIZES[class].is_multiple_of(64);
-        for class in (class..CLASSES).filter(|class| !is_line || SIZES[*class].is_multiple_of(64)) {
-            if let Some(object) = sound(self.take(&mut work.shard, work.phase, class))? {
-                return Ok(object);
-            }
-            self.core.reach_barrier(AccessKind::Store);
-            for mut pass in self.core.barrier.enter_free(|_| true) {
-                if let Some(object) = sound(self.take(&mut pass.shard, pass.phase, class))? {
-                    return Ok(object);
-                }
-            }
+        let first = self.add_run(work, class)?;
+        if is_shared(class) {
+            let queue = self.queue(work.shard.index, class)?;
+            let at = (work.epoch, work.phase);
+            self.log_queue(&mut work.shard, at, class, queue);
+            queue.fresh.store(self.guard, first + u64::from(SIZES[class]));
         }
-        Err(full)
+        Ok(first)
     }
 
     /// The class of the object that begins there.
     fn class_at(&self, object: u64) -> Result<usize> {
-        class_of_run(&self.guard, run_of(object))?
+        class_of_run(self.guard, run_of(object))?
             .filter(|class| is_place(object, *class))
             .ok_or_else(|| Error::corrupt(object, "an object that is none"))
     }
 
-    /// Whether an object of this class begins there.
-    fn is_object(&self, object: u64, class: usize) -> bool {
-        self.class_at(object).is_ok_and(|found| found == class)
-    }
-
     /// Sets what follows an object in its queue.
-    fn link(&self, work: &mut Work<'_>, object: u64, next: u64) -> Walk<()> {
-        self.core.store_link(&self.guard, object, next, self.epoch)?;
-        self.list(work, object, 16);
+    fn link(&self, work: &mut Work<'_>, object: u64, next: u64) -> Result<()> {
+        self.store_link(object, next, work.epoch)?;
+        self.epochs.list(&mut work.shard, object, 16);
         Ok(())
     }
 
     /// Gives an object back. It is reused in a later epoch.
-    pub(super) fn free(&self, work: &mut Work<'_>, object: u64) -> Walk<()> {
+    pub(super) fn free(&self, work: &mut Work<'_>, object: u64) -> Result<()> {
         let class = self.class_at(object)?;
-        let queue = self.queue(work.shard.index, class)?;
-        self.log_queue(&mut work.shard, work.phase, class, queue);
-        let tail = queue.tail.load(&self.guard);
-        if queue.head.load(&self.guard) == 0 {
-            queue.head.store(&self.guard, object);
-        } else if !self.is_object(tail, class) {
-            return Err(Error::corrupt(tail, "the last free object is none").into());
-        } else {
+        let (queue, at) = (self.queue(work.shard.index, class)?, (work.epoch, work.phase));
+        self.log_queue(&mut work.shard, at, class, queue);
+        let tail = queue.tail.load(self.guard);
+        if queue.head.load(self.guard) == 0 {
+            queue.head.store(self.guard, object);
+        } else if is_place(tail, class) {
             self.link(work, tail, object)?;
+        } else {
+            return Err(Error::corrupt(tail, "the last free object is none"));
         }
-        queue.tail.store(&self.guard, object);
+        queue.tail.store(self.guard, object);
         Ok(())
-    }
-
-    /// Space for a border node.
-    pub(super) fn allocate_border(&self, work: &mut Work<'_>) -> Walk<u64> {
-        self.allocate(work, self.core.border_bytes())
-    }
-
-    /// Space for an interior node: of another class, so that these few and often read nodes lie together and the
-    /// processor knows their pages. Among the border nodes each lies in a page of its own; there it goes if need be.
-    pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
-        let (own, border) = (interior_bytes(), self.core.border_bytes());
-        match self.allocate(work, if own < border { own } else { border + medium::LINE_BYTES }) {
-            Err(Stop::Full(_)) => self.allocate_border(work),
-            allocated => allocated,
-        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_in_a_run_hold_whole_objects() {
-        let run = run_of(5 * SLAB_BYTES);
-        for (class, size) in SIZES.iter().copied().map(u64::from).enumerate() {
-            let objects = run + RUN_HEADER_BYTES..run + RUN_HEADER_BYTES + run_bytes(class);
-            let slab = (5 * SLAB_BYTES..6 * SLAB_BYTES).step_by(16);
-            let places: Vec<u64> = slab.filter(|object| is_place(*object, class)).collect();
-            assert_eq!(places.len() as u64, run_bytes(class) / size);
-            for object in places {
-                assert!(objects.contains(&object) && object + size <= objects.end);
-                assert!((0..64).all(|bit| (4..48).contains(&bit) || !is_place(object ^ 1 << bit, class)));
-            }
-            let outside = [0, 128, u64::MAX, u64::MAX - 15];
-            assert!(outside.iter().all(|object| !is_place(*object, class)));
-        }
-    }
-}
+mod tests;

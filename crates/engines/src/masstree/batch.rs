@@ -1,22 +1,22 @@
 //! Batches: writes that lie in one epoch, so that a crash leaves all of them or none.
 //!
-//! A batch keeps its shard locked, so the epoch does not end before the batch. Otherwise its writes are ordinary: other threads
-//! see each write at once, and writes before an error stay. A batch cannot make room by ending the epoch, so in a full pool,
-//! or when the external log is full, a write fails at once.
+//! A batch keeps the shard of batches locked, so the epoch does not end before the batch, and a second batch waits. Otherwise its
+//! writes are ordinary: other threads see each write at once, and writes before an error stay. A batch cannot make room by ending
+//! the epoch, so in a full pool, or when the external log is full, a write fails at once.
 //!
-//! A thread in a batch does not wait for another batch, which may be about to wait for it. So within a batch nothing ends an
-//! epoch, of whichever tree, and a write to another tree is refused if batches hold all shards of that tree.
+//! A thread in a batch does not wait for a batch of another thread, which may be about to wait for it. So within a batch nothing
+//! ends an epoch, of whichever tree, and no other batch begins.
 
 use std::cell::{Cell, RefCell};
 
-use crate::index::record::check_lengths;
 use medium::Medium;
 use medium::sync::{is_scheduled, thread_number};
 
-use super::Core;
-use super::access::{Stop, View, Work};
-use super::barrier::Long;
+use super::access::{Stop, View};
 use super::cells::Value;
+use super::core::Core;
+use super::shard::Work;
+use crate::index::record::check_lengths;
 use crate::index::{Batch, Condition};
 use crate::{Error, Result};
 
@@ -57,8 +57,6 @@ pub(super) type CheckEntry<'t> = &'t dyn Fn(&[u8], &[u8]) -> Result<()>;
 
 /// A batch of writes.
 struct Writes<'t, M: Medium> {
-    // Dropped before the share.
-    _long: Long<'t>,
     view: View<'t, M>,
     work: RefCell<Work<'t>>,
     check: CheckEntry<'t>,
@@ -101,8 +99,8 @@ impl<M: Medium> Core<M> {
         run: &mut dyn FnMut(&dyn Batch) -> Result<()>,
     ) -> Result<()> {
         let _mark = self.begin_batch()?;
-        let (view, work, long) = self.enter_for_long();
-        run(&Writes { _long: long, view, work: RefCell::new(work), check })
+        let (view, work) = self.enter_for_long();
+        run(&Writes { view, work: RefCell::new(work), check })
     }
 }
 

@@ -20,20 +20,16 @@
 use medium::Medium;
 use pool::Guard;
 
-use super::access::{View, Walk, Work};
-use super::find::Entry;
-use super::in_line_log::Change;
-use super::insert::Locked;
-use super::layout::{Border, WIDTH_MAX, WordBorder, line_of};
-use super::record::Record;
+use super::access::{View, Walk};
+use super::layout::{Border, WIDTH_MAX, WordBorder};
+use super::record::{CELL_POINTER_MAX, Record};
 use crate::{Error, Result};
 
-/// The greatest pointer to a cell.
-pub(super) const CELL_POINTER_MAX: u64 = 16 * 2 * WIDTH_MAX as u64;
+const _: () = assert!(CELL_POINTER_MAX == cell_pointer(WIDTH_MAX - 1, 1));
 
 /// The pointer to a cell of a slot.
 #[inline(always)]
-pub(super) fn cell_pointer(slot: usize, side: usize) -> u64 {
+pub(super) const fn cell_pointer(slot: usize, side: usize) -> u64 {
     16 * (1 + 2 * slot as u64 + side as u64)
 }
 
@@ -42,6 +38,11 @@ pub(super) fn cell_pointer(slot: usize, side: usize) -> u64 {
 pub(super) fn side_of(slot: usize, pointer: u64) -> Option<usize> {
     let distance = pointer.wrapping_sub(cell_pointer(slot, 0));
     if distance == 0 || distance == 16 { Some(distance as usize / 16) } else { None }
+}
+
+/// What is said of a key of another class, in a tree of words.
+pub(super) fn no_word(node: u64) -> Error {
+    Error::corrupt(node, "a key that is no word")
 }
 
 /// What is said of a pointer that leads to none.
@@ -123,49 +124,7 @@ impl<M: Medium> View<'_, M> {
         node.values.value(slot).store(&self.guard, pointer);
         Ok(())
     }
-
-    /// Changes the value of an entry in a tree of words.
-    pub(super) fn update_cell(
-        &self,
-        work: &mut Work<'_>,
-        place: &Locked<'_, M>,
-        entry: Entry,
-        word: u64,
-    ) -> Walk<()> {
-        let node = place.node;
-        let Some(current) = side_of(entry.slot, entry.value) else {
-            return Err(no_cell(place.pointer).into());
-        };
-        let cells = &self.cells(node)?[entry.slot];
-        let may_overwrite = self.prepare(work, place.pointer, node, Change::Update(entry.slot))?;
-        let side = if may_overwrite { current } else { 1 - current };
-        self.list_node(work, place.pointer, &node.listed, line_of(node, &cells[side]));
-        // PERSIST: nothing; durable with the epoch. If that fails the pointer leads to the other cell again, or all of the
-        // node is put back.
-        cells[side].store(&self.guard, word);
-        if !may_overwrite {
-            // ORDER: pairs with the load in `search`: what the cell holds is visible.
-            node.values.value(entry.slot).store(&self.guard, cell_pointer(entry.slot, side));
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{CELL_POINTER_MAX, cell_pointer, side_of};
-    use crate::masstree::layout::{OFFSET_MASK, WIDTH_MAX};
-
-    #[test]
-    fn a_pointer_leads_to_the_cells_of_its_own_slot() {
-        for (slot, side) in (0..WIDTH_MAX).flat_map(|slot| [(slot, 0), (slot, 1)]) {
-            let pointer = cell_pointer(slot, side);
-            assert!(pointer & OFFSET_MASK == pointer && pointer <= CELL_POINTER_MAX);
-            for other in 0..WIDTH_MAX {
-                assert_eq!(side_of(other, pointer), (other == slot).then_some(side));
-                assert!(side_of(other, pointer | 1).is_none() && side_of(other, pointer | 1 << 48).is_none());
-            }
-        }
-        assert!(side_of(0, 0).is_none() && side_of(WIDTH_MAX - 1, CELL_POINTER_MAX + 16).is_none());
-    }
-}
+mod tests;

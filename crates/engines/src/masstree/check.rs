@@ -1,49 +1,69 @@
-//! Verification of everything that can be verified, and figures.
+//! Verification and salvage: one walk over all of a tree, in the order of keys, while no other thread works.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
-use crate::index::record::KEY_BYTES_MAX;
 use medium::Medium;
 
-use super::Core;
-use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
-use super::cells::no_cell;
-use super::layout::{Border, Interior, OFFSET_MASK, nibble};
+use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
+use super::cells::{Value, no_cell, no_word};
+use super::core::Core;
+use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
-use super::record::Record;
+use super::scan::Found;
 use super::slice::{LAYER, LONGER, Slice};
 use super::version::Version;
 use crate::index::Violation;
+use crate::index::record::KEY_BYTES_MAX;
+use crate::kit::salvage::{Salvage, what_of};
 use crate::{Error, Result};
 
 /// Up to so many objects each is looked at for whether something else leads to it as well.
 const OBJECTS_REMEMBERED: usize = 1 << 22;
 
-/// A node to be looked at, and what it may hold.
-#[derive(Clone, Copy)]
-struct Task {
+/// A node, so many levels below the root of its layer, and what it may hold.
+struct Place {
     pointer: u64,
-    depth: usize,
-    level: u32,
+    level: usize,
+    /// What all keys of the layer begin with.
+    prefix: Rc<[u8]>,
     low: Option<Slice>,
     high: Option<Slice>,
 }
 
+/// What the walk goes to: the next one last.
+enum Task {
+    Node(Place),
+    /// An entry of the border node at `offset`.
+    Entry {
+        offset: u64,
+        slot: usize,
+        prefix: Rc<[u8]>,
+    },
+}
+
+impl Task {
+    fn root(pointer: u64, prefix: Rc<[u8]>) -> Self {
+        Self::Node(Place { pointer, level: 0, prefix, low: None, high: None })
+    }
+}
+
 /// What a walk over the whole tree finds.
-#[derive(Default)]
-pub(super) struct Survey {
-    pub(super) violations: Vec<Violation>,
+pub(super) struct Survey<'v> {
+    /// What is damaged, but keeps no entry from being read.
+    violations: Vec<Violation>,
+    /// Takes the entries, and what cannot be read.
+    salvage: Salvage<'v>,
     pub(super) keys: u64,
     pub(super) borders: u64,
-    pub(super) interiors: u64,
-    pub(super) layers: u64,
     pub(super) height: u32,
     /// Nodes and records.
     objects: u64,
     seen: HashSet<u64>,
+    tasks: Vec<Task>,
 }
 
-impl Survey {
+impl Survey<'_> {
     fn expect(&mut self, offset: u64, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.violations.push(Violation { offset, what: what() });
@@ -53,46 +73,62 @@ impl Survey {
     /// Counts an object; returns whether nothing else was seen to lead to it.
     fn reach(&mut self, offset: u64) -> bool {
         self.objects += 1;
-        let is_new = self.seen.len() >= OBJECTS_REMEMBERED || self.seen.insert(offset);
-        self.expect(offset, is_new, || "two ways lead to one object".to_owned());
-        is_new
+        self.seen.len() >= OBJECTS_REMEMBERED || self.seen.insert(offset)
+    }
+
+    /// What keeps entries from being read, and what is damaged besides.
+    pub(super) fn finish(self) -> [Vec<Violation>; 2] {
+        [self.salvage.finish(), self.violations]
     }
 }
 
-impl<M: Medium> Core<M> {
-    /// Walks the whole tree while nobody writes. O(n).
-    pub(super) fn survey(&self) -> Result<Survey> {
-        let _shards = self.stop();
-        self.survey_stopped()
-    }
+fn error_of(stop: Stop, offset: u64) -> Error {
+    stop.error_or(|| Error::corrupt(offset, "it changes"))
+}
 
-    /// The same, where nobody writes.
-    pub(super) fn survey_stopped(&self) -> Result<Survey> {
-        let mut view = self.look();
-        view.has_pass = true;
-        let mut survey = Survey::default();
-        let root = view.guard.node::<super::layout::Anchor>(self.anchor)?.root.value.load(&view.guard);
-        let mut tasks = vec![Task { pointer: root, depth: 0, level: 0, low: None, high: None }];
-        survey.layers = 1;
-        let nodes_max = self.nodes_max(&view.guard);
-        while let Some(task) = tasks.pop() {
-            let nodes = survey.borders + survey.interiors;
-            if nodes > nodes_max {
-                survey.expect(self.anchor, false, || "the nodes form a circle".to_owned());
-                break;
-            }
-            if let Err(stop) = view.survey_node(task, &mut survey, &mut tasks) {
-                let error = stop.error_or(|| Error::corrupt(task.pointer, "a node that changes"));
-                survey.expect(task.pointer & OFFSET_MASK, false, || error.to_string());
+impl<M: Medium> Core<M> {
+    /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; no other thread works
+    /// meanwhile. O(n).
+    pub(super) fn survey<'v>(&self, visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Survey<'v>> {
+        let _shards = self.epochs.stop();
+        let view = self.look_stopped();
+        let root = view.guard.node::<Anchor>(self.anchor)?.root.value.load(&view.guard);
+        let mut survey = Survey {
+            violations: Vec::new(),
+            salvage: Salvage::new(visit),
+            keys: 0,
+            borders: 0,
+            height: 0,
+            objects: 0,
+            seen: HashSet::new(),
+            tasks: vec![Task::root(root, Rc::new([]))],
+        };
+        let mut is_sound = true;
+        while let Some(task) = survey.tasks.pop() {
+            match task {
+                Task::Node(place) => {
+                    let offset = place.pointer & OFFSET_MASK;
+                    if let Err(stop) = view.survey_node(&place, &mut survey) {
+                        let what = what_of(&error_of(stop, offset));
+                        survey.salvage.leave_out(offset, format!("a node and all below it: {what}"));
+                        is_sound = false;
+                    }
+                }
+                Task::Entry { offset, slot, prefix } => {
+                    let read = view.survey_entry(offset, slot, &prefix, &mut survey);
+                    is_sound &= read.is_ok();
+                    if !survey.salvage.entry(offset, read.map_err(|stop| error_of(stop, offset))) {
+                        return Ok(survey);
+                    }
+                }
             }
         }
-        match self.objects_taken(&view.guard, view.epoch) {
-            Ok(taken) => {
-                let reached = survey.objects;
-                survey.expect(self.anchor, taken == reached || !survey.violations.is_empty(), || {
-                    format!("{taken} objects are allocated, but {reached} are reached")
-                });
-            }
+        let taken = self.space(&view.guard).objects_taken(view.epoch);
+        let reached = survey.objects;
+        match taken {
+            Ok(taken) => survey.expect(self.anchor, taken == reached || !is_sound, || {
+                format!("{taken} objects are allocated, but {reached} are reached")
+            }),
             Err(error) => survey.expect(self.anchor, false, || error.to_string()),
         }
         Ok(survey)
@@ -100,108 +136,122 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> View<'_, M> {
-    fn survey_node(&self, task: Task, survey: &mut Survey, tasks: &mut Vec<Task>) -> Walk<()> {
-        let offset = task.pointer & OFFSET_MASK;
+    /// Adds what is below a node to the tasks.
+    fn survey_node(&self, place: &Place, survey: &mut Survey<'_>) -> Walk<()> {
+        let offset = place.pointer & OFFSET_MASK;
         // A node that was seen is not gone through once more: what lies below it may lead back to it.
         if !survey.reach(offset) {
-            return Ok(());
+            return Err(Error::corrupt(offset, "two ways lead to it").into());
         }
-        let is_within = task.level < HEIGHT_MAX as u32 && 8 * task.depth <= KEY_BYTES_MAX;
-        survey.expect(offset, is_within, || format!("level {} of layer {}", task.level, task.depth));
-        if !is_within {
-            return Ok(());
+        if place.level >= HEIGHT_MAX || place.prefix.len() > KEY_BYTES_MAX {
+            return Err(Error::corrupt(offset, "deeper than a tree can be").into());
         }
-        let node = self.node(task.pointer)?;
-        // It has a meaning in this execution only; but nobody works now.
+        let node = self.node(place.pointer)?;
+        // It has a meaning in this execution only; but no thread works now.
         let is_at_rest = Version::now(&self.guard, node.version()).is_at_rest();
         survey.expect(offset, is_at_rest, || "a node that is locked or deleted".to_owned());
         match node {
-            NodeRef::Border(node) => {
-                survey.borders += 1;
-                if task.depth == 0 {
-                    survey.height = survey.height.max(task.level);
-                }
-                self.survey_border(node, task, survey, tasks)
-            }
-            NodeRef::Interior(node) => {
-                survey.interiors += 1;
-                self.survey_interior(node, task, survey, tasks);
-                Ok(())
-            }
+            NodeRef::Border(node) => self.survey_border(node, offset, place, survey),
+            NodeRef::Interior(node) => self.survey_interior(node, offset, place, survey),
         }
     }
 
-    fn survey_interior(&self, node: &Interior, task: Task, survey: &mut Survey, tasks: &mut Vec<Task>) {
-        let offset = task.pointer & OFFSET_MASK;
+    fn survey_interior(
+        &self,
+        node: &Interior,
+        offset: u64,
+        place: &Place,
+        survey: &mut Survey<'_>,
+    ) -> Walk<()> {
         let claimed = node.shape.load(&self.guard) & 15;
-        survey.expect(offset, claimed <= self.core.width as u64, || format!("{claimed} separators"));
+        if claimed > self.core.width as u64 {
+            return Err(Error::corrupt(offset, format!("{claimed} separators")).into());
+        }
         let parts = self.parts(node);
-        let mut low = task.low;
-        for (index, child) in parts.children.iter().enumerate() {
-            let high = parts.separators.get(index).copied().or(task.high);
+        for (index, child) in parts.children.iter().enumerate().rev() {
+            let low = index.checked_sub(1).map(|before| parts.separators[before]).or(place.low);
+            let high = parts.separators.get(index).copied().or(place.high);
             let is_ordered = low.zip(high).is_none_or(|(low, high)| low < high);
             survey.expect(offset, is_ordered, || format!("separator {index} is out of order"));
-            tasks.push(Task { pointer: *child, level: task.level + 1, low, high, ..task });
-            low = high;
+            let (level, prefix) = (place.level + 1, Rc::clone(&place.prefix));
+            survey.tasks.push(Task::Node(Place { pointer: *child, level, prefix, low, high }));
         }
+        Ok(())
     }
 
-    fn survey_border(
-        &self,
-        node: &Border,
-        task: Task,
-        survey: &mut Survey,
-        tasks: &mut Vec<Task>,
-    ) -> Walk<()> {
-        let offset = task.pointer & OFFSET_MASK;
+    fn survey_border(&self, node: &Border, offset: u64, place: &Place, survey: &mut Survey<'_>) -> Walk<()> {
         let permutation = Permutation(node.permutation.load(&self.guard));
-        survey.expect(offset, permutation.is_sound(self.core.width), || {
-            format!("permutation {:x}", permutation.0)
-        });
-        let mut last = None;
-        let are_words = self.core.are_words;
-        for position in 0..permutation.count(self.core.width) {
-            let slot = permutation.slot(position);
-            let slice = self.slice_of(node, slot);
-            let class = nibble(node.classes.load(&self.guard), slot);
-            let value = node.values.value(slot).load(&self.guard);
-            let is_class = if are_words { class == 8 } else { class <= LAYER };
-            survey.expect(offset, is_class, || format!("slot {slot} has class {class}"));
-            let is_ordered = last.is_none_or(|last| last < slice);
-            survey.expect(offset, is_ordered, || format!("position {position} is out of order"));
-            let is_inside =
-                task.low.is_none_or(|low| low <= slice) && task.high.is_none_or(|high| slice < high);
-            survey.expect(offset, is_inside, || format!("position {position} belongs to another node"));
-            last = Some(slice);
-            if are_words {
-                survey.keys += 1;
-                let cell = self.load_cell(node, slot, value);
-                survey.expect(offset, cell.is_some(), || no_cell(offset).to_string());
-                continue;
-            }
-            if class == LAYER {
-                survey.layers += 1;
-                let depth = task.depth + 1;
-                tasks.push(Task { pointer: value, depth, level: 0, low: None, high: None });
-                continue;
-            }
-            survey.keys += 1;
-            survey.reach(value);
-            let record = Record::at(&self.guard, value)?;
-            if class == LONGER {
-                let bytes = slice.word.to_be_bytes();
-                let has_key = record.key_length() > 8 * (task.depth + 1)
-                    && record.has_part(&self.guard, 8 * task.depth, &bytes)?;
-                survey.expect(offset, has_key, || format!("slot {slot} has another key, or none"));
-            }
-            let is_padded = record.is_padded(&self.guard)?;
-            survey.expect(value, is_padded, || "a key or a value that is not padded with zeros".to_owned());
-            record.copy_value(&self.guard, &mut Vec::new())?;
+        if !permutation.is_sound(self.core.width) {
+            return Err(Error::corrupt(offset, format!("permutation {:x}", permutation.0)).into());
         }
-        let needs_key = task.depth > 0 || task.level > 0;
-        survey.expect(offset, !needs_key || permutation.count(self.core.width) > 0, || {
-            "an empty node".to_owned()
-        });
+        let (count, classes) = (permutation.count(self.core.width), node.classes.load(&self.guard));
+        survey.borders += 1;
+        if place.prefix.is_empty() {
+            survey.height = survey.height.max(place.level as u32);
+        }
+        let is_root = place.prefix.is_empty() && place.level == 0;
+        survey.expect(offset, is_root || count > 0, || "an empty node".to_owned());
+        let mut above = place.high;
+        for position in (0..count).rev() {
+            let slot = permutation.slot(position);
+            let (slice, class) = (self.slice_of(node, slot), nibble(classes, slot));
+            let is_class = if self.core.are_words { class == 8 } else { class <= LAYER };
+            survey.expect(offset, is_class, || format!("slot {slot} has class {class}"));
+            let is_inside =
+                place.low.is_none_or(|low| low <= slice) && above.is_none_or(|above| slice < above);
+            survey.expect(offset, is_inside, || format!("position {position} is out of order"));
+            above = Some(slice);
+            let is_layer = class == LAYER && !self.core.are_words;
+            if is_layer && !is_inside {
+                // If its slice is wrong, all keys in it would be in the way of those behind it.
+                survey.salvage.leave_out(offset, "a layer out of order".to_owned());
+            } else if is_layer {
+                let prefix = [&*place.prefix, &slice.word.to_be_bytes()].concat().into();
+                survey.tasks.push(Task::root(node.values.value(slot).load(&self.guard), prefix));
+            } else {
+                survey.tasks.push(Task::Entry { offset, slot, prefix: Rc::clone(&place.prefix) });
+            }
+        }
         Ok(())
+    }
+
+    /// The key and the value in a slot of a border node.
+    fn survey_entry(
+        &self,
+        offset: u64,
+        slot: usize,
+        prefix: &[u8],
+        survey: &mut Survey<'_>,
+    ) -> Walk<(Vec<u8>, Vec<u8>)> {
+        survey.keys += 1;
+        let node = self.border(offset)?;
+        let class = nibble(node.classes.load(&self.guard), slot);
+        let mut content = node.values.value(slot).load(&self.guard);
+        if self.core.are_words {
+            if class != 8 {
+                return Err(no_word(offset).into());
+            }
+            content = self.load_cell(node, slot, content).ok_or_else(|| no_cell(offset))?;
+        } else if class > LONGER {
+            return Err(Error::corrupt(offset, format!("slot {slot} has class {class}")).into());
+        } else {
+            let is_new = survey.reach(content);
+            survey.expect(content, is_new, || "two ways lead to one record".to_owned());
+        }
+        let found = Found { prefix, slice: self.slice_of(node, slot), content };
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        found.copy_key(self, &mut key)?;
+        let content = found.value(self)?;
+        if let Value::Record(record) = &content {
+            let goes_on = record.key_length() > prefix.len() + 8;
+            if class == LONGER && !(goes_on && record.has_part(&self.guard, 0, &key)?) {
+                return Err(Error::corrupt(offset, "its record has another key").into());
+            }
+            if !record.is_padded(&self.guard)? {
+                return Err(Error::corrupt(offset, "its record is not padded with zeros").into());
+            }
+        }
+        content.copy(&self.guard, &mut value)?;
+        Ok((key, value))
     }
 }

@@ -47,7 +47,7 @@ pub(crate) static ENTRY: Entry = Entry {
         Setting {
             name: "shards",
             help: "threads that write side by side; a further one waits for an operation of another one",
-            values: Values::Number(1, 8),
+            values: Values::Number(1, 64),
             is_fixed: false,
             is_hidden: true,
         },

@@ -4,14 +4,16 @@
 //! emptied. The entries of an epoch begin in the first segment. Each is durable before the next is written, so the entries end
 //! at the first one that is of another epoch or fails its checksum. The next epoch begins at the start again.
 
-use std::sync::atomic::Ordering;
-
+use medium::sync::{AtomicU64, Ordering};
 use medium::{Medium, Word};
-use pool::Guard;
+use pool::{Guard, Pool};
 
-use super::access::{Stop, View, Walk, Work};
-use super::layout::{Anchor, INTERIOR, OFFSET_MASK, checked, unchecked};
-use super::{Core, Mode};
+use super::epochs::Shard;
+use super::layout::{
+    INTERIOR, OFFSET_MASK, ShardArea, border_bytes, border_words_logged, checked, interior_bytes,
+    interior_words_logged, shard_area, unchecked,
+};
+use super::shard::{Own, Work};
 use crate::{Error, Result};
 
 /// Bytes of a segment: a whole slab of the pool.
@@ -23,144 +25,150 @@ const ENTRY_HEADER_BYTES: u64 = 64;
 /// Segments of one shard before an epoch is ended early, and a batch fails.
 const SEGMENTS_MAX: usize = 1024;
 
-/// Where a shard's next entry goes.
-#[derive(Default)]
-pub(super) struct LogCursor {
-    /// The segments that are known; all of them are in the chain.
-    segments: Vec<u64>,
-    segment: usize,
-    entry: u64,
-}
-
-impl LogCursor {
-    /// Bytes of memory that it holds.
-    pub(super) fn volatile_bytes(&self) -> usize {
-        8 * self.segments.capacity()
-    }
-
-    /// Whether there is a segment for the next entry.
-    pub(super) fn has_space(&self) -> bool {
-        self.segment < self.segments.len()
-    }
-
-    /// An epoch has ended.
-    pub(super) fn rewind(&mut self) {
-        (self.segment, self.entry) = (0, 0);
-    }
+/// The external log of a tree.
+pub(super) struct ExternalLog {
+    /// Where the anchor is.
+    anchor: u64,
+    shards: usize,
+    /// Bytes of a border node, and of an interior one.
+    node_bytes: [usize; 2],
+    /// The words of each that are kept, each a bit.
+    kept: [u128; 2],
+    /// Nodes that were written.
+    pub(super) nodes: AtomicU64,
 }
 
 fn mix(state: u64, word: u64) -> u64 {
     (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-impl<M: Medium> View<'_, M> {
-    /// The next free entry of the shard's log.
-    fn log_entry(&self, work: &mut Work<'_>) -> Walk<u64> {
-        if !work.shard.log.has_space() {
-            if work.shard.log.segments.len() == SEGMENTS_MAX {
-                let limit = SEGMENTS_MAX as u64 * self.core.entries_per_segment();
-                return Err(Stop::Full(Error::EpochFull { limit }));
-            }
-            self.add_segment(work)?;
-        }
-        let log = &mut work.shard.log;
-        let at = log.segments[log.segment] + self.core.entry_offset(log.entry);
-        log.entry += 1;
-        if log.entry == self.core.entries_per_segment() {
-            (log.segment, log.entry) = (log.segment + 1, 0);
-        }
-        Ok(at)
-    }
-
-    /// The first segment of a new tree. In a full pool it is the one with which removals make room.
-    pub(super) fn begin_log(&self, work: &mut Work<'_>) -> Walk<()> {
-        if self.core.mode != Mode::Transient {
-            self.add_segment(work)?;
-            // As the first entry's fence would, which may never come.
-            self.guard.fence();
-        }
-        Ok(())
-    }
-
-    fn add_segment(&self, work: &mut Work<'_>) -> Walk<()> {
-        let anchor = self.anchor()?;
-        let link = match work.shard.log.segments.last() {
-            Some(before) => &self.guard.words(*before, 1)?[0],
-            None => &anchor.logs[work.shard.index],
-        };
-        let segment = self.guard.allocate(SEGMENT_BYTES)?;
-        // What a former owner left there is no entry.
-        for at in std::iter::once(0)
-            .chain((0..self.core.entries_per_segment()).map(|entry| self.core.entry_offset(entry)))
-        {
-            let words = self.guard.words(segment + at, 1)?;
-            words[0].store(&self.guard, 0);
-            self.guard.flush_words(words);
-        }
-        self.guard.fence();
-        // PERSIST: the segment is empty; lost, it is in no chain and free. The fence of the first entry is this one's, too.
-        link.publish(&self.guard, checked(segment));
-        work.shard.log.segments.push(segment);
-        Ok(())
-    }
-
-    /// Writes a node to the log. It is ordered before whatever is flushed after this.
-    pub(super) fn log_node(&self, work: &mut Work<'_>, pointer: u64) -> Walk<()> {
-        if self.core.mode == Mode::Transient {
-            return Ok(());
-        }
-        let target = pointer & (OFFSET_MASK | INTERIOR);
-        let bytes = self.core.node_bytes(target);
-        let node = self.guard.words(pointer & OFFSET_MASK, bytes / 8)?;
-        let at = self.log_entry(work)?;
-        let entry = self.guard.words(at, (ENTRY_HEADER_BYTES as usize + bytes) / 8)?;
-        let mut sum = mix(self.epoch, target);
-        let logged = self.core.words_logged(target);
-        for (index, (from, to)) in node.iter().zip(&entry[ENTRY_HEADER_BYTES as usize / 8..]).enumerate() {
-            if logged >> index & 1 == 1 {
-                let word = from.load(&self.guard);
-                to.store(&self.guard, word);
-                sum = mix(sum, word);
-            }
-        }
-        entry[1].store(&self.guard, checked(target));
-        entry[2].store(&self.guard, sum);
-        entry[0].store(&self.guard, checked(self.epoch));
-        self.guard.flush_words(entry);
-        // PERSIST: the node as it is now; lost, the changes that follow could not be undone.
-        self.guard.fence();
-        self.core.figures.nodes_logged.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
+/// Which of two kinds of nodes a pointer leads to.
+fn kind(pointer: u64) -> usize {
+    usize::from(pointer & INTERIOR != 0)
 }
 
-impl<M: Medium> Core<M> {
+impl ExternalLog {
+    pub(super) fn new(anchor: u64, shards: usize, width: usize, are_words: bool) -> Self {
+        Self {
+            anchor,
+            shards,
+            node_bytes: [border_bytes(are_words), interior_bytes()],
+            kept: [border_words_logged(width, are_words), interior_words_logged(width)],
+            nodes: AtomicU64::new(0),
+        }
+    }
+
     /// Bytes of an entry, whichever node it holds.
     fn entry_bytes(&self) -> u64 {
-        ENTRY_HEADER_BYTES + self.border_bytes() as u64
+        ENTRY_HEADER_BYTES + self.node_bytes[0] as u64
     }
 
     fn entries_per_segment(&self) -> u64 {
         (SEGMENT_BYTES as u64 - SEGMENT_HEADER_BYTES) / self.entry_bytes()
     }
 
-    /// Where an entry lies in its segment.
-    fn entry_offset(&self, entry: u64) -> u64 {
-        SEGMENT_HEADER_BYTES + entry * self.entry_bytes()
+    /// Where the entries of a segment lie.
+    fn entries(&self, segment: u64) -> impl Iterator<Item = u64> {
+        let bytes = self.entry_bytes();
+        (0..self.entries_per_segment()).map(move |entry| segment + SEGMENT_HEADER_BYTES + entry * bytes)
+    }
+
+    /// Whether a shard has a segment for the next entry.
+    pub(super) fn has_space(&self, shard: &Shard<Own>, epoch: u64) -> bool {
+        let log = &shard.own.log;
+        let written = if log.epoch == epoch { log.entries } else { 0 };
+        written < log.segments.len() as u64 * self.entries_per_segment()
+    }
+
+    /// The next free entry of a shard's log.
+    fn next_entry<M: Medium>(&self, guard: &Guard<'_, M>, work: &mut Work<'_>) -> Result<u64> {
+        let per_segment = self.entries_per_segment();
+        let log = &mut work.shard.own.log;
+        if log.epoch != work.epoch {
+            (log.epoch, log.entries) = (work.epoch, 0);
+        }
+        if log.entries == log.segments.len() as u64 * per_segment {
+            if log.segments.len() == SEGMENTS_MAX {
+                return Err(Error::EpochFull { limit: SEGMENTS_MAX as u64 * per_segment });
+            }
+            self.add_segment(guard, work)?;
+        }
+        let log = &mut work.shard.own.log;
+        let (segment, entry) =
+            (log.segments[(log.entries / per_segment) as usize], log.entries % per_segment);
+        log.entries += 1;
+        Ok(segment + SEGMENT_HEADER_BYTES + entry * self.entry_bytes())
+    }
+
+    /// The first segment of a new tree. In a full pool it is the one with which removals make room.
+    pub(super) fn begin<M: Medium>(&self, guard: &Guard<'_, M>, work: &mut Work<'_>) -> Result<()> {
+        self.add_segment(guard, work)?;
+        // As the first entry's fence would, which may never come.
+        guard.fence();
+        Ok(())
+    }
+
+    fn add_segment<M: Medium>(&self, guard: &Guard<'_, M>, work: &mut Work<'_>) -> Result<()> {
+        let link = match work.shard.own.log.segments.last() {
+            Some(before) => &guard.words(*before, 1)?[0],
+            None => &guard.node::<ShardArea>(shard_area(self.anchor, work.shard.index))?.log,
+        };
+        let segment = guard.allocate(SEGMENT_BYTES)?;
+        // What a former owner left there is no entry.
+        for at in std::iter::once(segment).chain(self.entries(segment)) {
+            let words = guard.words(at, 1)?;
+            words[0].store(guard, 0);
+            guard.flush_words(words);
+        }
+        guard.fence();
+        // PERSIST: the segment is empty; lost, it is in no chain and free. The fence of the first entry is this one's, too.
+        link.publish(guard, checked(segment));
+        work.shard.own.log.segments.push(segment);
+        Ok(())
+    }
+
+    /// Writes a node to the log. It is ordered before whatever is flushed after this.
+    pub(super) fn append<M: Medium>(
+        &self,
+        guard: &Guard<'_, M>,
+        work: &mut Work<'_>,
+        pointer: u64,
+    ) -> Result<()> {
+        let target = pointer & (OFFSET_MASK | INTERIOR);
+        let bytes = self.node_bytes[kind(target)];
+        let node = guard.words(pointer & OFFSET_MASK, bytes / 8)?;
+        let at = self.next_entry(guard, work)?;
+        let entry = guard.words(at, (ENTRY_HEADER_BYTES as usize + bytes) / 8)?;
+        let mut sum = mix(work.epoch, target);
+        let kept = self.kept[kind(target)];
+        for (index, (from, to)) in node.iter().zip(&entry[ENTRY_HEADER_BYTES as usize / 8..]).enumerate() {
+            if kept >> index & 1 == 1 {
+                let word = from.load(guard);
+                to.store(guard, word);
+                sum = mix(sum, word);
+            }
+        }
+        entry[1].store(guard, checked(target));
+        entry[2].store(guard, sum);
+        entry[0].store(guard, checked(work.epoch));
+        guard.flush_words(entry);
+        // PERSIST: the node as it is now; lost, the changes that follow could not be undone.
+        guard.fence();
+        self.nodes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The segments of a shard's log.
-    pub(super) fn log_segments(&self, guard: &Guard<'_, M>, shard: usize) -> Result<Vec<u64>> {
-        let anchor = guard.node::<Anchor>(self.anchor)?;
-        let (mut segments, mut link) = (Vec::new(), &anchor.logs[shard]);
+    pub(super) fn segments<M: Medium>(&self, guard: &Guard<'_, M>, shard: usize) -> Result<Vec<u64>> {
+        let (mut segments, mut link) =
+            (Vec::new(), &guard.node::<ShardArea>(shard_area(self.anchor, shard))?.log);
         loop {
             let word = link.load(guard);
             if word == 0 {
                 return Ok(segments);
             }
             let segment = unchecked(word).filter(|segment| segment % 64 == 0);
-            let segment = segment.filter(|_| segments.len() < SEGMENTS_MAX);
-            let Some(segment) = segment else {
+            let Some(segment) = segment.filter(|_| segments.len() < SEGMENTS_MAX) else {
                 return Err(Error::corrupt(self.anchor, "the chain of the external log is damaged"));
             };
             segments.push(segment);
@@ -168,22 +176,43 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Gives the segments that are in the chains to the shards.
-    pub(super) fn adopt_segments(&self, guard: &Guard<'_, M>) -> Result<()> {
-        for shard in self.barrier.shards() {
-            let mut shard = shard.lock();
-            shard.log.segments = self.log_segments(guard, shard.index)?;
+    /// Restores all nodes that the log has of `epoch`, on some threads. They are ordered before whatever is flushed after this.
+    /// Returns their number.
+    pub(super) fn restore<M: Medium>(&self, pool: &Pool<M>, epoch: u64, threads: usize) -> Result<u64> {
+        let restore = |thread: usize, step: usize| -> Result<u64> {
+            let guard = pool.peek();
+            let mut restored = 0;
+            for shard in (thread..self.shards).step_by(step) {
+                restored += self.restore_shard(&guard, shard, epoch)?;
+            }
+            // Ordered before the epoch is in the set; nobody reads the log of an epoch that is.
+            guard.fence();
+            Ok(restored)
+        };
+        let threads = threads.clamp(1, self.shards);
+        if threads == 1 {
+            return restore(0, 1);
         }
-        Ok(())
+        std::thread::scope(|scope| {
+            let part = |thread| move || restore(thread, threads);
+            let running: Vec<_> = (0..threads)
+                .map(|thread| std::thread::Builder::new().spawn_scoped(scope, part(thread)))
+                .collect();
+            let panicked = || Error::corrupt(self.anchor, "the external log could not be read");
+            let results = running.into_iter().enumerate().map(|(thread, helper)| match helper {
+                Ok(helper) => helper.join().unwrap_or_else(|_| Err(panicked())),
+                // The system gives no more threads.
+                Err(_) => restore(thread, threads),
+            });
+            results.sum()
+        })
     }
 
-    /// Puts all nodes back that a shard's log has for `epoch`; flushed, not fenced. Returns their number.
-    pub(super) fn restore_nodes(&self, guard: &Guard<'_, M>, shard: usize, epoch: u64) -> Result<u64> {
+    fn restore_shard<M: Medium>(&self, guard: &Guard<'_, M>, shard: usize, epoch: u64) -> Result<u64> {
         let mut restored = 0;
-        for segment in self.log_segments(guard, shard)? {
-            for entry in 0..self.entries_per_segment() {
-                let words =
-                    guard.words(segment + self.entry_offset(entry), self.entry_bytes() as usize / 8)?;
+        for segment in self.segments(guard, shard)? {
+            for entry in self.entries(segment) {
+                let words = guard.words(entry, self.entry_bytes() as usize / 8)?;
                 if !self.restore_node(guard, words, epoch)? {
                     return Ok(restored);
                 }
@@ -193,15 +222,18 @@ impl<M: Medium> Core<M> {
         Ok(restored)
     }
 
-    fn restore_node(&self, guard: &Guard<'_, M>, entry: &[Word], epoch: u64) -> Result<bool> {
+    /// Restores a node from an entry; `false` if the entry is none of `epoch`.
+    fn restore_node<M: Medium>(&self, guard: &Guard<'_, M>, entry: &[Word], epoch: u64) -> Result<bool> {
         let header: [u64; 3] = std::array::from_fn(|index| entry[index].load(guard));
         let Some(target) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {
             return Ok(false);
         };
-        let count = self.node_bytes(target) / 8;
-        let (logged, words) = (self.words_logged(target), &entry[ENTRY_HEADER_BYTES as usize / 8..]);
-        let kept = words.iter().take(count).enumerate().filter(|(index, _)| logged >> index & 1 == 1);
-        let content: Vec<(usize, u64)> = kept.map(|(index, word)| (index, word.load(guard))).collect();
+        let (count, kept) = (self.node_bytes[kind(target)] / 8, self.kept[kind(target)]);
+        let words = entry[ENTRY_HEADER_BYTES as usize / 8..].iter().take(count).enumerate();
+        let content: Vec<(usize, u64)> = words
+            .filter(|(index, _)| kept >> index & 1 == 1)
+            .map(|(index, word)| (index, word.load(guard)))
+            .collect();
         if content.iter().fold(mix(epoch, target), |sum, (_, word)| mix(sum, *word)) != header[2] {
             return Ok(false);
         }

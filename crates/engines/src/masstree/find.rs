@@ -1,19 +1,19 @@
 //! Finding: down the layers, and within each from its root to a border node.
 
-use std::sync::atomic::Ordering;
-
 use medium::Medium;
 
-use super::Core;
-use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk, Work};
+use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
 use super::cells::{Value, no_cell};
+use super::core::Core;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
-use super::scan::LEAVES_AHEAD;
 use super::slice::{LAYER, LONGER, Slice, Target};
-use super::version::Version;
-use crate::{Error, PoolError, Result};
+use super::version::{Lock, Version};
+use crate::{Error, Result};
+
+/// Border nodes that a scan has on their way while it reads one.
+const LEAVES_AHEAD: usize = 3;
 
 /// A border node that a descent reached.
 pub(super) struct Leaf<'v, T = ()> {
@@ -140,6 +140,17 @@ pub(super) struct Place<'v> {
     /// The layer, counted from the first.
     pub(super) depth: usize,
     /// The entry of the key's slice as it was at the leaf's version.
+    pub(super) entry: Option<Entry>,
+}
+
+/// A border node locked for a write, and what its key has there.
+pub(super) struct Locked<'v, M: Medium> {
+    pub(super) lock: Lock<'v, M>,
+    pub(super) node: &'v Border,
+    pub(super) pointer: u64,
+    pub(super) depth: usize,
+    pub(super) slice: Slice,
+    pub(super) permutation: Permutation,
     pub(super) entry: Option<Entry>,
 }
 
@@ -425,6 +436,26 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
+    /// Locks the border node that `key` belongs to.
+    pub(super) fn lock_place(&self, key: &[u8]) -> Walk<Locked<'_, M>> {
+        loop {
+            let Place { leaf, depth, .. } = self.place(key, usize::MAX)?;
+            let lock = self.lock(&leaf.node.version)?;
+            if lock.covers_since(leaf.version) {
+                let slice = Slice::of(Slice::rest(key, depth));
+                let permutation = Permutation(leaf.node.permutation.load(&self.guard));
+                let entry = self.search(leaf.node, permutation, slice);
+                // Another writer may have made a layer of what was no entry, or one key.
+                if entry.is_none_or(|entry| entry.class != LAYER) {
+                    let (node, pointer) = (leaf.node, leaf.pointer);
+                    return Ok(Locked { lock, node, pointer, depth, slice, permutation, entry });
+                }
+            }
+            drop(lock);
+            self.retry()?;
+        }
+    }
+
     /// The value of an entry in the layer `depth`, if it is that of `key`.
     #[inline(always)]
     pub(super) fn value_for(
@@ -472,32 +503,6 @@ impl<M: Medium> Core<M> {
         if let (Ok(found), true) = (found, view.is_valid()) {
             return Ok(found);
         }
-        self.find_slowly(|view, _| view.find_with(key, &mut use_value))
-    }
-
-    /// Runs a walk with a pass.
-    #[cold]
-    pub(super) fn find_slowly<R>(
-        &self,
-        mut walk: impl FnMut(&View<'_, M>, &mut Work<'_>) -> Walk<R>,
-    ) -> Result<R> {
-        let mut attempts = None;
-        loop {
-            let (view, mut work) = self.enter_beside_batches()?;
-            if self.is_gone.load(Ordering::Acquire) {
-                return Err(Error::Pool(PoolError::InUse));
-            }
-            attempts.inspect(|attempts| view.go_on_from(*attempts));
-            let stop = match walk(&view, &mut work) {
-                Ok(found) => return Ok(found),
-                // The tree changed under the walk; for ever, if it is damaged.
-                Err(Stop::Again | Stop::NeedsPass) => view.retry().err(),
-                Err(stop) => Some(stop),
-            };
-            match stop {
-                Some(Stop::Full(error) | Stop::Failed(error)) => return Err(error),
-                _ => attempts = Some(view.attempts()),
-            }
-        }
+        self.with_pass_held(|view| view.find_with(key, &mut use_value))
     }
 }

@@ -7,8 +7,8 @@
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::Core;
 use super::access::{HEIGHT_MAX, View, Walk};
+use super::core::Core;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK};
 use super::permutation::Permutation;
 use super::slice::{LAYER, Slice, Target};

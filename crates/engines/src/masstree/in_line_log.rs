@@ -16,19 +16,16 @@
 //! Three cases go to the external log: a second value in one line; an insert after a remove, which may overwrite a slot that
 //! the permutation log lists; and every change of more than one permutation and some values.
 
-use std::sync::atomic::Ordering;
-
 use medium::{Medium, Word};
 
-use super::Mode;
-use super::access::{View, Walk, Work};
+use super::access::{View, Walk};
 use super::layout::{
-    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, OFFSET_MASK, REMOVED, TOUCHED, Values, all_lines,
-    interior_bytes, line_of,
+    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, REMOVED, TOUCHED, Values, all_lines, interior_bytes,
+    line_of,
 };
-
-/// How far an epoch word and a value log of one node may be apart.
-pub(super) const EPOCHS_APART_MAX: u64 = 1 << 15;
+use super::options::Mode;
+use super::shard::Work;
+use super::value_log::{EPOCHS_APART_MAX, ValueLog};
 
 /// What is about to change in a border node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,30 +38,6 @@ pub(super) enum Change {
     Update(usize),
     /// Anything.
     Everything,
-}
-
-/// A value log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ValueLog(pub(super) u64);
-
-impl ValueLog {
-    pub(super) fn new(slot: usize, value: u64, epoch: u64) -> Self {
-        Self(slot as u64 | value & OFFSET_MASK | epoch << 48)
-    }
-
-    pub(super) fn slot(self) -> usize {
-        (self.0 & 15) as usize
-    }
-
-    pub(super) fn value(self) -> u64 {
-        self.0 & OFFSET_MASK
-    }
-
-    /// The epoch of the log: the one nearest to `near` with these low bits.
-    pub(super) fn epoch(self, near: u64) -> u64 {
-        let distance = ((self.0 >> 48) as u16).wrapping_sub(near as u16).cast_signed();
-        near.wrapping_add_signed(i64::from(distance))
-    }
 }
 
 impl<M: Medium> View<'_, M> {
@@ -149,7 +122,7 @@ impl<M: Medium> View<'_, M> {
         // The order of these stores, to one line, is the order in which they are durable. The permutation comes last.
         node.permutation_log.store(&self.guard, node.permutation.load(&self.guard));
         node.epoch.store(&self.guard, self.epoch_word() | flags);
-        self.core.figures.in_line_logs.fetch_add(1, Ordering::Relaxed);
+        self.core.count_in_line_log();
         Ok(false)
     }
 
@@ -180,7 +153,7 @@ impl<M: Medium> View<'_, M> {
                 let log = ValueLog(node.values.log(slot).load(&self.guard));
                 if log.0 == 0 {
                     self.log_value(&node.values, slot);
-                    self.core.figures.in_line_logs.fetch_add(1, Ordering::Relaxed);
+                    self.core.count_in_line_log();
                 }
                 is_own = log.0 != 0 && log.slot() == slot;
                 log.0 == 0 || is_own
@@ -224,22 +197,5 @@ impl<M: Medium> View<'_, M> {
         }
         self.list_node(work, pointer, &node.listed, all_lines(interior_bytes()));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ValueLog;
-
-    #[test]
-    fn a_value_log_tells_its_epoch_near_every_wrap() {
-        for epoch in [5, 0xffff, 0x1_0000, 0x1_0001, 0xffff_ffff, 0x1_0000_0000, 0x12_3456_7fff] {
-            let log = ValueLog::new(9, 0x1234_5670, epoch);
-            assert_eq!((log.slot(), log.value()), (9, 0x1234_5670));
-            for distance in [0, 1, 2, 1000, (1 << 15) - 1] {
-                assert_eq!(log.epoch(epoch + distance), epoch);
-                assert_eq!(log.epoch(epoch.saturating_sub(distance)), epoch);
-            }
-        }
     }
 }

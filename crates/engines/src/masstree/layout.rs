@@ -34,14 +34,15 @@
 
 use std::ops::Range;
 
-use medium::{VolatileWord, Word, node};
+use medium::{Medium, VolatileWord, Word, node};
+use pool::Guard;
 
 pub(super) use crate::kit::{checked, unchecked};
 
-/// Classes of sizes in the durable allocator.
-pub(super) const CLASSES: usize = 47;
-/// Shares of the allocator and of the external log, each used by one thread at a time.
-pub(super) const SHARDS: usize = 8;
+/// Classes of objects in the durable allocator.
+pub(super) const CLASSES: usize = 48;
+/// The most shards of a tree.
+pub(super) const SHARDS_MAX: usize = 65;
 /// The most slots of a border node with in-line logs, and of separators of an interior one.
 pub(super) const WIDTH: usize = 14;
 /// The most slots of any border node: without logs there is one more.
@@ -138,24 +139,52 @@ node! {
 }
 
 node! {
-    /// Where everything begins; the root table leads here.
-    pub(super) struct Anchor {
+    /// What the pool has of epochs.
+    pub(super) struct EpochWords {
         /// The running epoch, with its check.
         pub(super) running: Word,
         /// 1 with its check: the tree was closed, and nothing was written in the running epoch.
         pub(super) clean: Word,
-        pub(super) state_spare: [Word; 6],
+        spare: [Word; 6],
+        /// Ranges of failed epochs: first and last, with their checks; 0 where unused.
+        pub(super) failed: [[Word; 2]; FAILED_RANGES],
+    }
+}
+
+node! {
+    /// Where everything begins; the root table leads here. The areas of the shards follow.
+    pub(super) struct Anchor {
+        pub(super) epochs: EpochWords,
         /// The root of the first layer.
         pub(super) root: Logged,
         /// The last run that was taken from the pool.
         pub(super) runs: Logged,
-        pub(super) cells_spare: [Word; 2],
-        /// Ranges of failed epochs: first and last, with their checks; 0 where unused.
-        pub(super) failed: [[Word; 2]; FAILED_RANGES],
-        /// The first segment of each shard's external log, with its check.
-        pub(super) logs: [Word; SHARDS],
-        pub(super) queues: [[Queue; CLASSES]; SHARDS],
+        /// How many shards there are, with its check.
+        pub(super) shards: Word,
+        spare: Word,
     }
+}
+
+node! {
+    /// What a shard has in the pool.
+    #[repr(align(64))]
+    pub(super) struct ShardArea {
+        /// The first segment of the external log, with its check.
+        pub(super) log: Word,
+        spare: [Word; 7],
+        pub(super) queues: [Queue; CLASSES],
+    }
+}
+
+/// Bytes of an anchor with the areas of its shards.
+pub(super) const fn anchor_bytes(shards: usize) -> usize {
+    size_of::<Anchor>() + shards * size_of::<ShardArea>()
+}
+
+/// Where the area of a shard lies.
+#[inline(always)]
+pub(super) const fn shard_area(anchor: u64, shard: usize) -> u64 {
+    anchor + anchor_bytes(shard) as u64
 }
 
 const _: () = {
@@ -171,11 +200,13 @@ const _: () = {
     assert!(offset_of!(Interior, version) == 16 && offset_of!(Border, version) == 16);
     assert!(offset_of!(Interior, slices) == 64 && offset_of!(Interior, first) == 184);
     assert!(offset_of!(WordBorder, cells) == 320 && size_of::<WordBorder>() == 576);
-    assert!(size_of::<Queue>() == 64 && offset_of!(Anchor, queues) % 64 == 0);
     assert!(
-        offset_of!(Anchor, root) == 64
-            && offset_of!(Anchor, runs) == 88
-            && offset_of!(Anchor, logs) % 64 == 0
+        size_of::<Queue>() == 64
+            && offset_of!(ShardArea, queues) == 64
+            && size_of::<ShardArea>().is_multiple_of(64)
+    );
+    assert!(
+        offset_of!(EpochWords, failed) == 64 && offset_of!(Anchor, root) == 512 && size_of::<Anchor>() == 576
     );
 };
 
@@ -266,6 +297,24 @@ pub(super) fn with_nibble(word: u64, slot: usize, value: u8) -> u64 {
 pub(super) const LOW_SLOTS: Range<usize> = 0..WIDTH / 2;
 /// The slots whose values lie in the line of the high value log.
 pub(super) const HIGH_SLOTS: Range<usize> = WIDTH / 2..WIDTH;
+
+impl Logged {
+    /// Sets the word; the old one is kept if it is of an earlier epoch. The caller serialises, and lists the line.
+    pub(super) fn set<M: Medium>(&self, guard: &Guard<'_, M>, epoch: u64, value: u64) {
+        if self.epoch.load(guard) != epoch {
+            // The order of these stores, to one line, is the order in which they are durable.
+            self.old.store(guard, self.value.load(guard));
+            self.epoch.store(guard, epoch);
+        }
+        self.value.store(guard, value);
+    }
+
+    /// Restores the word that the last completed epoch had, after its last epoch has failed. That epoch stays: until it is
+    /// forgotten, a crash restores the same once more.
+    pub(super) fn restore<M: Medium>(&self, guard: &Guard<'_, M>) {
+        self.value.store(guard, self.old.load(guard));
+    }
+}
 
 impl Values {
     /// The value of a slot. A tree without logs has one slot more, in the place of the high log.

@@ -2,16 +2,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::index::record::check_lengths;
 use medium::Medium;
 
-use super::Core;
-use super::access::{NodeRef, View, Walk, Work};
+use super::access::{NodeRef, View, Walk};
+use super::core::Core;
 use super::layout::OFFSET_MASK;
 use super::permutation::Permutation;
 use super::record::Record;
+use super::shard::Work;
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::NextEntry;
+use crate::index::record::check_lengths;
 use crate::{Error, Result};
 
 /// A layer that is being filled.
@@ -45,7 +46,7 @@ impl<M: Medium> Core<M> {
         check: impl Fn(&[u8], &[u8]) -> Result<()>,
     ) -> Result<u64> {
         let _mark = self.begin_batch()?;
-        let (view, mut work, _long) = self.enter_for_long();
+        let (view, mut work) = self.enter_for_long();
         let mut panicked = None;
         // The source may wait for others. What was allocated is given back if it panics, too.
         let next = &mut |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -123,8 +124,7 @@ impl<M: Medium> View<'_, M> {
             return Err(Error::NotEmpty.into());
         }
         // PERSIST: nothing; durable with the epoch, and undone by the log of the root if that fails.
-        self.set_logged(&anchor.root, root);
-        self.list_cells(work);
+        self.set_first_root(work, root)?;
         old_lock.delete();
         drop((old_lock, lock));
         load.made.clear();

@@ -7,10 +7,10 @@ use loom::thread;
 use medium::sync::{Mutex, model};
 
 use super::barrier::Barrier;
-use super::epoch::note_lines;
+use super::epochs::note_lines;
 
-/// What a share lists: nodes, of which there are two here, and lines of them.
-type Share = Vec<(usize, u64)>;
+/// What a shard lists: nodes, of which there are two here, and lines of them.
+type Shard = Vec<(usize, u64)>;
 
 /// A node of two lines, each as memory has it and as the medium has it; and which of them changed, and when, as a tree's
 /// nodes note it.
@@ -22,16 +22,17 @@ struct Node {
 }
 
 struct Tree {
-    barrier: Barrier<Share>,
+    barrier: Barrier<Shard>,
     nodes: [Node; 2],
 }
 
 impl Tree {
-    fn new(shares: usize) -> Arc<Self> {
+    /// With so many shards for operations, and one for batches.
+    fn new(shards: usize) -> Arc<Self> {
         let words = || std::array::from_fn(|_| AtomicU64::new(0));
         let node =
             |_| Node { lock: Mutex::new(()), lines: words(), durable: words(), listed: AtomicU64::new(0) };
-        let barrier = Barrier::new(1, (0..shares).map(|_| Share::new()), shares);
+        let barrier = Barrier::new(1, (0..=shards).map(|_| Shard::new()), shards);
         Arc::new(Self { barrier, nodes: std::array::from_fn(node) })
     }
 
@@ -50,7 +51,7 @@ impl Tree {
         pass.epoch
     }
 
-    fn flush(&self, listed: &mut Share) {
+    fn flush(&self, listed: &mut Shard) {
         for (node, due) in listed.drain(..) {
             let Node { lines, durable, .. } = &self.nodes[node];
             for line in (0..2).filter(|line| due >> line & 1 == 1) {
@@ -61,13 +62,13 @@ impl Tree {
 
     /// As `Core::advance`.
     fn advance(&self) -> [[u64; 2]; 2] {
-        let mut listed = Share::new();
+        let mut listed = Shard::new();
         for _ in 0..2 {
-            self.barrier.begin_phase(|share| listed.append(share));
+            self.barrier.begin_phase(|shard| listed.append(shard));
             self.flush(&mut listed);
         }
-        let mut shares = self.barrier.stop(self.barrier.close_gate());
-        shares.iter_mut().for_each(|share| listed.append(share));
+        let mut shards = self.barrier.stop(self.barrier.close_gate());
+        shares.iter_mut().for_each(|shard| listed.append(shard));
         self.flush(&mut listed);
         let of_node = |node: &Node| node.durable.each_ref().map(|line| line.load(Ordering::Relaxed));
         let durable = self.nodes.each_ref().map(of_node);
@@ -99,7 +100,7 @@ fn what_is_changed_in_an_epoch_is_durable_at_its_end_and_nothing_later() {
 }
 
 #[test]
-fn a_reader_without_a_share_never_takes_what_was_reused() {
+fn a_reader_without_a_shard_never_takes_what_was_reused() {
     model(|| {
         let tree = Tree::new(1);
         let writer = {
@@ -122,7 +123,7 @@ fn a_reader_without_a_share_never_takes_what_was_reused() {
 }
 
 #[test]
-fn an_epoch_does_not_end_while_a_share_is_held() {
+fn an_epoch_does_not_end_while_a_shard_is_held() {
     model(|| {
         let tree = Tree::new(2);
         let worker = {
@@ -134,98 +135,74 @@ fn an_epoch_does_not_end_while_a_share_is_held() {
                 tree.nodes[1].lines[0].store(0, Ordering::Relaxed);
             })
         };
-        let shares = tree.barrier.stop(tree.barrier.close_gate());
+        let shards = tree.barrier.stop(tree.barrier.close_gate());
         assert_eq!(tree.nodes[1].lines[0].load(Ordering::Relaxed), 0);
         tree.barrier.begin(2);
-        drop(shares);
+        drop(shards);
         worker.join().unwrap();
     });
 }
 
 #[test]
-fn who_holds_a_share_for_long_may_wait_for_those_who_work() {
+fn a_batch_may_wait_for_an_operation_while_an_epoch_is_about_to_end() {
     model(|| {
-        let tree = Tree::new(2);
+        let tree = Tree::new(1);
         let holder = {
             let tree = Arc::clone(&tree);
             thread::spawn(move || {
-                let (pass, long) = tree.barrier.enter_for_long(1);
+                let pass = tree.barrier.enter_for_long();
                 let worker = {
                     let tree = Arc::clone(&tree);
                     thread::spawn(move || drop(tree.barrier.enter(0)))
                 };
                 worker.join().unwrap();
                 assert_eq!(tree.barrier.running(), pass.epoch);
-                drop((long, pass));
+                drop(pass);
             })
         };
-        let shares = tree.barrier.stop(tree.barrier.close_gate());
+        let shards = tree.barrier.stop(tree.barrier.close_gate());
         tree.barrier.begin(2);
-        drop(shares);
+        drop(shards);
         holder.join().unwrap();
     });
 }
 
 #[test]
-fn nobody_waits_for_ever_where_each_share_is_held_for_long() {
+fn two_batches_come_one_after_the_other() {
     model(|| {
         let tree = Tree::new(1);
         let hold = |tree: &Arc<Tree>| {
             let tree = Arc::clone(tree);
             thread::spawn(move || {
-                let (pass, long) = tree.barrier.enter_for_long(0);
+                let pass = tree.barrier.enter_for_long();
                 assert_eq!(tree.barrier.running(), pass.epoch);
-                drop((long, pass));
+                drop(pass);
             })
         };
         let holders = [hold(&tree), hold(&tree)];
-        let shares = tree.barrier.stop(tree.barrier.close_gate());
+        let shards = tree.barrier.stop(tree.barrier.close_gate());
         tree.barrier.begin(2);
-        drop(shares);
+        drop(shards);
         holders.into_iter().for_each(|holder| holder.join().unwrap());
     });
 }
 
-/// The worker looks for a share before any is held for long: if all are busy just then, it may wait for the one that is held
-/// for long next. (From there on: to loom, who tries a lock waits for who takes it meanwhile.)
+/// If all shards are busy when the operation looks for one.
 #[test]
-fn who_works_does_not_wait_for_who_holds_a_share_for_long_since() {
+fn an_operation_does_not_wait_for_a_batch() {
     model(|| {
-        let tree = Tree::new(2);
-        let busy = [tree.barrier.enter(0), tree.barrier.enter(1)];
-        let worker = {
-            let tree = Arc::clone(&tree);
-            thread::spawn(move || drop(tree.barrier.enter_busy(0)))
-        };
-        let holder = {
-            let tree = Arc::clone(&tree);
-            thread::spawn(move || {
-                let (pass, long) = tree.barrier.enter_for_long(0);
-                worker.join().unwrap();
-                drop((long, pass));
-            })
-        };
-        drop(busy);
-        holder.join().unwrap();
-    });
-}
-
-/// As above, of one that looks for a share that suits.
-#[test]
-fn who_looks_for_a_share_that_suits_takes_those_that_are_held_for_long_last() {
-    model(|| {
-        let tree = Tree::new(2);
+        let tree = Tree::new(1);
         let busy = tree.barrier.enter(0);
         let worker = {
             let tree = Arc::clone(&tree);
-            thread::spawn(move || drop(tree.barrier.enter_suitable(|_| true)))
+            thread::spawn(move || drop(tree.barrier.enter(0)))
         };
         let holder = {
             let tree = Arc::clone(&tree);
             thread::spawn(move || {
-                let (pass, long) = tree.barrier.enter_for_long(0);
+                let pass = tree.barrier.enter_for_long();
                 worker.join().unwrap();
-                drop((long, pass));
+                drop(pass);
             })
         };
         drop(busy);
@@ -233,11 +210,26 @@ fn who_looks_for_a_share_that_suits_takes_those_that_are_held_for_long_last() {
     });
 }
 
-/// Who saw that shares are being taken may go on only when an epoch is to end again, which a share is held for long before.
+/// As above, of a thread that looks for a shard that suits.
 #[test]
-fn who_waits_while_shares_are_taken_waits_for_nobody_who_holds_one_for_long() {
+fn a_thread_that_looks_for_a_suitable_shard_does_not_wait_for_a_batch() {
     model(|| {
-        let tree = Tree::new(2);
+        let tree = Tree::new(1);
+        let worker = {
+            let tree = Arc::clone(&tree);
+            thread::spawn(move || drop(tree.barrier.enter_suitable(|_| false)))
+        };
+        let pass = tree.barrier.enter_for_long();
+        worker.join().unwrap();
+        drop(pass);
+    });
+}
+
+/// A thread that saw that shards are being locked may go on only when the next epoch is about to end, before which a batch begins.
+#[test]
+fn a_thread_that_waits_for_the_end_of_an_epoch_does_not_wait_for_a_batch() {
+    model(|| {
+        let tree = Tree::new(1);
         let worker = {
             let tree = Arc::clone(&tree);
             thread::spawn(move || drop(tree.barrier.enter(0)))
@@ -246,9 +238,9 @@ fn who_waits_while_shares_are_taken_waits_for_nobody_who_holds_one_for_long() {
         let holder = {
             let tree = Arc::clone(&tree);
             thread::spawn(move || {
-                let (pass, long) = tree.barrier.enter_for_long(1);
+                let pass = tree.barrier.enter_for_long();
                 worker.join().unwrap();
-                drop((long, pass));
+                drop(pass);
             })
         };
         drop(tree.barrier.stop(tree.barrier.close_gate()));

@@ -61,21 +61,36 @@
 //!   flushed, most of it while others work (`epoch`).
 //! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as pointers, in the packed form
 //!   (`cells`).
-//! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last; and one shard takes over
-//!   what others have free before it takes new space (`allocator`). Records hold the key's rest, so there are no suffixes of
+//! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last; and a shard takes what
+//!   others have free before it takes new space (`allocator`). Records hold the key's rest, so there are no suffixes of
 //!   their own.
 //! - The failed epochs are a set that survives, of any number (`recover`).
 //! - The paper's log is by thread; ours by shard, for as many threads as there are.
+
+//! ## Parts
+//!
+//! Each row knows those above it, and none below.
+//!
+//! | part | files |
+//! | --- | --- |
+//! | words of the pool | `layout` `slice` `permutation` `value_log` `version` `options` |
+//! | epochs, which know no tree | `barrier` `epochs` |
+//! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
+//! | the parts together; recovery | `core` `recover` `sweep` `ticker` |
+//! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
+//! | operations | `find` `get_many` `scan` `words`; `split` `remove` `insert` `write` `batch` `load`; `check` |
+//!
+//! All of it is compiled once for a medium, whatever the codec; only `mod` and `entry` know codecs.
 
 mod access;
 mod allocator;
 mod barrier;
 mod batch;
-mod bound;
 mod cells;
 mod check;
+mod core;
 mod entry;
-mod epoch;
+mod epochs;
 mod external_log;
 mod find;
 mod get_many;
@@ -85,47 +100,44 @@ mod layout;
 mod load;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod nodes;
+mod options;
 mod permutation;
 mod record;
 mod recover;
 mod remove;
-mod salvage;
 mod scan;
+mod shard;
 mod slice;
 mod split;
 #[cfg(all(test, not(loom)))]
 mod stuck_tests;
 mod sweep;
+mod ticker;
+mod value_log;
 mod version;
 mod words;
+mod write;
 
 pub(crate) use entry::ENTRY;
+pub use options::{MassTreeOptions, Mode};
 use std::marker::PhantomData;
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
-use medium::{Lsn, Medium};
+use medium::Medium;
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
+use self::core::Core;
 use crate::index::{
     Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, Measured,
     NextEntry, Scan, Value, Violation, WordCodec, WordIndex,
 };
-use crate::{Error, PoolError, Result};
-use barrier::Barrier;
-use epoch::Shard;
-use layout::{
-    Anchor, INTERIOR, SHARDS, WIDTH, WIDTH_MAX, WordBorder, border_bytes, border_words_logged, checked,
-    interior_bytes, interior_words_logged, stamp, unchecked,
-};
-use recover::Failed;
+use crate::{Error, Result};
+use layout::WIDTH_MAX;
+use options::WIDTH_MIN;
 use slice::Slice;
-use sweep::Sweep;
-
-/// The fewest slots of a border node.
-const WIDTH_MIN: usize = 4;
+use ticker::Ticker;
 
 /// Root word 0: the anchor.
 const ROOT_ANCHOR: usize = 0;
@@ -133,377 +145,6 @@ const ROOT_ANCHOR: usize = 0;
 const ROOT_WIDTH: usize = 1;
 /// Root word 2: whether the tree is transient.
 const ROOT_TRANSIENT: usize = 2;
-
-/// Locks for the recovery of nodes, which are found by their offset.
-const RECOVERY_LOCKS: usize = 64;
-
-/// How changes are made undoable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// By in-line logs, and by the external log where they do not suffice: the paper's INCLL.
-    #[default]
-    InLine,
-    /// By the external log alone: the paper's LOGGING.
-    Logging,
-    /// Not at all: the paper's MT+. The tree is lost with its process, and cannot be opened again.
-    Transient,
-}
-
-/// How a tree is opened.
-#[derive(Clone, Copy, Debug)]
-pub struct MassTreeOptions {
-    /// When epochs end: by default every 64 ms.
-    pub epoch: EpochLength,
-    /// How changes are made undoable.
-    pub mode: Mode,
-    /// The most entries of a node, for tests: at least 4, at most 14, or 15 in a transient tree. By default the most.
-    pub width: Option<usize>,
-    /// Threads that put nodes back from the external log.
-    pub recovery_threads: usize,
-    /// Threads that may write at once, at most 8. A thread more waits for another one's operation.
-    pub shards: usize,
-    /// Whether dropping the tree ends the epoch. Without, the next open recovers as after a crash: for tests.
-    pub close_cleanly: bool,
-    /// How long an operation waits for a locked node that does not change. Then it ends with [`Error::Contended`].
-    pub patience: Duration,
-    /// The epoch in which a new tree begins, and from which on an open goes on if the next one is earlier: for tests of what
-    /// happens after many.
-    pub first_epoch: u64,
-}
-
-impl Default for MassTreeOptions {
-    fn default() -> Self {
-        Self {
-            epoch: EpochLength::default(),
-            mode: Mode::InLine,
-            width: None,
-            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
-            shards: SHARDS,
-            close_cleanly: true,
-            patience: Duration::from_secs(10),
-            first_epoch: 1,
-        }
-    }
-}
-
-impl MassTreeOptions {
-    /// The most entries that a node of this mode has room for.
-    fn width_max(&self) -> usize {
-        if self.mode == Mode::Transient { WIDTH_MAX } else { WIDTH }
-    }
-
-    fn node_width(&self) -> usize {
-        self.width.unwrap_or(self.width_max())
-    }
-
-    fn check_width(&self) -> Result<()> {
-        let width = self.node_width();
-        if (WIDTH_MIN..=self.width_max()).contains(&width) {
-            return Ok(());
-        }
-        let max = self.width_max();
-        Err(Error::Setting { what: format!("a node of {width} entries: a node has {WIDTH_MIN} to {max}") })
-    }
-}
-
-/// What is counted.
-#[derive(Default)]
-struct Figures {
-    epochs: AtomicU64,
-    nodes_logged: AtomicU64,
-    in_line_logs: AtomicU64,
-    lines_flushed: AtomicU64,
-    pause_ns: AtomicU64,
-    pause_ns_max: AtomicU64,
-    swept_keys: AtomicU64,
-}
-
-impl Figures {
-    fn count_pause(&self, pause: Duration) {
-        let ns = pause.as_nanos() as u64;
-        self.pause_ns.fetch_add(ns, Ordering::Relaxed);
-        self.pause_ns_max.fetch_max(ns, Ordering::Relaxed);
-    }
-}
-
-/// A tree of byte strings, whatever its codec.
-struct Core<M: Medium> {
-    pool: Pool<M>,
-    /// Where the anchor is.
-    anchor: u64,
-    mode: Mode,
-    /// The most entries of a border node, and separators of an interior one.
-    width: usize,
-    /// Whether keys and values are words: then a border node has the values in its cells.
-    are_words: bool,
-    /// The words that the external log keeps: of a border node, and of an interior one.
-    logged: [u128; 2],
-    /// The first epoch of this execution: nodes of earlier ones are not touched yet.
-    first: u64,
-    /// Its stamp in the epoch words of nodes.
-    stamp: u64,
-    /// The phase in which the line of the root and the runs was listed.
-    cells_listed: AtomicU64,
-    barrier: Barrier<Shard>,
-    /// Nodes that were recovered, as the shards list what changed.
-    touched: Mutex<Vec<u64>>,
-    /// The end of the last epoch; held while an epoch ends.
-    ended: Mutex<Lsn>,
-    /// Whether the running epoch has something to end, though nothing may be listed: an attempt to end it failed. Changed by
-    /// who holds `ended`.
-    is_owed: AtomicBool,
-    root: Mutex<()>,
-    runs: Mutex<()>,
-    recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
-    /// The failed epochs, as the open found them.
-    failed: Failed,
-    /// Whether nodes of theirs may be left.
-    any_failed: AtomicBool,
-    /// The tree was destroyed; its memory belongs to others.
-    is_gone: AtomicBool,
-    patience: Duration,
-    figures: Figures,
-    nodes_restored: u64,
-    recovery_ns: u64,
-    recovered_from_crash: bool,
-}
-
-impl<M: Medium> Core<M> {
-    fn new(pool: &Pool<M>, anchor: u64, first: u64, options: &MassTreeOptions, are_words: bool) -> Self {
-        const { assert!(size_of::<WordBorder>() <= 1024) };
-        const { assert!(interior_bytes() <= border_bytes(false)) };
-        // All of them, as each has its own free objects and log, whoever works.
-        let barrier = Barrier::new(first, (0..SHARDS).map(Shard::new), options.shards.clamp(1, SHARDS));
-        Self {
-            pool: pool.clone(),
-            anchor,
-            mode: options.mode,
-            width: options.node_width(),
-            logged: [
-                border_words_logged(options.node_width(), are_words),
-                interior_words_logged(options.node_width()),
-            ],
-            are_words,
-            first,
-            stamp: stamp(first),
-            cells_listed: AtomicU64::new(0),
-            barrier,
-            touched: Mutex::new(Vec::new()),
-            ended: Mutex::new(Lsn::DURABLE),
-            is_owed: AtomicBool::new(false),
-            root: Mutex::new(()),
-            runs: Mutex::new(()),
-            recovery_locks: std::array::from_fn(|_| Mutex::new(())),
-            any_failed: AtomicBool::new(false),
-            failed: Failed::new(),
-            is_gone: AtomicBool::new(false),
-            patience: options.patience,
-            figures: Figures::default(),
-            nodes_restored: 0,
-            recovery_ns: 0,
-            recovered_from_crash: false,
-        }
-    }
-
-    /// Bytes of a border node.
-    #[inline(always)]
-    fn border_bytes(&self) -> usize {
-        border_bytes(self.are_words)
-    }
-
-    /// Bytes of the node that a pointer leads to.
-    fn node_bytes(&self, pointer: u64) -> usize {
-        if pointer & INTERIOR == 0 { self.border_bytes() } else { interior_bytes() }
-    }
-
-    /// The words of the node that a pointer leads to which the external log keeps, each a bit.
-    fn words_logged(&self, pointer: u64) -> u128 {
-        self.logged[usize::from(pointer & INTERIOR != 0)]
-    }
-
-    /// A new tree, durable but for its entry in the root table.
-    fn create(pool: &Pool<M>, options: &MassTreeOptions, are_words: bool) -> Result<Self> {
-        let guard = pool.peek();
-        let offset = guard.allocate(size_of::<Anchor>())?;
-        let core = Self::new(pool, offset, options.first_epoch.max(1), options, are_words);
-        core.make(&guard).inspect_err(|_| {
-            let _ = core.give_back();
-        })?;
-        Ok(core)
-    }
-
-    fn make(&self, guard: &pool::Guard<'_, M>) -> Result<()> {
-        let words = guard.words(self.anchor, size_of::<Anchor>() / 8)?;
-        words.iter().for_each(|word| word.store(guard, 0));
-        guard.flush_words(words);
-        // The root table leads here only after this and the first epoch.
-        guard.fence();
-        let made = {
-            let (view, mut work) = self.enter();
-            view.new_border(&mut work, &[]).and_then(|root| {
-                view.set_logged(&view.anchor()?.root, root);
-                view.list_cells(&mut work);
-                view.begin_log(&mut work)
-            })
-        };
-        made.map_err(|stop| stop.error_or(|| Error::corrupt(self.anchor, "a new tree that is not empty")))?;
-        self.advance()
-    }
-
-    /// Opens a tree that exists: see `recover`.
-    fn open(pool: &Pool<M>, anchor_offset: u64, options: &MassTreeOptions, are_words: bool) -> Result<Self> {
-        let start = Instant::now();
-        let guard = pool.peek();
-        let anchor = guard.node::<Anchor>(anchor_offset)?;
-        let running = unchecked(anchor.running.load(&guard)).filter(|running| (1..1 << 47).contains(running));
-        let Some(running) = running else {
-            return Err(Error::corrupt(anchor_offset, "the number of the running epoch is damaged"));
-        };
-        let was_closed = anchor.clean.load(&guard) == checked(1);
-        let mut failed = Self::read_failed(&guard, anchor_offset)?;
-        if failed.iter().any(|(_, last)| *last > running) {
-            return Err(Error::corrupt(anchor_offset, "an epoch has failed that never began"));
-        }
-        let mut core = Self::new(pool, anchor_offset, running, options, are_words);
-        if !was_closed {
-            core.nodes_restored = core.restore(running, options.recovery_threads)?;
-            Self::fail(&guard, anchor_offset, running, &mut failed)?;
-        }
-        // PERSIST: what failed is in the set, and the log is applied; lost, that is done once more. Not clean before it
-        // begins: both words lie in one line. Whatever is durable later is so after this, so nobody has to wait.
-        anchor.clean.store(&guard, checked(0));
-        core.first = options.first_epoch.max(running + 1);
-        core.stamp = stamp(core.first);
-        anchor.running.publish(&guard, checked(core.first));
-        guard.fence();
-        core.barrier.begin(core.first);
-        core.any_failed.store(!failed.is_empty(), Ordering::Release);
-        core.failed = failed;
-        core.recover_cells(&guard)?;
-        core.adopt_segments(&guard)?;
-        core.recovered_from_crash = !was_closed;
-        if pool.needs_mark() {
-            core.mark(&guard)?;
-        }
-        if core.is_sweep_due() {
-            // What fails is tried again; meanwhile the tree is as usable as after any crash.
-            let _ = core.sweep();
-        }
-        core.recovery_ns = start.elapsed().as_nanos() as u64;
-        Ok(core)
-    }
-
-    /// Calls `visit` with all that was taken from the pool.
-    fn visit_space(
-        &self,
-        guard: &pool::Guard<'_, M>,
-        visit: &mut dyn FnMut(u64) -> Result<()>,
-    ) -> Result<()> {
-        self.visit_runs(guard, &mut |run, _| visit(run))?;
-        for shard in 0..SHARDS {
-            for segment in self.log_segments(guard, shard)? {
-                visit(segment)?;
-            }
-        }
-        visit(self.anchor)
-    }
-
-    fn mark(&self, guard: &pool::Guard<'_, M>) -> Result<()> {
-        self.visit_space(guard, &mut |offset| Ok(self.pool.mark(offset)?))
-    }
-
-    /// Gives all space back to the pool; the tree is not used again.
-    fn give_back(&self) -> Result<()> {
-        let _ended = self.ended.lock();
-        let _shards = self.stop();
-        self.is_gone.store(true, Ordering::Release);
-        let guard = self.pool.peek();
-        let mut offsets = Vec::new();
-        self.visit_space(&guard, &mut |offset| {
-            offsets.push(offset);
-            Ok(())
-        })?;
-        offsets.into_iter().for_each(|offset| guard.free(offset));
-        Ok(())
-    }
-
-    /// Ends the epoch for good: it has not failed when the tree is opened next. Nodes of those that had stay in their set until
-    /// a sweep has come to its end.
-    fn close(&self) -> Result<()> {
-        self.advance()?;
-        if self.is_gone.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let guard = self.pool.peek();
-        // PERSIST: the last epoch is complete, and nothing was written since; lost, an empty epoch has failed.
-        guard.node::<Anchor>(self.anchor)?.clean.publish(&guard, checked(1));
-        Ok(guard.drain()?)
-    }
-}
-
-/// The shortest epoch: there is to be time for something else, too.
-const EPOCH_MIN: Duration = Duration::from_millis(1);
-
-/// The thread that ends epochs.
-struct Ticker {
-    thread: Option<JoinHandle<()>>,
-    is_stopped: Arc<AtomicBool>,
-}
-
-impl Ticker {
-    fn start<M: Medium>(core: &Arc<Core<M>>, length: Duration) -> Result<Self> {
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        let (weak, stop) = (Arc::downgrade(core), Arc::clone(&is_stopped));
-        let thread = std::thread::Builder::new()
-            .name("everleaf-epochs".to_owned())
-            .spawn(move || Self::run(&weak, &stop, length))
-            .map_err(|source| {
-                Error::Pool(PoolError::Io { action: "start the thread that ends epochs", source })
-            })?;
-        Ok(Self { thread: Some(thread), is_stopped })
-    }
-
-    fn run<M: Medium>(core: &Weak<Core<M>>, stop: &AtomicBool, length: Duration) {
-        let mut sweep = Some(Sweep::default());
-        loop {
-            // None is beyond all time.
-            let next = Instant::now().checked_add(length.max(EPOCH_MIN));
-            let is_time = || next.is_none_or(|next| Instant::now() < next) && !stop.load(Ordering::Acquire);
-            // At once after an open: an epoch may be longer than the tree is open.
-            while sweep.is_some() && is_time() {
-                let Some(core) = core.upgrade() else { return };
-                match core.sweep_on(sweep.get_or_insert_default()) {
-                    Ok(true) => {}
-                    Ok(false) => sweep = None,
-                    // It goes on there after the next epoch.
-                    Err(_) => break,
-                }
-            }
-            while is_time() {
-                match next {
-                    Some(next) => std::thread::park_timeout(next.saturating_duration_since(Instant::now())),
-                    None => std::thread::park(),
-                }
-            }
-            let Some(core) = core.upgrade() else { return };
-            if stop.load(Ordering::Acquire) {
-                return;
-            }
-            // What fails here fails again in `sync`, which can say so.
-            let _ = core.advance();
-        }
-    }
-}
-
-impl Drop for Ticker {
-    fn drop(&mut self) {
-        self.is_stopped.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
 
 /// A durable Masstree. Epoch durability: after a crash the tree is as it was at the end of
 /// the last epoch that was completed; `sync` completes one.
@@ -527,6 +168,9 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
         options.check_width()?;
         let core = Core::create(pool, &options, Self::ARE_WORDS)?;
+        core.begin().inspect_err(|_| {
+            let _ = core.give_back();
+        })?;
         let mut words = [0; ROOT_WORDS];
         (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, core.width as u64);
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
@@ -543,7 +187,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// log + slabs).
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`] if the tree is of another kind or width; [`PoolError::Corrupt`] if what recovery rests on is
+    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width; [`PoolError::Corrupt`] if what recovery rests on is
     /// damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
@@ -584,7 +228,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
 /// The width of the nodes of a tree in a pool.
 ///
 /// # Errors
-/// [`PoolError::Corrupt`] if no tree can have it.
+/// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if no tree can have it.
 pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
     let width = root.words[ROOT_WIDTH] as usize;
     if (WIDTH_MIN..=WIDTH_MAX).contains(&width) {
@@ -661,18 +305,22 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn check(&self) -> Result<Vec<Violation>> {
         self.core.refuse_in_any_batch()?;
-        Ok(self.core.survey()?.violations)
+        Ok(self.core.survey(&mut |_, _| true)?.finish().concat())
     }
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
-        self.core.salvage(visit).map(Some)
+        // What `visit` might wait for is refused, as in a batch.
+        let _mark = self.core.begin_batch()?;
+        let [left_out, others] = self.core.survey(visit)?.finish();
+        Ok(Some(if left_out.is_empty() { others } else { left_out }))
     }
 
     fn stat(&self) -> Result<IndexStat> {
         self.core.refuse_in_any_batch()?;
         // Before the survey, which touches what the sweep would.
         let epochs = self.epoch_stat();
-        let survey = self.core.survey()?;
+        let visit = &mut |_: &[u8], _: &[u8]| true;
+        let survey = self.core.survey(visit)?;
         Ok(IndexStat {
             keys: survey.keys,
             leaves: survey.borders,
@@ -716,18 +364,18 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     }
 
     fn epoch_stat(&self) -> EpochStat {
-        let figures = &self.core.figures;
+        let figures = &self.core.epochs.figures;
         EpochStat {
-            running: self.core.barrier.running(),
+            running: self.core.epochs.running(),
             epochs: figures.epochs.load(Ordering::Relaxed),
-            nodes_logged: figures.nodes_logged.load(Ordering::Relaxed),
-            in_line_logs: figures.in_line_logs.load(Ordering::Relaxed),
+            nodes_logged: self.core.log.nodes.load(Ordering::Relaxed),
+            in_line_logs: self.core.in_line_logs.load(Ordering::Relaxed),
             lines_flushed: figures.lines_flushed.load(Ordering::Relaxed),
             pause_ns: figures.pause_ns.load(Ordering::Relaxed),
             pause_ns_max: figures.pause_ns_max.load(Ordering::Relaxed),
             nodes_restored: self.core.nodes_restored,
-            is_sweeping: self.core.any_failed.load(Ordering::Relaxed),
-            swept_keys: figures.swept_keys.load(Ordering::Relaxed),
+            is_sweeping: self.core.epochs.any_failed(),
+            swept_keys: self.core.swept_keys.load(Ordering::Relaxed),
         }
     }
 }

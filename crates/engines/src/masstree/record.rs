@@ -3,15 +3,18 @@
 //! The key is there from its first byte, so a record moves into a new layer as it is: what is left of the key there is
 //! found by skipping the slices above. Records are never changed while the tree leads to them.
 
-use crate::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, prefix_word};
 use medium::{Medium, Word};
 use pool::Guard;
 use pool::bytes::{copy_in, copy_out};
 
-use super::access::{View, Walk, Work};
-use super::cells::CELL_POINTER_MAX;
+use super::access::{View, Walk};
+use super::layout::WIDTH_MAX;
+use super::shard::Work;
+use crate::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, prefix_word};
 use crate::{Error, Result};
 
+/// The greatest pointer to a cell of a node (`cells`). No record lies so low.
+pub(super) const CELL_POINTER_MAX: u64 = 16 * 2 * WIDTH_MAX as u64;
 /// Bytes of the allocator's link before a record's first word.
 const LINK_BYTES: u64 = 16;
 const VALUE_BITS: u32 = 28;
@@ -158,12 +161,12 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn write_record(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
         let (key_words, value_words) = (key.len().div_ceil(8), value.len().div_ceil(8));
         let bytes = LINK_BYTES + 8 * (1 + key_words + value_words) as u64;
-        let object = self.allocate(work, bytes as usize)?;
+        let object = self.core.space(&self.guard).allocate(work, bytes as usize)?;
         let words = self.guard.words(object + LINK_BYTES, 1 + key_words + value_words)?;
         words[0].store(&self.guard, value.len() as u64 | (key.len() as u64) << VALUE_BITS);
         copy_in(&self.guard, &words[1..=value_words], value);
         copy_in(&self.guard, &words[1 + value_words..], key);
-        self.list(work, object, bytes);
+        self.core.epochs.list(&mut work.shard, object, bytes);
         Ok(object)
     }
 }

@@ -6,12 +6,12 @@
 
 use medium::Medium;
 
-use super::access::{View, Walk, Work};
-use super::find::Entry;
+use super::access::{View, Walk};
+use super::find::{Entry, Locked};
 use super::in_line_log::Change;
-use super::insert::Locked;
 use super::layout::{Border, OFFSET_MASK};
 use super::permutation::Permutation;
+use super::shard::Work;
 use super::split::{InteriorLock, Parent, RootLock};
 use super::version::Lock;
 

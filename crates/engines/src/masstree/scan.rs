@@ -10,12 +10,11 @@ use std::ops::Bound;
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::Core;
 use super::access::{Stop, View, Walk};
-use super::bound::Met;
-use super::cells::{Value, no_cell};
+use super::cells::{Value, no_cell, no_word};
+use super::core::Core;
 use super::find::{Neighbours, Origin, ScanLeaf};
-use super::layout::nibble;
+use super::layout::{Border, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
@@ -23,8 +22,30 @@ use crate::index::{Bounds, Direction};
 use crate::kit::scan::{Batch, Batches, Cursor};
 use crate::{Error, Result};
 
-/// Border nodes that a scan has on their way while it reads one.
-pub(super) const LEAVES_AHEAD: usize = 3;
+/// How often a scan reads a node at most, on average: for itself, for each layer that it leads to, and for each neighbour that goes
+/// meanwhile.
+const READS_OF_A_NODE: u64 = 8;
+
+/// The nodes that a scan has read. Several entries of a damaged tree may lead to one layer: then there are few nodes, and more
+/// ways through them than there is time for. So a scan that reads more nodes than there can be has found damage.
+#[derive(Clone, Copy)]
+pub(super) struct NodesRead {
+    count: u64,
+    /// The epoch in which the scan began. In each later one nodes may lie where others were before.
+    first_epoch: u64,
+}
+
+impl NodesRead {
+    fn add<M: Medium>(&mut self, view: &View<'_, M>, node: u64) -> Walk<()> {
+        self.count += 1;
+        let places = view.guard.medium().extent().length() / size_of::<Border>() as u64;
+        let epochs = view.epoch.saturating_sub(self.first_epoch) + 1;
+        if self.count / READS_OF_A_NODE > places.saturating_mul(epochs) {
+            return Err(Error::corrupt(node, "more ways lead through the tree than there are nodes").into());
+        }
+        Ok(())
+    }
+}
 
 /// Where a frame goes on.
 #[derive(Clone, Copy)]
@@ -82,8 +103,8 @@ pub(super) trait Sink<M: Medium> {
 pub(super) struct Start<'k> {
     pub(super) from: Bound<&'k [u8]>,
     pub(super) direction: Direction,
-    /// What was met in the batches before.
-    pub(super) met: &'k Met,
+    /// What the scan has read before.
+    pub(super) read: NodesRead,
 }
 
 impl Start<'_> {
@@ -125,21 +146,10 @@ enum Verdict {
 /// Entries of a border node: each its slice, its class, and its pointer, or in a tree of words its value.
 pub(super) type Entries = SmallVec<[(Slice, u8, u64); 16]>;
 
-/// What is said of a key of another class, in a tree of words.
-pub(super) fn no_word(node: u64) -> Error {
-    Error::corrupt(node, "a key that is no word")
-}
-
 impl<M: Medium> View<'_, M> {
     /// The entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
     /// more than when it was found, as its neighbour went: what lies there is taken where the scan goes on.
-    ///
-    /// And if the node holds two that are not in order: how many of these come before those two.
-    pub(super) fn entries_of(
-        &self,
-        leaf: &mut ScanLeaf<'_>,
-        is_forward: bool,
-    ) -> Walk<(Entries, Option<usize>)> {
+    fn entries_of(&self, leaf: &mut ScanLeaf<'_>, is_forward: bool) -> Walk<Entries> {
         let Neighbours { low, high, .. } = leaf.trail;
         let is_within = |(slice, ..): &(Slice, u8, u64)| match is_forward {
             true => high.is_none_or(|high| *slice < high),
@@ -167,19 +177,19 @@ impl<M: Medium> View<'_, M> {
                 }
                 (slice, class, content)
             };
-            let (mut entries, mut before, mut sound, mut last) = (Entries::new(), 0, None, None);
+            let (mut entries, mut last, mut is_ordered) = (Entries::new(), None, true);
             for entry in (0..count).map(entry) {
                 let (slice, ..) = entry;
-                if last.is_some_and(|last| last == slice || (last < slice) != is_forward) {
-                    sound = sound.or(Some(before));
-                }
-                (before, last) = (entries.len(), Some(slice));
+                is_ordered &= last.is_none_or(|last| last != slice && (last < slice) == is_forward);
+                last = Some(slice);
                 if is_within(&entry) {
                     entries.push(entry);
                 }
             }
             if leaf.version.is_still(&self.guard, &leaf.node.version) {
-                return damage.map_or(Ok((entries, sound)), |error| Err(error.into()));
+                let disorder = || Error::corrupt(leaf.pointer, "entries out of order");
+                let damage = damage.or_else(|| (!is_ordered).then(disorder));
+                return damage.map_or(Ok(entries), |error| Err(error.into()));
             }
             leaf.version = self.renew(leaf.version, &leaf.node.version)?;
         }
@@ -258,30 +268,28 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Reads entries from `start` on into `sink`. Returns the last key if the sink had enough, `None` at the end.
-    pub(super) fn collect(&self, start: &Start<'_>, sink: &mut impl Sink<M>) -> Walk<Option<Vec<u8>>> {
+    /// Reads entries from `start` on into `sink`. Returns the last key if the sink had enough, `None` at the end; and what was read.
+    fn collect(&self, start: &Start<'_>, sink: &mut impl Sink<M>) -> Walk<(Option<Vec<u8>>, NodesRead)> {
         let root = self.anchor()?.root.value.load(&self.guard);
         let (edge, target) = start.along(0);
         let mut frames = vec![Frame { root, origin: Origin::Anchor, edge, target }];
         let mut prefix = Vec::new();
         let mut next_leaf = None;
-        let mut nodes = start.met.nodes();
+        let mut nodes_read = start.read;
         while let Some(&frame) = frames.last() {
             let top = frames.len() - 1;
             let mut leaf = self.leaf_of(start, frame, next_leaf.take())?;
-            let (mut entries, sound) = match self.entries_of(&mut leaf, start.is_forward()) {
+            let entries = match self.entries_of(&mut leaf, start.is_forward()) {
                 Err(Stop::Again) => {
                     self.retry()?;
                     continue;
                 }
                 entries => entries?,
             };
-            // On the way to where the batch before ended nodes are met once more in each batch; but no more than the key has slices.
+            // Each batch reads the nodes on the way to where the one before ended once more; but no more than the key has slices.
             if !matches!(frame.edge, Edge::Key) {
-                nodes += 1;
-                self.meet(start.met, nodes, leaf.pointer)?;
+                nodes_read.add(self, leaf.pointer)?;
             }
-            entries.truncate(sound.unwrap_or(usize::MAX));
             self.prefetch_records(&entries);
             let mut below = None;
             for entry in entries {
@@ -298,8 +306,7 @@ impl<M: Medium> View<'_, M> {
                 if !sink.take(self, &found)? {
                     let mut key = Vec::new();
                     found.copy_key(self, &mut key)?;
-                    start.met.keep(nodes);
-                    return Ok(Some(key));
+                    return Ok((Some(key), nodes_read));
                 }
             }
             match below {
@@ -309,9 +316,6 @@ impl<M: Medium> View<'_, M> {
                         Frame { edge: Edge::Slice(slice, false), target: Target::At(slice), ..frame };
                     prefix.extend_from_slice(&slice.word.to_be_bytes());
                     frames.push(Self::frame_below(start, frames.len(), &leaf, root, &verdict)?);
-                }
-                None if sound.is_some() => {
-                    return Err(Error::corrupt(leaf.pointer, "entries out of order").into());
                 }
                 None => match self.go_on(start, frame, &leaf)? {
                     Some(next) => {
@@ -327,7 +331,7 @@ impl<M: Medium> View<'_, M> {
                 },
             }
         }
-        Ok(None)
+        Ok((None, nodes_read))
     }
 
     /// A frame that goes on with the next border node, if there is one.
@@ -357,22 +361,29 @@ impl<M: Medium> View<'_, M> {
 }
 
 impl<M: Medium> Core<M> {
-    /// Reads one batch: `sink` is made anew for each attempt.
-    pub(super) fn read_batch<S: Sink<M>>(
+    /// A scan begins now.
+    fn nothing_read(&self) -> NodesRead {
+        NodesRead { count: 0, first_epoch: self.epochs.running() }
+    }
+
+    /// Reads one batch: `sink` is made anew for each attempt. Returns the last key, `None` at the end.
+    fn read_batch<S: Sink<M>>(
         &self,
-        start: &Start<'_>,
+        start: &mut Start<'_>,
         make: impl Fn() -> S,
     ) -> Result<(S, Option<Vec<u8>>)> {
         let read = |view: &View<'_, M>| {
             let mut sink = make();
-            let last = view.collect(start, &mut sink)?;
-            Ok((sink, last))
+            let read = view.collect(start, &mut sink)?;
+            Ok((sink, read))
         };
         let view = self.look();
-        if let (Ok(batch), true) = (read(&view), view.is_valid()) {
-            return Ok(batch);
-        }
-        self.find_slowly(|view, _| read(view))
+        let (sink, (last, nodes_read)) = match read(&view) {
+            Ok(batch) if view.is_valid() => batch,
+            _ => self.with_pass_held(read)?,
+        };
+        start.read = nodes_read;
+        Ok((sink, last))
     }
 
     /// The number of keys; exact when no thread writes.
@@ -385,12 +396,12 @@ impl<M: Medium> Core<M> {
             }
         }
         let (mut total, mut last): (u64, Option<Vec<u8>>) = (0, None);
-        let met = Met::default();
+        let mut read = self.nothing_read();
         loop {
             let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let start = Start { from, direction: Direction::Forward, met: &met };
-            let (count, end) = self.read_batch(&start, || Count(0))?;
-            total += count.0;
+            let mut start = Start { from, direction: Direction::Forward, read };
+            let (count, end) = self.read_batch(&mut start, || Count(0))?;
+            (total, read) = (total + count.0, start.read);
             match end {
                 Some(end) => last = Some(end),
                 None => return Ok(total),
@@ -408,13 +419,13 @@ impl<M: Medium> Sink<M> for Batch {
 /// The batches of a range.
 pub(super) struct RangeBatches<'i, M: Medium> {
     core: &'i Core<M>,
-    met: Met,
+    read: NodesRead,
 }
 
 impl<'i, M: Medium> RangeBatches<'i, M> {
     /// A cursor over the entries within `bounds`.
     pub(super) fn cursor(core: &'i Core<M>, bounds: Bounds, direction: Direction) -> Cursor<Self> {
-        Cursor::new(Self { core, met: Met::default() }, bounds, direction)
+        Cursor::new(Self { core, read: core.nothing_read() }, bounds, direction)
     }
 }
 
@@ -425,8 +436,9 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
             Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
             Bound::Unbounded => Bound::Unbounded,
         };
-        let start = Start { from, direction: batch.direction(), met: &self.met };
-        let (filled, last) = self.core.read_batch(&start, || batch.fresh())?;
+        let mut start = Start { from, direction: batch.direction(), read: self.read };
+        let (filled, last) = self.core.read_batch(&mut start, || batch.fresh())?;
+        self.read = start.read;
         *batch = filled;
         match last {
             Some(last) => batch.go_on_from(Bound::Excluded(last)),

@@ -9,12 +9,12 @@
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk, Work};
-use super::find::Origin;
+use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
+use super::find::{Locked, Origin};
 use super::in_line_log::Change;
-use super::insert::Locked;
-use super::layout::{Border, INTERIOR, Interior, LOGGED, OFFSET_MASK, interior_bytes, with_nibble};
+use super::layout::{Border, Interior, OFFSET_MASK};
 use super::permutation::Permutation;
+use super::shard::Work;
 use super::slice::{LAYER, Slice, Target};
 use super::version::{Lock, Version};
 use crate::Error;
@@ -41,12 +41,6 @@ pub(super) enum RootLock<'v, M: Medium> {
     Entry { lock: Lock<'v, M>, node: &'v Border, pointer: u64, slot: usize },
 }
 
-/// Separators and children of an interior node while it is taken apart.
-pub(super) struct Parts {
-    pub(super) separators: SmallVec<[Slice; 16]>,
-    pub(super) children: SmallVec<[u64; 17]>,
-}
-
 /// What the split of a border node gives away.
 struct Upper {
     /// How many entries stay.
@@ -55,28 +49,6 @@ struct Upper {
     entries: SmallVec<[(Slice, u64); 16]>,
     /// Whether the node is the last one of its parent.
     is_last: bool,
-}
-
-impl Parts {
-    /// Adds a child behind the one at `position`. Fails only in a damaged pool, whose free space lies over its nodes.
-    fn insert(&mut self, position: usize, separator: Slice, child: u64) -> Walk<()> {
-        if position > self.separators.len() {
-            return Err(Error::corrupt(child & OFFSET_MASK, "a node that changed while it was locked").into());
-        }
-        self.separators.insert(position, separator);
-        self.children.insert(position + 1, child);
-        Ok(())
-    }
-
-    /// Takes the child at `position` out, with a separator beside it.
-    pub(super) fn remove(&mut self, position: usize) -> Walk<()> {
-        if position >= self.children.len() || self.separators.is_empty() {
-            return Err(Error::corrupt(0, "a node that changed while it was locked").into());
-        }
-        self.children.remove(position);
-        self.separators.remove(position.saturating_sub(1));
-        Ok(())
-    }
 }
 
 impl<M: Medium> View<'_, M> {
@@ -183,44 +155,6 @@ impl<M: Medium> View<'_, M> {
         Err(Error::corrupt(pointer & OFFSET_MASK, "a layer that is too high").into())
     }
 
-    pub(super) fn parts(&self, node: &Interior) -> Parts {
-        let shape = node.shape.load(&self.guard);
-        let count = Interior::separators(shape);
-        Parts {
-            separators: (0..count).map(|index| self.separator(node, shape, index)).collect(),
-            children: (0..=count).map(|index| node.child(index).load(&self.guard)).collect(),
-        }
-    }
-
-    /// Writes separators and children of an interior node.
-    pub(super) fn store_parts(&self, node: &Interior, separators: &[Slice], children: &[u64]) {
-        let mut classes = 0;
-        for (index, separator) in separators.iter().enumerate() {
-            node.slices[index].store(&self.guard, separator.word);
-            classes = with_nibble(classes, index, separator.class);
-        }
-        for (index, child) in children.iter().enumerate() {
-            node.child(index).store(&self.guard, *child);
-        }
-        node.shape.store(&self.guard, classes << 4 | separators.len() as u64);
-    }
-
-    /// Makes an interior node of allocated memory; nobody sees it yet.
-    pub(super) fn fill_interior(
-        &self,
-        work: &mut Work<'_>,
-        offset: u64,
-        separators: &[Slice],
-        children: &[u64],
-    ) -> Walk<u64> {
-        let node = self.guard.node::<Interior>(offset)?;
-        Version::start(&self.guard, &node.version);
-        self.store_parts(node, separators, children);
-        node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
-        self.list_new(work, offset, &node.listed, interior_bytes());
-        Ok(offset | INTERIOR)
-    }
-
     /// Logs the place of a root before it changes.
     pub(super) fn prepare_root(&self, work: &mut Work<'_>, root: &RootLock<'_, M>) -> Walk<()> {
         match root {
@@ -234,10 +168,7 @@ impl<M: Medium> View<'_, M> {
     /// Sets a layer's root; [`View::prepare_root`] was called.
     pub(super) fn set_root(&self, work: &mut Work<'_>, root: &mut RootLock<'_, M>, pointer: u64) -> Walk<()> {
         match root {
-            RootLock::Anchor(_) => {
-                self.set_logged(&self.anchor()?.root, pointer);
-                self.list_cells(work);
-            }
+            RootLock::Anchor(_) => self.set_first_root(work, pointer)?,
             RootLock::Entry { lock, node, slot, .. } => {
                 // Readers that wait for the old root find that it is none when they go on.
                 lock.begin_change();

@@ -10,9 +10,9 @@ use medium::{Ram, VolatileWord};
 use pool::{Pool, PoolOptions};
 
 use super::layout::OFFSET_MASK;
-use super::{EpochLength, MassTree, MassTreeOptions};
+use super::{MassTree, MassTreeOptions};
 use crate::Error;
-use crate::index::{Bounds, Direction, Epochs, Index, RecordCodec, WordCodec};
+use crate::index::{Bounds, Direction, EpochLength, Epochs, Index, RecordCodec, WordCodec};
 
 type Tree<C = RecordCodec> = MassTree<Instrumented, C>;
 
@@ -73,7 +73,7 @@ fn names<T>(result: Result<T, Error>, node: u64) {
 }
 
 #[test]
-fn a_writer_waits_for_as_long_as_the_lock_s_holder_does() {
+fn a_writer_waits_while_another_thread_holds_the_lock() {
     let pool = pool();
     let tree: Tree = tree(&pool);
     let (view, work) = tree.core.enter();
@@ -107,9 +107,9 @@ fn a_reader_waits_for_as_long_as_a_node_is_restructured() {
     });
 }
 
-/// One of two who wait holds what the other one waits for; he gets on, in the end.
+/// One of two waiting threads holds what the other one waits for. Both come to their end.
 #[test]
-fn who_waits_for_one_that_waits_goes_on_behind_him() {
+fn a_thread_that_waits_for_a_waiting_thread_goes_on_behind_it() {
     let pool = pool();
     let tree: Tree = tree(&pool);
     (3..40).for_each(|key| put(&tree, key).unwrap());
@@ -117,7 +117,7 @@ fn who_waits_for_one_that_waits_goes_on_behind_him() {
     let (view, work) = tree.core.enter();
     let lock = view.lock(version_of(&view.guard, root)).unwrap();
     thread::scope(|scope| {
-        // Splits go up to the root; who splits has locked what lies below.
+        // Splits go up to the root; the thread that splits has locked what lies below.
         let writers = [0, 1].map(|offset| {
             let tree = &tree;
             scope.spawn(move || (40..140).try_for_each(|key| put(tree, 2 * key + offset)))
@@ -131,7 +131,7 @@ fn who_waits_for_one_that_waits_goes_on_behind_him() {
 }
 
 #[test]
-fn what_nobody_unlocks_is_an_error_for_one_and_for_two() {
+fn a_node_that_stays_locked_is_an_error_for_one_thread_and_for_two() {
     let pool = pool();
     let tree: Tree = tree(&pool);
     let root = root(&tree);
@@ -159,7 +159,7 @@ fn what_nobody_unlocks_is_an_error_for_one_and_for_two() {
     assert_eq!(tree.len().unwrap(), 3);
 }
 
-/// Each way to read, of a node that damage has made one that readers wait for, or start again for.
+/// Each way to read a node that damage has marked as restructured or deleted: readers wait for it, or start again.
 #[test]
 fn what_stays_dirty_or_deleted_is_an_error_for_readers() {
     for bits in [DIRTY, DELETED, LOCKED | DIRTY | DELETED] {

@@ -5,13 +5,13 @@
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::Core;
 use super::access::{Stop, View, Walk};
-use super::cells::{no_cell, side_of};
+use super::cells::{no_cell, no_word, side_of};
+use super::core::Core;
 use super::find::{Origin, ScanLeaf};
 use super::layout::{WIDTH_MAX, nibble};
 use super::permutation::Permutation;
-use super::scan::no_word;
+
 use super::slice::{Slice, Target};
 use crate::{Error, Result};
 
@@ -155,7 +155,7 @@ impl<M: Medium> Core<M> {
             }
             // What `visit` does must not wait for a pass that is held here, so it is called behind it.
             let goes_on =
-                self.find_slowly(|view, _| view.read_words(&mut scan, &mut None, WORDS_TOGETHER))?;
+                self.with_pass_held(|view| view.read_words(&mut scan, &mut None, WORDS_TOGETHER))?;
             if !scan.hand_over(visit) || !goes_on {
                 return Ok(());
             }

@@ -13,9 +13,9 @@ use pool::{Pool, PoolOptions};
 
 use crate::common::content;
 
-type Tree = MassTree<Instrumented, RecordCodec>;
+pub(crate) type Tree = MassTree<Instrumented, RecordCodec>;
 
-const OPTIONS: MassTreeOptions = MassTreeOptions {
+pub(crate) const OPTIONS: MassTreeOptions = MassTreeOptions {
     epoch: EpochLength::Manual,
     width: Some(4),
     mode: everleaf_engines::masstree::Mode::InLine,
@@ -29,18 +29,23 @@ const OPTIONS: MassTreeOptions = MassTreeOptions {
 
 /// Words of the anchor.
 const RUNNING: usize = 0;
-const FAILED: std::ops::Range<usize> = 16..72;
-const LOG: usize = 72;
-/// Sizes of objects, each of which has a free queue in each shard.
-const SIZE_CLASSES: u64 = 47;
+const FAILED: std::ops::Range<usize> = 8..64;
+/// Where it has the root, and the last run with the one before.
+const ROOT: u64 = 528;
+pub(crate) const RUNS: [u64; 2] = [544, 552];
+/// Where the areas of the shards begin, each with the first segment of its log, and then its queues.
+pub(crate) const SHARDS_BEGIN: u64 = 576;
+pub(crate) const SHARD_BYTES: u64 = 64 + 64 * SIZE_CLASSES;
+/// Classes of objects, each of which has a free queue in each shard.
+pub(crate) const SIZE_CLASSES: u64 = 48;
 const VALUE: u64 = (1 << 48) - 1;
 
-fn open_pool(ram: &Instrumented) -> Pool<Instrumented> {
+pub(crate) fn open_pool(ram: &Instrumented) -> Pool<Instrumented> {
     let options = PoolOptions { step_slabs_min: 1, close_on_drop: false, ..PoolOptions::default() };
     Pool::open(ram.clone(), options).unwrap()
 }
 
-fn reopen(pool: &Pool<Instrumented>, name: &str) -> Result<Tree, Error> {
+pub(crate) fn reopen(pool: &Pool<Instrumented>, name: &str) -> Result<Tree, Error> {
     reopen_as(pool, name)
 }
 
@@ -49,28 +54,28 @@ fn reopen_as<C: Codec>(pool: &Pool<Instrumented>, name: &str) -> Result<MassTree
     MassTree::open(pool, &root, OPTIONS)
 }
 
-fn anchor(pool: &Pool<Instrumented>, name: &str) -> u64 {
+pub(crate) fn anchor(pool: &Pool<Instrumented>, name: &str) -> u64 {
     pool.trees().unwrap().into_iter().find(|root| root.name == name).unwrap().words[0]
 }
 
-fn load(pool: &Pool<Instrumented>, offset: u64) -> u64 {
+pub(crate) fn load(pool: &Pool<Instrumented>, offset: u64) -> u64 {
     let guard = pool.pin();
     guard.words(offset, 1).unwrap()[0].load(&guard)
 }
 
-fn store(pool: &Pool<Instrumented>, offset: u64, value: u64) {
+pub(crate) fn store(pool: &Pool<Instrumented>, offset: u64, value: u64) {
     let guard = pool.pin();
     guard.words(offset, 1).unwrap()[0].store(&guard, value);
 }
 
-fn key(number: u64) -> Vec<u8> {
+pub(crate) fn key(number: u64) -> Vec<u8> {
     let mut key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec();
     key.extend_from_slice(&b"and a tail"[..number as usize % 10]);
     key
 }
 
 /// A tree of so many keys, each few in an epoch of their own.
-fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Tree {
+pub(crate) fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Tree {
     let tree = Tree::create(pool, name, OPTIONS).unwrap();
     for number in 0..keys {
         tree.put(&key(number), &number.to_be_bytes()).unwrap();
@@ -82,7 +87,7 @@ fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Tree {
     tree
 }
 
-fn is_corrupt<T>(result: Result<T, Error>) -> bool {
+pub(crate) fn is_corrupt<T>(result: Result<T, Error>) -> bool {
     matches!(result, Err(error) if error.is_corrupt())
 }
 
@@ -176,13 +181,13 @@ fn is_checked(word: u64) -> bool {
 }
 
 /// All words in use.
-fn image(pool: &Pool<Instrumented>) -> Vec<u64> {
+pub(crate) fn image(pool: &Pool<Instrumented>) -> Vec<u64> {
     let guard = pool.pin();
     let words = pool.stat().high_water_bytes as usize / 8;
     guard.words(0, words).unwrap().iter().map(|word| word.load(&guard)).collect()
 }
 
-fn restore(pool: &Pool<Instrumented>, image: &[u64]) {
+pub(crate) fn restore(pool: &Pool<Instrumented>, image: &[u64]) {
     let guard = pool.pin();
     let words = guard.words(0, image.len()).unwrap();
     words.iter().zip(image).for_each(|(word, value)| word.store(&guard, *value));
@@ -207,7 +212,7 @@ fn an_external_log_that_is_cut_anywhere() {
     drop(tree);
     let anchor = anchor(&pool, "tree");
     let running = load(&pool, anchor + 8 * RUNNING as u64);
-    let chain = anchor + 8 * LOG as u64;
+    let chain = anchor + SHARDS_BEGIN;
     let segment = load(&pool, chain) & VALUE;
     let crashed = image(&pool);
     // The entries of this epoch: from the first line of the segment on, as long as they begin with its number.
@@ -272,7 +277,7 @@ const OFFSET: u64 = (1 << 48) - 16;
 
 /// The nodes on the way to the first entry of a tree, from the root on.
 fn first_nodes(pool: &Pool<Instrumented>, name: &str) -> Vec<u64> {
-    let mut nodes = vec![load(pool, anchor(pool, name) + 80)];
+    let mut nodes = vec![load(pool, anchor(pool, name) + ROOT)];
     while let Some(pointer) = nodes.last().copied().filter(|pointer| pointer & 1 != 0) {
         nodes.push(load(pool, (pointer & OFFSET) + FIRST_CHILD));
     }
@@ -464,8 +469,7 @@ fn epochs_end_beside_a_sweep() {
     assert!(tree.check().unwrap().is_empty());
 }
 
-/// Where the anchor has the root, and an interior node of four slots its first child.
-const ROOT: u64 = 80;
+/// Where an interior node of four slots has its first child.
 const FIRST_CHILD: u64 = 184;
 /// Where a border node has its slices.
 const SLICES: u64 = 64 + 8 * 4;
@@ -670,89 +674,6 @@ fn entries_that_lead_to_one_layer() {
     }
 }
 
-/// What leads to free space leads elsewhere: beyond all bounds, into the middle of an object, to itself. It is named, or somebody
-/// gets that space.
-#[test]
-fn free_space_that_is_none() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
-    let pool = open_pool(&ram);
-    let tree = grown(&pool, "tree", 400);
-    (0..200).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
-    tree.sync().unwrap();
-    drop(tree);
-    let (anchor, crashed) = (anchor(&pool, "tree"), image(&pool));
-    let first_queue = anchor + 8 * LOG as u64 + 64;
-    // Of the only shard that is worked with: head, its log, tail, its log, fresh and its log; the runs with theirs; and
-    // the link of each head.
-    let queues =
-        (0..SIZE_CLASSES).flat_map(|class| (1..7).map(move |word| first_queue + 64 * class + 8 * word));
-    let links = queues.clone().step_by(6).map(|head| crashed[head as usize / 8]).filter(|head| *head != 0);
-    let words: Vec<u64> = queues.chain([96, 104].map(|word| anchor + word)).chain(links).collect();
-    for at in words.into_iter().filter(|at| crashed[*at as usize / 8] != 0) {
-        let right = crashed[at as usize / 8];
-        for damage in [u64::MAX - 15, u64::MAX - 63, 1 << 63 | right, 1 << 47, right + 8, right + 16, 16, 64]
-        {
-            restore(&pool, &crashed);
-            store(&pool, at, damage);
-            let Ok(tree) = reopen(&pool, "tree") else { continue };
-            for number in 0..300 {
-                let _ = tree.put(&key(number), &[7; 20][..number as usize % 20]);
-                let _ = (number % 64 == 0).then(|| tree.sync());
-            }
-            (0..300).for_each(|number| drop(tree.remove(&key(number))));
-            let _ = (tree.check(), tree.len(), content(&tree));
-            for word in 0..16 {
-                // Nothing takes the pool's header for a free object.
-                assert_eq!(load(&pool, 8 * word), crashed[word as usize], "{at} {damage}");
-            }
-        }
-    }
-    restore(&pool, &crashed);
-    assert!(reopen(&pool, "tree").unwrap().check().unwrap().is_empty());
-}
-
-const SHARES: u64 = 8;
-
-/// Removes so many keys in each of as many threads as there are shares, so that most of them have another share than this
-/// one.
-fn remove_in_shares(tree: &Tree, each: u64) {
-    for thread in 0..SHARES {
-        let remove = |number| assert!(tree.remove(&key(number)).unwrap());
-        std::thread::scope(|scope| {
-            drop(scope.spawn(move || (each * thread..each * (thread + 1)).for_each(remove)));
-        });
-    }
-    tree.sync().unwrap();
-}
-
-/// The heads of the queues in which something is free, of each share that has taken no space from the pool.
-fn heads_of_others(pool: &Pool<Instrumented>) -> Vec<Vec<u64>> {
-    let first_queue = anchor(pool, "tree") + 8 * LOG as u64 + 64;
-    let queues_of =
-        |share| (0..SIZE_CLASSES).map(move |class| first_queue + 64 * (SIZE_CLASSES * share + class));
-    let others = (0..SHARES).filter(|share| queues_of(*share).all(|queue| load(pool, queue + 40) == 0));
-    let heads = others
-        .map(|share| queues_of(share).map(|queue| queue + 8).filter(|head| load(pool, *head) != 0).collect());
-    heads.filter(|heads: &Vec<u64>| !heads.is_empty()).collect()
-}
-
-/// What another share has free is taken over as far as it is sound.
-#[test]
-fn damage_to_free_space_stays_with_its_share() {
-    let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
-    let pool = &open_pool(&ram);
-    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARES as usize, ..OPTIONS }).unwrap();
-    (0..400).for_each(|number| tree.put(&key(number), b"value").unwrap());
-    remove_in_shares(tree, 40);
-    let heads = heads_of_others(pool).concat();
-    assert!(heads.len() > 7, "{}", heads.len());
-    // The link of each.
-    heads.iter().map(|head| load(pool, *head)).for_each(|head| store(pool, head, load(pool, head) | 1 << 47));
-    (1000..3000).for_each(|number| tree.put(&key(number), b"value").unwrap());
-    tree.sync().unwrap();
-    (1000..3000).for_each(|number| assert!(tree.remove(&key(number)).unwrap()));
-}
-
 /// What a damaged entry leads to is not taken for free space.
 #[test]
 fn what_is_no_object_is_not_freed() {
@@ -773,27 +694,4 @@ fn what_is_no_object_is_not_freed() {
         tree.sync().unwrap();
     }
     assert_eq!(content(&tree).unwrap()[1..], before[1..]);
-}
-
-/// A full pool has what is free in other shares, whatever is damaged there.
-#[test]
-fn a_full_pool_goes_around_damaged_free_space() {
-    let ram = Instrumented::new(Ram::new(2 << 20).unwrap());
-    let pool = &open_pool(&ram);
-    let tree = &Tree::create(pool, "tree", MassTreeOptions { shards: SHARES as usize, ..OPTIONS }).unwrap();
-    let value = [7; 200];
-    let keys = (0..1 << 20).find(|number| tree.put(&key(*number), &value).is_err()).unwrap();
-    let each = keys / (2 * SHARES);
-    remove_in_shares(tree, each);
-    let mut heads = heads_of_others(pool);
-    // One share is sound: the last one to be asked.
-    assert!(heads.pop().is_some() && !heads.is_empty());
-    heads.concat().iter().for_each(|head| store(pool, *head, load(pool, *head) | 1 << 47));
-    let (mut put, mut error) = (0, None);
-    while error.is_none() {
-        error = tree.put(&key(put), &value).err();
-        put += 1;
-    }
-    assert!(put > each / 2, "{put} of {keys}: {error:?}");
-    assert!(error.as_ref().unwrap().is_full(), "{error:?}");
 }

@@ -1,0 +1,569 @@
+//! Epochs: the list of what changed, the end of an epoch, the set of epochs that failed.
+//!
+//! Nothing here knows a tree. A thread works with a shard of the `barrier`. While all shards are locked, no operation is under way,
+//! and no thread can reach what was freed.
+//!
+//! An operation lists the lines that it changes, each once a *phase*; a node notes which of its lines are listed. An epoch
+//! ends in these steps:
+//!
+//! 1. A new phase begins. The lines of the previous phase are flushed and fenced while writers go on.
+//! 2. Step 1 is repeated while the list shrinks quickly and is longer than a few hundred ranges.
+//! 3. All shards are locked. The lines of the last phase are flushed and fenced.
+//! 4. The number of the next epoch is published and fenced. The shards are unlocked.
+//!
+//! So the pause is the longest operation, the flush of what changed during the last flush, and two fences.
+//!
+//! On a medium whose fences are durable late, an epoch is one group of lines for each phase, a group for the number, and one
+//! wait. The next epoch runs during the wait. That is safe: such a medium writes nothing back unasked, so changes of the next
+//! epoch cannot be durable first.
+//!
+//! An epoch that was running when the process ended has *failed*. It stays in a set in the pool until nothing is left that was
+//! written in it (`sweep`).
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use medium::sync::schedule::{Access, AccessKind, reach};
+use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, is_scheduled, thread_number};
+use medium::{LINE_BYTES, Lsn, Medium, VolatileWord, Word};
+use pool::{Guard, Pool};
+
+use super::barrier::{Barrier, Pass};
+use super::layout::{EpochWords, FAILED_RANGES, all_lines, checked, unchecked};
+use crate::{Error, Result};
+
+/// Ranges in the set of failed epochs from which on an open sweeps at once.
+const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;
+
+/// What a thread needs to write: the list of what changed, and what the parts of a tree keep. In lines of its own.
+#[repr(align(128))]
+pub(super) struct Shard<S> {
+    pub(super) index: usize,
+    /// What changed: offset, and the number of lines in the bits that an offset leaves free; or which lines of a node.
+    listed: Vec<u64>,
+    pub(super) own: S,
+}
+
+impl<S> Shard<S> {
+    /// Bytes of memory that the list takes.
+    pub(super) fn volatile_bytes(&self) -> usize {
+        size_of::<Self>() + 8 * self.listed.capacity()
+    }
+}
+
+/// Words for which a list keeps its memory from one epoch to the next, 256 KiB: a bulk load may list a gigabyte.
+const LISTED_KEPT: usize = 1 << 15;
+
+/// What was taken from lists.
+#[derive(Default)]
+struct Taken {
+    few: Vec<u64>,
+    /// Lists that were too long to keep their memory.
+    many: Vec<Vec<u64>>,
+}
+
+impl Taken {
+    fn take(&mut self, list: &mut Vec<u64>) {
+        if list.capacity() > LISTED_KEPT {
+            self.many.push(std::mem::take(list));
+        } else {
+            self.few.append(list);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u64> {
+        self.many.iter().flatten().chain(&self.few).copied()
+    }
+
+    fn len(&self) -> usize {
+        self.many.iter().map(Vec::len).sum::<usize>() + self.few.len()
+    }
+
+    fn clear(&mut self) {
+        self.many.clear();
+        self.few.clear();
+    }
+}
+
+/// Listed ranges that are few enough to be flushed during the pause.
+const LISTED_IN_PAUSE: usize = 512;
+/// The same under a scheduler, whose operations are as few: those of one operation.
+const LISTED_IN_PAUSE_SCHEDULED: usize = 4;
+
+/// Lines that one listed word can stand for.
+const LINES_MAX: u64 = (1 << 19) - 1;
+
+/// Packs a range of lines into a word: 44 bits of offset, 19 bits of length below a bit that is not set.
+fn pack(offset: u64, bytes: u64) -> u64 {
+    let first = offset / LINE_BYTES as u64;
+    let lines = (offset + bytes).div_ceil(LINE_BYTES as u64) - first;
+    first << 20 | lines.min(LINES_MAX)
+}
+
+fn unpack(listed: u64) -> (u64, usize) {
+    ((listed >> 20) * LINE_BYTES as u64, (listed & LINES_MAX) as usize * LINE_BYTES / 8)
+}
+
+/// Set in a listed word that is for a node, whose lower bits say which of its lines changed.
+const NODE: u64 = 1 << 19;
+
+/// Packs lines of a node.
+#[inline(always)]
+fn pack_lines(offset: u64, lines: u64) -> u64 {
+    (offset / LINE_BYTES as u64) << 20 | NODE | lines
+}
+
+/// Bits of a node's `listed` word that say which of its lines are listed. Above them is the phase in which they are.
+const LINES_BITS: u32 = 16;
+const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
+
+/// What a node's `listed` word becomes when these lines change in a phase, and which of them have to be listed.
+#[inline(always)]
+pub(super) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
+    if listed >> LINES_BITS == phase {
+        (listed | lines, lines & !listed)
+    } else {
+        (phase << LINES_BITS | lines, lines)
+    }
+}
+
+/// Flushes lines of a node; returns how many they are.
+fn flush_lines<M: Medium>(guard: &Guard<'_, M>, offset: u64, mut lines: u64) -> Result<u64> {
+    const WORDS: usize = LINE_BYTES / 8;
+    let count = u64::from(lines.count_ones());
+    let words = guard.words(offset, (u64::BITS - lines.leading_zeros()) as usize * WORDS)?;
+    while lines != 0 {
+        let first = lines.trailing_zeros() as usize;
+        let end = first + (lines >> first).trailing_ones() as usize;
+        guard.flush_words(&words[first * WORDS..end * WORDS]);
+        lines &= !0 << end;
+    }
+    Ok(count)
+}
+
+/// What is counted.
+#[derive(Default)]
+pub(super) struct Figures {
+    pub(super) epochs: AtomicU64,
+    pub(super) lines_flushed: AtomicU64,
+    pub(super) pause_ns: AtomicU64,
+    pub(super) pause_ns_max: AtomicU64,
+}
+
+impl Figures {
+    fn count_pause(&self, pause: Duration) {
+        let ns = pause.as_nanos() as u64;
+        self.pause_ns.fetch_add(ns, Ordering::Relaxed);
+        self.pause_ns_max.fetch_max(ns, Ordering::Relaxed);
+    }
+}
+
+/// The shards of new epochs: how many, how many of them threads are spread over, and whether they end durably.
+pub(super) struct Shards {
+    pub(super) count: usize,
+    pub(super) worked_with: usize,
+    pub(super) are_durable: bool,
+}
+
+/// The epochs of a pool's owner. `S` is what the owner keeps in each shard.
+pub(super) struct Epochs<M: Medium, S> {
+    pool: Pool<M>,
+    /// Where the pool has [`EpochWords`].
+    words: u64,
+    /// Whether the end of an epoch makes durable what changed in it.
+    are_durable: bool,
+    barrier: Barrier<Shard<S>>,
+    /// What a recovery has changed, as the shards list what changed.
+    touched: Mutex<Vec<u64>>,
+    /// The end of the last epoch; held while an epoch ends.
+    ended: Mutex<Lsn>,
+    /// Whether the running epoch has something to end, though nothing may be listed: an attempt to end it failed. Changed by the
+    /// thread that holds `ended`.
+    is_owed: AtomicBool,
+    /// No epoch ends any more: the memory belongs to others.
+    is_over: AtomicBool,
+    /// The first epoch of this execution.
+    pub(super) first: u64,
+    /// Ranges of failed epochs, as the open found them.
+    failed: Vec<(u64, u64)>,
+    /// Whether something of failed epochs may be left.
+    any_failed: AtomicBool,
+    pub(super) figures: Figures,
+}
+
+impl<M: Medium, S: Default> Epochs<M, S> {
+    /// Epochs that begin with `first`. The caller has written zeros to [`EpochWords`].
+    pub(super) fn new(pool: &Pool<M>, words: u64, shards: &Shards, first: u64) -> Self {
+        let shard = |index| Shard { index, listed: Vec::new(), own: S::default() };
+        Self {
+            pool: pool.clone(),
+            words,
+            are_durable: shards.are_durable,
+            barrier: Barrier::new(first, (0..shards.count).map(shard), shards.worked_with),
+            touched: Mutex::new(Vec::new()),
+            ended: Mutex::new(Lsn::DURABLE),
+            is_owed: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            first,
+            failed: Vec::new(),
+            any_failed: AtomicBool::new(false),
+            figures: Figures::default(),
+        }
+    }
+
+    /// Goes on with the epochs of an earlier process, with `first` or a later one. If an epoch was running, `undo` undoes what has to
+    /// be undone of it at once, durably ordered; then the epoch has failed. Returns whether one has.
+    pub(super) fn open(
+        pool: &Pool<M>,
+        words: u64,
+        shards: &Shards,
+        first: u64,
+        undo: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<(Self, bool)> {
+        let guard = pool.peek();
+        let cells = guard.node::<EpochWords>(words)?;
+        let running = unchecked(cells.running.load(&guard)).filter(|running| (1..1 << 47).contains(running));
+        let Some(running) = running else {
+            return Err(Error::corrupt(words, "the number of the running epoch is damaged"));
+        };
+        let mut failed = read_failed(&guard, words, cells)?;
+        if failed.iter().any(|(_, last)| *last > running) {
+            return Err(Error::corrupt(words, "an epoch has failed that never began"));
+        }
+        let has_failed = cells.clean.load(&guard) != checked(1);
+        if has_failed {
+            undo(running)?;
+            fail(&guard, words, cells, running, &mut failed)?;
+        }
+        let mut epochs = Self::new(pool, words, shards, first.max(running + 1));
+        // PERSIST: the failed epoch is in the set, and what had to be undone is; lost, both are done once more. Not clean before the
+        // epoch begins: both words lie in one line. Whatever is durable later is so after this, so there is nothing to wait for.
+        cells.clean.store(&guard, checked(0));
+        cells.running.publish(&guard, checked(epochs.first));
+        guard.fence();
+        epochs.any_failed = AtomicBool::new(!failed.is_empty());
+        epochs.failed = failed;
+        Ok((epochs, has_failed))
+    }
+}
+
+/// What the pool says of failed epochs.
+fn read_failed<M: Medium>(guard: &Guard<'_, M>, at: u64, cells: &EpochWords) -> Result<Vec<(u64, u64)>> {
+    let mut failed = Vec::new();
+    for range in &cells.failed {
+        let (first, last) = (range[0].load(guard), range[1].load(guard));
+        if first == 0 {
+            continue;
+        }
+        match (unchecked(first), unchecked(last)) {
+            (Some(first), Some(last)) if first <= last => failed.push((first, last)),
+            _ => return Err(Error::corrupt(at, "the set of failed epochs is damaged")),
+        }
+    }
+    Ok(failed)
+}
+
+/// Adds an epoch to the set of failed ones.
+fn fail<M: Medium>(
+    guard: &Guard<'_, M>,
+    at: u64,
+    cells: &EpochWords,
+    failed: u64,
+    ranges: &mut Vec<(u64, u64)>,
+) -> Result<()> {
+    if ranges.iter().any(|(first, last)| (*first..=*last).contains(&failed)) {
+        return Ok(());
+    }
+    let follows =
+        |range: &[Word; 2]| range[0].load(guard) != 0 && unchecked(range[1].load(guard)) == Some(failed - 1);
+    if let Some(range) = cells.failed.iter().find(|range| follows(range)) {
+        // PERSIST: the nodes are restored; lost, they are restored once more.
+        range[1].publish(guard, checked(failed));
+        ranges.iter_mut().filter(|range| range.1 == failed - 1).for_each(|range| range.1 = failed);
+    } else if let Some(range) = cells.failed.iter().find(|range| range[0].load(guard) == 0) {
+        range[1].store(guard, checked(failed));
+        // PERSIST: as above; the end of the range lies in the same line, before.
+        range[0].publish(guard, checked(failed));
+        ranges.push((failed, failed));
+    } else {
+        return Err(Error::corrupt(at, "the set of failed epochs is full"));
+    }
+    guard.fence();
+    Ok(())
+}
+
+impl<M: Medium, S> Epochs<M, S> {
+    /// Tells a scheduler that a shard is about to be locked, or the epoch to be read (a load), or both to be kept from others
+    /// (a store).
+    #[inline(always)]
+    pub(super) fn reach(&self, kind: AccessKind) {
+        if is_scheduled::<M>() {
+            reach(Access::something::<Self>(kind));
+        }
+    }
+
+    /// The running epoch.
+    #[inline(always)]
+    pub(super) fn running(&self) -> u64 {
+        self.reach(AccessKind::Load);
+        self.barrier.running()
+    }
+
+    /// Whether an epoch still runs: see [`Barrier::is_running`].
+    #[inline(always)]
+    pub(super) fn is_running(&self, epoch: u64) -> bool {
+        self.reach(AccessKind::Load);
+        self.barrier.is_running(epoch)
+    }
+
+    /// Locks a shard for one operation. Waits while an epoch ends.
+    #[inline(always)]
+    pub(super) fn enter(&self) -> Pass<'_, Shard<S>> {
+        self.reach(AccessKind::Load);
+        self.barrier.enter(thread_number::<M>())
+    }
+
+    /// As [`Epochs::enter`], with a shard that suits, if there is one.
+    #[cold]
+    pub(super) fn enter_suitable(&self, suits: impl Fn(&Shard<S>) -> bool) -> Pass<'_, Shard<S>> {
+        self.reach(AccessKind::Load);
+        self.barrier.enter_suitable(suits).unwrap_or_else(|| self.barrier.enter(thread_number::<M>()))
+    }
+
+    /// As [`Epochs::enter`], for longer than one operation. Waits for another thread that does the same.
+    pub(super) fn enter_for_long(&self) -> Pass<'_, Shard<S>> {
+        self.reach(AccessKind::Load);
+        self.barrier.enter_for_long()
+    }
+
+    /// Each shard that is wanted, by its index, and free just now.
+    pub(super) fn enter_free(
+        &self,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = Pass<'_, Shard<S>>> {
+        self.reach(AccessKind::Store);
+        self.barrier.enter_free(is_wanted)
+    }
+
+    /// Locks all shards: no operation is under way while they are held.
+    pub(super) fn stop(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
+        self.reach(AccessKind::Store);
+        self.barrier.stop(self.barrier.close_gate())
+    }
+
+    /// As [`Epochs::stop`], and no epoch ends any more.
+    pub(super) fn stop_for_good(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
+        let _ended = self.ended.lock();
+        let shards = self.stop();
+        self.is_over.store(true, Ordering::Release);
+        shards
+    }
+
+    /// Whether [`Epochs::stop_for_good`] was called.
+    pub(super) fn are_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// All shards, in order.
+    pub(super) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard<S>>> {
+        self.barrier.shards()
+    }
+
+    /// Whether something of failed epochs may be left.
+    #[inline]
+    pub(super) fn any_failed(&self) -> bool {
+        self.any_failed.load(Ordering::Acquire)
+    }
+
+    /// Whether an epoch failed. The set is empty but for the time between a crash and the end of the sweep.
+    #[inline]
+    pub(super) fn has_failed(&self, epoch: u64) -> bool {
+        self.any_failed() && self.failed.iter().any(|(first, last)| (*first..=*last).contains(&epoch))
+    }
+
+    /// Whether an open should sweep before it returns.
+    pub(super) fn is_sweep_due(&self) -> bool {
+        self.failed.len() >= RANGES_SWEPT_AT
+    }
+
+    /// Bytes of memory beside the shards'.
+    pub(super) fn volatile_bytes(&self) -> usize {
+        8 * self.touched.lock().capacity() + size_of_val(&*self.failed)
+    }
+
+    /// Flushes what is listed: all that there is, whatever damage has listed besides.
+    fn flush_listed(&self, guard: &Guard<'_, M>, listed: &Taken) -> Result<()> {
+        let (mut lines, mut result) = (0, Ok(()));
+        for packed in listed.iter() {
+            let flushed = match unpack(packed) {
+                (offset, _) if packed & NODE != 0 => flush_lines(guard, offset, packed & LINES_MASK),
+                (offset, count) => guard.words(offset, count).map_err(Error::from).map(|words| {
+                    guard.flush_words(words);
+                    count as u64 / 8
+                }),
+            };
+            match flushed {
+                Ok(flushed) => lines += flushed,
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        self.figures.lines_flushed.fetch_add(lines, Ordering::Relaxed);
+        result
+    }
+
+    /// Flushes what the epoch has changed so far, while writers go on. Returns whether anything was flushed.
+    fn flush_beside_others(&self, guard: &Guard<'_, M>) -> Result<bool> {
+        let enough = if is_scheduled::<M>() { LISTED_IN_PAUSE_SCHEDULED } else { LISTED_IN_PAUSE };
+        let (mut listed, mut before) = (Taken::default(), None);
+        loop {
+            self.reach(AccessKind::Store);
+            self.barrier.begin_phase(|shard| listed.take(&mut shard.listed));
+            listed.take(&mut self.touched.lock());
+            let count = listed.len();
+            if count == 0 {
+                return Ok(before.is_some());
+            }
+            let flushed = self.flush_listed(guard, &listed);
+            listed.clear();
+            // What was flushed is listed no more; and what a medium does at a fence it does now, while others work.
+            guard.fence();
+            flushed?;
+            // Writers that are as fast as this would keep it here.
+            if count <= enough || before.is_some_and(|before| count > before / 2) {
+                return Ok(true);
+            }
+            before = Some(count);
+        }
+    }
+
+    /// Ends the running epoch: all operations before are durable when this returns. `at_end` gets the number of the next epoch
+    /// while no operation is under way.
+    pub(super) fn advance(&self, at_end: impl FnOnce(&Guard<'_, M>, u64) -> Result<()>) -> Result<()> {
+        let mut ended = self.ended.lock();
+        if self.are_over() {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        if !self.are_durable {
+            let _shards = self.stop();
+            self.begin(self.barrier.running() + 1);
+            return Ok(());
+        }
+        // What was flushed before an error is fenced and listed no more, and waits for the end of the epoch all the same.
+        let is_owed = self.is_owed.swap(true, Ordering::Relaxed);
+        let something = self.flush_beside_others(&guard)? || is_owed;
+        self.reach(AccessKind::Store);
+        let gate = self.barrier.close_gate();
+        let pause = Instant::now();
+        // Dropped after the shards are unlocked: to free memory may take long.
+        let mut listed = Taken::default();
+        let mut shards = self.barrier.stop(gate);
+        for shard in &mut shards {
+            listed.take(&mut shard.listed);
+        }
+        listed.take(&mut self.touched.lock());
+        if !something && listed.len() == 0 {
+            drop(shards);
+            self.is_owed.store(false, Ordering::Relaxed);
+            // The thread that ended the last epoch may have been told that it is not durable, and have told nobody.
+            return Ok(guard.settle(*ended)?);
+        }
+        let flushed = self.flush_listed(&guard, &listed);
+        guard.fence();
+        flushed?;
+        let next = self.barrier.running() + 1;
+        // PERSIST: all that changed in the epoch is ordered before; lost, the epoch has failed.
+        guard.node::<EpochWords>(self.words)?.running.publish(&guard, checked(next));
+        *ended = guard.fence();
+        self.is_owed.store(false, Ordering::Relaxed);
+        self.begin(next);
+        let at_end = at_end(&guard, next);
+        drop(shards);
+        self.figures.count_pause(pause.elapsed());
+        // The next epoch runs while this one is on its way.
+        guard.settle(*ended)?;
+        at_end
+    }
+
+    /// Begins an epoch. All shards are locked.
+    fn begin(&self, next: u64) {
+        self.reach(AccessKind::Store);
+        self.barrier.begin(next);
+        self.figures.epochs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The running epoch has not failed when the pool is opened next, though it does not end. An epoch has ended just before.
+    pub(super) fn close(&self) -> Result<()> {
+        if self.are_over() {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        // PERSIST: the last epoch is complete, and nothing was written since; lost, an empty epoch has failed.
+        guard.node::<EpochWords>(self.words)?.clean.publish(&guard, checked(1));
+        Ok(guard.drain()?)
+    }
+
+    /// Empties the set of failed epochs: nothing is left that was written in one.
+    pub(super) fn forget_failed(&self) -> Result<()> {
+        let _ended = self.ended.lock();
+        if self.are_over() {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        for range in &guard.node::<EpochWords>(self.words)?.failed {
+            // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
+            range[0].publish(&guard, 0);
+        }
+        guard.drain()?;
+        self.any_failed.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Lists memory that a recovery has changed.
+    pub(super) fn list_touched(&self, offset: u64, bytes: u64) {
+        self.touched.lock().push(pack(offset, bytes));
+    }
+
+    /// Lists lines of a node that a recovery has changed.
+    pub(super) fn list_touched_lines(&self, offset: u64, lines: u64) {
+        self.touched.lock().push(pack_lines(offset, lines));
+    }
+
+    /// Lists memory that changed, to be flushed before the epoch ends.
+    #[inline(always)]
+    pub(super) fn list(&self, shard: &mut Shard<S>, offset: u64, bytes: u64) {
+        if self.are_durable {
+            shard.listed.push(pack(offset, bytes));
+        }
+    }
+
+    /// Lists lines of a locked node, those that are not listed already.
+    #[inline(always)]
+    pub(super) fn list_node(
+        &self,
+        pass: &mut Pass<'_, Shard<S>>,
+        offset: u64,
+        listed: &VolatileWord,
+        lines: u64,
+    ) {
+        let old = listed.get().load(Ordering::Relaxed);
+        let (new, due) = note_lines(old, pass.phase, lines);
+        if due != 0 && self.are_durable {
+            listed.get().store(new, Ordering::Relaxed);
+            pass.shard.listed.push(pack_lines(offset, due));
+        }
+    }
+
+    /// Lists a node of so many bytes that was made just now.
+    pub(super) fn list_new(
+        &self,
+        guard: &Guard<'_, M>,
+        pass: &mut Pass<'_, Shard<S>>,
+        offset: u64,
+        listed: &VolatileWord,
+        bytes: usize,
+    ) {
+        listed.start(guard, pass.phase << LINES_BITS | all_lines(bytes));
+        self.list(&mut pass.shard, offset, bytes as u64);
+    }
+}

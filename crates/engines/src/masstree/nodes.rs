@@ -1,0 +1,150 @@
+//! Nodes: how they are made, taken apart and filled.
+
+use medium::Medium;
+use smallvec::SmallVec;
+
+use super::access::{View, Walk};
+use super::allocator::border_class;
+use super::core::Core;
+use super::layout::{Border, INTERIOR, Interior, LOGGED, OFFSET_MASK, interior_bytes, with_nibble};
+use super::options::Mode;
+use super::permutation::Permutation;
+use super::shard::Work;
+use super::slice::Slice;
+use super::version::Version;
+use crate::{Error, Result};
+
+/// Separators and children of an interior node while it is taken apart.
+pub(super) struct Parts {
+    pub(super) separators: SmallVec<[Slice; 16]>,
+    pub(super) children: SmallVec<[u64; 17]>,
+}
+
+impl Parts {
+    /// Adds a child behind the one at `position`. Fails only in a damaged pool, whose free space lies over its nodes.
+    pub(super) fn insert(&mut self, position: usize, separator: Slice, child: u64) -> Walk<()> {
+        if position > self.separators.len() {
+            return Err(Error::corrupt(child & OFFSET_MASK, "a node that changed while it was locked").into());
+        }
+        self.separators.insert(position, separator);
+        self.children.insert(position + 1, child);
+        Ok(())
+    }
+
+    /// Takes the child at `position` out, with a separator beside it.
+    pub(super) fn remove(&mut self, position: usize) -> Walk<()> {
+        if position >= self.children.len() || self.separators.is_empty() {
+            return Err(Error::corrupt(0, "a node that changed while it was locked").into());
+        }
+        self.children.remove(position);
+        self.separators.remove(position.saturating_sub(1));
+        Ok(())
+    }
+}
+
+impl<M: Medium> View<'_, M> {
+    /// Space for a border node.
+    pub(super) fn allocate_border(&self, work: &mut Work<'_>) -> Walk<u64> {
+        Ok(self.core.space(&self.guard).allocate_class(work, border_class(self.core.are_words))?)
+    }
+
+    /// Space for an interior node: of another class, so that these few and often read nodes lie together and the processor
+    /// knows their pages. Among the border nodes each would lie in a page of its own.
+    pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
+        Ok(self.core.space(&self.guard).allocate(work, interior_bytes())?)
+    }
+
+    /// Writes a slot that is not in use.
+    pub(super) fn fill_slot(&self, node: &Border, slot: usize, slice: Slice, content: u64) -> Walk<()> {
+        node.slices[slot].store(&self.guard, slice.word);
+        let classes = node.classes.load(&self.guard);
+        node.classes.store(&self.guard, with_nibble(classes, slot, slice.class));
+        self.fill_value(node, slot, content)
+    }
+
+    /// A new border node with entries in order; nobody sees it yet.
+    pub(super) fn new_border(&self, work: &mut Work<'_>, entries: &[(Slice, u64)]) -> Walk<u64> {
+        let offset = self.allocate_border(work)?;
+        self.fill_border(work, offset, entries)?;
+        Ok(offset)
+    }
+
+    /// Makes a border node of allocated memory. [`LAYER`] as a class stands for itself.
+    pub(super) fn fill_border(&self, work: &mut Work<'_>, offset: u64, entries: &[(Slice, u64)]) -> Walk<()> {
+        let node = self.guard.node::<Border>(offset)?;
+        Version::start(&self.guard, &node.version);
+        // Before the values: a tree without logs has one of them in the place of the high log.
+        node.values.log_low.store(&self.guard, 0);
+        node.values.log_high.store(&self.guard, 0);
+        let permutation = Permutation::identity(entries.len(), self.core.width);
+        let mut classes = 0;
+        for (position, (slice, content)) in entries.iter().enumerate() {
+            let slot = permutation.slot(position);
+            node.slices[slot].store(&self.guard, slice.word);
+            classes = with_nibble(classes, slot, slice.class);
+            self.fill_value(node, slot, *content)?;
+        }
+        node.classes.store(&self.guard, classes);
+        node.permutation.store(&self.guard, permutation.0);
+        // New in this epoch, so nothing of it has to be logged; if that fails, nothing leads here.
+        node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
+        self.core.epochs.list_new(&self.guard, work, offset, &node.listed, self.core.border_bytes());
+        Ok(())
+    }
+
+    pub(super) fn parts(&self, node: &Interior) -> Parts {
+        let shape = node.shape.load(&self.guard);
+        let count = Interior::separators(shape);
+        Parts {
+            separators: (0..count).map(|index| self.separator(node, shape, index)).collect(),
+            children: (0..=count).map(|index| node.child(index).load(&self.guard)).collect(),
+        }
+    }
+
+    /// Writes separators and children of an interior node.
+    pub(super) fn store_parts(&self, node: &Interior, separators: &[Slice], children: &[u64]) {
+        let mut classes = 0;
+        for (index, separator) in separators.iter().enumerate() {
+            node.slices[index].store(&self.guard, separator.word);
+            classes = with_nibble(classes, index, separator.class);
+        }
+        for (index, child) in children.iter().enumerate() {
+            node.child(index).store(&self.guard, *child);
+        }
+        node.shape.store(&self.guard, classes << 4 | separators.len() as u64);
+    }
+
+    /// Makes an interior node of allocated memory; nobody sees it yet.
+    pub(super) fn fill_interior(
+        &self,
+        work: &mut Work<'_>,
+        offset: u64,
+        separators: &[Slice],
+        children: &[u64],
+    ) -> Walk<u64> {
+        let node = self.guard.node::<Interior>(offset)?;
+        Version::start(&self.guard, &node.version);
+        self.store_parts(node, separators, children);
+        node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
+        self.core.epochs.list_new(&self.guard, work, offset, &node.listed, interior_bytes());
+        Ok(offset | INTERIOR)
+    }
+}
+
+impl<M: Medium> Core<M> {
+    /// Gives a new tree its root. Durable when this returns.
+    pub(super) fn begin(&self) -> Result<()> {
+        let made = {
+            let (view, mut work) = self.enter();
+            view.new_border(&mut work, &[]).and_then(|root| {
+                view.set_first_root(&mut work, root)?;
+                if self.mode != Mode::Transient {
+                    self.log.begin(&view.guard, &mut work)?;
+                }
+                Ok(())
+            })
+        };
+        made.map_err(|stop| stop.error_or(|| Error::corrupt(self.anchor, "a new tree that is not empty")))?;
+        self.advance()
+    }
+}

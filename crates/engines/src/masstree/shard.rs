@@ -1,0 +1,41 @@
+//! What the parts of a tree keep in a shard, for the thread that has it locked.
+
+use super::barrier::Pass;
+use super::epochs::Shard;
+use super::layout::CLASSES;
+
+/// What a writer holds for the time of one operation: a locked shard. The epoch does not end meanwhile.
+pub(super) type Work<'e> = Pass<'e, Shard<Own>>;
+
+/// What the allocator and the external log keep in a shard.
+pub(super) struct Own {
+    /// For each class the phase in which the line of its queue was listed.
+    pub(super) queue_listed: [u64; CLASSES],
+    /// For each class how far its queue may be emptied in an epoch, where the queue itself does not say so.
+    pub(super) limits: [Limit; CLASSES],
+    pub(super) log: LogCursor,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        let (queue_listed, limits) = ([0; CLASSES], [Limit::default(); CLASSES]);
+        Self { queue_listed, limits, log: LogCursor::default() }
+    }
+}
+
+/// The last object that may be taken from a queue in an epoch; 0 if none may be taken.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Limit {
+    pub(super) epoch: u64,
+    pub(super) object: u64,
+}
+
+/// Where the next entry of a shard's external log goes.
+#[derive(Default)]
+pub(super) struct LogCursor {
+    /// The segments in the shard's chain.
+    pub(super) segments: Vec<u64>,
+    /// The entries that were written in an epoch.
+    pub(super) entries: u64,
+    pub(super) epoch: u64,
+}

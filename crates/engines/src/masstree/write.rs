@@ -1,0 +1,122 @@
+//! Writing: conditions, room, and updates.
+
+use medium::Medium;
+
+use super::access::{Stop, View, Walk};
+use super::cells::{cell_pointer, no_cell, side_of};
+use super::core::Core;
+use super::find::{Entry, Locked};
+use super::in_line_log::Change;
+use super::insert::stored_key;
+use super::layout::line_of;
+use super::shard::Work;
+use crate::index::Condition;
+use crate::index::record::{check_lengths, prefix_word};
+use crate::{Error, Result};
+
+/// How often an operation ends the epoch to make room before it gives up.
+const ROUNDS_MAX: u32 = 2;
+
+impl<M: Medium> Core<M> {
+    /// Writes or removes, if `condition` holds; returns whether it held. O(log n).
+    pub(super) fn write(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Result<bool> {
+        check_lengths(key, value.unwrap_or_default())?;
+        self.refuse_in_batch()?;
+        let mut rounds = 0;
+        loop {
+            let (view, mut work) = if rounds == 0 { self.enter() } else { self.enter_with_log() };
+            let full = match view.write(&mut work, key, value, condition) {
+                Ok(held) => return Ok(held),
+                Err(Stop::Full(error)) => error,
+                Err(stop) => return Err(stop.error_or(|| Error::Contended { offset: self.anchor })),
+            };
+            drop(work);
+            rounds += 1;
+            // A thread in a batch of another tree ends no epoch.
+            if rounds == ROUNDS_MAX || self.is_in_any_batch() {
+                return Err(full);
+            }
+            // What was freed becomes reusable, and the external log empty.
+            self.advance()?;
+        }
+    }
+}
+
+impl<M: Medium> View<'_, M> {
+    /// As [`Core::write`], with a pass.
+    pub(super) fn write(
+        &self,
+        work: &mut Work<'_>,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition<&[u8]>,
+    ) -> Walk<bool> {
+        let place = self.lock_place(key)?;
+        let found = match place.entry {
+            Some(entry) => self.value_for(place.pointer, place.depth, entry, key)?,
+            None => None,
+        };
+        let holds = match (condition, &found) {
+            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
+            (Condition::Equals(expected), Some(found)) => found.is(&self.guard, expected)?,
+            _ => false,
+        };
+        if !holds {
+            return Ok(false);
+        }
+        self.guard.admit()?;
+        match (value, found, place.entry) {
+            (Some(value), Some(_), Some(entry)) => self.update(work, &place, entry, key, value)?,
+            (Some(value), None, Some(entry)) => self.insert_layer(work, place, entry, key, value)?,
+            (Some(value), ..) => self.insert(work, place, key, value)?,
+            (None, Some(_), Some(entry)) => self.remove(work, place, entry, key)?,
+            (None, ..) => {}
+        }
+        Ok(true)
+    }
+
+    fn update(
+        &self,
+        work: &mut Work<'_>,
+        place: &Locked<'_, M>,
+        entry: Entry,
+        key: &[u8],
+        value: &[u8],
+    ) -> Walk<()> {
+        if self.core.are_words {
+            return self.update_cell(work, place, entry, prefix_word(value));
+        }
+        let new = self.write_record(work, stored_key(place.slice, key), value)?;
+        self.prepare(work, place.pointer, place.node, Change::Update(entry.slot))
+            .or_else(|stop| self.give_up(work, &[new], stop))?;
+        // PERSIST: nothing; durable with the epoch, and undone by the in-line log if that fails.
+        // ORDER: pairs with the load in `search`: the record is visible.
+        place.node.values.value(entry.slot).store(&self.guard, new);
+        self.free(work, entry.value)
+    }
+
+    /// Changes the value of an entry in a tree of words.
+    fn update_cell(&self, work: &mut Work<'_>, place: &Locked<'_, M>, entry: Entry, word: u64) -> Walk<()> {
+        let node = place.node;
+        let Some(current) = side_of(entry.slot, entry.value) else {
+            return Err(no_cell(place.pointer).into());
+        };
+        let cells = &self.cells(node)?[entry.slot];
+        let may_overwrite = self.prepare(work, place.pointer, node, Change::Update(entry.slot))?;
+        let side = if may_overwrite { current } else { 1 - current };
+        self.list_node(work, place.pointer, &node.listed, line_of(node, &cells[side]));
+        // PERSIST: nothing; durable with the epoch. If that fails the pointer leads to the other cell again, or all of the
+        // node is put back.
+        cells[side].store(&self.guard, word);
+        if !may_overwrite {
+            // ORDER: pairs with the load in `search`: what the cell holds is visible.
+            node.values.value(entry.slot).store(&self.guard, cell_pointer(entry.slot, side));
+        }
+        Ok(())
+    }
+}
