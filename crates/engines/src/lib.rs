@@ -15,3 +15,4 @@ pub mod masstree;
 pub mod pmwcas;
 pub mod registry;
 pub mod rntree;
+pub mod wbtree;

@@ -36,7 +36,7 @@ pub(crate) static ENTRY: Entry = Entry {
     id: engines::registry::OUTSIDE_IDS,
     name: "sorted-chain",
     paper: "none: the smallest engine on the kit",
-    contract: Contract::Immediate(Persists { insert: 2, update: 2, remove: 2 }),
+    contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 2 }),
     notices_damage: true,
     marks_later: false,
     stores_lines: false,

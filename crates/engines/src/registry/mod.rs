@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use crate::index::{Codec as _, RecordCodec, WordCodec};
-use crate::{bztree, masstree, rntree};
+use crate::{bztree, masstree, rntree, wbtree};
 
 pub use open::{AnyTree, Build, Factory, Host, Media, Opening, Salvaged, Visit};
 pub use settings::{Setting, Settings, Values};
@@ -76,8 +76,10 @@ pub enum Contract {
 pub struct Persists {
     /// Of an insert.
     pub insert: u64,
-    /// Of an update.
+    /// Of an update of a record.
     pub update: u64,
+    /// Of an update of a word.
+    pub update_words: u64,
     /// Of a remove.
     pub remove: u64,
 }
@@ -105,8 +107,13 @@ impl Engine {
     /// as it was at the end of an epoch, and usable at once.
     pub const MASSTREE: Self = Self(&masstree::ENTRY);
 
+    /// The wB+-Tree (VLDB 2015): all of it in the pool, one writer at a time. Durable when an operation returns; an insert or
+    /// a remove costs three ordered persists, an update of a word one, a read none. With other nodes inserts and removes cost
+    /// less: its setting `design`.
+    pub const WBTREE: Self = Self(&wbtree::ENTRY);
+
     /// Every engine of this crate, the default first.
-    pub const ALL: &'static [Self] = &[Self::RNTREE, Self::BZTREE, Self::MASSTREE];
+    pub const ALL: &'static [Self] = &[Self::RNTREE, Self::BZTREE, Self::MASSTREE, Self::WBTREE];
 
     /// An engine outside this crate.
     pub const fn new(entry: &'static Entry) -> Self {

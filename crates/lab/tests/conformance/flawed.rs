@@ -97,7 +97,7 @@ static ENTRY: Entry = Entry {
     id: OUTSIDE_IDS + 0x7fff,
     name: "flawed",
     paper: "none",
-    contract: Contract::Immediate(Persists { insert: 2, update: 2, remove: 2 }),
+    contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 2 }),
     notices_damage: true,
     marks_later: false,
     stores_lines: false,
