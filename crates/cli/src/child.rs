@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use everleaf::{Error, Options, Store};
+use everleaf::{Error, Options, PoolError, Store};
 
 use crate::context::PoolArgs;
 use crate::failure::Failure;
@@ -77,7 +77,10 @@ pub(crate) fn open_after_kill(options: &Options, path: &Path) -> Result<Store, F
     let start = Instant::now();
     loop {
         match options.open(path) {
-            Err(error) if matches!(error.root(), Error::Locked { .. }) && start.elapsed() < LOCK_WAIT_MAX => {
+            Err(error)
+                if matches!(error.root(), Error::Pool(PoolError::Locked { .. }))
+                    && start.elapsed() < LOCK_WAIT_MAX =>
+            {
                 std::thread::sleep(Duration::from_millis(1));
             }
             opened => return Ok(opened?),
@@ -97,7 +100,9 @@ pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result
     let store = match pool.options().create(false).open(path) {
         Ok(store) => store,
         Err(error) => match error.root() {
-            Error::Locked { .. } | Error::ReadOnly { .. } => return Err(error.into()),
+            Error::Pool(PoolError::Locked { .. } | PoolError::ReadOnly { .. }) => {
+                return Err(error.into());
+            }
             _ => return Err(refused(format!("{}; ", error.root()))),
         },
     };

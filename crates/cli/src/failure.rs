@@ -2,7 +2,7 @@
 
 use std::io;
 
-use everleaf::{Error, LogError};
+use everleaf::{Error, LogError, PoolError};
 use medium::MediumError;
 
 /// A failed command.
@@ -60,8 +60,8 @@ impl Failure {
     pub(crate) fn is_damage(&self) -> bool {
         let Self::Store(error) = self else { return false };
         match error.root() {
-            Error::Corrupt { .. } | Error::Unopenable { .. } => true,
-            Error::Medium(MediumError::Log(log)) => {
+            Error::Pool(PoolError::Corrupt { .. } | PoolError::Unopenable { .. }) => true,
+            Error::Pool(PoolError::Medium(MediumError::Log(log))) => {
                 !matches!(log, LogError::Io { .. } | LogError::Overrun | LogError::Unsettled)
             }
             _ => false,

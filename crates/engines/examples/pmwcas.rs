@@ -11,9 +11,9 @@ use std::error::Error;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
+use everleaf_engines::index::record::{self, Record};
 use everleaf_engines::pmwcas::{Pmwcas, Recycled, Recycling, Seen, VALUE_MASK};
 use medium::{File, FileOptions, Medium, Word};
-use pool::record::{self, Record};
 use pool::{Guard, Pool, PoolOptions, ROOT_WORDS};
 
 /// What the root table says of who made the tree: a number that no engine has, and how its entries are coded.

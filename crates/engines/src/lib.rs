@@ -6,9 +6,11 @@
 
 #[doc(hidden)]
 pub use medium;
-pub use pool::{Error, Result};
+
+pub use error::{Error, PoolError, Result};
 
 pub mod bztree;
+mod error;
 pub mod index;
 pub mod kit;
 pub mod masstree;

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
 use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec, WordCodec};
+use everleaf_engines::{Error, PoolError};
 use medium::file::faulty::{Faults, Image, Machine, Which};
 use medium::late::Release;
 use medium::{File, FileOptions, Instrumented, Late, LineForm, Ram};
-use pool::{Error, Pool, PoolOptions};
+use pool::{Pool, PoolOptions};
 
 type Tree = BzTree<Instrumented, RecordCodec>;
 
@@ -42,7 +43,7 @@ fn fill(tree: &Tree) -> Vec<u32> {
                 assert!(done);
                 keys.push(number);
             }
-            Err(error) if matches!(error.root(), Error::PoolFull { .. }) => refused += 1,
+            Err(error) if error.is_full() => refused += 1,
             Err(error) => panic!("{error}"),
         }
         if refused == 40 {
@@ -117,7 +118,7 @@ fn threads_in_a_full_pool_end() {
                         _ => tree.remove(&key(*number)).map(drop),
                     };
                     match outcome {
-                        Err(error) if matches!(error.root(), Error::PoolFull { .. }) && step % 4 != 3 => {
+                        Err(error) if error.is_full() && step % 4 != 3 => {
                             full.fetch_add(1, Ordering::Relaxed);
                         }
                         outcome => outcome.unwrap_or_else(|error| panic!("step {step}: {error}")),
@@ -170,7 +171,10 @@ fn a_disk_that_fails_takes_nothing_from_the_tree() {
             }
             machine.set_faults(Faults { sync: Some(sync), ..Faults::default() });
             let outcome = operation(&tree);
-            assert!(sync > 0 || matches!(outcome, Err(Error::Medium(_))), "{name}: {outcome:?}");
+            assert!(
+                sync > 0 || matches!(outcome, Err(Error::Pool(PoolError::Medium(_)))),
+                "{name}: {outcome:?}"
+            );
             // Each allocation once: what was given back before is refused.
             tree.destroy().unwrap();
             assert_eq!(pool.stat().frees_refused, 0, "{name}, sync {sync}");
@@ -501,7 +505,7 @@ fn a_tree_is_opened_with_the_node_sizes_it_was_made_with() {
     let free = NodeSizes { free_entries: 2, ..SIZES[0] };
     for nodes in [SIZES[1], free, NodeSizes { inner_children: 5, ..SIZES[0] }, NodeSizes::of_leaf(4)] {
         let refused = Tree::open(&pool, &root, with(Some(nodes))).err().unwrap();
-        assert!(matches!(refused.root(), Error::TreeMismatch { .. }), "{refused}");
+        assert!(matches!(refused.root(), Error::Pool(PoolError::TreeMismatch { .. })), "{refused}");
         let (refused, sizes) = (refused.to_string(), [nodes, SIZES[0]].map(|nodes| nodes.to_string()));
         assert!(sizes.iter().all(|nodes| refused.contains(nodes)), "{refused}");
     }

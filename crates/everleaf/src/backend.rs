@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use engines::index::EpochLength;
 use engines::registry::{self, AnyTree, Engine, Host, Salvaged, Settings, Visit};
+use engines::{Error, PoolError, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Survives};
-use pool::{Error, Pool, PoolStat, Result, Roots, TreeRoot};
+use pool::{Pool, PoolStat, Roots, TreeRoot};
 
 use crate::TreeOptions;
 
@@ -79,7 +80,7 @@ impl Opening {
 
 impl<M: Host> Backend for Pool<M> {
     fn roots(&self) -> Result<Roots> {
-        Pool::roots(self)
+        Ok(Pool::roots(self)?)
     }
 
     fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree> {
@@ -98,7 +99,7 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn remove_tree(&self, root: &TreeRoot) -> Result<()> {
-        Pool::remove_tree(self, root)
+        Ok(Pool::remove_tree(self, root)?)
     }
 
     fn needs_mark(&self) -> bool {
@@ -118,7 +119,7 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn read_bitmaps(&self) -> Result<()> {
-        Pool::read_bitmaps(self)
+        Ok(Pool::read_bitmaps(self)?)
     }
 
     fn give_up_marking(&self) {
@@ -152,7 +153,8 @@ impl<M: Host> Backend for Pool<M> {
 
     fn backup(&self, target: &CopyTarget) -> Result<u64> {
         let file = self.medium().file();
-        let file = file.ok_or_else(|| Error::NoBackup { why: "its medium has no log".to_owned() })?;
+        let file =
+            file.ok_or_else(|| Error::Pool(PoolError::NoBackup { why: "its medium has no log".to_owned() }))?;
         Ok(file.backup(target)?)
     }
 
@@ -173,6 +175,6 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        Pool::close(*self)
+        Ok(Pool::close(*self)?)
     }
 }

@@ -5,9 +5,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engines::index::Index;
+use engines::{Error, PoolError};
 use medium::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
-use pool::Error;
 
 use crate::StoreViolation;
 use crate::backend::Backend;
@@ -84,7 +84,7 @@ impl State {
 
     fn note(&self, tree: Option<String>, error: &Error) {
         let (offset, what) = match error.root() {
-            Error::Corrupt { offset, what } => (Some(*offset), what.clone()),
+            Error::Pool(PoolError::Corrupt { offset, what }) => (Some(*offset), what.clone()),
             other => (None, other.to_string()),
         };
         *self.damage.lock() = Some(StoreViolation { tree, offset, what });

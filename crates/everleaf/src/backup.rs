@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use engines::{Error, PoolError, Result};
 use medium::MediumError;
 use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access, sync_folder};
-use pool::{Error, Result};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -32,7 +32,7 @@ pub(crate) struct NewCopy {
 }
 
 fn refused(source: io::Error) -> Error {
-    Error::Io { action: "make the copy", source }
+    Error::Pool(PoolError::Io { action: "make the copy", source })
 }
 
 impl NewCopy {
@@ -118,9 +118,9 @@ impl Options {
     ///
     /// # Errors
     /// - As [`Options::open`] and [`Store::backup`];
-    /// - [`Error::NoBackup`] if another process has the store open on another medium than
+    /// - [`PoolError::NoBackup`] if another process has the store open on another medium than
     ///   [`MediumChoice::File`](crate::MediumChoice::File), or others keep opening and closing it;
-    /// - [`Error::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside the pool is so small, and so
+    /// - [`PoolError::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside the pool is so small, and so
     ///   much is written, that its space is used again before it was read.
     pub fn backup(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<u64> {
         let (path, target) = (path.as_ref(), target.as_ref());
@@ -133,7 +133,7 @@ impl Options {
             match options.open(path) {
                 Ok(store) => return back_up_and_close(store, target),
                 Err(error) => match error.root() {
-                    Error::Locked { holder: found } => holder = *found,
+                    Error::Pool(PoolError::Locked { holder: found }) => holder = *found,
                     _ => return Err(error),
                 },
             }
@@ -145,7 +145,10 @@ impl Options {
         }
         let holder =
             holder.map_or_else(|| "another process".to_owned(), |process| format!("process {process}"));
-        Err(Error::NoBackup { why: format!("{holder} has it open on a medium without a log") }.at(path))
+        Err(Error::Pool(PoolError::NoBackup {
+            why: format!("{holder} has it open on a medium without a log"),
+        })
+        .at(path))
     }
 }
 
@@ -157,7 +160,8 @@ fn back_up_and_close(store: Store, target: &Path) -> Result<u64> {
 
 /// Copies a pool that another process has open; `None` if it has no log.
 fn copy_beside(path: &Path, target: &CopyTarget) -> Result<Option<u64>> {
-    let pool = File::open(path).map_err(|source| Error::Io { action: "open the pool", source })?;
+    let pool =
+        File::open(path).map_err(|source| Error::Pool(PoolError::Io { action: "open the pool", source }))?;
     let copied = medium::File::backup_beside(pool, &log_path(path), target, pool::MEDIUM_LINE);
     Ok(copied.map_err(MediumError::from)?)
 }

@@ -1,7 +1,8 @@
 //! What a tree is: its engine, its codec, its settings.
 
 use engines::registry::{Codec, Engine, Settings};
-use pool::{Error, Result, TreeRoot};
+use engines::{Error, PoolError, Result};
+use pool::TreeRoot;
 
 /// How a tree is made; an existing tree must have been made so.
 ///
@@ -58,11 +59,11 @@ impl TreeOptions {
         if is_same && self.engine.accepts(&self.settings, &wanted.settings) {
             return Ok(());
         }
-        Err(Error::TreeMismatch {
+        Err(Error::Pool(PoolError::TreeMismatch {
             name: name.to_owned(),
             found: self.to_string(),
             wanted: wanted.to_string(),
-        })
+        }))
     }
 }
 

@@ -149,7 +149,7 @@
 //!
 //! # Processes
 //!
-//! One *process* has a pool open at a time; a second one gets [`Error::Locked`], which names the first.
+//! One *process* has a pool open at a time; a second one gets [`PoolError::Locked`], which names the first.
 //!
 //! # What is durable when
 //!
@@ -173,11 +173,11 @@
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("money.pool");
-//! use everleaf::{Error, Options, Survives};
+//! use everleaf::{Error, Options, PoolError, Survives};
 //!
 //! match Options::new().require(Survives::PowerLoss).open(&path) {
 //!     Ok(store) => assert_eq!(store.survives(), Survives::PowerLoss),
-//!     Err(error) => assert!(matches!(error.root(), Error::NotDurable { .. })),
+//!     Err(error) => assert!(matches!(error.root(), Error::Pool(PoolError::NotDurable { .. }))),
 //! }
 //! ```
 //!
@@ -189,23 +189,24 @@
 //!
 //! # Errors
 //!
-//! There is one [`Error`]. It comes with the path of the pool around it; [`Error::root`] is what to match on, and its
-//! text says the offset or the limit, and the way out. A damaged or hostile pool gives [`Error::Corrupt`],
-//! [`Error::Unopenable`] or a wrong answer, never undefined behaviour; [`Store::check`] finds damage.
+//! There is one [`Error`]; of those that concern the file and its space it holds a [`PoolError`]. It comes with the path of the
+//! pool around it; [`Error::root`] is what to match on, and its
+//! text says the offset or the limit, and the way out. A damaged or hostile pool gives [`PoolError::Corrupt`],
+//! [`PoolError::Unopenable`] or a wrong answer, never undefined behaviour; [`Store::check`] finds damage.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("small.pool");
-//! use everleaf::{Error, Options};
+//! use everleaf::{Error, Options, PoolError};
 //!
 //! let store = Options::new().limit_bytes(1 << 20).open(&path)?;
 //! let tree = store.tree("big")?;
 //! let error = tree.put("key", vec![0; 4 << 20]).unwrap_err();
-//! assert!(matches!(error.root(), Error::PoolFull { limit: 1_048_576, .. }));
+//! assert!(matches!(error.root(), Error::Pool(PoolError::PoolFull { limit: 1_048_576, .. })));
 //! tree.put("key", "small")?; // nothing was lost, and the tree is usable
 //!
 //! let second = Options::new().open(&path).unwrap_err();
-//! assert!(matches!(second.root(), Error::Locked { .. }));
+//! assert!(matches!(second.root(), Error::Pool(PoolError::Locked { .. })));
 //! assert!(second.to_string().contains("small.pool"));
 //! # Ok::<(), Error>(())
 //! ```
@@ -231,10 +232,12 @@ mod ticket;
 mod tree;
 mod word_tree;
 
+pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value, Violation, WordIndex,
 };
 pub use engines::registry::{Codec, Contract, Engine, Setting, Settings, Values};
+pub use engines::{Error, PoolError, Result};
 pub use kind::TreeOptions;
 pub use medium::file::{LogEnd, LogError, Replay};
 pub use medium::{
@@ -242,8 +245,7 @@ pub use medium::{
     ignore_file_size_signal,
 };
 pub use options::{MediumChoice, Options, log_path};
-pub use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-pub use pool::{Error, Result, TREE_NAME_BYTES_MAX, TREES_MAX};
+pub use pool::{TREE_NAME_BYTES_MAX, TREES_MAX};
 pub use range::{KeyRange, Range};
 pub use store::{Recovery, Store, StoreStat, StoreViolation, TreeInfo};
 pub use ticket::Ticket;

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use engines::index::EpochLength;
 use engines::registry::{Engine, Host, Settings};
+use engines::{Error, PoolError, Result};
 use medium::file::{Beside, Io, Through, sync_folder};
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
 };
-use pool::{Error, Identity, Pool, PoolOptions, Result};
+use pool::{Identity, Pool, PoolOptions};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, test_kill_process};
 
@@ -100,14 +101,14 @@ impl Options {
     }
 
     /// Whether a missing file is made, and an empty one taken for a new pool. Default: yes. Without, it is
-    /// [`Error::NoSuchPool`] or [`Error::NotAPool`].
+    /// [`PoolError::NoSuchPool`] or [`PoolError::NotAPool`].
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
     /// The largest length that the file may get, in bytes. An operation that would need more fails with
-    /// [`Error::PoolFull`] and changes nothing; removes go on working. Default: what the disk holds.
+    /// [`PoolError::PoolFull`] and changes nothing; removes go on working. Default: what the disk holds.
     pub fn limit_bytes(mut self, limit_bytes: u64) -> Self {
         self.limit_bytes = limit_bytes;
         self
@@ -134,7 +135,7 @@ impl Options {
         self
     }
 
-    /// The least that must be survived; if the medium promises less, opening fails with [`Error::NotDurable`].
+    /// The least that must be survived; if the medium promises less, opening fails with [`PoolError::NotDurable`].
     /// Default: nothing is demanded.
     pub fn require(mut self, survives: Survives) -> Self {
         self.require = survives;
@@ -236,13 +237,13 @@ impl Options {
     /// [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
-    /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::ReadOnly`], [`Error::Locked`], [`Error::Io`]: the file;
-    /// - [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`]: a pool of another release or machine;
-    /// - [`Error::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
-    /// - [`Error::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
+    /// - [`PoolError::NoSuchPool`], [`PoolError::NotAPool`], [`PoolError::ReadOnly`], [`PoolError::Locked`], [`PoolError::Io`]: the file;
+    /// - [`PoolError::Version`], [`PoolError::UnknownFeatures`], [`PoolError::LineForm`]: a pool of another release or machine;
+    /// - [`PoolError::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
+    /// - [`PoolError::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
     ///   or of another pool;
-    /// - [`Error::NotDurable`], [`Error::Unsupported`]: this machine has not what was asked for;
-    /// - [`Error::PoolFull`]: no room for a new pool.
+    /// - [`PoolError::NotDurable`], [`PoolError::Unsupported`]: this machine has not what was asked for;
+    /// - [`PoolError::PoolFull`]: no room for a new pool.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         if self.medium == MediumChoice::Ram {
@@ -254,7 +255,7 @@ impl Options {
     /// Makes a store in memory, on [`MediumChoice::Ram`].
     ///
     /// # Errors
-    /// [`Error::NotDurable`] if anything is to be survived; [`Error::Medium`] if the system gives no memory.
+    /// [`PoolError::NotDurable`] if anything is to be survived; [`PoolError::Medium`] if the system gives no memory.
     pub fn open_in_memory(&self) -> Result<Store> {
         let (path, start) = (Path::new("(memory)"), Instant::now());
         let ram = Ram::new(self.limit_bytes).map_err(medium::MediumError::from)?;
@@ -300,11 +301,11 @@ impl Options {
         match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => {
                 let what = if found.is_dir() { "a folder" } else { "no regular file" };
-                return Err(Error::NotAPool { why: format!("it is {what}") });
+                return Err(Error::Pool(PoolError::NotAPool { why: format!("it is {what}") }));
             }
             Ok(_) => return options.open(path).map(|file| (file, false)).map_err(refused),
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(refused(error)),
-            Err(_) if !self.create => return Err(Error::NoSuchPool),
+            Err(_) if !self.create => return Err(Error::Pool(PoolError::NoSuchPool)),
             Err(_) => {}
         }
         match options.clone().create_new(true).open(path) {
@@ -325,7 +326,9 @@ impl Options {
         let identity = if needs_log { None } else { Identity::of_file(&file)? };
         let blank = identity.is_none() && !needs_log;
         if blank && !self.create {
-            return Err(Error::NotAPool { why: "nothing was ever written to it".to_owned() });
+            return Err(Error::Pool(PoolError::NotAPool {
+                why: "nothing was ever written to it".to_owned(),
+            }));
         }
         let store = match self.medium {
             MediumChoice::Dax => self.open_dax(path, file, blank, start)?,
@@ -346,7 +349,7 @@ impl Options {
         if blank {
             // The pool exists durably only when its folder says so.
             let action = "make the new file durable in its folder";
-            sync_folder(path).map_err(|source| Error::Io { action, source })?;
+            sync_folder(path).map_err(|source| Error::Pool(PoolError::Io { action, source }))?;
         }
         Ok(store)
     }
@@ -391,7 +394,7 @@ impl Options {
         let wanted = self.line_store.map(form_of);
         match (Identity::of_medium(&medium)?, wanted) {
             (Some(pool), Some(wanted)) if pool.line_form != wanted => {
-                return Err(Error::LineForm { pool: pool.line_form, medium: wanted });
+                return Err(Error::Pool(PoolError::LineForm { pool: pool.line_form, medium: wanted }));
             }
             (Some(pool), _) => medium.set_line_form(pool.line_form),
             (None, wanted) => medium.set_line_form(wanted.unwrap_or(LineForm::Single)),
@@ -399,7 +402,10 @@ impl Options {
         if medium.survives() < self.require {
             // The log is written back and removed, as it is no longer needed.
             medium.finish()?;
-            return Err(Error::NotDurable { required: self.require, found: medium.describe() });
+            return Err(Error::Pool(PoolError::NotDurable {
+                required: self.require,
+                found: medium.describe(),
+            }));
         }
         self.finish(path, medium, start)
     }
@@ -429,10 +435,10 @@ impl Options {
     /// Refuses instructions that this processor has not, whether or not the medium will use them.
     fn check_instructions(&self) -> Result<()> {
         if let Some(flush) = self.flush.filter(|flush| !flush.is_supported()) {
-            return Err(Error::Unsupported { what: format!("flush {flush}") });
+            return Err(Error::Pool(PoolError::Unsupported { what: format!("flush {flush}") }));
         }
         match self.line_store.filter(|store| !store.is_supported()) {
-            Some(store) => Err(Error::Unsupported { what: format!("line store {store}") }),
+            Some(store) => Err(Error::Pool(PoolError::Unsupported { what: format!("line store {store}") })),
             None => Ok(()),
         }
     }
@@ -444,7 +450,9 @@ impl Options {
             (None, _) => LineStore::detect(),
         };
         match pool {
-            Some(pool) if pool != form_of(store) => Err(Error::LineForm { pool, medium: form_of(store) }),
+            Some(pool) if pool != form_of(store) => {
+                Err(Error::Pool(PoolError::LineForm { pool, medium: form_of(store) }))
+            }
             _ => Ok(store),
         }
     }
@@ -453,7 +461,10 @@ impl Options {
         // What a new file survives is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
         if medium.survives() < self.require {
-            return Err(Error::NotDurable { required: self.require, found: medium.describe() });
+            return Err(Error::Pool(PoolError::NotDurable {
+                required: self.require,
+                found: medium.describe(),
+            }));
         }
         let pool_options = PoolOptions {
             close_on_drop: self.close_cleanly,
@@ -489,8 +500,10 @@ pub fn log_path(path: &Path) -> PathBuf {
 /// What it means that the system does not open a file for writing.
 fn refused(source: io::Error) -> Error {
     match source.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::ReadOnly { source },
-        _ => Error::Io { action: "open the pool", source },
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            Error::Pool(PoolError::ReadOnly { source })
+        }
+        _ => Error::Pool(PoolError::Io { action: "open the pool", source }),
     }
 }
 
@@ -507,8 +520,10 @@ fn lock(file: &File) -> Result<()> {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
             // Until the holder has written its number, the file names the one before.
-            Err(Error::Locked { holder: pool::holder_of_file(file).filter(|holder| is_alive(*holder)) })
+            Err(Error::Pool(PoolError::Locked {
+                holder: pool::holder_of_file(file).filter(|holder| is_alive(*holder)),
+            }))
         }
-        Err(errno) => Err(Error::Io { action: "lock the pool", source: errno.into() }),
+        Err(errno) => Err(Error::Pool(PoolError::Io { action: "lock the pool", source: errno.into() })),
     }
 }

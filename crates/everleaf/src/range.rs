@@ -2,8 +2,8 @@
 
 use std::ops::{self, Bound};
 
+use engines::Result;
 use engines::index::{Bounds, Direction, Scan, Value};
-use pool::Result;
 
 use crate::Tree;
 
@@ -78,7 +78,7 @@ impl<'t> Range<'t> {
     /// The next entry, borrowed until the next call: a range without allocation.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) where the tree is damaged; the range then ends.
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) where the tree is damaged; the range then ends.
     #[allow(clippy::type_complexity, reason = "a pair, twice wrapped")]
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let found = self.advance(Direction::Forward)?;

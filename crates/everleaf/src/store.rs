@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use engines::index::Violation;
 use engines::registry::{AnyTree, Settings};
+use engines::{Error, PoolError, Result};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
-use pool::{DamagedRoot, Error, Result, TreeRoot};
+use pool::{DamagedRoot, TreeRoot};
 
 use crate::backend::{Backend, Opening};
 use crate::background::Background;
@@ -18,7 +19,7 @@ use crate::{Options, Tree, TreeOptions, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
 ///
-/// One process has a pool open at a time, and within it one store: a second open fails with [`Error::Locked`], also
+/// One process has a pool open at a time, and within it one store: a second open fails with [`PoolError::Locked`], also
 /// in the same process. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
@@ -135,7 +136,7 @@ impl Store {
     /// A store in memory, for tests and caches: the same trees, nothing durable.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the system gives no memory.
+    /// [`PoolError::Medium`] if the system gives no memory.
     pub fn in_memory() -> Result<Self> {
         Options::new().open_in_memory()
     }
@@ -188,11 +189,11 @@ impl Store {
     /// close, else O(nodes in its log + its slabs). O(log trees) from then on.
     ///
     /// # Errors
-    /// - [`Error::TreeMismatch`]: it exists with another engine or codec, or with nodes of other sizes than are asked for;
-    /// - [`Error::NodeSize`], [`Error::NodesFixed`]: nodes cannot be of the size that is asked for;
+    /// - [`PoolError::TreeMismatch`]: it exists with another engine or codec, or with nodes of other sizes than are asked for;
+    /// - [`Error::NodeSize`]: nodes cannot be of the size that is asked for;
     /// - [`Error::UnknownEngine`]: a newer release made it;
-    /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds 208 trees;
-    /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree.
+    /// - [`PoolError::BadTreeName`]: names have 1 to 128 bytes; [`PoolError::TooManyTrees`]: a pool holds 208 trees;
+    /// - [`PoolError::Corrupt`]: the tree is damaged; [`PoolError::PoolFull`]: no room for a new tree.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         self.tree_with(name, TreeOptions::RECORDS)
     }
@@ -212,14 +213,18 @@ impl Store {
         let tree = self.tree_with(name, TreeOptions::WORDS)?;
         tree.as_words().ok_or_else(|| {
             let (found, wanted) = (tree.kind().to_string(), TreeOptions::WORDS.to_string());
-            self.inner.name_path(Error::TreeMismatch { name: name.to_owned(), found, wanted })
+            self.inner.name_path(Error::Pool(PoolError::TreeMismatch {
+                name: name.to_owned(),
+                found,
+                wanted,
+            }))
         })
     }
 
     /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; otherwise as [`Store::tree`].
+    /// [`PoolError::NoSuchTree`]; otherwise as [`Store::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         self.at(self.find(name, None))
     }
@@ -231,10 +236,10 @@ impl Store {
     /// meanwhile, and `visit` cannot. Of others, what is changed meanwhile may be left out. O(n).
     ///
     /// # Errors
-    /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
-    /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
+    /// - [`PoolError::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
+    /// - [`PoolError::TreeMismatch`]: it was made with leaves of another size;
     /// - [`Error::InBatch`]: within a batch, of a tree of `masstree`;
-    /// - [`Error::Corrupt`]: its slot of the root table is damaged, so that it is not known where it begins; or it does not
+    /// - [`PoolError::Corrupt`]: its slot of the root table is damaged, so that it is not known where it begins; or it does not
     ///   open, and is one of `masstree`.
     pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
         let Inner { backend, opening, .. } = &*self.inner;
@@ -242,7 +247,7 @@ impl Store {
         let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
             let root = roots.find(name)?;
-            let root = root.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
+            let root = root.ok_or_else(|| Error::Pool(PoolError::NoSuchTree { name: name.to_owned() }))?;
             if let Some(left_out) = backend.salvage(root, opening, &mut visit)? {
                 return Ok(left_out);
             }
@@ -273,10 +278,12 @@ impl Store {
                     self.inner.find_space_of(&trees);
                 })?;
                 let roots = backend.roots()?;
-                let made = roots.find(name)?.ok_or_else(|| Error::NoSuchTree { name: name.to_owned() })?;
+                let made = roots
+                    .find(name)?
+                    .ok_or_else(|| Error::Pool(PoolError::NoSuchTree { name: name.to_owned() }))?;
                 OpenTree { any, kind: opening.kind(made)? }
             }
-            (None, None) => return Err(Error::NoSuchTree { name: name.to_owned() }),
+            (None, None) => return Err(Error::Pool(PoolError::NoSuchTree { name: name.to_owned() })),
         };
         let handle = self.handle(name, &tree);
         trees.insert(name.to_owned(), tree);
@@ -291,7 +298,7 @@ impl Store {
     /// opened: by its name, or where that is damaged by the number of the slot. O(208).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file ends inside of the root table.
+    /// [`PoolError::Corrupt`] if the file ends inside of the root table.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         let roots = self.at(self.inner.backend.roots())?;
         let whole = roots.trees.iter();
@@ -316,8 +323,8 @@ impl Store {
     /// crash comes before. O(its entries), and it is opened for that if it is not open.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives, or any range while the store recovers
-    /// ([`Store::finish_recovery`]); [`Error::Corrupt`] if it is damaged: a damaged tree stays, so that what is left of it
+    /// [`PoolError::NoSuchTree`]; [`PoolError::InUse`] while a handle or a range of it lives, or any range while the store recovers
+    /// ([`Store::finish_recovery`]); [`PoolError::Corrupt`] if it is damaged: a damaged tree stays, so that what is left of it
     /// can be saved, unless its damage is met only when its space is given back: what is free is then found by the next
     /// open.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
@@ -327,20 +334,24 @@ impl Store {
     fn drop_found(&self, name: &str) -> Result<()> {
         // The thread that marks holds the trees.
         if !self.inner.has_recovered() {
-            return Err(Error::InUse);
+            return Err(Error::Pool(PoolError::InUse));
         }
         let Inner { trees, backend, opening, .. } = &*self.inner;
         let mut trees = trees.lock();
         let roots = backend.roots()?;
         let Some(root) = roots.find(name)? else {
-            return Err(Error::NoSuchTree { name: name.to_owned() });
+            return Err(Error::Pool(PoolError::NoSuchTree { name: name.to_owned() }));
         };
         let tree = match trees.remove(name) {
             Some(tree) => tree,
             None => OpenTree::open(backend.as_ref(), root, Settings::NONE, opening)?,
         };
         // New handles are made under the lock of `trees` only.
-        let removed = if tree.any.is_unshared() { backend.remove_tree(root) } else { Err(Error::InUse) };
+        let removed = if tree.any.is_unshared() {
+            backend.remove_tree(root)
+        } else {
+            Err(Error::Pool(PoolError::InUse))
+        };
         if let Err(error) = removed {
             trees.insert(name.to_owned(), tree);
             return Err(error);
@@ -358,7 +369,7 @@ impl Store {
     /// become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), which end theirs now.
     ///
     /// # Errors
-    /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch, of whichever tree. The first of all:
+    /// [`PoolError::Medium`] if the medium failed; [`Error::InBatch`] within a batch, of whichever tree. The first of all:
     /// what else can be made durable is so.
     pub fn sync(&self) -> Result<()> {
         let trees: Vec<AnyTree> = self.inner.trees.lock().values().map(|tree| tree.any.clone()).collect();
@@ -376,8 +387,8 @@ impl Store {
     /// process has open: [`Options::backup`].
     ///
     /// # Errors
-    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::NoBackup`] if the store is not on
-    /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails, and then there is no copy.
+    /// [`PoolError::Io`] if `target` exists or cannot be made; [`PoolError::NoBackup`] if the store is not on
+    /// [`MediumChoice::File`](crate::MediumChoice::File); [`PoolError::Medium`] if the disk fails, and then there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
         let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
         let copied = self.inner.backend.backup(&new.target).map(Some);
@@ -387,7 +398,7 @@ impl Store {
     /// Figures about the pool and its medium. O(slabs).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file ends inside of the root table.
+    /// [`PoolError::Corrupt`] if the file ends inside of the root table.
     pub fn stat(&self) -> Result<StoreStat> {
         let Inner { path, recovery, backend, .. } = &*self.inner;
         if !recovery.after_crash {
@@ -461,10 +472,10 @@ impl Store {
                 Ok(violations) => found.extend(violations.into_iter().map(of_tree)),
                 Err(error) => match error.root() {
                     // Other threads may write to it, so it is not read past its locks.
-                    Error::Corrupt { offset, what } if is_open => {
+                    Error::Pool(PoolError::Corrupt { offset, what }) if is_open => {
                         found.push(violation(Some(*offset), what.clone()));
                     }
-                    Error::Corrupt { offset, what } => {
+                    Error::Pool(PoolError::Corrupt { offset, what }) => {
                         let first = Violation { offset: *offset, what: what.clone() };
                         found.extend(self.damage(&info.name, first)?.into_iter().map(of_tree));
                     }
@@ -488,7 +499,7 @@ impl Store {
     fn damage(&self, name: &str, first: Violation) -> Result<Vec<Violation>> {
         let mut found = match self.salvage(name, |_, _| true) {
             // What does not open, and is read only where it does.
-            Err(error) if matches!(error.root(), Error::Corrupt { .. }) => Vec::new(),
+            Err(error) if error.is_corrupt() => Vec::new(),
             found => found?,
         };
         // What keeps it from being opened may be something that salvage gets over.
@@ -502,15 +513,16 @@ impl Store {
     /// Durable when this returns. Dropping the last handle does the same, but cannot tell of an error.
     ///
     /// # Errors
-    /// [`Error::InUse`] while another clone of the store, one of its trees or a [`Ticket`](crate::Ticket) lives; it is
-    /// then closed when the last of them is dropped. [`Error::Medium`] if the medium failed.
+    /// [`PoolError::InUse`] while another clone of the store, one of its trees or a [`Ticket`](crate::Ticket) lives; it is
+    /// then closed when the last of them is dropped. [`PoolError::Medium`] if the medium failed.
     pub fn close(self) -> Result<()> {
         let path = self.inner.path.clone();
-        let closed = Arc::try_unwrap(self.inner).map_err(|_| Error::InUse).and_then(|inner| {
-            drop(inner.background);
-            drop(inner.trees);
-            inner.backend.close()
-        });
+        let closed =
+            Arc::try_unwrap(self.inner).map_err(|_| Error::Pool(PoolError::InUse)).and_then(|inner| {
+                drop(inner.background);
+                drop(inner.trees);
+                inner.backend.close()
+            });
         closed.map_err(|error| error.at(&path))
     }
 
@@ -564,7 +576,7 @@ impl Inner {
 #[inline(always)]
 fn tried_twice<T>(attempt: impl Fn() -> Result<T>, find_space: impl FnOnce()) -> Result<T> {
     match attempt() {
-        Err(error) if matches!(error.root(), Error::PoolFull { .. }) => {
+        Err(error) if error.is_full() => {
             find_space();
             attempt()
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use engines::Result;
 use medium::Lsn;
-use pool::Result;
 
 use crate::store::Inner;
 
@@ -38,7 +38,7 @@ impl Ticket {
     /// [`Store::sync`](crate::Store::sync).
     ///
     /// # Errors
-    /// [`Error::Medium`](crate::Error::Medium) if the medium failed: then it is not known whether the write is durable.
+    /// [`PoolError::Medium`](crate::PoolError::Medium) if the medium failed: then it is not known whether the write is durable.
     pub fn wait(&self) -> Result<()> {
         self.store.settle(self.lsn)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engines::index::{Bounds, Condition, EpochStat, Index, IndexStat, Value, Violation};
 use engines::registry::AnyTree;
-use pool::{Error, Result};
+use engines::{Error, PoolError, Result};
 
 use crate::store::Inner;
 use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
@@ -18,8 +18,8 @@ use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
 ///
 /// # Errors of all methods
 /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`] for arguments beyond these limits;
-/// [`Error::Corrupt`] where the tree is damaged; [`Error::Medium`] if the medium failed. Writes also
-/// [`Error::PoolFull`]: nothing was changed, and the tree stays usable. Each comes with the pool's path around it; ask
+/// [`PoolError::Corrupt`] where the tree is damaged; [`PoolError::Medium`] if the medium failed. Writes also
+/// [`PoolError::PoolFull`]: nothing was changed, and the tree stays usable. Each comes with the pool's path around it; ask
 /// [`Error::root`] for what is wrong.
 #[derive(Clone)]
 pub struct Tree {
@@ -307,7 +307,7 @@ impl Tree {
                 Some(Err(error)) => {
                     failure = Some(error);
                     // Only stops the load; the source's own error is what the caller gets.
-                    Err(Error::InUse)
+                    Err(Error::Pool(PoolError::InUse))
                 }
             },
             if fill.is_nan() { 1.0 } else { fill.clamp(0.5, 1.0) },

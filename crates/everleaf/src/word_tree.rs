@@ -3,8 +3,8 @@
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
+use engines::Result;
 use engines::index::{Bounds, Condition, WordIndex};
-use pool::Result;
 
 use crate::{Range, Ticket, Tree};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Engine, Error, LimitedBy, LineForm, LineStore, Options, Result, Store, Survives, TreeOptions,
+    Engine, Error, LimitedBy, LineForm, LineStore, Options, PoolError, Result, Store, Survives, TreeOptions,
 };
 use tempfile::TempDir;
 
@@ -94,7 +94,10 @@ fn both_header_copies_with_a_flipped_byte_are_a_typed_error_and_nothing_is_writt
         let damaged = flipped(&whole, &[byte, COPIES[1] + byte], 0x10);
         fs::write(&path, &damaged).unwrap();
         let error = opened(&path).unwrap_err();
-        let typed = matches!(error.root(), Error::Unopenable { offset: 0, .. } | Error::NotAPool { .. });
+        let typed = matches!(
+            error.root(),
+            Error::Pool(PoolError::Unopenable { offset: 0, .. } | PoolError::NotAPool { .. })
+        );
         assert!(typed, "byte {byte}: {error}");
         assert!(error.to_string().contains("a.pool"), "{error}");
         assert!(fs::read(&path).unwrap() == damaged, "byte {byte}: the file was written to");
@@ -138,7 +141,7 @@ fn a_flipped_byte_in_the_root_table_is_a_typed_error_or_costs_nothing() {
         fs::write(&path, flipped(&whole, &[ROOT_TABLE + byte], 0x04)).unwrap();
         let used = opened(&path).and_then(|store| expect_whole(&store));
         if let Err(error) = used {
-            assert!(matches!(error.root(), Error::Corrupt { .. }), "byte {byte}: {error}");
+            assert!(error.is_corrupt(), "byte {byte}: {error}");
         }
     }
 }
@@ -200,7 +203,7 @@ fn a_range_whose_one_end_met_damage_goes_on_from_the_other() -> Result<()> {
                 Ok(Some((key, _))) => behind.insert(0, text(key)),
                 Ok(None) => break,
                 Err(error) => {
-                    assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
+                    assert!(error.is_corrupt(), "{error}");
                     range.skip_damage();
                 }
             }
@@ -241,7 +244,7 @@ fn try_damage(path: &Path, whole: &[u8], form: LineStore, offset: usize, mask: u
         match Options::new().create(false).line_store(form).open(path) {
             Ok(store) => !use_all(&store),
             Err(error) => {
-                assert!(matches!(error.root(), Error::Corrupt { .. }), "offset {offset:#x}: {error}");
+                assert!(error.is_corrupt(), "offset {offset:#x}: {error}");
                 true
             }
         }
@@ -326,8 +329,14 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
             let store = Options::new().create(false).line_store(form).open(&path).unwrap();
             assert!(store.recovery().after_crash);
             assert_eq!(store.recovery().damaged.len(), 1);
-            assert!(matches!(store.tree("records").unwrap_err().root(), Error::Corrupt { .. }));
-            assert!(matches!(store.drop_tree("records").unwrap_err().root(), Error::Corrupt { .. }));
+            assert!(matches!(
+                store.tree("records").unwrap_err().root(),
+                Error::Pool(PoolError::Corrupt { .. })
+            ));
+            assert!(matches!(
+                store.drop_tree("records").unwrap_err().root(),
+                Error::Pool(PoolError::Corrupt { .. })
+            ));
             let found = store.check().unwrap();
             assert_eq!(found.len(), 1);
             assert_eq!(found[0].tree.as_deref(), Some("records"));
@@ -359,8 +368,11 @@ fn what_a_damaged_tree_that_was_dropped_leaves_behind_is_found_by_the_next_open(
     fs::write(&path, bytes).unwrap();
     let store = opened(&path)?;
     let error = store.drop_tree("bztree").unwrap_err();
-    assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
-    assert!(matches!(store.open_tree("bztree").unwrap_err().root(), Error::NoSuchTree { .. }));
+    assert!(error.is_corrupt(), "{error}");
+    assert!(matches!(
+        store.open_tree("bztree").unwrap_err().root(),
+        Error::Pool(PoolError::NoSuchTree { .. })
+    ));
     let before = store.stat()?.allocations;
     store.close()?;
     let store = opened(&path)?;
@@ -381,7 +393,8 @@ fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
     }
     fs::write(&path, &bytes).unwrap();
     let store = opened(&path)?;
-    let Error::Corrupt { offset: first, .. } = *store.open_tree("words").unwrap_err().root() else {
+    let Error::Pool(PoolError::Corrupt { offset: first, .. }) = *store.open_tree("words").unwrap_err().root()
+    else {
         panic!("no damage")
     };
     let found = store.check()?;
@@ -394,7 +407,10 @@ fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
         true
     });
     assert_eq!((left_out?.len(), saved > 80), (2, true));
-    assert!(matches!(store.salvage("none", |_, _| true).unwrap_err().root(), Error::NoSuchTree { .. }));
+    assert!(matches!(
+        store.salvage("none", |_, _| true).unwrap_err().root(),
+        Error::Pool(PoolError::NoSuchTree { .. })
+    ));
     Ok(())
 }
 
@@ -406,13 +422,15 @@ fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
     for found in [ours - 1, ours + 1] {
         fs::write(&path, header_with(&whole, 1, found)).unwrap();
         let error = opened(&path).unwrap_err();
-        let Error::Version { found: other, supported } = *error.root() else { panic!("{error}") };
+        let Error::Pool(PoolError::Version { found: other, supported }) = *error.root() else {
+            panic!("{error}")
+        };
         assert_eq!((u64::from(other), u64::from(supported)), (found, ours));
         assert!(error.to_string().contains("dump"), "{error}");
     }
     fs::write(&path, header_with(&whole, 2, 1 << 9)).unwrap();
     let error = opened(&path).unwrap_err();
-    assert!(matches!(error.root(), Error::UnknownFeatures { unknown: 0x200 }), "{error}");
+    assert!(matches!(error.root(), Error::Pool(PoolError::UnknownFeatures { unknown: 0x200 })), "{error}");
 }
 
 #[test]
@@ -439,8 +457,8 @@ fn a_truncated_pool_is_refused_and_not_written_to() {
     for length in [1, 7, 63, 64, 4096, 0x2008, 0xffff, 0x10000, 0x10001, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
         let error = opened(&path).unwrap_err();
-        let typed = matches!(error.root(), Error::Unopenable { .. })
-            || length < 64 && matches!(error.root(), Error::NotAPool { .. });
+        let typed = matches!(error.root(), Error::Pool(PoolError::Unopenable { .. }))
+            || length < 64 && matches!(error.root(), Error::Pool(PoolError::NotAPool { .. }));
         assert!(typed, "{length} bytes: {error}");
         assert!(fs::read(&path).unwrap() == whole[..length], "{length} bytes: the file was written to");
     }
@@ -460,16 +478,16 @@ fn files_that_are_no_pools_are_refused_and_not_written_to() {
     for content in contents {
         fs::write(&path, &content).unwrap();
         let error = Store::open(&path).unwrap_err();
-        assert!(matches!(error.root(), Error::NotAPool { .. }), "{error}");
+        assert!(matches!(error.root(), Error::Pool(PoolError::NotAPool { .. })), "{error}");
         assert!(error.to_string().contains("notes.txt"), "{error}");
         assert!(fs::read(&path).unwrap() == content);
     }
     for odd in [folder.path(), Path::new("/dev/null")] {
         let error = Store::open(odd).unwrap_err();
-        assert!(matches!(error.root(), Error::NotAPool { .. }), "{error}");
+        assert!(matches!(error.root(), Error::Pool(PoolError::NotAPool { .. })), "{error}");
     }
     fs::write(&path, "").unwrap();
-    assert!(matches!(opened(&path).unwrap_err().root(), Error::NotAPool { .. }));
+    assert!(matches!(opened(&path).unwrap_err().root(), Error::Pool(PoolError::NotAPool { .. })));
     Store::open(&path).unwrap().tree("t").unwrap();
 }
 
@@ -477,17 +495,17 @@ fn files_that_are_no_pools_are_refused_and_not_written_to() {
 fn a_missing_file_is_made_only_if_asked() {
     let folder = folder();
     let path = folder.path().join("new.pool");
-    assert!(matches!(opened(&path).unwrap_err().root(), Error::NoSuchPool));
+    assert!(matches!(opened(&path).unwrap_err().root(), Error::Pool(PoolError::NoSuchPool)));
     assert!(!path.exists());
     let error = Store::open(folder.path().join("no/such/folder")).unwrap_err();
-    assert!(matches!(error.root(), Error::Io { .. }), "{error}");
+    assert!(matches!(error.root(), Error::Pool(PoolError::Io { .. })), "{error}");
     // What fails leaves no file behind.
     if let Err(error) = Options::new().require(Survives::PowerLoss).open(&path) {
-        assert!(matches!(error.root(), Error::NotDurable { .. }), "{error}");
+        assert!(matches!(error.root(), Error::Pool(PoolError::NotDurable { .. })), "{error}");
         assert!(!path.exists());
     }
     let error = Options::new().limit_bytes(1000).open(&path).unwrap_err();
-    assert!(matches!(error.root(), Error::PoolFull { limit: 1000, .. }), "{error}");
+    assert!(matches!(error.root(), Error::Pool(PoolError::PoolFull { limit: 1000, .. })), "{error}");
     assert!(!path.exists());
 }
 
@@ -499,7 +517,7 @@ fn read_only_files_and_folders_are_named_as_such() {
             return;
         }
         let error = Store::open(path).unwrap_err();
-        assert!(matches!(error.root(), Error::ReadOnly { .. }), "{error}");
+        assert!(matches!(error.root(), Error::Pool(PoolError::ReadOnly { .. })), "{error}");
     }
 }
 
@@ -516,12 +534,13 @@ fn a_pool_keeps_the_form_of_its_lines() -> Result<()> {
     store.close()?;
     for single in [LineStore::Movdir64b, LineStore::Avx512, LineStore::Rtm] {
         let error = Options::new().line_store(single).open(&path).unwrap_err();
+        let Error::Pool(error) = error.root() else { panic!("{error}") };
         let expected = if single.is_supported() { "LineForm" } else { "Unsupported" };
-        assert!(format!("{:?}", error.root()).starts_with(expected), "{error}");
+        assert!(format!("{error:?}").starts_with(expected), "{error}");
     }
     let unsupported = everleaf::FlushKind::all().into_iter().find(|flush| !flush.is_supported());
     let error = Options::new().flush(unsupported.unwrap()).open(&path).unwrap_err();
-    assert!(matches!(error.root(), Error::Unsupported { .. }), "{error}");
+    assert!(matches!(error.root(), Error::Pool(PoolError::Unsupported { .. })), "{error}");
     Ok(())
 }
 
@@ -539,7 +558,7 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
             if let Err(error) = result {
                 let by = LimitedBy::Limit;
                 assert!(
-                    matches!(error.root(), Error::PoolFull { limit: 1_048_576, by: found, .. } if *found == by),
+                    matches!(error.root(), Error::Pool(PoolError::PoolFull { limit: 1_048_576, by: found, .. }) if *found == by),
                     "{error}"
                 );
                 refused += 1;
@@ -604,7 +623,7 @@ fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
                     [store.open_tree(name).err(), store.tree(name).err(), store.drop_tree(name).err()];
                 for error in refused.into_iter().chain([store.salvage(name, |_, _| true).err()]) {
                     let error = error.unwrap();
-                    assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
+                    assert!(error.is_corrupt(), "{error}");
                 }
             }
             // A tree of a name that cannot be read may have any.

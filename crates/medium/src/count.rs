@@ -16,7 +16,7 @@ const SHARDS: usize = 8;
 pub struct Counts {
     /// Words stored, successful compare-exchanges included; those of single-form line stores are not.
     pub words_stored: u64,
-    /// Lines stored failure-atomically in [`LineForm::Single`] (a twin line is stored as eight words).
+    /// Lines stored failure-atomically in [`LineForm::Single`](crate::LineForm::Single) (a twin line is stored as eight words).
     pub lines_stored: u64,
     /// Lines whose write-back was asked for. A line store counts here as well.
     pub lines_flushed: u64,

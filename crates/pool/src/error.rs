@@ -1,7 +1,6 @@
 //! What can go wrong with a pool and the trees in it.
 
 use std::io;
-use std::path::PathBuf;
 
 use medium::{BadOffset, LimitedBy, LineForm, MediumError, Torn};
 
@@ -12,14 +11,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An error that concerns the pool at `path`.
-    #[error("{}: {source}", path.display())]
-    At {
-        /// The pool's file.
-        path: PathBuf,
-        /// What is wrong.
-        source: Box<Error>,
-    },
     /// The operating system refused.
     #[error("cannot {action}: {source}; put right what it names, then try again")]
     Io {
@@ -104,15 +95,6 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
-    /// Something in the pool was in an operation's way, and stayed so for long: another thread that waits for a slow disk, or
-    /// damage to memory. Nothing was changed.
-    #[error(
-        "an operation gave up waiting for what another thread works on at offset {offset:#x}; try it again. If that does not help, open the pool anew, and see what `everleaf check` says"
-    )]
-    Contended {
-        /// Where.
-        offset: u64,
-    },
     /// The pool's content keeps it from being opened, so nothing of it can be read.
     #[error(
         "the pool cannot be opened, for it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
@@ -122,6 +104,14 @@ pub enum Error {
         offset: u64,
         /// What is wrong there.
         what: String,
+    },
+    /// No allocation can be so long.
+    #[error("an allocation of {bytes} bytes, and {limit} are the limit; split what is stored there")]
+    TooLong {
+        /// What was asked for, in bytes.
+        bytes: usize,
+        /// The longest allocation.
+        limit: usize,
     },
     /// No space is left for what was asked; nothing was changed.
     #[error("{}", by.explain(*wanted, *limit))]
@@ -133,52 +123,6 @@ pub enum Error {
         /// What is full: the limit is met, or the disk.
         by: LimitedBy,
     },
-    /// A key is too long.
-    #[error(
-        "a key of {length} bytes, and {limit} are the limit; shorten it, or move a part of it into the value"
-    )]
-    KeyTooLong {
-        /// The key's length.
-        length: usize,
-        /// The longest key.
-        limit: usize,
-    },
-    /// A value is too long.
-    #[error("a value of {length} bytes, and {limit} are the limit; split it over several keys")]
-    ValueTooLong {
-        /// The value's length.
-        length: usize,
-        /// The longest value.
-        limit: usize,
-    },
-    /// A tree of words was given bytes of another length.
-    #[error(
-        "a {what} of {length} bytes, but this tree holds words: keys and values of exactly 8 bytes; create the tree with the record codec for other lengths"
-    )]
-    NotAWord {
-        /// Key or value.
-        what: &'static str,
-        /// Its length.
-        length: usize,
-    },
-    /// No node can be so large, or so small.
-    #[error("{size} {what}: there can be {least} to {most}; take one of these")]
-    NodeSize {
-        /// What there are so many of.
-        what: &'static str,
-        /// How many were asked for.
-        size: usize,
-        /// The fewest.
-        least: usize,
-        /// The most.
-        most: usize,
-    },
-    /// An engine has no such setting, or the setting does not take this value.
-    #[error("{what}")]
-    Setting {
-        /// The engine, the setting, and what is possible.
-        what: String,
-    },
     /// The tree was made with another engine or codec.
     #[error("tree {name:?} was made with {found}, not with {wanted}; open it as what it is")]
     TreeMismatch {
@@ -188,37 +132,6 @@ pub enum Error {
         found: String,
         /// What was asked for.
         wanted: String,
-    },
-    /// The tree was made by an engine or with a codec that this program does not know.
-    #[error(
-        "tree {name:?} was made by engine number {engine} with codec number {codec}, which this program does not know; use a newer release"
-    )]
-    UnknownEngine {
-        /// The tree.
-        name: String,
-        /// The engine's number.
-        engine: u16,
-        /// The codec's number.
-        codec: u16,
-    },
-    /// The engine cannot keep several writes together across a crash.
-    #[error("engine {engine} has no batches; make the tree with engine masstree")]
-    NoBatches {
-        /// The engine.
-        engine: &'static str,
-    },
-    /// An operation that would wait for the end of the batch it is called from, or for that of a thread that may do the same.
-    #[error(
-        "inside of a batch its tree, and what ends an epoch of another one, would wait for ever; use the batch there, the rest when it has ended"
-    )]
-    InBatch,
-    /// A batch changed more nodes than the log of an epoch takes; what it wrote before stays.
-    #[error(
-        "the batch changes more nodes than fit in the log of one epoch, of which one thread has {limit} entries; end it earlier, and write the rest in further batches"
-    )]
-    EpochFull {
-        /// The most nodes that one thread can log in an epoch.
-        limit: u64,
     },
     /// No tree has this name.
     #[error("no tree {name:?} in this pool; `everleaf trees` lists those there are")]
@@ -248,25 +161,6 @@ pub enum Error {
         /// The most trees that a pool holds.
         limit: usize,
     },
-    /// `bulk_load` needs an empty tree.
-    #[error(
-        "bulk load needs an empty tree, and this one has entries; put more one by one, or load a new tree"
-    )]
-    NotEmpty,
-    /// `bulk_load` needs sorted input.
-    #[error(
-        "bulk load needs keys in strictly ascending order, and entry {index} is not above the one before; sort them first"
-    )]
-    NotSorted {
-        /// The first entry out of order, from 0.
-        index: u64,
-    },
-    /// An operation on several words that cannot be; nothing was changed.
-    #[error("no such operation of PMwCAS: {what}; put another one together")]
-    BadOperation {
-        /// What is wrong with it.
-        what: String,
-    },
     /// Somebody still uses the pool, or the tree.
     #[error("it is still in use: a tree, a range or another handle of it lives; drop that first")]
     InUse,
@@ -286,15 +180,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error with the path of the pool that it concerns.
-    #[must_use]
-    pub fn at(self, path: &std::path::Path) -> Self {
-        match self {
-            Self::At { .. } => self,
-            other => Self::At { path: path.to_owned(), source: Box::new(other) },
-        }
-    }
-
     /// Damage at `offset`.
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
         Self::Corrupt { offset, what: what.into() }
@@ -311,14 +196,6 @@ impl Error {
     /// A closure for `map_err`: a torn line at `offset`.
     pub fn torn(offset: u64) -> impl FnOnce(Torn) -> Self {
         move |torn| Self::corrupt(offset, torn.to_string())
-    }
-
-    /// The error without its path.
-    pub fn root(&self) -> &Self {
-        match self {
-            Self::At { source, .. } => source.root(),
-            other => other,
-        }
     }
 }
 
@@ -344,7 +221,6 @@ mod tests {
     /// What the text of an error must say: the thing concerned, and the way out.
     fn parts(error: &Error) -> (&'static str, &'static str) {
         match error {
-            Error::At { .. } => ("a.pool", "put right"),
             Error::Io { .. } => ("the lock", "put right"),
             Error::NoSuchPool => ("no such pool", "make one"),
             Error::ReadOnly { .. } => ("read-only", "give write permission, or open a copy"),
@@ -356,26 +232,14 @@ mod tests {
             Error::Locked { .. } => ("process 77", "close it there"),
             Error::LineForm { .. } => ("Twin", "choose a line store"),
             Error::Corrupt { .. } => ("0x4d: a leaf", "dump --salvage"),
-            Error::Contended { .. } => ("offset 0x4d", "try it again"),
             Error::Unopenable { .. } => ("0x4d: a header", "restore it from a dump or a backup"),
             Error::PoolFull { .. } => ("77 bytes", "raise the limit"),
-            Error::KeyTooLong { .. } => ("a key of 77 bytes", "shorten it"),
-            Error::ValueTooLong { .. } => ("a value of 77 bytes", "split it"),
-            Error::NotAWord { .. } => ("a key of 77 bytes", "create the tree with"),
-            Error::NodeSize { .. } => ("77 entries", "take one of"),
-            Error::Setting { .. } => ("no setting", "it has"),
+            Error::TooLong { .. } => ("77 bytes", "split"),
             Error::TreeMismatch { .. } => ("\"t\"", "open it as what it is"),
-            Error::UnknownEngine { .. } => ("engine number 77", "use a newer release"),
-            Error::NoBatches { .. } => ("rntree", "engine masstree"),
-            Error::InBatch => ("a batch", "use the batch there"),
-            Error::EpochFull { .. } => ("77 entries", "further batches"),
             Error::NoSuchTree { .. } => ("\"t\"", "`everleaf trees` lists"),
             Error::TreeExists { .. } => ("\"t\"", "take another name"),
             Error::BadTreeName { .. } => ("77 bytes", "take one of"),
             Error::TooManyTrees { .. } => ("77 trees", "use another pool"),
-            Error::NotEmpty => ("an empty tree", "load a new tree"),
-            Error::NotSorted { .. } => ("entry 77", "sort them"),
-            Error::BadOperation { .. } => ("77 words", "put another one together"),
             Error::InUse => ("a tree, a range or another handle", "drop that first"),
             Error::NotDurable { .. } => ("PowerLoss", "require less"),
             Error::Medium(_) => ("the disk is gone", "reopen the pool"),
@@ -388,7 +252,6 @@ mod tests {
         let name = || "t".to_owned();
         let (length, limit, found) = (77, 7, || "what it is".to_owned());
         let errors = [
-            Error::Io { action: "lock", source: source() }.at(std::path::Path::new("a.pool")),
             Error::Io { action: "lock", source: source() },
             Error::NoSuchPool,
             Error::ReadOnly { source: io::ErrorKind::ReadOnlyFilesystem.into() },
@@ -399,27 +262,15 @@ mod tests {
             Error::UnknownFeatures { unknown: 77 },
             Error::Locked { holder: Some(77) },
             Error::LineForm { pool: LineForm::Twin, medium: LineForm::Single },
-            Error::Contended { offset: 77 },
             Error::corrupt(77, "a leaf"),
             Error::corrupt(77, "a header").unopenable(),
             Error::PoolFull { wanted: 77, limit: 7, by: LimitedBy::Limit },
-            Error::KeyTooLong { length, limit },
-            Error::ValueTooLong { length, limit },
-            Error::NotAWord { what: "key", length },
-            Error::NodeSize { what: "entries", size: 77, least: 4, most: 56 },
-            Error::Setting { what: "rntree has no setting depth; it has none".to_owned() },
+            Error::TooLong { bytes: length, limit: 7 },
             Error::TreeMismatch { name: name(), found: found(), wanted: found() },
-            Error::UnknownEngine { name: name(), engine: 77, codec: 1 },
-            Error::NoBatches { engine: "rntree" },
-            Error::InBatch,
-            Error::EpochFull { limit: 77 },
             Error::NoSuchTree { name: name() },
             Error::TreeExists { name: name() },
             Error::BadTreeName { length, limit },
             Error::TooManyTrees { limit: 77 },
-            Error::NotEmpty,
-            Error::NotSorted { index: 77 },
-            Error::BadOperation { what: "77 words".to_owned() },
             Error::InUse,
             Error::NotDurable { required: medium::Survives::PowerLoss, found: found() },
             Error::Medium(MediumError::Failed("the disk is gone".to_owned())),

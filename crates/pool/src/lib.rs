@@ -7,6 +7,7 @@
 //! Nothing that is read from a pool is trusted to be in bounds: a damaged pool gives [`Error::Corrupt`].
 #![forbid(unsafe_code)]
 
+pub mod bytes;
 mod class;
 mod error;
 mod header;
@@ -16,7 +17,6 @@ mod loom_tests;
 #[allow(clippy::module_inception)]
 mod pool;
 mod quarantine;
-pub mod record;
 mod roots;
 mod space;
 

@@ -115,7 +115,7 @@ impl Identity {
         let guard = medium::Guard::new(&ram);
         let mut bytes = vec![0; PREFIX_BYTES.min(length) as usize];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(io)?;
-        crate::record::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
+        crate::bytes::copy_in(&guard, guard.words(0, bytes.len().div_ceil(8))?, &bytes);
         // A creation that a crash cut off left exactly the prefix; a longer file of zeros is not a pool of ours.
         if length == PREFIX_BYTES && header::is_blank(&guard)? {
             return Ok(None);

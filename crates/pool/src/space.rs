@@ -575,7 +575,7 @@ impl Space {
     fn allocate_span<M: Medium>(&self, guard: &MediumGuard<'_, M>, bytes: usize) -> Result<u64> {
         let count = (bytes as u64 + SPAN_HEADER_BYTES).div_ceil(SLAB_BYTES);
         if count > SPAN_SLABS_MAX {
-            return Err(Error::ValueTooLong { length: bytes, limit: ALLOCATION_BYTES_MAX });
+            return Err(Error::TooLong { bytes, limit: ALLOCATION_BYTES_MAX });
         }
         guard.interleave_memory();
         let taken = self.take_span(guard, count as u32);

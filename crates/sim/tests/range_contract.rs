@@ -7,6 +7,7 @@ mod common;
 
 use std::sync::Arc;
 
+use engines::Result;
 use engines::index::{Bounds, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation};
 use everleaf_sim::index::IndexOperation::{
     self, Insert, Remove, Scan as Forward, ScanBack as Backward, Visit,
@@ -16,7 +17,7 @@ use everleaf_sim::{
     Durability, Explorer, Images, Options, Program, Scheduling, Search, SecondCrash, ThreadsFailure,
 };
 use medium::sim::Sim;
-use pool::{Pool, Result, TreeRoot};
+use pool::{Pool, TreeRoot};
 
 /// An engine whose scans go by position.
 struct ByPosition(AnyEngine);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use medium::Medium;
 use medium::sync::Ordering;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::BzTree;
 use super::find::{LEVELS_MAX, Separator};
@@ -12,6 +12,7 @@ use super::image::InnerImage;
 use super::layout::{EntryState, Leaf, LeafStatus, META, Meta, Pointer, leaf_bytes};
 use crate::index::{Codec, EntryWords, IndexStat, Violation};
 use crate::pmwcas::{Seen, VALUE_MASK};
+use crate::{Error, Result};
 
 /// A node on a walk through the whole tree.
 pub(super) enum Visited<'n> {
@@ -143,7 +144,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         for (position, separator) in image.separators.iter().enumerate().filter(|_| C::TIES) {
             let mut key = Vec::new();
             Self::copy_separator(guard, *separator, &mut key)?;
-            if pool::record::prefix_word(&key) != separator.word {
+            if crate::index::record::prefix_word(&key) != separator.word {
                 found.push(format!("the word of separator {position} is not its key's"));
             }
         }
@@ -353,7 +354,7 @@ mod tests {
     }
 
     fn is_corrupt<T>(outcome: &Result<T>) -> bool {
-        matches!(outcome, Err(Error::Corrupt { .. }))
+        outcome.as_ref().is_err_and(Error::is_corrupt)
     }
 
     /// Each level leads to the one below five times: all ways through it would be taken.

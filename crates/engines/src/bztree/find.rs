@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering as Compare;
 
+use crate::index::record::Record;
 use medium::{Medium, Word, kernels};
-use pool::record::Record;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 use smallvec::SmallVec;
 
 use super::BzTree;
@@ -14,6 +14,7 @@ use super::layout::{
 };
 use crate::index::{Codec, EntryWords};
 use crate::pmwcas::{Seen, VALUE_MASK};
+use crate::{Error, Result};
 
 /// Keys that descend together.
 const GROUP: usize = 16;

@@ -2,7 +2,7 @@
 
 use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 use smallvec::SmallVec;
 
 use super::BzTree;
@@ -14,6 +14,7 @@ use super::layout::{
 use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
 use crate::pmwcas::{BadTarget, Commit, Descriptor, Recycling, Seen, VALUE_MASK};
+use crate::{Error, PoolError, Result};
 
 /// An entry on its way from one leaf to another.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +127,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             |capacity: usize| new.allocate(leaf_bytes(capacity)).map(|offset| Place { offset, capacity });
         let wanted = self.rooms.room(entries);
         place(wanted).or_else(|error| match error.root() {
-            Error::PoolFull { .. } => {
+            Error::Pool(PoolError::PoolFull { .. }) => {
                 let mut others = self.rooms.from(least + 1).filter(|room| *room != wanted);
                 others.find_map(|room| place(room).ok()).ok_or(error)
             }
@@ -358,7 +359,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         C::copy_key(guard, right, &mut above)?;
         let shared = below.iter().zip(&above).take_while(|(one, other)| one == other).count();
         above.truncate(shared + 1);
-        let tail = new.own(pool::record::write(guard, &above, &[])?);
+        let tail = new.own(crate::index::record::write(guard, &above, &[])?);
         Ok(Separator { word: right[0], tail })
     }
 

@@ -13,7 +13,7 @@
 
 use medium::sync::{is_scheduled, pause};
 use medium::{Medium, Word};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::BzTree;
 use super::find::{Found, Goal};
@@ -21,6 +21,7 @@ use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, 
 use crate::index::{Codec, Condition};
 use crate::kit::write::{Encoded, holds};
 use crate::pmwcas::{Seen, VALUE_MASK};
+use crate::{Error, PoolError, Result};
 
 /// Attempts after which an operation gives up.
 pub(super) const ATTEMPTS_MAX: u32 = 1 << 16;
@@ -55,7 +56,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ) -> Result<bool> {
         match self.store_once(key, value, condition) {
             // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is pinned here.
-            Err(Error::PoolFull { .. }) => {
+            Err(Error::Pool(PoolError::PoolFull { .. })) => {
                 self.reclaim();
                 self.store_once(key, value, condition)
             }
@@ -129,7 +130,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             if needs_room && status.is_full() && !status.is_frozen() {
                 return Err(error);
             }
-            if !matches!(error, Error::PoolFull { .. }) {
+            if !matches!(error, Error::Pool(PoolError::PoolFull { .. })) {
                 // A merge would meet the same, and freeze it once more.
                 return Ok(Attempt::Again);
             }

@@ -28,9 +28,9 @@
 //! Metadata, payloads, statuses, children and the root are words of PMwCAS: their bits 61 to 63 are its.
 
 use medium::{LINE_BYTES, Medium, Word, node};
-use pool::{Error, Result};
 
 use crate::pmwcas::VALUE_MASK;
+use crate::{Error, Result};
 
 /// The most entries of a leaf: so many fingerprints share a line with the status.
 pub const ENTRIES_MAX: usize = 56;

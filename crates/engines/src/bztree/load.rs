@@ -1,7 +1,7 @@
 //! Bulk load: a whole tree from sorted input, installed by one operation on the root.
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::find::Separator;
 use super::image::{Copied, InnerImage, NewNodes};
@@ -9,6 +9,7 @@ use super::layout::Pointer;
 use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, NextEntry};
 use crate::kit::load::{Sorted, entries_per_leaf};
+use crate::{Error, Result};
 
 /// What is loaded and not reachable yet.
 struct Load<'g, 'p, 's, M: Medium, C: Codec> {

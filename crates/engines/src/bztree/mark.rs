@@ -17,12 +17,13 @@
 //! only when all who may be about to retire something are done ([`pool::Pool::finish_marking_later`]).
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::BzTree;
 use super::find::{Goal, Path};
 use crate::index::Codec;
 use crate::pmwcas::Seen;
+use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Marks all that the tree reaches; asks after each leaf whether to go on. Whether it came to the end. O(n).

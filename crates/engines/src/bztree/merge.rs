@@ -5,12 +5,13 @@
 //! parent. If the parent is the root and would be left with one child, that becomes the root.
 
 use medium::Medium;
-use pool::{Guard, Result};
+use pool::Guard;
 
 use super::find::{Goal, Path, Step};
 use super::image::{Copies, InnerImage, NewNodes};
 use super::layout::Pointer;
 use super::{BzTree, NodeSizes};
+use crate::Result;
 use crate::index::Codec;
 use crate::pmwcas::{Seen, VALUE_MASK};
 

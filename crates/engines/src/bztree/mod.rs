@@ -105,8 +105,9 @@ use std::marker::PhantomData;
 
 use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
-use pool::{Pool, Result, TreeRoot};
+use pool::{Pool, TreeRoot};
 
+use crate::Result;
 use crate::index::{
     Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Profile, Scan, Violation,
 };
@@ -195,7 +196,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// How large the nodes of the tree at `root` are.
     ///
     /// # Errors
-    /// [`pool::Error::NodeSize`]: as no tree can be.
+    /// [`crate::Error::NodeSize`]: as no tree can be.
     pub fn sizes_of(root: &TreeRoot) -> Result<NodeSizes> {
         NodeSizes::of_root(root).validated()
     }

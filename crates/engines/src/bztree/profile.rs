@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use medium::Medium;
-use pool::Result;
 
 use super::BzTree;
 use super::insert::Attempt;
+use crate::Result;
 use crate::index::{Codec, Condition, Profile};
 use crate::kit::write::Encoded;
 use crate::pmwcas::Seen;

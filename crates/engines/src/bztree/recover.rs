@@ -9,12 +9,13 @@ use std::time::Instant;
 
 use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
-use pool::{Pool, ROOT_WORDS, Result, TreeRoot};
+use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use super::image::{Place, Spares};
 use super::layout::{Anchor, Pointer, leaf_bytes};
 use super::reuse::Outgoing;
 use super::{BzTree, BzTreeOptions, Counters, NodeSizes};
+use crate::Result;
 use crate::index::Codec;
 use crate::pmwcas::Pmwcas;
 
@@ -29,7 +30,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     ///
     /// # Errors
-    /// [`pool::Error::NodeSize`]: nodes cannot be of this size.
+    /// [`crate::Error::NodeSize`]: nodes cannot be of this size.
     pub fn create(pool: &Pool<M>, name: &str, options: BzTreeOptions) -> Result<Self> {
         let sizes = options.nodes.unwrap_or_default().validated()?;
         let slots = options.operations_max.clamp(1, Pmwcas::SLOTS_MAX);
@@ -50,7 +51,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_ANCHOR], words[ROOT_SLOTS]) = (anchor, slots as u64);
             sizes.enter(&mut words);
-            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
+            Ok(pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?)
         };
         let root = enter().inspect_err(|_| {
             guard.free(leaf);
@@ -63,8 +64,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// come later. O(1), or O(n) with the mark.
     ///
     /// # Errors
-    /// [`pool::Error::TreeMismatch`]: it is another engine's, of another codec, or with nodes of other sizes;
-    /// [`pool::Error::Corrupt`]: a
+    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch): it is another engine's, of another codec, or with nodes of other sizes;
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt): a
     /// damaged descriptor, by name, or another damage.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
         let crashed = pool.needs_mark();

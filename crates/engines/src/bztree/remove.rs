@@ -1,7 +1,7 @@
 //! Removing a key: PMwCAS on the entry's metadata and the status.
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::BzTree;
 use super::insert::{ATTEMPTS_MAX, Attempt};
@@ -9,6 +9,7 @@ use super::layout::{LEAF_STATUS, META};
 use crate::index::{Codec, Condition};
 use crate::kit::write::holds;
 use crate::pmwcas::Seen;
+use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Removes a key if the condition holds. Durable when this returns. O(log n).

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering as Compare;
 
-use pool::Result;
 use smallvec::SmallVec;
+
+use crate::Result;
 
 /// The entries of a leaf, or of two.
 pub(super) type Run<T> = SmallVec<[T; 64]>;
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn an_error_of_the_comparison_is_the_result() {
-        let fails = |_: &u64, _: &u64| Err(pool::Error::corrupt(64, "a record"));
+        let fails = |_: &u64, _: &u64| Err(crate::Error::corrupt(64, "a record"));
         assert!(sort(&mut [1, 2, 0], 2, fails).is_err());
         assert!(sort(&mut [1, 2], 2, fails).is_ok(), "nothing to compare");
     }

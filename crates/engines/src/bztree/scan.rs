@@ -4,7 +4,7 @@
 //! meanwhile, no key comes twice, and none that is there for the whole range is missed.
 
 use medium::{Medium, kernels};
-use pool::{Error, Guard, Pool, Result};
+use pool::{Guard, Pool};
 
 use super::BzTree;
 use super::find::{Goal, Step};
@@ -13,6 +13,7 @@ use super::runs::{self, Run};
 use crate::index::{Codec, Direction, EntryWords};
 use crate::kit::scan::{self, LeafCopy, Leaves};
 use crate::pmwcas::{Seen, VALUE_MASK};
+use crate::{Error, Result};
 
 /// Leaves behind the one that is read that are prefetched, as far as they have its parent.
 const LEAVES_AHEAD: usize = 3;

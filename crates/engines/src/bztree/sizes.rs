@@ -1,8 +1,9 @@
 //! How large a tree's nodes are: chosen when it is made, and stored in its root.
 
-use pool::{Error, ROOT_WORDS, Result, TreeRoot};
+use pool::{ROOT_WORDS, TreeRoot};
 
 use super::layout::{CHILDREN_MAX, ENTRIES_MAX, ENTRY_BYTES, leaf_bytes};
+use crate::{Error, Result};
 
 /// Root word 1: the most entries of a leaf.
 const ROOT_ENTRIES: usize = 1;

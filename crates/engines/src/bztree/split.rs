@@ -9,13 +9,14 @@
 //! parent's child. So no thread finds an inner node that is frozen and still in the tree.
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::find::{Separator, Step};
 use super::image::{Copied, Copies, InnerImage, NewNodes, Place};
 use super::layout::{LeafStatus, Pointer};
 use super::{BzTree, NodeSizes};
 use crate::index::Codec;
+use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Replaces the leaf at the end of a path, or does what must come first. The caller descends again, whatever came of it.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use pool::record::prefix_word;
+use crate::index::record::prefix_word;
 
 /// Which way a range is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,9 +5,11 @@
 
 use std::cmp::Ordering;
 
+use crate::index::record::{self, Record};
 use medium::Medium;
-use pool::record::{self, Record};
-use pool::{Error, Guard, Result};
+use pool::Guard;
+
+use crate::{Error, Result};
 
 /// An entry's two words.
 pub type EntryWords = [u64; 2];
@@ -234,7 +236,7 @@ impl Codec for RecordCodec {
     }
 
     fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()> {
-        pool.mark(entry[1] & OFFSET_MASK)
+        Ok(pool.mark(entry[1] & OFFSET_MASK)?)
     }
 
     fn compare_tie<M: Medium>(guard: &Guard<'_, M>, key: &[u8], entry: EntryWords) -> Result<Ordering> {

@@ -6,13 +6,15 @@
 
 mod bounds;
 mod codec;
+pub mod record;
 
 use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 
-use pool::Result;
 use smallvec::SmallVec;
+
+use crate::Result;
 
 pub use bounds::{Bounds, Direction, prefix_end};
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
@@ -234,7 +236,7 @@ pub trait Index: Any + Send + Sync {
     /// and then whether to go on; returns whether all is marked. The calling thread must not be pinned. O(n).
     ///
     /// # Errors
-    /// [`Error::Corrupt`](pool::Error::Corrupt) if the tree is damaged.
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if the tree is damaged.
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         let _ = go_on;
         Ok(true)
@@ -310,15 +312,15 @@ pub trait Index: Any + Send + Sync {
     /// Runs writes of which a crash leaves all or none, provided that the engine is durable by epochs. Not isolated:
     /// others see each write as it is done. Not undone by an error: what was written before it stays. The epoch does not end
     /// meanwhile, and what it would free is not free: keep batches short. Inside only the batch may be used: this tree's
-    /// other operations fail with [`pool::Error::InBatch`] (a read may succeed); so does whatever would wait for the
+    /// other operations fail with [`crate::Error::InBatch`] (a read may succeed); so does whatever would wait for the
     /// batch of another tree.
     ///
     /// # Errors
-    /// [`pool::Error::NoBatches`] for engines without; [`pool::Error::EpochFull`], from a write of a batch that changes more
+    /// [`crate::Error::NoBatches`] for engines without; [`crate::Error::EpochFull`], from a write of a batch that changes more
     /// nodes than an epoch can log; otherwise what `run` returns.
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
         let _ = run;
-        Err(pool::Error::NoBatches { engine: self.engine() })
+        Err(crate::Error::NoBatches { engine: self.engine() })
     }
 
     /// The fast path for trees of words.

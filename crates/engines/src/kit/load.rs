@@ -3,9 +3,10 @@
 use std::marker::PhantomData;
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use crate::index::{Codec, EntryWords, NextEntry};
+use crate::{Error, Result};
 
 /// Bytes of keys and values after which a load lets a disk that is far behind hold it up.
 const PACE_BYTES: usize = 1 << 20;

@@ -2,7 +2,7 @@
 //!
 //! | part | gives |
 //! | --- | --- |
-//! | [`write`] | whether a condition holds; an entry that is encoded when it is needed, and discarded unless it is published |
+//! | [`mod@write`] | whether a condition holds; an entry that is encoded when it is needed, and discarded unless it is published |
 //! | [`search`] | where a key lies among sorted entries |
 //! | [`load`] | a sorted source of entries for a bulk load, undone as a whole if the load fails |
 //! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |

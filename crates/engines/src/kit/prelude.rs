@@ -1,7 +1,7 @@
 //! What the file of an engine uses, for one `use` of all of it.
 
 pub use medium::{Lsn, Medium, Word};
-pub use pool::{Error, Guard, Pool, ROOT_WORDS, Result, TreeRoot};
+pub use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 
 pub use super::load::{Sorted, entries_per_leaf};
 pub use super::scan::{Goal, LeafBatches, LeafCopy, Leaves};
@@ -14,4 +14,5 @@ pub use crate::index::{
 pub use crate::registry::{
     Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Visit,
 };
+pub use crate::{Error, Result};
 pub use crate::{media_of, methods_of_entries, words_of_entries};

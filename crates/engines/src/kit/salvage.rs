@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use crate::index::{Codec, EntryWords, Violation};
+use crate::{Error, PoolError, Result};
 
 /// A key and a value.
 type Entry = (Vec<u8>, Vec<u8>);
@@ -71,7 +72,7 @@ impl<'v> Salvage<'v> {
 /// What an error says is damaged, without where that is.
 pub fn what_of(error: &Error) -> String {
     match error.root() {
-        Error::Corrupt { what, .. } => what.clone(),
+        Error::Pool(PoolError::Corrupt { what, .. }) => what.clone(),
         other => other.to_string(),
     }
 }

@@ -9,11 +9,12 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Bound;
 
+use crate::index::record::prefix_word;
 use medium::Medium;
-use pool::record::prefix_word;
-use pool::{Error, Guard, Pool, Result};
+use pool::{Guard, Pool};
 
 use crate::index::{Bounds, Codec, Direction, EntryWords, Scan};
+use crate::{Error, Result};
 
 /// Entries of the first batch; each batch has twice as many as the one before.
 const BATCH_ENTRIES_MIN: usize = 16;
@@ -180,7 +181,7 @@ impl<B: Batches> Cursor<B> {
         let read = self.source.read(&mut self.batch);
         if let Err(error) = read {
             self.batch.clear();
-            if self.batch.entries_max == 1 || !matches!(error.root(), Error::Corrupt { .. }) {
+            if self.batch.entries_max == 1 || !error.is_corrupt() {
                 return Err(error);
             }
             // What lies before the damage is returned first.

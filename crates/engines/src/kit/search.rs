@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 
 use medium::Medium;
-use pool::{Guard, Result};
+use pool::Guard;
 
+use crate::Result;
 use crate::index::{Codec, EntryWords};
 
 /// How many of `count` entries in ascending order lie below a key, and whether the next one is the key's. O(log n).

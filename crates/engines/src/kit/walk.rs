@@ -3,16 +3,17 @@
 use std::collections::HashSet;
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::salvage::{Salvage, read_whole, what_of};
 use crate::index::{Codec, EntryWords, Violation};
+use crate::{Error, Result};
 
 /// Calls `visit` with the offset of each leaf of a chain, from `first` on; `visit` returns the next one, 0 after the last. Comes
 /// to an end on any pool. O(leaves), with some bytes of memory for each.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the chain leads to a leaf twice; otherwise what `visit` returns.
+/// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if the chain leads to a leaf twice; otherwise what `visit` returns.
 pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
     let (mut offset, mut visited) = (first, HashSet::new());
     while offset != 0 {

@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use medium::Medium;
-use pool::{Guard, Result};
+use pool::Guard;
 
+use crate::Result;
 use crate::index::{Codec, Condition, EntryWords};
 
 /// Whether `condition` holds for a key with this entry.

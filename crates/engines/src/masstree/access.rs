@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use medium::sync::schedule::{Access, AccessKind, reach};
 use medium::sync::{MutexGuard, Ordering, is_scheduled, thread_number};
 use medium::{Medium, VolatileWord, kernels};
-use pool::{Error, Guard};
+use pool::Guard;
 
 use super::Core;
 use super::barrier::{Long, Pass};
@@ -19,6 +19,7 @@ use super::layout::{
     Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, VERSION, WordBorder, stamped_epoch,
 };
 use super::version::{Lock, Version};
+use crate::{Error, PoolError};
 
 /// Why a walk ended without a result.
 #[derive(Debug)]
@@ -44,15 +45,15 @@ impl Stop {
 
     /// Whether the walk met damage.
     pub(super) fn is_corrupt(&self) -> bool {
-        matches!(self, Self::Failed(error) if matches!(error.root(), Error::Corrupt { .. }))
+        matches!(self, Self::Failed(error) if error.is_corrupt())
     }
 }
 
 impl<E: Into<Error>> From<E> for Stop {
     fn from(error: E) -> Self {
         match error.into() {
-            error @ Error::PoolFull { .. } => Self::Full(error),
-            error if matches!(error.root(), Error::PoolFull { .. }) => Self::Full(error),
+            error @ Error::Pool(PoolError::PoolFull { .. }) => Self::Full(error),
+            error if error.is_full() => Self::Full(error),
             error => Self::Failed(error),
         }
     }

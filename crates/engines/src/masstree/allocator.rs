@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use medium::sync::is_scheduled;
 use medium::sync::schedule::AccessKind;
 use medium::{Medium, Word};
-use pool::{ALLOCATION_BYTES_MAX, Error, Guard, Result, SLAB_BYTES};
+use pool::{ALLOCATION_BYTES_MAX, Guard, SLAB_BYTES};
 use smallvec::SmallVec;
 
 use super::Core;
@@ -35,6 +35,7 @@ use super::barrier::Pass;
 use super::epoch::Shard;
 use super::layout::{Anchor, CLASSES, OFFSET_MASK, Queue, SHARDS, checked, interior_bytes, unchecked};
 use super::sweep::unless_damaged;
+use crate::{Error, Result};
 
 /// Bytes at the head of a run: its class, and the run before it, each with its check.
 const RUN_HEADER_BYTES: u64 = 64;

@@ -9,16 +9,16 @@
 
 use std::cell::{Cell, RefCell};
 
+use crate::index::record::check_lengths;
 use medium::Medium;
 use medium::sync::{is_scheduled, thread_number};
-use pool::record::check_lengths;
-use pool::{Error, Result};
 
 use super::Core;
 use super::access::{Stop, View, Work};
 use super::barrier::Long;
 use super::cells::Value;
 use crate::index::{Batch, Condition};
+use crate::{Error, Result};
 
 /// Threads of a scheduler, which are one of the system.
 const SCHEDULED_MAX: usize = 8;

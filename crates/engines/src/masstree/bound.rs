@@ -7,11 +7,12 @@
 use std::cell::Cell;
 
 use medium::Medium;
-use pool::{Error, Guard};
+use pool::Guard;
 
 use super::Core;
 use super::access::{View, Walk};
 use super::layout::{OFFSET_MASK, interior_bytes};
+use crate::Error;
 
 /// Nodes that are met before it is asked how many there can be.
 const MET_UNASKED: u64 = 1 << 12;

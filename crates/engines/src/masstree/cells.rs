@@ -18,7 +18,7 @@
 //!   the number of that epoch.
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::access::{View, Walk, Work};
 use super::find::Entry;
@@ -26,6 +26,7 @@ use super::in_line_log::Change;
 use super::insert::Locked;
 use super::layout::{Border, WIDTH_MAX, WordBorder, line_of};
 use super::record::Record;
+use crate::{Error, Result};
 
 /// The greatest pointer to a cell.
 pub(super) const CELL_POINTER_MAX: u64 = 16 * 2 * WIDTH_MAX as u64;

@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::index::record::KEY_BYTES_MAX;
 use medium::Medium;
-use pool::record::KEY_BYTES_MAX;
-use pool::{Error, Result};
 
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
@@ -15,6 +14,7 @@ use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice};
 use super::version::Version;
 use crate::index::Violation;
+use crate::{Error, Result};
 
 /// Up to so many objects each is looked at for whether something else leads to it as well.
 const OBJECTS_REMEMBERED: usize = 1 << 22;

@@ -23,13 +23,14 @@ use std::time::Instant;
 use medium::sync::schedule::AccessKind;
 use medium::sync::{MutexGuard, is_scheduled};
 use medium::{LINE_BYTES, Medium};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::access::{View, Work};
 use super::allocator::{Limit, LinkSweep};
 use super::external_log::LogCursor;
 use super::layout::{Anchor, CLASSES, Logged, OFFSET_MASK, all_lines, checked};
 use super::{Core, Mode};
+use crate::{Error, Result};
 
 /// What a thread needs to write: lists, limits of queues, a log. In lines of its own.
 #[repr(align(128))]
@@ -222,7 +223,7 @@ impl<M: Medium> Core<M> {
             drop(shards);
             self.is_owed.store(false, Ordering::Relaxed);
             // Whoever ended the last epoch may have been told that it is not durable, and have told nobody.
-            return guard.settle(*ended);
+            return Ok(guard.settle(*ended)?);
         }
         let flushed = self.flush_listed(&guard, &listed);
         guard.fence();

@@ -7,11 +7,12 @@
 use std::sync::atomic::Ordering;
 
 use medium::{Medium, Word};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::access::{Stop, View, Walk, Work};
 use super::layout::{Anchor, INTERIOR, OFFSET_MASK, checked, unchecked};
 use super::{Core, Mode};
+use crate::{Error, Result};
 
 /// Bytes of a segment: a whole slab of the pool.
 const SEGMENT_BYTES: usize = 65_472;

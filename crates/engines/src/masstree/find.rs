@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use medium::Medium;
-use pool::{Error, Result};
 
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk, Work};
@@ -14,6 +13,7 @@ use super::record::Record;
 use super::scan::LEAVES_AHEAD;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::Version;
+use crate::{Error, PoolError, Result};
 
 /// A border node that a descent reached.
 pub(super) struct Leaf<'v, T = ()> {
@@ -485,7 +485,7 @@ impl<M: Medium> Core<M> {
         loop {
             let (view, mut work) = self.enter_beside_batches()?;
             if self.is_gone.load(Ordering::Acquire) {
-                return Err(Error::InUse);
+                return Err(Error::Pool(PoolError::InUse));
             }
             attempts.inspect(|attempts| view.go_on_from(*attempts));
             let stop = match walk(&view, &mut work) {

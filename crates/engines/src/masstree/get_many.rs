@@ -5,7 +5,6 @@
 //! key, which now finds its nodes and its record in the cache.
 
 use medium::Medium;
-use pool::Result;
 use smallvec::SmallVec;
 
 use super::Core;
@@ -13,6 +12,7 @@ use super::access::{HEIGHT_MAX, View, Walk};
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK};
 use super::permutation::Permutation;
 use super::slice::{LAYER, Slice, Target};
+use crate::Result;
 
 /// Keys that are walked together: more misses than that the processor does not overlap.
 const BATCH: usize = 16;

@@ -1,8 +1,7 @@
 //! Writing: updates, inserts into a free slot, new layers.
 
+use crate::index::record::{check_lengths, prefix_word};
 use medium::Medium;
-use pool::record::{check_lengths, prefix_word};
-use pool::{Error, Result};
 
 use super::Core;
 use super::access::{Stop, View, Walk, Work};
@@ -14,6 +13,7 @@ use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice};
 use super::version::{Lock, Version};
 use crate::index::Condition;
+use crate::{Error, Result};
 
 /// How often an operation ends the epoch to make room before it gives up.
 const ROUNDS_MAX: u32 = 2;

@@ -2,9 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::index::record::check_lengths;
 use medium::Medium;
-use pool::record::check_lengths;
-use pool::{Error, Result};
 
 use super::Core;
 use super::access::{NodeRef, View, Walk, Work};
@@ -13,6 +12,7 @@ use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::NextEntry;
+use crate::{Error, Result};
 
 /// A layer that is being filled.
 #[derive(Default)]

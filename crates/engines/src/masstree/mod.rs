@@ -107,12 +107,13 @@ use std::time::{Duration, Instant};
 
 use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use medium::{Lsn, Medium};
-use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
+use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use crate::index::{
     Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Index, IndexStat, NextEntry, Scan,
     Value, Violation, WordCodec, WordIndex,
 };
+use crate::{Error, PoolError, Result};
 use barrier::Barrier;
 use epoch::Shard;
 use layout::{
@@ -408,7 +409,7 @@ impl<M: Medium> Core<M> {
     }
 
     fn mark(&self, guard: &pool::Guard<'_, M>) -> Result<()> {
-        self.visit_space(guard, &mut |offset| self.pool.mark(offset))
+        self.visit_space(guard, &mut |offset| Ok(self.pool.mark(offset)?))
     }
 
     /// Gives all space back to the pool; the tree is not used again.
@@ -456,7 +457,9 @@ impl Ticker {
         let thread = std::thread::Builder::new()
             .name("everleaf-epochs".to_owned())
             .spawn(move || Self::run(&weak, &stop, length))
-            .map_err(|source| Error::Io { action: "start the thread that ends epochs", source })?;
+            .map_err(|source| {
+                Error::Pool(PoolError::Io { action: "start the thread that ends epochs", source })
+            })?;
         Ok(Self { thread: Some(thread), is_stopped })
     }
 
@@ -531,7 +534,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
             if core.give_back().is_err() {
                 pool.leave_unclean();
             }
-            return Err(error);
+            return Err(error.into());
         }
         Self::start(core, &options)
     }
@@ -540,7 +543,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// log + slabs).
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`] if the tree is of another kind or width; [`Error::Corrupt`] if what recovery rests on is
+    /// [`PoolError::TreeMismatch`] if the tree is of another kind or width; [`PoolError::Corrupt`] if what recovery rests on is
     /// damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
@@ -598,7 +601,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
 /// The width of the nodes of a tree in a pool.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if no tree can have it.
+/// [`PoolError::Corrupt`] if no tree can have it.
 pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
     let width = root.words[ROOT_WIDTH] as usize;
     if (WIDTH_MIN..=WIDTH_MAX).contains(&width) {

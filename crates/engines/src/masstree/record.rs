@@ -3,12 +3,14 @@
 //! The key is there from its first byte, so a record moves into a new layer as it is: what is left of the key there is
 //! found by skipping the slices above. Records are never changed while the tree leads to them.
 
+use crate::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, prefix_word};
 use medium::{Medium, Word};
-use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX, copy_in, copy_out, prefix_word};
-use pool::{Error, Guard, Result};
+use pool::Guard;
+use pool::bytes::{copy_in, copy_out};
 
 use super::access::{View, Walk, Work};
 use super::cells::CELL_POINTER_MAX;
+use crate::{Error, Result};
 
 /// Bytes of the allocator's link before a record's first word.
 const LINK_BYTES: u64 = 16;

@@ -17,7 +17,7 @@
 use std::sync::atomic::Ordering;
 
 use medium::{Medium, Word};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::Core;
 use super::access::{View, Walk};
@@ -28,6 +28,7 @@ use super::layout::{
 };
 use super::permutation::Permutation;
 use super::version::Version;
+use crate::{Error, Result};
 
 /// Ranges in the set of failed epochs from which on an open sweeps at once.
 const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;

@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use crate::index::record::KEY_BYTES_MAX;
 use medium::Medium;
-use pool::record::KEY_BYTES_MAX;
-use pool::{Error, Result};
 
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
@@ -17,6 +16,7 @@ use super::scan::{Found, no_word};
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::Violation;
 use crate::kit::salvage::{Salvage, what_of};
+use crate::{Error, Result};
 
 /// A node of a layer, so many levels below its root, and what it may hold, if the separators are sound.
 struct Node {

@@ -8,7 +8,6 @@
 use std::ops::Bound;
 
 use medium::Medium;
-use pool::{Error, Result};
 use smallvec::SmallVec;
 
 use super::Core;
@@ -22,6 +21,7 @@ use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use crate::index::{Bounds, Direction};
 use crate::kit::scan::{Batch, Batches, Cursor};
+use crate::{Error, Result};
 
 /// Border nodes that a scan has on their way while it reads one.
 pub(super) const LEAVES_AHEAD: usize = 3;
@@ -242,7 +242,7 @@ impl<M: Medium> View<'_, M> {
         root: u64,
         verdict: &Verdict,
     ) -> Walk<Frame<'v>> {
-        if 8 * depth > pool::record::KEY_BYTES_MAX {
+        if 8 * depth > crate::index::record::KEY_BYTES_MAX {
             return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
         }
         let (edge, target) = if *verdict == Verdict::Enter { start.along(depth) } else { start.whole() };

@@ -21,7 +21,7 @@ impl Slice {
     #[inline(always)]
     pub(super) fn of(rest: &[u8]) -> Self {
         let class = if rest.len() > 8 { LONGER } else { rest.len() as u8 };
-        Self { word: pool::record::prefix_word(rest), class }
+        Self { word: crate::index::record::prefix_word(rest), class }
     }
 
     /// What is left of `key` in layer `depth`.

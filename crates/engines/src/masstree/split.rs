@@ -7,7 +7,6 @@
 //! the child is locked. Locks are taken upwards: from a layer's border to its root, then in the layer above.
 
 use medium::Medium;
-use pool::Error;
 use smallvec::SmallVec;
 
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk, Work};
@@ -18,6 +17,7 @@ use super::layout::{Border, INTERIOR, Interior, LOGGED, OFFSET_MASK, interior_by
 use super::permutation::Permutation;
 use super::slice::{LAYER, Slice, Target};
 use super::version::{Lock, Version};
+use crate::Error;
 
 /// What leads to a node; locked.
 pub(super) enum Parent<'v, M: Medium> {

@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use medium::{Ram, VolatileWord};
-use pool::{Error, Pool, PoolOptions};
+use pool::{Pool, PoolOptions};
 
 use super::layout::OFFSET_MASK;
 use super::{EpochLength, MassTree, MassTreeOptions};
+use crate::Error;
 use crate::index::{Bounds, Direction, Index, RecordCodec, WordCodec};
 
 type Tree<C = RecordCodec> = MassTree<Instrumented, C>;

@@ -7,9 +7,8 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
+use crate::index::record::KEY_BYTES_MAX;
 use medium::Medium;
-use pool::record::KEY_BYTES_MAX;
-use pool::{Error, Result};
 
 use super::Core;
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
@@ -18,6 +17,7 @@ use super::find::{Neighbours, Origin};
 use super::layout::{Anchor, Interior};
 use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::Version;
+use crate::Result;
 
 /// Border nodes that are touched with one pass.
 const NODES_TOGETHER: u32 = 128;
@@ -61,7 +61,7 @@ struct Step<'v> {
 /// Damage is no error of a sweep.
 pub(super) fn unless_damaged(result: Result<()>) -> Result<()> {
     match result {
-        Err(error) if matches!(error.root(), Error::Corrupt { .. }) => Ok(()),
+        Err(error) if error.is_corrupt() => Ok(()),
         other => other,
     }
 }

@@ -3,7 +3,6 @@
 //! in the nodes, which are on their way while those before them are read.
 
 use medium::Medium;
-use pool::{Error, Result};
 use smallvec::SmallVec;
 
 use super::Core;
@@ -14,6 +13,7 @@ use super::layout::{WIDTH_MAX, nibble};
 use super::permutation::Permutation;
 use super::scan::no_word;
 use super::slice::{Slice, Target};
+use crate::{Error, Result};
 
 /// Entries that a scan of words hands over together when the tree changes faster than it can be read without a pass, but for
 /// the rest of a border node; otherwise those of one border node.

@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use medium::sync::thread_number;
 use medium::{LINE_BYTES, Lsn, Medium, WORD_BYTES, Word};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::layout::{State, Status, Target};
 use super::seen::clean;
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
 use super::{DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
+use crate::{Error, PoolError, Result};
 
 /// An operation that is being executed or helped.
 struct Operation<'o> {
@@ -292,12 +293,12 @@ impl Pmwcas {
     /// and then no open would take them for sound. Nobody executes meanwhile. Durable when the pool is closed. O(slots).
     ///
     /// # Errors
-    /// [`Error::InUse`] if a thread is in the middle of an operation, or ended there by a panic, and [`Error::Corrupt`] for a
+    /// [`PoolError::InUse`] if a thread is in the middle of an operation, or ended there by a panic, and [`PoolError::Corrupt`] for a
     /// damaged descriptor: then the pool must not be closed cleanly ([`pool::Pool::leave_unclean`]), and the next open ends
     /// what is left.
     pub fn finish<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
         let mut leftovers = self.leftovers();
-        if self.clear_leftovers(guard, &mut leftovers)? { Ok(()) } else { Err(Error::InUse) }
+        if self.clear_leftovers(guard, &mut leftovers)? { Ok(()) } else { Err(Error::Pool(PoolError::InUse)) }
     }
 
     /// Where operations that are over may have left their descriptors as they were. Memory in which these had words must not
@@ -311,7 +312,7 @@ impl Pmwcas {
     /// were left; the others remain, to be tried again. What they named is named by none any more, durably.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]: a damaged descriptor, which remains.
+    /// [`PoolError::Corrupt`]: a damaged descriptor, which remains.
     pub fn clear_leftovers<M: Medium>(
         &self,
         guard: &Guard<'_, M>,

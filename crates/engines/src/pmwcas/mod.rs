@@ -38,7 +38,7 @@
 //!
 //! // Before the pool is closed: what descriptors name must not be cut off with the file's free tail.
 //! pmwcas.finish(&guard)?;
-//! # Ok::<(), pool::Error>(())
+//! # Ok::<(), everleaf_engines::Error>(())
 //! ```
 //!
 //! `examples/pmwcas.rs` of this crate is a longer one, in a file: entries that are reserved, memory that is recycled, recovery.
@@ -134,8 +134,10 @@ mod word;
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 use smallvec::SmallVec;
+
+use crate::{Error, Result};
 
 use layout::{DESCRIPTOR_BYTES, DescriptorNode, Target};
 use seen::Commits;
@@ -266,7 +268,7 @@ impl Commit {
     /// Waits until the operation is durable. Nothing on media whose fences make durable.
     ///
     /// # Errors
-    /// [`Error::Medium`]: the medium failed. The words stay as they are; a crash may bring the old values back.
+    /// [`PoolError::Medium`](crate::PoolError::Medium): the medium failed. The words stay as they are; a crash may bring the old values back.
     #[inline]
     pub fn wait<M: Medium>(self, guard: &Guard<'_, M>) -> Result<()> {
         if M::LATE { execute::wait_for(guard, self.lsn, &self.targets) } else { Ok(()) }
@@ -292,7 +294,7 @@ impl Pmwcas {
     /// counts as at this moment: the value before as long as that is undecided. Helps nobody and waits for nobody.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the word names a descriptor that does not name it.
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if the word names a descriptor that does not name it.
     #[inline(always)]
     pub fn read<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         let raw = cell.load(guard);
@@ -463,7 +465,7 @@ impl<'p> Descriptor<'p> {
     ///
     /// # Errors
     /// No word changed if it is [`Error::BadOperation`], for an operation without words or a reserved entry that was not
-    /// filled, or [`Error::Corrupt`], for a word in the way that names a descriptor wrongly. [`Error::Medium`] if the medium
+    /// filled, or [`PoolError::Corrupt`](crate::PoolError::Corrupt), for a word in the way that names a descriptor wrongly. [`PoolError::Medium`](crate::PoolError::Medium) if the medium
     /// failed: the words may have changed for other threads.
     pub fn execute<M: Medium>(self, guard: &Guard<'_, M>) -> Result<bool> {
         self.execute_with(guard, |recycled| recycle_offset(guard, recycled))

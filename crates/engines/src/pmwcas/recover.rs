@@ -1,7 +1,7 @@
 //! Making descriptors, and rolling what a crash cut off forward or back.
 
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 use smallvec::SmallVec;
 
 use super::layout::{State, Status, Target, check_of};
@@ -9,6 +9,7 @@ use super::seen::Commits;
 use super::slots::Slots;
 use super::word::{Name, SLOTS_MAX, VALUE_MASK};
 use super::{Pmwcas, WORDS_MAX};
+use crate::{Error, Result};
 
 /// A descriptor that is not free.
 pub(super) struct Unfinished {
@@ -53,7 +54,7 @@ impl Pmwcas {
     /// tail that a descriptor still names, and the next open of that is refused. A drop cannot do it, for it has no guard.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] names the descriptor that no crash leaves so.
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) names the descriptor that no crash leaves so.
     pub fn open<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<Self> {
         let pmwcas = Self::at::<M>(place, slots)?;
         let mut unfinished: Vec<Unfinished> = Vec::new();

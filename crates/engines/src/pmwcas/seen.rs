@@ -5,13 +5,14 @@
 
 use medium::sync::{AtomicU64, Ordering};
 use medium::{Lsn, Medium, WORD_BYTES};
-use pool::{Guard, Result};
+use pool::Guard;
 use smallvec::SmallVec;
 
 use super::Pmwcas;
 use super::execute::word_at;
 use super::layout::SPREAD;
 use super::word::{DIRTY, VALUE_MASK};
+use crate::Result;
 
 /// Hashes of words. More of them, and fewer readers wait for somebody else's commit.
 const HASHES: usize = 1 << 12;
@@ -119,7 +120,7 @@ impl Pmwcas {
     /// Returns when what was seen is durable. Nothing on media whose fences make durable.
     ///
     /// # Errors
-    /// [`pool::Error::Medium`]: the medium failed, and what was seen is no answer.
+    /// [`PoolError::Medium`](crate::PoolError::Medium): the medium failed, and what was seen is no answer.
     #[inline(always)]
     #[track_caller]
     pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &mut Seen) -> Result<()> {
@@ -128,6 +129,6 @@ impl Pmwcas {
 
     /// Returns when all is durable that was visible before, for those who have read much of it, by [`Pmwcas::read`] as well.
     pub fn settle_all<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
-        if M::LATE { guard.wait_for(self.commits.newest()) } else { Ok(()) }
+        if M::LATE { Ok(guard.wait_for(self.commits.newest())?) } else { Ok(()) }
     }
 }

@@ -2,10 +2,11 @@
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium};
-use pool::{Guard, Result};
+use pool::Guard;
 
 use super::RnTree;
 use super::layout::{FAILS_CHECK, LeafRecord, Slots, low_bits};
+use crate::Result;
 use crate::index::{Codec, IndexStat, Violation};
 use crate::kit::chain::{InnerTree, Separator};
 
@@ -84,7 +85,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<()> {
         let leaf = Self::leaf(guard, record)?;
         let slots = record.slots();
-        let durable = leaf.slots.inspect(guard).map_err(pool::Error::torn(record.offset()))?;
+        let durable = leaf.slots.inspect(guard).map_err(crate::Error::torn(record.offset()))?;
         report.expect(Slots(durable.value) == slots, || {
             "the transient slots are not the durable ones".to_owned()
         });

@@ -1,9 +1,9 @@
 //! Giving back the space of a tree that is gone from the root table.
 
 use medium::Medium;
-use pool::Result;
 
 use super::RnTree;
+use crate::Result;
 use crate::index::Codec;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {

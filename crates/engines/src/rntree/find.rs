@@ -2,11 +2,12 @@
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium, kernels};
-use pool::{Guard, Result};
+use pool::Guard;
 use std::cmp::Ordering as Compare;
 
 use super::RnTree;
 use super::layout::{Leaf, LeafRecord};
+use crate::Result;
 use crate::index::{Codec, EntryWords};
 use crate::kit::chain::{GROUP, HeapGuard, InnerTree};
 

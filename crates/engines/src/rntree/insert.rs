@@ -6,13 +6,14 @@
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word, kernels};
-use pool::{Guard, Result};
+use pool::Guard;
 use std::cmp::Ordering as Compare;
 
 use super::find::{Purpose, Seen};
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use super::order::Scale;
 use super::{ENTRIES_MAX, RnTree};
+use crate::Result;
 use crate::index::{Codec, Condition, EntryWords};
 use crate::kit::chain::HeapGuard;
 use crate::kit::write::{Encoded, holds};
@@ -137,13 +138,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let (index, version) =
                 match self.place_for::<P>(&guard, &heap, next.take(), (key, hash), condition)? {
                     Place::Leaf(index, version) => (index, version),
-                    Place::Fails(lsn) => return guard.wait_for(lsn).map(|()| false),
+                    Place::Fails(lsn) => {
+                        guard.wait_for(lsn)?;
+                        return Ok(false);
+                    }
                 };
             let record = self.leaves.get(index);
             let Some(entry) = record.claim(self.capacity) else {
                 // No room is made for what may turn out to be nothing.
                 if let Some(lsn) = self.fails_after_all::<P>(&guard, (key, hash), condition)? {
-                    return guard.wait_for(lsn).map(|()| false);
+                    guard.wait_for(lsn)?;
+                    return Ok(false);
                 }
                 next = self.make_room(index, version, key)?.filter(|_| C::TIES);
                 continue;
@@ -162,7 +167,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if let Some(Plan::Fails { sequence, lsn }) = early
                 && record.is_still_in(sequence)
             {
-                return guard.wait_for(lsn).map(|()| false);
+                guard.wait_for(lsn)?;
+                return Ok(false);
             }
             // PERSIST: record and entry before the slot line that lists the entry; lost, nobody misses them.
             guard.fence();
@@ -172,7 +178,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     if held {
                         encoded.published();
                     }
-                    return guard.wait_for(lsn).map(|()| held);
+                    guard.wait_for(lsn)?;
+                    return Ok(held);
                 }
                 // Where there is no pin, nobody knows whether that leaf is still there.
                 Attempt::At(index) => next = Some(index).filter(|_| C::TIES),

@@ -30,10 +30,11 @@
 
 use medium::sync::{Atomic, Ordering, fence, load_all, pause, yield_now};
 use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::order::Scale;
 use crate::index::EntryWords;
+use crate::{Error, Result};
 
 /// The most entries of a leaf: a slot line has 56 slots.
 pub const ENTRIES_MAX: usize = 56;

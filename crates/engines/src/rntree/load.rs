@@ -2,7 +2,7 @@
 
 use medium::sync::{self, Ordering};
 use medium::{Lsn, Medium};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::RnTree;
 use super::insert::write_entry;
@@ -10,6 +10,7 @@ use super::layout::{EntrySum, Leaf, Slots};
 use crate::index::{Codec, EntryWords, NextEntry};
 use crate::kit::chain::Separator;
 use crate::kit::load::{Sorted, entries_per_leaf};
+use crate::{Error, Result};
 
 /// What is written of a load before it is published.
 #[derive(Default)]
@@ -97,7 +98,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let mut separators = vec![(Separator::default(), self.head)];
         let published = self
             .write_slots(guard, load, first, &mut separators)
-            .and_then(|()| if count == 0 { Ok(()) } else { guard.keep_pace() })
+            .and_then(|()| if count == 0 { Ok(()) } else { Ok(guard.keep_pace()?) })
             .and_then(|()| self.publish_in_head(guard, load, first, &separators));
         if published.is_err() {
             (first..).take(count).for_each(|index| self.leaves.free(index));

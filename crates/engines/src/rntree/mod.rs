@@ -90,11 +90,12 @@ use std::sync::Arc;
 use medium::Medium;
 use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering};
-use pool::{Error, Pool, ROOT_WORDS, Result, TreeRoot};
+use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use crate::index::{Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation};
 use crate::kit::chain::InnerTree;
 use crate::kit::scan::LeafBatches;
+use crate::{Error, Result};
 use crate::{methods_of_entries, words_of_entries};
 use layout::{EntrySum, Leaf, LeafRecord, Slots};
 
@@ -181,7 +182,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, options.leaf_entries as u64);
-            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
+            Ok(pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?)
         };
         let root = enter().inspect_err(|_| guard.free_node(offset))?;
         let mut tree = Self::empty(pool, options.leaf_entries)?;

@@ -14,12 +14,13 @@ use std::time::Instant;
 
 use medium::sync::{Mutex, Ordering};
 use medium::{Lsn, Medium};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::RnTree;
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use crate::index::{Codec, EntryWords};
 use crate::kit::chain::Separator;
+use crate::{Error, Result};
 
 /// A leaf as the chain has it.
 struct Link {

@@ -1,13 +1,14 @@
 //! Removal: the slot line lists an entry less.
 
-use medium::Medium;
 use medium::sync::Ordering;
-use pool::Result;
+use medium::{Lsn, Medium};
+use pool::Guard;
 
 use super::RnTree;
 use super::find::Find;
 use super::layout::{EntrySum, LeafRecord, Slots};
-use crate::index::{Codec, Condition};
+use crate::Result;
+use crate::index::{Codec, Condition, EntryWords};
 use crate::kit::write::holds;
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
@@ -21,7 +22,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let seen = self.peek::<Find>(&guard, key, hash)?;
             let held = holds::<M, C>(&guard, condition, seen.words)?;
             if !held || seen.words.is_none() {
-                return guard.wait_for(seen.lsn).map(|()| held);
+                guard.wait_for(seen.lsn)?;
+                return Ok(held);
             }
             peeked = Some(seen);
         }
@@ -36,7 +38,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let record = self.leaves.get(found);
             let held = holds::<M, C>(&guard, condition, seen.map(|(_, words)| words))?;
             if !held || seen.is_none() {
-                return guard.wait_for(record.lsn()).map(|()| held);
+                guard.wait_for(record.lsn())?;
+                return Ok(held);
             }
             let lock = record.lock();
             if LeafRecord::<M>::is_dead(record.version()) {
@@ -61,25 +64,39 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 index = found;
                 continue;
             }
-            let (leaf, slots) = (Self::leaf(&guard, record)?, record.slots());
-            let Some(position) = slots.position_of(entry) else {
-                return Err(self.damaged(found, "a live entry without a slot"));
-            };
-            let new = slots.removed(position).sealed(&slots, EntrySum::default().with(entry, words));
-            // PERSIST: nothing must precede; lost, the key is still there.
-            let stored = leaf.slots.publish(&guard, &slots.0, &new.0)?;
-            let lsn = guard.fence();
-            record.stamp(lsn);
-            record.change(&Slots(stored), || {
-                record.live.store(live & !(1 << entry), Ordering::Release);
-            });
-            record.dead.store(record.dead.load(Ordering::Relaxed) | 1 << entry, Ordering::Relaxed);
+            let (lsn, count) = self.unlist(&guard, found, entry, words)?;
             drop(lock);
             C::retire(&guard, words);
-            if slots.count() - 1 <= self.capacity / 4 {
+            if count <= self.capacity / 4 {
                 let _ = self.merge(&guard, key); // the key is gone, merged or not
             }
-            return guard.wait_for(lsn).map(|()| true);
+            guard.wait_for(lsn)?;
+            return Ok(true);
         }
+    }
+
+    /// Publishes the leaf without an entry that it lists; the caller holds the leaf's lock. Returns when that is durable, and how
+    /// many entries are left.
+    fn unlist(
+        &self,
+        guard: &Guard<'_, M>,
+        index: u32,
+        entry: usize,
+        words: EntryWords,
+    ) -> Result<(Lsn, usize)> {
+        let record = self.leaves.get(index);
+        let (leaf, slots) = (Self::leaf(guard, record)?, record.slots());
+        let Some(position) = slots.position_of(entry) else {
+            return Err(self.damaged(index, "a live entry without a slot"));
+        };
+        let new = slots.removed(position).sealed(&slots, EntrySum::default().with(entry, words));
+        // PERSIST: nothing must precede; lost, the key is still there.
+        let stored = leaf.slots.publish(guard, &slots.0, &new.0)?;
+        let lsn = guard.fence();
+        record.stamp(lsn);
+        let live = record.live.load(Ordering::Relaxed);
+        record.change(&Slots(stored), || record.live.store(live & !(1 << entry), Ordering::Release));
+        record.dead.store(record.dead.load(Ordering::Relaxed) | 1 << entry, Ordering::Relaxed);
+        Ok((lsn, slots.count() - 1))
     }
 }

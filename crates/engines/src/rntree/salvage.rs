@@ -1,10 +1,11 @@
 //! What can be read of a damaged tree, whether it opens or not.
 
 use medium::Medium;
-use pool::{Guard, Pool, Result, TreeRoot};
+use pool::{Guard, Pool, TreeRoot};
 
 use super::layout::{Leaf, Slots};
 use super::{ROOT_HEAD, RnTree};
+use crate::Result;
 use crate::index::{Codec, Violation};
 use crate::kit::walk::salvage_chain;
 
@@ -18,7 +19,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// leaves in between may be missed without a word.
     ///
     /// # Errors
-    /// [`pool::Error::TreeMismatch`], as [`RnTree::open`].
+    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch), as [`RnTree::open`].
     pub fn salvage(
         pool: &Pool<M>,
         root: &TreeRoot,

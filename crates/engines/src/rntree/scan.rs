@@ -7,10 +7,11 @@
 use medium::sync::Ordering;
 use medium::sync::pause;
 use medium::{Medium, kernels};
-use pool::{Guard, Pool, Result};
+use pool::{Guard, Pool};
 
 use super::RnTree;
 use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots};
+use crate::Result;
 use crate::index::{Codec, Direction, EntryWords};
 use crate::kit::chain::{HeapGuard, InnerTree, Separator, Target};
 use crate::kit::scan::{Goal, LeafCopy, Leaves};

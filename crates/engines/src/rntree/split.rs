@@ -2,12 +2,13 @@
 
 use medium::sync::{self, Ordering};
 use medium::{Lsn, Medium};
-use pool::{Guard, Result};
+use pool::Guard;
 
 use super::RnTree;
 use super::insert::write_entry;
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots, low_bits};
 use super::order::Scale;
+use crate::Result;
 use crate::index::{Codec, EntryWords};
 use crate::kit::chain::{InnerTree, Separator, Structure};
 
@@ -217,7 +218,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             self.place(index, offset).inspect_err(|_| self.leaves.free(index))?;
             Ok(index)
         };
-        let index = place().inspect_err(|_: &pool::Error| {
+        let index = place().inspect_err(|_: &crate::Error| {
             self.inner.retire_separator(separator);
             guard.free_node(offset);
         })?;

@@ -1,7 +1,7 @@
 //! What the tests of damage share.
 
+use everleaf_engines::Error;
 use everleaf_engines::index::{Bounds, Direction, Index};
-use pool::Error;
 
 pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 

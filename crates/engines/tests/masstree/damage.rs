@@ -7,8 +7,9 @@ use everleaf_engines::index::{
     Bounds, Codec, Condition, Direction, EpochLength, Index, RecordCodec, Violation, WordCodec,
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions};
+use everleaf_engines::{Error, PoolError};
 use medium::{Instrumented, Ram};
-use pool::{Error, Pool, PoolOptions};
+use pool::{Pool, PoolOptions};
 
 use crate::common::content;
 
@@ -82,7 +83,7 @@ fn grown(pool: &Pool<Instrumented>, name: &str, keys: u64) -> Tree {
 }
 
 fn is_corrupt<T>(result: Result<T, Error>) -> bool {
-    matches!(result, Err(error) if matches!(error.root(), Error::Corrupt { .. }))
+    matches!(result, Err(error) if error.is_corrupt())
 }
 
 #[test]
@@ -236,7 +237,7 @@ fn an_external_log_that_is_cut_anywhere() {
                 mixtures += u64::from(is_sound);
             }
             Err(error) => {
-                assert!(matches!(error.root(), Error::Corrupt { .. }), "cut at {cut}: {error}");
+                assert!(error.is_corrupt(), "cut at {cut}: {error}");
                 errors += 1;
             }
         }
@@ -297,7 +298,7 @@ fn crash_again_and_again(damage: impl Fn(&Pool<Instrumented>)) -> Vec<usize> {
                 true
             }
             Err(error) => {
-                assert!(matches!(error.root(), Error::Corrupt { .. }), "{error}");
+                assert!(error.is_corrupt(), "{error}");
                 false
             }
         };
@@ -495,7 +496,9 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         store(&pool, at, damage);
         let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
         let names = |error: Error| {
-            let Error::Corrupt { offset, what: said } = error.root() else { panic!("{damage:#x}: {error}") };
+            let Error::Pool(PoolError::Corrupt { offset, what: said }) = error.root() else {
+                panic!("{damage:#x}: {error}")
+            };
             assert!(*offset == border && said.contains(what), "{damage:#x}: {error}");
         };
         let words = tree.words().unwrap();
@@ -792,5 +795,5 @@ fn a_full_pool_goes_around_damaged_free_space() {
         put += 1;
     }
     assert!(put > each / 2, "{put} of {keys}: {error:?}");
-    assert!(matches!(error.as_ref().unwrap().root(), Error::PoolFull { .. }), "{error:?}");
+    assert!(error.as_ref().unwrap().is_full(), "{error:?}");
 }

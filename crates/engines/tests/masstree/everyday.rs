@@ -12,9 +12,10 @@ use everleaf_engines::index::{
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions, Mode};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
+use everleaf_engines::{Error, PoolError};
 use medium::file::faulty::{Faults, Image, Machine, Which};
 use medium::{File, FileOptions, Instrumented, Medium, MediumError, Ram};
-use pool::{Error, Pool, PoolOptions};
+use pool::{Pool, PoolOptions};
 
 type Tree = MassTree<Instrumented, RecordCodec>;
 type Call = fn(&Tree) -> Result<(), Error>;
@@ -268,7 +269,7 @@ fn a_tree_opens_with_the_width_that_it_was_made_with() {
     let root = pool.trees().unwrap().remove(0);
     drop(Tree::open(&pool, &root, of_width(None)).unwrap());
     let error = Tree::open(&pool, &root, of_width(Some(8))).err().unwrap();
-    assert!(matches!(error.root(), Error::TreeMismatch { .. }), "{error}");
+    assert!(matches!(error.root(), Error::Pool(PoolError::TreeMismatch { .. })), "{error}");
 }
 
 #[test]
@@ -340,7 +341,7 @@ fn two_batches_do_not_wait_for_each_other() {
     let full: Call =
         |tree| (0..1_000_000_u64).try_for_each(|key| tree.put(&key.to_be_bytes(), &[7; 900]).map(drop));
     for ended in in_batches_of_two_trees(8, full) {
-        assert!(matches!(ended.unwrap_err().root(), Error::PoolFull { .. }));
+        assert!(ended.unwrap_err().is_full());
     }
 }
 
@@ -362,7 +363,7 @@ fn a_batch_in_a_full_pool_fails_and_leaves_a_tree_that_goes_on() {
             Ok(())
         })
     });
-    assert!(matches!(ended.unwrap_err().root(), Error::PoolFull { .. }));
+    assert!(ended.unwrap_err().is_full());
     assert!(written > 1000, "{written} keys");
     assert!(is_sound(&tree));
     assert_eq!(tree.len().unwrap(), written);
@@ -391,11 +392,11 @@ fn a_batch_that_ends_by_an_error_or_a_panic_ends() {
             tree.batch(&mut |batch| {
                 put(batch, 1, b"kept")?;
                 assert!(!is_panic, "on purpose");
-                Err(Error::InUse)
+                Err(Error::Pool(PoolError::InUse))
             })
         }));
         assert_eq!(ended.is_err(), is_panic);
-        assert!(ended.is_err() || matches!(ended, Ok(Err(Error::InUse))));
+        assert!(ended.is_err() || matches!(ended, Ok(Err(Error::Pool(PoolError::InUse)))));
         // What was written before stays, and nothing waits for the batch.
         assert_eq!(tree.get(&1_u64.to_be_bytes()).unwrap().unwrap().as_slice(), b"kept");
         tree.put(b"key", b"value").unwrap();
@@ -522,7 +523,8 @@ fn a_full_pool_is_emptied_by_threads_that_had_no_part_in_filling_it() {
     let one_after_the_other = |run: &(dyn Fn() + Sync)| {
         std::thread::scope(|scope| scope.spawn(run).join().unwrap());
     };
-    let is_full = |key: &u64| matches!(tree.put(&key.to_be_bytes(), &[7; 100]), Err(error) if matches!(error.root(), Error::PoolFull { .. }));
+    let is_full =
+        |key: &u64| matches!(tree.put(&key.to_be_bytes(), &[7; 100]), Err(error) if error.is_full());
     one_after_the_other(&|| assert!((0..1_000_000).any(|key| is_full(&key))));
     let keys = tree.len().unwrap();
     for part in 0..8 {
@@ -648,7 +650,7 @@ fn who_syncs_after_a_disk_has_failed_is_told() {
     machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
     let has_failed = |result: Result<(), Error>| {
         let error = result.unwrap_err();
-        assert!(matches!(error.root(), Error::Medium(MediumError::Failed(_))), "{error}");
+        assert!(matches!(error.medium(), Some(MediumError::Failed(_))), "{error}");
     };
     has_failed(tree.sync());
     // The epoch has ended, and nothing was written since: but it is not durable.
@@ -672,7 +674,7 @@ fn writes_heed_the_limit_of_written_pages() {
         tree.put(&number.to_be_bytes(), b"some value").err()
     });
     let error = refused.expect("as many pages as anybody likes");
-    assert!(matches!(error.root(), Error::Medium(MediumError::PrivatePages { .. })), "{error}");
+    assert!(matches!(error.medium(), Some(MediumError::PrivatePages { .. })), "{error}");
     // Nothing new is taken, but what was is durable.
     tree.sync().unwrap();
     assert!(tree.put(b"again", b"value").is_err());

@@ -34,7 +34,7 @@ fn collect(index: &dyn Index, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// The words below `count`, for a bulk load.
-fn ascending(count: u64) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> pool::Result<bool> {
+fn ascending(count: u64) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> everleaf_engines::Result<bool> {
     let mut keys = 0..count;
     move |key, value| {
         let Some(next) = keys.next() else { return Ok(false) };
@@ -280,7 +280,7 @@ fn a_bulk_load_holds_no_lock_while_its_source_runs() {
             (*key, *value) = (vec![1; 8], vec![1; 8]);
             Ok(std::mem::take(&mut is_first))
         };
-        assert!(matches!(other.bulk_load(&mut next, 1.0), Err(pool::Error::NotEmpty)));
+        assert!(matches!(other.bulk_load(&mut next, 1.0), Err(everleaf_engines::Error::NotEmpty)));
         assert_eq!(collect(&other, Direction::Forward), [(vec![9; 8], vec![9; 8])]);
         assert_clean(&other);
         done.send(()).unwrap();

@@ -2,16 +2,17 @@
 
 use std::ops::Bound;
 
+use engines::index::record;
 use engines::index::{
     Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Scan, Value, Violation, WordIndex,
 };
 use engines::registry::{
     Build, Contract, Engine, Entry, Nodes, OUTSIDE_IDS, Opening, Persists, Setting, Settings, Values,
 };
-use engines::{Error, Result, media_of};
+use engines::{Error, PoolError, Result, media_of};
 use everleaf_lab::sorted_chain::SortedChain;
 use medium::Medium;
-use pool::{Pool, TreeRoot, record};
+use pool::{Pool, TreeRoot};
 
 macro_rules! flaws {
     ($($(#[$meta:meta])* $name:ident,)*) => {
@@ -206,7 +207,8 @@ where
     }
 
     fn leak(&self) -> Result<()> {
-        self.pool.pin().allocate(100).map(drop)
+        self.pool.pin().allocate(100)?;
+        Ok(())
     }
 
     /// What becomes of a condition.
@@ -277,7 +279,7 @@ where
             None => self.tree.write(key, value, self.condition(condition, value.is_none())),
         };
         let held = held.inspect_err(|error| {
-            if self.has(Flaw::FullPoolLoses) && matches!(error, Error::PoolFull { .. }) {
+            if self.has(Flaw::FullPoolLoses) && matches!(error, Error::Pool(PoolError::PoolFull { .. })) {
                 let _ = remove_last(&self.tree);
             }
         })?;

@@ -33,7 +33,7 @@ impl IndexSubject {
     }
 
     /// The mark that an open left for later, if it did.
-    pub(super) fn mark(pool: &Pool<Sim>, tree: &dyn Index) -> pool::Result<()> {
+    pub(super) fn mark(pool: &Pool<Sim>, tree: &dyn Index) -> engines::Result<()> {
         if pool.needs_mark() && tree.mark(&|| true)? {
             pool.finish_marking_later();
         }
@@ -41,7 +41,7 @@ impl IndexSubject {
     }
 
     /// Fills the tree, if it is empty.
-    fn load(&self, tree: &dyn Index, (from, to): (u64, u64)) -> pool::Result<IndexOutcome> {
+    fn load(&self, tree: &dyn Index, (from, to): (u64, u64)) -> engines::Result<IndexOutcome> {
         let shape = self.keys();
         let mut keys = from..=to;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -52,7 +52,7 @@ impl IndexSubject {
         };
         match tree.bulk_load(&mut next, 1.0) {
             Ok(_) => Ok(Held(true)),
-            Err(pool::Error::NotEmpty) => Ok(Held(false)),
+            Err(engines::Error::NotEmpty) => Ok(Held(false)),
             Err(error) => Err(error),
         }
     }

@@ -1,4 +1,4 @@
-//! Drives Everleaf's engines, through [`Index`](engines::index::Index).
+//! Drives Everleaf's engines, through [`Index`].
 
 mod concurrent;
 mod engine;
@@ -189,7 +189,7 @@ impl IndexSubject {
         if is_put_off { medium::deferred(run).0 } else { run() }
     }
 
-    fn open_tree(&self, sim: &Sim) -> pool::Result<(Pool<Sim>, Arc<dyn Index>)> {
+    fn open_tree(&self, sim: &Sim) -> engines::Result<(Pool<Sim>, Arc<dyn Index>)> {
         let pool = Pool::open(sim.clone(), pool_options())?;
         let tree = match pool.trees()?.first() {
             Some(root) => self.engine.open(&pool, root)?,
@@ -202,11 +202,13 @@ impl IndexSubject {
     }
 
     /// Removes the tree as a store does: from the table of trees first, then from its space, once nobody reads it.
-    fn drop_tree(&self, opened: &mut OpenedIndex) -> pool::Result<()> {
+    fn drop_tree(&self, opened: &mut OpenedIndex) -> engines::Result<()> {
         let (Some(tree), Some(pool)) = (opened.tree.take(), opened.pool.as_ref()) else { return Ok(()) };
         Self::mark(pool, &*tree)?;
         let trees = pool.trees()?;
-        let root = trees.first().ok_or(pool::Error::NoSuchTree { name: "t".to_owned() })?;
+        let root = trees
+            .first()
+            .ok_or(engines::Error::Pool(engines::PoolError::NoSuchTree { name: "t".to_owned() }))?;
         pool.remove_tree(root)?;
         tree.destroy()?;
         drop(tree);
@@ -220,7 +222,7 @@ impl IndexSubject {
         key: u64,
         value: Option<u64>,
         condition: Condition<u64>,
-    ) -> pool::Result<IndexOutcome> {
+    ) -> engines::Result<IndexOutcome> {
         let keys = self.keys();
         let (key, value) = (keys.key_bytes(key), value.map(|value| keys.value_bytes(value)));
         let held = match condition {

@@ -1,10 +1,10 @@
 //! Changes of structure: a leaf more, a leaf less, a tree anew.
 
 use medium::sync::{MutexGuard, Ordering};
-use pool::Result;
 
 use super::node::{Image, InnerNode, Tails};
 use super::{CHILDREN_MAX, InnerTree, Separator, pack, unpack};
+use crate::Result;
 use crate::index::Codec;
 
 /// Children of a node that is built anew: some room for splits.

@@ -4,10 +4,10 @@ use std::cmp::Ordering as Compare;
 
 use medium::kernels;
 use medium::sync::{AtomicU32, Ordering, spin_loop};
-use pool::Result;
 
 use super::node::InnerNode;
 use super::{HeapGuard, InnerTree, Separator, unpack};
+use crate::Result;
 use crate::index::Codec;
 
 /// What a descent looks for.

@@ -32,8 +32,9 @@ use std::sync::Arc;
 use medium::Ram;
 use medium::arena::Arena;
 use medium::sync::{AtomicU64, Mutex, Ordering};
-use pool::{Guard, Pool, PoolOptions, Result};
+use pool::{Guard, Pool, PoolOptions};
 
+use crate::Result;
 use crate::index::Codec;
 use node::{InnerNode, Tails};
 
@@ -106,7 +107,7 @@ impl<C: Codec> InnerTree<C> {
     /// A separator with the key `key`.
     pub fn separator(&self, key: C::Key<'_>, bytes: &[u8]) -> Result<Separator> {
         let tail = match self.heap() {
-            Some(heap) => pool::record::write(&heap, bytes, &[])?,
+            Some(heap) => crate::index::record::write(&heap, bytes, &[])?,
             None => 0,
         };
         Ok(Separator { word: C::word(key), tail })
@@ -137,7 +138,7 @@ impl<C: Codec> InnerTree<C> {
     /// Appends the key of a separator, as bytes.
     pub fn copy_separator(heap: &HeapGuard<'_>, separator: Separator, buffer: &mut Vec<u8>) -> Result<()> {
         match heap {
-            Some(heap) => pool::record::Record::at(heap, separator.tail)?.copy_key(heap, buffer),
+            Some(heap) => crate::index::record::Record::at(heap, separator.tail)?.copy_key(heap, buffer),
             None => {
                 buffer.extend_from_slice(&separator.word.to_be_bytes());
                 Ok(())

@@ -21,7 +21,7 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
     for id in 0..warm {
         tree.update(&key_of(kind, id), &value_of(kind, id, 1))?;
     }
-    let measure = |name: &str, budget: u64, run: &dyn Fn() -> pool::Result<bool>| -> Check {
+    let measure = |name: &str, budget: u64, run: &dyn Fn() -> engines::Result<bool>| -> Check {
         let before = fences();
         ensure!(run()?, "{name} returned false");
         let spent = fences() - before;

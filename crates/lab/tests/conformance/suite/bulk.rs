@@ -1,7 +1,7 @@
 //! Bulk load.
 
 use engines::index::Index;
-use pool::Error;
+use engines::{Error, PoolError};
 use rand::Rng;
 
 use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, expect_no_leak};
@@ -13,7 +13,7 @@ fn load<'e>(
     tree: &dyn Index,
     entries: impl IntoIterator<Item = (&'e [u8], &'e [u8])>,
     fill: f64,
-) -> pool::Result<u64> {
+) -> engines::Result<u64> {
     let mut entries = entries.into_iter();
     let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
         let Some(entry) = entries.next() else { return Ok(false) };
@@ -90,7 +90,7 @@ fn load_with(tree: &dyn Index, kind: Kind, trouble: Trouble, at: u64) -> Result<
                 Trouble::Unsorted => *key = key_of(kind, id - 5),
                 Trouble::Twice => *key = key_of(kind, id - 2),
                 Trouble::BadKey => key.resize(70_000, b'x'),
-                Trouble::Source => return Err(Error::InUse),
+                Trouble::Source => return Err(Error::Pool(PoolError::InUse)),
                 Trouble::Full => {}
             }
         }
@@ -117,7 +117,8 @@ pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
                 (Trouble::BadKey, Error::KeyTooLong { length, .. } | Error::NotAWord { length, .. }) => {
                     *length == 70_000
                 }
-                (Trouble::Source, Error::InUse) | (Trouble::Full, Error::PoolFull { .. }) => true,
+                (Trouble::Source, Error::Pool(PoolError::InUse))
+                | (Trouble::Full, Error::Pool(PoolError::PoolFull { .. })) => true,
                 _ => false,
             };
             ensure!(right, "{trouble:?} at {at}: {error}");
@@ -135,9 +136,7 @@ pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
     let mut loaded = load(world.tree(), borrow(&model), 0.8);
     for _ in 0..8 {
         // What an engine with epochs was given back it can use when the epoch has ended.
-        if cell.keeps_space()
-            && matches!(&loaded, Err(error) if matches!(error.root(), Error::PoolFull { .. }))
-        {
+        if cell.keeps_space() && matches!(&loaded, Err(error) if error.is_full()) {
             world.tree().sync()?;
             loaded = load(world.tree(), borrow(&model), 0.8);
         }

@@ -1,8 +1,8 @@
 //! Keys and values at the ends of what is allowed, and one step beyond.
 
+use engines::Error;
+use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use engines::index::{Bounds, Direction, Index};
-use pool::Error;
-use pool::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use rand::seq::SliceRandom;
 
 use crate::harness::{Cell, Check, Closing, Kind, Seed, brief, collect, expect_no_leak};
@@ -47,7 +47,7 @@ pub fn lengths_up_to_the_limits(cell: &Cell, _seed: Seed) -> Check {
 
 /// The error of a write.
 fn refused<T: std::fmt::Debug>(
-    result: pool::Result<T>,
+    result: engines::Result<T>,
     what: &str,
 ) -> Result<Error, crate::harness::Failure> {
     match result {

@@ -1,7 +1,7 @@
 //! Space: a full pool, an emptied tree, leaks.
 
 use engines::index::Index;
-use pool::Error;
+use engines::{Error, PoolError};
 use rand::Rng;
 use rand::seq::SliceRandom;
 
@@ -26,7 +26,7 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
             Ok(done) => ensure_eq!(done, model.insert(key, value).is_none(), "insert of key {id}"),
             Err(error) => {
                 ensure!(
-                    matches!(error.root(), Error::PoolFull { limit, .. } if *limit <= LIMIT_BYTES),
+                    matches!(error.root(), Error::Pool(PoolError::PoolFull { limit, .. }) if *limit <= LIMIT_BYTES),
                     "a full pool says: {error}"
                 );
                 ensure_eq!(tree.get(&key)?, None, "the key that was refused");
@@ -39,7 +39,7 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
 }
 
 /// Repeats what a full pool may refuse until it is done.
-fn insist(world: &dyn World, what: &str, write: impl FnMut() -> pool::Result<bool>) -> Check {
+fn insist(world: &dyn World, what: &str, write: impl FnMut() -> engines::Result<bool>) -> Check {
     if fits(world, ATTEMPTS, what, write)? {
         return Ok(());
     }
@@ -51,7 +51,7 @@ fn fits(
     world: &dyn World,
     attempts: u32,
     what: &str,
-    mut write: impl FnMut() -> pool::Result<bool>,
+    mut write: impl FnMut() -> engines::Result<bool>,
 ) -> Result<bool, Failure> {
     for _ in 0..attempts {
         match write() {
@@ -59,7 +59,7 @@ fn fits(
                 ensure!(done, "{what} returned false");
                 return Ok(true);
             }
-            Err(error) if matches!(error.root(), Error::PoolFull { .. }) => {
+            Err(error) if error.is_full() => {
                 // Another pool's readers may hold the epoch back for a moment.
                 world.reclaim();
                 std::thread::yield_now();
@@ -87,7 +87,7 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     expect_equal(world.tree(), &model)?;
     if cell.kind == Kind::Record {
         let error = world.tree().insert(b"long", &vec![1; 3 << 20]).err();
-        let full = error.as_ref().is_some_and(|error| matches!(error.root(), Error::PoolFull { .. }));
+        let full = error.as_ref().is_some_and(engines::Error::is_full);
         ensure!(full, "a value longer than the pool: {error:?}");
     }
     let mut keys: Vec<_> = model.keys().cloned().collect();

@@ -18,7 +18,7 @@ use engines::registry::{Codec, Contract, Engine, Nodes, Settings};
 use medium::Counts;
 use pool::PoolStat;
 
-type Result<T, E = pool::Error> = std::result::Result<T, E>;
+type Result<T, E = engines::Error> = std::result::Result<T, E>;
 
 /// Entries that a range returned.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engines::Result;
 use engines::index::{EpochLength, Index};
 use engines::registry::{Factory, Host, Opening, Settings};
 use medium::{Counts, Medium, Word};
-use pool::{Pool, PoolOptions, PoolStat, Result, TreeRoot};
+use pool::{Pool, PoolOptions, PoolStat, TreeRoot};
 
 use super::{Cell, Kind, MAIN, Place, World};
 
@@ -110,7 +111,8 @@ impl<P: Place> World for Site<P> {
         self.trees.clear();
         let pool = self.pool.take().expect("an open pool");
         if how == Closing::Clean {
-            return pool.close().and(synced);
+            pool.close()?;
+            return synced;
         }
         drop(pool);
         self.place.crash();
