@@ -37,7 +37,7 @@ pub(crate) static ENTRY: Entry = Entry {
     name: "sorted-chain",
     paper: "none: the smallest engine on the kit",
     contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 2 }),
-    notices_damage: true,
+    notices_damage: &engines::registry::Codec::ALL,
     marks_later: false,
     stores_lines: false,
     is_trie: false,

@@ -24,7 +24,7 @@ pub(crate) static ENTRY: Entry = Entry {
     name: "bztree",
     paper: "BzTree: A High-Performance Latch-free Range Index for Non-Volatile Memory, VLDB 2018",
     contract: Contract::Immediate(Persists { insert: 3, update: 3, update_words: 3, remove: 3 }),
-    notices_damage: false,
+    notices_damage: &[],
     marks_later: true,
     stores_lines: false,
     is_trie: false,

@@ -39,9 +39,9 @@ pub struct Entry {
     pub paper: &'static str,
     /// When a write is durable, and what it costs.
     pub contract: Contract,
-    /// Whether it notices any damage to a tree of records: the tree does not open, `check` finds a violation, or the content is
+    /// With which codecs it notices any damage to a tree: the tree does not open, `check` finds a violation, or the content is
     /// what it was.
-    pub notices_damage: bool,
+    pub notices_damage: &'static [Codec],
     /// Whether an open after a crash leaves the mark of what is in use to [`Index::mark`](crate::index::Index::mark).
     pub marks_later: bool,
     /// Whether it stores whole lines, so that the form of lines matters to it.

@@ -18,7 +18,7 @@ pub(crate) static ENTRY: Entry = Entry {
     name: "rntree",
     paper: "Building Scalable NVM-based B+tree with HTM, ICPP 2019",
     contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 1 }),
-    notices_damage: true,
+    notices_damage: &crate::registry::Codec::ALL,
     marks_later: false,
     stores_lines: true,
     is_trie: false,

@@ -9,6 +9,7 @@ use crate::Result;
 use crate::index::{Codec, MaybeWords};
 use crate::kit::paged::{Format, ROOT_FORMAT};
 use crate::media_of;
+use crate::registry;
 use crate::registry::{
     Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
 };
@@ -24,7 +25,7 @@ const LEAF_ENTRIES: usize = 1;
 pub(crate) static ENTRY: Entry = entry(
     NAME,
     Persists { insert: 3, update: 2, update_words: 1, remove: 3 },
-    true,
+    &[registry::Codec::Record],
     Nodes { leaf_entries: 59, children: 60, settings: &[("design", 0), ("leaf-entries", 59)] },
     Nodes { leaf_entries: 4, children: 5, settings: &[("design", 0), ("leaf-entries", 4)] },
 );
@@ -33,7 +34,7 @@ pub(crate) static ENTRY: Entry = entry(
 pub static BITMAP_LEAVES: Entry = entry(
     "wbtree-bitmap-only",
     Persists { insert: 2, update: 2, update_words: 1, remove: 1 },
-    false,
+    &[],
     Nodes { leaf_entries: 63, children: 60, settings: &[("design", 1), ("leaf-entries", 63)] },
     Nodes { leaf_entries: 4, children: 5, settings: &[("design", 1), ("leaf-entries", 4)] },
 );
@@ -42,7 +43,7 @@ pub static BITMAP_LEAVES: Entry = entry(
 pub static SLOT_ONLY: Entry = entry(
     "wbtree-slot-only",
     Persists { insert: 2, update: 2, update_words: 1, remove: 1 },
-    false,
+    &[],
     Nodes { leaf_entries: 7, children: 8, settings: &[("design", 2), ("leaf-entries", 7)] },
     Nodes { leaf_entries: 3, children: 4, settings: &[("design", 2), ("leaf-entries", 3)] },
 );
@@ -50,7 +51,7 @@ pub static SLOT_ONLY: Entry = entry(
 const fn entry(
     name: &'static str,
     persists: Persists,
-    notices_damage: bool,
+    notices_damage: &'static [registry::Codec],
     full: Nodes,
     small: Nodes,
 ) -> Entry {

@@ -22,8 +22,9 @@
 //!
 //! Nodes begin at lines, so an entry lies in one line, and so does a slot array.
 
+use crate::{Error, Result};
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use crate::kit::paged::{Format, HEAD_WORDS_MAX, Item, Kind, Node, Order, Shape};
 

@@ -99,7 +99,7 @@ static ENTRY: Entry = Entry {
     name: "flawed",
     paper: "none",
     contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 2 }),
-    notices_damage: true,
+    notices_damage: &engines::registry::Codec::ALL,
     marks_later: false,
     stores_lines: false,
     is_trie: false,

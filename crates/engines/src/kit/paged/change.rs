@@ -1,7 +1,9 @@
 //! Splits and merges.
 
+use crate::Result;
+use crate::index::record;
 use medium::Medium;
-use pool::{Guard, Result, record};
+use pool::Guard;
 use smallvec::SmallVec;
 
 use super::find::{Path, Step};

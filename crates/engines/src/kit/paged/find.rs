@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
+use crate::{Error, Result};
 use medium::{Lsn, Medium, Word, kernels};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 use smallvec::SmallVec;
 
 use super::log::Anchor;

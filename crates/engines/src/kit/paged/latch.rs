@@ -8,9 +8,10 @@
 //! The version stays odd until a change is ordered (its last fence). On media where it becomes durable later, the LSN of each
 //! leaf's last change is noted, in stripes, and a reader waits for it without the lock.
 
+use crate::Result;
 use medium::sync::{Atomic, Mutex, MutexGuard, Ordering, fence, pause};
 use medium::{Lsn, Medium};
-use pool::{Guard, Result};
+use pool::Guard;
 
 /// How often a reader tries before it takes the mutex.
 const ATTEMPTS: usize = 256;

@@ -1,7 +1,8 @@
 //! Bulk load: a whole tree from sorted input, published by the root's word.
 
+use crate::{Error, Result};
 use medium::Medium;
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 use super::log::Redo;
 use super::walk::Visited;

@@ -14,8 +14,9 @@
 //!
 //! Recovery repeats 3 and 4 if there is a commit record.
 
+use crate::{Error, Result};
 use medium::{LINE_BYTES, Lsn, Medium, Word, node};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 use smallvec::SmallVec;
 
 use super::Node;
@@ -119,6 +120,6 @@ impl Redo {
             return Err(Error::corrupt(guard.offset_of(anchor), "the redo log fails its check"));
         }
         let lsn = redo.write(guard, anchor)?;
-        guard.wait_for(lsn)
+        Ok(guard.wait_for(lsn)?)
     }
 }

@@ -61,8 +61,9 @@ mod walk;
 
 use std::marker::PhantomData;
 
+use crate::Result;
 use medium::{Lsn, Medium};
-use pool::{Guard, Pool, ROOT_WORDS, Result};
+use pool::{Guard, Pool, ROOT_WORDS};
 
 use super::scan::LeafBatches;
 use crate::index::{Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation};

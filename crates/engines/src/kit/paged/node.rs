@@ -1,7 +1,8 @@
 //! Nodes, entries and their order.
 
+use crate::{Error, Result};
 use medium::{Medium, Word};
-use pool::{Error, Guard, Result};
+use pool::Guard;
 
 /// The most entries of a node: so many slots share a line with their count.
 pub const ENTRIES_MAX: usize = 63;
@@ -176,7 +177,8 @@ impl Order {
 
     /// Refuses what is no order of these entries.
     pub(super) fn validated(self, live: u64, offset: u64) -> Result<Self> {
-        if self.count() != live.count_ones() as usize || self.live() != live {
+        let is_a_slot = |slot: usize| slot <= ENTRIES_MAX;
+        if self.count() != live.count_ones() as usize || !self.slots().all(is_a_slot) || self.live() != live {
             return Err(Error::corrupt(offset, "a slot array that does not list the entries of its node"));
         }
         Ok(self)

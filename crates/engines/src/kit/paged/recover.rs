@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use crate::Result;
 use medium::Medium;
-use pool::{Pool, ROOT_WORDS, Result, TreeRoot};
+use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use super::log::{Anchor, Redo};
 use super::{Format, Kind, Paged, ROOT_ANCHOR, ROOT_FORMAT};

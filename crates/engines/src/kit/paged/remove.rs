@@ -1,7 +1,7 @@
 //! Removes.
 
+use crate::Result;
 use medium::Medium;
-use pool::Result;
 
 use super::find::{Path, Way};
 use super::{Format, Paged};

@@ -1,7 +1,8 @@
 //! Ranges: one leaf after the other, each copied at once, both ways.
 
+use crate::Result;
 use medium::Medium;
-use pool::{Guard, Pool, Result};
+use pool::{Guard, Pool};
 use smallvec::SmallVec;
 
 use super::find::{Path, Way};
@@ -89,7 +90,7 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             Ok(self.latch.lsn(leaf.offset))
         })?;
         copy.entries.extend(entries);
-        guard.wait_for(lsn)
+        Ok(guard.wait_for(lsn)?)
     }
 }
 

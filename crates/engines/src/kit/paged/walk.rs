@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use crate::index::record::prefix_word;
+use crate::{Error, Result};
 use medium::Medium;
-use pool::record::prefix_word;
-use pool::{Error, Guard, Pool, Result, TreeRoot};
+use pool::{Guard, Pool, TreeRoot};
 
 use super::change::Content;
 use super::{Format, Item, Kind, Node, Paged};
