@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::bztree::{BzTree, BzTreeOptions, NodeSizes};
-use everleaf_engines::index::{Bounds, Direction, Index, RecordCodec, WordCodec};
+use everleaf_engines::index::{Bounds, Direction, Index, Measured, RecordCodec, WordCodec};
 use everleaf_engines::{Error, PoolError};
 use medium::file::faulty::{Faults, Image, Machine, Which};
 use medium::late::Release;

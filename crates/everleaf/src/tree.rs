@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engines::index::{Bounds, Condition, EpochStat, Index, IndexStat, Value, Violation};
+use engines::index::{Bounds, Condition, EpochStat, Epochs, Index, IndexStat, Value, Violation};
 use engines::registry::AnyTree;
 use engines::{Error, PoolError, Result};
 
@@ -332,7 +332,7 @@ impl Tree {
     /// Figures of a tree that is durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)): how far the sweep
     /// after a crash has come, what the ends of epochs took. `None` for others. Unlike [`Tree::stat`] it walks nothing. O(1).
     pub fn epoch_stat(&self) -> Option<EpochStat> {
-        self.any.index.epoch_stat()
+        self.any.index.epochs().map(Epochs::epoch_stat)
     }
 
     /// What the engine counted since the tree was opened, by name; each engine counts what tells something about it.

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use engines::index::{Bounds, Condition, Direction, EpochLength, Index, RecordCodec};
+use engines::index::{Bounds, Condition, Direction, EpochLength, Epochs, Index, RecordCodec};
 use engines::masstree::{MassTree, MassTreeOptions};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{

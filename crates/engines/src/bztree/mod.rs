@@ -109,7 +109,7 @@ use pool::{Pool, TreeRoot};
 
 use crate::Result;
 use crate::index::{
-    Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Profile, Scan, Violation,
+    Bounds, Codec, Direction, Index, IndexStat, MaybeWords, Measured, NextEntry, Profile, Scan, Violation,
 };
 use crate::kit::scan::LeafBatches;
 use crate::pmwcas::{Pmwcas, PmwcasStat};
@@ -252,6 +252,20 @@ where
         self.figures()
     }
 
+    fn reclaim(&self) {
+        Self::reclaim(self);
+    }
+
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
+    }
+
+    fn destroy(&self) -> Result<()> {
+        self.give_back()
+    }
+}
+
+impl<M: Medium, C: Codec> Measured for BzTree<M, C> {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let PmwcasStat { attempts, words, failures, helps } = self.pmwcas.stat();
         vec![
@@ -263,14 +277,6 @@ where
             ("splits", self.counters.splits.get()),
             ("merges", self.counters.merges.get()),
         ]
-    }
-
-    fn reclaim(&self) {
-        Self::reclaim(self);
-    }
-
-    fn destroy(&self) -> Result<()> {
-        self.give_back()
     }
 
     fn profile(&self, key: &[u8], value: Option<&[u8]>) -> Result<Option<Profile>> {

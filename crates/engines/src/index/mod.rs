@@ -14,7 +14,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::Result;
+use crate::{Error, Result};
 
 pub use bounds::{Bounds, Direction, prefix_end};
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
@@ -88,8 +88,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How long the parts of one operation took, in nanoseconds ([`Index::profile`]).
-#[doc(hidden)]
+/// How long the parts of one operation took, in nanoseconds ([`Measured::profile`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Profile {
     /// Searching inner nodes.
@@ -275,26 +274,6 @@ pub trait Index: Any + Send + Sync {
     /// Figures. O(leaves).
     fn stat(&self) -> Result<IndexStat>;
 
-    /// Figures of an engine that is durable by epochs: how far the sweep after a crash has come, what ends of epochs took.
-    /// Unlike [`Index::stat`] it walks nothing and delays no thread. O(1).
-    fn epoch_stat(&self) -> Option<EpochStat> {
-        None
-    }
-
-    /// What the engine counted since the tree was opened, by name: what it did beside the operations asked for. Nothing, for
-    /// engines that count nothing.
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-
-    /// Reads a key, or sets its value if it is there, with the time that each part of this took: for measurements. `None`, and
-    /// nothing is done, for engines that do not take the time.
-    #[doc(hidden)]
-    fn profile(&self, key: &[u8], value: Option<&[u8]>) -> Result<Option<Profile>> {
-        let _ = (key, value);
-        Ok(None)
-    }
-
     /// Frees what was removed and waits for its memory to be used again, for a pool that is full. The calling thread is in no
     /// operation. Engines that leave that to the pool have nothing of their own.
     fn reclaim(&self) {}
@@ -303,33 +282,76 @@ pub trait Index: Any + Send + Sync {
     /// used again. O(n).
     fn destroy(&self) -> Result<()>;
 
-    /// Ends the epoch of an engine that becomes durable by epochs: what was written before is durable when this returns.
-    /// For engines whose operations are durable when they return there is nothing to do.
-    fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Runs writes of which a crash leaves all or none, provided that the engine is durable by epochs. Not isolated:
-    /// others see each write as it is done. Not undone by an error: what was written before it stays. The epoch does not end
-    /// meanwhile, and what it would free is not free: keep batches short. Inside only the batch may be used: this tree's
-    /// other operations fail with [`crate::Error::InBatch`] (a read may succeed); so does whatever would wait for the
-    /// batch of another tree.
-    ///
-    /// # Errors
-    /// [`crate::Error::NoBatches`] for engines without; [`crate::Error::EpochFull`], from a write of a batch that changes more
-    /// nodes than an epoch can log; otherwise what `run` returns.
-    fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
-        let _ = run;
-        Err(crate::Error::NoBatches { engine: self.engine() })
-    }
-
     /// The fast path for trees of words.
     fn words(&self) -> Option<&dyn WordIndex> {
         None
     }
+
+    /// What an engine offers that is durable by epochs.
+    fn epochs(&self) -> Option<&dyn Epochs> {
+        None
+    }
+
+    /// What an engine tells that counts what it does.
+    fn measured(&self) -> Option<&dyn Measured> {
+        None
+    }
 }
 
-/// Writes that lie in one epoch: see [`Index::batch`].
+impl dyn Index {
+    /// As [`Epochs::sync`]. Operations of other engines are durable when they return, so there is nothing to do.
+    pub fn sync(&self) -> Result<()> {
+        self.epochs().map_or(Ok(()), Epochs::sync)
+    }
+
+    /// As [`Epochs::batch`].
+    ///
+    /// # Errors
+    /// [`Error::NoBatches`](crate::Error::NoBatches) for engines without; otherwise as [`Epochs::batch`].
+    pub fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
+        self.epochs().ok_or(Error::NoBatches { engine: self.engine() })?.batch(run)
+    }
+
+    /// As [`Measured::counters`]; nothing, for engines that count nothing.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.measured().map_or_else(Vec::new, Measured::counters)
+    }
+}
+
+/// What a tree offers whose operations become durable with the end of an epoch.
+pub trait Epochs {
+    /// Ends the epoch: what was written before is durable when this returns.
+    fn sync(&self) -> Result<()>;
+
+    /// Runs writes of which a crash leaves all or none. Not isolated: other threads see each write as it is done. Not undone by an
+    /// error: what was written before it stays. The epoch does not end meanwhile, and what it would free is not free: keep
+    /// batches short. Inside only the batch may be used: this tree's other operations fail with
+    /// [`Error::InBatch`](crate::Error::InBatch) (a read may succeed); so does whatever would wait for the batch of another tree.
+    ///
+    /// # Errors
+    /// [`Error::EpochFull`](crate::Error::EpochFull), from a write of a batch that changes more nodes than an epoch can log;
+    /// otherwise what `run` returns.
+    fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()>;
+
+    /// How far the sweep after a crash has come, what ends of epochs took. Unlike [`Index::stat`] it walks nothing and delays
+    /// no thread. O(1).
+    fn epoch_stat(&self) -> EpochStat;
+}
+
+/// What a tree tells that counts what it does.
+pub trait Measured {
+    /// What the tree did beside the operations asked for, by name, since it was opened.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+
+    /// Reads a key, or sets its value if it is there, with the time that each part of this took: for measurements. `None`, and
+    /// nothing is done, for engines that do not take the time.
+    fn profile(&self, key: &[u8], value: Option<&[u8]>) -> Result<Option<Profile>> {
+        let _ = (key, value);
+        Ok(None)
+    }
+}
+
+/// Writes that lie in one epoch: see [`Epochs::batch`].
 pub trait Batch {
     /// As [`Index::get_into`].
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;

@@ -110,8 +110,8 @@ use medium::{Lsn, Medium};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use crate::index::{
-    Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Index, IndexStat, NextEntry, Scan,
-    Value, Violation, WordCodec, WordIndex,
+    Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, Measured,
+    NextEntry, Scan, Value, Violation, WordCodec, WordIndex,
 };
 use crate::{Error, PoolError, Result};
 use barrier::Barrier;
@@ -574,23 +574,6 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         self.core.sweep()
     }
 
-    /// Figures about epochs and logs.
-    pub fn epochs(&self) -> EpochStat {
-        let figures = &self.core.figures;
-        EpochStat {
-            running: self.core.barrier.running(),
-            epochs: figures.epochs.load(Ordering::Relaxed),
-            nodes_logged: figures.nodes_logged.load(Ordering::Relaxed),
-            in_line_logs: figures.in_line_logs.load(Ordering::Relaxed),
-            lines_flushed: figures.lines_flushed.load(Ordering::Relaxed),
-            pause_ns: figures.pause_ns.load(Ordering::Relaxed),
-            pause_ns_max: figures.pause_ns_max.load(Ordering::Relaxed),
-            nodes_restored: self.core.nodes_restored,
-            is_sweeping: self.core.any_failed.load(Ordering::Relaxed),
-            swept_keys: figures.swept_keys.load(Ordering::Relaxed),
-        }
-    }
-
     fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
         C::key(key)?;
         C::value(value)?;
@@ -688,7 +671,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     fn stat(&self) -> Result<IndexStat> {
         self.core.refuse_in_any_batch()?;
         // Before the survey, which touches what the sweep would.
-        let epochs = self.epochs();
+        let epochs = self.epoch_stat();
         let survey = self.core.survey()?;
         Ok(IndexStat {
             keys: survey.keys,
@@ -709,6 +692,20 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         self.core.give_back()
     }
 
+    fn words(&self) -> Option<&dyn WordIndex> {
+        if Self::ARE_WORDS { Some(self) } else { None }
+    }
+
+    fn epochs(&self) -> Option<&dyn Epochs> {
+        Some(self)
+    }
+
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
+    }
+}
+
+impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     fn sync(&self) -> Result<()> {
         self.core.refuse_in_any_batch()?;
         self.core.advance()
@@ -718,12 +715,26 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         self.core.batch(&Self::check_entry, run)
     }
 
-    fn epoch_stat(&self) -> Option<EpochStat> {
-        Some(self.epochs())
+    fn epoch_stat(&self) -> EpochStat {
+        let figures = &self.core.figures;
+        EpochStat {
+            running: self.core.barrier.running(),
+            epochs: figures.epochs.load(Ordering::Relaxed),
+            nodes_logged: figures.nodes_logged.load(Ordering::Relaxed),
+            in_line_logs: figures.in_line_logs.load(Ordering::Relaxed),
+            lines_flushed: figures.lines_flushed.load(Ordering::Relaxed),
+            pause_ns: figures.pause_ns.load(Ordering::Relaxed),
+            pause_ns_max: figures.pause_ns_max.load(Ordering::Relaxed),
+            nodes_restored: self.core.nodes_restored,
+            is_sweeping: self.core.any_failed.load(Ordering::Relaxed),
+            swept_keys: figures.swept_keys.load(Ordering::Relaxed),
+        }
     }
+}
 
+impl<M: Medium, C: Codec> Measured for MassTree<M, C> {
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let stat = self.epochs();
+        let stat = self.epoch_stat();
         vec![
             ("epochs", stat.epochs),
             ("nodes_logged", stat.nodes_logged),
@@ -731,10 +742,6 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
             ("lines_flushed", stat.lines_flushed),
             ("pause_ns", stat.pause_ns),
         ]
-    }
-
-    fn words(&self) -> Option<&dyn WordIndex> {
-        if Self::ARE_WORDS { Some(self) } else { None }
     }
 }
 

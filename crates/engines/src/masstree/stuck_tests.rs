@@ -12,7 +12,7 @@ use pool::{Pool, PoolOptions};
 use super::layout::OFFSET_MASK;
 use super::{EpochLength, MassTree, MassTreeOptions};
 use crate::Error;
-use crate::index::{Bounds, Direction, Index, RecordCodec, WordCodec};
+use crate::index::{Bounds, Direction, Epochs, Index, RecordCodec, WordCodec};
 
 type Tree<C = RecordCodec> = MassTree<Instrumented, C>;
 

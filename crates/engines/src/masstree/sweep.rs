@@ -273,7 +273,7 @@ mod tests {
     use super::super::layout::SHARDS;
     use super::super::{EpochLength, MassTree, MassTreeOptions};
     use super::*;
-    use crate::index::{Bounds, Direction, Index, RecordCodec};
+    use crate::index::{Bounds, Direction, Epochs, Index, RecordCodec};
 
     type Tree = MassTree<Instrumented, RecordCodec>;
 
@@ -337,7 +337,7 @@ mod tests {
             steps += 1;
         }
         assert!(steps > 20_000 / 1024 + SHARDS, "{steps} steps");
-        assert!(!tree.epochs().is_sweeping && tree.check().unwrap().is_empty());
+        assert!(!tree.epoch_stat().is_sweeping && tree.check().unwrap().is_empty());
     }
 
     /// Between two steps others take what the next one would go on with.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use everleaf_engines::index::{
-    Bounds, Codec, Condition, Direction, EpochLength, Index, RecordCodec, Violation, WordCodec,
+    Bounds, Codec, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, Violation, WordCodec,
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions};
 use everleaf_engines::{Error, PoolError};
@@ -201,7 +201,7 @@ fn an_external_log_that_is_cut_anywhere() {
     let tree = grown(&pool, "tree", 120);
     let before = content(&tree).unwrap();
     change_in_vain(&tree);
-    let logged = tree.epochs().nodes_logged;
+    let logged = tree.epoch_stat().nodes_logged;
     assert!(logged > 20);
     let changed = content(&tree).unwrap();
     drop(tree);
@@ -454,11 +454,11 @@ fn epochs_end_beside_a_sweep() {
     let root = pool.trees().unwrap().remove(0);
     let often = EpochLength::Every(std::time::Duration::from_millis(1));
     let tree = Tree::open(&pool, &root, MassTreeOptions { epoch: often, ..OPTIONS }).unwrap();
-    while tree.epochs().is_sweeping {
+    while tree.epoch_stat().is_sweeping {
         // An epoch in which nothing changed does not end: what a sweep leaves as it is counts as nothing.
         assert!(tree.update(&0_u64.to_be_bytes(), b"").unwrap());
     }
-    let found = tree.epochs();
+    let found = tree.epoch_stat();
     assert!(found.epochs > 4, "{} epochs ended", found.epochs);
     assert_eq!(found.swept_keys, 1_000_000);
     assert!(tree.check().unwrap().is_empty());
@@ -519,7 +519,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         assert!(violations.iter().any(is_it), "{named}: {violations:?}");
         // A sweep goes around it.
         tree.sweep().unwrap();
-        assert!(!tree.epochs().is_sweeping);
+        assert!(!tree.epoch_stat().is_sweeping);
         tree.update(&99_u64.to_be_bytes(), &99_u64.to_be_bytes()).unwrap();
         drop(backwards);
         drop(tree);
@@ -574,9 +574,9 @@ fn a_node_of_words_that_is_cut_off_by_the_pool_s_end_keeps_no_epoch_from_ending(
     tree.update(&99_u64.to_be_bytes(), &7_u64.to_be_bytes()).unwrap();
     assert!(tree.get(&0_u64.to_be_bytes()).is_err());
     for round in 0..3 {
-        let before = tree.epochs().running;
+        let before = tree.epoch_stat().running;
         tree.sync().unwrap();
-        assert!(round > 0 || tree.epochs().running > before, "a sync that ended no epoch");
+        assert!(round > 0 || tree.epoch_stat().running > before, "a sync that ended no epoch");
     }
 }
 
@@ -657,7 +657,7 @@ fn entries_that_lead_to_one_layer() {
         // After a crash.
         let tree = reopen(&pool, "tree").unwrap();
         tree.sweep().unwrap();
-        assert!(!tree.epochs().is_sweeping);
+        assert!(!tree.epoch_stat().is_sweeping);
         assert_eq!(tree.get(BEHIND[1]).unwrap().as_deref(), Some(&b"value"[..]), "behind the damage");
         // What one entry leads to goes, and is what the others lead to.
         let way = |last: u8| [&b"a".repeat(8 * 40)[..], &[last; 9]].concat();

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use everleaf_engines::index::{
-    Batch, Bounds, Condition, Direction, EpochLength, Index, RecordCodec, WordCodec,
+    Batch, Bounds, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, WordCodec,
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions, Mode};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
@@ -202,11 +202,11 @@ fn a_sweep_begins_with_the_open_however_long_an_epoch_lasts() {
     let epoch = EpochLength::Every(Duration::from_secs(1 << 20));
     let tree = Tree::open(&pool, &root, MassTreeOptions { epoch, ..options() }).unwrap();
     let start = Instant::now();
-    while tree.epochs().is_sweeping {
-        assert!(start.elapsed() < EVER, "{} keys were swept", tree.epochs().swept_keys);
+    while tree.epoch_stat().is_sweeping {
+        assert!(start.elapsed() < EVER, "{} keys were swept", tree.epoch_stat().swept_keys);
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!((tree.epochs().swept_keys, tree.len().unwrap()), (1000, 1000));
+    assert_eq!((tree.epoch_stat().swept_keys, tree.len().unwrap()), (1000, 1000));
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn two_batches_do_not_wait_for_each_other() {
 #[test]
 fn an_engine_without_batches_says_so() {
     let tree = RnTree::<_, RecordCodec>::create(&pool(16 << 20), "tree", RnTreeOptions::default()).unwrap();
-    let error = tree.batch(&mut |_| Ok(())).unwrap_err();
+    let error = (&tree as &dyn Index).batch(&mut |_| Ok(())).unwrap_err();
     assert!(matches!(error.root(), Error::NoBatches { engine: "rntree" }), "{error}");
 }
 
@@ -577,7 +577,7 @@ fn links_keep_their_epochs_where_a_renewal_was_missed() {
     let end_epoch = |tree: &Tree, next: u64| {
         tree.put(b"last", &next.to_be_bytes()).unwrap();
         tree.sync().unwrap();
-        assert_eq!(tree.epochs().running, next);
+        assert_eq!(tree.epoch_stat().running, next);
     };
     let tree = open((1 << 31) - 2, true);
     (0..100_u64).for_each(|key| tree.put(&key.to_be_bytes(), b"value").unwrap());
@@ -609,10 +609,10 @@ fn the_end_of_an_epoch_flushes_the_lines_that_changed() {
     (0..10).for_each(|key| assert!(tree.insert(&word(10 * key), &word(key)).unwrap()));
     tree.sync().unwrap();
     let lines = |run: &dyn Fn() -> Result<bool, Error>| {
-        let before = tree.epochs().lines_flushed;
+        let before = tree.epoch_stat().lines_flushed;
         assert!(run().unwrap());
         tree.sync().unwrap();
-        tree.epochs().lines_flushed - before
+        tree.epoch_stat().lines_flushed - before
     };
     assert_eq!(lines(&|| tree.insert(&word(5), &word(5))), 4, "the slice, too");
     assert_eq!(lines(&|| tree.remove(&word(5))), 1, "the permutation");
@@ -703,7 +703,7 @@ fn reads_after_a_clean_close_write_nothing() {
             .unwrap();
         assert_eq!(tree.len().unwrap(), 10_000);
         tree.sync().unwrap();
-        let lines = tree.epochs().lines_flushed;
+        let lines = tree.epoch_stat().lines_flushed;
         assert!(lines < 10, "{lines} lines");
         assert!(tree.update(&word(1), &word(2)).unwrap());
     }

@@ -519,8 +519,8 @@ impl Operations<'_> {
 
     /// A find or an update in pieces, if the engine tells them.
     pub(crate) fn profile(&self, key: u64, value: Option<u64>) -> Result<Option<Profile>> {
-        let value = value.map(|value| padded(value, self.sizes.1));
-        Ok(self.index.profile(&padded(key, self.sizes.0), value.as_deref())?)
+        let (key, value) = (padded(key, self.sizes.0), value.map(|value| padded(value, self.sizes.1)));
+        Ok(self.index.measured().map_or(Ok(None), |tree| tree.profile(&key, value.as_deref()))?)
     }
 
     fn find(&self, key: u64, buffer: &mut Vec<u8>) -> Result<u64> {
