@@ -161,7 +161,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
-    /// Merges a leaf that has `count` entries left with one beside it, if both are short; then what is above it.
+    /// Merges a leaf that has `count` entries left with those beside it, as far as they are short; then what is above it.
     pub(super) fn shrink(
         &self,
         guard: &Guard<'_, M>,
@@ -169,24 +169,25 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         path: &Path,
         mut count: usize,
     ) -> Result<()> {
-        let (mut kind, mut depth) = (Kind::Leaf, path.len());
-        if count > self.format.shape(kind).entries / 4 {
+        let is_short = |count: usize, kind: Kind| count <= (self.format.shape(kind).entries / 4).max(1);
+        if !is_short(count, Kind::Leaf) {
             return Ok(());
         }
-        while depth > 0 && count <= self.format.shape(kind).entries / 4 {
-            let Step { offset, position } = path[depth - 1];
-            let parent = self.node(guard, offset, Kind::Inner)?;
-            let siblings = self.format.live(guard, &parent).count_ones() as usize;
-            let before = position.checked_sub(1);
-            let pairs = before.into_iter().chain((position < siblings).then_some(position));
-            let mut is_merged = false;
-            for left in pairs {
-                is_merged = is_merged || self.merge(guard, writing, (&parent, left), kind)?;
+        let (mut kind, mut steps) = (Kind::Leaf, path.iter().rev());
+        while is_short(count, kind)
+            && let Some(Step { offset, position }) = steps.next()
+        {
+            let (parent, mut position) = (self.node(guard, *offset, Kind::Inner)?, *position);
+            count = self.format.live(guard, &parent).count_ones() as usize;
+            loop {
+                if position > 0 && self.merge(guard, writing, (&parent, position - 1), kind)? {
+                    position -= 1;
+                } else if position >= count || !self.merge(guard, writing, (&parent, position), kind)? {
+                    break;
+                }
+                count -= 1;
             }
-            if !is_merged {
-                break;
-            }
-            (kind, depth, count) = (Kind::Inner, depth - 1, siblings - 1);
+            kind = Kind::Inner;
         }
         self.lower_root(guard, writing)
     }
@@ -200,18 +201,17 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         kind: Kind,
     ) -> Result<bool> {
         let live = self.format.live(guard, parent);
-        let mut above = self.order(guard, parent, live)?;
-        let slot = above.slot(position);
-        let separator = parent.item(guard, slot);
-        let left = self.node(guard, self.child(guard, parent, (live, position))?, kind)?;
-        let right = self.node(guard, Self::offset_in(parent, separator.value)?, kind)?;
-        let [mut one, other] = [self.content(guard, &left)?, self.content(guard, &right)?];
-        let counts = [one.items.len(), other.items.len()];
+        let child = |position| self.node(guard, self.child(guard, parent, (live, position))?, kind);
+        let (left, right) = (child(position)?, child(position + 1)?);
+        let counts = [&left, &right].map(|node| self.format.live(guard, node).count_ones() as usize);
         let (capacity, pulled) = (left.entries.len(), usize::from(kind == Kind::Inner));
         let room = if counts.contains(&0) { capacity } else { capacity / 2 + pulled };
         if counts[0] + counts[1] + pulled > room {
             return Ok(false);
         }
+        let mut above = self.order(guard, parent, live)?;
+        let separator = parent.item(guard, above.slot(position));
+        let [mut one, other] = [self.content(guard, &left)?, self.content(guard, &right)?];
         let link = right.link().load(guard);
         let first = (kind == Kind::Inner).then_some(Item { value: link, ..separator });
         for item in first.into_iter().chain(other.items) {

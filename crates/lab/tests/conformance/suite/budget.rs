@@ -14,7 +14,7 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
     let update = if kind == Kind::Word { budget.update_words } else { budget.update };
     let fences = || world.counts().map_or(0, |counts| counts.fences);
     // Half a leaf, so that nothing splits; the first keys open the slabs of their size.
-    let (warm, ids) = (cell.capacity as u32 / 4, cell.capacity as u32 / 2);
+    let (warm, ids) = ((cell.capacity as u32 / 4).max(1), (cell.capacity as u32 / 2).max(2));
     for id in 0..warm {
         tree.insert(&key_of(kind, id), &value_of(kind, id, 1))?;
     }
