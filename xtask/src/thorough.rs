@@ -5,7 +5,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 /// The engines, those of the laboratory too.
-const ENGINES: [&str; 4] = ["rntree", "bztree", "masstree", "sorted-chain"];
+const ENGINES: [&str; 7] =
+    ["rntree", "bztree", "masstree", "wbtree", "wbtree-bitmap-only", "wbtree-slot-only", "sorted-chain"];
 
 /// Runs everything unless `--only` says otherwise; `docs/TESTING.md` has the times.
 #[derive(clap::Args)]

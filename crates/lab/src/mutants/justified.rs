@@ -204,6 +204,9 @@ pub(super) const SHARED: &[Justified] = &[
 ];
 
 /// The sorted chain.
+/// `wbtree`, and the kit's tree below it.
+pub(super) const WBTREE: &[Justified] = &[];
+
 pub(super) const SORTED_CHAIN: &[Justified] = &[
     justified("sorted_chain.rs", "lost, the other image counts. guard.fence();", &[Swapped], BOTH_BEFORE),
     justified("sorted_chain.rs", "lost, there is no tree. guard.fence();", &[Swapped], BOTH_BEFORE),
