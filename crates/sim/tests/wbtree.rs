@@ -31,11 +31,7 @@ fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &Op
 
 #[test]
 fn a_script_of_every_change() {
-    explore_each(
-        &every_change(),
-        FollowUp::SplitAndMerge,
-        &options(Images::All, SecondCrash::InRecovery),
-    );
+    explore_each(&every_change(), FollowUp::SplitAndMerge, &options(Images::All, SecondCrash::InRecovery));
 }
 
 /// What a crash left is met first by a write, and not by a scan of everything: a slot array that is not valid is written

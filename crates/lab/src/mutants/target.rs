@@ -132,9 +132,7 @@ impl Target {
             _ if engine == Engine::RNTREE => rntree(),
             _ if engine == Engine::MASSTREE => masstree(),
             _ if engine == Engine::BZTREE => immediate(engine, justified::BZTREE, &["bztree/", "pmwcas/"]),
-            _ if engine == Engine::WBTREE => {
-                immediate(engine, justified::WBTREE, &["wbtree/", "kit/paged/"])
-            }
+            _ if engine == Engine::WBTREE => immediate(engine, justified::WBTREE, &["wbtree/", "kit/paged/"]),
             _ if engine == crate::SORTED_CHAIN => {
                 immediate(engine, justified::SORTED_CHAIN, &["lab/src/sorted_chain"])
             }
