@@ -29,7 +29,6 @@ pub const OUTSIDE_IDS: u16 = 0x8000;
 pub struct Engine(pub(crate) &'static Entry);
 
 /// All that is known of an engine before it has a tree.
-#[expect(clippy::struct_excessive_bools, reason = "each is a property by itself")]
 pub struct Entry {
     /// Its number in a pool's root table. Never reused.
     pub id: u16,

@@ -66,7 +66,8 @@ const CHECK_SHIFT: u32 = 60;
 
 const _: () = {
     assert!(8 * (BITMAP + 2) + 16 * DESIGNS[0].2 == 1024 && BITMAP + 2 == HEAD_WORDS_MAX);
-    assert!(16 + 16 * DESIGNS[1].2 == 1024 && 16 + 16 * 3 == 64 && 16 + 16 * DESIGNS[2].2 == 128);
+    assert!(16 + 16 * DESIGNS[1].2 == 1024 && 16 + 16 * DESIGNS[2].2 == 128);
+    assert!(16 + 16 * ENTRIES_MIN == 64);
     assert!(LIVE.count_ones() as usize == DESIGNS[0].2);
 };
 

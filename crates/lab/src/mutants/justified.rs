@@ -83,6 +83,8 @@ const NOT_IN_ROOTS: &str = "this is planted where a tree is made, and that is in
                             tree in use gets a segment the fence between is needed, and two threads show it";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
+const INVALID: &str = "a slot array may be called invalid at any time before it changes: the bitmap lists the same entries, \
+                       and the redo log writes it together with a slot array that is as it was";
 
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
@@ -205,7 +207,32 @@ pub(super) const SHARED: &[Justified] = &[
 
 /// The sorted chain.
 /// `wbtree`, and the kit's tree below it.
-pub(super) const WBTREE: &[Justified] = &[];
+pub(super) const WBTREE: &[Justified] = &[
+    justified("kit/paged/find.rs", "guard.wait_for(lsn)", &[Wait], SEEN_ALONE),
+    justified(
+        "kit/paged/log.rs",
+        "ordered before it; lost, nothing happened. guard.fence();",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "kit/paged/log.rs",
+        "ordered before the commit record; lost, nothing happened. guard.fence();",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
+        "kit/paged/log.rs",
+        "lost, recovery writes them again. guard.fence();",
+        &[Swapped],
+        "a pool with a log to be finished was not closed, and so says already that it is not clean",
+    )
+    .after("pool/src/pool.rs"),
+    justified("kit/paged/insert.rs", "lost, the old value counts. guard.fence();", &[Swapped], BOTH_BEFORE),
+    justified("kit/paged/recover.rs", "lost, there is no tree. guard.fence();", &[Swapped], BOTH_BEFORE),
+    justified("wbtree/change.rs", "leaf.head[BITMAP].publish(guard, sealed(bits))", &[DoneFirst], INVALID),
+    justified("wbtree/change.rs", "publish(guard, sealed(bits)); guard.fence();", &[Swapped], INVALID),
+];
 
 pub(super) const SORTED_CHAIN: &[Justified] = &[
     justified("sorted_chain.rs", "lost, the other image counts. guard.fence();", &[Swapped], BOTH_BEFORE),
