@@ -17,3 +17,4 @@ pub mod masstree;
 pub mod pmwcas;
 pub mod registry;
 pub mod rntree;
+pub mod wbtree;

@@ -237,6 +237,11 @@ fn waits_of_readers_of_bztree_are_found_missing() {
     expect_waits_of_readers_are_found_missing(Engine::BZTREE, "bztree/");
 }
 
+#[test]
+fn waits_of_readers_of_paged_trees_are_found_missing() {
+    expect_waits_of_readers_are_found_missing(Engine::WBTREE, "kit/paged/");
+}
+
 /// Each place in `folder` where an operation waits for what it saw is needed.
 fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
     for codec in [Word, Record] {

@@ -18,10 +18,17 @@ pub(crate) struct Args {
 fn durable(engine: Engine) -> String {
     match engine.contract {
         Contract::Epoch => "with the end of its epoch, or a sync".to_owned(),
-        Contract::Immediate(persists) => format!(
-            "when it returns; persists of an insert {}, update {}, remove {}",
-            persists.insert, persists.update, persists.remove
-        ),
+        Contract::Immediate(persists) => {
+            let of_words = if persists.update_words == persists.update {
+                String::new()
+            } else {
+                format!(" ({} of a word)", persists.update_words)
+            };
+            format!(
+                "when it returns; persists of an insert {}, update {}{of_words}, remove {}",
+                persists.insert, persists.update, persists.remove
+            )
+        }
     }
 }
 

@@ -81,8 +81,19 @@ impl<'g, 'p, M: Medium> Unpublished<'g, 'p, M> {
     /// Allocates space: see [`Guard::allocate`].
     pub fn allocate(&mut self, bytes: usize) -> Result<u64> {
         let offset = self.guard.allocate(bytes)?;
+        Ok(self.adopt(offset))
+    }
+
+    /// Allocates space on line boundaries: see [`Guard::allocate_lines`].
+    pub fn allocate_lines(&mut self, bytes: usize) -> Result<u64> {
+        let offset = self.guard.allocate_lines(bytes)?;
+        Ok(self.adopt(offset))
+    }
+
+    /// Takes over space that was allocated.
+    pub fn adopt(&mut self, offset: u64) -> u64 {
         self.offsets.push(offset);
-        Ok(offset)
+        offset
     }
 
     /// The tree reaches all of it.

@@ -25,7 +25,7 @@ pub(crate) static ENTRY: Entry = Entry {
     name: "masstree",
     paper: "Fine-Grain Checkpointing with In-Cache-Line Logging, ASPLOS 2019",
     contract: Contract::Epoch,
-    notices_damage: false,
+    notices_damage: &[],
     marks_later: false,
     stores_lines: false,
     is_trie: true,

@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use crate::index::{Codec as _, RecordCodec, WordCodec};
-use crate::{bztree, masstree, rntree};
+use crate::{bztree, masstree, rntree, wbtree};
 
 pub use open::{AnyTree, Build, Factory, Host, Media, Opening, Salvaged, Visit};
 pub use settings::{Setting, Settings, Values};
@@ -29,7 +29,6 @@ pub const OUTSIDE_IDS: u16 = 0x8000;
 pub struct Engine(pub(crate) &'static Entry);
 
 /// All that is known of an engine before it has a tree.
-#[expect(clippy::struct_excessive_bools, reason = "each is a property by itself")]
 pub struct Entry {
     /// Its number in a pool's root table. Never reused.
     pub id: u16,
@@ -39,9 +38,9 @@ pub struct Entry {
     pub paper: &'static str,
     /// When a write is durable, and what it costs.
     pub contract: Contract,
-    /// Whether it notices any damage to a tree of records: the tree does not open, `check` finds a violation, or the content is
+    /// With which codecs it notices any damage to a tree: the tree does not open, `check` finds a violation, or the content is
     /// what it was.
-    pub notices_damage: bool,
+    pub notices_damage: &'static [Codec],
     /// Whether an open after a crash leaves the mark of what is in use to [`Index::mark`](crate::index::Index::mark).
     pub marks_later: bool,
     /// Whether it stores whole lines, so that the form of lines matters to it.
@@ -76,8 +75,10 @@ pub enum Contract {
 pub struct Persists {
     /// Of an insert.
     pub insert: u64,
-    /// Of an update.
+    /// Of an update of a record.
     pub update: u64,
+    /// Of an update of a word.
+    pub update_words: u64,
     /// Of a remove.
     pub remove: u64,
 }
@@ -105,8 +106,13 @@ impl Engine {
     /// as it was at the end of an epoch, and usable at once.
     pub const MASSTREE: Self = Self(&masstree::ENTRY);
 
+    /// The wB+-Tree (VLDB 2015): all of it in the pool, one writer at a time. Durable when an operation returns; an insert or
+    /// a remove costs three ordered persists, an update of a word one, a read none. With other nodes inserts and removes cost
+    /// less: its setting `design`.
+    pub const WBTREE: Self = Self(&wbtree::ENTRY);
+
     /// Every engine of this crate, the default first.
-    pub const ALL: &'static [Self] = &[Self::RNTREE, Self::BZTREE, Self::MASSTREE];
+    pub const ALL: &'static [Self] = &[Self::RNTREE, Self::BZTREE, Self::MASSTREE, Self::WBTREE];
 
     /// An engine outside this crate.
     pub const fn new(entry: &'static Entry) -> Self {

@@ -110,8 +110,9 @@ impl Report {
         let Contract::Immediate(persists) = self.args.engine.contract else {
             return 0.0;
         };
+        let update = if self.args.words() { persists.update_words } else { persists.update };
         let [insert, update, remove] =
-            [persists.insert, persists.update, persists.remove].map(|persists| persists as f64);
+            [persists.insert, update, persists.remove].map(|persists| persists as f64);
         let upsert = insert.max(update);
         if let Some(upserts) = self.args.workload.upserts_percent() {
             return upsert * upserts as f64 / 100.0;

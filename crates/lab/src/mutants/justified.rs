@@ -69,6 +69,11 @@ pub(super) const ENGINES: &[Known] = &[
         justified: BZTREE,
     },
     Known { engine: Engine::MASSTREE, folders: &["engines/src/masstree/"], justified: MASSTREE },
+    Known {
+        engine: Engine::WBTREE,
+        folders: &["engines/src/wbtree/", "engines/src/kit/paged/"],
+        justified: WBTREE,
+    },
     Known { engine: crate::SORTED_CHAIN, folders: &["lab/src/sorted_chain"], justified: SORTED_CHAIN },
 ];
 
@@ -106,6 +111,8 @@ const NOT_IN_ROOTS: &str = "this is planted where a tree is made, and that is in
                             tree in use gets a segment the fence between is needed, and two threads show it";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
+const INVALID: &str = "a slot array may be called invalid at any time before it changes: the bitmap lists the same entries, \
+                       and the redo log writes it together with a slot array that is as it was";
 
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
@@ -184,6 +191,24 @@ pub(super) const SHARED: &[Justified] = &[
     ),
     justified("pool/src/pool.rs Shared::close publish 2", &[Flush, Store], CLEAN),
     justified("pool/src/pool.rs Shared::close drain 2", &[Fence, Wait], CLEAN),
+];
+
+/// `wbtree`, and the kit's tree below it.
+const WBTREE: &[Justified] = &[
+    justified("engines/src/kit/paged/find.rs Paged::find wait_for 1", &[Wait], SEEN_ALONE),
+    justified("engines/src/kit/paged/find.rs Paged::find_many wait_for 1", &[Wait], SEEN_ALONE),
+    justified("engines/src/kit/paged/log.rs Redo::commit fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/kit/paged/log.rs Redo::commit fence 3", &[Swapped], BOTH_BEFORE),
+    justified(
+        "engines/src/kit/paged/log.rs Redo::write fence 1",
+        &[Swapped],
+        "a pool with a log to be finished was not closed, and so says already that it is not clean",
+    )
+    .after("pool/src/pool.rs"),
+    justified("engines/src/kit/paged/insert.rs Paged::store fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/kit/paged/recover.rs Paged::create_as fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/wbtree/change.rs Layout::invalidate publish 1", &[DoneFirst], INVALID),
+    justified("engines/src/wbtree/change.rs Layout::invalidate fence 1", &[Swapped], INVALID),
 ];
 
 /// The sorted chain.

@@ -2,7 +2,7 @@
 
 use engines::registry::Contract;
 
-use crate::harness::{Cell, Check, Seed};
+use crate::harness::{Cell, Check, Kind, Seed};
 use crate::threads::{key_of, value_of};
 
 /// No operation takes more fences than its engine promises, and none at all are spent on what changes nothing.
@@ -11,9 +11,10 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
     let Some(world) = cell.world()? else { return Ok(()) };
     let (tree, kind) = (world.tree(), cell.kind);
     let Some(_) = world.counts() else { return Ok(()) };
+    let update = if kind == Kind::Word { budget.update_words } else { budget.update };
     let fences = || world.counts().map_or(0, |counts| counts.fences);
     // Half a leaf, so that nothing splits; the first keys open the slabs of their size.
-    let (warm, ids) = (cell.capacity as u32 / 4, cell.capacity as u32 / 2);
+    let (warm, ids) = ((cell.capacity as u32 / 4).max(1), (cell.capacity as u32 / 2).max(2));
     for id in 0..warm {
         tree.insert(&key_of(kind, id), &value_of(kind, id, 1))?;
     }
@@ -36,10 +37,10 @@ pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
         for id in 0..ids {
             let (key, value) = (key_of(kind, id), value_of(kind, id, 1));
             if round % 2 == 0 {
-                measure("update", budget.update, &|| tree.update(&key, &value))?;
+                measure("update", update, &|| tree.update(&key, &value))?;
             } else {
                 let exchange = || tree.compare_exchange(&key, Some(&value), Some(&value));
-                measure("compare_exchange", budget.update, &exchange)?;
+                measure("compare_exchange", update, &exchange)?;
             }
         }
     }

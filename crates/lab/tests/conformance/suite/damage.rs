@@ -125,6 +125,7 @@ pub fn another_format_version_is_refused(cell: &Cell, _seed: Seed) -> Check {
 /// right answer, a typed error, or, with an engine that promises no better, a wrong one; but never a panic, and it ends.
 /// With the byte put right, all is as it was.
 pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
+    let notices = cell.engine.notices_damage.contains(&cell.kind.codec());
     for how in [Closing::Clean, Closing::Crash] {
         let Some(mut world) = cell.limited(4 << 20)? else { return Ok(()) };
         let model = small_tree(cell, &*world)?;
@@ -140,7 +141,7 @@ pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
             world.set_image(&damaged);
             // After a crash the copy of a twin line with another tag is one that the crash tore.
             let may_be_torn = how == Closing::Crash && place % 8 == 7 && mask & 0xc0 != 0;
-            let noticed = Some(&model).filter(|_| cell.engine.notices_damage && !may_be_torn);
+            let noticed = Some(&model).filter(|_| notices && !may_be_torn);
             let at = format!("{how:?}, byte {place:#x} xor {mask:#x}");
             match catch_unwind(AssertUnwindSafe(|| survive(&mut *world, cell.kind, &mut rng, noticed))) {
                 Ok(outcome) => outcome.map_err(|failure| Failure(format!("{at}: {}", failure.0)))?,

@@ -1,0 +1,266 @@
+//! Splits and merges.
+
+use crate::Result;
+use crate::index::record;
+use medium::Medium;
+use pool::Guard;
+use smallvec::SmallVec;
+
+use super::find::{Path, Step};
+use super::latch::Writing;
+use super::log::Redo;
+use super::{Format, Item, Kind, Node, Order, Paged, checked};
+use crate::index::Codec;
+use crate::kit::write::Unpublished;
+
+/// What a node holds, in order.
+pub(super) struct Content {
+    pub(super) live: u64,
+    pub(super) order: Order,
+    pub(super) items: SmallVec<[Item; 64]>,
+}
+
+impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
+    /// What a node holds.
+    pub(super) fn content(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Content> {
+        let live = self.format.live(guard, node);
+        let order = self.order(guard, node, live)?;
+        let items = order.slots().map(|slot| node.item(guard, slot)).collect();
+        Ok(Content { live, order, items })
+    }
+
+    /// Allocates a node.
+    pub(super) fn allocate(&self, space: &mut Unpublished<'_, '_, M>, kind: Kind) -> Result<u64> {
+        space.allocate_lines(self.format.shape(kind).bytes(Self::has_tails(kind)))
+    }
+
+    /// Writes and flushes a node that nothing leads to.
+    pub(super) fn write_node(
+        &self,
+        guard: &Guard<'_, M>,
+        (offset, kind): (u64, Kind),
+        link: u64,
+        items: &[Item],
+    ) -> Result<()> {
+        let node = self.node(guard, offset, kind)?;
+        for (slot, item) in items.iter().enumerate() {
+            node.entries[slot][0].store(guard, item.word);
+            node.entries[slot][1].store(guard, item.value);
+            if let Some(tail) = node.tails.get(slot) {
+                tail.store(guard, item.tail);
+            }
+        }
+        let head = self.format.head(kind, &Order::of(0..items.len()));
+        node.head.iter().zip(head).for_each(|(word, value)| word.store(guard, value));
+        node.link().store(guard, checked(link));
+        guard.flush_words(node.head);
+        guard.flush_words(node.entries[..items.len()].as_flattened());
+        guard.flush_words(&node.tails[..items.len().min(node.tails.len())]);
+        Ok(())
+    }
+
+    /// A separator between two entries of leaves, which leads to the leaf `right`.
+    pub(super) fn separate(
+        guard: &Guard<'_, M>,
+        space: &mut Unpublished<'_, '_, M>,
+        (below, above): (Item, Item),
+        right: u64,
+    ) -> Result<Item> {
+        let mut tail = 0;
+        if C::TIES && below.word == above.word {
+            let mut key = Vec::new();
+            C::copy_key(guard, [above.word, above.value], &mut key)?;
+            tail = checked(space.adopt(record::write(guard, &key, &[])?));
+        }
+        Ok(Item { word: above.word, value: checked(right), tail })
+    }
+
+    /// Makes room in a full leaf. Where nodes above it are full as well, splits the uppermost of these, so that the caller comes
+    /// again.
+    pub(super) fn make_room(
+        &self,
+        guard: &Guard<'_, M>,
+        writing: &Writing<'_, M>,
+        (path, leaf): (&Path, &Node<'_>),
+        is_last: bool,
+    ) -> Result<()> {
+        let mut node = *leaf;
+        for (depth, step) in path.iter().enumerate().rev() {
+            let parent = self.node(guard, step.offset, Kind::Inner)?;
+            if (self.format.live(guard, &parent).count_ones() as usize) < parent.entries.len() {
+                return self.split(guard, writing, (node, is_last), Some((parent, path[depth].position)));
+            }
+            node = parent;
+        }
+        self.split(guard, writing, (node, is_last), None)
+    }
+
+    /// Splits a node below a parent that has room, at a position of its children; or the root.
+    fn split(
+        &self,
+        guard: &Guard<'_, M>,
+        writing: &Writing<'_, M>,
+        (node, is_last): (Node<'_>, bool),
+        parent: Option<(Node<'_>, usize)>,
+    ) -> Result<()> {
+        let Content { order, items, .. } = self.content(guard, &node)?;
+        let mut space = Unpublished::new(guard);
+        let right = self.allocate(&mut space, node.kind)?;
+        let link = Self::offset_in(&node, node.link().load(guard))?;
+        // The last leaf keeps most of its entries: ascending keys then fill leaves.
+        let part = if is_last && link == 0 { 8 } else { 2 };
+        let kept = match node.kind {
+            Kind::Leaf => items.len() - (items.len() / part).max(1),
+            Kind::Inner => items.len() / 2,
+        };
+        let (separator, left_link) = if node.kind == Kind::Leaf {
+            self.write_node(guard, (right, Kind::Leaf), link, &items[kept..])?;
+            let separator = Self::separate(guard, &mut space, (items[kept - 1], items[kept]), right)?;
+            (separator, checked(right))
+        } else {
+            // Its separator moves up, with its tail.
+            let first_child = Self::offset_in(&node, items[kept].value)?;
+            self.write_node(guard, (right, Kind::Inner), first_child, &items[kept + 1..])?;
+            (Item { value: checked(right), ..items[kept] }, checked(link))
+        };
+        let mut redo = Redo::default();
+        match parent {
+            Some((parent, position)) => self.add(guard, &mut redo, &parent, (position, separator))?,
+            None => {
+                let (old, levels) = self.root(guard)?;
+                let root = self.allocate(&mut space, Kind::Inner)?;
+                self.write_node(guard, (root, Kind::Inner), old, &[separator])?;
+                redo.set(guard, &self.anchor(guard)?.root, Self::root_word(root, levels + 1)?);
+            }
+        }
+        let head = self.format.head(node.kind, &Order::of(order.slots().take(kept)));
+        redo.set_head(guard, &node, &head[..node.head.len() - 1]);
+        redo.set(guard, node.link(), left_link);
+        writing.change();
+        let lsn = redo.commit(guard, self.anchor(guard)?)?;
+        space.published();
+        writing.stamp(node.offset, lsn);
+        writing.stamp(right, lsn);
+        Ok(())
+    }
+
+    /// Adds a separator at a position of an inner node that has room, by the log.
+    fn add(
+        &self,
+        guard: &Guard<'_, M>,
+        redo: &mut Redo,
+        node: &Node<'_>,
+        (position, separator): (usize, Item),
+    ) -> Result<()> {
+        let live = self.format.live(guard, node);
+        let mut order = self.order(guard, node, live)?;
+        let slot = (!live).trailing_zeros() as usize;
+        node.write_item(guard, slot, separator);
+        order.insert(position, slot);
+        redo.set_head(guard, node, &self.format.head(node.kind, &order)[..node.head.len() - 1]);
+        Ok(())
+    }
+
+    /// Merges a leaf that has `count` entries left with those beside it, as far as they are short; then what is above it.
+    pub(super) fn shrink(
+        &self,
+        guard: &Guard<'_, M>,
+        writing: &Writing<'_, M>,
+        path: &Path,
+        mut count: usize,
+    ) -> Result<()> {
+        let is_short = |count: usize, kind: Kind| count <= (self.format.shape(kind).entries / 4).max(1);
+        if !is_short(count, Kind::Leaf) {
+            return Ok(());
+        }
+        let (mut kind, mut steps) = (Kind::Leaf, path.iter().rev());
+        while is_short(count, kind)
+            && let Some(Step { offset, position }) = steps.next()
+        {
+            let (parent, mut position) = (self.node(guard, *offset, Kind::Inner)?, *position);
+            count = self.format.live(guard, &parent).count_ones() as usize;
+            loop {
+                if position > 0 && self.merge(guard, writing, (&parent, position - 1), kind)? {
+                    position -= 1;
+                } else if position >= count || !self.merge(guard, writing, (&parent, position), kind)? {
+                    break;
+                }
+                count -= 1;
+            }
+            kind = Kind::Inner;
+        }
+        self.lower_root(guard, writing)
+    }
+
+    /// Merges the children at a position of a node and at the next one, if both fit in one node and leave it room.
+    fn merge(
+        &self,
+        guard: &Guard<'_, M>,
+        writing: &Writing<'_, M>,
+        (parent, position): (&Node<'_>, usize),
+        kind: Kind,
+    ) -> Result<bool> {
+        let live = self.format.live(guard, parent);
+        let child = |position| self.node(guard, self.child(guard, parent, (live, position))?, kind);
+        let (left, right) = (child(position)?, child(position + 1)?);
+        let counts = [&left, &right].map(|node| self.format.live(guard, node).count_ones() as usize);
+        let (capacity, pulled) = (left.entries.len(), usize::from(kind == Kind::Inner));
+        let room = if counts.contains(&0) { capacity } else { capacity / 2 + pulled };
+        if counts[0] + counts[1] + pulled > room {
+            return Ok(false);
+        }
+        let mut above = self.order(guard, parent, live)?;
+        let separator = parent.item(guard, above.slot(position));
+        let [mut one, other] = [self.content(guard, &left)?, self.content(guard, &right)?];
+        let link = right.link().load(guard);
+        let first = (kind == Kind::Inner).then_some(Item { value: link, ..separator });
+        for item in first.into_iter().chain(other.items) {
+            let slot = (!one.live).trailing_zeros() as usize;
+            left.write_item(guard, slot, item);
+            one.live |= 1 << slot;
+            one.order.insert(one.order.count(), slot);
+        }
+        let mut redo = Redo::default();
+        redo.set_head(guard, &left, &self.format.head(kind, &one.order)[..left.head.len() - 1]);
+        if kind == Kind::Leaf {
+            redo.set(guard, left.link(), link);
+        }
+        above.remove(position);
+        redo.set_head(guard, parent, &self.format.head(Kind::Inner, &above)[..parent.head.len() - 1]);
+        writing.change();
+        let lsn = redo.commit(guard, self.anchor(guard)?)?;
+        writing.stamp(left.offset, lsn);
+        guard.retire(right.offset);
+        if kind == Kind::Leaf {
+            Self::retire_tail(guard, separator);
+        }
+        Ok(true)
+    }
+
+    /// Gives back the tail of a separator that is no more.
+    fn retire_tail(guard: &Guard<'_, M>, separator: Item) {
+        if separator.tail != 0 {
+            C::retire(guard, [separator.word, separator.tail]);
+        }
+    }
+
+    /// Replaces a root that has a single child by the child.
+    fn lower_root(&self, guard: &Guard<'_, M>, writing: &Writing<'_, M>) -> Result<()> {
+        loop {
+            let (offset, levels) = self.root(guard)?;
+            if levels == 0 {
+                return Ok(());
+            }
+            let root = self.node(guard, offset, Kind::Inner)?;
+            if self.format.live(guard, &root) != 0 {
+                return Ok(());
+            }
+            let child = Self::offset_in(&root, root.link().load(guard))?;
+            let (anchor, mut redo) = (self.anchor(guard)?, Redo::default());
+            redo.set(guard, &anchor.root, Self::root_word(child, levels - 1)?);
+            writing.change();
+            redo.commit(guard, anchor)?;
+            guard.retire(offset);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Descents and point reads.
+
+use std::cmp::Ordering;
+
+use crate::{Error, Result};
+use medium::{Lsn, Medium, Word, kernels};
+use pool::Guard;
+use smallvec::SmallVec;
+
+use super::log::Anchor;
+use super::{Format, Item, Kind, Node, Order, Paged, unchecked};
+use crate::index::{Codec, EntryWords};
+
+/// Keys that descend together.
+const GROUP: usize = 16;
+/// The bits of the root's word that count levels: nodes begin at lines.
+const LEVELS: u64 = 0x3f;
+
+/// An inner node on a path, and the position of the child that the path goes to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) offset: u64,
+    pub(super) position: usize,
+}
+
+/// The inner nodes from the root to a leaf.
+pub(super) type Path = SmallVec<[Step; 8]>;
+
+/// Where a descent goes.
+pub(super) enum Way<'k, K> {
+    /// To the leaf that covers a key.
+    Key(K),
+    /// To the first leaf.
+    First,
+    /// To the leaf that covers the keys next below these bytes, and these bytes themselves if so.
+    Below(&'k [u8], bool),
+    /// To the last leaf.
+    Last,
+}
+
+/// What a search found in a leaf.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    /// The entries that live.
+    pub(super) live: u64,
+    /// Those whose first word is below the key's.
+    pub(super) below: u64,
+    /// Those whose first word is the key's.
+    pub(super) tied: u64,
+    /// The key's, and its slot.
+    pub(super) found: Option<(usize, EntryWords)>,
+}
+
+impl Look {
+    pub(super) fn entry(&self) -> Option<EntryWords> {
+        self.found.map(|(_, words)| words)
+    }
+}
+
+impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
+    #[inline(always)]
+    pub(super) fn anchor<'g>(&self, guard: &'g Guard<'_, M>) -> Result<&'g Anchor> {
+        Ok(guard.node::<Anchor>(self.anchor)?)
+    }
+
+    /// The root, and the levels of inner nodes.
+    #[inline(always)]
+    pub(super) fn root(&self, guard: &Guard<'_, M>) -> Result<(u64, usize)> {
+        match unchecked(self.anchor(guard)?.root.load(guard)) {
+            Some(word) => Ok((word & !LEVELS, (word & LEVELS) as usize)),
+            None => Err(Error::corrupt(self.anchor, "the word that leads to the root fails its check")),
+        }
+    }
+
+    /// The root's word.
+    pub(super) fn root_word(offset: u64, levels: usize) -> Result<u64> {
+        if levels as u64 > LEVELS {
+            return Err(Error::corrupt(offset, "a tree with more levels than any pool has room for"));
+        }
+        Ok(super::checked(offset | levels as u64))
+    }
+
+    /// A node.
+    #[inline(always)]
+    pub(super) fn node<'g>(&self, guard: &'g Guard<'_, M>, offset: u64, kind: Kind) -> Result<Node<'g>> {
+        Node::at(guard, (offset, kind), self.format.shape(kind), Self::has_tails(kind))
+    }
+
+    #[inline(always)]
+    pub(super) fn has_tails(kind: Kind) -> bool {
+        C::TIES && kind == Kind::Inner
+    }
+
+    /// The offset in a word that leads to a node.
+    #[inline(always)]
+    pub(super) fn offset_in(node: &Node<'_>, word: u64) -> Result<u64> {
+        match unchecked(word) {
+            Some(offset) => Ok(offset),
+            None => Err(Error::corrupt(node.offset, "a word that leads to a node fails its check")),
+        }
+    }
+
+    /// The order of the entries of a node that live.
+    pub(super) fn order(&self, guard: &Guard<'_, M>, node: &Node<'_>, live: u64) -> Result<Order> {
+        match self.format.order(guard, node) {
+            Some(order) => order.validated(live, node.offset),
+            None => Self::sorted(guard, node, live),
+        }
+    }
+
+    /// The order of a node that does not keep it.
+    fn sorted(guard: &Guard<'_, M>, node: &Node<'_>, mut live: u64) -> Result<Order> {
+        let mut keyed: SmallVec<[(u64, Vec<u8>, usize); 64]> = SmallVec::new();
+        while live != 0 {
+            let slot = live.trailing_zeros() as usize;
+            let (item, mut key) = (node.item(guard, slot), Vec::new());
+            if C::TIES {
+                Self::copy_key(guard, node.kind, item, &mut key)?;
+            }
+            keyed.push((item.word, key, slot));
+            live &= live - 1;
+        }
+        keyed.sort_unstable();
+        Ok(Order::of(keyed.iter().map(|(.., slot)| *slot)))
+    }
+
+    /// Appends the key of an entry, or a separator as a key.
+    pub(super) fn copy_key(guard: &Guard<'_, M>, kind: Kind, item: Item, buffer: &mut Vec<u8>) -> Result<()> {
+        if kind == Kind::Leaf || item.tail != 0 {
+            let second = if kind == Kind::Leaf { item.value } else { item.tail };
+            return C::copy_key(guard, [item.word, second], buffer);
+        }
+        let bytes = item.word.to_be_bytes();
+        // The smallest key that has this word.
+        let end = bytes.iter().rposition(|byte| *byte != 0 || !C::TIES).map_or(0, |last| last + 1);
+        buffer.extend_from_slice(&bytes[..end]);
+        Ok(())
+    }
+
+    /// The slot at a position of the order of a node.
+    #[inline(always)]
+    fn slot(&self, guard: &Guard<'_, M>, node: &Node<'_>, live: u64, position: usize) -> Result<usize> {
+        let slot = match self.format.slot(guard, node, position) {
+            Some(slot) => slot,
+            None => Self::sorted(guard, node, live)?.slot(position),
+        };
+        if slot >= node.entries.len() {
+            return Err(Error::corrupt(node.offset, "a slot that is none"));
+        }
+        Ok(slot)
+    }
+
+    /// Which entries that live have a first word below a key's, and which have the key's.
+    #[inline(always)]
+    fn compare(&self, guard: &Guard<'_, M>, node: &Node<'_>, word: u64) -> (u64, u64, u64) {
+        let live = self.format.live(guard, node);
+        let (below, equal) = guard.medium().compare_entries(Word::pairs(node.entries), word);
+        (live, below & live, equal & live)
+    }
+
+    /// Of `count` entries from position `first` on, whose first word is the key's: how many are below the key, or not above it
+    /// if so. All slots of so few are in two words.
+    fn rank_tied(
+        &self,
+        guard: &Guard<'_, M>,
+        (node, live): (&Node<'_>, u64),
+        (first, count): (usize, usize),
+        key: C::Key<'_>,
+        or_equal: bool,
+    ) -> Result<usize> {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let item = node.item(guard, self.slot(guard, node, live, first + middle)?);
+            let second = if node.kind == Kind::Leaf { item.value } else { item.tail };
+            // No key with its word is below a separator without a tail.
+            let order = match second {
+                0 => Ordering::Greater,
+                _ => C::compare_tie(guard, key, [item.word, second])?,
+            };
+            if order.is_gt() || or_equal && order.is_eq() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The position of the child that covers a key.
+    #[inline(always)]
+    fn rank(&self, guard: &Guard<'_, M>, node: &Node<'_>, key: C::Key<'_>) -> Result<(u64, usize)> {
+        let (live, below, tied) = self.compare(guard, node, C::word(key));
+        let (first, count) = (below.count_ones() as usize, tied.count_ones() as usize);
+        let of_tied = if !C::TIES || count == 0 {
+            count
+        } else {
+            self.rank_tied(guard, (node, live), (first, count), key, true)?
+        };
+        Ok((live, first + of_tied))
+    }
+
+    /// The position of the child that covers the keys next below `key`, and `key` itself if it is `included`.
+    fn rank_below(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        (key, included): (&[u8], bool),
+    ) -> Result<(u64, usize)> {
+        let live = self.format.live(guard, node);
+        let order = self.order(guard, node, live)?;
+        let (mut low, mut high, mut bytes) = (0, order.count(), Vec::new());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            bytes.clear();
+            Self::copy_key(guard, node.kind, node.item(guard, order.slot(middle)), &mut bytes)?;
+            if bytes.as_slice() < key || included && bytes == key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok((live, low))
+    }
+
+    /// The child at a position of an inner node.
+    #[inline(always)]
+    pub(super) fn child(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        (live, position): (u64, usize),
+    ) -> Result<u64> {
+        let word = match position.checked_sub(1) {
+            None => node.link().load(guard),
+            Some(before) => node.entries[self.slot(guard, node, live, before)?][1].load(guard),
+        };
+        Self::offset_in(node, word)
+    }
+
+    /// The kind of a node so many levels above the leaves.
+    #[inline(always)]
+    pub(super) fn kind_at(level: usize) -> Kind {
+        if level == 0 { Kind::Leaf } else { Kind::Inner }
+    }
+
+    /// Prefetches a node.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, guard: &Guard<'_, M>, offset: u64, kind: Kind) {
+        if let Ok(words) = guard.words(offset, self.format.shape(kind).words(false)) {
+            kernels::prefetch_lines(words);
+        }
+    }
+
+    /// Goes down to a leaf; calls `note` with each inner node on the way.
+    #[inline(always)]
+    pub(super) fn descend<'g>(
+        &self,
+        guard: &'g Guard<'_, M>,
+        way: &Way<'_, C::Key<'_>>,
+        mut note: impl FnMut(Step),
+    ) -> Result<Node<'g>> {
+        let (mut offset, levels) = self.root(guard)?;
+        for level in (0..levels).rev() {
+            let node = self.node(guard, offset, Kind::Inner)?;
+            let (live, position) = match way {
+                Way::Key(key) => self.rank(guard, &node, *key)?,
+                Way::First => (0, 0),
+                Way::Below(key, included) => self.rank_below(guard, &node, (key, *included))?,
+                Way::Last => {
+                    let live = self.format.live(guard, &node);
+                    (live, live.count_ones() as usize)
+                }
+            };
+            note(Step { offset, position });
+            offset = self.child(guard, &node, (live, position))?;
+            self.prefetch(guard, offset, Self::kind_at(level));
+        }
+        self.node(guard, offset, Kind::Leaf)
+    }
+
+    /// Looks for a key in a leaf.
+    #[inline(always)]
+    pub(super) fn look(&self, guard: &Guard<'_, M>, leaf: &Node<'_>, key: C::Key<'_>) -> Result<Look> {
+        let (live, below, tied) = self.compare(guard, leaf, C::word(key));
+        let mut look = Look { live, below, tied, found: None };
+        let mut candidates = tied;
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            let words = [C::word(key), leaf.entries[slot][1].load(guard)];
+            if !C::TIES || C::hash_of(words) == C::hash(key) && C::compare_tie(guard, key, words)?.is_eq() {
+                look.found = Some((slot, words));
+                break;
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(look)
+    }
+
+    /// The order of a leaf, and where in it a key is or would be.
+    pub(super) fn place(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf: &Node<'_>,
+        look: &Look,
+        key: C::Key<'_>,
+    ) -> Result<(Order, usize)> {
+        if !self.format.shape(Kind::Leaf).is_ordered {
+            return Ok((Order::default(), 0));
+        }
+        let order = self.order(guard, leaf, look.live)?;
+        let (first, count) = (look.below.count_ones() as usize, look.tied.count_ones() as usize);
+        let of_tied = if !C::TIES || count == 0 {
+            0
+        } else {
+            self.rank_tied(guard, (leaf, look.live), (first, count), key, false)?
+        };
+        Ok((order, first + of_tied))
+    }
+
+    /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
+    #[inline(always)]
+    pub fn find<R>(
+        &self,
+        key: C::Key<'_>,
+        use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
+    ) -> Result<Option<R>> {
+        // A record is read after the look, so it must not be reused; words are there already.
+        let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
+        let (found, lsn) = self.latch.read(&guard, |_| {
+            let leaf = self.descend(&guard, &Way::Key(key), |_| {})?;
+            Ok((self.look(&guard, &leaf, key)?.entry(), self.latch.lsn(leaf.offset)))
+        })?;
+        guard.wait_for(lsn)?;
+        found.map(|words| use_entry(&guard, words)).transpose()
+    }
+
+    /// As [`Paged::find`] for many keys, whose cache misses overlap: all descend together, level by level.
+    pub fn find_many(
+        &self,
+        keys: &[C::Key<'_>],
+        mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
+    ) -> Result<()> {
+        for (group, keys) in keys.chunks(GROUP).enumerate() {
+            let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
+            let (found, lsn) = self.latch.read(&guard, |_| self.look_together(&guard, keys))?;
+            guard.wait_for(lsn)?;
+            for (position, words) in found.into_iter().enumerate().take(keys.len()) {
+                use_entry(&guard, group * GROUP + position, words)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of a group of keys, and when they are durable.
+    fn look_together(
+        &self,
+        guard: &Guard<'_, M>,
+        keys: &[C::Key<'_>],
+    ) -> Result<([Option<EntryWords>; GROUP], Lsn)> {
+        let (root, levels) = self.root(guard)?;
+        let (mut offsets, mut found, mut lsn) = ([root; GROUP], [None; GROUP], Lsn::DURABLE);
+        for level in (0..levels).rev() {
+            for (offset, key) in offsets.iter_mut().zip(keys) {
+                let node = self.node(guard, *offset, Kind::Inner)?;
+                let at = self.rank(guard, &node, *key)?;
+                *offset = self.child(guard, &node, at)?;
+                self.prefetch(guard, *offset, Self::kind_at(level));
+            }
+        }
+        for ((offset, key), found) in offsets.iter().zip(keys).zip(&mut found) {
+            let leaf = self.node(guard, *offset, Kind::Leaf)?;
+            *found = self.look(guard, &leaf, *key)?.entry();
+            lsn = lsn.max(self.latch.lsn(*offset));
+        }
+        Ok((found, lsn))
+    }
+}

@@ -1,0 +1,65 @@
+//! Inserts and updates.
+
+use crate::Result;
+use medium::Medium;
+
+use super::find::{Path, Way};
+use super::{Format, Item, Paged};
+use crate::index::{Codec, Condition};
+use crate::kit::write::{Encoded, holds};
+
+impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
+    /// Gives a key this value, if `condition` holds.
+    pub fn store(
+        &self,
+        key: C::Key<'_>,
+        value: C::Value<'_>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
+        let guard = self.pool.pin();
+        guard.admit()?;
+        let mut new = Encoded::<M, C>::new(&guard, key, value);
+        let writing = self.latch.write(&guard);
+        let (leaf, look) = loop {
+            let mut path = Path::new();
+            let leaf = self.descend(&guard, &Way::Key(key), |step| path.push(step))?;
+            let look = self.look(&guard, &leaf, key)?;
+            if !holds::<M, C>(&guard, condition, look.entry())? {
+                let lsn = self.latch.lsn(leaf.offset);
+                drop(writing);
+                guard.wait_for(lsn)?;
+                return Ok(false);
+            }
+            if look.found.is_some() || (look.live.count_ones() as usize) < leaf.entries.len() {
+                break (leaf, look);
+            }
+            // Whether the keys come in ascending order, at the end of the tree.
+            let is_last = look.below == look.live;
+            self.make_room(&guard, &writing, (&path, &leaf), is_last)?;
+        };
+        let [word, value] = new.words()?;
+        let item = Item { word, value, tail: 0 };
+        let lsn = match look.found {
+            Some((slot, _)) => {
+                if C::TIES {
+                    // PERSIST: the record is ordered before the word that leads to it; lost, the old value counts.
+                    guard.fence();
+                }
+                writing.change();
+                leaf.entries[slot][1].publish(&guard, value);
+                guard.fence()
+            }
+            None => {
+                let at = self.place(&guard, &leaf, &look, key)?;
+                writing.change();
+                self.format.insert(&guard, &leaf, at, item)
+            }
+        };
+        new.published();
+        writing.stamp(leaf.offset, lsn);
+        drop(writing);
+        guard.wait_for(lsn)?;
+        look.entry().into_iter().for_each(|old| C::retire(&guard, old));
+        Ok(true)
+    }
+}

@@ -1,0 +1,144 @@
+//! A reader-writer lock that readers do not write to, and the LSNs of leaves.
+//!
+//! Writers hold a mutex. A writer raises the version before its first change and again after the last one, so it is odd while
+//! anything changes. A reader reads, and counts it only if the version was even and is what it was: it waits for
+//! writers that are at work, as with any reader-writer lock, but readers share no line that they write. A reader that fails
+//! too often takes the mutex.
+//!
+//! The version stays odd until a change is ordered (its last fence). On media where it becomes durable later, the LSN of each
+//! leaf's last change is noted, in stripes, and a reader waits for it without the lock.
+
+use crate::Result;
+use medium::sync::{Atomic, Mutex, MutexGuard, Ordering, fence, pause};
+use medium::{Lsn, Medium};
+use pool::Guard;
+
+/// How often a reader tries before it takes the mutex.
+const ATTEMPTS: usize = 256;
+/// Stripes of leaves.
+const STRIPES: usize = 256;
+
+/// The lock.
+pub(super) struct Latch<M> {
+    version: Atomic<M>,
+    writers: Mutex<()>,
+    /// Empty where what is ordered is durable.
+    lsns: Vec<Atomic<M>>,
+}
+
+/// The lock, held by a writer.
+pub(super) struct Writing<'l, M: Medium> {
+    latch: &'l Latch<M>,
+    _held: MutexGuard<'l, ()>,
+}
+
+/// The version at which something was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version(u64);
+
+impl<M: Medium> Latch<M> {
+    pub(super) fn new() -> Self {
+        let lsns = if M::LATE { (0..STRIPES).map(|_| Atomic::new(0)).collect() } else { Vec::new() };
+        Self { version: Atomic::new(0), writers: Mutex::new(()), lsns }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.lsns.len() * size_of::<Atomic<M>>()) as u64
+    }
+
+    /// Calls `look` until no writer changed anything meanwhile. What it returned before that means nothing, errors
+    /// included.
+    #[inline(always)]
+    pub(super) fn read<T>(
+        &self,
+        guard: &Guard<'_, M>,
+        mut look: impl FnMut(Version) -> Result<T>,
+    ) -> Result<T> {
+        let mut spins = 0;
+        for _ in 0..ATTEMPTS {
+            // ORDER: acquire pairs with the release at the end of a write: what the writer did is seen.
+            let version = self.version.load(Ordering::Acquire);
+            if version & 1 == 0 {
+                let found = look(Version(version));
+                if self.is_still(Version(version)) {
+                    return found;
+                }
+            }
+            pause(&mut spins);
+        }
+        let writing = self.write(guard);
+        look(Version(writing.latch.version.load(Ordering::Relaxed)))
+    }
+
+    /// Whether nothing changed since `version`.
+    #[inline(always)]
+    pub(super) fn is_still(&self, version: Version) -> bool {
+        // ORDER: cells are stored with release after the version was raised: a reader that has read such a store finds the
+        // version raised behind this fence.
+        fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) == version.0
+    }
+
+    /// Keeps other writers out. Readers go on until [`Writing::change`].
+    #[inline(always)]
+    pub(super) fn write(&self, guard: &Guard<'_, M>) -> Writing<'_, M> {
+        guard.interleave(&self.writers);
+        Writing { latch: self, _held: self.writers.lock() }
+    }
+
+    #[inline(always)]
+    fn stripe(&self, offset: u64) -> &Atomic<M> {
+        &self.lsns[(offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % STRIPES]
+    }
+
+    /// When the last change of a leaf is durable.
+    #[inline(always)]
+    pub(super) fn lsn(&self, offset: u64) -> Lsn {
+        if M::LATE { Lsn(self.stripe(offset).load(Ordering::Acquire)) } else { Lsn::DURABLE }
+    }
+
+    /// When everything is durable.
+    pub(super) fn last_lsn(&self) -> Lsn {
+        self.lsns.iter().map(|lsn| Lsn(lsn.load(Ordering::Acquire))).max().unwrap_or_default()
+    }
+}
+
+impl<M: Medium> Writing<'_, M> {
+    /// From here on readers wait.
+    #[inline(always)]
+    pub(super) fn change(&self) {
+        let version = self.latch.version.load(Ordering::Relaxed);
+        if version & 1 == 0 {
+            // The stores that follow are releases: none is seen before this one.
+            self.latch.version.store(version + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// A leaf has changed; this is durable at `lsn`.
+    #[inline(always)]
+    pub(super) fn stamp(&self, offset: u64, lsn: Lsn) {
+        if M::LATE {
+            let stripe = self.latch.stripe(offset);
+            if stripe.load(Ordering::Relaxed) < lsn.0 {
+                stripe.store(lsn.0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Every leaf has changed.
+    pub(super) fn stamp_all(&self, lsn: Lsn) {
+        self.latch.lsns.iter().for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
+    }
+}
+
+impl<M: Medium> Drop for Writing<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let version = self.latch.version.load(Ordering::Relaxed);
+        if version & 1 != 0 {
+            // ORDER: pairs with the acquire at the start of a read.
+            self.latch.version.store(version + 1, Ordering::Release);
+        }
+    }
+}

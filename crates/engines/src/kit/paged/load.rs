@@ -1,0 +1,116 @@
+//! Bulk load: a whole tree from sorted input, published by the root's word.
+
+use crate::{Error, Result};
+use medium::Medium;
+use pool::Guard;
+
+use super::log::Redo;
+use super::walk::Visited;
+use super::{Format, Item, Kind, Paged, checked};
+use crate::index::{Codec, NextEntry};
+use crate::kit::load::{Sorted, entries_per_leaf};
+use crate::kit::write::Unpublished;
+
+impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
+    /// Fills an empty tree. Nothing is pinned while `next` runs, so what others retire meanwhile is freed.
+    pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
+        self.nodes_if_empty(&self.pool.pin())?;
+        // What is written nobody else reaches.
+        let guard = self.pool.peek();
+        let mut source = Sorted::<M, C>::new(&guard, next);
+        let (mut nodes, mut tails) = (Unpublished::new(&guard), Unpublished::new(&guard));
+        let mut level: Vec<(Item, u64)> = Vec::new();
+        let first = self.allocate(&mut nodes, Kind::Leaf)?;
+        let per_leaf = entries_per_leaf(self.format.shape(Kind::Leaf).entries, fill);
+        let allocate = || self.allocate(&mut nodes, Kind::Leaf);
+        let mut before: Option<Item> = None;
+        source.for_each_leaf(per_leaf, first, allocate, |offset, link, entries| {
+            let items: Vec<Item> =
+                entries.into_iter().map(|[word, value]| Item { word, value, tail: 0 }).collect();
+            self.write_node(&guard, (offset, Kind::Leaf), link, &items)?;
+            let separator = match (before, items.first()) {
+                (Some(before), Some(first)) => Self::separate(&guard, &mut tails, (before, *first), offset)?,
+                _ => Item { word: 0, value: checked(offset), tail: 0 },
+            };
+            level.push((separator, offset));
+            before = items.last().copied();
+            Ok(())
+        })?;
+        if source.entries() == 0 {
+            return Ok(0);
+        }
+        let mut levels = 0;
+        while level.len() > 1 {
+            level = self.load_level(&guard, &mut nodes, &level, fill)?;
+            levels += 1;
+        }
+        let root = Self::root_word(level[0].1, levels)?;
+        let pinned = self.pool.pin();
+        let writing = self.latch.write(&pinned);
+        let old = self.nodes_of_empty(&pinned)?;
+        let anchor = self.anchor(&guard)?;
+        let mut redo = Redo::default();
+        redo.set(&guard, &anchor.root, root);
+        writing.change();
+        let lsn = redo.commit(&guard, anchor)?;
+        writing.stamp_all(lsn);
+        drop(writing);
+        nodes.published();
+        tails.published();
+        let loaded = source.published();
+        guard.wait_for(lsn)?;
+        old.into_iter().for_each(|offset| pinned.retire(offset));
+        Ok(loaded)
+    }
+
+    /// Writes the inner nodes above a level of nodes, each with the separator before it.
+    fn load_level(
+        &self,
+        guard: &Guard<'_, M>,
+        nodes: &mut Unpublished<'_, '_, M>,
+        below: &[(Item, u64)],
+        fill: f64,
+    ) -> Result<Vec<(Item, u64)>> {
+        let most = self.format.shape(Kind::Inner).entries + 1;
+        let most = entries_per_leaf(most, fill).max(3);
+        // Spread evenly: as they take three or more, none is left with one child.
+        let count = below.len().div_ceil(most);
+        let mut level = Vec::with_capacity(count);
+        for number in 0..count {
+            let children = &below[below.len() * number / count..below.len() * (number + 1) / count];
+            let separators: Vec<Item> = children[1..].iter().map(|(separator, _)| *separator).collect();
+            let offset = self.allocate(nodes, Kind::Inner)?;
+            self.write_node(guard, (offset, Kind::Inner), children[0].1, &separators)?;
+            level.push((Item { value: checked(offset), ..children[0].0 }, offset));
+        }
+        Ok(level)
+    }
+
+    /// Refuses a tree that is not empty, once what it has is durable.
+    fn nodes_if_empty(&self, guard: &Guard<'_, M>) -> Result<()> {
+        let writing = self.latch.write(guard);
+        let empty = self.nodes_of_empty(guard);
+        let lsn = self.latch.last_lsn();
+        drop(writing);
+        if empty.is_err() {
+            guard.wait_for(lsn)?;
+        }
+        empty.map(drop)
+    }
+
+    /// The nodes of a tree without entries.
+    fn nodes_of_empty(&self, guard: &Guard<'_, M>) -> Result<Vec<u64>> {
+        let mut nodes = Vec::new();
+        self.walk(guard, &mut |visited| {
+            match visited {
+                Visited::Leaf(leaf, ..) if self.format.live(guard, &leaf) != 0 => {
+                    return Err(Error::NotEmpty);
+                }
+                Visited::Leaf(node, ..) | Visited::Inner(node, _) => nodes.push(node.offset),
+                Visited::Damaged(_, error) => return Err(error),
+            }
+            Ok(())
+        })?;
+        Ok(nodes)
+    }
+}

@@ -1,0 +1,125 @@
+//! The anchor of a tree, and its redo log: how several words change at once.
+//!
+//! ```text
+//! anchor, 448 bytes
+//!   0  root     offset of the root, in its lowest six bits the levels of inner nodes; 16 bits that tell damage
+//!   8  commit   0, or how many words the log has (bits 0 to 7) and the CRC-32C of them (bits 32 to 63)
+//!  64  log      24 times: the offset of a word, its new value
+//! ```
+//!
+//! 1. The words are written to the log, with all new nodes that they lead to; a fence.
+//! 2. The commit record is published; a fence. From here on the change happens, whatever crashes.
+//! 3. The words are written in their places; a fence.
+//! 4. The commit record is cleared; a fence. Only then is the log used again, and are the words changed again.
+//!
+//! Recovery repeats 3 and 4 if there is a commit record.
+
+use crate::{Error, Result};
+use medium::{LINE_BYTES, Lsn, Medium, Word, node};
+use pool::Guard;
+use smallvec::SmallVec;
+
+use super::Node;
+
+/// Words that change at once, at most: the heads of two nodes, and the root.
+const WRITES_MAX: usize = 24;
+
+node! {
+    /// Where a tree begins.
+    pub(super) struct Anchor {
+        pub(super) root: Word,
+        commit: Word,
+        spare: [Word; 6],
+        log: [[Word; 2]; WRITES_MAX],
+    }
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(Anchor, log) == LINE_BYTES && size_of::<Anchor>() == 448);
+    assert!(2 * super::HEAD_WORDS_MAX < WRITES_MAX);
+};
+
+impl Anchor {
+    /// Gives the anchor of a new tree its first value, and flushes it.
+    pub(super) fn start<M: Medium>(&self, guard: &Guard<'_, M>, root: u64) {
+        self.root.store(guard, root);
+        self.commit.store(guard, 0);
+        guard.flush_words(std::slice::from_ref(&self.root));
+    }
+}
+
+/// Words that are to change at once: their offsets and new values.
+#[derive(Default)]
+pub(super) struct Redo(SmallVec<[[u64; 2]; WRITES_MAX]>);
+
+impl Redo {
+    /// A word is to have this value.
+    pub(super) fn set<M: Medium>(&mut self, guard: &Guard<'_, M>, word: &Word, value: u64) {
+        if word.load(guard) != value {
+            self.0.push([guard.offset_of(word), value]);
+        }
+    }
+
+    /// The head of a node is to be this, without the link.
+    pub(super) fn set_head<M: Medium>(&mut self, guard: &Guard<'_, M>, node: &Node<'_>, head: &[u64]) {
+        node.head.iter().zip(head).for_each(|(word, value)| self.set(guard, word, *value));
+    }
+
+    fn commit_word(&self) -> u64 {
+        let bytes = self.0.iter().flatten().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        self.0.len() as u64 | u64::from(crc32c::crc32c(&bytes)) << 32
+    }
+
+    /// Changes the words, all or none; what was flushed before is ordered before them. A single word needs no log.
+    pub(super) fn commit<M: Medium>(self, guard: &Guard<'_, M>, anchor: &Anchor) -> Result<Lsn> {
+        if let [[offset, value]] = self.0[..] {
+            let word = guard.node::<Word>(offset)?;
+            // PERSIST: what the word leads to is ordered before it; lost, nothing happened.
+            guard.fence();
+            word.publish(guard, value);
+            return Ok(guard.fence());
+        }
+        for (entry, [offset, value]) in anchor.log.iter().zip(&self.0) {
+            entry[0].store(guard, *offset);
+            entry[1].store(guard, *value);
+        }
+        guard.flush_words(anchor.log[..self.0.len()].as_flattened());
+        // PERSIST: the log, and what its words lead to, is ordered before the commit record; lost, nothing happened.
+        guard.fence();
+        anchor.commit.publish(guard, self.commit_word());
+        // PERSIST: the commit record is ordered before the words; lost, nothing happened.
+        guard.fence();
+        self.write(guard, anchor)
+    }
+
+    /// Writes the words in their places, then clears the commit record.
+    fn write<M: Medium>(&self, guard: &Guard<'_, M>, anchor: &Anchor) -> Result<Lsn> {
+        let line = |write: &[u64; 2]| write[0] / LINE_BYTES as u64;
+        for writes in self.0.chunk_by(|one, next| line(one) == line(next)) {
+            for [offset, value] in writes {
+                guard.node::<Word>(*offset)?.store(guard, *value);
+            }
+            guard.flush(guard.node::<Word>(writes[0][0])?);
+        }
+        // PERSIST: the words are ordered before the log is cleared; lost, recovery writes them again.
+        guard.fence();
+        anchor.commit.publish(guard, 0);
+        // PERSIST: ordered before the log, or one of these words, changes again.
+        Ok(guard.fence())
+    }
+
+    /// Finishes what a crash cut off.
+    pub(super) fn recover<M: Medium>(guard: &Guard<'_, M>, anchor: &Anchor) -> Result<()> {
+        let commit = anchor.commit.load(guard);
+        if commit == 0 {
+            return Ok(());
+        }
+        let entries = anchor.log.iter().take((commit & 0xff) as usize);
+        let redo = Self(entries.map(|entry| [entry[0].load(guard), entry[1].load(guard)]).collect());
+        if redo.commit_word() != commit {
+            return Err(Error::corrupt(guard.offset_of(anchor), "the redo log fails its check"));
+        }
+        // No wait: as long as this is not durable, the next recovery does the same again.
+        redo.write(guard, anchor).map(|_| ())
+    }
+}

@@ -1,0 +1,178 @@
+//! A B+-tree that lies wholly in the pool, over a node format: what such trees share.
+//!
+//! ```text
+//! anchor (log)  ->  root  ->  inner nodes  ->  leaves, each linked to the next one
+//!
+//! node of any format
+//!   head      what the format keeps: which entries live, and perhaps their order
+//!   link      the last word of the head; of a leaf the next leaf (0 after the last), of an inner node the first child
+//!   entries   in any place: key word and value, or separator and the child that covers the keys from it on
+//!   tails     of inner nodes whose keys can tie: records with separators that a word is not enough for
+//! ```
+//!
+//! The format ([`Format`]) says how a head is coded, and adds and removes single entries of leaves with the persists of its
+//! paper. Everything else is here: descents, splits and merges, the redo log, ranges, bulk loads, walks, the lock.
+//!
+//! ## Invariants
+//!
+//! 1. All leaves are equally far from the root, whose word says how far: no node has to say what it is.
+//! 2. The entries of a node that do not live may hold anything. Those of a node that live have different keys.
+//! 3. A separator is above all keys before it and not above any behind it. Its tail belongs to the node that has it.
+//! 4. Words that lead to nodes have 16 bits that tell damage ([`checked`]).
+//!
+//! ## Commit points
+//!
+//! | operation | persists | commit point |
+//! | --- | --- | --- |
+//! | insert, remove | as the format has them | the format's |
+//! | update | 1; 2 with records | the value's word |
+//! | split, merge, a new root | 4 | the commit record of the redo log ([`log`]) |
+//! | bulk load, a root with a single child | 2 | the root's word |
+//!
+//! A split moves the upper entries to a new node, before anything leads there; then the log changes the heads of the old
+//! node and its parent at once. What it adds to nodes in use, it writes to entries that do not live. A full parent is split
+//! first, in a change of its own, so the log has a fixed size. A merge moves the entries of a node to the one before.
+//!
+//! ## Recovery
+//!
+//! The redo log is finished: O(1). After a crash the tree marks what it reaches besides: O(inner nodes), with records
+//! O(n).
+//!
+//! ## What a crash may leave behind
+//!
+//! Heads as the format's own commit leaves them. Nodes that are small, where the crash came before a merge: merged when
+//! keys beside them are removed. Space that nothing reaches: free with the mark.
+//!
+//! ## Concurrency
+//!
+//! One writer at a time; readers beside each other ([`latch`]). No lock is held while a thread waits for durability.
+
+mod change;
+mod find;
+mod insert;
+mod latch;
+mod load;
+mod log;
+mod node;
+mod recover;
+mod remove;
+mod scan;
+mod walk;
+
+use std::marker::PhantomData;
+
+use crate::Result;
+use medium::{Lsn, Medium};
+use pool::{Guard, Pool, ROOT_WORDS};
+
+use super::scan::LeafBatches;
+use crate::index::{Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation};
+use crate::methods_of_entries;
+use latch::Latch;
+
+pub use super::{checked, unchecked};
+pub use node::{ENTRIES_MAX, HEAD_WORDS_MAX, Item, Kind, Node, Order, Shape};
+
+/// How nodes lie in the pool.
+pub trait Format: Copy + Send + Sync + 'static {
+    /// The engine's number in a pool's root table, and its name.
+    const ENGINE: (u16, &'static str);
+
+    /// The format of the tree at a root, from the root's second word.
+    fn of_root(word: u64) -> Result<Self>;
+
+    /// The root's second word.
+    fn to_root(self) -> u64;
+
+    /// How large nodes of a kind are.
+    fn shape(self, kind: Kind) -> Shape;
+
+    /// The entries of a node that live: bit i stands for entry i.
+    fn live<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> u64;
+
+    /// The order of the entries that live; `None` if the node does not keep it, or a crash has left it invalid. Whether it
+    /// lists these entries is not checked.
+    fn order<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<Order>;
+
+    /// The slot at a position of [`Format::order`].
+    fn slot<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<usize>;
+
+    /// The head of a node with these entries, without the link.
+    fn head(self, kind: Kind, order: &Order) -> [u64; HEAD_WORDS_MAX];
+
+    /// Adds an entry to a leaf that has room, at a position of its order if it keeps one; durable at the LSN. What the entry
+    /// leads to is flushed.
+    fn insert<M: Medium>(self, guard: &Guard<'_, M>, leaf: &Node<'_>, at: (Order, usize), item: Item) -> Lsn;
+
+    /// Removes an entry of a leaf, in this slot, and at a position of its order if it keeps one; durable at the LSN.
+    fn remove<M: Medium>(self, guard: &Guard<'_, M>, leaf: &Node<'_>, at: (Order, usize), slot: usize)
+    -> Lsn;
+
+    /// What is wrong with the head of a node, as far as it tells.
+    fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<&'static str>;
+}
+
+/// Root word 0: the offset of the anchor.
+const ROOT_ANCHOR: usize = 0;
+/// Root word 1: the format.
+pub(crate) const ROOT_FORMAT: usize = 1;
+
+/// A tree. Immediate durability: an operation is durable when it returns, and no other thread has answered from it before.
+pub struct Paged<M: Medium, C: Codec, F: Format> {
+    pool: Pool<M>,
+    anchor: u64,
+    format: F,
+    latch: Latch<M>,
+    recovery_ns: u64,
+    recovered_from_crash: bool,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
+    /// The engine's number in a pool's root table, and its name.
+    pub const ENGINE: (u16, &'static str) = F::ENGINE;
+
+    /// The tree at a root, not recovered.
+    fn unopened(pool: &Pool<M>, words: &[u64; ROOT_WORDS]) -> Result<Self> {
+        Ok(Self {
+            pool: pool.clone(),
+            anchor: words[ROOT_ANCHOR],
+            format: F::of_root(words[ROOT_FORMAT])?,
+            latch: Latch::new(),
+            recovery_ns: 0,
+            recovered_from_crash: false,
+            codec: PhantomData,
+        })
+    }
+}
+
+impl<M: Medium, C: Codec, F: Format> Index for Paged<M, C, F>
+where
+    Self: MaybeWords,
+{
+    methods_of_entries!();
+
+    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
+        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.figures()?.keys)
+    }
+
+    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
+        self.load(next, fill)
+    }
+
+    fn check(&self) -> Result<Vec<Violation>> {
+        self.verify()
+    }
+
+    fn stat(&self) -> Result<IndexStat> {
+        self.figures()
+    }
+
+    fn destroy(&self) -> Result<()> {
+        self.give_back()
+    }
+}

@@ -1,0 +1,211 @@
+//! Nodes, entries and their order.
+
+use crate::{Error, Result};
+use medium::{Medium, Word};
+use pool::Guard;
+
+/// The most entries of a node: so many slots share a line with their count.
+pub const ENTRIES_MAX: usize = 63;
+/// The most words of a node before its entries.
+pub const HEAD_WORDS_MAX: usize = 10;
+
+/// What a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// It holds entries of the tree.
+    Leaf,
+    /// It holds separators and children.
+    Inner,
+}
+
+/// How large nodes of a kind are.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Words before the entries. The last of them is the link: of a leaf the next leaf, of an inner node the first child.
+    pub head_words: usize,
+    /// The most entries.
+    pub entries: usize,
+    /// Whether a node keeps the order of its entries.
+    pub is_ordered: bool,
+}
+
+impl Shape {
+    /// Words of a node.
+    #[inline(always)]
+    pub(super) fn words(self, has_tails: bool) -> usize {
+        self.head_words + if has_tails { 3 } else { 2 } * self.entries
+    }
+
+    /// Bytes of a node: whole lines, so that it is allocated on a line boundary.
+    pub(super) fn bytes(self, has_tails: bool) -> usize {
+        (8 * self.words(has_tails)).next_multiple_of(medium::LINE_BYTES)
+    }
+}
+
+/// A node in the pool.
+#[derive(Clone, Copy)]
+pub struct Node<'g> {
+    /// Where it lies.
+    pub offset: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The words before the entries; the last is the link.
+    pub head: &'g [Word],
+    /// Its entries, those that do not live as well: key word and value, or the separator's word and the child behind it.
+    pub entries: &'g [[Word; 2]],
+    /// Of an inner node where keys can tie: records with the separators' keys, 0 where the word is enough.
+    pub tails: &'g [Word],
+}
+
+impl<'g> Node<'g> {
+    #[inline(always)]
+    pub(super) fn at<M: Medium>(
+        guard: &'g medium::Guard<'_, M>,
+        (offset, kind): (u64, Kind),
+        shape: Shape,
+        has_tails: bool,
+    ) -> Result<Self> {
+        let words = guard.words(offset, shape.words(has_tails))?;
+        let (head, rest) = words.split_at(shape.head_words);
+        let (entries, tails) = rest.split_at(2 * shape.entries);
+        Ok(Self { offset, kind, head, entries: entries.as_chunks().0, tails })
+    }
+
+    /// The word that links it.
+    #[inline(always)]
+    pub fn link(&self) -> &'g Word {
+        &self.head[self.head.len() - 1]
+    }
+
+    /// An entry.
+    #[inline(always)]
+    pub(super) fn item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize) -> Item {
+        let [word, value] = &self.entries[slot];
+        let tail = self.tails.get(slot).map_or(0, |tail| tail.load(guard));
+        Item { word: word.load(guard), value: value.load(guard), tail }
+    }
+
+    /// Writes and flushes an entry that does not live.
+    #[inline(always)]
+    pub fn write_item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize, item: Item) {
+        self.entries[slot][0].store(guard, item.word);
+        self.entries[slot][1].store(guard, item.value);
+        guard.flush(&self.entries[slot]);
+        if let Some(tail) = self.tails.get(slot) {
+            tail.store(guard, item.tail);
+            guard.flush(tail);
+        }
+    }
+}
+
+/// An entry of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Item {
+    /// The first word of its key.
+    pub word: u64,
+    /// Its value, or the child that covers the keys from the separator on.
+    pub value: u64,
+    /// Of a separator the record with its key; 0 if it is the smallest key that has this word.
+    pub tail: u64,
+}
+
+/// The slots of the entries that live, in the order of their keys: byte 0 is their count, the bytes behind it are slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Order(pub [u64; 8]);
+
+impl Order {
+    /// These slots.
+    pub fn of(slots: impl IntoIterator<Item = usize>) -> Self {
+        let mut bytes = [0; 64];
+        let mut count = 0;
+        for (byte, slot) in bytes[1..].iter_mut().zip(slots) {
+            *byte = slot as u8;
+            count += 1;
+        }
+        bytes[0] = count;
+        let words = bytes.as_chunks().0;
+        Self(std::array::from_fn(|index| u64::from_le_bytes(words[index])))
+    }
+
+    /// How many they are.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        (self.0[0] & 0xff) as usize
+    }
+
+    /// The slot at a position.
+    #[inline(always)]
+    pub fn slot(&self, position: usize) -> usize {
+        let byte = 1 + position;
+        (self.0[byte / 8 % 8] >> (8 * (byte % 8)) & 0xff) as usize
+    }
+
+    /// All of them, as many as there is room for at most.
+    pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.count().min(ENTRIES_MAX)).map(|position| self.slot(position))
+    }
+
+    /// Puts a slot at a position. The order is not full.
+    #[inline(always)]
+    pub fn insert(&mut self, position: usize, slot: usize) {
+        let (first, shift) = ((1 + position) / 8, 8 * ((1 + position) % 8));
+        let (mut carried, mut kept, mut at) = (slot as u64, (1 << shift) - 1, shift);
+        for word in &mut self.0[first..] {
+            let old = *word;
+            *word = old & kept | (old & !kept) << 8 | carried << at;
+            (carried, kept, at) = (old >> 56, 0, 0);
+        }
+        self.0[0] += 1;
+    }
+
+    /// Takes out the slot at a position.
+    #[inline(always)]
+    pub fn remove(&mut self, position: usize) {
+        let (first, shift) = ((1 + position) / 8, 8 * ((1 + position) % 8));
+        for index in first..8 {
+            let kept = if index == first { (1 << shift) - 1 } else { 0 };
+            let next = self.0.get(index + 1).map_or(0, |word| word << 56);
+            self.0[index] = self.0[index] & kept | (self.0[index] >> 8 | next) & !kept;
+        }
+        self.0[0] -= 1;
+    }
+
+    /// One bit for each slot.
+    pub fn live(&self) -> u64 {
+        self.slots().fold(0, |live, slot| live | 1 << (slot & 63))
+    }
+
+    /// Refuses what is no order of these entries.
+    pub(super) fn validated(self, live: u64, offset: u64) -> Result<Self> {
+        let is_a_slot = |slot: usize| slot <= ENTRIES_MAX;
+        if self.count() != live.count_ones() as usize || !self.slots().all(is_a_slot) || self.live() != live {
+            return Err(Error::corrupt(offset, "a slot array that does not list the entries of its node"));
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_a_list() {
+        let (mut order, mut list) = (Order::default(), Vec::new());
+        for slot in 0..ENTRIES_MAX {
+            let position = slot * 7 % (list.len() + 1);
+            order.insert(position, slot);
+            list.insert(position, slot);
+            assert_eq!((order.count(), order.slots().collect::<Vec<_>>()), (list.len(), list.clone()));
+        }
+        assert_eq!(order, Order::of(list.iter().copied()));
+        assert!(order.validated((1 << ENTRIES_MAX) - 1, 0).is_ok() && order.validated(1, 0).is_err());
+        while !list.is_empty() {
+            let position = list.len() * 5 / 7;
+            order.remove(position);
+            list.remove(position);
+            assert_eq!((order.count(), order.slots().collect::<Vec<_>>()), (list.len(), list.clone()));
+        }
+        assert_eq!(order, Order::default());
+    }
+}

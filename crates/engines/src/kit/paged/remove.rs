@@ -1,0 +1,37 @@
+//! Removes.
+
+use crate::Result;
+use medium::Medium;
+
+use super::find::{Path, Way};
+use super::{Format, Paged};
+use crate::index::{Codec, Condition};
+use crate::kit::write::holds;
+
+impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
+    /// Removes a key, if `condition` holds.
+    pub fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
+        let guard = self.pool.pin();
+        guard.admit()?;
+        let writing = self.latch.write(&guard);
+        let mut path = Path::new();
+        let leaf = self.descend(&guard, &Way::Key(key), |step| path.push(step))?;
+        let look = self.look(&guard, &leaf, key)?;
+        let held = holds::<M, C>(&guard, condition, look.entry())?;
+        let Some((slot, old)) = look.found.filter(|_| held) else {
+            let lsn = self.latch.lsn(leaf.offset);
+            drop(writing);
+            guard.wait_for(lsn)?;
+            return Ok(held);
+        };
+        let at = self.place(&guard, &leaf, &look, key)?;
+        writing.change();
+        let lsn = self.format.remove(&guard, &leaf, at, slot);
+        writing.stamp(leaf.offset, lsn);
+        let merged = self.shrink(&guard, &writing, &path, look.live.count_ones() as usize - 1);
+        drop(writing);
+        guard.wait_for(lsn)?;
+        C::retire(&guard, old);
+        merged.map(|()| true)
+    }
+}

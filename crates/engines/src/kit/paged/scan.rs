@@ -1,0 +1,113 @@
+//! Ranges: one leaf after the other, each copied at once, both ways.
+
+use crate::Result;
+use medium::Medium;
+use pool::{Guard, Pool};
+use smallvec::SmallVec;
+
+use super::find::{Path, Way};
+use super::latch::Version;
+use super::{Format, Item, Kind, Node, Paged};
+use crate::index::{Codec, Direction, EntryWords};
+use crate::kit::scan::{Goal, LeafCopy, Leaves};
+
+type Entries = SmallVec<[EntryWords; 64]>;
+
+impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
+    /// The entries of a leaf, in order.
+    fn copy_entries(&self, guard: &Guard<'_, M>, leaf: &Node<'_>, entries: &mut Entries) -> Result<()> {
+        let order = self.order(guard, leaf, self.format.live(guard, leaf))?;
+        entries.clear();
+        entries.extend(order.slots().map(|slot| {
+            let [word, value] = &leaf.entries[slot];
+            [word.load(guard), value.load(guard)]
+        }));
+        Ok(())
+    }
+
+    /// Calls `visit` with the entries from `from` on, ascending and leaf by leaf, until it returns `false`. Follows the links as
+    /// long as no writer comes between.
+    pub fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
+    where
+        C: for<'k> Codec<Key<'k> = u64>,
+    {
+        let (mut from, mut entries) = (from, Entries::new());
+        let mut next: Option<(Version, u64)> = None;
+        loop {
+            let guard = self.pool.peek();
+            let (version, link, lsn) = self.latch.read(&guard, |version| {
+                let leaf = match next {
+                    Some((before, offset)) if before == version => self.node(&guard, offset, Kind::Leaf)?,
+                    _ => self.descend(&guard, &Way::Key(from), |_| {})?,
+                };
+                let link = Self::offset_in(&leaf, leaf.link().load(&guard))?;
+                self.prefetch(&guard, link, Kind::Leaf);
+                self.copy_entries(&guard, &leaf, &mut entries)?;
+                Ok((version, link, self.latch.lsn(leaf.offset)))
+            })?;
+            guard.wait_for(lsn)?;
+            let start = entries.partition_point(|[key, _]| *key < from);
+            if start < entries.len() && !visit(&entries[start..]) {
+                return Ok(());
+            }
+            match entries.last().map_or(Some(from), |[last, _]| from.max(*last).checked_add(1)) {
+                Some(above) if link != 0 => (from, next) = (above, Some((version, link))),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
+    fn pool(&self) -> &Pool<M> {
+        &self.pool
+    }
+
+    fn copy_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        goal: Goal<'_>,
+        direction: Direction,
+        copy: &mut LeafCopy,
+    ) -> Result<()> {
+        let way = match goal {
+            Goal::First => Way::First,
+            Goal::Last => Way::Last,
+            Goal::At(key) => Way::Key(C::bound(key)),
+            Goal::UpTo(key) => Way::Below(key, true),
+            Goal::Below(key) => Way::Below(key, false),
+        };
+        let mut entries = Entries::new();
+        let lsn = self.latch.read(guard, |_| {
+            let mut path = Path::new();
+            let leaf = self.descend(guard, &way, |step| path.push(step))?;
+            self.copy_entries(guard, &leaf, &mut entries)?;
+            copy.offset = leaf.offset;
+            copy.end = None;
+            if let Some(end) = self.end_of(guard, &path, direction)? {
+                Self::copy_key(guard, Kind::Inner, end, copy.end.insert(Vec::new()))?;
+            }
+            Ok(self.latch.lsn(leaf.offset))
+        })?;
+        copy.entries.extend(entries);
+        Ok(guard.wait_for(lsn)?)
+    }
+}
+
+impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
+    /// The separator above a leaf, or for a reverse scan the one below it: the lowest on its path.
+    fn end_of(&self, guard: &Guard<'_, M>, path: &Path, direction: Direction) -> Result<Option<Item>> {
+        for step in path.iter().rev() {
+            let node = self.node(guard, step.offset, Kind::Inner)?;
+            let order = self.order(guard, &node, self.format.live(guard, &node))?;
+            let position = match direction {
+                Direction::Forward => Some(step.position).filter(|position| *position < order.count()),
+                Direction::Reverse => step.position.checked_sub(1),
+            };
+            if let Some(position) = position {
+                return Ok(Some(node.item(guard, order.slot(position))));
+            }
+        }
+        Ok(None)
+    }
+}

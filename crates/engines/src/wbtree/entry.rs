@@ -1,0 +1,120 @@
+//! The wB+-Tree in the list of engines.
+
+use medium::Medium;
+use pool::{Pool, TreeRoot};
+
+use super::WbTree;
+use super::layout::{DESIGNS, Design, ENTRIES_MIN, Layout};
+use crate::Result;
+use crate::index::{Codec, MaybeWords};
+use crate::kit::paged::{Format, ROOT_FORMAT};
+use crate::media_of;
+use crate::registry;
+use crate::registry::{
+    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
+};
+
+pub(super) const ID: u16 = 6;
+pub(super) const NAME: &str = "wbtree";
+
+// Positions of settings.
+const DESIGN: usize = 0;
+const LEAF_ENTRIES: usize = 1;
+
+/// The wB+-Tree in the list of engines.
+pub(crate) static ENTRY: Entry = entry(
+    NAME,
+    Persists { insert: 3, update: 2, update_words: 1, remove: 3 },
+    &[registry::Codec::Record],
+    Nodes { leaf_entries: 59, children: 60, settings: &[("design", 0), ("leaf-entries", 59)] },
+    Nodes { leaf_entries: 4, children: 5, settings: &[("design", 0), ("leaf-entries", 4)] },
+);
+
+/// The same engine, where trees have bitmap-only leaves unless they are told otherwise.
+pub static BITMAP_LEAVES: Entry = entry(
+    "wbtree-bitmap-only",
+    Persists { insert: 2, update: 2, update_words: 1, remove: 1 },
+    &[],
+    Nodes { leaf_entries: 63, children: 60, settings: &[("design", 1), ("leaf-entries", 63)] },
+    Nodes { leaf_entries: 4, children: 5, settings: &[("design", 1), ("leaf-entries", 4)] },
+);
+
+/// The same engine, where trees have slot-only nodes unless they are told otherwise.
+pub static SLOT_ONLY: Entry = entry(
+    "wbtree-slot-only",
+    Persists { insert: 2, update: 2, update_words: 1, remove: 1 },
+    &[],
+    Nodes { leaf_entries: 7, children: 8, settings: &[("design", 2), ("leaf-entries", 7)] },
+    Nodes { leaf_entries: 3, children: 4, settings: &[("design", 2), ("leaf-entries", 3)] },
+);
+
+const fn entry(
+    name: &'static str,
+    persists: Persists,
+    notices_damage: &'static [registry::Codec],
+    full: Nodes,
+    small: Nodes,
+) -> Entry {
+    Entry {
+        id: ID,
+        name,
+        paper: "Persistent B+-Trees in Non-Volatile Main Memory, VLDB 2015",
+        contract: Contract::Immediate(persists),
+        notices_damage,
+        marks_later: false,
+        stores_lines: false,
+        is_trie: false,
+        settings: &[
+            Setting {
+                name: "design",
+                help: "what nodes keep of their entries",
+                values: Values::Names(&[DESIGNS[0].1, DESIGNS[1].1, DESIGNS[2].1]),
+                is_fixed: true,
+                is_hidden: false,
+            },
+            Setting {
+                name: "leaf-entries",
+                help: "the most entries of a node: 59 with slot+bitmap, 63 with bitmap-only leaves, 7 with slot-only",
+                values: Values::Number(ENTRIES_MIN as u64, DESIGNS[1].2 as u64),
+                is_fixed: true,
+                is_hidden: false,
+            },
+        ],
+        full,
+        small,
+        explored: &[],
+        settings_of: |root| Ok(settings_of(Layout::of_root(root.words[ROOT_FORMAT])?)),
+        media: media_of!(WbTree),
+    }
+}
+
+fn settings_of(layout: Layout) -> Settings {
+    Settings::NONE.with(DESIGN, layout.design() as u64).with(LEAF_ENTRIES, layout.leaf_entries() as u64)
+}
+
+/// The nodes that settings ask for.
+fn layout(settings: &Settings) -> Result<Layout> {
+    let design = settings.get(DESIGN).map_or(Design::SlotBitmap, |design| DESIGNS[design as usize].0);
+    let most = DESIGNS[design as usize].2;
+    Layout::new(design, settings.get(LEAF_ENTRIES).map_or(most, |entries| entries as usize))
+}
+
+impl<M: Medium, C: Codec> Build<M> for WbTree<M, C>
+where
+    Self: MaybeWords,
+{
+    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+        Self::create_as(pool, name, layout(&opening.settings)?)
+    }
+
+    fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
+        let made = Layout::of_root(root.words[ROOT_FORMAT])?;
+        let wanted = layout(&opening.settings.or(settings_of(made)))?;
+        root.demand((ID, C::ID), &[made, wanted].map(|layout| format!("{layout:?}")))?;
+        Self::open_at(pool, root)
+    }
+
+    fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
+        Self::salvage_of(pool, root, visit)
+    }
+}

@@ -1,0 +1,61 @@
+//! The wB+-Tree: a B+-tree, all of it in the pool, whose nodes commit a change by one 8-byte store.
+//!
+//! After Chen, Jin: *Persistent B+-Trees in Non-Volatile Main Memory*, VLDB 2015. Three node designs, chosen when a tree is
+//! made: slot array and bitmap in all nodes (the default), bitmap-only leaves, slot-only nodes of one or two lines.
+//!
+//! ## Layout
+//!
+//! See `layout`: the nodes of the three designs. The tree around them is [`paged`](crate::kit::paged).
+//!
+//! ## Invariants
+//!
+//! 1. A slot array that the bitmap calls valid lists the entries that live, in the order of their keys.
+//! 2. Whatever the bitmap calls invalid, the bitmap alone tells which entries live. Readers need no slot array then; the
+//!    next writer of the leaf writes it anew.
+//! 3. An entry's key does not change while it lives. Its value does, by one store.
+//!
+//! ## Commit points
+//!
+//! | operation | slot+bitmap | bitmap-only leaf | slot-only |
+//! | --- | --- | --- | --- |
+//! | insert | 3: bitmap (invalid); entry and slots; bitmap | 2: entry; bitmap | 2: entry; slot array |
+//! | remove | 3: bitmap (invalid); slots; bitmap | 1: bitmap | 1: slot array |
+//! | update | 1: value; with records 2: record; value | as there | as there |
+//!
+//! The last persist of each is the commit. Splits and merges: [`paged`](crate::kit::paged).
+//!
+//! ## Recovery
+//!
+//! As [`paged`](crate::kit::paged): the redo log, and after a crash the mark.
+//!
+//! ## What a crash may leave behind
+//!
+//! Leaves whose slot array is invalid, at most one for each crash: an insert or a remove was under way, and is not done.
+//!
+//! ## Where this departs from the slides
+//!
+//! - *Search*: all keys of a node are compared at once (`compare_entries`), masked by the bitmap. The count of smaller keys is the
+//!   position in the slot array, whose word gives the child by a shift. The slides' narrow range, searched by shifts of a word, is
+//!   what remains where keys tie.
+//! - *Insertion*: the slot array takes a line of its own, as the bitmap's line has no room for it. A leaf that a crash has left
+//!   invalid is made valid by the insert itself, and not before.
+//! - *Deletion*: the slides leave it open. With a slot array and a bitmap it takes the insert's three persists.
+//! - *Splits*: a full parent is split before, in a change of its own, so that the redo log has a fixed size.
+//! - *Keys of variable size*: the first 8 bytes lie in the node. A separator has a copy of its key only where the bytes tie.
+//! - Merges, ranges, concurrency and recovery are not in the slides.
+
+mod change;
+mod entry;
+mod layout;
+
+use crate::kit::paged::Paged;
+use crate::words_of_entries;
+
+pub(crate) use entry::ENTRY;
+pub use entry::{BITMAP_LEAVES, SLOT_ONLY};
+pub use layout::{Design, Layout};
+
+/// A wB+-Tree.
+pub type WbTree<M, C> = Paged<M, C, Layout>;
+
+words_of_entries!(WbTree);
