@@ -1,7 +1,7 @@
 //! Access to a tree: with a pass, which holds the epoch, or without one.
 //!
 //! What is freed in one epoch is reused in a later one only. So a reader without a pass remembers the epoch it began in;
-//! if that is still running when it has all it wants, nothing that it saw was reused. Writers, and readers that were
+//! if that is still running at the end of the read, nothing that it read was reused. Writers, and readers that were
 //! overtaken by the end of an epoch, hold a pass.
 
 use std::cell::Cell;
@@ -33,7 +33,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// The error that it is, or what it is where a walk may not be started again.
+    /// The error; `otherwise` if the walk should start again, and the caller cannot do that.
     pub(super) fn error_or(self, otherwise: impl FnOnce() -> Error) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -79,7 +79,7 @@ pub(super) struct View<'t, M: Medium> {
 #[derive(Clone, Copy, Default)]
 struct Attempts {
     count: u32,
-    /// The node that was in the way last, 0 for none; its version; and since when it has that.
+    /// The node that blocked the last attempt, 0 for none; its version; and since when it has that version.
     blocked_by: u64,
     version: u64,
     since: Option<Instant>,
@@ -185,7 +185,7 @@ impl<M: Medium> View<'_, M> {
         self.retry()
     }
 
-    /// The next attempt is one after a node has blocked this one.
+    /// Notes which node has blocked this attempt.
     #[cold]
     pub(super) fn note_blocked_by(&self, node: u64) {
         self.attempts.set(Attempts { blocked_by: node, ..self.attempts.get() });
@@ -245,7 +245,7 @@ impl<M: Medium> View<'_, M> {
         Ok(self.guard.node::<Anchor>(self.core.anchor)?)
     }
 
-    /// The running epoch as the epoch words of nodes have it.
+    /// The running epoch with the stamp of this execution, as epoch words of nodes contain it.
     #[inline(always)]
     pub(super) fn epoch_word(&self) -> u64 {
         self.epoch | self.core.stamp
@@ -331,7 +331,7 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// The version at which a node is read again that has changed since `version`; `Again` if it does not cover what it
+    /// The current version of a node that has changed since `version`, for reading it again; `Again` if it no longer covers what it
     /// covered then.
     pub(super) fn renew(&self, version: Version, word: &VolatileWord) -> Walk<Version> {
         self.retry()?;

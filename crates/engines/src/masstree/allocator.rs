@@ -39,8 +39,8 @@ const RUN_HEADER_BYTES: u64 = 64;
 const SLAB_LEAD_BYTES: u64 = 64;
 /// Bytes of a run of one slab.
 const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
-/// Epochs after which links are written anew: a quarter of what their epochs can tell apart, so that no harm is done if
-/// that epoch fails, or is the first one of an open, which writes none.
+/// Epochs after which all links are rewritten: a quarter of the epochs that 32 bits tell apart. So one rewriting may be missed,
+/// because its epoch fails, or is the first one after an open.
 const RENEWAL_EPOCHS: u64 = 1 << 30;
 
 /// How often a shard tries again while those that have free objects are locked for short operations.
@@ -142,7 +142,7 @@ impl Link {
         (self.link ^ self.log) & COUNTER == 0
     }
 
-    /// The last epoch up to `running` that this can be of.
+    /// The epoch of the last change: the last one up to `running` with these 32 bits.
     fn epoch(self, running: u64) -> u64 {
         let low = (self.link >> 48 << 16 | self.log >> 48) as u32;
         running.wrapping_sub(u64::from((running as u32).wrapping_sub(low)))
@@ -225,7 +225,7 @@ impl<M: Medium> Space<'_, M> {
         self.renew_link(object, running)
     }
 
-    /// Writes all links anew when their epochs are about to lose their meaning. No other thread works meanwhile.
+    /// Rewrites all links before their 32 bits of epoch become ambiguous. No other thread works meanwhile.
     pub(super) fn renew_links(&self, running: u64) -> Result<()> {
         if !running.is_multiple_of(RENEWAL_EPOCHS) {
             return Ok(());
@@ -362,7 +362,7 @@ impl<M: Medium> Space<'_, M> {
         if object == queue.tail.load(self.guard) { Ok(0) } else { self.load_link(object, running) }
     }
 
-    /// An object that was free when the epoch began, or a fresh one from a run that is there.
+    /// An object that was free when the epoch began, or a fresh one from the run that the shard is carving.
     fn take(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
         let queue = self.queue(work.shard.index, class)?;
         let (head, limit) = (queue.head.load(self.guard), self.limit(work, class, queue));
@@ -381,7 +381,7 @@ impl<M: Medium> Space<'_, M> {
         Ok(Some(head))
     }
 
-    /// A fresh object from a run that is there.
+    /// A fresh object from the run that the shard is carving.
     fn take_fresh(&self, work: &mut Work<'_>, class: usize, queue: &Queue) -> Result<Option<u64>> {
         let fresh = queue.fresh.load(self.guard);
         if fresh == 0 {
@@ -450,7 +450,7 @@ impl<M: Medium> Space<'_, M> {
         if before & !OFFSET_MASK != 0 {
             return Err(Error::corrupt(self.anchor, "what leads to the runs is damaged"));
         }
-        // A run of its own begins where a slab does, so that its objects lead to it.
+        // A run begins where a slab does, so that the offset of an object gives its run.
         let run = guard.allocate((RUN_HEADER_BYTES + run_bytes(class)) as usize)?;
         if run != run_of(run) {
             return Err(Error::corrupt(run, "the pool gave a run that does not begin a slab"));

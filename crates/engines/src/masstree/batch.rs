@@ -20,16 +20,16 @@ use crate::index::record::check_lengths;
 use crate::index::{Batch, Condition};
 use crate::{Error, Result};
 
-/// Threads of a scheduler, which are one of the system.
+/// Threads of a scheduler, which all run on one thread of the system.
 const SCHEDULED_MAX: usize = 8;
 
 thread_local! {
-    /// The tree, by its address, in a batch of which this thread is; 0 for none. Only a scheduler's threads need more than
-    /// the first.
+    /// The address of the tree in whose batch the thread is; 0 for none. Each thread of a scheduler has an entry; others use the
+    /// first one.
     static BATCHES: [Cell<usize>; SCHEDULED_MAX] = const { [const { Cell::new(0) }; SCHEDULED_MAX] };
 }
 
-/// Which of them is the calling thread's.
+/// The calling thread's entry of [`BATCHES`].
 #[inline(always)]
 fn own_batch<M: Medium>() -> usize {
     if is_scheduled::<M>() { thread_number::<M>() % SCHEDULED_MAX } else { 0 }
@@ -80,7 +80,7 @@ impl<M: Medium> Core<M> {
         own_tree::<M>() != 0
     }
 
-    /// Says that the thread is in a batch: what would wait for its end is refused from now on.
+    /// Notes that the thread is in a batch. From now on operations that would wait for its end are refused.
     pub(super) fn begin_batch(&self) -> Result<Mark> {
         let own = own_batch::<M>();
         BATCHES.with(|batches| match batches[own].get() {

@@ -3,11 +3,11 @@
 //! The value word of a slot is a pointer, as in the paper, and the in-line logs hold it in packed form. It says which of the
 //! slot's two cells is valid. A separate buffer for a value of eight bytes would cost a cache miss for each key that is read.
 //!
-//! - *Insert*: the value goes to the first cell of a free slot. That the slot is free is what the epoch began with, or the
-//!   node is in the external log; so nothing that a crash brings back is overwritten.
+//! - *Insert*: the value goes to the first cell of a free slot. The slot was free when the epoch began, or the node is in
+//!   the external log. So no value that a crash brings back is overwritten.
 //! - *Update*: the other cell is written, then the pointer, which was logged. What the pointer led to when the epoch began
-//!   stays there until the epoch ends. A second update finds the log taken by its own slot, and overwrites the cell that
-//!   counts; so does each update of a node that is in the external log, with its cells. So a pointer moves once an epoch.
+//!   stays there until the epoch ends. A second update finds that the log holds its own slot, and overwrites the valid
+//!   cell. So does each update of a node that is in the external log, cells included. So a pointer moves once an epoch.
 //! - *Remove*: there is nothing to free.
 //!
 //! A reader loads the pointer, then the cell, then compares the node's version, and at the end the epoch. That suffices:
@@ -40,12 +40,12 @@ pub(super) fn side_of(slot: usize, pointer: u64) -> Option<usize> {
     if distance == 0 || distance == 16 { Some(distance as usize / 16) } else { None }
 }
 
-/// What is said of a key of another class, in a tree of words.
+/// The error for a key of another class in a tree of words.
 pub(super) fn no_word(node: u64) -> Error {
     Error::corrupt(node, "a key that is no word")
 }
 
-/// What is said of a pointer that leads to none.
+/// The error for a pointer that leads to no cell of its slot.
 pub(super) fn no_cell(node: u64) -> Error {
     Error::corrupt(node, "a value that lies in no cell of its slot, in a tree of words")
 }
@@ -103,7 +103,7 @@ impl<M: Medium> View<'_, M> {
         side_of(slot, pointer).map(|side| cells[slot][side].load(&self.guard))
     }
 
-    /// What a slot holds, whose pointer is this: in a tree of words the value, else the pointer itself. The node is locked.
+    /// The content of a slot with this pointer: in a tree of words the value, else the pointer itself. The node is locked.
     pub(super) fn content_of(&self, node: &Border, slot: usize, pointer: u64) -> Walk<u64> {
         if !self.core.are_words {
             return Ok(pointer);
@@ -114,7 +114,7 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Writes what a slot holds that is not in use, as [`View::content_of`] has it.
+    /// Writes the content, in the sense of [`View::content_of`], of a slot that is not in use.
     pub(super) fn fill_value(&self, node: &Border, slot: usize, content: u64) -> Walk<()> {
         let mut pointer = content;
         if self.core.are_words {

@@ -18,7 +18,7 @@ use crate::index::record::KEY_BYTES_MAX;
 use crate::kit::salvage::{Salvage, what_of};
 use crate::{Error, Result};
 
-/// Up to so many objects each is looked at for whether something else leads to it as well.
+/// Of so many objects the walk remembers that it reached them, to find those that two pointers lead to.
 const OBJECTS_REMEMBERED: usize = 1 << 22;
 
 /// A node, so many levels below the root of its layer, and what it may hold.
@@ -116,7 +116,7 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Goes through a node. What is below it, and the rest of it behind that, becomes the next places.
+    /// Goes through a node, up to its first layer. What is below it, and the rest of it, become the next places.
     fn survey_node(&self, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
         let offset = place.pointer & OFFSET_MASK;
         // A node that was seen is not gone through once more: what lies below it may lead back to it.
@@ -128,7 +128,7 @@ impl<M: Medium> View<'_, M> {
         }
         let node = self.node(place.pointer)?;
         if place.done == 0 {
-            // It has a meaning in this execution only; but no thread works now.
+            // Versions are volatile, but no thread works now, so each must be at rest.
             let is_at_rest = Version::now(&self.guard, node.version()).is_at_rest();
             survey.expect(offset, is_at_rest, || "a node that is locked or deleted".to_owned());
         }
@@ -198,7 +198,7 @@ impl<M: Medium> View<'_, M> {
                 survey.places.push(Place::root(node.values.value(slot).load(&self.guard), prefix));
                 return Ok(());
             } else {
-                // If its slice is wrong, all keys in it would be in the way of those behind it.
+                // If its slice is wrong, so are all keys of the layer, and they would displace those behind it.
                 survey.salvage.leave_out(offset, "a layer out of order".to_owned());
             }
         }

@@ -1,4 +1,4 @@
-//! The parts of a tree, whatever its codec; how it is made, opened, closed and destroyed.
+//! The parts of a tree of any codec; how it is made, opened, closed and destroyed.
 //!
 //! An open after a crash takes these steps. Each may be repeated after another crash.
 //!
@@ -28,7 +28,7 @@ use crate::{Error, Result};
 /// Locks for the recovery of nodes, which are found by their offset.
 const RECOVERY_LOCKS: usize = 64;
 
-/// A tree of byte strings, whatever its codec.
+/// A tree of byte strings, of any codec.
 pub(super) struct Core<M: Medium> {
     pub(super) pool: Pool<M>,
     /// Where the anchor is.
@@ -38,7 +38,7 @@ pub(super) struct Core<M: Medium> {
     pub(super) width: usize,
     /// Whether keys and values are words: then a border node has the values in its cells.
     pub(super) are_words: bool,
-    /// What the epoch words of nodes say of this execution.
+    /// The stamp in the epoch words of nodes that this execution has touched.
     pub(super) stamp: u64,
     pub(super) epochs: Epochs<M, Own>,
     pub(super) log: ExternalLog,
@@ -111,7 +111,7 @@ impl<M: Medium> Core<M> {
         words.iter().for_each(|word| word.store(&guard, 0));
         guard.node::<Anchor>(anchor)?.shards.store(&guard, checked(count as u64));
         guard.flush_words(words);
-        // The root table leads here only after this and the first epoch.
+        // The root table leads to the anchor only after this fence and the first epoch.
         guard.fence();
         let are_durable = options.mode != Mode::Transient;
         let shards = Shards { count, worked_with: count - 1, are_durable };
@@ -157,7 +157,7 @@ impl<M: Medium> Core<M> {
             core.space_taken(&guard)?.into_iter().try_for_each(|offset| pool.mark(offset))?;
         }
         if core.epochs.is_sweep_due() {
-            // What fails is tried again; meanwhile the tree is as usable as after any crash.
+            // After an error the background sweep tries again; meanwhile the tree is usable, as after any crash.
             let _ = core.sweep();
         }
         core.recovery_ns = start.elapsed().as_nanos() as u64;

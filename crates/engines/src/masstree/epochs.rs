@@ -212,7 +212,7 @@ impl<M: Medium, S: Default> Epochs<M, S> {
 /// Ranges of epochs, first and last; 0 and 0 where the pool has none.
 type Ranges = [(u64, u64); FAILED_RANGES];
 
-/// What the pool says of failed epochs.
+/// Reads the set of failed epochs.
 fn read_failed<M: Medium>(guard: &Guard<'_, M>, at: u64, cells: &EpochWords) -> Result<Ranges> {
     let mut failed = [(0, 0); FAILED_RANGES];
     for (range, cells) in failed.iter_mut().zip(&cells.failed) {
@@ -254,8 +254,8 @@ fn fail<M: Medium>(
 }
 
 impl<M: Medium, S> Epochs<M, S> {
-    /// Tells a scheduler that a shard is about to be locked, or the epoch to be read (a load), or both to be kept from others
-    /// (a store).
+    /// Tells a scheduler that the thread is about to lock one shard or read the epoch (a load), or to lock all shards or change
+    /// the epoch (a store).
     #[inline(always)]
     fn reach(&self, kind: AccessKind) {
         if is_scheduled::<M>() {
@@ -344,10 +344,10 @@ impl<M: Medium, S> Epochs<M, S> {
                 return Ok(before.is_some());
             }
             let flushed = self.flush_listed(guard, &listed);
-            // The flushed lines are in no list any more, so they are fenced here; and the fence costs less while writers go on than in the pause.
+            // The flushed lines are in no list any more, so they are fenced here. A fence costs less here than in the pause.
             guard.fence();
             flushed?;
-            // Writers that are as fast as this would keep it here.
+            // If writers list lines as fast as they are flushed, another round does not help.
             if count <= enough || before.is_some_and(|before| count > before / 2) {
                 return Ok(true);
             }
@@ -368,7 +368,7 @@ impl<M: Medium, S> Epochs<M, S> {
             self.begin(self.barrier.running() + 1);
             return Ok(());
         }
-        // What was flushed before an error is fenced and listed no more, and waits for the end of the epoch all the same.
+        // After an error the flushed lines are in no list any more. This flag makes the next attempt end the epoch nevertheless.
         let is_owed = self.is_owed.swap(true, Ordering::Relaxed);
         let something = self.flush_beside_others(&guard)? || is_owed;
         self.reach(AccessKind::Store);
@@ -411,7 +411,7 @@ impl<M: Medium, S> Epochs<M, S> {
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The running epoch has not failed when the pool is opened next, though it does not end. An epoch has ended just before.
+    /// Notes in the pool that the running epoch has not failed, although it does not end. An epoch has ended just before.
     pub(super) fn close(&self) -> Result<()> {
         if self.are_over() {
             return Ok(());

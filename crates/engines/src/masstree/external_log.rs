@@ -114,14 +114,14 @@ impl ExternalLog {
             None => &guard.node::<ShardArea>(shard_area(self.anchor, work.shard.index))?.log,
         };
         let segment = guard.allocate(SEGMENT_BYTES)?;
-        // What a former owner left there is no entry.
+        // What a former owner left there must not be read as an entry.
         for at in std::iter::once(segment).chain(self.entries(segment)) {
             let words = guard.words(at, 1)?;
             words[0].store(guard, 0);
             guard.flush_words(words);
         }
         guard.fence();
-        // PERSIST: the segment is empty; lost, it is in no chain and free. The fence of the first entry is this one's, too.
+        // PERSIST: the segment is empty; lost, it is in no chain, and free. The fence of the first entry orders this, too.
         link.publish(guard, checked(segment));
         work.shard.own.log.segments.push(segment);
         Ok(())
@@ -194,7 +194,7 @@ impl ExternalLog {
             Ok(restored)
         };
         std::thread::scope(|scope| {
-            // A thread that the system does not give is done without.
+            // If the system gives no more threads, fewer do the work.
             let helper = |_| std::thread::Builder::new().spawn_scoped(scope, restore).ok();
             let helpers: Vec<_> = (1..threads.min(self.shards)).map_while(helper).collect();
             let own = restore();

@@ -20,7 +20,7 @@ const LEAVES_AHEAD: usize = 3;
 pub(super) struct Leaf<'v, T = ()> {
     pub(super) node: &'v Border,
     pub(super) pointer: u64,
-    /// Taken while the node was certainly the right one.
+    /// The version of the node when the descent reached it and it was the right one.
     pub(super) version: Version,
     /// What is remembered of the descent.
     pub(super) trail: T,
@@ -53,9 +53,9 @@ pub(super) struct Neighbours<'v> {
     pub(super) low: Option<Slice>,
     /// The first slice above those that it covers; `None` for the last of a layer.
     pub(super) high: Option<Slice>,
-    /// What led there, unless it is the root.
+    /// The parent, unless the node is the root.
     above: Option<Above<'v>>,
-    /// What led to that, unless that is the root.
+    /// The parent of that, unless that is the root.
     beyond: Option<Above<'v>>,
 }
 
@@ -79,8 +79,8 @@ impl<'v, M: Medium> Trail<'v, M> for Neighbours<'v> {
 }
 
 impl Neighbours<'_> {
-    /// The first border node behind the current one that is not prefetched yet, counted from the current one. Under another
-    /// parent none may be.
+    /// The first border node behind the current one that is not prefetched yet, counted from the current one: under
+    /// another parent the very next one.
     #[inline(always)]
     pub(super) fn first_ahead(&self) -> usize {
         if self.above.is_some_and(|above| above.rank == 0) { 1 } else { LEAVES_AHEAD }
@@ -102,7 +102,7 @@ impl Neighbours<'_> {
         Some(above.node.child(above.rank).load(&view.guard))
     }
 
-    /// Whether what led there has not changed.
+    /// Whether the parent has not changed.
     #[inline(always)]
     fn is_still<M: Medium>(&self, view: &View<'_, M>) -> bool {
         self.above.is_none_or(|above| above.version.is_still(&view.guard, &above.node.version))
@@ -266,7 +266,7 @@ impl<M: Medium> View<'_, M> {
                     }
                 }
             }
-            // A circle.
+            // Only a circle is so high.
             return Err(self.damaged(pointer, "a layer that is too high"));
         }
     }
@@ -299,14 +299,14 @@ impl<M: Medium> View<'_, M> {
         if children == 0 {
             self.prefetch(next);
         } else if let Ok(next) = self.guard.node::<Interior>(next & OFFSET_MASK) {
-            // The count was of another moment.
+            // The number of children may have changed since it was read.
             (0..children.min(LEAVES_AHEAD))
                 .for_each(|rank| self.prefetch(next.child(rank).load(&self.guard)));
         }
     }
 
-    /// Goes on with the border node behind one, if what led there has not changed, or what led to that: the last steps of a
-    /// descent, repeated. If this returns `false`, `leaf` must not be used any more.
+    /// Goes on with the border node behind one, if the parent, or the parent of that, has not changed: repeats the last steps of a
+    /// descent. If this returns `false`, `leaf` must not be used any more.
     #[inline(always)]
     pub(super) fn next_leaf<'v>(&'v self, leaf: &mut ScanLeaf<'v>) -> Walk<bool> {
         let (end, trail) = (leaf.trail.high, &mut leaf.trail);
@@ -314,7 +314,7 @@ impl<M: Medium> View<'_, M> {
         if pointer.is_none() {
             pointer = self.first_beyond(trail)?;
         }
-        // What a parent gave away meanwhile would be passed over.
+        // If the parent was split meanwhile, the next child does not begin where this one ends.
         let Some(pointer) = pointer.filter(|pointer| *pointer & INTERIOR == 0 && trail.low == end) else {
             return Ok(false);
         };
@@ -327,7 +327,7 @@ impl<M: Medium> View<'_, M> {
         Ok(!version.is_deleted() && trail.is_still(self))
     }
 
-    /// Goes on with the first child of the node behind the parent; `None` if what led to that has changed.
+    /// Goes on with the first child of the node behind the parent; `None` if the parent's parent has changed.
     #[inline(never)]
     fn first_beyond<'v>(&'v self, trail: &mut Neighbours<'v>) -> Walk<Option<u64>> {
         trail.above = trail.beyond.take();

@@ -1,7 +1,7 @@
 //! Finding many keys at once, so that their cache misses overlap.
 //!
 //! A batch is walked twice. The first walk goes down level by level, all keys together, and only hints the processor what
-//! it will read; it checks nothing, for nothing follows from what it sees. The second walk is the ordinary find of each
+//! it will read; it checks nothing, because nothing depends on what it reads. The second walk is the ordinary find of each
 //! key, which now finds its nodes and its record in the cache.
 
 use medium::Medium;
@@ -14,7 +14,7 @@ use super::permutation::Permutation;
 use super::slice::{LAYER, Slice, Target};
 use crate::Result;
 
-/// Keys that are walked together: more misses than that the processor does not overlap.
+/// Keys that are walked together. The processor does not overlap more misses.
 const BATCH: usize = 16;
 
 impl<M: Medium> View<'_, M> {
@@ -61,7 +61,7 @@ impl<M: Medium> Core<M> {
         mut find: impl FnMut(&K) -> Result<()>,
     ) -> Result<()> {
         for batch in keys.chunks(BATCH) {
-            // What cannot be walked here is for the find to say.
+            // An error of the first walk comes again in the find, which returns it.
             let _ = self.look().warm(batch.iter().map(&slice));
             batch.iter().try_for_each(&mut find)?;
         }

@@ -41,9 +41,9 @@ pub(super) enum Change {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Before a locked border node is changed: writes the log that the change needs, and lists the lines that change; but
-    /// for the cell of an update. Returns whether what the value of an updated slot leads to may be overwritten: all of the
-    /// node is logged, or the pointer as it was when the epoch began, and it leads elsewhere.
+    /// Before a locked border node is changed: writes the log that the change needs, and lists the lines that change, except
+    /// the line of an updated cell. Returns whether the cell that the value of an updated slot leads to may be overwritten:
+    /// either the whole node is logged, or the log has the pointer of the epoch's begin, which leads to the other cell.
     ///
     /// # Errors
     /// If the external log is full; nothing was changed then.
@@ -63,8 +63,8 @@ impl<M: Medium> View<'_, M> {
         if state & TOUCHED != 0 && matches!(change, Change::Update(_)) {
             state &= !TOUCHED;
             node.epoch.store(&self.guard, state);
-            // PERSIST: the epoch that says which one the sixteen bits of a new log mean; beside one of long ago they would
-            // mean another.
+            // PERSIST: the sixteen bits of a new value log are read relative to this epoch; lost, they would be read relative to
+            // a much older one, and mean another epoch.
             self.guard.flush(&node.epoch);
             self.guard.fence();
         }
@@ -77,7 +77,7 @@ impl<M: Medium> View<'_, M> {
         Ok(may_overwrite)
     }
 
-    /// The lines that a change writes to, but for the cell of an update.
+    /// The lines that a change writes to, except the line of an updated cell.
     fn lines_of(&self, node: &Border, change: Change) -> Walk<u64> {
         Ok(match change {
             Change::Remove => HEADER_LINE,

@@ -103,7 +103,7 @@ impl<M: Medium> View<'_, M> {
             return Ok(());
         }
         let root = self.close_layers(work, load, 0)?;
-        // The node before the root, as all others do. A tree whose root others have changed meanwhile counts as not empty.
+        // The node is locked before the root, as everywhere. A tree whose root has changed meanwhile counts as not empty.
         let (old, node) = self.empty_root()?;
         let mut old_lock = self.lock(&node.version)?;
         let lock = self.core.root.lock();
@@ -192,7 +192,7 @@ impl<M: Medium> View<'_, M> {
         let mut nodes = layer.borders;
         while nodes.len() > 1 {
             let mut above = Vec::with_capacity(nodes.len() / self.core.width + 1);
-            // As even as parts of one size are; the last may have a single child.
+            // Parts of one size; the last one may have a single child.
             let per_node = nodes.len().div_ceil(nodes.len().div_ceil(self.core.width + 1));
             for children in nodes.chunks(per_node) {
                 let offset = self.allocate_interior(work)?;

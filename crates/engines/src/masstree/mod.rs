@@ -6,8 +6,8 @@
 //! ## Layout
 //!
 //! Everything is in the pool (`layout`): the anchor, border and interior nodes, records, the external log. A key is cut into
-//! slices of eight bytes; each layer of the trie is a B+-tree over one slice. The volatile word of a node (its version) is
-//! made anew when it is touched first after an open. In a tree of words, whose codec says that keys and values have eight
+//! slices of eight bytes; each layer of the trie is a B+-tree over one slice. The version of a
+//! node is volatile: the first touch after an open resets it. In a tree of words, whose codec says that keys and values have eight
 //! bytes, there is one layer, and values lie in the border nodes themselves (`cells`).
 //!
 //! ## Invariants
@@ -28,7 +28,7 @@
 //! | --- | --- | --- | --- |
 //! | insert | 0 | the permutation lists the slot | permutation log |
 //! | update | 0 | the value leads to the new record, or to the other cell | value log |
-//! | remove | 0 | the permutation lists the slot no more | permutation log |
+//! | remove | 0 | the permutation no longer lists the slot | permutation log |
 //! | first update in a node after an open | 1 | the same | value log |
 //! | second value in a line, insert after remove | 1 | the same | external log |
 //! | first change of a node after 2^15 epochs | 1 | the same | external log |
@@ -38,8 +38,8 @@
 //!
 //! ## Recovery
 //!
-//! Nodes in the external log are put back; the epoch is entered in the set of failed ones; ends of free queues and the root
-//! are put back; from then on the tree is usable. Every other node is recovered when it is touched first, or by the sweep
+//! Nodes are restored from the external log; the epoch is added to the set of failed ones; the ends of the free queues and the
+//! root are restored; then the tree is usable. Every other node is recovered when it is first touched, or by the sweep
 //! (`recover`, `sweep`). An open costs O(nodes in the external log + runs).
 //!
 //! ## What a crash may leave behind
@@ -53,20 +53,20 @@
 //!   forgets it). At the first change in an epoch value logs of an earlier one are cleared, so that their sixteen bits never
 //!   mean another epoch; a node left alone for 2^15 epochs goes to the external log.
 //! - *Listing 4*: the old epoch is kept until the value logs were applied (line 24 overwrites it before line 26 needs it);
-//!   a slot number beyond the node is skipped; permutation log and flags are made anew.
+//!   a slot number beyond the node is skipped; permutation log and flags are reset.
 //! - *Section 4.1, Figure 1*: the nodes' links to parent and neighbours are gone. Each split would have to log the neighbour
 //!   and each split of an interior node half of its children. Parents and neighbours are found by descending once more.
 //! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be narrower than ten slots.
 //! - *Section 4*: no `wbinvd`, which is privileged: the first change of a node in an epoch lists it, and what is listed is
-//!   flushed, most of it while others work (`epoch`).
+//!   flushed, most of it while writers go on (`epochs`).
 //! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as pointers, in the packed form
 //!   (`cells`).
 //! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last; and a shard takes what
-//!   others have free before it takes new space (`allocator`). Records hold the key's rest, so there are no suffixes of
-//!   their own.
-//! - The failed epochs are a set that survives, of any number (`recover`).
-//! - The paper's log is by thread; ours by shard, for as many threads as there are.
-
+//!   others have free before it takes new space (`allocator`). Records hold the rest of the key, so there are no separate
+//!   suffixes.
+//! - The set of failed epochs is durable and has no bound (`epochs`).
+//! - The paper has a log for each thread. Here each shard has one, so the number of threads does not matter.
+//!
 //! ## Parts
 //!
 //! Each row knows those above it, and none below.
@@ -187,13 +187,13 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// log + slabs).
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width; [`PoolError::Corrupt`] if what recovery rests on is
-    /// damaged.
+    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width;
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if what recovery rests on is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;
         let options = MassTreeOptions { width: options.width.or(Some(made)), ..options };
-        // What was transient is gone, so nothing opens it.
+        // A transient tree is lost with its process, so no options open it.
         let found = if root.words[ROOT_TRANSIENT] == 0 { "" } else { ", transient and closed" };
         let wanted = if options.mode == Mode::Transient { ", transient" } else { "" };
         let nodes = [nodes(made, found), nodes(options.node_width(), wanted)];
@@ -212,7 +212,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         Ok(Self { ticker, core, close_cleanly, codec: PhantomData })
     }
 
-    /// Recovers what is left of failed epochs now, instead of when it is touched. O(n) after a crash, else O(1).
+    /// Recovers all nodes that failed epochs have changed now, not when they are first touched. O(n) after a crash, else O(1).
     pub fn sweep(&self) -> Result<()> {
         self.core.refuse_in_any_batch()?;
         self.core.sweep()
@@ -309,7 +309,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
-        // What `visit` might wait for is refused, as in a batch.
+        // As in a batch, `visit` may not call what would wait for the end of this survey.
         let _mark = self.core.begin_batch()?;
         let [left_out, others] = self.core.survey(visit)?.finish();
         Ok(Some(if left_out.is_empty() { others } else { left_out }))
@@ -317,7 +317,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn stat(&self) -> Result<IndexStat> {
         self.core.refuse_in_any_batch()?;
-        // Before the survey, which touches what the sweep would.
+        // Before the survey, which recovers nodes, as the sweep does.
         let epochs = self.epoch_stat();
         let visit = &mut |_: &[u8], _: &[u8]| true;
         let survey = self.core.survey(visit)?;

@@ -34,8 +34,8 @@ impl<M: Medium> View<'_, M> {
         Ok(self.core.space(&self.guard).allocate_class(work, border_class(self.core.are_words))?)
     }
 
-    /// Space for an interior node: of another class, so that these few and often read nodes lie together and the processor
-    /// knows their pages. Among the border nodes each would lie in a page of its own.
+    /// Space for an interior node. It is of another class than border nodes, so that these few and often read nodes share
+    /// pages, and their addresses stay in the processor's translation cache.
     pub(super) fn allocate_interior(&self, work: &mut Work<'_>) -> Walk<u64> {
         Ok(self.core.space(&self.guard).allocate(work, interior_bytes())?)
     }
@@ -55,7 +55,7 @@ impl<M: Medium> View<'_, M> {
         Ok(offset)
     }
 
-    /// Makes a border node of allocated memory. [`LAYER`] as a class stands for itself.
+    /// Makes a border node of allocated memory.
     pub(super) fn fill_border(&self, work: &mut Work<'_>, offset: u64, entries: &[(Slice, u64)]) -> Walk<()> {
         let node = self.guard.node::<Border>(offset)?;
         Version::start(&self.guard, &node.version);

@@ -157,7 +157,7 @@ impl<M: Medium> View<'_, M> {
         self.prefetch_word(object.saturating_add(LINK_BYTES));
     }
 
-    /// Writes a record; `key` is empty if its slice says all.
+    /// Writes a record; `key` is empty if the slice holds all of it.
     pub(super) fn write_record(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
         let (key_words, value_words) = (key.len().div_ceil(8), value.len().div_ceil(8));
         let bytes = LINK_BYTES + 8 * (1 + key_words + value_words) as u64;

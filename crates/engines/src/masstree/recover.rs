@@ -47,7 +47,7 @@ impl<M: Medium> Core<M> {
         let is_listed = self.epochs.has_failed(old) || logs.iter().any(|log| log.load(guard) != 0);
         let recovered = self.recover_border(guard, running, node, old);
         if is_listed {
-            // Also if it is damaged: what was restored is not restored once more when the failed epochs are forgotten.
+            // Also if the node is damaged: when the failed epochs are forgotten, this restoration is not repeated.
             let lines = logs.iter().fold(HEADER_LINE, |lines, log| lines | line_of(node, log));
             self.epochs.list_touched_lines(offset, lines);
         }

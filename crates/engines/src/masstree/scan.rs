@@ -23,12 +23,12 @@ use crate::index::{Bounds, Direction};
 use crate::kit::scan::{Batch, Batches, Cursor};
 use crate::{Error, Result};
 
-/// How often a scan reads a node at most, on average: for itself, for each layer that it leads to, and for each neighbour that goes
-/// meanwhile.
+/// The most reads of a node by one scan, on average: one for its entries, one for each layer that it leads to, and one for each
+/// neighbour that is removed meanwhile.
 const READS_OF_A_NODE: u64 = 8;
 
-/// The nodes that a scan has read. Several entries of a damaged tree may lead to one layer: then there are few nodes, and more
-/// ways through them than there is time for. So a scan that reads more nodes than there can be has found damage.
+/// The nodes that a scan has read. In a damaged tree several entries may lead to one layer, so that few nodes give more
+/// paths than any scan could follow. So a scan that reads more nodes than the pool has room for has found damage.
 #[derive(Clone, Copy)]
 pub(super) struct NodesRead {
     count: u64,
@@ -260,7 +260,7 @@ impl<M: Medium> View<'_, M> {
                 }
                 entries => entries?,
             };
-            // Each batch reads the nodes on the way to where the one before ended once more; but no more than the key has slices.
+            // Each batch reads the nodes on the way to its start key once more. They are at most as many as the key has slices.
             if !matches!(frame.edge, Edge::Key) {
                 nodes_read.add(self, leaf.pointer)?;
             }
@@ -330,7 +330,7 @@ impl<M: Medium> View<'_, M> {
 }
 
 impl<M: Medium> Core<M> {
-    /// A scan begins now.
+    /// The count of a scan that begins now.
     fn nothing_read(&self) -> NodesRead {
         NodesRead { count: 0, first_epoch: self.epochs.running() }
     }

@@ -11,7 +11,7 @@ pub(super) type Work<'e> = Pass<'e, Shard<Own>>;
 pub(super) struct Own {
     /// For each class the phase in which the line of its queue was listed.
     pub(super) queue_listed: [u64; CLASSES],
-    /// For each class how far its queue may be emptied in an epoch, where the queue itself does not say so.
+    /// For each class how far its queue may be emptied in the running epoch, where the queue's log does not say so.
     pub(super) limits: [Limit; CLASSES],
     pub(super) log: LogCursor,
 }

@@ -22,7 +22,7 @@ use super::version::Lock;
 /// The nodes on the way to a key, from the root of the first layer down, each with its layer.
 pub(super) type Path = Vec<(usize, u64)>;
 
-/// What leads to a node; locked.
+/// The parent of a node, locked: what leads to it.
 pub(super) enum Parent<'v, M: Medium> {
     Interior(Box<InteriorLock<'v, M>>),
     Root(RootLock<'v, M>),
@@ -54,8 +54,8 @@ pub(super) enum RootLock<'v, M: Medium> {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Locks what leads to the node `child`, which is locked, and on the way to `key` in layer `depth` or above. `path` is that way
-    /// as it was found before; it is found anew if it has changed.
+    /// Locks what leads to the node `child`. The child is locked, and covers `key` in layer `depth` or above. `path` is the way to
+    /// the key as a descent found it, or empty; if it has changed, this descends once more.
     pub(super) fn lock_parent(
         &self,
         key: &[u8],

@@ -1,10 +1,10 @@
 //! The sweep: recovers what a crash has left, so that the set of failed epochs can be emptied.
 //!
-//! It goes through the runs, object by object, and asks nothing of the tree. A border node is known by its run; a free one is
-//! recovered as well, which does no harm. So damage anywhere does not keep the sweep from its end. A damaged node stays as it is,
+//! It goes through the runs, object by object, and does not follow the tree. A border node is known by its run; a free one is
+//! recovered as well, which does no harm. So the sweep comes to its end whatever is damaged. A damaged node stays as it is,
 //! for `check` to name.
 //!
-//! In each step all shards are locked for a thousand objects. So no operation changes them meanwhile.
+//! Each step locks all shards for a thousand objects, so no operation changes these meanwhile.
 
 use std::sync::atomic::Ordering;
 

@@ -11,7 +11,7 @@ use super::core::Core;
 use super::sweep::Sweep;
 use crate::{PoolError, Result};
 
-/// The shortest epoch: there is to be time for something else, too.
+/// The shortest epoch. With shorter ones most of the time would be spent on ending them.
 const EPOCH_MIN: Duration = Duration::from_millis(1);
 /// The time between two steps of a sweep, for other threads to work.
 const SWEEP_PAUSE: Duration = Duration::from_micros(50);
@@ -36,16 +36,16 @@ impl Ticker {
     fn run<M: Medium>(core: &Weak<Core<M>>, stop: &AtomicBool, length: Duration) {
         let mut sweep = Some(Sweep::default());
         loop {
-            // None is beyond all time.
+            // `None`: later than the clock can say.
             let next = Instant::now().checked_add(length.max(EPOCH_MIN));
             let is_time = || next.is_none_or(|next| Instant::now() < next) && !stop.load(Ordering::Acquire);
-            // At once after an open: an epoch may be longer than the tree is open.
+            // Right after the open: an epoch may last longer than the tree is open.
             while sweep.is_some() && is_time() {
                 let Some(core) = core.upgrade() else { return };
                 match core.sweep_on(sweep.get_or_insert_default()) {
                     Ok(true) => std::thread::park_timeout(SWEEP_PAUSE),
                     Ok(false) => sweep = None,
-                    // It goes on there after the next epoch.
+                    // The sweep goes on after the next epoch.
                     Err(_) => break,
                 }
             }
@@ -59,7 +59,7 @@ impl Ticker {
             if stop.load(Ordering::Acquire) {
                 return;
             }
-            // What fails here fails again in `sync`, which can say so.
+            // An error here comes again in `sync`, which returns it.
             let _ = core.advance();
         }
     }

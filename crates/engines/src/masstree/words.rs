@@ -1,5 +1,5 @@
-//! Scans of trees of words: one layer, keys that are slices, values that are words. As `scan`, without what that takes for
-//! keys of any length, and going on from batch to batch where the last one ended as long as the epoch lasts. The values lie
+//! Scans of trees of words: one layer, keys that are slices, values that are words. They do without what `scan` needs
+//! for keys of any length. As long as the epoch lasts, a batch goes on at the node where the last one ended. The values lie
 //! in the nodes, which are prefetched while those before them are read.
 
 use medium::Medium;
@@ -142,7 +142,7 @@ impl<M: Medium> Core<M> {
                     return Ok(());
                 }
             }
-            // What `visit` does must not wait for a pass that is held here, so it is called behind it.
+            // `visit` is called without a pass, because it may wait for the end of the epoch.
             let goes_on = self.with_pass_held(|view| view.read_words(&mut scan, &mut None))?;
             if !scan.hand_over(visit) || !goes_on {
                 return Ok(());

@@ -41,7 +41,7 @@ impl<M: Medium> Core<M> {
             if rounds == ROUNDS_MAX || self.is_in_any_batch() {
                 return Err(full);
             }
-            // What was freed becomes reusable, and the external log empty.
+            // After the end of the epoch freed objects can be reused, and the external log is empty.
             self.advance()?;
         }
     }
