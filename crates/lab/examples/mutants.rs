@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use everleaf_lab::mutants::{MutantProgress, MutantReport, Target, run};
+use everleaf_lab::testing::mutants::{MutantProgress, MutantReport, Target, run};
 
 /// Plant faults in an engine: flushes, fences, waits and stores left out, publishes done first, persists swapped.
 #[derive(Parser)]
