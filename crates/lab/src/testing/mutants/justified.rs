@@ -314,7 +314,7 @@ const BZTREE: &[Justified] = &[
     justified(
         "engines/src/pmwcas/recover.rs roll flush 1",
         &[Flush],
-        "after a crash all that is left is durable; needed where only the process ended",
+        "after a crash all that is left is durable; needed where only the process ended: tests/pmwcas.rs does that",
     ),
 ];
 
