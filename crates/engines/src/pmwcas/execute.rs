@@ -222,24 +222,22 @@ impl Pmwcas {
     /// Takes a slot of which a descriptor is free.
     fn take_descriptor<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<(Held<'_>, usize)> {
         let free = |held: &Held<'_>| (0..DESCRIPTORS_PER_SLOT).find(|turn| held.phase(*turn) == Phase::Free);
-        let mut damage = Ok(());
+        let mut turn = Ok(0);
         let held = self.slots.take(thread_number::<M>(), |held| {
             // After an operation that failed early a fence may be missing; where somebody still helps both, another
             // slot will do.
             for _ in 0..2 {
                 if free(held).is_some() {
-                    return true;
+                    break;
                 }
-                damage = self.recover_both(guard, held);
-                if damage.is_err() {
+                if let Err(damage) = self.recover_both(guard, held) {
+                    turn = Err(damage);
                     return true;
                 }
             }
-            free(held).is_some()
+            free(held).map(|free| turn = Ok(free)).is_some()
         });
-        damage?;
-        let turn = free(&held).ok_or_else(|| Error::corrupt(self.place, "no free descriptor"))?;
-        Ok((held, turn))
+        Ok((held, turn?))
     }
 
     /// One fence, which brings both descriptors of a slot nearer to being free.

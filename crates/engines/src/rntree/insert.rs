@@ -362,8 +362,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             Some(Plan::Publish { live, old, slots, new, .. }) => (live, old, slots, new),
             Some(Plan::Fails { lsn, .. }) => return Ok(Attempt::Done(false, lsn)),
             Some(Plan::Beyond(next)) => return Ok(Attempt::At(next)),
-            // Nobody else changes it.
-            None => return Err(self.damaged(claim.index, "a leaf that changes while it is locked")),
+            // Under the lock there is always a plan; without one, try again.
+            None => return Ok(Attempt::At(claim.index)),
         };
         let leaf = Self::leaf(guard, record)?;
         // PERSIST: the entry is ordered before; lost, the leaf is as it was.
