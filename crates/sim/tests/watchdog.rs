@@ -130,7 +130,7 @@ fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
         let ended = watch(fault, limit).expect_err("a fault that nobody noticed");
         let report = ended.to_string();
         println!("{fault:?}: {report}\n");
-        let what = if limit == short { "did not go on for 2s" } else { "died of signal" };
+        let what = if limit == short { "made no progress for 2s" } else { "died of signal" };
         assert!(report.contains(what), "{report}");
         // The first crash that leaves a 2 is the one in the second operation.
         assert!(report.contains("operation 2: ()") && report.contains("EVERLEAF_CRASH="), "{report}");
