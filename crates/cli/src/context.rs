@@ -325,7 +325,10 @@ impl Notation {
         if codec == Codec::Word {
             let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
             let number = number.ok_or_else(|| {
-                format!("{:?} is not a number from 0 to 2^64 - 1, and this tree holds numbers", text::escape(text))
+                format!(
+                    "{:?} is not a number from 0 to 2^64 - 1, and this tree holds numbers",
+                    text::escape(text)
+                )
             });
             return number.map(|number| number.to_be_bytes().to_vec());
         }

@@ -1,4 +1,4 @@
-//! Engines with one fault at a time: each must be noticed, or be known to be harmless.
+//! Engines with one fault at a time: each must be noticed, or be justified as harmless.
 
 use std::path::Path;
 

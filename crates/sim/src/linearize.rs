@@ -3,7 +3,7 @@
 //! The search is that of Wing and Gong (*Testing and verifying concurrent objects*, 1993), done as the history goes on
 //! (Lowe, *Testing for linearizability*, 2017): of each part of the state it keeps every *configuration* that can still
 //! be true: the state, together with the calls that took effect and have not returned. When a call returns it must have
-//! taken effect; the calls that must take effect before it are searched then. A crash may leave whatever state a configuration
+//! taken effect; the calls that must take effect before it are searched then. A crash may leave any state that a configuration
 //! reaches if some of the pending calls take effect: *strict* linearizability (Aguilera, Frølund, 2003), in
 //! which nothing takes effect after the crash.
 //!

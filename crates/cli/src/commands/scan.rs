@@ -42,7 +42,9 @@ impl Args {
         let read = |key: &OsString| self.notation.argument(key, codec);
         if let Some(prefix) = &self.prefix {
             if codec == Codec::Word && !self.notation.hex {
-                return Err(Failure::Usage("--prefix does not apply to a tree of numbers; give --from and --to, or --hex".into()));
+                return Err(Failure::Usage(
+                    "--prefix does not apply to a tree of numbers; give --from and --to, or --hex".into(),
+                ));
             }
             return Ok(Bounds::prefix(&read(prefix)?));
         }

@@ -71,8 +71,8 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
         }
         let script = Script::new(args, &keys, number);
         let finds = Script::finds(args, &keys, number);
-        for who in turns(number, 2) {
-            if who == IN_MEMORY {
+        for series in turns(number, 2) {
+            if series == IN_MEMORY {
                 if let Some(ram) = &ram {
                     let found = turn(args, ram, (&script, &finds), false, |measured| {
                         report.ram_ns.push(measured.ns());

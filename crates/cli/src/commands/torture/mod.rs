@@ -147,7 +147,9 @@ impl Report {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.work.durability == Promise::Ticket && args.work.engine.is_buffered() {
-        return Err(Failure::Usage("--durability tickets does not apply to an engine that is durable by epochs".to_owned()));
+        return Err(Failure::Usage(
+            "--durability tickets does not apply to an engine that is durable by epochs".to_owned(),
+        ));
     }
     child::replace_own(&args.pool, &TREES, "torture pool")?;
     let seed = args.seed.unwrap_or_else(rand::random);

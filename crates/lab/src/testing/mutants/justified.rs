@@ -102,7 +102,7 @@ const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each t
 const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
                            to be put back";
 const RESTORED_AGAIN: &str =
-    "as long as the next epoch has not begun, each open puts the nodes back, whatever the set says";
+    "as long as the next epoch has not begun, each open restores the nodes, with any content of the set";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
 /// `waits_of_readers_are_found_missing` shows it.
 const SEEN_ALONE: &str = "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a \
@@ -266,7 +266,7 @@ const BZTREE: &[Justified] = &[
     justified(
         "engines/src/bztree/image.rs BzTree::freeze compare_exchange 1",
         &[DoneFirst],
-        "a crash may leave a leaf frozen or not whatever the order: what replaces it freezes it once more",
+        "in either order a crash may leave a leaf frozen or not: the operation that replaces it freezes it once more",
     ),
     justified("engines/src/bztree/insert.rs BzTree::reserve compare_exchange 1", &[DoneFirst], RESERVED),
     justified("engines/src/bztree/insert.rs BzTree::reserve compare_exchange 2", &[DoneFirst], RESERVED),
@@ -285,7 +285,7 @@ const BZTREE: &[Justified] = &[
         "engines/src/pmwcas/layout.rs DescriptorNode::fill store 2",
         &[Store],
         "a line that names an earlier operation was not written whole either; needed when a descriptor is filled again as \
-         it is, after an operation that nobody saw: tests/pmwcas.rs does that",
+         it is, after an operation that no other thread saw: tests/pmwcas.rs does that",
     ),
     justified(
         "engines/src/pmwcas/layout.rs DescriptorNode::fill store 6",
