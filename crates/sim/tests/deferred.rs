@@ -17,14 +17,14 @@ fn subject(engine: Engine, codec: everleaf_sim::index::CodecName, deferral: Defe
     IndexSubject::new(&common::small(engine, codec), FollowUp::Keys).deferring(deferral)
 }
 
-/// Explores the script; what recoveries it took, or why it failed.
+/// Explores the script; returns the number of recoveries, or the failure.
 fn explore<S: Subject>(subject: S, script: &[S::Operation], options: Options) -> Result<u64, String> {
     let mut explorer = Explorer::new(subject, options).unwrap();
     explorer.explore(script).map_err(|failure| failure.to_string())?;
     Ok(explorer.stats().recoveries)
 }
 
-/// After each write somebody else reads something: what was just written, or not.
+/// After each write another operation reads a key: the one just written, or another.
 fn with_reads() -> Vec<IndexOperation> {
     let mut script = Vec::new();
     for (place, operation) in every_change_in_epochs().into_iter().enumerate() {
@@ -119,13 +119,13 @@ impl Subject for Boastful {
     }
 }
 
-/// If the explorer took these for kept, it would take anything.
+/// The explorer must notice that this promise is not kept.
 #[test]
 fn a_promise_that_is_not_kept_is_found() {
     use everleaf_sim::Durability::{AtAnyTime, OfPart, OnReturn};
     let script = [Insert(1, 1), Sync, Put(1, 2), Get(1), Insert(2, 2), Sync];
     let on_return: fn(&IndexOperation) -> _ = |_| OnReturn;
-    // Where nobody waits, what was read may be lost.
+    // If no operation waits, values that were read may be lost.
     let reads: fn(&IndexOperation) -> _ = |operation| match operation {
         Sync => OnReturn,
         Get(key) => OfPart(*key),

@@ -1,4 +1,4 @@
-//! Batches of the durable Masstree: a crash leaves all writes of one, or none, whoever ends the epoch beside it.
+//! Batches of the durable Masstree: a crash leaves all writes of one, or none, whichever thread ends the epoch.
 
 mod common;
 
@@ -102,7 +102,7 @@ impl Subject for Batches {
         while scan.next_into(&mut found, &mut value).map_err(text)? {
             let digits = found.get(8..).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
             let value = value.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-            let entry = digits.zip(value).ok_or_else(|| format!("nobody wrote {found:?}"))?;
+            let entry = digits.zip(value).ok_or_else(|| format!("{found:?} was never written"))?;
             state.extend([entry]);
         }
         Ok(state)
@@ -179,7 +179,7 @@ fn one_thread() {
     }
 }
 
-/// A batch, and beside it who ends epochs and who writes other keys. Returns the first violation.
+/// A batch, beside threads that end epochs and write other keys. Returns the first violation.
 fn beside(are_torn: bool, rules: Rules, threads: Vec<Vec<Operation>>) -> Result<(), String> {
     let mut explorer = Explorer::new(Batches { are_torn }, options(rules, SecondCrash::Never)).unwrap();
     explorer.set_up(&[Apart(puts(1..4, 1)), Sync]).unwrap();
@@ -202,7 +202,7 @@ fn beside_who_ends_epochs() {
     }
 }
 
-/// A layer goes with its last key, and comes again, while another thread writes to it.
+/// A layer is removed with its last key, and made again, while another thread writes to it.
 #[test]
 fn layers_that_go_beside_who_writes_to_them() {
     let apart = |writes: &[Write]| writes.iter().map(|write| Apart(vec![*write])).collect::<Vec<_>>();

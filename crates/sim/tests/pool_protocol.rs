@@ -285,7 +285,7 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
     }
 }
 
-/// Who is told that a tree was made has it, and who is told that one was removed has it no more; on a file as well.
+/// A tree whose creation was acknowledged is there, and one whose removal was acknowledged is not; on a file as well.
 #[test]
 fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
     let options = Options { rules: Rules::Log, shrink: false, ..Options::default() };
@@ -298,7 +298,7 @@ fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
     assert_eq!(waits.len(), 2);
     for (_, site) in waits {
         let options = Options { mutations: vec![Mutation::DropWait(site)], ..options.clone() };
-        let report = explore(options, &script()).expect_err("a wait that nobody misses");
+        let report = explore(options, &script()).expect_err("a missing wait that was not noticed");
         println!("{report}");
     }
 }

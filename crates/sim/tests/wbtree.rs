@@ -34,7 +34,7 @@ fn a_script_of_every_change() {
     explore_each(&every_change(), FollowUp::SplitAndMerge, &options(Images::All, SecondCrash::InRecovery));
 }
 
-/// What a crash left is met first by a write, and not by a scan of everything: a slot array that is not valid is written
+/// After a crash a write comes before any scan of the whole tree: a slot array that is not valid is written
 /// anew by the next insert or remove.
 #[test]
 fn writes_come_first_after_a_crash() {

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::progress;
 
-/// What was done, and what went wrong.
+/// The counts, and the failure if there is one.
 pub(super) type Found = (Stats, Option<Box<ThreadsFailure<IndexOperation>>>);
 
 /// Every pair or triple of operations on small trees, under every schedule.
@@ -54,7 +54,7 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
     (stats.into_inner(), None)
 }
 
-/// Random programs under random schedules: so many operations of them, or for so long.
+/// Random programs under random schedules, for a number of operations or minutes.
 pub(super) fn random(
     engine: &AnyEngine,
     args: &Args,
@@ -99,7 +99,7 @@ pub(super) fn random(
     (stats.into_inner(), failure)
 }
 
-/// One schedule, and the crashes of it that are named.
+/// One schedule, and its named crashes.
 pub(super) fn repeat(
     engine: &AnyEngine,
     options: Options,
