@@ -1,7 +1,5 @@
 //! PMwCAS under crashes: operations on one to four words of which some share lines, a crash anywhere, also in recovery.
 
-mod common;
-
 use engines::pmwcas::{Pmwcas, Seen};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
@@ -12,7 +10,7 @@ use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
 use pool::{Pool, ROOT_WORDS};
 
-use common::text;
+use crate::common::text;
 
 /// The words: two in one line, two in lines of their own.
 const PLACES: [usize; WORDS] = [0, 1, 8, 16];
@@ -187,7 +185,7 @@ fn script() -> Vec<Operation> {
 }
 
 fn explorer(slots: usize, options: Options) -> Explorer<Words> {
-    let command = "cargo test --release -p everleaf-sim --test pmwcas".to_owned();
+    let command = "cargo test --release -p everleaf-sim --test engines pmwcas::".to_owned();
     Explorer::new(Words { slots, last_number: 0 }, Options { command, ..options }).unwrap()
 }
 
@@ -234,7 +232,7 @@ fn numbers_that_come_round_survive_every_pair_of_crashes() {
     let script: Vec<_> = [(0, 1), (1, 2), (9, 9), (2, 3), (3, 4)].map(|(from, to)| all(from, to)).into();
     for last_number in [NUMBERS - 3, NUMBERS - 2, NUMBERS - 1] {
         for second_crash in [SecondCrash::InRecovery, SecondCrash::Anywhere] {
-            let command = "cargo test --release -p everleaf-sim --test pmwcas".to_owned();
+            let command = "cargo test --release -p everleaf-sim --test engines pmwcas::".to_owned();
             let options = Options { command, second_crash, images: Images::All, ..Options::default() };
             let mut explorer = Explorer::new(Words { slots: 1, last_number }, options).unwrap();
             explorer.explore(&script).unwrap_or_else(|failure| panic!("from {last_number}: {failure}"));

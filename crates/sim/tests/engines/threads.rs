@@ -1,7 +1,5 @@
 //! Engines under several threads: every relevant schedule, every crash of each.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -16,10 +14,11 @@ use everleaf_sim::{Durability, Explorer, Images, Options, Program, Rules, Schedu
 use medium::LineForm;
 use medium::sim::{Mutation, Site, SiteKind};
 
-use common::setting;
+use crate::common;
+use crate::common::setting;
 
 fn options(images: Images) -> Options {
-    Options { limit_bytes: 4 << 20, ..common::options("threads", images, SecondCrash::Never) }
+    Options { limit_bytes: 4 << 20, ..common::options("engines", images, SecondCrash::Never) }
 }
 
 const LINEAR: Images = Images::Some { random: 0 };

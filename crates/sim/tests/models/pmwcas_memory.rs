@@ -1,7 +1,5 @@
 //! PMwCAS on words whose memory is retired and used again, as a tree's nodes are.
 
-mod common;
-
 use std::cell::RefCell;
 
 use engines::pmwcas::{Pmwcas, Recycling, VALUE_MASK};
@@ -14,7 +12,7 @@ use medium::Word;
 use medium::sim::Sim;
 use pool::{Guard, Pool, ROOT_WORDS};
 
-use common::text;
+use crate::common::text;
 
 /// A node: its status is its first word, and says in bit 0 that the node is frozen.
 const NODE_BYTES: usize = 64;
@@ -198,7 +196,7 @@ impl Concurrent for Nodes {
 /// for something else.
 #[test]
 fn who_helps_writes_to_no_memory_that_was_free_before() {
-    let command = "cargo test --release -p everleaf-sim --test pmwcas_memory".to_owned();
+    let command = "cargo test --release -p everleaf-sim --test models pmwcas_memory::".to_owned();
     let options = Options {
         rules: Rules::Lines,
         images: Images::Some { random: 0 },

@@ -1,8 +1,6 @@
 //! The scheduler, tested with a toy: each flaw is found, and the right toy passes. Values that are visible before they are durable,
 //! and so are lost after other threads have read them, are in the museum (`museum/threads.rs`).
 
-mod common;
-
 use everleaf_sim::{
     Complaint, Concurrent, Explorer, Images, Options, Program, Schedule, Scheduling, Search, Subject,
     ThreadsFailure,
@@ -12,7 +10,7 @@ use medium::sim::Sim;
 use medium::sync::{Atomic, Mutex, Ordering, pause};
 use medium::{Guard, Medium, volatile};
 
-use common::text;
+use crate::common::text;
 
 /// The flaw of a toy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -246,7 +244,7 @@ fn a_lost_update_is_found_with_one_preemption() {
     assert!(failure.what.contains("no order of the operations explains"), "{failure}");
     assert_eq!(failure.program.threads.len(), 2, "{failure}");
     let report = failure.to_string();
-    assert!(report.contains("Search::Replay") && report.contains("tests/schedule.rs"), "{report}");
+    assert!(report.contains("Search::Replay") && report.contains("models/schedule.rs"), "{report}");
 }
 
 #[test]
@@ -280,7 +278,7 @@ fn a_report_says_which_thread_began() {
         assert_eq!(again.schedule.first, first, "{again}");
         assert!(again.to_string().contains(&format!("thread {first} begins")), "{again}");
         let is_there =
-            |place: &String| place == "before its first store" || place.contains("tests/schedule.rs");
+            |place: &String| place == "before its first store" || place.contains("models/schedule.rs");
         assert!(again.places.iter().all(is_there), "{again}");
     }
 }

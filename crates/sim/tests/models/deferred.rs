@@ -1,15 +1,15 @@
 //! Operations that return before they are durable, on a file: what a crash may take back, and what a read may return.
 
-mod common;
-
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{Get, Insert, Put, Sync, Update};
 use everleaf_sim::index::script::every_change_in_epochs;
 use everleaf_sim::index::{Deferral, Engine, FollowUp, IndexOperation, IndexSubject};
 use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Subject};
 
+use crate::common;
+
 fn options() -> Options {
-    let options = common::options("deferred", Images::Some { random: 4 }, SecondCrash::Never);
+    let options = common::options("models", Images::Some { random: 4 }, SecondCrash::Never);
     Options { rules: Rules::Log, ..options }
 }
 

@@ -1,7 +1,7 @@
 //! A user's own persistent linked list: wrong, caught, and mended.
 
 #[expect(dead_code, reason = "of the example only the specification is used")]
-#[path = "../examples/linked_list.rs"]
+#[path = "../../examples/linked_list.rs"]
 mod example;
 
 use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
@@ -143,7 +143,7 @@ fn options(images: Images) -> Options {
     Options {
         images,
         second_crash: SecondCrash::Anywhere,
-        command: "cargo test -p everleaf-sim --test linked_list".to_owned(),
+        command: "cargo test -p everleaf-sim --test models linked_list::".to_owned(),
         replay: std::env::var("EVERLEAF_CRASH").ok().map(|text| text.parse().expect("EVERLEAF_CRASH")),
         ..Options::default()
     }

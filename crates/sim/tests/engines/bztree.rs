@@ -1,15 +1,15 @@
 //! BzTree under crashes.
 
-mod common;
-
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
 use everleaf_sim::index::script::{random_operations, writes};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 
+use crate::common;
+
 fn options(images: Images, second_crash: SecondCrash) -> Options {
-    common::options("bztree", images, second_crash)
+    common::options("engines", images, second_crash)
 }
 
 /// With four entries a leaf.

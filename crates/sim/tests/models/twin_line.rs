@@ -138,7 +138,7 @@ fn explore(variant: Variant, rules: Rules, second_crash: SecondCrash) -> Result<
         line_form: LineForm::Twin,
         images: Images::All,
         second_crash,
-        command: "cargo test -p everleaf-sim --test twin_line".to_owned(),
+        command: "cargo test -p everleaf-sim --test models twin_line::".to_owned(),
         ..Options::default()
     };
     let mut explorer = Explorer::new(TwinLine { variant }, options).unwrap();

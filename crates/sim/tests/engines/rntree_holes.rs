@@ -1,8 +1,6 @@
 //! The holes of RNTree that only crashes within a persist show, or only threads that stop anywhere. The others:
 //! `crates/engines/tests/rntree_stopped/holes.rs`.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -14,6 +12,8 @@ use everleaf_sim::{Explorer, Images, Options, Program, Scheduling, Search, Secon
 use medium::LineForm;
 use medium::sim::{Mutation, Site};
 
+use crate::common;
+
 /// A leaf splits alone, another one shares with its neighbour.
 const CHANGES: [IndexOperation; 7] =
     [Insert(10, 1), Insert(20, 2), Insert(30, 3), Insert(40, 4), Insert(25, 5), Insert(12, 6), Insert(14, 7)];
@@ -24,7 +24,7 @@ fn explore(
     line_form: LineForm,
     mutations: Vec<Mutation>,
 ) -> Result<BTreeSet<Mutation>, String> {
-    let options = common::options("rntree_holes", Images::All, SecondCrash::Never);
+    let options = common::options("engines", Images::All, SecondCrash::Never);
     let options = Options { line_form, mutations, shrink: false, ..options };
     let engine = common::small(Engine::RNTREE, codec);
     let mut explorer = Explorer::new(IndexSubject::new(&engine, FollowUp::Keys), options).unwrap();
@@ -73,7 +73,7 @@ fn a_split_flushes_the_link_to_its_leaf() {
 
 /// Every schedule with two preemptions, on either codec.
 fn explore_schedules(setup: &[IndexOperation], program: &Program<IndexOperation>) {
-    let options = common::options("rntree_holes", Images::Some { random: 0 }, SecondCrash::Never);
+    let options = common::options("engines", Images::Some { random: 0 }, SecondCrash::Never);
     let scheduling = Scheduling { crashes: false, ..Scheduling::default() };
     let search = Search::Exhaustive { preemptions_max: 2 };
     for codec in [Word, Record] {

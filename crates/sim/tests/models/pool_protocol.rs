@@ -1,8 +1,6 @@
 //! The pool: a crash at any point of its creation, of a tree's creation, of opening slabs and spans, and of a clean
 //! close. It must open again, and the mark must find what was published and nothing else.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use everleaf_sim::index::pool_options;
@@ -11,7 +9,7 @@ use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
-use common::text;
+use crate::common::text;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Operation {
@@ -261,7 +259,7 @@ fn script() -> Vec<Operation> {
 
 fn explore(options: Options, operations: &[Operation]) -> Result<Stats, String> {
     let options =
-        Options { command: "cargo test -p everleaf-sim --test pool_protocol".to_owned(), ..options };
+        Options { command: "cargo test -p everleaf-sim --test models pool_protocol::".to_owned(), ..options };
     let mut explorer = Explorer::new(PoolProtocol, options).unwrap();
     let result = explorer.explore(operations);
     result.map(|()| explorer.stats()).map_err(|failure| failure.to_string())

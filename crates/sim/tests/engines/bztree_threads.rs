@@ -1,7 +1,5 @@
 //! BzTree under threads: the races of its structure changes, every schedule within a bound, the crashes of each.
 
-mod common;
-
 use std::time::Instant;
 
 use everleaf_sim::index::CodecName::{Record, Word};
@@ -12,8 +10,10 @@ use everleaf_sim::index::{
 };
 use everleaf_sim::{Durability, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 
+use crate::common;
+
 fn options() -> Options {
-    common::options("bztree_threads", Images::Some { random: 0 }, SecondCrash::Never)
+    common::options("engines", Images::Some { random: 0 }, SecondCrash::Never)
 }
 
 /// With the crashes of each schedule, where these have one preemption at most.

@@ -163,7 +163,7 @@ impl Subject for Table {
 fn explore(fault: Fault, lenient: bool) -> Result<Stats, String> {
     let options = Options {
         second_crash: SecondCrash::Anywhere,
-        command: "cargo test --release -p everleaf-sim --test epochs".to_owned(),
+        command: "cargo test --release -p everleaf-sim --test models epochs::".to_owned(),
         ..Options::default()
     };
     let mut explorer = Explorer::new(Table { fault, lenient }, options).unwrap();

@@ -1,8 +1,6 @@
 //! The reductions of the search of all schedules lose nothing: on random programs it shows the same outcomes as a search that stops
 //! threads before each access and tries everything, and it finds the same flaws.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,7 +13,7 @@ use medium::sim::Sim;
 use medium::sync::Mutex;
 use medium::{Guard, Medium};
 
-use common::{setting, text};
+use crate::common::{setting, text};
 
 /// Registers, two in each line.
 const REGISTERS: u64 = 4;

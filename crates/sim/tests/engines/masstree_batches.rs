@@ -1,7 +1,5 @@
 //! Batches of the durable Masstree: a crash leaves all writes of one, or none, whichever thread ends the epoch.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use engines::index::{Bounds, Condition, Direction, EpochLength, Epochs, Index, RecordCodec};
@@ -14,7 +12,8 @@ use everleaf_sim::{
 use medium::sim::Sim;
 use pool::Pool;
 
-use common::text;
+use crate::common;
+use crate::common::text;
 
 type Tree = MassTree<Sim, RecordCodec>;
 
@@ -152,7 +151,7 @@ fn puts(keys: std::ops::Range<u64>, value: u64) -> Vec<Write> {
 }
 
 fn options(rules: Rules, second_crash: SecondCrash) -> Options {
-    let options = common::options("masstree_batches", Images::Some { random: 2 }, second_crash);
+    let options = common::options("engines", Images::Some { random: 2 }, second_crash);
     Options { rules, ..options }
 }
 

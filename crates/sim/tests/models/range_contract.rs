@@ -3,8 +3,6 @@
 //! Alone such a scan is right. Beside a removal it misses a key that is present throughout; beside an insertion it returns one
 //! twice.
 
-mod common;
-
 use std::sync::Arc;
 
 use engines::Result;
@@ -18,6 +16,8 @@ use everleaf_sim::{
 };
 use medium::sim::Sim;
 use pool::{Pool, TreeRoot};
+
+use crate::common;
 
 /// An engine whose scans go by position.
 struct ByPosition(AnyEngine);
@@ -141,7 +141,7 @@ fn explore(
 ) -> Option<Box<ThreadsFailure<IndexOperation>>> {
     let options = Options {
         limit_bytes: 4 << 20,
-        ..common::options("range_contract", Images::Some { random: 0 }, SecondCrash::Never)
+        ..common::options("models", Images::Some { random: 0 }, SecondCrash::Never)
     };
     let mut explorer = Explorer::new(IndexSubject::new(engine, FollowUp::Keys), options).unwrap();
     explorer.set_up(before).unwrap();

@@ -1,7 +1,5 @@
 //! The durable Masstree under crashes: recovery finds the state at the end of the last epoch that ended.
 
-mod common;
-
 use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Layers, Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Reopen, Sync, Update};
@@ -16,10 +14,11 @@ use everleaf_sim::index::{
 use everleaf_sim::{Explorer, Images, Options, Rules, Scheduling, Search, SecondCrash, Stats};
 use medium::sim::{Mutation, Site};
 
-use common::setting;
+use crate::common;
+use crate::common::setting;
 
 fn options(images: Images, second_crash: SecondCrash) -> Options {
-    common::options("masstree", images, second_crash)
+    common::options("engines", images, second_crash)
 }
 
 /// With four slots a node.
@@ -251,7 +250,7 @@ fn long_runs_at_full_width() {
 /// Free space that moves from one shard to another, at every crash.
 #[test]
 fn shares_that_take_over_what_others_have_free() {
-    let source = include_str!("../../engines/src/masstree/allocator.rs");
+    let source = include_str!("../../../engines/src/masstree/allocator.rs");
     let line_of = |text: &str| source.lines().position(|line| line.contains(text)).unwrap() as u32 + 1;
     let stores = ["own.tail.store", "own.head.store", "theirs.head.store"].map(line_of);
     for rules in [Rules::Lines, Rules::Log] {

@@ -1,15 +1,15 @@
 //! The wB+-Tree under crashes, with nodes of each design.
 
-mod common;
-
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 
+use crate::common;
+
 fn options(images: Images, second_crash: SecondCrash) -> Options {
-    common::options("wbtree", images, second_crash)
+    common::options("engines", images, second_crash)
 }
 
 /// The smallest nodes of each design. Those of three entries split on either side of a separator.
