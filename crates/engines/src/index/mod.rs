@@ -321,11 +321,11 @@ pub trait Epochs {
     /// Runs writes of which a crash leaves all or none. Not isolated: other threads see each write as soon as it is done. Not
     /// undone by an error: writes before it stay. The epoch does not end meanwhile, and space that its end would free is not
     /// free: keep batches short. Inside of `run` use only the batch: the tree's other operations fail with
-    /// [`Error::InBatch`](crate::Error::InBatch) (a read may succeed), and so does an operation that would wait for another
+    /// [`Error::InBatch`] (a read may succeed), and so does an operation that would wait for another
     /// tree's batch.
     ///
     /// # Errors
-    /// [`Error::EpochFull`](crate::Error::EpochFull), from a write of a batch that changes more nodes than an epoch can log;
+    /// [`Error::EpochFull`], from a write of a batch that changes more nodes than an epoch can log;
     /// otherwise what `run` returns.
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()>;
 
