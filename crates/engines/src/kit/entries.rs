@@ -55,7 +55,7 @@ macro_rules! methods_of_entries {
     };
 }
 
-/// [`WordIndex`](crate::index::WordIndex) for an engine with words, and [`AsWords`](crate::index::AsWords) for its codecs.
+/// [`WordIndex`](crate::index::WordIndex) for an engine with words, and [`MaybeWords`](crate::index::MaybeWords) for its codecs.
 #[macro_export]
 macro_rules! words_of_entries {
     ($tree:ident) => {

@@ -187,8 +187,8 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// log + slabs).
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width; [`PoolError::Corrupt`] if what recovery rests on is
-    /// damaged.
+    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width;
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if what recovery rests on is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;

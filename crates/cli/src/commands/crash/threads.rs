@@ -18,6 +18,15 @@ use crate::progress;
 /// The counts, and the failure if there is one.
 pub(super) type Found = (Stats, Option<Box<ThreadsFailure<IndexOperation>>>);
 
+/// How programs are explored; `tell` gets the counts of each.
+fn work<'w>(
+    (options, scheduling): (&'w Options, &'w Scheduling),
+    args: &Args,
+    tell: &'w (dyn Fn(&Stats) + Sync),
+) -> Work<'w> {
+    Work { options, follow_up: FollowUp::Keys, scheduling, workers: args.workers(), progress: Some(tell) }
+}
+
 /// Every pair or triple of operations on small trees, under every schedule.
 pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
     let scopes = scopes(engine.leaf_entries());
@@ -38,13 +47,7 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
         let search = Search::Exhaustive { preemptions_max: args.preemptions };
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
         let scheduling = Scheduling::default();
-        let work = Work {
-            options,
-            follow_up: FollowUp::Keys,
-            scheduling: &scheduling,
-            workers: args.workers(),
-            progress: Some(&tell),
-        };
+        let work = work((options, &scheduling), args, &tell);
         if let Err(failure) = exhaust(engine, &scope.setup, next, work) {
             bar.finish_and_clear();
             return (*stats.lock(), Some(failure));
@@ -87,13 +90,7 @@ pub(super) fn random(
         is_more.then(|| chance.program(seed.wrapping_add(number as u64), engine.durability()))
     };
     let scheduling = Scheduling::default();
-    let work = Work {
-        options,
-        follow_up: FollowUp::Keys,
-        scheduling: &scheduling,
-        workers: args.workers(),
-        progress: Some(&tell),
-    };
+    let work = work((options, &scheduling), args, &tell);
     let failure = exhaust(engine, &[], next, work).err();
     bar.finish_and_clear();
     (stats.into_inner(), failure)
