@@ -20,6 +20,13 @@ pub(super) struct Content {
     pub(super) items: SmallVec<[Item; 64]>,
 }
 
+impl Content {
+    /// The items with tails.
+    pub(super) fn tailed(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().filter(|item| item.tail != 0)
+    }
+}
+
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// What a node holds.
     pub(super) fn content(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Content> {
@@ -43,13 +50,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         items: &[Item],
     ) -> Result<()> {
         let node = self.node(guard, offset, kind)?;
-        for (slot, item) in items.iter().enumerate() {
-            node.entries[slot][0].store(guard, item.word);
-            node.entries[slot][1].store(guard, item.value);
-            if let Some(tail) = node.tails.get(slot) {
-                tail.store(guard, item.tail);
-            }
-        }
+        items.iter().enumerate().for_each(|(slot, item)| node.store_item(guard, slot, *item));
         let head = self.format.head(kind, &Order::of(0..items.len()));
         node.head.iter().zip(head).for_each(|(word, value)| word.store(guard, value));
         node.link().store(guard, checked(link));
@@ -85,10 +86,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         is_last: bool,
     ) -> Result<()> {
         let mut node = *leaf;
-        for (depth, step) in path.iter().enumerate().rev() {
-            let parent = self.node(guard, step.offset, Kind::Inner)?;
-            if (self.format.live(guard, &parent).count_ones() as usize) < parent.entries.len() {
-                return self.split(guard, writing, (node, is_last), Some((parent, path[depth].position)));
+        for Step { offset, position } in path.iter().rev() {
+            let parent = self.node(guard, *offset, Kind::Inner)?;
+            if self.count(guard, &parent) < parent.entries.len() {
+                return self.split(guard, writing, (node, is_last), Some((parent, *position)));
             }
             node = parent;
         }
@@ -125,7 +126,14 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         };
         let mut redo = Redo::default();
         match parent {
-            Some((parent, position)) => self.add(guard, &mut redo, &parent, (position, separator))?,
+            Some((parent, position)) => {
+                let live = self.format.live(guard, &parent);
+                let mut above = self.order(guard, &parent, live)?;
+                let slot = (!live).trailing_zeros() as usize;
+                parent.write_item(guard, slot, separator);
+                above.insert(position, slot);
+                redo.set_head(guard, &parent, self.format.head(Kind::Inner, &above));
+            }
             None => {
                 let (old, levels) = self.root(guard)?;
                 let root = self.allocate(&mut space, Kind::Inner)?;
@@ -133,31 +141,13 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 redo.set(guard, &self.anchor(guard)?.root, Self::root_word(root, levels + 1)?);
             }
         }
-        let head = self.format.head(node.kind, &Order::of(order.slots().take(kept)));
-        redo.set_head(guard, &node, &head[..node.head.len() - 1]);
+        redo.set_head(guard, &node, self.format.head(node.kind, &Order::of(order.slots().take(kept))));
         redo.set(guard, node.link(), left_link);
         writing.change();
         let lsn = redo.commit(guard, self.anchor(guard)?)?;
         space.published();
         writing.stamp(node.offset, lsn);
         writing.stamp(right, lsn);
-        Ok(())
-    }
-
-    /// Adds a separator at a position of an inner node that has room, by the log.
-    fn add(
-        &self,
-        guard: &Guard<'_, M>,
-        redo: &mut Redo,
-        node: &Node<'_>,
-        (position, separator): (usize, Item),
-    ) -> Result<()> {
-        let live = self.format.live(guard, node);
-        let mut order = self.order(guard, node, live)?;
-        let slot = (!live).trailing_zeros() as usize;
-        node.write_item(guard, slot, separator);
-        order.insert(position, slot);
-        redo.set_head(guard, node, &self.format.head(node.kind, &order)[..node.head.len() - 1]);
         Ok(())
     }
 
@@ -177,8 +167,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         while is_short(count, kind)
             && let Some(Step { offset, position }) = steps.next()
         {
-            let (parent, mut position) = (self.node(guard, *offset, Kind::Inner)?, *position);
-            count = self.format.live(guard, &parent).count_ones() as usize;
+            let parent = self.node(guard, *offset, Kind::Inner)?;
+            count = self.count(guard, &parent);
+            // In a damaged tree the leaf may be the parent as well, which then has less children than it had.
+            let mut position = (*position).min(count);
             loop {
                 if position > 0 && self.merge(guard, writing, (&parent, position - 1), kind)? {
                     position -= 1;
@@ -203,7 +195,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let live = self.format.live(guard, parent);
         let child = |position| self.node(guard, self.child(guard, parent, (live, position))?, kind);
         let (left, right) = (child(position)?, child(position + 1)?);
-        let counts = [&left, &right].map(|node| self.format.live(guard, node).count_ones() as usize);
+        let counts = [self.count(guard, &left), self.count(guard, &right)];
         let (capacity, pulled) = (left.entries.len(), usize::from(kind == Kind::Inner));
         let room = if counts.contains(&0) { capacity } else { capacity / 2 + pulled };
         if counts[0] + counts[1] + pulled > room {
@@ -221,38 +213,28 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             one.order.insert(one.order.count(), slot);
         }
         let mut redo = Redo::default();
-        redo.set_head(guard, &left, &self.format.head(kind, &one.order)[..left.head.len() - 1]);
+        redo.set_head(guard, &left, self.format.head(kind, &one.order));
         if kind == Kind::Leaf {
             redo.set(guard, left.link(), link);
         }
         above.remove(position);
-        redo.set_head(guard, parent, &self.format.head(Kind::Inner, &above)[..parent.head.len() - 1]);
+        redo.set_head(guard, parent, self.format.head(Kind::Inner, &above));
         writing.change();
         let lsn = redo.commit(guard, self.anchor(guard)?)?;
         writing.stamp(left.offset, lsn);
         guard.retire(right.offset);
-        if kind == Kind::Leaf {
-            Self::retire_tail(guard, separator);
-        }
-        Ok(true)
-    }
-
-    /// Gives back the tail of a separator that is no more.
-    fn retire_tail(guard: &Guard<'_, M>, separator: Item) {
-        if separator.tail != 0 {
+        if kind == Kind::Leaf && separator.tail != 0 {
             C::retire(guard, [separator.word, separator.tail]);
         }
+        Ok(true)
     }
 
     /// Replaces a root that has a single child by the child.
     fn lower_root(&self, guard: &Guard<'_, M>, writing: &Writing<'_, M>) -> Result<()> {
         loop {
             let (offset, levels) = self.root(guard)?;
-            if levels == 0 {
-                return Ok(());
-            }
-            let root = self.node(guard, offset, Kind::Inner)?;
-            if self.format.live(guard, &root) != 0 {
+            let root = self.node(guard, offset, Self::kind_at(levels))?;
+            if levels == 0 || self.count(guard, &root) != 0 {
                 return Ok(());
             }
             let child = Self::offset_in(&root, root.link().load(guard))?;

@@ -8,6 +8,7 @@ use pool::Guard;
 use smallvec::SmallVec;
 
 use super::log::Anchor;
+use super::node::bits;
 use super::{Format, Item, Kind, Node, Order, Paged, unchecked};
 use crate::index::{Codec, EntryWords};
 
@@ -27,13 +28,11 @@ pub(super) struct Step {
 pub(super) type Path = SmallVec<[Step; 8]>;
 
 /// Where a descent goes.
-pub(super) enum Way<'k, K> {
-    /// To the leaf that covers a key.
-    Key(K),
+pub(super) enum Way<K> {
+    /// To the leaf that covers the keys next below a key, and the key itself if so.
+    Key(K, bool),
     /// To the first leaf.
     First,
-    /// To the leaf that covers the keys next below these bytes, and these bytes themselves if so.
-    Below(&'k [u8], bool),
     /// To the last leaf.
     Last,
 }
@@ -86,6 +85,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Node::at(guard, (offset, kind), self.format.shape(kind), Self::has_tails(kind))
     }
 
+    /// How many entries of a node live.
+    #[inline(always)]
+    pub(super) fn count(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> usize {
+        self.format.live(guard, node).count_ones() as usize
+    }
+
     #[inline(always)]
     pub(super) fn has_tails(kind: Kind) -> bool {
         C::TIES && kind == Kind::Inner
@@ -109,32 +114,31 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// The order of a node that does not keep it.
-    fn sorted(guard: &Guard<'_, M>, node: &Node<'_>, mut live: u64) -> Result<Order> {
-        let mut keyed: SmallVec<[(u64, Vec<u8>, usize); 64]> = SmallVec::new();
-        while live != 0 {
-            let slot = live.trailing_zeros() as usize;
-            let (item, mut key) = (node.item(guard, slot), Vec::new());
-            if C::TIES {
-                Self::copy_key(guard, node.kind, item, &mut key)?;
-            }
-            keyed.push((item.word, key, slot));
-            live &= live - 1;
-        }
+    fn sorted(guard: &Guard<'_, M>, node: &Node<'_>, live: u64) -> Result<Order> {
+        let keyed = bits(live).map(|slot| {
+            let item = node.item(guard, slot);
+            let key = if C::TIES { Self::key_of(guard, node.kind, item)? } else { Vec::new() };
+            Ok((item.word, key, slot))
+        });
+        let mut keyed = keyed.collect::<Result<SmallVec<[_; 64]>>>()?;
         keyed.sort_unstable();
         Ok(Order::of(keyed.iter().map(|(.., slot)| *slot)))
     }
 
-    /// Appends the key of an entry, or a separator as a key.
-    pub(super) fn copy_key(guard: &Guard<'_, M>, kind: Kind, item: Item, buffer: &mut Vec<u8>) -> Result<()> {
+    /// The key of an entry, or a separator as a key.
+    pub(super) fn key_of(guard: &Guard<'_, M>, kind: Kind, item: Item) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
         if kind == Kind::Leaf || item.tail != 0 {
             let second = if kind == Kind::Leaf { item.value } else { item.tail };
-            return C::copy_key(guard, [item.word, second], buffer);
+            C::copy_key(guard, [item.word, second], &mut key)?;
+            return Ok(key);
         }
-        let bytes = item.word.to_be_bytes();
+        key.extend(item.word.to_be_bytes());
         // The smallest key that has this word.
-        let end = bytes.iter().rposition(|byte| *byte != 0 || !C::TIES).map_or(0, |last| last + 1);
-        buffer.extend_from_slice(&bytes[..end]);
-        Ok(())
+        while C::TIES && key.last() == Some(&0) {
+            key.pop();
+        }
+        Ok(key)
     }
 
     /// The slot at a position of the order of a node.
@@ -187,40 +191,35 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(low)
     }
 
-    /// The position of the child that covers a key.
+    /// How many entries are below a key, or not above it if so; of these, `below` have a first word that is, and for `tied` the
+    /// rest of the key decides.
     #[inline(always)]
-    fn rank(&self, guard: &Guard<'_, M>, node: &Node<'_>, key: C::Key<'_>) -> Result<(u64, usize)> {
-        let (live, below, tied) = self.compare(guard, node, C::word(key));
-        let (first, count) = (below.count_ones() as usize, tied.count_ones() as usize);
-        let of_tied = if !C::TIES || count == 0 {
-            count
-        } else {
-            self.rank_tied(guard, (node, live), (first, count), key, true)?
-        };
-        Ok((live, first + of_tied))
-    }
-
-    /// The position of the child that covers the keys next below `key`, and `key` itself if it is `included`.
-    fn rank_below(
+    fn rank_among(
         &self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
-        (key, included): (&[u8], bool),
+        (live, below, tied): (u64, u64, u64),
+        (key, or_equal): (C::Key<'_>, bool),
+    ) -> Result<usize> {
+        let (first, count) = (below.count_ones() as usize, tied.count_ones() as usize);
+        Ok(match count {
+            0 => first,
+            _ if C::TIES => first + self.rank_tied(guard, (node, live), (first, count), key, or_equal)?,
+            _ => first + if or_equal { count } else { 0 },
+        })
+    }
+
+    /// The position of the child that covers the keys next below a key, and the key itself if so.
+    #[inline(always)]
+    fn rank(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        key: C::Key<'_>,
+        or_equal: bool,
     ) -> Result<(u64, usize)> {
-        let live = self.format.live(guard, node);
-        let order = self.order(guard, node, live)?;
-        let (mut low, mut high, mut bytes) = (0, order.count(), Vec::new());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            bytes.clear();
-            Self::copy_key(guard, node.kind, node.item(guard, order.slot(middle)), &mut bytes)?;
-            if bytes.as_slice() < key || included && bytes == key {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok((live, low))
+        let compared = self.compare(guard, node, C::word(key));
+        Ok((compared.0, self.rank_among(guard, node, compared, (key, or_equal))?))
     }
 
     /// The child at a position of an inner node.
@@ -257,16 +256,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn descend<'g>(
         &self,
         guard: &'g Guard<'_, M>,
-        way: &Way<'_, C::Key<'_>>,
+        way: &Way<C::Key<'_>>,
         mut note: impl FnMut(Step),
     ) -> Result<Node<'g>> {
         let (mut offset, levels) = self.root(guard)?;
         for level in (0..levels).rev() {
             let node = self.node(guard, offset, Kind::Inner)?;
             let (live, position) = match way {
-                Way::Key(key) => self.rank(guard, &node, *key)?,
+                Way::Key(key, or_equal) => self.rank(guard, &node, *key, *or_equal)?,
                 Way::First => (0, 0),
-                Way::Below(key, included) => self.rank_below(guard, &node, (key, *included))?,
                 Way::Last => {
                     let live = self.format.live(guard, &node);
                     (live, live.count_ones() as usize)
@@ -284,15 +282,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     pub(super) fn look(&self, guard: &Guard<'_, M>, leaf: &Node<'_>, key: C::Key<'_>) -> Result<Look> {
         let (live, below, tied) = self.compare(guard, leaf, C::word(key));
         let mut look = Look { live, below, tied, found: None };
-        let mut candidates = tied;
-        while candidates != 0 {
-            let slot = candidates.trailing_zeros() as usize;
+        for slot in bits(tied) {
             let words = [C::word(key), leaf.entries[slot][1].load(guard)];
             if !C::TIES || C::hash_of(words) == C::hash(key) && C::compare_tie(guard, key, words)?.is_eq() {
                 look.found = Some((slot, words));
                 break;
             }
-            candidates &= candidates - 1;
         }
         Ok(look)
     }
@@ -309,13 +304,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             return Ok((Order::default(), 0));
         }
         let order = self.order(guard, leaf, look.live)?;
-        let (first, count) = (look.below.count_ones() as usize, look.tied.count_ones() as usize);
-        let of_tied = if !C::TIES || count == 0 {
-            0
-        } else {
-            self.rank_tied(guard, (leaf, look.live), (first, count), key, false)?
-        };
-        Ok((order, first + of_tied))
+        Ok((order, self.rank_among(guard, leaf, (look.live, look.below, look.tied), (key, false))?))
     }
 
     /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
@@ -328,7 +317,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         // A record is read after the look, so it must not be reused; words are there already.
         let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
         let (found, lsn) = self.latch.read(&guard, |_| {
-            let leaf = self.descend(&guard, &Way::Key(key), |_| {})?;
+            let leaf = self.descend(&guard, &Way::Key(key, true), |_| {})?;
             Ok((self.look(&guard, &leaf, key)?.entry(), self.latch.lsn(leaf.offset)))
         })?;
         guard.wait_for(lsn)?;
@@ -363,7 +352,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         for level in (0..levels).rev() {
             for (offset, key) in offsets.iter_mut().zip(keys) {
                 let node = self.node(guard, *offset, Kind::Inner)?;
-                let at = self.rank(guard, &node, *key)?;
+                let at = self.rank(guard, &node, *key, true)?;
                 *offset = self.child(guard, &node, at)?;
                 self.prefetch(guard, *offset, Self::kind_at(level));
             }

@@ -22,19 +22,17 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let writing = self.latch.write(&guard);
         let (leaf, look) = loop {
             let mut path = Path::new();
-            let leaf = self.descend(&guard, &Way::Key(key), |step| path.push(step))?;
+            let leaf = self.descend(&guard, &Way::Key(key, true), |step| path.push(step))?;
             let look = self.look(&guard, &leaf, key)?;
             if !holds::<M, C>(&guard, condition, look.entry())? {
-                let lsn = self.latch.lsn(leaf.offset);
-                drop(writing);
-                guard.wait_for(lsn)?;
+                writing.settle(&guard, self.latch.lsn(leaf.offset))?;
                 return Ok(false);
             }
-            if look.found.is_some() || (look.live.count_ones() as usize) < leaf.entries.len() {
+            if look.found.is_some() || self.count(&guard, &leaf) < leaf.entries.len() {
                 break (leaf, look);
             }
-            // Whether the keys come in ascending order, at the end of the tree.
-            let is_last = look.below == look.live;
+            // Whether the keys may come in ascending order, at the end of the tree.
+            let is_last = look.below | look.tied == look.live;
             self.make_room(&guard, &writing, (&path, &leaf), is_last)?;
         };
         let [word, value] = new.words()?;
@@ -57,8 +55,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         };
         new.published();
         writing.stamp(leaf.offset, lsn);
-        drop(writing);
-        guard.wait_for(lsn)?;
+        writing.settle(&guard, lsn)?;
         look.entry().into_iter().for_each(|old| C::retire(&guard, old));
         Ok(true)
     }

@@ -32,10 +32,6 @@ pub(super) struct Writing<'l, M: Medium> {
     _held: MutexGuard<'l, ()>,
 }
 
-/// The version at which something was read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Version(u64);
-
 impl<M: Medium> Latch<M> {
     pub(super) fn new() -> Self {
         let lsns = if M::LATE { (0..STRIPES).map(|_| Atomic::new(0)).collect() } else { Vec::new() };
@@ -47,37 +43,27 @@ impl<M: Medium> Latch<M> {
         (self.lsns.len() * size_of::<Atomic<M>>()) as u64
     }
 
-    /// Calls `look` until no writer changed anything meanwhile. What it returned before that means nothing, errors
-    /// included.
+    /// Calls `look` with the version until no writer changed anything meanwhile. What it returned before that means nothing,
+    /// errors included.
     #[inline(always)]
-    pub(super) fn read<T>(
-        &self,
-        guard: &Guard<'_, M>,
-        mut look: impl FnMut(Version) -> Result<T>,
-    ) -> Result<T> {
+    pub(super) fn read<T>(&self, guard: &Guard<'_, M>, mut look: impl FnMut(u64) -> Result<T>) -> Result<T> {
         let mut spins = 0;
         for _ in 0..ATTEMPTS {
             // ORDER: acquire pairs with the release at the end of a write: what the writer did is seen.
             let version = self.version.load(Ordering::Acquire);
             if version & 1 == 0 {
-                let found = look(Version(version));
-                if self.is_still(Version(version)) {
+                let found = look(version);
+                // ORDER: cells are stored with release after the version was raised: a reader that has read such a store finds
+                // the version raised behind this fence.
+                fence(Ordering::Acquire);
+                if self.version.load(Ordering::Relaxed) == version {
                     return found;
                 }
             }
             pause(&mut spins);
         }
-        let writing = self.write(guard);
-        look(Version(writing.latch.version.load(Ordering::Relaxed)))
-    }
-
-    /// Whether nothing changed since `version`.
-    #[inline(always)]
-    pub(super) fn is_still(&self, version: Version) -> bool {
-        // ORDER: cells are stored with release after the version was raised: a reader that has read such a store finds the
-        // version raised behind this fence.
-        fence(Ordering::Acquire);
-        self.version.load(Ordering::Relaxed) == version.0
+        let _writing = self.write(guard);
+        look(self.version.load(Ordering::Relaxed))
     }
 
     /// Keeps other writers out. Readers go on until [`Writing::change`].
@@ -124,6 +110,14 @@ impl<M: Medium> Writing<'_, M> {
                 stripe.store(lsn.0, Ordering::Release);
             }
         }
+    }
+
+    /// Lets the next writer in, then waits until everything up to `lsn` is durable.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn settle(self, guard: &Guard<'_, M>, lsn: Lsn) -> Result<()> {
+        drop(self);
+        Ok(guard.wait_for(lsn)?)
     }
 
     /// Every leaf has changed.

@@ -4,6 +4,7 @@ use crate::{Error, Result};
 use medium::Medium;
 use pool::Guard;
 
+use super::latch::Writing;
 use super::log::Redo;
 use super::walk::Visited;
 use super::{Format, Item, Kind, Paged, checked};
@@ -14,7 +15,7 @@ use crate::kit::write::Unpublished;
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// Fills an empty tree. Nothing is pinned while `next` runs, so what others retire meanwhile is freed.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
-        self.nodes_if_empty(&self.pool.pin())?;
+        self.lock_empty(&self.pool.pin()).map(drop)?;
         // What is written nobody else reaches.
         let guard = self.pool.peek();
         let mut source = Sorted::<M, C>::new(&guard, next);
@@ -46,19 +47,17 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         }
         let root = Self::root_word(level[0].1, levels)?;
         let pinned = self.pool.pin();
-        let writing = self.latch.write(&pinned);
-        let old = self.nodes_of_empty(&pinned)?;
+        let (writing, old) = self.lock_empty(&pinned)?;
         let anchor = self.anchor(&guard)?;
         let mut redo = Redo::default();
         redo.set(&guard, &anchor.root, root);
         writing.change();
         let lsn = redo.commit(&guard, anchor)?;
         writing.stamp_all(lsn);
-        drop(writing);
         nodes.published();
         tails.published();
         let loaded = source.published();
-        guard.wait_for(lsn)?;
+        writing.settle(&guard, lsn)?;
         old.into_iter().for_each(|offset| pinned.retire(offset));
         Ok(loaded)
     }
@@ -86,31 +85,27 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(level)
     }
 
-    /// Refuses a tree that is not empty, once what it has is durable.
-    fn nodes_if_empty(&self, guard: &Guard<'_, M>) -> Result<()> {
-        let writing = self.latch.write(guard);
-        let empty = self.nodes_of_empty(guard);
-        let lsn = self.latch.last_lsn();
-        drop(writing);
-        if empty.is_err() {
-            guard.wait_for(lsn)?;
-        }
-        empty.map(drop)
-    }
-
-    /// The nodes of a tree without entries.
-    fn nodes_of_empty(&self, guard: &Guard<'_, M>) -> Result<Vec<u64>> {
-        let mut nodes = Vec::new();
-        self.walk(guard, &mut |visited| {
+    /// The lock, and all space of a tree without entries but the anchor. Refuses one that has entries, once they are durable.
+    fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<u64>)> {
+        let (writing, mut offsets) = (self.latch.write(guard), Vec::new());
+        let walked = self.walk(guard, &mut |visited| {
             match visited {
-                Visited::Leaf(leaf, ..) if self.format.live(guard, &leaf) != 0 => {
-                    return Err(Error::NotEmpty);
+                Visited::Leaf(leaf, ..) if self.count(guard, &leaf) != 0 => return Err(Error::NotEmpty),
+                Visited::Leaf(leaf, ..) => offsets.push(leaf.offset),
+                Visited::Inner(node, content) => {
+                    offsets.push(node.offset);
+                    for item in content.tailed() {
+                        offsets.push(Self::offset_in(&node, item.tail)?);
+                    }
                 }
-                Visited::Leaf(node, ..) | Visited::Inner(node, _) => nodes.push(node.offset),
                 Visited::Damaged(_, error) => return Err(error),
             }
             Ok(())
-        })?;
-        Ok(nodes)
+        });
+        if let Err(error) = walked {
+            writing.settle(guard, self.latch.last_lsn())?;
+            return Err(error);
+        }
+        Ok((writing, offsets))
     }
 }

@@ -19,7 +19,7 @@ use medium::{LINE_BYTES, Lsn, Medium, Word, node};
 use pool::Guard;
 use smallvec::SmallVec;
 
-use super::Node;
+use super::{HEAD_WORDS_MAX, Node};
 
 /// Words that change at once, at most: the heads of two nodes, and the root.
 const WRITES_MAX: usize = 24;
@@ -36,7 +36,7 @@ node! {
 
 const _: () = {
     assert!(std::mem::offset_of!(Anchor, log) == LINE_BYTES && size_of::<Anchor>() == 448);
-    assert!(2 * super::HEAD_WORDS_MAX < WRITES_MAX);
+    assert!(2 * HEAD_WORDS_MAX < WRITES_MAX);
 };
 
 impl Anchor {
@@ -45,6 +45,11 @@ impl Anchor {
         self.root.store(guard, root);
         self.commit.store(guard, 0);
         guard.flush_words(std::slice::from_ref(&self.root));
+    }
+
+    /// Whether a change is to be finished: nodes may be as they were in the middle of it.
+    pub(super) fn is_changing<M: Medium>(&self, guard: &Guard<'_, M>) -> bool {
+        self.commit.load(guard) != 0
     }
 }
 
@@ -61,8 +66,14 @@ impl Redo {
     }
 
     /// The head of a node is to be this, without the link.
-    pub(super) fn set_head<M: Medium>(&mut self, guard: &Guard<'_, M>, node: &Node<'_>, head: &[u64]) {
-        node.head.iter().zip(head).for_each(|(word, value)| self.set(guard, word, *value));
+    pub(super) fn set_head<M: Medium>(
+        &mut self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        head: [u64; HEAD_WORDS_MAX],
+    ) {
+        let words = &node.head[..node.head.len() - 1];
+        words.iter().zip(head).for_each(|(word, value)| self.set(guard, word, value));
     }
 
     fn commit_word(&self) -> u64 {

@@ -85,17 +85,33 @@ impl<'g> Node<'g> {
         Item { word: word.load(guard), value: value.load(guard), tail }
     }
 
+    /// Writes an entry that does not live.
+    #[inline(always)]
+    pub(super) fn store_item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize, item: Item) {
+        self.entries[slot][0].store(guard, item.word);
+        self.entries[slot][1].store(guard, item.value);
+        if let Some(tail) = self.tails.get(slot) {
+            tail.store(guard, item.tail);
+        }
+    }
+
     /// Writes and flushes an entry that does not live.
     #[inline(always)]
     pub fn write_item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize, item: Item) {
-        self.entries[slot][0].store(guard, item.word);
-        self.entries[slot][1].store(guard, item.value);
+        self.store_item(guard, slot, item);
         guard.flush(&self.entries[slot]);
-        if let Some(tail) = self.tails.get(slot) {
-            tail.store(guard, item.tail);
-            guard.flush(tail);
-        }
+        self.tails.get(slot).into_iter().for_each(|tail| guard.flush(tail));
     }
+}
+
+/// The bits of a set, from the lowest on.
+#[inline(always)]
+pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(bit)
+    })
 }
 
 /// An entry of a node.
@@ -186,26 +202,4 @@ impl Order {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_order_is_a_list() {
-        let (mut order, mut list) = (Order::default(), Vec::new());
-        for slot in 0..ENTRIES_MAX {
-            let position = slot * 7 % (list.len() + 1);
-            order.insert(position, slot);
-            list.insert(position, slot);
-            assert_eq!((order.count(), order.slots().collect::<Vec<_>>()), (list.len(), list.clone()));
-        }
-        assert_eq!(order, Order::of(list.iter().copied()));
-        assert!(order.validated((1 << ENTRIES_MAX) - 1, 0).is_ok() && order.validated(1, 0).is_err());
-        while !list.is_empty() {
-            let position = list.len() * 5 / 7;
-            order.remove(position);
-            list.remove(position);
-            assert_eq!((order.count(), order.slots().collect::<Vec<_>>()), (list.len(), list.clone()));
-        }
-        assert_eq!(order, Order::default());
-    }
-}
+mod tests;

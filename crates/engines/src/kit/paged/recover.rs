@@ -10,7 +10,6 @@ use super::log::{Anchor, Redo};
 use super::{Format, Kind, Paged, ROOT_ANCHOR, ROOT_FORMAT};
 use crate::index::{Codec, Index};
 use crate::kit::write::Unpublished;
-use crate::registry::{Salvaged, Visit};
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F>
 where
@@ -35,10 +34,10 @@ where
         Ok(tree)
     }
 
-    /// Opens a tree: finishes its redo log, and marks what it reaches if the pool asks for that.
+    /// Opens a tree of this kind: finishes its redo log, and marks what it reaches if the pool asks for that.
     pub(crate) fn open_at(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
         let start = Instant::now();
-        let mut tree = Self::of_root(pool, root)?;
+        let mut tree = Self::unopened(pool, &root.words)?;
         let guard = pool.pin();
         Redo::recover(&guard, tree.anchor(&guard)?)?;
         tree.root(&guard)?;
@@ -49,18 +48,5 @@ where
         drop(guard);
         tree.recovery_ns = start.elapsed().as_nanos() as u64;
         Ok(tree)
-    }
-
-    /// As [`Build::salvage_at`](crate::registry::Build::salvage_at).
-    pub(crate) fn salvage_of(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        Self::read_damaged(pool, root, visit).map(Some)
-    }
-}
-
-impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
-    /// The tree at a root of its kind, not recovered.
-    pub(super) fn of_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
-        root.demand((F::ENGINE.0, C::ID), &[String::new(), String::new()])?;
-        Self::unopened(pool, &root.words)
     }
 }

@@ -15,22 +15,19 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         guard.admit()?;
         let writing = self.latch.write(&guard);
         let mut path = Path::new();
-        let leaf = self.descend(&guard, &Way::Key(key), |step| path.push(step))?;
+        let leaf = self.descend(&guard, &Way::Key(key, true), |step| path.push(step))?;
         let look = self.look(&guard, &leaf, key)?;
         let held = holds::<M, C>(&guard, condition, look.entry())?;
         let Some((slot, old)) = look.found.filter(|_| held) else {
-            let lsn = self.latch.lsn(leaf.offset);
-            drop(writing);
-            guard.wait_for(lsn)?;
+            writing.settle(&guard, self.latch.lsn(leaf.offset))?;
             return Ok(held);
         };
         let at = self.place(&guard, &leaf, &look, key)?;
         writing.change();
         let lsn = self.format.remove(&guard, &leaf, at, slot);
         writing.stamp(leaf.offset, lsn);
-        let merged = self.shrink(&guard, &writing, &path, look.live.count_ones() as usize - 1);
-        drop(writing);
-        guard.wait_for(lsn)?;
+        let merged = self.shrink(&guard, &writing, &path, self.count(&guard, &leaf));
+        writing.settle(&guard, lsn)?;
         C::retire(&guard, old);
         merged.map(|()| true)
     }

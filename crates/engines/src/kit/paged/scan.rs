@@ -6,7 +6,6 @@ use pool::{Guard, Pool};
 use smallvec::SmallVec;
 
 use super::find::{Path, Way};
-use super::latch::Version;
 use super::{Format, Item, Kind, Node, Paged};
 use crate::index::{Codec, Direction, EntryWords};
 use crate::kit::scan::{Goal, LeafCopy, Leaves};
@@ -32,13 +31,13 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         C: for<'k> Codec<Key<'k> = u64>,
     {
         let (mut from, mut entries) = (from, Entries::new());
-        let mut next: Option<(Version, u64)> = None;
+        let mut next: Option<(u64, u64)> = None;
         loop {
             let guard = self.pool.peek();
             let (version, link, lsn) = self.latch.read(&guard, |version| {
                 let leaf = match next {
                     Some((before, offset)) if before == version => self.node(&guard, offset, Kind::Leaf)?,
-                    _ => self.descend(&guard, &Way::Key(from), |_| {})?,
+                    _ => self.descend(&guard, &Way::Key(from, true), |_| {})?,
                 };
                 let link = Self::offset_in(&leaf, leaf.link().load(&guard))?;
                 self.prefetch(&guard, link, Kind::Leaf);
@@ -47,8 +46,12 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             })?;
             guard.wait_for(lsn)?;
             let start = entries.partition_point(|[key, _]| *key < from);
-            if start < entries.len() && !visit(&entries[start..]) {
-                return Ok(());
+            match &entries[start..] {
+                // Damaged links may run in a circle; the separators tell.
+                [] if next.is_some() => return Leaves::visit_words(self, from, visit),
+                [] => {}
+                entries if !visit(entries) => return Ok(()),
+                _ => {}
             }
             match entries.last().map_or(Some(from), |[last, _]| from.max(*last).checked_add(1)) {
                 Some(above) if link != 0 => (from, next) = (above, Some((version, link))),
@@ -73,9 +76,10 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
         let way = match goal {
             Goal::First => Way::First,
             Goal::Last => Way::Last,
-            Goal::At(key) => Way::Key(C::bound(key)),
-            Goal::UpTo(key) => Way::Below(key, true),
-            Goal::Below(key) => Way::Below(key, false),
+            Goal::At(key) => Way::Key(C::bound(key), true),
+            // The bound of bytes that are too short for a word is the first word above them.
+            Goal::UpTo(key) => Way::Key(C::bound(key), C::TIES || key.len() >= 8),
+            Goal::Below(key) => Way::Key(C::bound(key), C::is_rounded(key)),
         };
         let mut entries = Entries::new();
         let lsn = self.latch.read(guard, |_| {
@@ -83,10 +87,8 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             let leaf = self.descend(guard, &way, |step| path.push(step))?;
             self.copy_entries(guard, &leaf, &mut entries)?;
             copy.offset = leaf.offset;
-            copy.end = None;
-            if let Some(end) = self.end_of(guard, &path, direction)? {
-                Self::copy_key(guard, Kind::Inner, end, copy.end.insert(Vec::new()))?;
-            }
+            let end = self.end_of(guard, &path, direction)?;
+            copy.end = end.map(|end| Self::key_of(guard, Kind::Inner, end)).transpose()?;
             Ok(self.latch.lsn(leaf.offset))
         })?;
         copy.entries.extend(entries);
@@ -100,11 +102,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         for step in path.iter().rev() {
             let node = self.node(guard, step.offset, Kind::Inner)?;
             let order = self.order(guard, &node, self.format.live(guard, &node))?;
-            let position = match direction {
-                Direction::Forward => Some(step.position).filter(|position| *position < order.count()),
-                Direction::Reverse => step.position.checked_sub(1),
-            };
-            if let Some(position) = position {
+            let position = step.position.checked_sub(usize::from(direction == Direction::Reverse));
+            // A writer may have taken entries meanwhile, and then what is read here does not count.
+            if let Some(position) = position.filter(|position| *position < order.count()) {
                 return Ok(Some(node.item(guard, order.slot(position))));
             }
         }

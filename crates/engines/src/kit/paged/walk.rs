@@ -8,10 +8,12 @@ use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
 use super::change::Content;
-use super::{Format, Item, Kind, Node, Paged};
-use crate::index::{Codec, IndexStat, Violation};
+use super::node::bits;
+use super::{Format, Item, Kind, Node, Paged, checked, unchecked};
+use crate::index::{Codec, EntryWords, IndexStat, Violation};
 use crate::kit::salvage::{Salvage, read_whole, what_of};
 use crate::kit::walk::verify_entry;
+use crate::registry::{Salvaged, Visit};
 
 /// A node on a walk through the whole tree.
 pub(super) enum Visited<'n, 'g> {
@@ -23,8 +25,16 @@ pub(super) enum Visited<'n, 'g> {
     Damaged(u64, Error),
 }
 
-/// A node to go to: where it lies, its level, and the separators around it.
-type Next = (u64, usize, Option<Item>, Option<Item>);
+/// What a tree leads to.
+enum Reached {
+    /// A node, by its offset.
+    Node(u64),
+    /// The record of an entry, or the tail of a separator.
+    Record(EntryWords),
+}
+
+/// A node to go to: the node that leads there and the word that does, its level, and the separators around it.
+type Next = (u64, u64, usize, Option<Item>, Option<Item>);
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// Visits all nodes, parents first, children in their order, each once. O(nodes), whatever the damage.
@@ -34,22 +44,23 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         visit: &mut dyn FnMut(Visited<'_, 'g>) -> Result<()>,
     ) -> Result<()> {
         let (root, levels) = self.root(guard)?;
-        let (mut todo, mut visited): (Vec<Next>, _) = (vec![(root, levels, None, None)], HashSet::new());
-        while let Some((offset, level, low, high)) = todo.pop() {
-            let node = match self.node(guard, offset, Self::kind_at(level)) {
-                Ok(_) if !visited.insert(offset) => {
-                    Err(Error::corrupt(offset, "a node that is reached twice"))
-                }
-                node => node,
+        let mut todo: Vec<Next> = vec![(self.anchor, checked(root), levels, None, None)];
+        let mut visited = HashSet::new();
+        while let Some((from, word, level, low, high)) = todo.pop() {
+            let Some(offset) = unchecked(word) else {
+                let error = Error::corrupt(from, "a word that leads to a node fails its check");
+                visit(Visited::Damaged(from, error))?;
+                continue;
             };
-            match node.and_then(|node| Ok((node, self.children(guard, &node)?))) {
+            match self.visit_node(guard, (offset, Self::kind_at(level)), !visited.insert(offset)) {
                 Ok((node, None)) => visit(Visited::Leaf(node, low, high))?,
-                Ok((node, Some((content, children)))) => {
+                Ok((node, Some(content))) => {
                     visit(Visited::Inner(node, &content))?;
-                    for (position, child) in children.into_iter().enumerate().rev() {
-                        let below = position.checked_sub(1).map_or(low, |before| Some(content.items[before]));
+                    for position in (0..=content.items.len()).rev() {
+                        let before = position.checked_sub(1).map(|before| content.items[before]);
+                        let word = before.map_or(node.link().load(guard), |item| item.value);
                         let above = content.items.get(position).copied().or(high);
-                        todo.push((child, level - 1, below, above));
+                        todo.push((offset, word, level - 1, before.or(low), above));
                     }
                 }
                 Err(error) => visit(Visited::Damaged(offset, error))?,
@@ -58,52 +69,54 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
-    /// What an inner node holds, and the offsets of its children; `None` for a leaf.
-    fn children(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Option<(Content, Vec<u64>)>> {
-        if node.kind == Kind::Leaf {
-            return Ok(None);
+    /// A node, and what it holds if it is an inner one.
+    fn visit_node<'g>(
+        &self,
+        guard: &'g Guard<'_, M>,
+        (offset, kind): (u64, Kind),
+        is_again: bool,
+    ) -> Result<(Node<'g>, Option<Content>)> {
+        if is_again {
+            return Err(Error::corrupt(offset, "a node that is reached twice"));
         }
-        let content = self.content(guard, node)?;
-        let words =
-            std::iter::once(node.link().load(guard)).chain(content.items.iter().map(|item| item.value));
-        let children = words.map(|word| Self::offset_in(node, word)).collect::<Result<_>>()?;
-        Ok(Some((content, children)))
+        let node = self.node(guard, offset, kind)?;
+        let content = (kind == Kind::Inner).then(|| self.content(guard, &node)).transpose()?;
+        Ok((node, content))
     }
 
     /// Marks all that the tree reaches.
     pub(super) fn mark_reached(&self, guard: &Guard<'_, M>) -> Result<()> {
         self.pool.mark(self.anchor)?;
-        self.walk(guard, &mut |visited| match visited {
-            Visited::Leaf(leaf, ..) => {
-                self.pool.mark(leaf.offset)?;
-                if C::TIES {
-                    self.entries(guard, &leaf)
-                        .try_for_each(|item| C::mark(&self.pool, [item.word, item.value]))?;
-                }
-                Ok(())
-            }
-            Visited::Inner(node, content) => {
-                self.pool.mark(node.offset)?;
-                content.items.iter().filter(|item| item.tail != 0).try_for_each(|item| {
-                    Self::offset_in(&node, item.tail)?;
-                    C::mark(&self.pool, [item.word, item.tail])
-                })
-            }
-            Visited::Damaged(_, error) => Err(error),
+        self.reach(guard, &mut |reached| match reached? {
+            Reached::Node(offset) => Ok(self.pool.mark(offset)?),
+            Reached::Record(words) => C::mark(&self.pool, words),
         })
     }
 
-    /// The entries of a leaf, in any order.
-    fn entries<'n>(
+    /// Calls `visit` with each node, after what it leads to outside of nodes, or with why one cannot be visited.
+    fn reach(
         &self,
-        guard: &'n Guard<'_, M>,
-        leaf: &Node<'n>,
-    ) -> impl Iterator<Item = Item> + use<'n, M, C, F> {
-        let (leaf, mut live) = (*leaf, self.format.live(guard, leaf));
-        std::iter::from_fn(move || {
-            let slot = (live != 0).then(|| live.trailing_zeros() as usize)?;
-            live &= live - 1;
-            Some(leaf.item(guard, slot))
+        guard: &Guard<'_, M>,
+        visit: &mut dyn FnMut(Result<Reached>) -> Result<()>,
+    ) -> Result<()> {
+        self.walk(guard, &mut |visited| match visited {
+            Visited::Leaf(leaf, ..) => {
+                if C::TIES {
+                    for slot in bits(self.format.live(guard, &leaf)) {
+                        let item = leaf.item(guard, slot);
+                        visit(Ok(Reached::Record([item.word, item.value])))?;
+                    }
+                }
+                visit(Ok(Reached::Node(leaf.offset)))
+            }
+            Visited::Inner(node, content) => {
+                for item in content.tailed() {
+                    let tail = Self::offset_in(&node, item.tail);
+                    visit(tail.map(|_| Reached::Record([item.word, item.tail])))?;
+                }
+                visit(Ok(Reached::Node(node.offset)))
+            }
+            Visited::Damaged(_, error) => visit(Err(error)),
         })
     }
 
@@ -115,19 +128,18 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         self.walk(&guard, &mut |visited| {
             match visited {
                 Visited::Leaf(leaf, ..) => {
-                    keys += u64::from(self.format.live(&guard, &leaf).count_ones());
+                    keys += self.count(&guard, &leaf) as u64;
                     leaves += 1;
                 }
                 Visited::Inner(_, content) => {
-                    others += 1 + content.items.iter().filter(|item| item.tail != 0).count() as u64;
+                    others += 1 + content.tailed().count() as u64;
                 }
                 Visited::Damaged(_, error) => return Err(error),
             }
             Ok(())
         })?;
-        let (levels, lsn) = (self.root(&guard)?.1, self.latch.last_lsn());
-        drop(writing);
-        guard.wait_for(lsn)?;
+        let levels = self.root(&guard)?.1;
+        writing.settle(&guard, self.latch.last_lsn())?;
         Ok(IndexStat {
             keys,
             leaves,
@@ -137,29 +149,31 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: self.format.shape(Kind::Leaf).bytes(false) as u64,
             allocations: Some(leaves + others + if C::TIES { keys } else { 0 }),
-            epochs: None,
+            ..IndexStat::default()
         })
     }
 
     /// Verifies all nodes.
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
-        let writing = self.latch.write(&guard);
+        let _writing = self.latch.write(&guard);
         let (mut violations, mut last_key, mut link) = (Vec::new(), None, None);
         self.walk(&guard, &mut |visited| {
-            let (offset, found) = match visited {
+            let mut found = Vec::new();
+            let (offset, verified) = match visited {
                 Visited::Leaf(leaf, low, high) => {
-                    let mut found = self.verify_leaf(&guard, &leaf, (low, high), &mut last_key);
-                    if let (Ok(found), Some(link)) = (&mut found, link.filter(|link| *link != leaf.offset)) {
-                        found.push(format!("the leaf before links {link:#x}"));
+                    if link.is_some_and(|link| link != leaf.offset) {
+                        found.push("the leaf before links another one".to_owned());
                     }
                     link = Self::offset_in(&leaf, leaf.link().load(&guard)).ok();
-                    (leaf.offset, found)
+                    (leaf.offset, self.verify_leaf(&guard, &leaf, [low, high], &mut last_key, &mut found))
                 }
-                Visited::Inner(node, content) => (node.offset, self.verify_inner(&guard, &node, content)),
+                Visited::Inner(node, content) => {
+                    (node.offset, self.verify_inner(&guard, &node, content, &mut found))
+                }
                 Visited::Damaged(offset, error) => (offset, Err(error)),
             };
-            let found = found.unwrap_or_else(|error| vec![what_of(&error)]);
+            found.extend(verified.err().map(|error| what_of(&error)));
             violations.extend(found.into_iter().map(|what| Violation { offset, what }));
             Ok(())
         })?;
@@ -167,7 +181,6 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let what = "the last leaf links another one".to_owned();
             violations.push(Violation { offset: self.anchor, what });
         }
-        drop(writing);
         Ok(violations)
     }
 
@@ -175,58 +188,63 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         &self,
         guard: &Guard<'_, M>,
         leaf: &Node<'_>,
-        (low, high): (Option<Item>, Option<Item>),
+        around: [Option<Item>; 2],
         last: &mut Option<Vec<u8>>,
-    ) -> Result<Vec<String>> {
-        let mut found: Vec<String> = self.format.fault(guard, leaf).map(str::to_owned).into_iter().collect();
+        found: &mut Vec<String>,
+    ) -> Result<()> {
+        found.extend(self.format.fault(guard, leaf).map(str::to_owned));
         Self::offset_in(leaf, leaf.link().load(guard))?;
-        let (mut low_key, mut high_key) = (Vec::new(), Vec::new());
-        for (separator, key) in [(low, &mut low_key), (high, &mut high_key)] {
-            separator.map_or(Ok(()), |separator| Self::copy_key(guard, Kind::Inner, separator, key))?;
-        }
+        let key = |item: Option<Item>| item.map(|item| Self::key_of(guard, Kind::Inner, item)).transpose();
+        let [low, high] = [key(around[0])?, key(around[1])?];
         for Item { word, value, .. } in self.content(guard, leaf)?.items {
             found.extend(verify_entry::<M, C>(guard, [word, value], last)?.map(str::to_owned));
-            let key = last.as_deref().unwrap_or_default();
-            if low.is_some() && key < &low_key[..] || high.is_some() && key >= &high_key[..] {
+            if low > *last || high.is_some() && *last >= high {
                 found.push("an entry outside of the separators around its leaf".to_owned());
             }
         }
-        Ok(found)
+        Ok(())
     }
 
-    fn verify_inner(&self, guard: &Guard<'_, M>, node: &Node<'_>, content: &Content) -> Result<Vec<String>> {
-        let mut found: Vec<String> = self.format.fault(guard, node).map(str::to_owned).into_iter().collect();
-        let mut last: Option<Vec<u8>> = None;
+    fn verify_inner(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        content: &Content,
+        found: &mut Vec<String>,
+    ) -> Result<()> {
+        found.extend(self.format.fault(guard, node).map(str::to_owned));
+        let mut last = None;
         for item in &content.items {
-            let mut key = Vec::new();
-            Self::copy_key(guard, Kind::Inner, *item, &mut key)?;
-            if last.as_ref().is_some_and(|last| *last >= key) {
-                found.push("separators out of order".to_owned());
-            }
+            let key = Self::key_of(guard, Kind::Inner, *item)?;
             let is_sound = item.tail == 0
                 || Self::offset_in(node, item.tail).is_ok() && C::is_sound(guard, [item.word, item.tail])?;
             if !is_sound || prefix_word(&key) != item.word {
                 found.push("a separator that fails its check".to_owned());
             }
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                found.push("separators out of order".to_owned());
+            }
             last = Some(key);
         }
-        Ok(found)
+        Ok(())
     }
 
-    /// Reads what can be read of a tree, without opening it.
-    pub(super) fn read_damaged(
-        pool: &Pool<M>,
-        root: &TreeRoot,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<Vec<Violation>> {
-        let tree = Self::of_root(pool, root)?;
+    /// As [`Build::salvage_at`](crate::registry::Build::salvage_at).
+    pub(crate) fn salvage_of(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
+        root.demand((F::ENGINE.0, C::ID), &[String::new(), String::new()])?;
+        let tree = Self::unopened(pool, &root.words)?;
         let (guard, mut salvage, mut goes_on) = (pool.pin(), Salvage::new(visit), true);
+        if tree.anchor(&guard)?.is_changing(&guard) {
+            salvage.leave_out(tree.anchor, "what an unfinished change was to move".to_owned());
+        }
         let walked = tree.walk(&guard, &mut |visited| {
             match visited {
                 Visited::Leaf(leaf, ..) if goes_on => {
-                    let entries = tree.entries(&guard, &leaf);
-                    let mut read: Vec<_> =
-                        entries.map(|item| read_whole::<M, C>(&guard, [item.word, item.value])).collect();
+                    let read = bits(tree.format.live(&guard, &leaf)).map(|slot| {
+                        let item = leaf.item(&guard, slot);
+                        read_whole::<M, C>(&guard, [item.word, item.value])
+                    });
+                    let mut read: Vec<_> = read.collect();
                     // Those that cannot be read have no key to be sorted by.
                     read.sort_by(|one, other| match (one, other) {
                         (Ok((one, _)), Ok((other, _))) => one.cmp(other),
@@ -244,33 +262,21 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         if let Err(error) = walked {
             salvage.leave_out(tree.anchor, format!("all of the tree: {}", what_of(&error)));
         }
-        Ok(salvage.finish())
+        Ok(Some(salvage.finish()))
     }
 
-    /// Gives back all space.
+    /// Gives back all space. What cannot be visited stays taken.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
-        let mut offsets = vec![self.anchor];
-        self.walk(&guard, &mut |visited| {
-            match visited {
-                Visited::Leaf(leaf, ..) => {
-                    if C::TIES {
-                        self.entries(&guard, &leaf)
-                            .for_each(|item| C::discard(&guard, [item.word, item.value]));
-                    }
-                    offsets.push(leaf.offset);
-                }
-                Visited::Inner(node, content) => {
-                    let tails = content.items.iter().filter(|item| item.tail != 0);
-                    tails.for_each(|item| C::discard(&guard, [item.word, item.tail]));
-                    offsets.push(node.offset);
-                }
-                // What cannot be visited stays taken.
-                Visited::Damaged(..) => {}
+        self.reach(&guard, &mut |reached| {
+            match reached {
+                Ok(Reached::Node(offset)) => guard.free(offset),
+                Ok(Reached::Record(words)) => C::discard(&guard, words),
+                Err(_) => {}
             }
             Ok(())
         })?;
-        offsets.into_iter().for_each(|offset| guard.free(offset));
+        guard.free(self.anchor);
         Ok(())
     }
 }

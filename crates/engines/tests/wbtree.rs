@@ -1,0 +1,321 @@
+//! The wB+-Tree where space, durability or a hostile pool are the matter. Most of it is about `kit::paged`.
+
+mod common;
+
+use std::ops::Bound;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use everleaf_engines::Error;
+use everleaf_engines::index::{
+    Bounds, Codec, Direction, Index, MaybeWords, RecordCodec, WordCodec, WordIndex,
+};
+use everleaf_engines::kit::paged::{checked, unchecked};
+use everleaf_engines::registry::{Build, Engine, Opening};
+use everleaf_engines::wbtree::WbTree;
+use medium::testing::Late;
+use medium::testing::late::Release;
+use medium::{Instrumented, LineForm, Medium, Ram};
+use pool::{Pool, PoolOptions};
+
+use common::content;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const SLOT_BITMAP: u64 = 0;
+const BITMAP_ONLY: u64 = 1;
+const SLOT_ONLY: u64 = 2;
+/// Of a node with a slot array and a bitmap: the words of the link and of the first entry's value.
+const LINK: u64 = 9;
+const FIRST_VALUE: u64 = 11;
+/// Of a bitmap-only leaf: the word of the link.
+const LEAF_LINK: u64 = 1;
+
+fn settings(design: u64, entries: u64) -> Opening {
+    let settings = Engine::WBTREE.settings(&[("design", design), ("leaf-entries", entries)]).unwrap();
+    Opening { settings, ..Opening::default() }
+}
+
+fn tree<M: Medium, C: Codec>(pool: &Pool<M>, design: u64, entries: u64) -> WbTree<M, C>
+where
+    WbTree<M, C>: MaybeWords,
+{
+    Build::create(pool, "tree", &settings(design, entries)).unwrap()
+}
+
+fn ram() -> Instrumented {
+    Instrumented::new(Ram::new(64 << 20).unwrap())
+}
+
+fn open(ram: &Instrumented, close_on_drop: bool) -> Pool<Instrumented> {
+    Pool::open(ram.clone(), PoolOptions { close_on_drop, ..PoolOptions::default() }).unwrap()
+}
+
+/// Keys whose first words tie, so that separators have tails.
+fn key(number: u32) -> Vec<u8> {
+    format!("one prefix for all {number:06}").into_bytes()
+}
+
+/// A word of the pool.
+fn load<M: Medium>(pool: &Pool<M>, offset: u64, word: u64) -> u64 {
+    pool.pin().words(offset + 8 * word, 1).unwrap()[0].load(&pool.pin())
+}
+
+fn store<M: Medium>(pool: &Pool<M>, offset: u64, word: u64, value: u64) {
+    pool.pin().words(offset + 8 * word, 1).unwrap()[0].store(&pool.pin(), value);
+}
+
+/// The offset of the anchor, and of the root.
+fn anchor_and_root<M: Medium>(pool: &Pool<M>) -> (u64, u64) {
+    let anchor = pool.trees().unwrap()[0].words[0];
+    (anchor, unchecked(load(pool, anchor, 0)).unwrap() & !0x3f)
+}
+
+/// Whether the tree reaches all that is allocated.
+fn expect_no_leak(pool: &Pool<Instrumented>, tree: &dyn Index) {
+    assert_eq!(tree.check().unwrap(), []);
+    pool.reclaim();
+    assert_eq!(Some(pool.stat().allocations), tree.stat().unwrap().allocations);
+}
+
+/// The entries `keys`, for a bulk load.
+fn source(keys: Vec<Vec<u8>>) -> impl FnMut(&mut Vec<u8>, &mut Vec<u8>) -> everleaf_engines::Result<bool> {
+    let mut keys = keys.into_iter();
+    move |into, value| {
+        let Some(key) = keys.next() else { return Ok(false) };
+        *into = key;
+        *value = b"a value.".to_vec();
+        Ok(true)
+    }
+}
+
+#[test]
+fn a_load_into_what_a_crash_left_without_entries_leaks_nothing() {
+    let ram = ram();
+    let pool = open(&ram, false);
+    let made: WbTree<_, RecordCodec> = tree(&pool, BITMAP_ONLY, 4);
+    (0..5).for_each(|number| assert!(made.insert(&key(number), b"value").unwrap()));
+    assert_eq!(made.stat().unwrap().leaves, 2);
+    drop(made);
+    // As if the last removes of both leaves had come to their commit, and no further.
+    let (_, root) = anchor_and_root(&pool);
+    let first = unchecked(load(&pool, root, LINK)).unwrap();
+    let second = unchecked(load(&pool, first, LEAF_LINK)).unwrap();
+    [first, second].into_iter().for_each(|leaf| store(&pool, leaf, 0, 0));
+    drop(pool);
+
+    let pool = open(&ram, true);
+    let root = pool.trees().unwrap().remove(0);
+    let tree: WbTree<_, RecordCodec> = Build::open(&pool, &root, &Opening::default()).unwrap();
+    pool.finish_marking();
+    expect_no_leak(&pool, &tree);
+    assert_eq!(tree.bulk_load(&mut source((0..20).map(key).collect()), 1.0).unwrap(), 20);
+    expect_no_leak(&pool, &tree);
+}
+
+#[test]
+fn a_load_that_is_overtaken_answers_when_that_is_durable() {
+    let pool = Pool::open(Late::new(1 << 30, LineForm::Twin).unwrap(), PoolOptions::default()).unwrap();
+    let tree: WbTree<_, WordCodec> = tree(&pool, SLOT_BITMAP, 4);
+    let late = pool.medium();
+    std::thread::scope(|scope| {
+        let (tree, mut calls) = (&tree, 0);
+        let loader = scope.spawn(move || {
+            let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+                calls += 1;
+                if calls == 1 {
+                    late.set_release(Release::Manual);
+                    scope.spawn(move || tree.put(&[7; 8], &[7; 8]).unwrap());
+                    assert!(late.until_waiting(1, PATIENCE));
+                    (*key, *value) = (vec![8; 8], vec![8; 8]);
+                }
+                Ok(calls == 1)
+            };
+            tree.bulk_load(&mut next, 1.0).unwrap_err()
+        });
+        let both_wait = late.until_waiting(2, PATIENCE);
+        late.set_release(Release::Immediate);
+        assert!(both_wait, "a load that is refused because of a key that a crash could take back");
+        assert!(matches!(loader.join().unwrap().root(), Error::NotEmpty));
+    });
+}
+
+/// Whether something comes to an end.
+fn ends(run: impl FnOnce() + Send + 'static) -> bool {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        run();
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(PATIENCE).is_ok()
+}
+
+#[test]
+fn leaves_that_are_linked_in_a_circle_end_a_scan() {
+    for keys in [&[][..], &[5], &[5, 900]] {
+        let pool = open(&ram(), false);
+        let tree: WbTree<_, WordCodec> = tree(&pool, BITMAP_ONLY, 4);
+        for key in keys {
+            assert!(tree.insert(&u64::to_be_bytes(*key), &[1; 8]).unwrap());
+        }
+        let (_, leaf) = anchor_and_root(&pool);
+        store(&pool, leaf, LEAF_LINK, checked(leaf));
+        let scan = move || drop(WordIndex::scan(&tree, 6, &mut |_| true));
+        assert!(ends(scan), "{keys:?}: a scan that does not end");
+    }
+}
+
+#[test]
+fn an_inner_node_that_is_its_own_child_is_survived() {
+    let pool = open(&ram(), false);
+    let tree: WbTree<_, WordCodec> = tree(&pool, SLOT_BITMAP, 4);
+    for key in 0..5_u64 {
+        assert!(tree.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
+    }
+    let (_, root) = anchor_and_root(&pool);
+    let separator = load(&pool, root, FIRST_VALUE - 1);
+    // The separator is an entry of the leaf that the node is for itself; removed there, it is removed from the parent.
+    store(&pool, root, FIRST_VALUE, checked(root));
+    let _ = tree.remove(&separator.to_be_bytes());
+    assert_eq!(load(&pool, root, 0) & 0xff, 0, "more slots than the node has");
+    let _ = tree.check();
+}
+
+#[test]
+fn a_salvage_says_that_a_change_was_under_way() {
+    let pool = open(&ram(), false);
+    let made: WbTree<_, WordCodec> = tree(&pool, SLOT_ONLY, 3);
+    for key in 0..5_u64 {
+        assert!(made.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
+    }
+    drop(made);
+    let root = pool.trees().unwrap().remove(0);
+    let mut entries = 0;
+    let mut left_out = || {
+        let visit = &mut |_: &[u8], _: &[u8]| {
+            entries += 1;
+            true
+        };
+        WbTree::<_, WordCodec>::salvage_at(&pool, &root, visit).unwrap().unwrap()
+    };
+    assert_eq!(left_out(), []);
+    let (anchor, _) = anchor_and_root(&pool);
+    store(&pool, anchor, 1, 0x1234_5678_0000_0003);
+    let left_out = left_out();
+    assert_eq!((left_out.len(), left_out[0].offset, entries), (1, anchor, 10));
+    let opened: Result<WbTree<_, WordCodec>, _> = Build::open(&pool, &root, &Opening::default());
+    assert!(opened.err().unwrap().is_corrupt());
+}
+
+#[test]
+fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
+    let pool = open(&ram(), false);
+    let made: WbTree<_, WordCodec> = tree(&pool, SLOT_BITMAP, 4);
+    for key in 0..8_u64 {
+        assert!(made.insert(&key.to_be_bytes(), &[1; 8]).unwrap());
+    }
+    drop(made);
+    let (_, root) = anchor_and_root(&pool);
+    let value = load(&pool, root, FIRST_VALUE);
+    store(&pool, root, FIRST_VALUE, value ^ 1 << 20);
+    let mut entries = 0;
+    let visit = &mut |_: &[u8], _: &[u8]| {
+        entries += 1;
+        true
+    };
+    let table = pool.trees().unwrap().remove(0);
+    let left_out = WbTree::<_, WordCodec>::salvage_at(&pool, &table, visit).unwrap().unwrap();
+    assert!(left_out.len() == 1 && left_out[0].offset == root, "{left_out:?}");
+    assert!((4..8).contains(&entries), "{entries} entries");
+}
+
+#[test]
+fn ascending_keys_fill_leaves() {
+    for (design, entries) in [(SLOT_BITMAP, 59), (BITMAP_ONLY, 63), (SLOT_ONLY, 7)] {
+        let pool = open(&ram(), false);
+        let records: WbTree<_, RecordCodec> = tree(&pool, design, entries);
+        (0..3000).for_each(|number| assert!(records.insert(&key(number), b"value").unwrap()));
+        let leaves = records.stat().unwrap().leaves;
+        assert!(leaves * entries < 3000 * 5 / 4, "{leaves} leaves of {entries} entries");
+    }
+}
+
+#[test]
+fn a_reverse_scan_from_bytes_that_are_too_short_for_a_word_begins_below_them() {
+    let pool = open(&ram(), false);
+    let tree: WbTree<_, WordCodec> = tree(&pool, SLOT_ONLY, 3);
+    for first in 0..60_u8 {
+        assert!(tree.insert(&[first, 0, 0, 0, 0, 0, 0, 0], &[1; 8]).unwrap());
+    }
+    for first in 1..60_u8 {
+        for upper in [Bound::Included(vec![first]), Bound::Excluded(vec![first, 0, 0])] {
+            let bounds = Bounds { upper, ..Bounds::all() };
+            let mut scan = tree.range(bounds, Direction::Reverse).unwrap();
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            assert!(scan.next_into(&mut key, &mut value).unwrap());
+            assert_eq!(key[0], first - 1);
+        }
+    }
+}
+
+/// What came of bytes that were damaged: `check` or a scan said so; nothing changed; a scan returned something else.
+#[derive(Default, Debug)]
+struct Shares {
+    noticed: u32,
+    harmless: u32,
+    silent: u32,
+}
+
+/// Damages each byte of a tree in turn: each word that is not zero in the slabs of the tree.
+fn damage<C: Codec>(design: u64, entries: u64) -> Shares
+where
+    WbTree<Instrumented, C>: MaybeWords,
+{
+    let pool = open(&ram(), false);
+    let tree: WbTree<_, C> = tree(&pool, design, entries);
+    for number in 0..300_u64 {
+        let number = number * 7919 % 100_003;
+        let key = if C::TIES { key(number as u32) } else { number.to_be_bytes().to_vec() };
+        assert!(tree.insert(&key, &(number ^ 0x5a5a_5a5a).to_be_bytes()).unwrap());
+    }
+    let (sound, mut shares) = (content(&tree).unwrap(), Shares::default());
+    let (first, last) = (anchor_and_root(&pool).0 & !0xffff, pool.stat().high_water_bytes);
+    for offset in (first..last).step_by(8).filter(|offset| offset % 0x1_0000 != 0) {
+        let word = load(&pool, offset, 0);
+        for byte in (0..8).filter(|_| word != 0) {
+            let mask = if offset / 8 % 2 == 0 { 0xff } else { 1 << (offset / 16 % 8) };
+            store(&pool, offset, 0, word ^ mask << (8 * byte));
+            match (tree.check(), content(&tree)) {
+                (Ok(violations), Ok(found)) if violations.is_empty() && found == sound => {
+                    shares.harmless += 1;
+                }
+                (Ok(violations), Ok(_)) if violations.is_empty() => shares.silent += 1,
+                _ => shares.noticed += 1,
+            }
+        }
+        store(&pool, offset, 0, word);
+    }
+    assert_eq!(content(&tree).unwrap(), sound);
+    shares
+}
+
+/// Prints the shares that docs/engines/wbtree.md has.
+#[test]
+fn how_much_damage_is_silent() {
+    for (name, design, entries) in
+        [("slot+bitmap", SLOT_BITMAP, 59), ("bitmap-only", BITMAP_ONLY, 63), ("slot-only", SLOT_ONLY, 7)]
+    {
+        for (codec, shares) in [
+            ("record", damage::<RecordCodec>(design, entries)),
+            ("word", damage::<WordCodec>(design, entries)),
+        ] {
+            let Shares { noticed, harmless, silent } = shares;
+            let percent = |count: u32| 100.0 * f64::from(count) / f64::from(noticed + harmless + silent);
+            let [noticed, harmless] = [noticed, harmless].map(percent);
+            println!(
+                "{name}, {codec}: {noticed:.1}% noticed, {harmless:.1}% harmless, {:.1}% silent",
+                percent(silent)
+            );
+            assert!(silent == 0 || design != SLOT_BITMAP || codec != "record", "{silent} bytes");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The engines in which faults are planted: how each is run, and which faults are justified.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use engines::masstree::Mode;
+use engines::registry::Engine;
+use medium::LineForm;
+use medium::sim::{Mutation, Site};
+
+use super::justified::{self, Justified};
+use super::sites;
+use sim::Complaint;
+use sim::Rules;
+use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
+use sim::index::script::{
+    every_change, every_change_in_epochs, every_drop, every_load, loaded_and_left_alone,
+    second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
+};
+use sim::index::suite::{Suite, exhaust};
+use sim::index::threads::{epoch_end, takers};
+use sim::index::{
+    AnyEngine, CodecName, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size, engine,
+};
+use sim::{Explorer, Images, Options, SecondCrash};
+use sim::{Program, Scheduling, Search};
+
+/// The result of an exploration: the faults that could be planted, or the complaint.
+pub type Survey = Result<BTreeSet<Mutation>, Complaint>;
+
+/// One way to run an engine: on one codec, one form of lines, one memory model.
+pub struct Trial {
+    pub(super) name: String,
+    explore: Box<dyn Fn(Vec<Mutation>) -> Survey + Sync>,
+}
+
+impl Trial {
+    /// Explores every crash of `script`. `options.mutations` is ignored.
+    pub fn of_script(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+        Self::new(engine, script, FollowUp::SplitAndMerge, options)
+    }
+
+    /// As [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
+    pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+        Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
+    }
+
+    /// As [`Trial::quick`], with a second crash anywhere after the first.
+    pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
+        let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Anywhere);
+        Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
+    }
+
+    fn new(engine: AnyEngine, script: Vec<IndexOperation>, follow_up: FollowUp, options: Options) -> Self {
+        let Options { line_form, rules, .. } = options;
+        let name = format!("{} {}, {line_form:?}, {rules:?}", engine.name(), engine.codec());
+        let explore = move |mutations| {
+            let mut explorer = explorer(&engine, follow_up, &options, mutations);
+            explorer.survey(&script).map_err(|failure| failure.to_string())
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
+    /// Explores all sequences of `length` operations. It finds no places for faults.
+    pub fn of_suite(engine: AnyEngine, length: usize, options: Options) -> Self {
+        let rules = options.rules;
+        let name = format!("{} {}, all sequences of {length}, {rules:?}", engine.name(), engine.codec());
+        let explore = move |mutations| {
+            let options = with_faults(&options, mutations);
+            let report = exhaust(&engine, Suite { length, threads: 1, progress: None }, &options);
+            report.report.map_or_else(|| Ok(BTreeSet::new()), Err)
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
+    /// Explores threads on the state that `setup` leaves, with at most one preemption.
+    pub fn of_threads(
+        engine: AnyEngine,
+        mut setup: Vec<IndexOperation>,
+        program: Program<IndexOperation>,
+        options: Options,
+    ) -> Self {
+        let rules = options.rules;
+        let name = format!("{} {}, threads, {rules:?}", engine.name(), engine.codec());
+        setup.extend(epoch_end(engine.durability()));
+        let explore = move |mutations| {
+            let mut explorer = explorer(&engine, FollowUp::Keys, &options, mutations);
+            explorer.set_up(&setup).map_err(|failure| failure.to_string())?;
+            let scheduling =
+                Scheduling { search: Search::Exhaustive { preemptions_max: 1 }, ..Scheduling::default() };
+            explorer.survey_threads(&program, &scheduling).map_err(|failure| failure.to_string())
+        };
+        Self { name, explore: Box::new(explore) }
+    }
+
+    /// The faults that could be planted.
+    pub(super) fn survey(&self) -> Survey {
+        (self.explore)(Vec::new())
+    }
+
+    /// Whether a fault makes it fail.
+    pub(super) fn notices(&self, mutation: Mutation) -> bool {
+        (self.explore)(vec![mutation]).is_err()
+    }
+}
+
+/// An engine in which faults are planted.
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// The trials that run first, and notice most faults.
+    pub quick: Vec<Trial>,
+    /// The trials that determine the places of faults.
+    pub trials: Vec<Trial>,
+    /// Further trials, for faults that no other trial notices.
+    pub suites: Vec<Trial>,
+    /// The justified faults.
+    pub(super) justified: Vec<Justified>,
+    /// The folders whose justifications must all be needed.
+    folders: &'static [&'static str],
+    /// The engine whose target judges the shared code that it reaches.
+    pub(super) judged_by: Option<Engine>,
+    /// A text that the description of each planted mutant must contain.
+    pub(super) only: String,
+}
+
+impl Target {
+    /// The target of an engine.
+    pub fn of(engine: Engine) -> Self {
+        match engine {
+            _ if engine == Engine::RNTREE => rntree(),
+            _ if engine == Engine::MASSTREE => masstree(),
+            _ => immediate(engine),
+        }
+    }
+
+    /// An engine without trials. RNTree's target judges the code that all engines share.
+    fn without_trials(engine: Engine) -> Self {
+        let known = justified::ENGINES.iter().find(|known| known.engine == engine);
+        let (folders, own) = known.map_or((&[][..], &[][..]), |known| (known.folders, known.justified));
+        Self {
+            name: engine.name,
+            quick: Vec::new(),
+            trials: Vec::new(),
+            suites: Vec::new(),
+            justified: [justified::SHARED, own].concat(),
+            folders,
+            judged_by: Some(Engine::RNTREE).filter(|judge| *judge != engine),
+            only: String::new(),
+        }
+    }
+
+    /// Plants only mutants with this text in their description, as `in_line_log.rs:92`. Unused justifications are not reported
+    /// then.
+    #[must_use]
+    pub fn only(self, text: &str) -> Self {
+        Self { only: text.to_owned(), ..self }
+    }
+
+    /// Whether this target decides if a justification is unused: one target accounts for the code that all engines share.
+    pub(super) fn accounts_for(&self, justified: &Justified) -> bool {
+        self.folders.iter().any(|folder| justified.place.starts_with(folder))
+    }
+
+    /// Whether all places of a fault are in these folders.
+    pub(super) fn has(&self, mutation: &Mutation) -> bool {
+        let is_here = |site: &Site| self.folders.iter().any(|folder| site.file.contains(folder));
+        sites(mutation).iter().all(is_here)
+    }
+}
+
+/// An explorer of an engine that has faults.
+fn explorer(
+    engine: &AnyEngine,
+    follow_up: FollowUp,
+    options: &Options,
+    faults: Vec<Mutation>,
+) -> Explorer<IndexSubject> {
+    let subject = IndexSubject::new(engine, follow_up);
+    Explorer::new(subject, with_faults(options, faults)).expect("memory for the explorer")
+}
+
+/// The first failure is enough.
+fn with_faults(options: &Options, mutations: Vec<Mutation>) -> Options {
+    Options { mutations, shrink: false, ..options.clone() }
+}
+
+fn options(line_form: LineForm, rules: Rules) -> Options {
+    let (second_crash, rubbish_from) = (SecondCrash::InRecovery, Some(RUBBISH_FROM));
+    Options { rules, line_form, rubbish_from, second_crash, ..Options::default() }
+}
+
+/// One crash, few images.
+fn once(rules: Rules) -> Options {
+    let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
+    Options { images, second_crash, ..options(LineForm::Single, rules) }
+}
+
+const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
+
+/// The scripts for trees. (Drops of trees are run with records only, which include all that words need.)
+fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
+    let drop = (codec == CodecName::Record).then(every_drop);
+    [every_change(), every_load()].into_iter().chain(drop)
+}
+
+/// An engine with immediate durability, with the smallest nodes.
+fn immediate(engine: Engine) -> Target {
+    let twin = engine.stores_lines.then_some((LineForm::Twin, Rules::Lines));
+    let scopes = [(LineForm::Single, Rules::Lines), (LineForm::Single, Rules::Log)];
+    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
+        let of_scope = |(line_form, rules)| {
+            CODECS.map(|codec| {
+                let engine = self::engine(engine, codec, Size::Small);
+                let trial = move |script| make(Arc::clone(&engine), script, options(line_form, rules));
+                scripts(codec).map(trial)
+            })
+        };
+        scopes.into_iter().chain(twin).flat_map(of_scope).flatten().collect()
+    };
+    let (quick, trials) = (trials(Trial::quick), trials(Trial::of_script));
+    Target { quick, trials, ..Target::without_trials(engine) }
+}
+
+/// RNTree, which also judges the code that all engines share.
+fn rntree() -> Target {
+    // A thread that opens a slab, and then finds its key present, gives the space back without a fence. Its next allocation
+    // there is published.
+    let slab_left_open = {
+        let program = Program::of(vec![vec![Insert(13, 8)], vec![Insert(13, 18), Put(10, 19)]]);
+        let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
+        Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
+    };
+    Target { suites: vec![slab_left_open], ..immediate(Engine::RNTREE) }
+}
+
+/// At four slots a node.
+fn masstree() -> Target {
+    let of_codec = |codec| engine(Engine::MASSTREE, codec, Size::Small);
+    let trials = |make: fn(AnyEngine, Vec<IndexOperation>, Options) -> Trial| {
+        let of_rules = |rules| {
+            let images = Images::Some { random: 2 };
+            let options = Options { images, ..options(LineForm::Single, rules) };
+            let mut closed = every_change_in_epochs();
+            closed.push(IndexOperation::Sync);
+            let word = || Explored::small(Engine::MASSTREE, CodecName::Word);
+            let closing = word().closing_cleanly().shared();
+            let sweeping = word().opening_with("sweep", 1).shared();
+            let logging = word().with("mode", Mode::Logging as u64).shared();
+            // Value logs of epochs longer ago than their sixteen bits can tell; and of an epoch with the same sixteen bits.
+            let [far, around] = [(1 << 15) + 5, (1 << 16) + 3]
+                .map(|first| word().opening_with("first-epoch", first).shared());
+            let loaded = Options { from_operation: 2, ..options.clone() };
+            let usual = CODECS.map(|codec| make(of_codec(codec), every_change_in_epochs(), options.clone()));
+            let others = [
+                make(of_codec(CodecName::Record), every_load(), options.clone()),
+                make(of_codec(CodecName::Record), every_drop(), options.clone()),
+                make(closing, closed, options.clone()),
+                make(logging, every_change_in_epochs(), options.clone()),
+                make(sweeping, every_change_in_epochs(), options.clone()),
+                make(of_codec(CodecName::Word), what_epochs_meet(), options.clone()),
+                make(far, values_in_epochs(), options.clone()),
+                make(around, values_of_two_lives(), options.clone()),
+                make(of_codec(CodecName::Word), second_epochs_of_two_lives(), options.clone()),
+                make(of_codec(CodecName::Word), loaded_and_left_alone(), loaded),
+            ];
+            usual.into_iter().chain(others)
+        };
+        [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).collect()
+    };
+    // Recovery must not restore a node again over later writes.
+    let again = [Rules::Lines, Rules::Log].map(|rules| {
+        let script = [Insert(10, 1), Insert(20, 2), EndEpoch, Update(10, 3), EndEpoch];
+        Trial::again(of_codec(CodecName::Word), script.into(), options(LineForm::Single, rules))
+    });
+    let suite = |rules| Trial::of_suite(of_codec(CodecName::Word), 2, once(rules));
+    // A write while the end of an epoch flushes earlier writes.
+    let beside = [Rules::Lines, Rules::Log].map(|rules| {
+        let program = Program::of(vec![vec![Update(10, 3), EndEpoch], vec![Insert(15, 4)]]);
+        Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))
+    });
+    // The second shard begins a log, in space that was used before.
+    let second_log = [Rules::Lines, Rules::Log].map(|rules| {
+        let program = Program::of(vec![vec![Update(10, 3)], vec![Remove(20), Insert(20, 4)]]);
+        Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))
+    });
+    let taken_over = [Rules::Lines, Rules::Log].into_iter().flat_map(|rules| {
+        let trial = move |(setup, program)| {
+            let engine =
+                Explored::small(Engine::MASSTREE, CodecName::Record).opening_with("sweep", 1).shared();
+            Trial::of_threads(engine, setup, program, once(rules))
+        };
+        takers().into_iter().map(trial)
+    });
+    let in_threads = beside.into_iter().chain(second_log).chain(taken_over);
+    Target {
+        quick: trials(Trial::quick),
+        trials: trials(Trial::of_script).into_iter().chain(in_threads).collect(),
+        suites: [Rules::Lines, Rules::Log].map(suite).into_iter().chain(again).collect(),
+        ..Target::without_trials(Engine::MASSTREE)
+    }
+}

@@ -1,0 +1,112 @@
+//! RNTree under crashes.
+
+use everleaf_sim::index::CodecName::{Record, Word};
+use everleaf_sim::index::script::{every_change, random_operations, writes};
+use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, Size, engine};
+use everleaf_sim::{Images, Options, Rules, SecondCrash};
+use medium::LineForm;
+
+use crate::common;
+use crate::common::setting;
+
+fn options(line_form: LineForm, images: Images, second_crash: SecondCrash) -> Options {
+    Options { line_form, ..common::options("engines", images, second_crash) }
+}
+
+/// With four entries a leaf.
+fn explore(codec: CodecName, operations: &[IndexOperation], options: Options) {
+    let engine = common::small(Engine::RNTREE, codec);
+    common::explore(&engine, operations, FollowUp::SplitAndMerge, options);
+}
+
+#[test]
+fn a_script_with_words_and_single_lines() {
+    for second_crash in [SecondCrash::Never, SecondCrash::InRecovery, SecondCrash::Anywhere] {
+        let options = options(LineForm::Single, Images::All, second_crash);
+        explore(Word, &every_change(), options);
+    }
+}
+
+#[test]
+fn a_script_with_words_and_twin_lines() {
+    let options = options(LineForm::Twin, Images::All, SecondCrash::InRecovery);
+    explore(Word, &every_change(), options);
+}
+
+#[test]
+fn a_script_with_records() {
+    for line_form in [LineForm::Single, LineForm::Twin] {
+        for images in [Images::Some { random: 4 }, Images::All] {
+            let options = options(line_form, images, SecondCrash::InRecovery);
+            explore(Record, &every_change(), options);
+        }
+    }
+}
+
+#[test]
+fn a_script_with_persistent_caches() {
+    for line_form in [LineForm::Single, LineForm::Twin] {
+        let options = options(line_form, Images::All, SecondCrash::InRecovery);
+        let options = Options { rules: Rules::PersistentCaches, ..options };
+        explore(Word, &every_change(), options.clone());
+        explore(Record, &every_change(), options);
+    }
+}
+
+#[test]
+fn a_script_on_a_log() {
+    for line_form in [LineForm::Single, LineForm::Twin] {
+        for second_crash in [SecondCrash::Never, SecondCrash::InRecovery, SecondCrash::Anywhere] {
+            let options = options(line_form, Images::All, second_crash);
+            let options = Options { rules: Rules::Log, ..options };
+            explore(Word, &every_change(), options.clone());
+            explore(Record, &every_change(), options);
+        }
+    }
+}
+
+#[test]
+fn loads_and_drops() {
+    for line_form in [LineForm::Single, LineForm::Twin] {
+        let options = options(line_form, Images::All, SecondCrash::InRecovery);
+        common::explore_loads_and_drops(Engine::RNTREE, &options);
+    }
+}
+
+#[test]
+fn random_scripts() {
+    let first = setting("EVERLEAF_SEED", 1);
+    for seed in first..first + setting("EVERLEAF_SEEDS", 8) {
+        println!("seed {seed}");
+        let operations = random_operations(seed, 60, 14, writes);
+        let single = options(LineForm::Single, Images::All, SecondCrash::InRecovery);
+        let twin = options(LineForm::Twin, Images::Some { random: 2 }, SecondCrash::InRecovery);
+        explore(Word, &operations, single.clone());
+        explore(Record, &operations, single);
+        let five: AnyEngine =
+            Explored::small(Engine::RNTREE, CodecName::Word).with_nodes("leaf-entries", 5, 32).shared();
+        common::explore(&five, &operations, FollowUp::SplitAndMerge, twin.clone());
+        explore(Record, &operations, twin);
+    }
+}
+
+#[test]
+fn long_runs_at_full_leaf_size() {
+    let seed = setting("EVERLEAF_SEED", 1);
+    let mut operations = random_operations(seed, 1000, 200, writes);
+    // Full leaves are merged, too.
+    operations.extend((0..200).map(IndexOperation::Remove));
+    for images in [Images::Some { random: 2 }, Images::All] {
+        let options = Options { seed, ..options(LineForm::Single, images, SecondCrash::Never) };
+        let engine = engine(Engine::RNTREE, Word, Size::Full);
+        common::explore(&engine, &operations, FollowUp::Keys, options);
+    }
+}
+
+#[test]
+fn long_runs_with_records_and_twin_lines() {
+    let seed = setting("EVERLEAF_SEED", 1);
+    let operations = random_operations(seed, 500, 60, writes);
+    let options = Options { seed, ..options(LineForm::Twin, Images::Some { random: 1 }, SecondCrash::Never) };
+    explore(Record, &operations, options);
+}

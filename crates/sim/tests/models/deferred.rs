@@ -1,0 +1,145 @@
+//! Operations that return before they are durable, on a file: what a crash may take back, and what a read may return.
+
+use everleaf_sim::index::CodecName::{Record, Word};
+use everleaf_sim::index::IndexOperation::{Get, Insert, Put, Sync, Update};
+use everleaf_sim::index::script::every_change_in_epochs;
+use everleaf_sim::index::{Deferral, Engine, FollowUp, IndexOperation, IndexSubject};
+use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Subject};
+
+use crate::common;
+
+fn options() -> Options {
+    let options = common::options("models", Images::Some { random: 4 }, SecondCrash::Never);
+    Options { rules: Rules::Log, ..options }
+}
+
+fn subject(engine: Engine, codec: everleaf_sim::index::CodecName, deferral: Deferral) -> IndexSubject {
+    IndexSubject::new(&common::small(engine, codec), FollowUp::Keys).deferring(deferral)
+}
+
+/// Explores the script; returns the number of recoveries, or the failure.
+fn explore<S: Subject>(subject: S, script: &[S::Operation], options: Options) -> Result<u64, String> {
+    let mut explorer = Explorer::new(subject, options).unwrap();
+    explorer.explore(script).map_err(|failure| failure.to_string())?;
+    Ok(explorer.stats().recoveries)
+}
+
+/// After each write another operation reads a key: the one just written, or another.
+fn with_reads() -> Vec<IndexOperation> {
+    let mut script = Vec::new();
+    for (place, operation) in every_change_in_epochs().into_iter().enumerate() {
+        script.push(operation);
+        match operation {
+            Insert(key, _) | Update(key, _) | Put(key, _) if place % 3 == 0 => script.push(Get(key)),
+            _ if place % 5 == 0 => script.push(Get(10)),
+            _ => {}
+        }
+    }
+    script
+}
+
+/// Engines that are durable late, with reads between their writes.
+fn keep_what_they_promise(deferral: Deferral) {
+    for engine in [Engine::RNTREE, Engine::BZTREE] {
+        for codec in [Word, Record] {
+            let subject = subject(engine, codec, deferral);
+            let recoveries =
+                explore(subject, &with_reads(), options()).unwrap_or_else(|what| panic!("{what}"));
+            assert!(recoveries > 200, "{recoveries}");
+        }
+    }
+}
+
+#[test]
+fn what_a_crash_takes_back_is_the_end() {
+    keep_what_they_promise(Deferral::Everything);
+}
+
+#[test]
+fn what_was_read_beside_tickets_is_durable() {
+    keep_what_they_promise(Deferral::Writes);
+}
+
+#[test]
+fn few_writes_in_all_their_images() {
+    let script =
+        [Insert(1, 1), Insert(2, 2), Sync, Put(1, 3), Insert(3, 4), Get(1), Update(2, 5), Get(3), Sync];
+    for deferral in [Deferral::Writes, Deferral::Everything] {
+        for engine in [Engine::RNTREE, Engine::BZTREE] {
+            let options = Options { images: Images::All, second_crash: SecondCrash::InRecovery, ..options() };
+            explore(subject(engine, Word, deferral), &script, options)
+                .unwrap_or_else(|what| panic!("{what}"));
+        }
+    }
+}
+
+/// A subject that promises more than it keeps.
+struct Boastful(IndexSubject, fn(&IndexOperation) -> everleaf_sim::Durability);
+
+impl Subject for Boastful {
+    type Operation = <IndexSubject as Subject>::Operation;
+    type Outcome = <IndexSubject as Subject>::Outcome;
+    type State = <IndexSubject as Subject>::State;
+    type Instance = <IndexSubject as Subject>::Instance;
+
+    fn initial(&self) -> Self::State {
+        self.0.initial()
+    }
+
+    fn step(&self, state: &mut Self::State, operation: &IndexOperation) -> Self::Outcome {
+        self.0.step(state, operation)
+    }
+
+    fn durability(&self, operation: &IndexOperation) -> everleaf_sim::Durability {
+        (self.1)(operation)
+    }
+
+    fn is_same_part(&self, part: u64, one: &Self::State, other: &Self::State) -> bool {
+        self.0.is_same_part(part, one, other)
+    }
+
+    fn copy_part(&self, part: u64, from: &Self::State, to: &mut Self::State) {
+        self.0.copy_part(part, from, to);
+    }
+
+    fn open(&self, sim: &medium::sim::Sim) -> Result<Self::Instance, String> {
+        self.0.open(sim)
+    }
+
+    fn apply(
+        &self,
+        opened: &mut Self::Instance,
+        operation: &IndexOperation,
+    ) -> Result<Self::Outcome, String> {
+        self.0.apply(opened, operation)
+    }
+
+    fn observe(&self, opened: &mut Self::Instance) -> Result<Self::State, String> {
+        self.0.observe(opened)
+    }
+}
+
+/// The explorer must notice that this promise is not kept.
+#[test]
+fn a_promise_that_is_not_kept_is_found() {
+    use everleaf_sim::Durability::{AtAnyTime, OfPart, OnReturn};
+    let script = [Insert(1, 1), Sync, Put(1, 2), Get(1), Insert(2, 2), Sync];
+    let on_return: fn(&IndexOperation) -> _ = |_| OnReturn;
+    // If no operation waits, values that were read may be lost.
+    let reads: fn(&IndexOperation) -> _ = |operation| match operation {
+        Sync => OnReturn,
+        Get(key) => OfPart(*key),
+        _ => AtAnyTime,
+    };
+    for (deferral, promise) in
+        [(Deferral::Writes, on_return), (Deferral::Everything, on_return), (Deferral::Everything, reads)]
+    {
+        for engine in [Engine::RNTREE, Engine::BZTREE] {
+            let subject = Boastful(subject(engine, Word, deferral), promise);
+            let found = explore(subject, &script, options());
+            assert!(found.is_err_and(|what| what.contains("crash")), "{engine:?}, {deferral:?}");
+        }
+    }
+    let kept = explore(Boastful(subject(Engine::RNTREE, Word, Deferral::Writes), reads), &script, options());
+    kept.unwrap_or_else(|what| panic!("{what}"));
+}

@@ -1,0 +1,311 @@
+//! The pool: a crash at any point of its creation, of a tree's creation, of opening slabs and spans, and of a clean
+//! close. It must open again, and the mark must find what was published and nothing else.
+
+use std::collections::BTreeMap;
+
+use everleaf_sim::index::pool_options;
+use everleaf_sim::{Complaint, Explorer, Images, Options, Rules, SecondCrash, Stats, Subject};
+use medium::sim::{Mutation, Sim, Site, SiteKind};
+use medium::{LineForm, Word};
+use pool::{Pool, ROOT_WORDS, TreeRoot};
+
+use crate::common::text;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Operation {
+    /// Makes a tree: a directory of blocks.
+    Create { tree: u8 },
+    /// Fills a new block of so many bytes and enters it in the directory, in place of what was there.
+    Put { tree: u8, slot: usize, bytes: usize, value: u64 },
+    /// Takes a block out of the directory, and frees it.
+    Clear { tree: u8, slot: usize },
+    /// Removes a tree with all its blocks.
+    Remove { tree: u8 },
+    /// Closes the pool and opens it again.
+    Reopen,
+}
+
+use Operation::{Clear, Create, Put, Remove, Reopen};
+
+const SLOTS: usize = 8;
+/// In a directory's word: the length in bytes, above the offset.
+const BYTES_SHIFT: u32 = 40;
+
+struct PoolProtocol;
+
+struct Opened {
+    sim: Sim,
+    pool: Option<Pool<Sim>>,
+    trees: BTreeMap<u8, TreeRoot>,
+}
+
+type Blocks = BTreeMap<usize, (usize, u64)>;
+
+fn content(value: u64, index: usize) -> u64 {
+    value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index as u64
+}
+
+impl Opened {
+    fn pool(&self) -> Pool<Sim> {
+        self.pool.clone().expect("an open pool")
+    }
+
+    /// The blocks in a directory, by slot: offset and length.
+    fn blocks(guard: &pool::Guard<'_, Sim>, tree: &TreeRoot) -> Result<Vec<(usize, u64, usize)>, Complaint> {
+        let directory = guard.words(tree.words[0], SLOTS).map_err(text)?;
+        let entries = directory.iter().map(|cell| cell.load(guard)).enumerate();
+        let entries = entries.filter(|(_, entry)| *entry != 0);
+        let split = |entry: u64| (entry & ((1 << BYTES_SHIFT) - 1), (entry >> BYTES_SHIFT) as usize);
+        Ok(entries.map(|(slot, entry)| (slot, split(entry).0, split(entry).1)).collect())
+    }
+
+    fn open_pool(&mut self) -> Result<(), Complaint> {
+        let pool = Pool::open(self.sim.clone(), pool_options()).map_err(text)?;
+        let trees = pool.trees().map_err(text)?;
+        self.trees = trees.into_iter().map(|tree| (tree.name.as_bytes()[0], tree)).collect();
+        if pool.needs_mark() {
+            let guard = pool.pin();
+            for tree in self.trees.values() {
+                pool.mark(tree.words[0]).map_err(text)?;
+                for (_, offset, _) in Self::blocks(&guard, tree)? {
+                    pool.mark(offset).map_err(text)?;
+                }
+            }
+            drop(guard);
+            pool.finish_marking();
+        }
+        self.pool = Some(pool);
+        Ok(())
+    }
+
+    fn create(&mut self, name: u8) -> Result<(), Complaint> {
+        let pool = self.pool();
+        let guard = pool.pin();
+        let offset = guard.allocate(SLOTS * 8).map_err(text)?;
+        let directory = guard.words(offset, SLOTS).map_err(text)?;
+        for cell in directory {
+            cell.store(&guard, 0);
+        }
+        guard.flush_words(directory);
+        // PERSIST: the directory before the root that leads to it.
+        guard.fence();
+        let mut words = [0; ROOT_WORDS];
+        words[0] = offset;
+        let name_text = char::from(name).to_string();
+        self.trees.insert(name, pool.create_tree(&name_text, (9, 9), &words).map_err(text)?);
+        Ok(())
+    }
+
+    fn directory<'g>(&self, guard: &'g pool::Guard<'_, Sim>, tree: u8) -> Result<&'g [Word], Complaint> {
+        guard.words(self.trees[&tree].words[0], SLOTS).map_err(text)
+    }
+
+    fn put(&self, tree: u8, slot: usize, bytes: usize, value: u64) -> Result<(), Complaint> {
+        let pool = self.pool();
+        let guard = pool.pin();
+        let offset = guard.allocate(bytes).map_err(text)?;
+        let words = guard.words(offset, bytes / 8).map_err(text)?;
+        words[0].store(&guard, value);
+        for (index, word) in words.iter().enumerate().skip(1) {
+            word.store(&guard, content(value, index));
+        }
+        guard.flush_words(words);
+        // PERSIST: the block before the directory that leads to it.
+        guard.fence();
+        let cell = &self.directory(&guard, tree)?[slot];
+        let old = cell.load(&guard);
+        cell.publish(&guard, offset | (bytes as u64) << BYTES_SHIFT);
+        guard.drain().map_err(text)?;
+        if old != 0 {
+            guard.retire(old & ((1 << BYTES_SHIFT) - 1));
+        }
+        Ok(())
+    }
+
+    fn clear(&self, tree: u8, slot: usize) -> Result<(), Complaint> {
+        let pool = self.pool();
+        let guard = pool.pin();
+        let cell = &self.directory(&guard, tree)?[slot];
+        let old = cell.load(&guard);
+        if old != 0 {
+            cell.publish(&guard, 0);
+            guard.drain().map_err(text)?;
+            guard.retire(old & ((1 << BYTES_SHIFT) - 1));
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, tree: u8) -> Result<(), Complaint> {
+        let pool = self.pool();
+        let guard = pool.pin();
+        let Some(root) = self.trees.remove(&tree) else { return Ok(()) };
+        let blocks = Self::blocks(&guard, &root)?;
+        pool.remove_tree(&root).map_err(text)?;
+        guard.free(root.words[0]);
+        for (_, offset, _) in &blocks {
+            guard.free(*offset);
+        }
+        Ok(())
+    }
+}
+
+impl Subject for PoolProtocol {
+    type Operation = Operation;
+    type Outcome = ();
+    type State = BTreeMap<u8, Blocks>;
+    type Instance = Opened;
+
+    fn initial(&self) -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn step(&self, state: &mut Self::State, operation: &Operation) {
+        match *operation {
+            Create { tree } => drop(state.insert(tree, Blocks::new())),
+            Put { tree, slot, bytes, value } => {
+                state.entry(tree).or_default().insert(slot, (bytes, value));
+            }
+            Clear { tree, slot } => drop(state.entry(tree).or_default().remove(&slot)),
+            Remove { tree } => drop(state.remove(&tree)),
+            Reopen => {}
+        }
+    }
+
+    fn open(&self, sim: &Sim) -> Result<Opened, Complaint> {
+        let mut opened = Opened { sim: sim.clone(), pool: None, trees: BTreeMap::new() };
+        opened.open_pool()?;
+        Ok(opened)
+    }
+
+    fn apply(&self, opened: &mut Opened, operation: &Operation) -> Result<(), Complaint> {
+        match *operation {
+            Create { tree } => opened.create(tree),
+            Put { tree, slot, bytes, value } => opened.put(tree, slot, bytes, value),
+            Clear { tree, slot } => opened.clear(tree, slot),
+            Remove { tree } => opened.remove(tree),
+            Reopen => {
+                let pool = opened.pool.take().expect("an open pool");
+                pool.close().map_err(text)?;
+                opened.open_pool()
+            }
+        }
+    }
+
+    fn observe(&self, opened: &mut Opened) -> Result<Self::State, Complaint> {
+        let pool = opened.pool();
+        let guard = pool.pin();
+        let mut state = BTreeMap::new();
+        for (name, tree) in &opened.trees {
+            let mut found = Blocks::new();
+            for (slot, offset, bytes) in Opened::blocks(&guard, tree)? {
+                let words = guard.words(offset, bytes / 8).map_err(text)?;
+                let value = words[0].load(&guard);
+                let whole = |(index, word): (usize, &Word)| word.load(&guard) == content(value, index);
+                if !words.iter().enumerate().skip(1).all(whole) {
+                    return Err(format!("the block at {offset:#x} is damaged"));
+                }
+                found.insert(slot, (bytes, value));
+            }
+            state.insert(*name, found);
+        }
+        Ok(state)
+    }
+
+    fn check(&self, opened: &mut Opened, state: &Self::State) -> Result<(), Complaint> {
+        let pool = opened.pool();
+        let reached: usize = state.values().map(|blocks| 1 + blocks.len()).sum();
+        let allocations = pool.stat().allocations;
+        if allocations != reached as u64 {
+            return Err(format!("{allocations} allocations, but {reached} are reached"));
+        }
+        if pool.needs_mark() { Err("the mark never ended".to_owned()) } else { Ok(()) }
+    }
+
+    fn follow_up(&self, state: &Self::State, _recent: &[Operation]) -> Vec<Operation> {
+        let put = |slot, bytes, value| Put { tree: b'z', slot, bytes, value };
+        let mut operations = Vec::new();
+        if !state.contains_key(&b'z') {
+            operations.push(Create { tree: b'z' });
+        }
+        operations.extend([put(0, 40, 70), put(1, 4096, 71), Reopen, put(2, 40, 72)]);
+        operations.extend(state.keys().map(|tree| Put { tree: *tree, slot: 0, bytes: 40, value: 73 }));
+        operations.push(Clear { tree: b'z', slot: 0 });
+        operations
+    }
+}
+
+fn put(slot: usize, bytes: usize, value: u64) -> Operation {
+    Put { tree: b'a', slot, bytes, value }
+}
+
+/// Makes a tree, opens slabs of two classes and a span, frees, reuses, closes and opens.
+fn script() -> Vec<Operation> {
+    vec![
+        Create { tree: b'a' },
+        put(0, 40, 1),
+        put(1, 4096, 2),
+        put(0, 40, 3),
+        Clear { tree: b'a', slot: 1 },
+        put(1, 70_000, 4),
+        Reopen,
+        put(2, 48, 5),
+        put(1, 4096, 6),
+        Create { tree: b'b' },
+        Put { tree: b'b', slot: 3, bytes: 1024, value: 7 },
+        Remove { tree: b'a' },
+        Reopen,
+    ]
+}
+
+fn explore(options: Options, operations: &[Operation]) -> Result<Stats, String> {
+    let options =
+        Options { command: "cargo test -p everleaf-sim --test models pool_protocol::".to_owned(), ..options };
+    let mut explorer = Explorer::new(PoolProtocol, options).unwrap();
+    let result = explorer.explore(operations);
+    result.map(|()| explorer.stats()).map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn the_pool_s_protocol_survives_crashes_at_every_point() {
+    let forms = [LineForm::Single, LineForm::Twin];
+    let media = [Rules::Lines, Rules::Log, Rules::PersistentCaches];
+    for (line_form, rules) in forms.into_iter().flat_map(|form| media.map(|rules| (form, rules))) {
+        let options = Options {
+            line_form,
+            rules,
+            images: Images::All,
+            second_crash: SecondCrash::InRecovery,
+            ..Options::default()
+        };
+        let stats = explore(options, &script()).unwrap_or_else(|report| panic!("{report}"));
+        println!("{line_form:?}, {rules:?}: {stats}");
+        assert!(stats.points > 50 && stats.cut_short == 0);
+    }
+}
+
+/// A tree whose creation was acknowledged is there, and one whose removal was acknowledged is not; on a file as well.
+#[test]
+fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
+    let options = Options { rules: Rules::Log, shrink: false, ..Options::default() };
+    let mut explorer = Explorer::new(PoolProtocol, options.clone()).unwrap();
+    explorer.sim().start_census();
+    explorer.explore(&script()).unwrap_or_else(|failure| panic!("{failure}"));
+    let is_here =
+        |(kind, site): &(SiteKind, Site)| *kind == SiteKind::Wait && site.file.ends_with("pool/src/roots.rs");
+    let waits: Vec<_> = explorer.sim().census().into_keys().filter(is_here).collect();
+    assert_eq!(waits.len(), 2);
+    for (_, site) in waits {
+        let options = Options { mutations: vec![Mutation::DropWait(site)], ..options.clone() };
+        let report = explore(options, &script()).expect_err("a missing wait that was not noticed");
+        println!("{report}");
+    }
+}
+
+#[test]
+fn creation_survives_every_pair_of_crashes() {
+    let options =
+        Options { images: Images::All, second_crash: SecondCrash::InRecovery, ..Options::default() };
+    let stats = explore(options, &script()[..2]).unwrap_or_else(|report| panic!("{report}"));
+    println!("{stats}");
+    assert!(stats.second_points > 20 && stats.cut_short == 0);
+}
