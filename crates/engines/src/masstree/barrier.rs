@@ -113,7 +113,9 @@ impl<S> Barrier<S> {
     pub(super) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
         let (batches, others) = self.shards.split_last()?;
         let others = others.iter().map(|shard| shard.enter(self));
-        others.chain(batches.try_enter(self)).find(|pass| suits(&pass.shard))
+        // Only after the others: a thread that waits for them does not hold the shard of batches.
+        let batches = std::iter::once_with(|| batches.try_enter(self)).flatten();
+        others.chain(batches).find(|pass| suits(&pass.shard))
     }
 
     /// Locks the shard of batches. Waits for another batch, and while an epoch ends.
