@@ -1,4 +1,4 @@
-//! Writer processes: this program, run again by itself, to be killed.
+//! Writer processes: child processes that run this program, and that are killed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -38,7 +38,7 @@ impl DerefMut for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A process that cannot be killed cannot be helped; one that has ended stays ended.
+        // An error means that the process has ended already, or cannot be killed.
         let _ = kill(self);
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn spawn(arguments: Vec<OsString>, input: Stdio) -> Result<Running, F
     let child = Command::new(program).args(arguments).stdin(input).stdout(Stdio::piped()).spawn();
     let child = child.map_err(Failure::io("start the writer process"))?;
     if let Some(output) = &child.stdout {
-        // A smaller pipe works as well, only with more waiting.
+        // A smaller pipe also works, with more waiting.
         let _ = rustix::pipe::fcntl_setpipe_size(output, PIPE_BYTES);
     }
     Ok(Running(child))
@@ -61,13 +61,13 @@ pub(crate) fn kill(child: &mut Child) -> Result<ExitStatus, Failure> {
     child.wait().map_err(Failure::io("wait for the writer process"))
 }
 
-/// Whether a process was ended by SIGKILL, and not by itself.
+/// Whether a process was ended by SIGKILL.
 pub(crate) fn was_killed(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     status.signal() == Some(9)
 }
 
-/// Standard output without a buffer: what was written has reached the parent, even if this process is killed next.
+/// Standard output without a buffer: written bytes reach the parent even if this process is killed next.
 pub(crate) fn raw_output() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
@@ -88,14 +88,13 @@ pub(crate) fn open_after_kill(options: &Options, path: &Path) -> Result<Store, F
     }
 }
 
-/// Makes way for a new pool at `pool`: removes an old one if all its trees have one of these names. Anything else there
-/// is refused.
+/// Makes room for a new pool at `pool`: removes an old one if all its trees have one of these names. Refuses anything else.
 pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result<(), Failure> {
     let path = &pool.pool;
     if !path.exists() {
         return Ok(());
     }
-    let way_out = format!("it is no {what} and stays as it is; remove it, or choose another path");
+    let way_out = format!("it is no {what}, and was not changed; remove it, or choose another path");
     let refused = |why: String| Failure::Refused(format!("{} exists: {why}{way_out}", path.display()));
     let store = match pool.options().create(false).open(path) {
         Ok(store) => store,

@@ -1,4 +1,4 @@
-//! What all commands share: how to speak, how to open a pool.
+//! Parts that all commands share: output, and opening a pool.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::text;
 /// The name of the tree that is made if none is named.
 pub(crate) const MAIN_TREE: &str = "main";
 
-/// How a command speaks.
+/// The output of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     /// JSON on standard output, one object a line.
@@ -45,7 +45,7 @@ impl Context {
         Ok(output.flush()?)
     }
 
-    /// Notes on standard error if loss of power would take the store away, as on emulated persistent memory or on a file
+    /// Notes on standard error if the store would not survive a loss of power, as on emulated persistent memory or on a file
     /// system in memory.
     pub(crate) fn note_medium(self, store: &Store) {
         if store.survives() == Survives::ProcessCrash {
@@ -55,7 +55,7 @@ impl Context {
         }
     }
 
-    /// Notes on standard error if loss of power would take the file away, however often it is synced.
+    /// Notes on standard error if the file would not survive a loss of power even when it is synced.
     pub(crate) fn note_file(self, path: &Path) {
         // A file that cannot be opened is reported elsewhere.
         let is_volatile = |file: File| medium::file::survives(&file) == Survives::ProcessCrash;
@@ -74,7 +74,7 @@ impl Context {
     /// Prints a note on standard error, unless the command is quiet.
     pub(crate) fn note(self, words: impl AsRef<str>) {
         if !self.quiet {
-            // A note that cannot be written is lost; the command goes on.
+            // If the note cannot be written, the command goes on without it.
             let _ = writeln!(io::stderr(), "{}", words.as_ref());
         }
     }
@@ -94,31 +94,31 @@ pub(crate) struct PoolArgs {
     /// The largest length of the file: bytes, or with K, M, G, T
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
     pub(crate) limit_bytes: Option<u64>,
-    /// Where bytes become durable: auto, dax (mapped memory, emulated where there is none), file (with a log beside it)
+    /// The medium: auto, dax (mapped persistent memory, emulated if there is none), file (a file with a log beside it)
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_medium, help_heading = "Opening the pool")]
     pub(crate) medium: MediumChoice,
-    /// How 64-byte lines are stored: movdir64b, avx512, rtm, twin [default: detected]
+    /// The store of a 64-byte line: movdir64b, avx512, rtm, twin [default: detected]
     #[arg(long, value_name = "NAME", value_parser = LineStore::from_str, help_heading = "Opening the pool")]
     pub(crate) line_store: Option<LineStore>,
-    /// How lines are flushed: clwb, clflushopt, clflush, nothing (eADR) [default: detected]
+    /// The flush instruction: clwb, clflushopt, clflush, or nothing (eADR) [default: detected]
     #[arg(long, value_name = "NAME", value_parser = FlushKind::from_str, help_heading = "Opening the pool")]
     pub(crate) flush: Option<FlushKind>,
     /// The size of a new log beside a file [default: 32M, growing]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
     pub(crate) log_bytes: Option<u64>,
-    /// The size that the log grows to with its pool [default: 2G, or --log-bytes]
+    /// The size up to which the log grows with its pool [default: 2G, or --log-bytes]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
     pub(crate) log_bytes_max: Option<u64>,
 }
 
 impl PoolArgs {
-    /// A pool that is opened as it is without options.
+    /// A pool with default options.
     pub(crate) fn new(pool: PathBuf) -> Self {
         let (limit_bytes, line_store, flush, log_bytes, log_bytes_max) = (None, None, None, None, None);
         Self { pool, limit_bytes, medium: MediumChoice::Auto, line_store, flush, log_bytes, log_bytes_max }
     }
 
-    /// The command-line arguments that stand for this.
+    /// The same as command-line arguments.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::new();
         let mut option = |name: &str, value: Option<String>| {
@@ -175,7 +175,7 @@ impl PoolArgs {
         let store = self.open(context, true)?;
         let written = write(&store);
         if written.is_err() && is_new && has_no_entry(&store).unwrap_or(false) {
-            // Removed under its lock, so no other process has it open. An empty pool that stays does no harm.
+            // Removed under its lock, so no other process has it open. If that fails, an empty pool remains, which does no harm.
             let _ = std::fs::remove_file(&self.pool);
         }
         let closed = store.close();
@@ -184,7 +184,7 @@ impl PoolArgs {
         Ok(written)
     }
 
-    /// Whether there is nothing yet where the pool is to be.
+    /// Whether the pool does not exist yet.
     pub(crate) fn is_new(&self) -> bool {
         std::fs::metadata(&self.pool).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
@@ -219,13 +219,13 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         "M" | "MIB" => 20,
         "G" | "GIB" => 30,
         "T" | "TIB" => 40,
-        other => return Err(format!("no such unit: {other}; give K, M, G or T")),
+        other => return Err(format!("unknown unit {other}; give K, M, G or T")),
     };
-    let number: u64 = digits.parse().map_err(|error| format!("{digits:?} is no number: {error}"))?;
+    let number: u64 = digits.parse().map_err(|error| format!("{digits:?} is not a number: {error}"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
 }
 
-/// Which tree of the pool.
+/// The tree of the pool.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TreeArgs {
     /// The tree [default: the only one, or `main`]
@@ -233,7 +233,7 @@ pub(crate) struct TreeArgs {
     pub(crate) tree: Option<String>,
 }
 
-/// How a tree is made, if there is none.
+/// The options of a new tree.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NewTreeArgs {
     #[command(flatten)]
@@ -257,7 +257,7 @@ fn parse_codec(name: &str) -> Result<Codec, String> {
 }
 
 impl TreeArgs {
-    /// The name of the tree that is meant.
+    /// The name of the chosen tree.
     fn name(&self, store: &Store) -> Result<String, Failure> {
         if let Some(name) = &self.tree {
             return Ok(name.clone());
@@ -272,19 +272,19 @@ impl TreeArgs {
         Err(Failure::Usage(format!("the pool has {} trees; name one with --tree: {names:?}", names.len())))
     }
 
-    /// The tree, which must be there.
+    /// The tree, which must exist.
     pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {
         Ok(store.open_tree(&self.name(store)?)?)
     }
 }
 
 impl NewTreeArgs {
-    /// The codec that a new tree gets.
+    /// The codec of a new tree.
     pub(crate) fn new_codec(&self) -> Codec {
         self.codec.unwrap_or(TreeOptions::default().codec)
     }
 
-    /// The codec of the tree, which need not be there yet.
+    /// The codec of the tree, which need not exist yet.
     pub(crate) fn codec(&self, store: &Store) -> Result<Codec, Failure> {
         let name = self.tree.name(store)?;
         let found = store.trees()?.into_iter().find(|tree| tree.name == name);
@@ -305,13 +305,13 @@ impl NewTreeArgs {
     }
 }
 
-/// How keys and values are given and shown.
+/// The notation of keys and values.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Notation {
-    /// Keys and values are hex digits, given and shown
+    /// Read and print keys and values as hex digits
     #[arg(long, conflicts_with = "escaped")]
     pub(crate) hex: bool,
-    /// Keys and values are given as they are shown: `\t` `\n` `\r` `\\` `\xNN` stand for bytes
+    /// Read keys and values as they are printed: `\t` `\n` `\r` `\\` `\xNN` stand for bytes
     #[arg(long)]
     pub(crate) escaped: bool,
 }
@@ -325,7 +325,10 @@ impl Notation {
         if codec == Codec::Word {
             let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
             let number = number.ok_or_else(|| {
-                format!("{:?} is no number from 0 to 2^64 - 1, and this tree holds such", text::escape(text))
+                format!(
+                    "{:?} is not a number from 0 to 2^64 - 1, and this tree holds numbers",
+                    text::escape(text)
+                )
             });
             return number.map(|number| number.to_be_bytes().to_vec());
         }

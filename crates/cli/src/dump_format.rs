@@ -88,13 +88,13 @@ pub(crate) enum Event {
     Tree(String, TreeOptions),
     /// An entry of it.
     Entry(Vec<u8>, Vec<u8>),
-    /// It ends; count and checksum are right.
+    /// The tree ends; count and checksum are right.
     EndTree,
     /// The dump ends; its totals are right.
     End,
 }
 
-/// Reads a dump, and verifies it on the way.
+/// Reads and verifies a dump.
 pub(crate) struct DumpReader<R> {
     input: R,
     name: String,
@@ -128,7 +128,7 @@ impl<R: BufRead> DumpReader<R> {
         Ok(reader)
     }
 
-    /// The line read last is malformed.
+    /// The error for the last line, which is malformed.
     fn bad(&self, what: impl Into<String>) -> Failure {
         Failure::Line { input: self.name.clone(), number: self.number.max(1), what: what.into() }
     }
@@ -210,7 +210,7 @@ impl<R: BufRead> DumpReader<R> {
             return Err(self.bad("a tree's line reads `# tree engine=... codec=... name=...`"));
         };
         let (Some(engine), Some(codec)) = (Engine::from_name(engine), Codec::from_name(codec)) else {
-            return Err(self.bad(format!("this release knows no engine {engine:?} with codec {codec:?}")));
+            return Err(self.bad(format!("this release has no engine {engine:?} with codec {codec:?}")));
         };
         let name = text::unescape(name.as_bytes()).map_err(|bad| self.bad(bad.to_string()))?;
         let name = String::from_utf8(name.into_owned()).map_err(|_| self.bad("the name is not UTF-8"))?;

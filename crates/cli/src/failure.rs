@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked for.
+//! Errors of commands.
 
 use std::io;
 
@@ -8,15 +8,15 @@ use medium::MediumError;
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The store refused or is damaged.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] everleaf::Error),
-    /// The operating system refused.
+    /// An error of the operating system.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: String,
-        /// Why not.
+        /// Why it failed.
         source: io::Error,
     },
     /// Output could not be written.
@@ -32,10 +32,10 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         what: String,
     },
-    /// The arguments make no sense together.
+    /// The arguments contradict each other.
     #[error("{0}")]
     Usage(String),
-    /// Something else is in the way.
+    /// The command refuses, for another reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -56,7 +56,7 @@ impl Failure {
         move |source| Self::Io { action: action.into(), source }
     }
 
-    /// Whether what is stored is not what may be there: the pool or its log is damaged, or they are not each other's.
+    /// Whether the pool or its log is damaged, or the two do not belong together.
     pub(crate) fn is_damage(&self) -> bool {
         let Self::Store(error) = self else { return false };
         match error.root() {
@@ -68,13 +68,13 @@ impl Failure {
         }
     }
 
-    /// Whether only the reader of the output went away, as `head` does.
+    /// Whether the reader of the output closed it, as `head` does.
     pub(crate) fn is_closed_output(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// The answer of a command that ran to its end.
+/// The answer of a command that finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// Yes, or done: exit code 0.

@@ -8,9 +8,9 @@ use everleaf::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::failure::Failure;
 
-/// The longest line that may mean something: the longest key, a tab, the longest value, all of it escaped, and the end.
+/// The longest valid line: the longest key, a tab, the longest value, all of it escaped, and the line's end.
 pub(crate) const LINE_BYTES_MAX: usize = ESCAPE_BYTES * (KEY_BYTES_MAX + VALUE_BYTES_MAX) + 2;
-/// Of a byte at most: `\xNN`.
+/// The longest escape of a byte: `\xNN`.
 const ESCAPE_BYTES: usize = 4;
 
 /// An input, with a name for errors and, if it is a file, a length for progress.
@@ -40,7 +40,7 @@ impl Input {
     }
 }
 
-/// What there was to read.
+/// The result of reading a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LineRead {
     /// Nothing: the input has ended.
@@ -66,7 +66,7 @@ pub(crate) fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Res
     Ok(LineRead::TooLong(read + rest))
 }
 
-/// What is wrong with a line of so many bytes.
+/// The error for a line of so many bytes.
 pub(crate) fn too_long(bytes: usize) -> String {
     format!(
         "a line of {bytes} bytes; the limit is {LINE_BYTES_MAX}, for keys have up to {KEY_BYTES_MAX} bytes and values \

@@ -1,6 +1,6 @@
 //! The `everleaf` command.
 //!
-//! Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error was met; 2 = wrong use.
+//! Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error occurred; 2 = wrong usage.
 #![forbid(unsafe_code)]
 
 mod child;
@@ -24,14 +24,14 @@ use failure::{Answer, Failure};
 
 /// Durable ordered indexes: a file of named trees that survives a crash.
 ///
-/// Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error was met; 2 = wrong use.
+/// Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error occurred; 2 = wrong usage.
 #[derive(Parser, Debug)]
 #[command(name = "everleaf", version, arg_required_else_help = true)]
 struct Cli {
-    /// Speak JSON on standard output, one object a line
+    /// Print JSON on standard output, one object a line
     #[arg(long, global = true)]
     json: bool,
-    /// No notes and no progress on standard error
+    /// Print no notes and no progress on standard error
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! Progress bars, and figures for people.
+//! Progress bars, and formatted figures.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) fn bar(context: Context, total: Option<u64>, template: &str) -> Progr
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(10));
-    // A template that does not parse is a mistake in this crate; the default style does as well.
+    // All templates are in this crate; should one not parse, the default style is used.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("\u{2588}\u{2593}\u{2591}"));
     }

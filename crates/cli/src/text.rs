@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what} at byte {at}")]
 pub(crate) struct BadText {
-    /// Where, from 0.
+    /// Its position, from 0.
     pub(crate) at: usize,
     /// What is wrong there.
     pub(crate) what: &'static str,
@@ -84,11 +84,11 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadText> {
     Ok(Cow::Owned(bytes))
 }
 
-/// A command line that a shell takes as it stands. What is no UTF-8 cannot be written so, and is shown as well as it can be.
+/// A command line to be pasted into a shell. Arguments that are not UTF-8 are shown with replacement characters.
 pub(crate) fn command_line<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> String {
     let quoted = |argument: A| {
         let argument = argument.as_ref().to_string_lossy().replace('\0', "");
-        // Nothing but a NUL is refused.
+        // Quoting fails only for a NUL.
         shlex::try_quote(&argument).map_or_else(|_| argument.clone(), Cow::into_owned)
     };
     arguments.into_iter().map(quoted).collect::<Vec<_>>().join(" ")

@@ -9,7 +9,7 @@ const UNDER_WAY_MAX: u64 = 4096;
 /// After this time the next write waits for those before it, so that slow input becomes durable line by line.
 const UNDER_WAY_TIME_MAX: Duration = Duration::from_millis(50);
 
-/// Puts entries into a tree. A put does not wait for the medium; one wait now and then covers all before it.
+/// Puts entries into a tree. A put does not wait until it is durable; an occasional wait covers all puts before it.
 pub(crate) struct Puts<'a> {
     store: &'a Store,
     tree: &'a Tree,
@@ -25,7 +25,7 @@ impl<'a> Puts<'a> {
         Self { store, tree, last: None, under_way: 0, settled: Instant::now(), durable: 0 }
     }
 
-    /// Puts an entry, which will be durable.
+    /// Puts an entry, to become durable later.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.last = Some(self.tree.put_async(key, value)?);
         self.under_way += 1;
@@ -36,7 +36,7 @@ impl<'a> Puts<'a> {
         Ok(())
     }
 
-    /// Returns when all that was put is durable.
+    /// Returns when all puts are durable.
     pub(crate) fn settle(&mut self) -> Result<()> {
         if let Some(ticket) = &self.last {
             ticket.wait()?;
@@ -44,7 +44,7 @@ impl<'a> Puts<'a> {
                 self.store.sync()?;
             }
         }
-        // Not before: after a failure the ticket stays, so that the next wait fails as well.
+        // Cleared only now: after a failure the ticket stays, so that the next wait fails as well.
         self.last = None;
         self.durable += self.under_way;
         (self.under_way, self.settled) = (0, Instant::now());

@@ -1,4 +1,4 @@
-//! Output files that take their place when they are whole.
+//! Output files that replace an old file only when they are complete.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// A file that is written beside its place, and takes it at the end: until then, and if anything fails, whatever was
-/// there stays as it was.
+/// A file that is written beside its final path, and moved there at the end. Until then, and if anything fails, an old file
+/// there is unchanged.
 pub(crate) enum WholeFile {
     Beside {
         file: NamedTempFile,
@@ -19,9 +19,9 @@ pub(crate) enum WholeFile {
 }
 
 impl WholeFile {
-    /// Begins a file at `path`; if there is one, the new one gets its owner and its permissions.
+    /// Begins a file for `path`. If a file exists there, the new one gets its owner and its permissions.
     pub(crate) fn begin(path: &Path) -> io::Result<Self> {
-        // Of a link the file that it leads to is meant.
+        // A link is followed: the file that it leads to is replaced.
         let place = place_of(path)?;
         let found = match fs::metadata(&place) {
             Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -37,7 +37,7 @@ impl WholeFile {
             .permissions(Permissions::from_mode(mode))
             .tempfile_in(folder_of(&place))?;
         if let Some(found) = found {
-            // If it cannot be, only this user may read it.
+            // If that fails, only this user may read the file.
             let _ = medium::file::share_access(file.as_file(), &found);
         }
         Ok(Self::Beside { file, place })
@@ -51,7 +51,7 @@ impl WholeFile {
         }
     }
 
-    /// Takes the place, durably. All was written.
+    /// Moves the complete file to its path, durably.
     pub(crate) fn finish(self) -> io::Result<()> {
         let Self::Beside { file, place } = self else { return Ok(()) };
         file.as_file().sync_all()?;
@@ -60,11 +60,11 @@ impl WholeFile {
     }
 }
 
-/// Where a file lies or would lie, without links.
+/// The path of a file, existing or not, with links resolved.
 fn place_of(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // A link may lead to where nothing is yet; one that leads in a circle is another error.
+            // A link may lead to a path that does not exist yet; a circle of links is another error.
             if let Ok(target) = fs::read_link(path) {
                 return place_of(&folder_of(path).join(target));
             }

@@ -105,7 +105,7 @@ fn an_emulated_medium_is_told_once_on_standard_error() {
     assert_eq!(emulated.errors, "");
 }
 
-/// Who copies a pool to where power takes it must know.
+/// A copy to a place that a loss of power erases is noted.
 #[test]
 fn a_backup_says_which_of_both_files_is_volatile() {
     let (folder, pool) = pool();
@@ -232,7 +232,7 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     let said = run(&on("load", &pool, &["/no/such/file"])).expect(1);
     assert!(said.errors.contains("/no/such/file"), "{said:?}");
 
-    // No key and no value are so long, however they are written; the line is not kept in memory.
+    // No key and value are so long in any notation; the line is not kept in memory.
     let lines = format!("d\t4\ne\t{}\nf\t6\n", "v".repeat(70 << 20));
     let said = run_with(&on("load", &pool, &["--tree", "long"]), lines.as_bytes()).expect(1);
     assert!(said.errors.contains("standard input, line 2: a line of 73400323 bytes"), "{said:?}");
@@ -241,7 +241,7 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     assert_eq!(run(&on("scan", &pool, &["--tree", "long"])).text(), "d\t4\nf\t6\n");
 }
 
-/// The signal that the system sends then would end the command without a word.
+/// The signal that the system sends in this case would end the command without an error message.
 #[test]
 fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
     let lines = lines(0..60_000, |number| format!("{number:05}\t{}\n", "v".repeat(100)));
@@ -311,10 +311,10 @@ fn a_mistake_makes_no_pool_and_no_tree() {
         assert_eq!(left(), (false, false), "load {medium}");
         run_with(&on("restore", &pool, &[medium]), b"# everleaf dump 1\nno tree\n").expect(1);
         assert_eq!(left(), (false, false), "restore {medium}");
-        // What was loaded before the mistake stays.
+        // Entries before the malformed line stay.
         run_with(&on("load", &pool, &[medium]), b"a\t1\nno tab\n").expect(1);
         assert_eq!(run(&on("scan", &pool, &[medium])).expect(0).text(), "a\t1\n");
-        // A pool that was there stays, and gets no tree.
+        // An existing pool stays, and gets no tree.
         run(&on("rm", &pool, &["a", medium])).expect(0);
         run(&on("put", &pool, &[&word[..], &["--tree=new", medium]].concat())).expect(2);
         run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(1);

@@ -21,7 +21,7 @@ fn arguments_of(replay: &str) -> Vec<String> {
     arguments
 }
 
-/// Where the first fence of an insertion is: that which makes an entry durable before it is published.
+/// The place of the first fence of an insertion, which makes an entry durable before it is published.
 fn a_fence() -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../engines/src/rntree/insert.rs");
     let source = std::fs::read_to_string(file).unwrap();
@@ -86,7 +86,7 @@ fn a_violation_is_told_and_its_command_repeats_it() {
         for part in ["one crash, repeated", "VIOLATION", "without the fence", "is behind", replay] {
             assert!(words.text().contains(part), "{part}: {words:?}");
         }
-        // Without the mistake the same crash does no harm.
+        // Without the fault the same crash causes no violation.
         let mended: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mended: Vec<&str> =
             mended.into_iter().filter(|word| *word != "--leave-out" && *word != fence).collect();
@@ -162,7 +162,7 @@ fn children(parent: u32) -> Vec<Pid> {
     std::fs::read_dir("/proc").unwrap().flatten().filter_map(stat).collect()
 }
 
-/// What is said of an exploration whose process dies after so long.
+/// The report of an exploration whose process is killed after so long.
 fn report_of_a_death(after: Duration) -> Value {
     let arguments = ["crash", "--engine", "rntree", "--exhaustive", "--length", "5", "--json"];
     let mut command = everleaf();
@@ -183,18 +183,18 @@ fn report_of_a_death(after: Duration) -> Value {
     report
 }
 
-/// A process that does not go on, or that dies, is what a recovery leaves that loops, or aborts.
+/// A process without progress, or one that died, stands for a recovery that loops, or aborts.
 #[test]
 fn an_exploration_that_does_not_come_to_its_end_is_a_violation() {
-    // One that loops is watched in the tests of the explorer: who is only stopped here is waited for.
+    // The explorer's tests watch one that loops. This one is only stopped, so the watchdog waits for it.
     let replay = (0..20).find_map(|number| {
         let report = report_of_a_death(Duration::from_millis(1000 + 7 * number));
-        // Between two sequences nothing is tried: then it is the whole command that is named.
+        // Between two sequences nothing is tried: then the report names the whole command.
         let replay = report["violation"]["replay"].as_str().unwrap();
         assert!(replay.starts_with("everleaf crash --engine rntree"), "{report}");
         replay.contains("--replay").then(|| replay.to_owned())
     });
-    // What was tried then does no harm: it was not to blame.
+    // The attempt of that moment causes no violation by itself.
     let arguments = arguments_of(&replay.expect("a death while something is tried"));
     assert_eq!(run(&arguments).expect(0).json()["violations"], json!(0));
 }

@@ -121,7 +121,7 @@ fn a_dump_that_fails_leaves_the_last_one() {
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     run(&on("dump", &pool, &["/dev/null"])).expect(0);
-    // A tree that is not there, and damage behind much that is whole: each is met when the dump has begun.
+    // A tree that does not exist, and damage behind many sound entries: each is found after the dump has begun.
     run(&on("dump", &pool, &[file.to_str().unwrap(), "--tree=words", "--tree=none"])).expect(1);
     let mut bytes = fs::read(&pool).unwrap();
     let value = bytes.windows(8).rposition(|window| window == 499_u64.to_le_bytes()).unwrap();

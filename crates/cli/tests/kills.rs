@@ -56,7 +56,7 @@ fn damage(pool: &std::path::Path) {
     let length = file.metadata().unwrap().len();
     for offset in ((64 << 10)..length).step_by(64) {
         let mut byte = [0];
-        // Whoever closes the pool meanwhile gives its free tail back.
+        // A close of the pool in between gives its free tail back.
         if file.read_at(&mut byte, offset + 9).unwrap() == 0 {
             break;
         }
@@ -119,7 +119,7 @@ fn the_demo_proves_itself_on_a_small_folder() {
     assert_eq!(report["keys"], json!(308));
     assert_eq!(report["violations"], json!([]));
     assert_eq!(report["next"].as_array().unwrap().len(), 3);
-    // What it says next works.
+    // The command that it suggests works.
     let count = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
     assert_eq!(count, 308);
     // Something else of the same name is not touched.

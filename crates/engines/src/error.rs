@@ -22,13 +22,13 @@ pub enum Error {
         /// What is wrong.
         source: Box<Error>,
     },
-    /// The pool refused: its file, its space or its medium is the reason.
+    /// An error of the pool: its file, its space or its medium.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// Something in the pool was in an operation's way, and stayed so for long: another thread that waits for a slow disk, or
-    /// damage to memory. Nothing was changed.
+    /// An operation gave up after a bounded number of attempts: another thread blocked it for long, as one that waits for a slow
+    /// disk, or memory is damaged. Nothing was changed.
     #[error(
-        "an operation gave up waiting for what another thread works on at offset {offset:#x}; try it again. If that does not help, open the pool anew, and see what `everleaf check` says"
+        "other threads blocked an operation for too long at offset {offset:#x}, and it changed nothing; try it again. If that does not help, reopen the pool and run `everleaf check`"
     )]
     Contended {
         /// Where.
@@ -36,7 +36,7 @@ pub enum Error {
     },
     /// A key is too long.
     #[error(
-        "a key of {length} bytes, and {limit} are the limit; shorten it, or move a part of it into the value"
+        "a key of {length} bytes is too long, the limit is {limit}; shorten it, or move a part of it into the value"
     )]
     KeyTooLong {
         /// The key's length.
@@ -45,7 +45,7 @@ pub enum Error {
         limit: usize,
     },
     /// A value is too long.
-    #[error("a value of {length} bytes, and {limit} are the limit; split it over several keys")]
+    #[error("a value of {length} bytes is too long, the limit is {limit}; split it over several keys")]
     ValueTooLong {
         /// The value's length.
         length: usize,
@@ -62,10 +62,10 @@ pub enum Error {
         /// Its length.
         length: usize,
     },
-    /// No node can be so large, or so small.
-    #[error("{size} {what}: there can be {least} to {most}; take one of these")]
+    /// A node size out of bounds.
+    #[error("{size} {what} are out of bounds; take {least} to {most}")]
     NodeSize {
-        /// What there are so many of.
+        /// What is counted.
         what: &'static str,
         /// How many were asked for.
         size: usize,
@@ -77,7 +77,7 @@ pub enum Error {
     /// An engine has no such setting, or the setting does not take this value.
     #[error("{what}")]
     Setting {
-        /// The engine, the setting, and what is possible.
+        /// The engine, the setting, and the possible values.
         what: String,
     },
     /// The tree was made by an engine or with a codec that this program does not know.
@@ -98,14 +98,15 @@ pub enum Error {
         /// The engine.
         engine: &'static str,
     },
-    /// An operation that would wait for the end of the batch it is called from, or for that of a thread that may do the same.
+    /// The operation would wait for the end of the batch that it is called from, or for a batch of another thread, which may in
+    /// turn wait for this one.
     #[error(
-        "inside of a batch its tree, and what ends an epoch of another one, would wait for ever; use the batch there, the rest when it has ended"
+        "the operation would wait for ever inside of a batch; use only the batch there, and call this after the batch has ended"
     )]
     InBatch,
-    /// A batch changed more nodes than the log of an epoch takes; what it wrote before stays.
+    /// A batch changed more nodes than the log of an epoch takes. Its earlier writes stay.
     #[error(
-        "the batch changes more nodes than fit in the log of one epoch, of which one thread has {limit} entries; end it earlier, and write the rest in further batches"
+        "the batch changes more nodes than the log of one epoch takes from a thread, which has {limit} entries; end it earlier, and write the rest in further batches"
     )]
     EpochFull {
         /// The most nodes that one thread can log in an epoch.
@@ -113,7 +114,7 @@ pub enum Error {
     },
     /// `bulk_load` needs an empty tree.
     #[error(
-        "bulk load needs an empty tree, and this one has entries; put more one by one, or load a new tree"
+        "bulk load needs an empty tree, and this one has entries; put the others one by one, or load a new tree"
     )]
     NotEmpty,
     /// `bulk_load` needs sorted input.
@@ -124,8 +125,8 @@ pub enum Error {
         /// The first entry out of order, from 0.
         index: u64,
     },
-    /// An operation on several words that cannot be; nothing was changed.
-    #[error("no such operation of PMwCAS: {what}; put another one together")]
+    /// An invalid operation on several words. Nothing was changed.
+    #[error("invalid PMwCAS operation: {what}; build another one")]
     BadOperation {
         /// What is wrong with it.
         what: String,
@@ -160,7 +161,7 @@ impl Error {
         move |torn| PoolError::torn(offset)(torn).into()
     }
 
-    /// What the medium says, if it failed.
+    /// The error of the medium, if that failed.
     pub fn medium(&self) -> Option<&MediumError> {
         match self.root() {
             Self::Pool(PoolError::Medium(error)) => Some(error),
@@ -205,7 +206,7 @@ mod tests {
             (Error::NotAWord { what: "key", length }, ("a key of 77 bytes", "create the tree with")),
             (
                 Error::NodeSize { what: "entries", size: 77, least: 4, most: 56 },
-                ("77 entries", "take one of"),
+                ("77 entries", "take 4 to 56"),
             ),
             (
                 Error::Setting { what: "rntree has no setting depth; it has none".to_owned() },
@@ -216,11 +217,11 @@ mod tests {
                 ("engine number 77", "use a newer release"),
             ),
             (Error::NoBatches { engine: "rntree" }, ("rntree", "engine masstree")),
-            (Error::InBatch, ("a batch", "use the batch there")),
+            (Error::InBatch, ("a batch", "use only the batch there")),
             (Error::EpochFull { limit: 77 }, ("77 entries", "further batches")),
             (Error::NotEmpty, ("an empty tree", "load a new tree")),
             (Error::NotSorted { index: 77 }, ("entry 77", "sort them")),
-            (Error::BadOperation { what: "77 words".to_owned() }, ("77 words", "put another one together")),
+            (Error::BadOperation { what: "77 words".to_owned() }, ("77 words", "build another one")),
         ];
         for (error, (thing, way_out)) in errors {
             let text = error.to_string();

@@ -316,7 +316,7 @@ where
             store(&pool, offset, 0, word ^ mask << (8 * byte));
             match (tree.check(), content(&tree)) {
                 (Ok(violations), Ok(found)) if violations.is_empty() && found == sound => {
-                    shares.harmless += 1
+                    shares.harmless += 1;
                 }
                 (Ok(violations), Ok(_)) if violations.is_empty() => shares.silent += 1,
                 _ => shares.noticed += 1,

@@ -1,17 +1,17 @@
-//! Plants faults in an engine, one at a time, and says which of them nobody noticed.
+//! Plants faults in an engine, one at a time, and prints those that no exploration noticed.
 //!
 //! ```text
 //! cargo xtask mutants --engine rntree --json
 //! ```
 //!
 //! Exit code: 0 = every mutant was caught or is justified, and every argument is needed; 1 = one survived, or an argument
-//! justifies nothing; 2 = wrong use.
+//! justifies nothing; 2 = wrong usage.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use everleaf_lab::mutants::{MutantProgress, MutantReport, Target, run};
+use everleaf_lab::testing::mutants::{MutantProgress, MutantReport, Target, run};
 
 /// Plant faults in an engine: flushes, fences, waits and stores left out, publishes done first, persists swapped.
 #[derive(Parser)]

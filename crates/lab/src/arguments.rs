@@ -5,7 +5,7 @@ use std::time::Duration;
 use engines::registry::Engine;
 use medium::Durability;
 
-/// An engine by its name, also one that exists to be compared with.
+/// An engine by its name, including those for comparison only.
 pub fn parse_any_engine(name: &str) -> Result<Engine, String> {
     let names = || crate::ENGINES.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
     crate::engine_from_name(name).ok_or_else(|| format!("no such engine; there are {}", names()))
@@ -23,10 +23,10 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
-/// How full leaves are made that are filled at once.
+/// The fill factor of leaves in a bulk load.
 pub fn parse_fill(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(fill) if (0.5..=1.0).contains(&fill) => Ok(fill),
-        _ => Err("a part from 0.5 to 1 was expected".to_owned()),
+        _ => Err("give a number from 0.5 to 1".to_owned()),
     }
 }

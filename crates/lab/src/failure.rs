@@ -1,22 +1,22 @@
-//! Why a measurement came to nothing.
+//! Why a measurement failed.
 
 use std::io;
 
 /// A measurement that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The store refused or is damaged.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] everleaf::Error),
-    /// The operating system refused.
+    /// An error of the operating system.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: String,
-        /// Why not.
+        /// Why it failed.
         source: io::Error,
     },
-    /// The arguments make no sense together.
+    /// The arguments contradict each other.
     #[error("{0}")]
     Usage(String),
 }

@@ -1,4 +1,4 @@
-//! What exists to be compared with, and what compares: comparison engines, faults planted in engines.
+//! Engines to compare with, benchmarks, and the figures of the papers.
 //!
 //! Users of a store need nothing of this crate. Its engines have ids from
 //! [`OUTSIDE_IDS`](engines::registry::OUTSIDE_IDS) on, and their pools are for experiments only.
@@ -11,9 +11,10 @@ pub mod arguments;
 pub mod bench;
 pub mod failure;
 pub mod figures;
-pub mod mutants;
 pub mod notes;
 pub mod sorted_chain;
+#[doc(hidden)]
+pub mod testing;
 
 /// Sorted chain: the smallest complete engine on the kit, see [`sorted_chain`].
 pub const SORTED_CHAIN: Engine = Engine::new(&sorted_chain::ENTRY);

@@ -1,9 +1,9 @@
-//! What measurements say while they run, and at their end.
+//! Output of measurements: notes while they run, and the result.
 
 use everleaf::Store;
 use serde_json::Value;
 
-/// Where a measurement says what it is at.
+/// Receives the notes of a measurement.
 #[derive(Clone, Copy)]
 pub struct Notes<'n> {
     /// Takes a line of text.
@@ -22,7 +22,7 @@ impl Notes<'_> {
     }
 }
 
-/// What was measured.
+/// The result of a measurement.
 pub struct Said {
     /// For a script.
     pub json: Value,

@@ -1,12 +1,12 @@
 //! Sorted chain: the smallest complete engine on the kit. Sorted leaves in a chain, each with room for two images, one lock.
 //!
-//! It follows no paper: it shows what an engine brings, and the conformance suite plants its flaws around it.
+//! It follows no paper. It shows the parts of an engine, and the conformance suite plants its flaws around it.
 //!
 //! ## Layout
 //!
 //! ```text
 //! leaf, 24 + 32 * capacity bytes               image
-//!   0  bits 0..8 count, 8 which image counts,    0  the next leaf; 0 after the last
+//!   0  bits 0..8 count, 8 the valid image,       0  the next leaf; 0 after the last
 //!      32..64 CRC-32C of these and the image     8  entries in ascending order of keys, two words each
 //!   8  the images
 //! ```
@@ -20,8 +20,8 @@
 //!
 //! ## Commit points and recovery
 //!
-//! Every change writes the image that does not count, fences, and makes it count by one store of the leaf's header: two
-//! persists, also where leaves split or merge. The image of a split names a new leaf; that of a merge has the entries of the
+//! Every change writes the image that is not valid, fences, and makes it valid by one store of the leaf's header: two persists,
+//! also if leaves split or merge. The image of a split names a new leaf; that of a merge has the entries of the
 //! next leaf, and names the one behind it.
 //!
 //! Recovery follows the chain and verifies every leaf: O(n). Leaves and records that a crash cut off are free after the mark.
@@ -53,7 +53,7 @@ pub(crate) static ENTRY: Entry = Entry {
 const ROOT_FIRST: usize = 0;
 /// Root word 1: the most entries of a leaf.
 const ROOT_CAPACITY: usize = 1;
-/// The bit of a leaf's header that says which image counts.
+/// The bit of a leaf's header that selects the valid image.
 const SECOND: u64 = 1 << 8;
 
 /// A sorted chain. Immediate durability.
@@ -69,7 +69,7 @@ pub struct SortedChain<M: Medium, C: Codec> {
 #[derive(Default)]
 struct State {
     leaves: Vec<Leaf>,
-    /// When everything that was written is durable.
+    /// The LSN by which all that was written is durable.
     lsn: Lsn,
 }
 
@@ -122,7 +122,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         self.state.lock()
     }
 
-    /// Waits, without the lock, until what the state says is durable.
+    /// Waits, without the lock, until the state is durable.
     fn settle(guard: &Guard<'_, M>, state: MutexGuard<'_, State>) -> Result<()> {
         let lsn = state.lsn;
         drop(state);
@@ -149,14 +149,15 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         if leaf.header() == header { Ok(leaf) } else { Err(Error::corrupt(offset, "a leaf fails its check")) }
     }
 
-    /// Writes and flushes a leaf. If the chain reaches it, it says this when the caller has fenced, and before what it said.
+    /// Writes and flushes a leaf. If the chain reaches it, a crash leaves either the old content or the new one until the caller has
+    /// fenced.
     fn write(&self, guard: &Guard<'_, M>, leaf: &Leaf, is_reached: bool) -> Result<()> {
         let (header, words) = self.words(guard, leaf.offset, leaf.which)?;
         let content = [leaf.next].into_iter().chain(leaf.entries.iter().flatten().copied());
         words.iter().zip(content).for_each(|(word, value)| word.store(guard, value));
         guard.flush_words(&words[..=2 * leaf.entries.len()]);
         if is_reached {
-            // PERSIST: the image, and what it leads to, is ordered before the header; lost, the other image counts.
+            // PERSIST: the image, and all that it leads to, is ordered before the header; lost, the other image is valid.
             guard.fence();
         }
         header.publish(guard, leaf.header());
@@ -170,7 +171,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         Ok([below, below + usize::from(is_lowest)])
     }
 
-    /// The leaf that covers a key, by position; where in it the key is or would be; and its entry.
+    /// The leaf that covers a key, by position; the key's position in it; and the key's entry, if it is there.
     fn locate(
         guard: &Guard<'_, M>,
         state: &State,
@@ -236,7 +237,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         Ok(held)
     }
 
-    /// Makes a leaf say this. Splits it if that is too long; merges it with the leaf before if both have become short.
+    /// Gives a leaf these entries. Splits it if they are too many; merges it with the leaf before if both have become short.
     fn replace(&self, guard: &Guard<'_, M>, state: &mut State, at: usize, mut leaf: Leaf) -> Result<()> {
         let (mut space, mut right, mut freed) = (Unpublished::new(guard), None, None);
         let count = leaf.entries.len();
@@ -257,7 +258,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
         state.lsn = guard.fence();
         space.published();
         state.leaves.splice(at - usize::from(freed.is_some())..=at, [leaf].into_iter().chain(right));
-        // Nobody reads this leaf's space: reads do not touch the pool.
+        // Freed at once: reads do not touch the pool, so no reader can be in this leaf.
         freed.into_iter().for_each(|offset| guard.free(offset));
         Ok(())
     }

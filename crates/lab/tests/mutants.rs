@@ -1,9 +1,9 @@
-//! Engines with one fault at a time: each must be noticed, or be known to be harmless.
+//! Engines with one fault at a time: each must be noticed, or be justified as harmless.
 
 use std::path::Path;
 
 use engines::registry::Engine;
-use everleaf_lab::mutants::{Target, run};
+use everleaf_lab::testing::mutants::{Target, run};
 
 fn every_mutant_is_caught_or_known_to_be_harmless(engine: Engine, mutants_min: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

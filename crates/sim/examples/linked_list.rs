@@ -1,4 +1,4 @@
-//! Somebody's own persistent linked list: wrong, what the explorer says about it, and mended.
+//! A user's own persistent linked list: wrong, the explorer's report about it, and mended.
 //!
 //! ```text
 //! cargo run --release -p everleaf-sim --example linked_list

@@ -1,4 +1,4 @@
-//! What a crash at a moment of a trace may leave, in terms of the specification.
+//! The states that a crash at a moment of a trace may leave, by the specification.
 
 use medium::sim::Mark;
 
@@ -9,19 +9,19 @@ use crate::subject::{Durability, Subject};
 pub(crate) struct Context<S: Subject> {
     /// The states that a crash may leave, by the contract of each operation ([`Durability`]).
     pub(crate) acceptable: Expected<S::State>,
-    /// The state after all acknowledged operations; unknown until it was observed.
+    /// The state after all acknowledged operations; unknown until the first observation.
     current: Option<S::State>,
     pending: Option<(u32, S::State)>,
-    /// What becomes current when it is seen.
+    /// The state that becomes current when it is observed.
     seen: Option<S::State>,
     operations: Vec<S::Operation>,
     /// Operations before the crash before this one.
     earlier: Vec<S::Operation>,
     recent_from: usize,
     invoked: usize,
-    /// What several threads do, in place of `operations`.
+    /// The program of several threads, in place of `operations`.
     history: Option<History<S>>,
-    /// Whether the trace ends in the middle, where its rest was explored before.
+    /// Whether the trace ends early, because its rest was explored before.
     pub(crate) is_cut: bool,
 }
 
@@ -49,7 +49,7 @@ impl<S: Subject> Context<S> {
         Self { acceptable, history: Some(history), is_cut, ..first }
     }
 
-    /// At the start of the recovery after a crash in this context. It will see `seen` and then do `operations`.
+    /// At the start of the recovery after a crash in this context. It will observe `seen` and then execute `operations`.
     pub(crate) fn second(&self, seen: Option<S::State>, operations: Vec<S::Operation>) -> Self {
         Self {
             acceptable: self.acceptable.clone(),
@@ -119,7 +119,7 @@ impl<S: Subject> Context<S> {
         self.earlier.iter().chain(mine.unwrap_or_default()).cloned().collect()
     }
 
-    /// What is going on.
+    /// The phase of the run, for reports.
     pub(crate) fn during(&self) -> Option<String> {
         if let Some(history) = &self.history {
             return history.during();

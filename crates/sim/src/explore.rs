@@ -1,4 +1,4 @@
-//! The explorer: records a run, crashes it wherever that matters, and judges every recovery.
+//! The explorer: records a run, crashes it at every crash point, and judges every recovery.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,13 +18,13 @@ use crate::strategy::{Choices, Decided, Follower, Plan};
 use crate::subject::{Complaint, Subject};
 use crate::watchdog::Beacon;
 
-/// The most recoveries that are spent on a shorter sequence: about a minute of small ones.
+/// The most recoveries spent on the search for a shorter sequence: about a minute of small ones.
 pub(crate) const SHRINK_RECOVERIES_MAX: u64 = 1_000_000;
 
-/// The result of an exploration; a failure is boxed, for it is large.
+/// The result of an exploration; a failure is boxed because it is large.
 pub type Verdict<S> = Result<(), Box<Failure<<S as Subject>::Operation>>>;
 
-/// What one recovery did.
+/// The result of one recovery.
 pub(crate) struct Run<S: Subject> {
     verdict: Result<(), Complaint>,
     seen: Option<S::State>,
@@ -44,7 +44,7 @@ pub struct Explorer<S: Subject> {
     known: HashSet<u64>,
     /// The faults that could be planted in the traces, while they are collected.
     moves: Option<BTreeSet<Mutation>>,
-    /// Where to write what is tried, if a watchdog runs; and the schedule and the crashes that lead there.
+    /// Where to write each attempt, if a watchdog runs; and the schedule and the crashes that lead to it.
     beacon: Option<Beacon>,
     schedule: String,
     trail: Replay,
@@ -52,13 +52,13 @@ pub struct Explorer<S: Subject> {
     progress: Option<Box<Progress>>,
 }
 
-/// Told how much was explored, and which part of the trace, from 0 to 1.
+/// A callback for progress: how much was explored, and which part of the trace, from 0 to 1.
 type Progress = dyn FnMut(&Stats, f64);
 
 impl<S: Subject> Explorer<S> {
     /// An explorer of a subject on empty memory.
     pub fn new(subject: S, options: Options) -> Result<Self, MediumError> {
-        // Opening a pool then costs no system call; of thousands of recoveries a second, those would be most.
+        // So that opening a pool makes no system call, which would take most of the time of a recovery.
         medium::arena::reuse_on_this_thread(true);
         let Options { line_form, limit_bytes, rubbish_from, rules, .. } = options;
         let late = rules == Rules::Log;
@@ -93,8 +93,8 @@ impl<S: Subject> Explorer<S> {
         self.stats
     }
 
-    /// The options, to be changed between explorations; not those of the medium: [`Options::rules`],
-    /// [`Options::line_form`], [`Options::limit_bytes`] and [`Options::rubbish_from`] are what they were.
+    /// The options, to be changed between explorations. Changes of the medium's options have no effect: [`Options::rules`],
+    /// [`Options::line_form`], [`Options::limit_bytes`] and [`Options::rubbish_from`].
     pub fn options_mut(&mut self) -> &mut Options {
         &mut self.options
     }
@@ -110,12 +110,12 @@ impl<S: Subject> Explorer<S> {
         self.progress = Some(Box::new(call));
     }
 
-    /// The medium, for harnesses that look closer.
+    /// The medium, for harnesses that inspect it.
     pub fn sim(&self) -> &Sim {
         &self.sim
     }
 
-    /// Does `setup` without a crash. What it leaves, wholly durable, is where every exploration starts from now on.
+    /// Runs `setup` without a crash. Every later exploration starts from the state that it leaves, which is wholly durable.
     /// Call it at most once.
     pub fn set_up(&mut self, setup: &[S::Operation]) -> Verdict<S> {
         let mut state = self.start.clone();
@@ -190,7 +190,7 @@ impl<S: Subject> Explorer<S> {
         self.steps_max = self.options.steps_max.saturating_mul(1 + hundreds);
     }
 
-    /// Tells the watchdog what is tried next.
+    /// Tells the watchdog the next attempt.
     fn tell(&mut self) {
         if let Some(beacon) = &mut self.beacon {
             beacon.attempt(&format!("{}{}", self.schedule, self.trail));
@@ -201,14 +201,14 @@ impl<S: Subject> Explorer<S> {
     pub(crate) fn tell_schedule(&mut self, schedule: impl FnOnce() -> String) {
         if self.beacon.is_some() {
             self.schedule = schedule();
-            // What is tried next says so itself; but without a crash nothing is.
+            // An attempt with a crash tells it by itself; an attempt without one would not.
             if self.schedule.is_empty() {
                 self.tell();
             }
         }
     }
 
-    /// Tells the watchdog what is explored from now on, as a text and as a word, the crash not included.
+    /// Tells the watchdog the program explored from now on, as a text and as a word, without the crash.
     pub(crate) fn announce(&mut self, program: impl FnOnce(&Self) -> (String, String)) {
         if self.beacon.is_none() {
             return;
@@ -233,7 +233,7 @@ impl<S: Subject> Explorer<S> {
         }
     }
 
-    /// What was set up and one program after the other, in one word; empty if there is none.
+    /// The setup and the programs after it, in one word; empty if there is no such word.
     pub(crate) fn word<'o>(&self, programs: impl Iterator<Item = &'o [S::Operation]>) -> String
     where
         S::Operation: 'o,
@@ -244,7 +244,7 @@ impl<S: Subject> Explorer<S> {
         words.map_or_else(String::new, |words| format!("{}@", words.join(",")))
     }
 
-    /// Plants in a trace what is not planted while it is recorded.
+    /// Plants the faults in a recorded trace that are not planted during the recording.
     fn rearrange(&mut self, trace: &mut Trace) {
         if let Some(moves) = &mut self.moves {
             moves.extend(mutation::moves(trace));
@@ -252,8 +252,8 @@ impl<S: Subject> Explorer<S> {
         self.options.mutations.iter().for_each(|mutation| mutation::rearrange(trace, mutation));
     }
 
-    /// Leaves out the second crash, then operations, as long as something still fails: half of them at once, then a quarter,
-    /// down to one, from the end on. Where that takes too long, what is left is not the shortest.
+    /// Looks for a shorter failure: leaves out the second crash, then operations, from the end on, as long as the exploration still
+    /// fails: half of them at once, then a quarter, down to one. If that takes too long, the result is not the shortest.
     fn shrink(&mut self, mut failure: Box<Failure<S::Operation>>) -> Box<Failure<S::Operation>> {
         let from_operation = std::mem::take(&mut self.options.from_operation);
         let second_crash = std::mem::replace(&mut self.options.second_crash, SecondCrash::Never);
@@ -310,7 +310,7 @@ impl<S: Subject> Explorer<S> {
         })
     }
 
-    /// Crashes wherever a recorded trace can leave something new, from event `from` on.
+    /// Crashes a recorded trace at every crash point from event `from` on.
     pub(crate) fn crash_trace(&mut self, trace: &Trace, from: usize, context: Context<S>) -> Verdict<S> {
         if let Some(what) = misused(trace) {
             return Err(self.failure(what, &[]));
@@ -322,7 +322,7 @@ impl<S: Subject> Explorer<S> {
         result
     }
 
-    /// Runs the operations without a crash, and takes everything back.
+    /// Runs the operations without a crash, and undoes them.
     fn record(&mut self, operations: &[S::Operation]) -> Result<Trace, Complaint> {
         let mut trace = Trace::default();
         let mut state = self.start.clone();
@@ -366,7 +366,7 @@ impl<S: Subject> Explorer<S> {
         Ok(())
     }
 
-    /// Goes along a trace and crashes wherever that can leave something new; points before event `from` are known.
+    /// Walks along a trace and crashes at every point that can leave a new image; points before event `from` are known.
     fn walk(
         &mut self,
         level: usize,
@@ -375,7 +375,7 @@ impl<S: Subject> Explorer<S> {
         from: usize,
         mut context: Context<S>,
     ) -> Verdict<S> {
-        // During what follows a crash, nothing new can be left before the first store.
+        // After a crash, no new image is possible before the first store.
         let mut stored = level == 1;
         let mut changed = stored;
         let mut expected = context.acceptable.clone();
@@ -432,12 +432,12 @@ impl<S: Subject> Explorer<S> {
         };
         let (open, digest) = model.open_lines(&self.sim);
         let recent = context.recent();
-        // Of a second crash the digest does not tell which image was made in full.
+        // The digest of a second crash does not include which image was made in full.
         let is_told = level == 1 || self.options.images != Images::Eager;
         if self.options.reduced && path.is_none() && is_told {
             let mut hasher = DefaultHasher::new();
             (level, digest, &context.acceptable, &recent).hash(&mut hasher);
-            // What is tried here, and with what; a point at which less was tried is not known.
+            // Includes how much is tried here: a point at which less was tried does not count as known.
             let Options {
                 images,
                 second_crash,
@@ -491,7 +491,7 @@ impl<S: Subject> Explorer<S> {
         self.try_image(level, model, context, Choices::default())?;
         let read = self.plan.lock().lines();
         for line in read {
-            // A line that no load reads while all are old changes nothing when it alone is new.
+            // If no load reads a line while all lines are old, then that line alone being new changes nothing.
             self.try_image(level, model, context, Choices::Ahead(line))?;
         }
         self.try_image(level, model, context, Choices::Newest)?;
@@ -528,7 +528,7 @@ impl<S: Subject> Explorer<S> {
             for (line, content) in &image {
                 self.sim.poke(*line, content);
             }
-            // What follows is taken back to the image, for a second crash.
+            // Later changes are undone down to this image, for a second crash.
             self.sim.push_level();
             result = self.try_image(level, model, context, Choices::default());
             self.sim.pop_level();
@@ -562,7 +562,7 @@ impl<S: Subject> Explorer<S> {
                 Some(replay) => replay.crashes.len() > level,
                 None => self.options.second_crash != SecondCrash::Never,
             };
-        // What a failure of its own is found in is recorded when that is repeated, too.
+        // A repetition of a failure records the same as the run that found it.
         let records = again || self.options.replay.is_some();
         let run = self.run(context, records);
         let mut trace = Trace::default();
@@ -607,7 +607,7 @@ impl<S: Subject> Explorer<S> {
         Ok(())
     }
 
-    /// Crashes during what followed a crash.
+    /// Crashes during the recovery and the operations after a crash.
     fn crash_again(
         &mut self,
         level: usize,
@@ -667,7 +667,7 @@ impl<S: Subject> Explorer<S> {
         Run { verdict, seen, followed }
     }
 
-    /// What is found after a recovery, if that is right.
+    /// Checks the state found after a recovery, and returns it.
     fn see(&self, instance: &mut S::Instance, context: &Context<S>) -> Result<S::State, Complaint> {
         let state = self.subject.observe(instance)?;
         match context.acceptable.accepts(&*self.subject, &state) {
@@ -720,14 +720,14 @@ fn invocation(trace: &Trace, number: usize) -> usize {
     trace.events.iter().position(is_it).unwrap_or(trace.events.len())
 }
 
-/// The first event after so many decisions.
+/// The first event after this number of decisions.
 fn after_narrowing(trace: &Trace, decisions: usize) -> usize {
     let narrowings =
         trace.events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Narrow { .. }));
     decisions.checked_sub(1).and_then(|last| narrowings.map(|(index, _)| index + 1).nth(last)).unwrap_or(0)
 }
 
-/// The contents that are left of each line after decisions about it.
+/// The contents that are still possible for each line after decisions about it.
 fn left(open: Vec<OpenLine>, decided: &[Decided]) -> Vec<(u32, Vec<LineValue>)> {
     let narrow = |open: OpenLine| {
         let decided: Vec<_> = decided.iter().filter(|decided| decided.line == open.line).collect();

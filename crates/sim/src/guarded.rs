@@ -1,4 +1,4 @@
-//! Runs code that may panic, and says what it complained about.
+//! Runs code that may panic, and turns a panic into a complaint.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};

@@ -10,7 +10,7 @@
 //! - the structure's own check finds nothing;
 //! - further operations return what they should, and leave what they should.
 //!
-//! It needs the medium only. What drives Everleaf's own engines is the module `index`, behind the feature `engines`.
+//! The crate needs only `medium`. The module `index`, behind the feature `engines`, drives Everleaf's own engines.
 //!
 //! # A structure of your own
 //!
@@ -67,7 +67,7 @@
 //! ```
 //!
 //! A failure names the shortest sequence of operations found, the moment of the crash, the lines that were behind with
-//! the first store that each one lacks, and an [`Replay`] that repeats exactly that crash ([`Options::replay`]).
+//! the first store that each one lacks, and a [`Replay`] that repeats exactly that crash ([`Options::replay`]).
 //!
 //! A longer example is `examples/linked_list.rs`: a user's own list, wrong and mended. `docs/TESTING.md` goes through it
 //! and its report step by step. `everleaf crash` does this to Everleaf's engines.
@@ -76,7 +76,7 @@
 //!
 //! A subject that is [`Concurrent`] can be explored under threads: all their interleavings with a bounded number of
 //! preemptions, the crashes of each, and whether what the operations returned can be explained by some order of them
-//! (the module [`schedule`] says how). A counter that loses an increment when two threads come at once:
+//! (the module [`schedule`] says how). A counter that loses an increment if two threads run at once:
 //!
 //! ```
 //! use everleaf_sim::{Complaint, Concurrent, Explorer, Options, Program, Scheduling, Subject};
@@ -142,32 +142,34 @@
 //!
 //! # How it works
 //!
-//! - **Model** ([`Model`]): for each line, what it may hold. Walks along the trace; what is settled it writes to the `Sim`,
-//!   so that an image is a difference from the one before. Its rules have a litmus test each (`tests/litmus.rs`).
-//! - **Crash points**: before each fence (in a log, each wait) that makes something durable, and before growth: what a crash earlier could
-//!   leave, a crash there can leave, too. And where expectations get stricter: after each operation, after recovery.
-//! - **Lazy recovery** ([`Images::All`]): lines whose content is open stay open. When recovery loads a word about which the
-//!   contents that are left disagree, it branches over the distinct values; all paths are run depth first, each by a new
-//!   recovery that repeats its choices. What is not read costs nothing. In a log, what one line is found to hold narrows
-//!   down where the log was cut, and so what other lines may hold. [`Images::Eager`] enumerates plainly, and must
-//!   agree (`tests/agreement.rs`).
-//! - **Second crashes** ([`SecondCrash`]): what a recovery stored is recorded as well; the lines that the first crash left
-//!   open stay so, but for what recovery has read.
+//! - **Model** ([`Model`]): the contents that each line may have. It walks along the trace, and writes a line to the `Sim` once
+//!   only one content is possible, so that an image is a difference from the one before. Each rule has a litmus test
+//!   (`tests/litmus.rs`).
+//! - **Crash points**: before each fence (in a log, each wait) that makes something durable, and before growth. A crash there can
+//!   leave every image that an earlier crash could leave. Also where expectations become stricter: after each operation, and
+//!   after recovery.
+//! - **Lazy recovery** ([`Images::All`]): lines with several possible contents stay open. When recovery loads a word in which
+//!   these contents differ, the exploration branches over the distinct values. All paths are run depth first, each by a new
+//!   recovery that repeats its choices. Lines that are not read cost nothing. In a log, the content chosen for one line
+//!   restricts where the log was cut, and so the contents of other lines. [`Images::Eager`] makes every image in full, and
+//!   must agree (`tests/agreement.rs`).
+//! - **Second crashes** ([`SecondCrash`]): the stores of a recovery are recorded as well. Lines that the first crash left open
+//!   stay open, restricted by what recovery has read.
 //! - **Known crash points** are skipped: the same memory and the same expectations were explored before.
 //!
 //! - **Watchdog** ([`watchdog`]): a recovery that loops without operations on the medium, overflows its stack or aborts is
 //!   a report, if the exploration runs in a child process.
-//! - **Mutation** ([`Explorer::survey`], [`Options::mutations`]): a flush, fence, wait or store is left out, a publish is
-//!   done before what it depends on, two persists are swapped; what is explored should then fail, or one of them is
-//!   not needed.
+//! - **Mutation** ([`Explorer::survey`], [`Options::mutations`]): a flush, fence, wait or store is left out, a publish is done
+//!   before the persist that it depends on, or two persists are swapped. The exploration should then fail; otherwise that
+//!   operation or order is not needed.
 //!
-//! # What it does not do yet
+//! # Not supported
 //!
 //! - Threads are explored under two contracts: immediate durability ([`Durability::OnReturn`]), and epochs that an
-//!   operation ends ([`Durability::WithEpoch`] for all others). That an epoch ends at one moment for all parts of the
-//!   state, is judged for a single thread only. Under [`Durability::AtAnyTime`] histories are judged, and crashes must be
+//!   operation ends ([`Durability::WithEpoch`] for all others). Only for a single thread does the explorer check that an epoch
+//!   ends at one moment for all parts of the state. Under [`Durability::AtAnyTime`] histories are judged, and crashes must be
 //!   switched off ([`Scheduling::crashes`]).
-//! - Threads are sequentially consistent. Weak orderings of volatile memory are the part of `loom`: see `medium::sync`.
+//! - Threads are sequentially consistent. Weak orderings of volatile memory are tested with `loom`: see `medium::sync`.
 #![forbid(unsafe_code)]
 
 mod context;

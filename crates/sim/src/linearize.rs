@@ -2,9 +2,9 @@
 //!
 //! The search is that of Wing and Gong (*Testing and verifying concurrent objects*, 1993), done as the history goes on
 //! (Lowe, *Testing for linearizability*, 2017): of each part of the state it keeps every *configuration* that can still
-//! be true, the state together with the calls that took effect and have not returned. When a call returns it must have
-//! taken effect; what else has to come before it is searched then. A crash may leave whatever state a configuration
-//! reaches by letting some of the pending calls take effect: *strict* linearizability (Aguilera, Frølund, 2003), in
+//! be true: the state, together with the calls that took effect and have not returned. When a call returns it must have
+//! taken effect; the calls that must take effect before it are searched then. A crash may leave any state that a configuration
+//! reaches if some of the pending calls take effect: *strict* linearizability (Aguilera, Frølund, 2003), in
 //! which nothing takes effect after the crash.
 //!
 //! The search is done part by part, for a map key by key: a history is linearizable if and only if each part's is
@@ -19,27 +19,27 @@ use crate::subject::{Complaint, Durability, Subject};
 /// One call of a history.
 pub(crate) struct Call<S: Subject> {
     pub(crate) operation: S::Operation,
-    /// What it is for each part of the state, and what it returned there, if it did.
+    /// For each part of the state, the operation on it, and what that returned, if it has.
     pub(crate) steps: Vec<Step<S>>,
 }
 
-/// A call as one part of the state sees it.
+/// A call on one part of the state.
 pub(crate) struct Step<S: Subject> {
     pub(crate) part: u64,
     pub(crate) operation: S::Operation,
     pub(crate) outcome: Option<S::Outcome>,
 }
 
-/// What one part may be.
+/// A possible state of one part.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Choice<T> {
     pub(crate) state: T,
-    /// The pending calls that took effect then, of those that do so on all parts at one moment.
+    /// The pending calls that have taken effect, of those that take effect on all parts at one moment.
     whole: Vec<u32>,
 }
 
-/// The states that are right: one of `states`, in which each of `parts` may also be as in another of its choices; all of
-/// them with the same calls that concern all parts.
+/// The states that are right: one of `states`, in which each of `parts` may instead be as in another of its choices, if these
+/// agree about the calls that take effect on all parts at one moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Expected<T> {
     pub(crate) states: Vec<T>,
@@ -78,7 +78,7 @@ impl<T: Clone + PartialEq + Debug> Expected<T> {
         self.states.contains(&rest) && self.parts[0].1.iter().any(|choice| explains(&choice.whole))
     }
 
-    /// For people.
+    /// The states, as text.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!("one of {:?}", self.states);
         for (_, choices) in &self.parts {
@@ -92,10 +92,10 @@ impl<T: Clone + PartialEq + Debug> Expected<T> {
     }
 }
 
-/// What can be true of one part.
+/// A configuration of one part.
 struct Configuration<S: Subject> {
     state: S::State,
-    /// The state that a crash leaves: where durability is buffered, that at the end of the last epoch.
+    /// The state that a crash leaves: with buffered durability, that at the end of the last epoch.
     durable: S::State,
     /// Pending calls that took effect, and what they will return.
     done: Vec<(u32, S::Outcome)>,
@@ -121,7 +121,7 @@ struct Part<S: Subject> {
 }
 
 impl<S: Subject> Part<S> {
-    /// What a configuration becomes when a pending call takes effect.
+    /// The configuration after a pending call takes effect.
     fn apply(
         subject: &S,
         before: &Configuration<S>,
@@ -185,7 +185,7 @@ impl<S: Subject> Part<S> {
         !self.configurations.is_empty()
     }
 
-    /// What it may be now, or what a crash may leave, as `which` picks.
+    /// The possible states now, or after a crash, as `which` selects.
     fn choices(&self, subject: &S, which: fn(Configuration<S>) -> S::State) -> Vec<Choice<S::State>> {
         let whole: Vec<u32> = self
             .pending
@@ -205,12 +205,12 @@ impl<S: Subject> Part<S> {
     }
 }
 
-/// A history as far as it has gone.
+/// A history so far.
 pub(crate) struct History<S: Subject> {
     calls: Rc<Vec<Call<S>>>,
     invoked: Vec<bool>,
     pending: Vec<u32>,
-    /// Parts that a call has touched.
+    /// The parts that calls concerned.
     parts: BTreeMap<u64, Part<S>>,
     start: S::State,
 }
@@ -254,12 +254,12 @@ impl<S: Subject> History<S> {
         Ok(())
     }
 
-    /// What a crash may leave now.
+    /// The states that a crash may leave now.
     pub(crate) fn expected(&self, subject: &S) -> Expected<S::State> {
         self.expected_of(subject, |configuration| configuration.durable)
     }
 
-    /// What the structure may stand for now.
+    /// The states that the structure may have now.
     pub(crate) fn current(&self, subject: &S) -> Expected<S::State> {
         self.expected_of(subject, |configuration| configuration.state)
     }

@@ -1,15 +1,15 @@
 //! Faults that are planted on a trace: the same operations, durable in another order.
 //!
-//! The program ran as it is, so what it stored is what it would have stored. Only the order changes in which the model
-//! learns of it. Nothing moves across a mark, growth, a wait, a decision about open lines or another thread's event,
-//! nor a store across another one to the same word.
+//! The program itself ran unchanged, with the same stores. Only the order changes in which the model applies the events. Nothing
+//! moves across a mark, growth, a wait, a decision about open lines or another thread's event, and no store moves across
+//! another one to the same word.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use medium::sim::{Event, Mutation, Site, SiteKind, Trace};
 
-/// The place of a move: what is at `from` goes to `to`, which lies before it.
+/// A move: the events at `from` go to `to`, which lies before them.
 struct Move {
     mutation: Mutation,
     to: usize,
@@ -26,7 +26,7 @@ fn thread(event: &Event) -> Option<u16> {
     }
 }
 
-/// Runs of events among which something may move.
+/// Runs of events within which events may move.
 fn stretches(events: &[Event]) -> impl Iterator<Item = Range<usize>> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -79,8 +79,8 @@ fn early_publishes(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move
         if matches!(events[index], Event::Fence { .. }) {
             (before, last) = (last, index + 1);
         }
-        // The persist that a publish is part of began with it; or, without a fence in between, with stores that come first.
-        // An exchange is flushed later, beside others; it comes before all of the persist before.
+        // The persist of a publish begins with the publish, or with earlier stores if no fence lies between. A
+        // compare-exchange is flushed later, together with others: it moves before the whole preceding persist.
         let (site, from, mut to) = if let Event::Store { exchanged: true, site, .. } = events[index] {
             (Site::from(site), index..index + 1, before)
         } else if let Some((site, from)) = publish_before(events, &stretch, index + 1) {
@@ -117,7 +117,7 @@ fn swaps(events: &[Event], stretch: Range<usize>, moves: &mut Vec<Move>) {
     }
 }
 
-/// What could be moved, in the order of the trace.
+/// All possible moves, in the order of the trace.
 fn all_moves(trace: &Trace) -> Vec<Move> {
     let mut moves = Vec::new();
     for stretch in stretches(&trace.events) {
@@ -139,7 +139,7 @@ pub(crate) fn rearrange(trace: &mut Trace, mutation: &Mutation) {
     }
     let mut end = 0;
     for Move { to, from, .. } in all_moves(trace).into_iter().filter(|found| found.mutation == *mutation) {
-        // Where a second move would touch what the first one has moved, the first is enough.
+        // If a second move overlaps the first one, only the first is made.
         if to >= end {
             end = from.end;
             trace.events[to..from.end].rotate_right(from.len());

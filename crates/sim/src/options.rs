@@ -1,4 +1,4 @@
-//! What is explored, and how far.
+//! The options of an exploration.
 
 use medium::LineForm;
 use medium::sim::Mutation;
@@ -11,9 +11,9 @@ use crate::report::Replay;
 pub enum Images {
     /// All of them: recovery branches on each word that it loads from a line whose content is open.
     All,
-    /// All of them, each made in full: slow, and only there to check the other way while images are few.
+    /// All of them, each made in full: slow, to check [`Images::All`] where images are few.
     Eager,
-    /// All lines old, all new, each line alone new, each alone old; and so many by chance.
+    /// All lines old, all new, each line alone new, each alone old; and a number of random ones.
     Some {
         /// Random images for each crash point.
         random: u32,
@@ -25,13 +25,13 @@ pub enum Images {
 pub enum SecondCrash {
     /// Nowhere.
     Never,
-    /// During recovery, and when its result was seen.
+    /// During recovery, and after its result was observed.
     InRecovery,
     /// During recovery and the operations that follow.
     Anywhere,
 }
 
-/// What is explored, and how far.
+/// The options of an exploration.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The memory model.
@@ -40,32 +40,31 @@ pub struct Options {
     pub line_form: LineForm,
     /// The most bytes of memory.
     pub limit_bytes: u64,
-    /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros: more than a medium does, and what a
-    /// structure sees that takes space which was used before.
+    /// From this offset on, in bytes, fresh memory holds rubbish instead of zeros. No medium does that, but a structure finds the
+    /// same in space that was used before.
     pub rubbish_from: Option<u64>,
     /// Which images.
     pub images: Images,
-    /// Whether crashes come in pairs.
+    /// Whether and where a second crash is tried.
     pub second_crash: SecondCrash,
-    /// Crash only from this operation on; the operations before set the stage. 0 includes the opening.
+    /// Crash only from this operation on; those before it only prepare the state. 0 includes the opening.
     pub from_operation: usize,
-    /// The most recoveries at one crash point; what is left is counted as cut short.
+    /// The most recoveries at one crash point. A point that would need more is counted as cut short.
     pub recoveries_per_point_max: u64,
-    /// The most loads, stores, flushes and fences of one run: of a sequence without a crash, of a recovery with what
-    /// follows it. As many more for each hundred operations that are explored, which make a longer run no loop.
+    /// The most loads, stores, flushes and fences of one run: of a sequence without a crash, or of a recovery and the operations
+    /// after it. The limit grows by the same number for each hundred operations explored.
     pub steps_max: u64,
     /// The seed of random images.
     pub seed: u64,
-    /// Whether, where only one state is right after a crash, the operations that follow come before anything is looked at:
-    /// what recovers at its first touch is then touched by them first.
+    /// Whether, if only one state is right after a crash, the follow-up operations run before the first observation. A structure
+    /// that recovers nodes at their first use then recovers them in these operations.
     pub follow_up_first: bool,
     /// Faults to plant.
     pub mutations: Vec<Mutation>,
     /// Whether a shorter sequence of operations is looked for when one fails.
     pub shrink: bool,
-    /// Whether crash points are left out that can leave nothing new: where nothing changed since the last one, and what leaves
-    /// what another one left, with the same expectations. Otherwise a crash comes before every event; slow, and there to
-    /// check that nothing is missed.
+    /// Whether to skip crash points that can leave nothing new: those since which nothing changed, and those with the same images
+    /// and expectations as another one. If not, there is a crash before every event: slow, to check that nothing is missed.
     pub reduced: bool,
     /// Repeats these crashes only.
     pub replay: Option<Replay>,

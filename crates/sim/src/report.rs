@@ -1,4 +1,4 @@
-//! What a failed exploration says.
+//! Reports of explorations.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -17,7 +17,7 @@ pub enum Point {
     BeforeFence(Site),
     /// Before a wait that makes something durable.
     BeforeWait(Site),
-    /// Before a store, where stores are durable at once.
+    /// Before a store, with persistent caches.
     BeforeStore(Site),
     /// Before the memory grew.
     BeforeGrowth,
@@ -25,7 +25,7 @@ pub enum Point {
     BeforeOperation(u32),
     /// After an operation has returned.
     AfterOperation(u32),
-    /// After recovery, when all of the state was seen.
+    /// After recovery, when the whole state was observed.
     AfterObservation,
     /// At the end of the trace.
     AtEnd,
@@ -46,18 +46,18 @@ impl fmt::Display for Point {
     }
 }
 
-/// One crash of a failure: the first, or one during what followed the crash before.
+/// One crash of a failure: the first, or a later one during the recovery from it and the operations after that.
 #[derive(Clone, Debug)]
 pub struct Crash {
     /// When.
     pub point: Point,
     /// The number of the event in its trace.
     pub event: usize,
-    /// What was going on, if something was.
+    /// The phase of the run, if there is one to name.
     pub during: Option<String>,
     /// The lines that were behind, of those that recovery read.
     pub behind: Vec<Behind>,
-    /// What loads found, as choices.
+    /// The contents that loads found, as choices.
     pub choices: Vec<u16>,
 }
 
@@ -69,7 +69,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// What repeats these crashes.
+    /// The replay that repeats these crashes.
     pub(crate) fn of(crashes: &[Crash]) -> Self {
         let choices = |crash: &Crash| (crash.event, Choices::Given(crash.choices.clone()));
         Self { crashes: crashes.iter().map(choices).collect() }
@@ -119,13 +119,13 @@ pub struct Failure<O> {
 }
 
 impl<O> Failure<O> {
-    /// What to repeat.
+    /// The replay of this failure.
     pub fn replay(&self) -> Replay {
         Replay::of(&self.crashes)
     }
 }
 
-/// What went wrong, in what, for people.
+/// The problem and the operations that show it, as text.
 pub(crate) fn write_head(
     formatter: &mut fmt::Formatter<'_>,
     what: &str,
@@ -142,7 +142,7 @@ pub(crate) fn write_head(
     Ok(())
 }
 
-/// The crashes of a failure, for people.
+/// The crashes of a failure, as text.
 pub(crate) fn write_crashes(formatter: &mut fmt::Formatter<'_>, crashes: &[Crash]) -> fmt::Result {
     for (index, crash) in crashes.iter().enumerate() {
         let which = if index == 0 { "crash" } else { "then, in what followed, a crash" };
@@ -169,7 +169,7 @@ impl<O: fmt::Debug> Failure<O> {
     }
 }
 
-/// What went wrong, without a way to repeat it.
+/// The report without the command that repeats it.
 struct Story<'f, O>(&'f Failure<O>);
 
 impl<O: fmt::Debug> fmt::Display for Failure<O> {
@@ -196,13 +196,13 @@ pub struct Stats {
     pub traces: u64,
     /// Moments at which a crash was tried.
     pub points: u64,
-    /// Moments that were skipped, for the same memory with the same expectations had been explored before.
+    /// Moments that were skipped, because the same memory with the same expectations had been explored before.
     pub known: u64,
     /// Recoveries that were run, with the checks that follow each.
     pub recoveries: u64,
-    /// Crash points during what followed a crash.
+    /// Crash points during a recovery and the operations after it.
     pub second_points: u64,
-    /// Images that the crash points could leave, if each were made.
+    /// Images that the crash points could leave.
     pub images: f64,
     /// Crash points whose images were not all tried, because they were too many.
     pub cut_short: u64,
@@ -215,12 +215,12 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Images that were not made, because no recovery would have read what differs in them.
+    /// Images that were not made, because they differ only in words that no recovery reads.
     pub fn images_avoided(&self) -> f64 {
         (self.images - self.recoveries as f64).max(0.0)
     }
 
-    /// What was done since `earlier`; maxima stay.
+    /// The counts since `earlier`; maxima are unchanged.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Strategies: which of the possible contents a run finds.
+//! Strategies: which of the possible contents the loads of a run find.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use medium::sim::{Chooser, Decision};
 use parking_lot::Mutex;
 
-/// What loads find after a crash, where several contents are possible. Reads and prints as one word: `0,2` (choices),
+/// The content that loads find after a crash, if several are possible. Reads and prints as one word: `0,2` (choices),
 /// `new`, `ahead=LINE`, `behind=LINE`, `random=SEED`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Choices {
@@ -20,7 +20,7 @@ pub enum Choices {
     Ahead(u32),
     /// This line old, all others new.
     Behind(u32),
-    /// By chance, from this seed.
+    /// At random, from this seed.
     Random(u64),
 }
 
@@ -85,11 +85,11 @@ pub(crate) struct Decided {
     pub(crate) choices: u16,
 }
 
-/// The state of decisions: what is to be chosen, and what was.
+/// The decisions of a run: those to make, and those made.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) choices: Choices,
-    /// What was decided in this run.
+    /// The decisions made in this run.
     pub(crate) decided: Vec<Decided>,
     /// State of the generator of random numbers.
     pub(crate) random: u64,
@@ -105,8 +105,8 @@ impl Plan {
         self.decided.clear();
     }
 
-    /// The next path in depth-first order, after the decisions of the last run; none if that was the last one. The last
-    /// choice of the path is a new one, those before were made before.
+    /// The next path in depth-first order after the decisions of the last run; none if that was the last path. Only the last
+    /// choice of the path is new.
     pub(crate) fn next_path(&self) -> Option<Vec<u16>> {
         let last = self.decided.iter().rposition(|decided| decided.choice + 1 < decided.choices)?;
         let mut path: Vec<u16> = self.decided[..=last].iter().map(|decided| decided.choice).collect();
@@ -141,7 +141,7 @@ impl Chooser for Follower {
         let (oldest, newest, count) = (0, decision.newest, decision.values.len());
         let newest_if = |is_new: bool| if is_new { newest } else { oldest };
         let choice = match &plan.choices {
-            // A choice too large for a replay that went another way must not end in a panic here.
+            // A replay that does not repeat the run may have a choice out of range here; it must not panic.
             Choices::Given(path) => {
                 path.get(plan.decided.len()).map_or(oldest, |choice| usize::from(*choice).min(count - 1))
             }

@@ -1,4 +1,4 @@
-//! What is explored.
+//! The structure under exploration.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -8,20 +8,20 @@ use medium::sim::Sim;
 /// Why something is wrong, for people.
 pub type Complaint = String;
 
-/// When what an operation did is durable: the contract that a structure keeps for it.
+/// When an operation's effect is durable: the contract of the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// When it returns, with everything before it; while it is pending, it happened wholly or not at all. The contract
-    /// of immediate durability, and of whatever ends an epoch.
+    /// When it returns, together with everything before it. A crash while it is pending leaves all or nothing of it. The
+    /// contract of immediate durability, and of an operation that ends an epoch.
     #[default]
     OnReturn,
     /// When a later operation ends the epoch, and not before: a crash until then leaves exactly what the last epoch
     /// that ended had left. The contract of buffered durability.
     WithEpoch,
-    /// At some time: the structure may end an epoch by itself, during this operation, before it or with it.
+    /// At any time: the structure may end an epoch by itself before or during this operation.
     AtAnyTime,
-    /// At some time, as above; but what was seen of one part is durable when it returns, with everything before the
-    /// operation that made it so. The contract of a read where writes may be waited for later.
+    /// At any time, as [`Durability::AtAnyTime`]; but the value that it read of one part is durable when it returns, together
+    /// with everything before the operation that wrote the value. The contract of a read if writes are waited for later.
     OfPart(u64),
 }
 
@@ -34,7 +34,7 @@ pub trait Subject {
     type Operation: Clone + Debug + Hash;
     /// What an operation returns.
     type Outcome: Clone + PartialEq + Debug;
-    /// What the structure means: the state of its specification.
+    /// The state of the specification.
     type State: Clone + Eq + Debug + Hash;
     /// The structure, opened.
     type Instance;
@@ -45,14 +45,14 @@ pub trait Subject {
     /// The specification: changes the state as `operation` does, and returns what it returns.
     fn step(&self, state: &mut Self::State, operation: &Self::Operation) -> Self::Outcome;
 
-    /// When what this operation does is durable.
+    /// When the effect of this operation is durable.
     fn durability(&self, operation: &Self::Operation) -> Durability {
         let _ = operation;
         Durability::OnReturn
     }
 
-    /// Whether two states agree about one part: a key, for a map. What parts there are, if more than the whole, says
-    /// `Concurrent`.
+    /// Whether two states agree about one part: a key, for a map. `Concurrent` says which parts there are; by default there is
+    /// one.
     fn is_same_part(&self, part: u64, one: &Self::State, other: &Self::State) -> bool {
         let _ = part;
         one == other
@@ -64,8 +64,8 @@ pub trait Subject {
         to.clone_from(from);
     }
 
-    /// Whether an operation on several parts takes effect on all of them at one moment, as the end of an epoch does, and
-    /// not at one of its own for each, as a scan does.
+    /// Whether an operation on several parts takes effect on all of them at one moment, as the end of an epoch does; a scan takes
+    /// effect on each part at a moment of its own.
     fn is_whole(&self, operation: &Self::Operation) -> bool {
         let _ = operation;
         false
@@ -81,24 +81,24 @@ pub trait Subject {
     /// Opens the structure: makes it if the medium is empty, recovers it after a crash.
     fn open(&self, sim: &Sim) -> Result<Self::Instance, Complaint>;
 
-    /// Does an operation. It is acknowledged when this returns.
+    /// Executes an operation. It is acknowledged when this returns.
     fn apply(
         &self,
         instance: &mut Self::Instance,
         operation: &Self::Operation,
     ) -> Result<Self::Outcome, Complaint>;
 
-    /// Looks at everything: the state that the structure stands for.
+    /// Reads everything: returns the state that the structure represents.
     fn observe(&self, instance: &mut Self::Instance) -> Result<Self::State, Complaint>;
 
-    /// Verifies what [`Subject::observe`] does not see: structure, leaks.
+    /// Verifies what [`Subject::observe`] does not read: structure, leaks.
     fn check(&self, instance: &mut Self::Instance, state: &Self::State) -> Result<(), Complaint> {
         let _ = (instance, state);
         Ok(())
     }
 
-    /// What to do after a recovery, to see whether the structure is still whole: `recent` are the operations around the
-    /// crash, `state` is what was found.
+    /// The operations to run after a recovery, to test whether the structure still works: `recent` are the operations around the
+    /// crash, `state` is the state that was found.
     fn follow_up(&self, state: &Self::State, recent: &[Self::Operation]) -> Vec<Self::Operation> {
         let _ = (state, recent);
         Vec::new()

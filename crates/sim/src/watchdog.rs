@@ -1,13 +1,13 @@
-//! Loops and aborts as reports: explorations in a process that another one watches.
+//! Reports of loops and aborts: explorations run in a process that another process watches.
 //!
 //! A recovery that panics, or that goes on operating on the medium for ever, is reported by the
 //! [`Explorer`](crate::Explorer) itself. One that loops without touching the medium, overflows its stack or aborts takes
 //! its process with it. To get a report of that as well, run the exploration in a child process
-//! ([`watch`]). There each explorer writes into a file what it is about to try; the watcher reads it, and says so
-//! if the child dies of a signal or does not go on.
+//! ([`watch`]). There each explorer writes its next attempt into a file. If the child dies of a signal or makes no
+//! progress, the watcher reads the file and reports the attempts.
 //!
-//! No clock is read. A loop is told by the time that its thread has used of a processor, a thread that sleeps by how often
-//! the watcher found it so: a machine or a process that was stopped for a while does no harm, nor does a busy machine.
+//! No clock is read. A loop is recognised by the processor time of its thread, a blocked thread by how often the watcher found it
+//! asleep. So a busy machine, or one that was suspended, causes no false report.
 
 use std::fmt;
 use std::fs::File;
@@ -23,24 +23,24 @@ use parking_lot::Mutex;
 
 /// The variable that names the file.
 const VARIABLE: &str = "EVERLEAF_BEACON";
-/// The bytes of one explorer in the file: what it tries now, and then the program that it explores.
+/// The bytes of one explorer in the file: its current attempt, then its program.
 const SLOT_BYTES: usize = 64 << 10;
 const PROGRAM_AT: usize = 16 << 10;
-/// A text so long may have been cut: fewer bytes by one, and by a letter that takes several.
+/// A text of this length may have been cut off: one byte less for the end, and up to three for a split character.
 const ATTEMPT_MAX: usize = PROGRAM_AT - 4;
-/// How often the watcher looks.
+/// The pause between two observations of the watcher.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Slots that were given back.
+/// Slots that are free again.
 static FREE: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The calling thread, as the system names it: its folder in `/proc`; empty where there is none.
+    /// The folder of the calling thread in `/proc`; empty if there is none.
     static THREAD: String = std::fs::read_link("/proc/thread-self")
         .map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned());
 }
 
-/// Where an explorer writes what it does.
+/// The place where an explorer writes its attempts.
 #[derive(Debug)]
 pub(crate) struct Beacon {
     file: File,
@@ -73,23 +73,23 @@ impl Beacon {
                 self.text.push(0);
             }
         }
-        // Without it, a report would be less exact; the exploration itself is not concerned.
+        // A failure to write makes a report less exact, and does not affect the exploration.
         let _ = self.file.write_all_at(&self.text, self.slot * SLOT_BYTES as u64 + at as u64);
     }
 
-    /// From now on this program is explored: the command that does it, the program in one word and for people.
+    /// Notes the program explored from now on: the command, the program as one word, and as text.
     pub(crate) fn program(&mut self, command: &str, word: &str, text: &str) {
         self.write(PROGRAM_AT, SLOT_BYTES - PROGRAM_AT, &[command, word, text]);
     }
 
-    /// From now on this crash is tried.
+    /// Notes the crash that is tried next.
     pub(crate) fn attempt(&mut self, crash: &str) {
         self.attempts += 1;
         let text = THREAD.with(|thread| format!("{} {thread} {crash}", self.attempts));
         self.write(0, PROGRAM_AT, &[&text]);
     }
 
-    /// Nothing is tried any more.
+    /// Notes that nothing is tried any more.
     pub(crate) fn rest(&mut self) {
         self.write(0, PROGRAM_AT, &[""]);
     }
@@ -107,7 +107,7 @@ pub fn is_watched() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// What one explorer was doing.
+/// The attempt of one explorer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Doing {
     /// The command that explores it.
@@ -115,7 +115,7 @@ pub struct Doing {
     /// The program in one word, as [`Subject::word`](crate::Subject::word) has it, up to the crash; empty if there is no
     /// such word.
     pub word: String,
-    /// The program, for people.
+    /// The program, as text.
     pub program: String,
     /// The crash that was tried, as a [`Replay`](crate::Replay); empty if it went wrong without one.
     pub crash: String,
@@ -131,12 +131,12 @@ impl fmt::Display for Doing {
     }
 }
 
-/// Why a process that was watched did not come to its end.
+/// Why a watched process did not finish.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// What was seen.
+    /// What the watcher found.
     pub what: String,
-    /// What its explorers were doing: the one that did not go on, or all that the signal may have hit.
+    /// The attempts of its explorers: of the one without progress, or of all, as the signal may have hit any of them.
     pub doing: Vec<Doing>,
 }
 
@@ -157,7 +157,7 @@ fn text(bytes: &mut impl Iterator<Item = u8>) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What stands in the file from there on; less, where it ends before.
+/// The bytes of the file from there on; fewer at its end.
 fn read(file: &File, at: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; bytes_max];
     let mut length = 0;
@@ -171,14 +171,14 @@ fn read(file: &File, at: u64, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What each explorer tries now; empty for those that rest.
+/// The current attempt of each explorer; empty for idle ones.
 fn attempts(file: &File) -> io::Result<Vec<String>> {
     let slots = file.metadata()?.len().div_ceil(SLOT_BYTES as u64);
     let attempt = |slot| Ok(text(&mut read(file, slot * SLOT_BYTES as u64, PROGRAM_AT)?.into_iter()));
     (0..slots).map(attempt).collect()
 }
 
-/// What the explorer of a slot does, if it tries this.
+/// The full description of an explorer's attempt.
 fn doing(file: &File, slot: usize, attempt: &str) -> io::Result<Doing> {
     let at = (slot * SLOT_BYTES + PROGRAM_AT) as u64;
     let mut bytes = read(file, at, SLOT_BYTES - PROGRAM_AT)?.into_iter();
@@ -187,30 +187,30 @@ fn doing(file: &File, slot: usize, attempt: &str) -> io::Result<Doing> {
     Ok(Doing { command, word, program, crash: crash.to_owned() })
 }
 
-/// The thread that tries something, and the crash that it tries; none if that was cut off, and means another one.
+/// The thread of an attempt, and its crash; no crash if the text was cut off, as it would name another one.
 fn parts(attempt: &str) -> (&str, &str) {
     let mut parts = attempt.splitn(3, ' ').skip(1);
     let (thread, crash) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     (thread, if attempt.len() < ATTEMPT_MAX { crash } else { "" })
 }
 
-/// What a thread has done of late.
+/// The state of a thread.
 enum Activity {
     /// It waits for something.
     Sleeps,
-    /// It runs, or would like to, and has used so much of a processor since it began.
+    /// It is runnable; the processor time that it has used.
     Runs(Duration),
     /// It was stopped by a signal.
     IsStopped,
 }
 
-/// What a thread does, named as `/proc` does; `None` where that is not known.
+/// The state of a thread, given its folder in `/proc`; `None` if it is not known.
 fn activity(thread: &str) -> Option<Activity> {
     let read = |name| std::fs::read_to_string(format!("/proc/{thread}/{name}")).ok();
     if thread.is_empty() {
         return None;
     }
-    // The state follows the name of the program, which may be anything in brackets.
+    // The state follows the program's name, which stands in brackets and may contain any character.
     let state = read("stat")?.rsplit_once(')')?.1.trim_start().chars().next()?;
     match state {
         'S' | 'D' => Some(Activity::Sleeps),
@@ -222,18 +222,18 @@ fn activity(thread: &str) -> Option<Activity> {
     }
 }
 
-/// What one explorer was seen to do.
+/// The observations of one explorer.
 #[derive(Default)]
 struct Watched {
     attempt: String,
     /// How long it has tried that.
     idle: Duration,
-    /// What its thread had used of a processor, if that was known at the last look.
+    /// The processor time of its thread at the last observation, if known.
     used: Option<Duration>,
 }
 
 impl Watched {
-    /// Another look, [`PAUSE`] after the last.
+    /// Adds an observation, [`PAUSE`] after the last one.
     fn look(&mut self, attempt: String) {
         if attempt != self.attempt {
             *self = Self { attempt, ..Self::default() };
@@ -251,11 +251,11 @@ impl Watched {
     }
 }
 
-/// Runs a command and watches the explorers in it. `Err` inside: an explorer tried nothing new for `limit`, and the process
-/// was killed, or the process died of a signal; with what was being tried. Else how it exited.
+/// Runs a command and watches the explorers in it. Returns its exit status; or, as the inner `Err`, the attempts under way, if
+/// the process died of a signal, or was killed because an explorer tried nothing new for `limit`.
 ///
-/// `limit` has to be longer than the longest recovery: time of a processor while the explorer runs, any time while it
-/// sleeps, none while it is stopped.
+/// `limit` must be longer than the longest recovery. It counts processor time while the explorer runs, elapsed time while it
+/// sleeps, and nothing while it is stopped.
 ///
 /// # Errors
 /// If the command cannot be run or watched.
@@ -288,7 +288,7 @@ fn follow(child: &mut Child, file: &File, limit: Duration) -> io::Result<Result<
             watched.look(attempt);
             if watched.idle >= limit {
                 let what = format!(
-                    "did not go on for {limit:?}: a loop without operations on the medium, or close to one"
+                    "made no progress for {limit:?}: probably a loop without operations on the medium"
                 );
                 return Ok(Err(Ended { what, doing: vec![doing(file, slot, &watched.attempt)?] }));
             }

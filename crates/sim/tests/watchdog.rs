@@ -20,7 +20,7 @@ enum Fault {
     Overflows,
     /// It waits for ever.
     Sleeps,
-    /// Somebody stops the process for a while.
+    /// The process is stopped for a while.
     IsStopped,
 }
 
@@ -127,10 +127,10 @@ fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
     for (fault, limit) in
         [(Fault::Loops, short), (Fault::Sleeps, short), (Fault::Aborts, long), (Fault::Overflows, long)]
     {
-        let ended = watch(fault, limit).expect_err("a fault that nobody noticed");
+        let ended = watch(fault, limit).expect_err("a fault that was not noticed");
         let report = ended.to_string();
         println!("{fault:?}: {report}\n");
-        let what = if limit == short { "did not go on for 2s" } else { "died of signal" };
+        let what = if limit == short { "made no progress for 2s" } else { "died of signal" };
         assert!(report.contains(what), "{report}");
         // The first crash that leaves a 2 is the one in the second operation.
         assert!(report.contains("operation 2: ()") && report.contains("EVERLEAF_CRASH="), "{report}");
@@ -142,7 +142,7 @@ fn a_recovery_that_loops_aborts_or_overflows_is_a_report() {
 fn the_replay_of_a_report_opens_the_same_image() {
     let long = Duration::from_secs(300);
     for variables in [vec![], vec![(IMAGES, "some")]] {
-        let ended = watch_with(Fault::Aborts, long, &variables).expect_err("a fault that nobody noticed");
+        let ended = watch_with(Fault::Aborts, long, &variables).expect_err("a fault that was not noticed");
         let crash = ended.doing[0].crash.as_str();
         println!("{variables:?}: {crash}");
         let again = [variables.as_slice(), &[(REPLAY, crash)]].concat();

@@ -1,6 +1,6 @@
 //! `everleaf backup`: a consistent copy of a pool, in a new file.
 //!
-//! Also of a pool that another process has open: that goes on writing, and notices nothing.
+//! The pool may be open in another process, which goes on writing.
 
 use std::path::PathBuf;
 

@@ -16,8 +16,7 @@ use crate::whole_file::{WholeFile, are_same};
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The file to write; `-` is standard output. One that is there is replaced when the new one is whole, and stays if
-    /// anything fails
+    /// The file to write; `-` is standard output. An existing file is replaced only when the new one is complete
     #[arg(default_value = "-")]
     file: PathBuf,
     /// Only this tree; may be given more than once
@@ -28,7 +27,7 @@ pub(crate) struct Args {
     salvage: bool,
 }
 
-/// So many damages of a tree are told one by one.
+/// The most damages of a tree that are reported one by one.
 const DAMAGES_TOLD: usize = 20;
 
 type Output = BufWriter<Box<dyn Write>>;
@@ -71,7 +70,7 @@ impl Args {
         Ok(0)
     }
 
-    /// Writes what can be read of a tree; returns how many times damage was met.
+    /// Writes all that can be read of a tree; returns how many damages were found.
     fn salvage_tree(
         context: Context,
         store: &Store,
@@ -87,7 +86,7 @@ impl Args {
             return store.open_tree(name).map_or_else(|error| left_out_wholly(&error), |_| Ok(0));
         };
         let opened = store.open_tree(name);
-        // A tree of which nothing can be read is left out, its head as well.
+        // If nothing of a tree can be read, its head line is left out as well.
         let (mut is_begun, mut written) = (false, Ok(()));
         let salvaged = store.salvage(name, |key, value| {
             let begun = if is_begun { Ok(()) } else { writer.tree(name, kind) };
@@ -111,7 +110,7 @@ impl Args {
         for violation in left_out.iter().take(DAMAGES_TOLD) {
             context.note(format!("damage in tree {name:?}, at offset {violation}"));
         }
-        // A tree that does not open is damaged, whatever was left out.
+        // A tree that does not open is damaged even if nothing was left out.
         Ok((left_out.len() as u64).max(u64::from(opened.is_err())))
     }
 }

@@ -1,4 +1,4 @@
-//! `everleaf engines`: the engines, and what can be set of them.
+//! `everleaf engines`: the engines and their settings.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::failure::{Answer, Outcome};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Also those that exist to be compared with: for `crash`, `torture` and `bench`, not for pools that are kept
+    /// Also list engines for comparison only: for `crash`, `torture` and `bench`, not for pools that are kept
     #[arg(long)]
     all: bool,
 }

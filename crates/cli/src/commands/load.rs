@@ -1,6 +1,6 @@
 //! `everleaf load`: stores lines of `key TAB value`.
 //!
-//! What it says to be stored is durable.
+//! Entries that it reports as stored are durable.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     file: PathBuf,
     #[command(flatten)]
     tree: NewTreeArgs,
-    /// Leave out malformed lines and count them, instead of stopping at the first
+    /// Skip and count malformed lines, instead of stopping at the first
     #[arg(long)]
     skip_bad: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `everleaf bench` and `everleaf lab`: what the crate `lab` measures, printed.
+//! `everleaf bench` and `everleaf lab`: print the measurements of the crate `lab`.
 
 use lab::notes::{Notes, Said};
 

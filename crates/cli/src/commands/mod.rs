@@ -24,17 +24,17 @@ use clap::Subcommand;
 use crate::context::Context;
 use crate::failure::Outcome;
 
-/// What the command can do.
+/// The subcommands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Store this machine's own paths, kill the writer in mid-write, prove that nothing acknowledged is lost
+    /// Store this machine's own paths, kill the writer in mid-write, and prove that nothing acknowledged is lost
     Demo(demo::Args),
     #[command(hide = true)]
     DemoWriter(demo::writer::Args),
     /// Store lines of `key TAB value`
     ///
-    /// Lines are made durable together, each a tenth of a second after it was read at the latest. What is said to be stored
-    /// is durable.
+    /// Lines are made durable in groups, each at most a tenth of a second after it was read. Entries that are reported as stored
+    /// are durable.
     Load(load::Args),
     /// Print the value of a key; exit code 1 if it is absent
     Get(get::Args),
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Rm(rm::Args),
     /// Print the entries of a range of keys, in order
     Scan(scan::Args),
-    /// List the engines, and what can be set of them
+    /// List the engines and their settings
     Engines(engines::Args),
     /// List the trees of a pool
     Trees(trees::Args),
@@ -56,9 +56,9 @@ pub(crate) enum Command {
     Check(check::Args),
     /// Copy a pool to a new file, also while another process writes it
     ///
-    /// On the medium `file` only. It is refused on `dax`, which is what `--medium auto` means where the file system grants
-    /// MAP_SYNC: give --medium file there. Of a pool that another process has open the copy has what was durable when the
-    /// command began; that process goes on and notices nothing. Otherwise the pool is opened, and recovered if need be.
+    /// Only on the medium `file`. Refused on `dax`, which `--medium auto` selects if the file system grants MAP_SYNC: give
+    /// --medium file there. If another process has the pool open, the copy holds all that was durable when the command began,
+    /// and that process goes on undisturbed. Otherwise the pool is opened, and recovered if necessary.
     Backup(backup::Args),
     /// Write a pool as text
     Dump(dump::Args),
@@ -72,15 +72,15 @@ pub(crate) enum Command {
     TortureReader(torture::reader::Args),
     #[command(hide = true)]
     TortureJudge(torture::judge::Args),
-    /// Crash an engine at every moment that matters, and judge every recovery; exit code 1 if one is wrong
+    /// Crash an engine at every relevant moment, and check every recovery; exit code 1 if one is wrong
     Crash(crash::Args),
     /// Measure throughput, latency, persists and memory, beside the standard library's map
     ///
-    /// Throughput counts all operations. Latencies, from p50 to max, are those of one operation in 128: only these are
-    /// timed alone, so max is that of the sample, and a rare pause may be missed. Otherwise with --tickets, where every write
-    /// is timed until it is durable, and in get_many, where every batch of 16 is. The pool's file is deleted at the end.
+    /// Throughput counts all operations. Latencies, from p50 to max, are taken from one operation in 128, so max is that of the
+    /// sample, and a rare pause may be missed. Two cases differ: with --tickets every write is timed until it is durable, and in
+    /// get_many every batch of 16 is timed. The pool's file is deleted at the end.
     Bench(lab::bench::Args),
-    /// Measure the figures of a paper again, its claims beside what is measured here
+    /// Measure the figures of a paper again, and print the paper's claims beside the results
     Lab(lab::figures::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),

@@ -27,8 +27,8 @@ impl Args {
         Ok((self.notation.argument(&self.key, codec)?, self.notation.argument(&self.value, codec)?))
     }
 
-    /// Opens the tree and hands it over with key and value; closes the store. Neither pool nor tree is made for a key or a
-    /// value that is none.
+    /// Opens the tree, calls `write` with it, key and value, and closes the store. Neither pool nor tree is made for an invalid key
+    /// or value.
     pub(super) fn write<T>(
         &self,
         context: Context,

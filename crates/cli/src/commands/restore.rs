@@ -20,10 +20,10 @@ pub(crate) struct Args {
     /// The dump; `-` is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Put the entries into trees that have some already, one by one
+    /// Allow trees that have entries already: put the dump's entries over these, one by one
     #[arg(long)]
     merge: bool,
-    /// How full new leaves are made, from 0.5 to 1
+    /// The fill factor of new leaves, from 0.5 to 1
     #[arg(long, default_value_t = 0.9, value_name = "PART", value_parser = parse_fill)]
     fill: f64,
 }
@@ -34,14 +34,14 @@ type Reader = DumpReader<Box<dyn BufRead>>;
 fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
     let entries = std::iter::from_fn(|| match reader.next() {
         Ok(Event::Entry(key, value)) => Some(Ok((key, value))),
-        // Nothing but the end can follow: the reader refuses all else inside a tree.
+        // Only the tree's end can follow: the reader refuses anything else inside a tree.
         Ok(_) => None,
         Err(failure) => Some(Err(failure)),
     });
     tree.try_bulk_load(entries, fill)
 }
 
-/// Puts the entries of a tree over those that are there; returns how many, all of them durable.
+/// Puts the entries of a tree over existing ones; returns how many. All are durable.
 fn merge(store: &Store, tree: &Tree, reader: &mut Reader) -> Result<u64, Failure> {
     let mut puts = Puts::new(store, tree);
     while let Event::Entry(key, value) = reader.next()? {
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                     (trees, entries) = (trees + 1, entries + count);
                 }
                 Event::End => return reader.expect_end_of_input(),
-                // Inside a tree the loop above reads on; outside the reader refuses entries and ends.
+                // Inside a tree the functions above read on; outside of one the reader refuses entries and ends.
                 Event::Entry(..) | Event::EndTree => return Err(Error::NotSorted { index: 0 }.into()),
             }
         }

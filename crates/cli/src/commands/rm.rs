@@ -1,26 +1,13 @@
 //! `everleaf rm`: removes a key.
 
-use std::ffi::OsString;
-
-use crate::context::{Context, Notation, PoolArgs, TreeArgs};
+use crate::context::Context;
 use crate::failure::{Answer, Outcome};
 
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    pool: PoolArgs,
-    /// The key
-    key: OsString,
-    #[command(flatten)]
-    tree: TreeArgs,
-    #[command(flatten)]
-    notation: Notation,
-}
+pub(crate) use super::get::KeyArgs as Args;
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
-    let tree = args.tree.open(&store)?;
-    let removed = tree.remove(args.notation.argument(&args.key, tree.kind().codec)?)?;
+    let (store, tree, key) = args.open(context)?;
+    let removed = tree.remove(&key)?;
     drop(tree);
     store.close()?;
     context

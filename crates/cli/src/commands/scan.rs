@@ -21,16 +21,16 @@ pub(crate) struct Args {
     /// The key before which the range ends
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// Only keys that begin so
+    /// Only keys that begin with this
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// At most so many entries
+    /// Print at most this many entries
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
-    /// Keys without values
+    /// Print keys without values
     #[arg(long)]
     keys: bool,
     #[command(flatten)]
@@ -42,7 +42,9 @@ impl Args {
         let read = |key: &OsString| self.notation.argument(key, codec);
         if let Some(prefix) = &self.prefix {
             if codec == Codec::Word && !self.notation.hex {
-                return Err(Failure::Usage("numbers have no prefix; give --from and --to, or --hex".into()));
+                return Err(Failure::Usage(
+                    "--prefix does not apply to a tree of numbers; give --from and --to, or --hex".into(),
+                ));
             }
             return Ok(Bounds::prefix(&read(prefix)?));
         }

@@ -30,13 +30,13 @@ struct Report {
     high_water_bytes: u64,
     used_bytes: u64,
     allocations: u64,
-    /// After a crash: allocations that were found so far, while it is still being found out which space is in use.
+    /// After a crash, while the mark of space in use is running: the allocations that it has found so far.
     marked: Option<u64>,
     keys: u64,
     /// Bytes of slabs in use per key, over all trees.
     bytes_per_key: Option<f64>,
     recovered_after_crash: bool,
-    /// What could not be recovered, and why: while there is any, no space is reused that was in use before the open.
+    /// Trees that could not be recovered, and why. While there is one, no space is reused that was in use before the open.
     damaged: Vec<(String, String)>,
     open_ns: u64,
     log: Option<LogReport>,
@@ -125,7 +125,7 @@ struct TreeReport {
     volatile_bytes: u64,
     volatile_bytes_per_key: Option<f64>,
     recovery_ns: u64,
-    /// What the engine counted since the tree was opened.
+    /// The engine's counters since the tree was opened.
     counters: BTreeMap<&'static str, u64>,
     /// Figures of an engine that is durable by epochs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,7 +180,7 @@ impl EpochReport {
     }
 }
 
-/// What a medium survives, in a word.
+/// The failures that a medium survives, in a word.
 pub(super) fn survives_name(survives: Survives) -> &'static str {
     match survives {
         Survives::Nothing => "nothing",

@@ -3,7 +3,7 @@ use medium::testing::faulty::{Faults, Image, Machine, Which};
 
 use super::*;
 
-/// Whoever asked again after a failure was once told that all was durable.
+/// After a failed wait, a second wait must fail as well.
 #[test]
 fn what_a_disk_that_fails_did_not_keep_is_not_called_durable() {
     for engine in Engine::ALL.iter().copied() {

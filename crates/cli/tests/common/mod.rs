@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// Where the command is.
+/// The path of the command.
 pub(crate) fn program() -> &'static str {
     env!("CARGO_BIN_EXE_everleaf")
 }
@@ -18,7 +18,7 @@ pub(crate) fn everleaf() -> Command {
     Command::new(program())
 }
 
-/// What a run said.
+/// The output of a run.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,

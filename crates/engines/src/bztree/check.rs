@@ -20,7 +20,7 @@ pub(super) enum Visited<'n> {
     Leaf(u64, Option<Separator>, Option<Separator>),
     /// An inner node, before its children.
     Inner(u64, &'n InnerImage),
-    /// What cannot be visited, and what is below it.
+    /// The pointer to a node that cannot be visited, nor can the nodes below it.
     Damaged(u64, Error),
 }
 
@@ -151,8 +151,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(found)
     }
 
-    /// Verifies a leaf until no key came or went meanwhile, for that changes its status for good. A value that is replaced
-    /// does not; each is verified as it is at some moment.
+    /// Verifies a leaf, again if a key was added or removed meanwhile, which changes the status. A replaced value does not change
+    /// it; each value is verified as it is at some moment.
     fn verify_leaf(
         &self,
         guard: &Guard<'_, M>,
@@ -234,7 +234,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(found)
     }
 
-    /// Keys, leaves, levels of inner nodes, once what was counted is durable.
+    /// Counts keys, leaves and levels of inner nodes; returns once what was counted is durable.
     pub(super) fn count(&self) -> Result<(u64, u64, u32)> {
         let guard = self.pool.pin();
         let (mut keys, mut leaves, mut height) = (0, 0, 0);
@@ -289,7 +289,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         })
     }
 
-    /// Frees everything at once: the caller says that nobody else uses the tree, and that it is gone from the root table.
+    /// Frees everything at once. The caller promises that no other thread uses the tree, and that it is not in the root table.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
         let (mut nodes, mut leaves) = (vec![self.anchor], Vec::new());
@@ -306,7 +306,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             Ok(())
         })?;
         leaves.sort_unstable();
-        // Once it is known that the whole of it can be given back: in a damaged tree a leaf may be in two places.
+        // First visit all of it: in a damaged tree a leaf may be in two places, and must not be freed twice.
         if let Some(twice) = leaves.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Error::corrupt(twice[0], "a leaf that is reached twice"));
         }
@@ -315,7 +315,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 C::discard(&guard, words);
             }
         }
-        // The descriptors go with the anchor: they are nobody's to write any more.
+        // The descriptors are freed with the anchor, so no later drop may write to them.
         self.destroyed.store(1, Ordering::Release);
         nodes.into_iter().chain(leaves).for_each(|offset| guard.free(offset));
         Ok(())
@@ -328,7 +328,8 @@ mod tests {
     use pool::{Pool, PoolOptions};
 
     use super::*;
-    use crate::bztree::layout::{Inner, InnerHeader, LEAF_STATUS};
+    use crate::bztree::find::Goal;
+    use crate::bztree::layout::{FROZEN, INNER_HEADER, INNER_STATUS, Inner, InnerHeader, LEAF_STATUS};
     use crate::bztree::{BzTreeOptions, NodeSizes};
     use crate::index::{Condition, Index, WordCodec, WordIndex};
 
@@ -357,7 +358,7 @@ mod tests {
         outcome.as_ref().is_err_and(Error::is_corrupt)
     }
 
-    /// Each level leads to the one below five times: all ways through it would be taken.
+    /// Each node has the same child five times, so there are 5^9 paths: a walk must not take them all.
     #[test]
     fn a_tree_that_shares_children_is_damaged_and_not_walked_for_ever() {
         let (pool, tree) = tree(3);
@@ -367,8 +368,8 @@ mod tests {
             let offset = guard.allocate_lines(Tree::INNER_BYTES).unwrap();
             let inner = Tree::inner(&guard, offset).unwrap();
             inner.keys.iter().zip(1_u64..).take(4).for_each(|(cell, key)| cell.store(&guard, 100 * key));
-            inner.keys[super::super::layout::INNER_HEADER].store(&guard, InnerHeader::new(level, 4).0);
-            inner.keys[super::super::layout::INNER_STATUS].store(&guard, 0);
+            inner.keys[INNER_HEADER].store(&guard, InnerHeader::new(level, 4).0);
+            inner.keys[INNER_STATUS].store(&guard, 0);
             inner.children[..5].iter().for_each(|cell| cell.store(&guard, below.0));
             below = Pointer::inner(offset);
         }
@@ -443,7 +444,27 @@ mod tests {
         assert!(refused.to_string().contains("more entries than its status counts"), "{refused}");
     }
 
-    /// The key is gone, durably, whatever the leaf beside it looks like.
+    /// A frozen parent stands for one that other threads replace before each attempt to replace the leaf.
+    #[test]
+    fn a_write_that_runs_out_of_attempts_is_contended_and_not_corrupt() {
+        let (pool, tree) = tree(20);
+        let guard = pool.pin();
+        let (path, offset) = tree.descend_path(&guard, &Goal::Last, &mut Seen::default()).unwrap();
+        let leaf = Tree::leaf(&guard, offset).unwrap();
+        tree.freeze(&guard, leaf).unwrap();
+        let status = &Tree::inner(&guard, path.last().unwrap().offset).unwrap().keys[INNER_STATUS];
+        let before = status.load(&guard);
+        status.store(&guard, before | FROZEN);
+        let is_contended = |outcome: Result<bool>| matches!(outcome, Err(Error::Contended { .. }));
+        assert!(is_contended(WordIndex::write(&tree, 500, Some(1), Condition::Absent)), "insert");
+        assert!(is_contended(WordIndex::write(&tree, 200, Some(1), Condition::Present)), "update");
+        assert!(is_contended(WordIndex::write(&tree, 200, None, Condition::Present)), "remove");
+        assert_eq!(WordIndex::get(&tree, 200).unwrap(), Some(20));
+        status.store(&guard, before);
+        assert!(WordIndex::write(&tree, 500, Some(1), Condition::Absent).unwrap());
+    }
+
+    /// Damage in the neighbour does not make the remove fail.
     #[test]
     fn a_remove_beside_a_damaged_leaf_is_done() {
         let (pool, tree) = tree(5);

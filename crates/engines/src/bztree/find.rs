@@ -19,8 +19,8 @@ use crate::{Error, Result};
 /// Keys that descend together.
 const GROUP: usize = 16;
 
-/// Inner nodes have levels below this. More no pool has room for: split or loaded, a node of each level is made for two below it
-/// at least, and an inner node takes a KiB.
+/// Inner nodes have levels below this. No pool has room for more: a split or a load makes an inner node, of a KiB, only for two
+/// or more nodes below it.
 pub(super) const LEVELS_MAX: usize = 64;
 
 const _: () = assert!(1_u128 << (LEVELS_MAX - 2 + 10) > 1 << 48);
@@ -47,7 +47,7 @@ pub(super) enum Goal<'k, K> {
     Last,
 }
 
-/// A separator: the keys behind it are not below it. With tail 0 it is the smallest key that has this word.
+/// A separator: no key right of it is below it. With tail 0 it is the smallest key that has this word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Separator {
     pub(super) word: u64,
@@ -93,7 +93,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         LeafStatus(raw & VALUE_MASK).validated(leaf.offset)
     }
 
-    /// As [`BzTree::leaf_status`], for those who are about to change the leaf: helps what is under way there.
+    /// As [`BzTree::leaf_status`], for a caller that is about to change the leaf: helps an operation that is under way there.
     #[inline(always)]
     pub(super) fn leaf_status_helping(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<LeafStatus> {
         let raw = self.pmwcas.read_helping(guard, &leaf.head[LEAF_STATUS])?;
@@ -157,7 +157,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         while low < high {
             let middle = usize::midpoint(low, high);
             let tail = tails[middle].load(guard);
-            // Of keys with the separator's word none is below it if it is the smallest of them.
+            // With tail 0 the separator is the smallest key that has its word.
             if tail == 0 || C::compare_tie(guard, key, [word, tail])? != Compare::Less {
                 low = middle + 1;
             } else {
@@ -220,7 +220,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         while !pointer.is_leaf() {
             let inner = Self::inner(guard, pointer.offset())?;
             let header = Self::header(guard, inner);
-            // Levels go down by one, so no damage makes a descent go round in circles.
+            // Levels fall by one, so a descent ends whatever is damaged.
             level = Self::next_level(header, level, pointer)?;
             let position = Self::position(guard, inner, header.separators(), goal)?;
             note(Step { offset: pointer.offset(), position });
@@ -249,7 +249,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// Prefetches what a search looks at first.
+    /// Prefetches the lines that a search reads first.
     #[inline(always)]
     fn prefetch(guard: &Guard<'_, M>, pointer: Pointer) {
         if pointer.is_leaf() {
@@ -306,7 +306,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return Ok(None);
             }
             let payload = self.pmwcas.observe(guard, &cells[PAYLOAD], seen)?;
-            // Each update raises the version in the metadata, so what is between two equal ones belongs to them.
+            // Each update raises the version in the metadata: if it is unchanged, the payload belongs to it.
             if self.pmwcas.read(guard, &cells[META])? & VALUE_MASK != meta.0 {
                 continue;
             }
@@ -328,7 +328,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if C::TIES { (value & ((1 << 48) - 1), 0) } else { (value & VALUE_MASK, value >> 61) }
     }
 
-    /// What a key's entry is found by among those of its leaf: 0 is that of entries that were never reserved.
+    /// The byte by which a key's entry is found in its leaf. 0 is kept for entries that were never reserved.
     #[inline(always)]
     pub(super) fn fingerprint(key: C::Key<'_>) -> u8 {
         (C::hash(key) as u8).max(1)
@@ -343,7 +343,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Looks for `key` in a leaf.
     ///
     /// The linearisation point is the load of the entry's metadata, or, where there is none, of the fingerprints; in a
-    /// leaf that was replaced meanwhile it is the moment before that, when the leaf was as it has stayed since.
+    /// leaf that was replaced meanwhile it is the moment before the replacement: the leaf has not changed since.
     #[inline(always)]
     pub(super) fn look(
         &self,

@@ -1,4 +1,4 @@
-//! Nodes being made: their content, their space, and how they come into the tree.
+//! New nodes: their content, their space, and how they are installed in the tree.
 
 use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
@@ -49,8 +49,8 @@ impl InnerImage {
     }
 }
 
-/// Space kept for a pool that is full: so that what makes a tree smaller, and what reclaims dead entries, is done all the
-/// same. It pays back by what it retires. 0 where there is none.
+/// Space kept for a pool that is full, so that merges, and consolidations that reclaim dead entries, still succeed. They
+/// retire more than they take. 0 where there is none.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
     leaf: AtomicU64,
@@ -62,7 +62,7 @@ fn take(spare: &AtomicU64) -> Option<u64> {
     Some(spare.swap(0, Ordering::AcqRel)).filter(|offset| *offset != 0)
 }
 
-/// Words of a change of the structure that cannot be named together: a node is in the tree in two places.
+/// The error for words of a structural change that one operation cannot name together: a node is in the tree twice.
 fn damage(bad: BadTarget) -> Error {
     let offset = if let BadTarget::Twice(offset) = bad { offset } else { 0 };
     Error::corrupt(offset, bad.to_string())
@@ -75,7 +75,7 @@ pub(super) struct Place {
     pub(super) capacity: usize,
 }
 
-/// Space that nobody reaches yet: given back unless it is kept.
+/// Space that no thread can reach yet: freed on drop unless it is kept.
 pub(super) struct NewNodes<'g, 'p, M: Medium> {
     guard: &'g Guard<'p, M>,
     offsets: SmallVec<[u64; 4]>,
@@ -97,12 +97,12 @@ impl<'g, 'p, M: Medium> NewNodes<'g, 'p, M> {
         Ok(self.own(self.guard.allocate_lines(bytes)?))
     }
 
-    /// Somebody else owns this one from now on.
+    /// Hands over the ownership of one allocation.
     pub(super) fn release(&mut self, offset: u64) {
         self.offsets.retain(|mine| *mine != offset);
     }
 
-    /// They are reachable.
+    /// All of them are reachable now: none is freed on drop.
     pub(super) fn keep(mut self) {
         self.offsets.clear();
     }
@@ -115,8 +115,8 @@ impl<M: Medium> Drop for NewNodes<'_, '_, M> {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Space for a leaf of so many entries. Where the pool is full, of any other size in which more than `least` fit: what
-    /// leaves gave back serves leaves of their own size only, until a slab is empty.
+    /// Space for a leaf of so many entries. If the pool is full, space of any other size in which more than `least` fit: freed
+    /// leaves serve only leaves of the same size, until a slab is empty.
     pub(super) fn allocate_room(
         &self,
         new: &mut NewNodes<'_, '_, M>,
@@ -135,8 +135,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         })
     }
 
-    /// The same for so many entries and the free ones of a leaf that replaces one or two, of which space comes back: where
-    /// the pool is full, and if `spared`, a spare.
+    /// As [`BzTree::allocate_room`], for a leaf that replaces one or two others: room for so many entries and some free ones. If
+    /// the pool is full and `spared` is set, takes a spare: the replaced leaves give space back.
     pub(super) fn allocate_leaf(
         &self,
         new: &mut NewNodes<'_, '_, M>,
@@ -150,13 +150,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         })
     }
 
-    /// Space for an inner node with fewer children than the one it replaces; a spare where the pool is full.
+    /// Space for an inner node with fewer children than the one it replaces; a spare if the pool is full.
     pub(super) fn allocate_inner(&self, new: &mut NewNodes<'_, '_, M>) -> Result<u64> {
         let allocated = new.allocate(Self::INNER_BYTES);
         allocated.or_else(|error| take(&self.spares.inner).map(|spare| new.own(spare)).ok_or(error))
     }
 
-    /// Sees to it that there are spares, as far as there is room.
+    /// Allocates missing spares, if the pool has room.
     pub(super) fn refill_spares(&self, guard: &Guard<'_, M>) {
         let Spares { leaf, inner } = &self.spares;
         for (spare, bytes) in [(leaf, leaf_bytes(self.sizes.leaf_entries)), (inner, Self::INNER_BYTES)] {
@@ -184,8 +184,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Bytes of an inner node.
     pub(super) const INNER_BYTES: usize = inner_bytes(C::TIES);
 
-    /// Freezes a leaf: from here on it stays as it is, unless it is thawed. Not flushed: thawed by a crash, it is a leaf like
-    /// any other, for what is built from it is not reachable before that is durable. Returns the status.
+    /// Freezes a leaf: it does not change any more, unless it is thawed. Not flushed: if a crash thaws it, it is an ordinary
+    /// leaf, because its replacement becomes reachable only by an operation that makes the freeze durable. Returns the status.
     pub(super) fn freeze(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>) -> Result<LeafStatus> {
         let cell = &leaf.head[LEAF_STATUS];
         loop {
@@ -201,14 +201,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
     }
 
-    /// Thaws the leaf at `offset` if it is frozen and still that of `key`: where it cannot be replaced, it goes on
-    /// as it is. Who is about to replace it fails. Returns the status; frozen still, if it was replaced.
+    /// Thaws the leaf at `offset` if it is frozen and still covers `key`: a leaf that cannot be replaced stays in use. Threads
+    /// that are about to replace it fail. Returns the status, which is still frozen if the leaf was replaced.
     pub(super) fn thaw(&self, guard: &Guard<'_, M>, key: C::Key<'_>, offset: u64) -> Result<LeafStatus> {
         let leaf = Self::leaf(guard, offset)?;
         let cell = &leaf.head[LEAF_STATUS];
         let raw = self.pmwcas.read_helping(guard, cell)?;
         let status = LeafStatus(raw & VALUE_MASK).validated(offset)?;
-        // What replaces a leaf freezes it once more: so this is the status of one in the tree if it is there now.
+        // The operation that replaces a leaf freezes it once more. So if the leaf is in the tree after `status` was read, it has
+        // not been replaced as long as it has this status.
         if status.is_frozen()
             && self.descend(guard, key, &mut Seen::default())? == offset
             && cell.compare_exchange(guard, raw, status.thawed().0).is_ok()
@@ -218,8 +219,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(status)
     }
 
-    /// Adds the word by which a frozen leaf that is to be replaced is frozen for good: it must have been so since its
-    /// `status` was read, and no thaw comes after it is replaced.
+    /// Adds the word that freezes a frozen leaf for good as it is replaced. The operation fails if the leaf was thawed since its
+    /// `status` was read; once it has succeeded, the leaf can no longer be thawed.
     pub(super) fn bury_leaf<'g>(
         guard: &'g Guard<'_, M>,
         swap: &mut Descriptor<'g>,
@@ -254,7 +255,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// Writes and flushes a leaf that nobody reaches yet.
+    /// Writes and flushes a leaf that no thread can reach yet.
     pub(super) fn write_leaf(guard: &Guard<'_, M>, place: Place, copies: &[Copied]) -> Result<()> {
         let Place { offset, capacity } = place;
         if copies.len() > capacity {
@@ -277,7 +278,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             cells[PAYLOAD].store(guard, payload);
         }
         for cells in &entries[copies.len()..] {
-            // Of free entries only the metadata means something.
+            // Of a free entry only the metadata is ever read.
             cells[META].store(guard, 0);
         }
         guard.flush_words(guard.words(offset, leaf_bytes(capacity) / 8)?);
@@ -311,7 +312,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(Some((status, image)))
     }
 
-    /// Writes and flushes an inner node that nobody reaches yet.
+    /// Writes and flushes an inner node that no thread can reach yet.
     pub(super) fn write_inner(guard: &Guard<'_, M>, offset: u64, image: &InnerImage) -> Result<()> {
         let inner = Self::inner(guard, offset)?;
         let count = image.separators.len();
@@ -344,7 +345,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// The shortest separator above `left` and not above `right`. What it leads to belongs to `new`.
+    /// The shortest separator above `left` and not above `right`. Its record, if it has one, belongs to `new`.
     pub(super) fn separate(
         guard: &Guard<'_, M>,
         new: &mut NewNodes<'_, '_, M>,
@@ -383,13 +384,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Ok(false);
         }
         swap.add_recycling(guard, cell, (old.0, new.0), Recycling::FreeOne).map_err(damage)?;
-        // Changed, so that a copy of the parent which is being made without this swap is not installed.
+        // Changes the status, so that a copy of the parent that lacks this swap cannot be installed.
         swap.add_word(guard, &parent.keys[INNER_STATUS], status, with_child_swapped(status))
             .map_err(damage)?;
         Ok(true)
     }
 
-    /// Executes what replaces nodes, and gives back those of the child's word that are not needed any more.
+    /// Executes an operation that replaces nodes; recycles the child's old node on success, the new one on failure.
     pub(super) fn attempt_swap(&self, guard: &Guard<'_, M>, swap: Descriptor<'_>) -> Result<Option<Commit>> {
         swap.attempt_with(guard, &[], |recycled| self.recycle(guard, recycled))
     }
@@ -436,7 +437,7 @@ mod tests {
     use crate::bztree::{BzTreeOptions, NodeSizes};
     use crate::index::{Index, WordCodec};
 
-    /// The keys below such a root were out of reach when nothing refused to make it, and little to read it.
+    /// A root that is too high is refused when it is written; every lower one can be read.
     #[test]
     fn a_tree_is_read_however_high_it_can_become() {
         type Tree = BzTree<Ram, WordCodec>;
@@ -470,7 +471,7 @@ mod tests {
         }
     }
 
-    /// Whoever adds an entry to such a leaf adds it to nothing.
+    /// An entry that is added to a leaf outside of the tree would be lost.
     #[test]
     fn a_leaf_that_was_replaced_is_not_thawed() {
         let pool = Pool::open(Ram::new(1 << 24).unwrap(), PoolOptions::default()).unwrap();

@@ -6,7 +6,7 @@
 //! *Why the reservation needs no persist.* Nothing depends on it before the entry is visible, and the operation that makes
 //! it so takes the status with the reservation for its expected value, which is durable with the descriptor. A crash before
 //! that leaves a status with or without the reservation. Without it the entry is free again, whatever lies in it. With it
-//! the entry is pending for ever: named by a past epoch, or still empty; the next insert ends it.
+//! the entry would be pending for ever: it names a past epoch, or is still empty. The next insert into the leaf ends it.
 //!
 //! **Update.** PMwCAS on payload, metadata and status, in place. A value of 64 bits has its upper three in the metadata,
 //! whose version goes up, so a reader that finds the same metadata before and after the payload has both of one value.
@@ -30,11 +30,11 @@ pub(super) const ATTEMPTS_MAX: u32 = 1 << 16;
 pub(super) enum Attempt {
     /// Done: whether the condition held.
     Done(bool),
-    /// Something changed meanwhile: again, from the root.
+    /// Something changed meanwhile: try again from the root.
     Again,
 }
 
-/// What came of the reservations before one's own.
+/// The outcome of the reservations before one's own.
 #[derive(PartialEq, Eq)]
 enum Earlier {
     /// None of them has the key.
@@ -92,13 +92,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let leaf = Self::leaf(guard, offset)?;
         let status = self.leaf_status_helping(guard, leaf)?;
         if status.is_frozen() {
-            // Whether there is room in it shows when it is not.
+            // A frozen leaf's replacement may have room even if this one has none.
             return self.make_way(guard, key, offset, false);
         }
         if let Ok(free) = leaf.entry(guard, status.count()) {
             free[META].prefetch_write();
         }
-        // After the status: what is completed from here on changes it.
+        // After the status was read: any later completion changes the status.
         let found = self.look(guard, leaf, key, &mut seen)?;
         if !holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))? {
             self.pmwcas.settle(guard, &mut seen)?;
@@ -136,7 +136,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             }
         }
         if live <= self.sizes.live_min() {
-            // As after a remove: that there is no room to merge, or damage beside it, is no failure of what comes next.
+            // As after a remove: the write goes on even if this merge fails, for want of space or for damage beside the leaf.
             let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Again)
@@ -176,7 +176,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         key: C::Key<'_>,
         encoded: &mut Encoded<'_, '_, '_, '_, M, C>,
     ) -> Result<Attempt> {
-        // First what may fail for want of space.
+        // First the allocation, which may fail for want of space.
         let words = encoded.words()?;
         let Some(cells) = self.reserve(guard, leaf, status)? else { return Ok(Attempt::Again) };
         let (entry, (payload, high)) = (status.count(), Self::part(words[1]));
@@ -199,7 +199,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         loop {
             let status = self.leaf_status(guard, leaf)?;
             if status.is_frozen() || self.meta(guard, cells)? != mine {
-                // Whoever froze the leaf, or ended the reservation, counts on it that nothing comes of it any more.
+                // A thread that froze the leaf, or ended the reservation, relies on this entry never becoming visible.
                 return Ok(Attempt::Again);
             }
             let mut complete = self.pmwcas.allocate();
@@ -233,11 +233,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return Ok(None);
         }
         let cells = leaf.entry(guard, status.count())?;
-        // What a crash left of a reservation that the status does not know goes unread.
+        // A crash may have left a reservation that the status does not count: its content is ignored.
         let raw = self.pmwcas.read_helping(guard, &cells[META])?;
         match Meta(raw & VALUE_MASK).state() {
             EntryState::Empty | EntryState::Reserved => {}
-            // One whose patience ran out has seen the status, and ended the reservation already.
+            // Another writer waited for this reservation, saw it in the status, and has ended it already.
             EntryState::Gone => return Ok(None),
             EntryState::Visible => {
                 return Err(Error::corrupt(leaf.offset, "an entry that is visible and was never reserved"));
@@ -247,7 +247,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(cells[META].compare_exchange(guard, raw, reserved).is_ok().then_some(cells))
     }
 
-    /// Waits for reservations before `entry`, a bounded time each; then ends them.
+    /// Waits for the reservations before `entry`, a bounded time for each, and then ends it.
     fn wait_for_earlier(
         &self,
         guard: &Guard<'_, M>,
@@ -286,7 +286,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(if found.is_some() { Earlier::Duplicate } else { Earlier::Clear })
     }
 
-    /// Ends a reservation, whoever has it, unless it was completed or the leaf frozen meanwhile.
+    /// Ends a reservation of any thread, unless it was completed or the leaf was frozen meanwhile.
     fn end_reservation(&self, guard: &Guard<'_, M>, leaf: Leaf<'_>, entry: usize) -> Result<()> {
         let cells = leaf.entry(guard, entry)?;
         loop {

@@ -25,14 +25,14 @@
 //! 1024 tails       where keys can tie: offsets of records with the separators' keys, 0 where the word is enough
 //! ```
 //!
-//! Metadata, payloads, statuses, children and the root are words of PMwCAS: their bits 61 to 63 are its.
+//! Metadata, payloads, statuses, children and the root are words of PMwCAS: bits 61 to 63 of each belong to PMwCAS.
 
 use medium::{LINE_BYTES, Medium, Word, node};
 
 use crate::pmwcas::VALUE_MASK;
 use crate::{Error, Result};
 
-/// The most entries of a leaf: so many fingerprints share a line with the status.
+/// The most entries of a leaf: 56 fingerprints and the status fill one line.
 pub const ENTRIES_MAX: usize = 56;
 /// The most children of an inner node.
 pub(super) const CHILDREN_MAX: usize = 63;
@@ -163,12 +163,12 @@ impl LeafStatus {
         self.byte(8)
     }
 
-    /// Of these, entries that are not visible yet.
+    /// Of the reserved entries, those that are not visible yet.
     pub(super) fn pending(self) -> usize {
         self.byte(16)
     }
 
-    /// Of these, entries that are gone.
+    /// Of the reserved entries, those that are gone.
     pub(super) fn dead(self) -> usize {
         self.byte(24)
     }
@@ -183,7 +183,7 @@ impl LeafStatus {
         self.count().saturating_sub(self.pending() + self.dead())
     }
 
-    /// Frozen once more: no two freezes of a leaf look alike, so whoever copied it notices a thaw in between.
+    /// Frozen once more. Each freeze of a leaf gives another status, so a thread that copied the leaf notices a thaw in between.
     pub(super) fn frozen(self) -> Self {
         Self((self.0 + ONE_FREEZE) & VALUE_MASK | FROZEN)
     }
@@ -208,13 +208,13 @@ impl LeafStatus {
         Self(self.0 + ONE_DEAD)
     }
 
-    /// Entries that may be visible in a replacement: those that are, and those that may yet become so, unless it is too
-    /// late for them.
+    /// The most entries that a replacement of the leaf must hold: those that are visible, and, unless the leaf is frozen, those
+    /// that may still become visible.
     pub(super) fn kept(self) -> usize {
         self.live() + if self.is_frozen() { 0 } else { self.pending() }
     }
 
-    /// Refuses what no leaf can have.
+    /// Refuses a status that no leaf can have.
     #[inline(always)]
     pub(super) fn validated(self, offset: u64) -> Result<Self> {
         if self.capacity() > ENTRIES_MAX
@@ -228,7 +228,7 @@ impl LeafStatus {
     }
 }
 
-/// What an entry is.
+/// The state of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EntryState {
     Empty,
@@ -317,7 +317,7 @@ pub(super) fn with_child_swapped(status: u64) -> u64 {
     (status + (1 << 8)) & VALUE_MASK
 }
 
-/// A leaf: where it lies, and its first line. How many entries it has room for is in the status, so they are looked at one by
+/// A leaf: where it lies, and its first line. Its capacity is in the status, so entries are reached one by
 /// one.
 #[derive(Clone, Copy)]
 pub(super) struct Leaf<'g> {

@@ -11,7 +11,7 @@ use crate::index::{Codec, EntryWords, NextEntry};
 use crate::kit::load::{Sorted, entries_per_leaf};
 use crate::{Error, Result};
 
-/// What is loaded and not reachable yet.
+/// Nodes and records of a load that are not reachable yet.
 struct Load<'g, 'p, 's, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     source: Sorted<'g, 'p, 's, M, C>,
@@ -21,11 +21,11 @@ struct Load<'g, 'p, 's, M: Medium, C: Codec> {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Fills an empty tree, whose root must be a leaf: a tree that was emptied by others has one unless its leaves could
-    /// not be merged. Nothing is pinned while `next` runs, so what others retire meanwhile is freed.
+    /// Fills an empty tree, whose root must be a leaf. (A tree that became empty by removals has such a root, unless its leaves
+    /// could not be merged.) Nothing is pinned while `next` runs, so memory that other threads retire is freed meanwhile.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         self.empty_root(&self.pool.pin())?;
-        // What is written is nobody else's.
+        // No other thread can reach what is written here.
         let guard = self.pool.peek();
         let source = Sorted::new(&guard, next);
         let mut load = Load { guard: &guard, source, nodes: NewNodes::new(&guard), level: Vec::new() };
@@ -37,7 +37,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             self.write_level(&mut load, fill)?;
         }
         let Some((_, root)) = load.level.pop() else { return Ok(0) };
-        // PERSIST: what was written before the root that leads to it; the fences of the operation are another guard's.
+        // PERSIST: all that was written, before the root that leads to it; the operation's own fences belong to another guard.
         guard.fence();
         self.install_loaded(load, root)
     }
@@ -45,9 +45,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Replaces the empty root by that of a load; returns the entries.
     fn install_loaded(&self, mut load: Load<'_, '_, '_, M, C>, root: Pointer) -> Result<u64> {
         let guard = self.pool.pin();
-        // It may be another leaf by now, as empty as the one before.
+        // The root may be another empty leaf by now.
         let old = self.empty_root(&guard)?;
-        // Frozen, it takes no more entries; whoever meets it meanwhile renews it, and this fails.
+        // A frozen leaf takes no more entries. If another thread replaces it first, this load fails.
         let leaf = Self::leaf(&guard, old.offset())?;
         let frozen = self.freeze(&guard, leaf)?;
         if frozen.live() > 0 {
@@ -74,7 +74,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if status.live() > 0 { self.refuse(guard) } else { Ok(root) }
     }
 
-    /// The answer where there are entries, once these are durable.
+    /// The error for a tree that has entries, once these are durable.
     fn refuse<T>(&self, guard: &Guard<'_, M>) -> Result<T> {
         self.pmwcas.settle_all(guard)?;
         Err(Error::NotEmpty)
@@ -117,7 +117,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(last)
     }
 
-    /// Writes the inner nodes above the nodes of a level, which become the level.
+    /// Replaces the nodes of a level by the inner nodes above them.
     fn write_level(&self, load: &mut Load<'_, '_, '_, M, C>, fill: f64) -> Result<()> {
         let below = std::mem::take(&mut load.level);
         let NodeSizes { inner_children: most, .. } = self.sizes;
@@ -126,7 +126,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             pointer if pointer.is_leaf() => 1,
             pointer => Self::header(load.guard, Self::inner(load.guard, pointer.offset())?).level() + 1,
         };
-        // Spread evenly: as they take three or more, none is left with one child.
+        // Spread evenly: an inner node takes three children or more, so none is left with one.
         let nodes = below.len().div_ceil(most);
         for number in 0..nodes {
             let (start, end) = (below.len() * number / nodes, below.len() * (number + 1) / nodes);

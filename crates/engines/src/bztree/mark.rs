@@ -1,20 +1,21 @@
 //! The mark after a crash: which allocations the tree reaches, found out while it is at work.
 //!
-//! A walk through all keys, leaf by leaf: each time from the root to the leaf where the last one ended, marking the inner
-//! nodes on the way, the leaf and its records, and the record of the separator that ends it. No barrier is needed, for
-//! nothing of the old generation is allocated meanwhile, and what is reached at the end of the walk was so all the time:
+//! The walk visits all keys, leaf by leaf. For each leaf it descends from the root to the key where the last leaf ended, and
+//! marks the inner nodes on the way, the leaf, its records, and the record of the separator at its end. No barrier is needed:
+//! no space of the old generation is allocated meanwhile, so old space that is reachable at the end of the walk was reachable
+//! throughout. Each kind of it is found:
 //!
-//! - *A node's range of keys never changes.* A leaf that is there all the time is the one that covers its smallest key when
-//!   the walk comes to that; so it is found, and the inner nodes above it that are there all the time are on the way.
-//! - *A record that is visible all the time* is so in the leaf that covers its key when the walk comes by, whichever that
-//!   is: it may be copied from leaf to leaf, before or after. If the leaf is replaced while it is read, it was frozen
-//!   first, and shows what it had.
-//! - *A separator that is there all the time* ends some leaf when the walk comes to that, however inner nodes are split and
-//!   merged; they hand on its record. So it is not the nodes whose separators are marked: a node that is new, in space
-//!   that was used before, can have old ones.
+//! - *A node's range of keys never changes.* A leaf that stays in the tree is the one that covers its smallest key when
+//!   the walk reaches that key, and the inner nodes above it that stay in the tree are on the way.
+//! - *A record that stays visible* is in the leaf that covers its key when the walk reads that leaf; it does not matter
+//!   that other threads copy its entry from leaf to leaf. If the leaf is replaced while it is read, it was frozen before
+//!   that, and still has the entry.
+//! - *A separator that stays in the tree* ends some leaf when the walk reaches that leaf, however inner nodes are split and
+//!   merged, which keep its record. So records of separators are marked leaf by leaf, not node by node: a new node,
+//!   which needs no mark, can hold old separators.
 //!
-//! What the walk misses because it was removed before, and somebody still reads, its retirement marks; and the mark ends
-//! only when all who may be about to retire something are done ([`pool::Pool::finish_marking_later`]).
+//! Space that was removed before the walk reached it, and that a reader may still use, is marked when it is retired. The mark
+//! ends only after every thread that may be about to retire something is done ([`pool::Pool::finish_marking_later`]).
 
 use medium::Medium;
 use pool::Guard;
@@ -26,7 +27,7 @@ use crate::pmwcas::Seen;
 use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Marks all that the tree reaches; asks after each leaf whether to go on. Whether it came to the end. O(n).
+    /// Marks all that the tree reaches; asks after each leaf whether to go on. Returns whether it came to the end. O(n).
     pub(super) fn mark_reached(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         self.pool.mark(self.anchor)?;
         let (mut marked, mut start) = (Path::new(), None::<Vec<u8>>);
@@ -38,7 +39,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             };
             let (path, leaf) = self.descend_path(&guard, &goal, &mut Seen::default())?;
             for (depth, step) in path.iter().enumerate() {
-                // Most are those of the leaf before. One whose space was used again is new, and need not be marked.
+                // Most are on the path of the leaf before. A node in space that was reused meanwhile is new, and need not be marked.
                 if marked.get(depth).map(|marked| marked.offset) != Some(step.offset) {
                     self.pool.mark(step.offset)?;
                 }

@@ -1,5 +1,5 @@
-//! Merging: a leaf that became small goes together with its left sibling, else with its right one, under the same parent;
-//! inner nodes likewise.
+//! Merging: a leaf that became small is merged with its left sibling, else with its right one, under the same parent; inner
+//! nodes likewise.
 //!
 //! Both leaves are frozen, then one operation freezes the parent and installs a parent without one of them in its own
 //! parent. If the parent is the root and would be left with one child, that becomes the root.
@@ -30,7 +30,7 @@ struct Pair<'p> {
 }
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Merges the leaf that covers `key` if it is small, and the nodes above as far as they become so.
+    /// Merges the leaf that covers `key` if it is small, and then nodes above it that became small.
     pub(super) fn shrink(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
         for _ in 0..MERGES_MAX {
             let (path, offset) = self.descend_path(guard, &Goal::Key(key), &mut Seen::default())?;
@@ -47,7 +47,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// Merges the leaf at the end of a path with a sibling; whether it did.
+    /// Merges the leaf at the end of a path with a sibling; returns whether it did.
     fn merge_leaf(&self, guard: &Guard<'_, M>, path: &Path, offset: u64, live: usize) -> Result<bool> {
         let Some(step) = path.last() else { return Ok(false) };
         let Some((status, image)) = self.image(guard, step.offset)? else { return Ok(false) };
@@ -72,7 +72,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(false)
     }
 
-    /// Merges two leaves, which had so many entries together.
+    /// Merges two leaves, which had `together` entries.
     fn merge_leaves(&self, guard: &Guard<'_, M>, pair: Pair<'_>, together: usize) -> Result<bool> {
         let mut new = NewNodes::new(guard);
         let merged = self.allocate_leaf(&mut new, together, true)?;
@@ -85,15 +85,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             *status = frozen.0;
         }
         if copies.len() > merged.capacity {
-            // Entries came in between. Both leaves are renewed by who meets them next.
+            // Entries were added in between. The next thread that is to change one of these leaves renews it.
             return Ok(false);
         }
         Self::write_leaf(guard, merged, &copies)?;
         self.install_merge(guard, new, pair, (Pointer::leaf(merged.offset), parent), statuses)
     }
 
-    /// Installs `merged` in place of a pair of nodes, by a new parent. The pair come with their statuses and are frozen, for
-    /// good if they are leaves, which are so already. Whether it did.
+    /// Installs `merged` in place of a pair of nodes, by a new parent. Freezes both nodes, which must still have these statuses;
+    /// leaves are frozen already, and are now frozen for good. Returns whether it did.
     fn install_merge(
         &self,
         guard: &Guard<'_, M>,
@@ -138,7 +138,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(true)
     }
 
-    /// Merges inner nodes on the way to `key` that have few children, from the lowest level up; whether it merged any.
+    /// Merges inner nodes on the way to `key` that have few children, from the lowest level up; returns whether it merged any.
     fn shrink_inner(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<bool> {
         let mut any = false;
         for _ in 0..MERGES_MAX {
@@ -161,7 +161,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(any)
     }
 
-    /// Merges an inner node with a sibling; `path` leads to its parent. Whether it did.
+    /// Merges an inner node with a sibling; `path` leads to its parent. Returns whether it did.
     fn merge_inner(&self, guard: &Guard<'_, M>, path: &[Step], child: Step) -> Result<bool> {
         let Some(step) = path.last() else { return Ok(false) };
         let Some((status, image)) = self.image(guard, step.offset)? else { return Ok(false) };

@@ -19,10 +19,10 @@
 //!    operation, so nothing changes after the freeze; what replaces it does so too, and freezes it for good.
 //! 5. An inner node's separators never change. A child is swapped together with a change of the status, and the node is
 //!    frozen by the very operation that replaces it, which names that status: no swap is lost in a copy.
-//! 6. What is visible is durable, or dirty, and then its readers wait (see [PMwCAS](crate::pmwcas)). Two values may recur: an
-//!    update leaves the status as it was, and may bring a payload back. Their dirty bits may be cleared too early,
-//!    which does no harm: a status answers only a count, which waits for everything, and a payload answers only together with
-//!    its metadata, whose version never recurs.
+//! 6. A visible value is durable, or it is dirty and its readers wait (see [PMwCAS](crate::pmwcas)). Two values may recur: an
+//!    update leaves the status as it was, and may bring a payload back. Their dirty bits may be cleared too early, which does
+//!    no harm: only a count is answered from a status, and a count waits for everything; a payload is used only together
+//!    with its metadata, whose version never recurs.
 //!
 //! ## Commit points
 //!
@@ -43,15 +43,15 @@
 //!
 //! ## Recovery
 //!
-//! PMwCAS rolls its descriptors forward or back; the epoch is raised (`recover`): O(1). After a crash what the tree reaches is
-//! marked besides, before the open returns or while the tree is at work (`mark`).
+//! PMwCAS rolls its descriptors forward or back; the epoch is raised (`recover`): O(1). After a crash all space that the tree
+//! reaches is also marked, before the open returns or while the tree is in use (`mark`).
 //!
 //! ## What a crash may leave behind
 //!
 //! Entries that were reserved and never completed: counted as pending, ended by the next insert into the leaf, reclaimed when
 //! the leaf is renewed. Leaves that are frozen: renewed by the next thread that is to change them. Inner nodes with a single child, and
 //! leaves that are small, where the crash came between two merges: merged when keys beside them are removed, or they
-//! are full and written to. Space that nothing reaches: free with the mark.
+//! are full and written to. Space that nothing reaches: the mark frees it.
 //!
 //! ## Where this departs from the paper
 //!
@@ -61,14 +61,14 @@
 //!   that line and the entry. The order of the sorted part serves scans and consolidation.
 //! - *4.2.1, insert*: the reservation is two compare-and-swaps without a persist, not a durable PMwCAS; so an insert takes
 //!   three persists instead of six. The status counts what is pending, so only an insert that meets a reservation looks for a
-//!   duplicate again; it waits a bounded time, then ends the reservation by PMwCAS, so that a thread that is gone blocks
+//!   duplicate again; it waits a bounded time, then ends the reservation by PMwCAS, so that a thread that has stopped blocks
 //!   no other thread.
 //! - *4.2.3, update*: in place, for inline values too. PMwCAS leaves 61 bits of a word; the other three of a value lie in the
 //!   metadata, which is part of the operation anyway, beside a version by which a reader knows that both belong together.
 //!   No dead entry, no consolidation for updates.
 //! - *4.2.6, scans*: go on from the separator, not from the last key, so an empty leaf is no obstacle.
 //! - *4.3, consolidation*: the parent's status carries a counter that each swap of a child raises; otherwise a copy of the
-//!   parent could be installed that lacks the swap. A thread that finds a frozen leaf renews it at once, not the second time.
+//!   parent could be installed that lacks the swap. A thread that finds a frozen leaf renews it at once, not at the second try.
 //!   Freezing is not flushed. Where there is no space to renew it, the leaf is thawed and goes on as it is; so the
 //!   operation that replaces a leaf names its status as well, which counts how often it was frozen.
 //! - *4.3 and 5, node sizes*: counted in entries, as these have one size. What the allocator adds is free space, too. The upper
@@ -78,9 +78,9 @@
 //!   keys. A root with two children that merge is replaced by what they become.
 //! - *6.1, allocation*: nothing is handed to descriptors durably: what the tree does not reach is free after a crash.
 //!
-//! ## Not there yet
+//! ## Not supported
 //!
-//! A full leaf does not share with its neighbours.
+//! A full leaf does not share entries with its neighbours.
 
 mod check;
 mod entry;

@@ -1,4 +1,4 @@
-//! One operation in pieces, each with its time: what figure 9 of the paper shows. Not on the way of any other operation.
+//! One operation in parts, each with its time, for figure 9 of the paper. No other operation uses this code.
 
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use crate::kit::write::Encoded;
 use crate::pmwcas::Seen;
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Reads a key, or sets its value if it is there. What neither searches nor executes is in the total alone: pinning,
-    /// allocation, and an update that others or a frozen leaf were in the way of, from its second attempt on.
+    /// Reads a key, or sets its value if it is there. Time outside of both parts is in the total alone:
+    /// pinning, allocation, and all attempts of an update after the first one.
     pub(super) fn profiled<'k>(&self, key: C::Key<'k>, value: Option<C::Value<'k>>) -> Result<Profile> {
         let (mut profile, start) = (Profile::default(), Instant::now());
         let guard = self.pool.pin();
@@ -22,7 +22,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let offset = self.descend(&guard, key, &mut seen)?;
         let descended = Instant::now();
         let leaf = Self::leaf(&guard, offset)?;
-        // What a read needs nothing of.
+        // A read needs none of this.
         let status = value.map(|_| self.leaf_status_helping(&guard, leaf)).transpose()?;
         let found = self.look(&guard, leaf, key, &mut seen)?;
         let looked = Instant::now();

@@ -1,9 +1,9 @@
 //! Making and opening a tree.
 //!
 //! 1. PMwCAS rolls forward or back what a crash cut off: the tree is then as after a prefix of its operations.
-//! 2. The index epoch goes up, so that reservations of the life before are known as such.
-//! 3. If the pool asks for it, what the tree reaches is marked, now or later (`mark`). All the rest is independent of the
-//!    size.
+//! 2. The index epoch goes up, so that reservations from before the open are told from new ones.
+//! 3. If the pool asks for it, all that the tree reaches is marked, now or later (`mark`). The other steps take the same time
+//!    for every size.
 
 use std::time::Instant;
 
@@ -60,13 +60,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Self::start(pool, &root, (sizes, options.patience), false)
     }
 
-    /// Opens a tree: finishes what a crash cut off, and marks what it reaches if the pool asks for that, unless that is to
-    /// come later. O(1), or O(n) with the mark.
+    /// Opens a tree: finishes operations that a crash cut off. If the pool asks for a mark, marks what the tree reaches, unless the
+    /// options leave that for later. O(1), or O(n) with the mark.
     ///
     /// # Errors
     /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch): it is another engine's, of another codec, or with nodes of other sizes;
-    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt): a
-    /// damaged descriptor, by name, or another damage.
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt)
+    /// names a damaged descriptor, or says what else is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
         let crashed = pool.needs_mark();
         let start = Instant::now();
@@ -93,14 +93,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let pmwcas = Pmwcas::open(&guard, anchor + ANCHOR_BYTES, slots)?;
         let cell = &guard.node::<Anchor>(anchor)?.epoch;
         let epoch = super::layout::epoch_number(cell.load(&guard).wrapping_add(1));
-        // PERSIST: nothing must precede; lost, nobody has reserved anything in this epoch.
+        // PERSIST: nothing must precede; lost, no entry was reserved in this epoch.
         cell.publish(&guard, epoch);
         guard.drain()?;
         drop(guard);
         Ok(Self::assembled(pool, pmwcas, (anchor, epoch), (sizes, patience), crashed))
     }
 
-    /// A tree to be read as it is, whatever its descriptors say: nobody may change it, and nothing is ended when it is dropped.
+    /// A tree to be read without recovery, even if descriptors are damaged. It must not be changed, and its drop finishes nothing.
     pub(super) fn unrecovered(pool: &Pool<M>, root: &TreeRoot) -> Self {
         let (anchor, slots) = (root.words[ROOT_ANCHOR], root.words[ROOT_SLOTS] as usize);
         let pmwcas = Pmwcas::unrecovered::<M>(anchor.saturating_add(ANCHOR_BYTES), slots);
@@ -173,7 +173,7 @@ mod tests {
             let error = Tree::open(&pool, &root, small()).err().expect(what).to_string();
             assert!(error.contains("PMwCAS descriptor 1: ") && error.contains(what), "{error}");
         }
-        // Not followed, whatever it names.
+        // A damaged descriptor is refused, and the words that it names are not touched.
         assert!(
             guard
                 .words(anchor, 2)
@@ -182,7 +182,7 @@ mod tests {
                 .zip(before.iter().copied())
                 .all(|(word, old)| word.load(&guard) == old)
         );
-        // Read, it is all there but for what the damaged one holds.
+        // The salvage finds everything except the words that hold the damaged descriptor's name.
         let salvage = || {
             let mut saved = Vec::new();
             let left_out = Tree::salvage(&pool, &root, &mut |key, value| {

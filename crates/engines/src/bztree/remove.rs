@@ -36,7 +36,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let found = self.look(guard, leaf, key, &mut seen)?;
         let held = holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))?;
         let Some(found) = found.filter(|_| held) else {
-            // Nothing to change: what was seen is the answer, in a frozen leaf as well.
+            // Nothing to change: the answer is what was read, in a frozen leaf as well.
             self.pmwcas.settle(guard, &mut seen)?;
             return Ok(Attempt::Done(held));
         };
@@ -50,8 +50,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         C::retire(guard, found.words);
         commit.wait(guard)?;
         if status.buried().live() <= self.sizes.live_min() {
-            // The key is gone, durably. That there is no room to merge leaves, or that one beside it is damaged, is no
-            // failure of that: whoever comes to what is damaged is told.
+            // The key is durably removed, even if the merge fails for want of space or for damage in a neighbour. An operation
+            // that reads the damaged leaf reports it.
             let _ = self.shrink(guard, key);
         }
         Ok(Attempt::Done(true))

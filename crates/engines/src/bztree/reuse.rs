@@ -1,10 +1,13 @@
 //! When the memory of nodes is used again.
 //!
-//! A descriptor of PMwCAS stays as its operation left it until its slot is used again. By then the leaf whose words it names may
-//! have been replaced, its memory have become a record: and a recovery takes what looks there like the descriptor's name for
-//! it, whoever wrote that. So nodes that were replaced wait, first until no thread reads them any more, as whoever is in an
-//! operation on their words does; then until each slot that was used was given back once. Some at a time, so that it
-//! costs next to nothing.
+//! A descriptor of PMwCAS keeps its content until its slot is used again. By then the leaf whose words it names may have been
+//! replaced, and its memory may hold a record. A recovery would then take a word of the record that equals the descriptor's
+//! name for that name. So the memory of a replaced node waits twice before it is reused:
+//!
+//! 1. until no thread is pinned that could read the node or execute an operation on its words;
+//! 2. until the descriptors of every slot that was used have been given back.
+//!
+//! Nodes are freed several at a time, so that the second step costs little.
 
 use medium::Medium;
 use medium::sync::Mutex;
@@ -14,18 +17,18 @@ use super::BzTree;
 use crate::index::Codec;
 use crate::pmwcas::{Leftovers, Recycled};
 
-/// So many nodes share the fences that it takes.
+/// So many nodes share the fences that giving descriptors back takes.
 const NODES: usize = 16;
 
-/// How often a full pool tries to have back what waits for threads that are in the middle of an operation.
+/// How often a full pool tries again to free nodes that wait for threads in the middle of an operation.
 const TRIES: usize = 100;
 
-/// Nodes that are out of the tree.
+/// Nodes that were replaced and are not freed yet.
 #[derive(Default)]
 pub(super) struct Outgoing {
-    /// Those that threads may read.
+    /// Those that threads may still read.
     retired: Quarantine,
-    /// Those that descriptors may name.
+    /// Those that descriptors may still name.
     named: Mutex<(Vec<u64>, Leftovers)>,
 }
 
@@ -35,7 +38,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         self.outgoing.retired.retire(guard, offset);
     }
 
-    /// What becomes of the nodes of a child's word.
+    /// Recycles the nodes of a child's word after an operation.
     pub(super) fn recycle(&self, guard: &Guard<'_, M>, recycled: Recycled) {
         match recycled {
             Recycled::Replaced(pointer) => self.retire(guard, pointer & !15),
@@ -43,16 +46,16 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
     }
 
-    /// Frees nodes that neither threads read nor descriptors name, where there are enough of them.
+    /// Frees nodes that no thread reads and no descriptor names, if there are enough of them.
     pub(super) fn reuse(&self, guard: &Guard<'_, M>) {
         self.reuse_from(guard, if M::SCHEDULED { 1 } else { NODES });
     }
 
-    /// Frees nodes if there are so many; whether none is left.
+    /// Frees nodes if there are so many; returns whether none is left.
     fn reuse_from(&self, guard: &Guard<'_, M>, least: usize) -> bool {
         let Outgoing { retired, named } = &self.outgoing;
         guard.interleave(named);
-        // Else somebody is at it, or stopped there.
+        // Otherwise another thread is doing this, or has stopped while doing it.
         let Some(mut named) = named.try_lock() else { return false };
         let (nodes, leftovers) = &mut *named;
         if nodes.is_empty() {
@@ -62,7 +65,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             }
             *leftovers = self.pmwcas.leftovers();
         }
-        // Where a descriptor is damaged they stay what they are, until the next open says so.
+        // If a descriptor is damaged the nodes stay allocated; the next open reports the damage.
         if !self.pmwcas.clear_leftovers(guard, leftovers).unwrap_or(false) {
             return false;
         }
@@ -74,7 +77,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     pub(super) fn reclaim(&self) {
         self.pool.reclaim_with(Some(&self.outgoing.retired));
         let guard = self.pool.pin();
-        // What was there before, then what has come.
+        // First the nodes that waited already, then those that were retired since.
         let mut spins = 0;
         let _ = (0..TRIES)
             .filter(|_| {
@@ -84,12 +87,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             .nth(1);
     }
 
-    /// How many nodes are out of the tree and nobody reads any more.
+    /// How many nodes wait that no thread reads any more.
     pub(super) fn count_outgoing(&self) -> u64 {
         (self.outgoing.retired.count() + self.outgoing.named.lock().0.len()) as u64
     }
 
-    /// Frees all of them: nobody uses the tree any more, and no descriptor names anything.
+    /// Frees all of them. The tree is not in use any more, and no descriptor names a word.
     pub(super) fn free_outgoing(&self, guard: &Guard<'_, M>) {
         let named = std::mem::take(&mut self.outgoing.named.lock().0);
         named.into_iter().chain(self.outgoing.retired.take_all()).for_each(|offset| guard.free(offset));

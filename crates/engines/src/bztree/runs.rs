@@ -32,7 +32,7 @@ pub(super) fn sort<T: Copy>(
         }
         late[hole] = entry;
     }
-    // From the end, so that what is in place stays there.
+    // From the end, so that entries that are in place already are not moved.
     let (mut early, mut end) = (sorted, run.len());
     while let Some(last) = late.last() {
         end -= 1;

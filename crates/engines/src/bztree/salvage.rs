@@ -1,7 +1,7 @@
-//! What can be read of a damaged tree, whether it opens or not: a damaged descriptor keeps it from that.
+//! Reading what is whole in a damaged tree, even one that does not open because a descriptor is damaged.
 //!
-//! Nothing is rolled forward or back: a word that names a descriptor which is whole counts as that says, and one that names a
-//! damaged descriptor cannot be read. What hangs on it is left out.
+//! Nothing is rolled forward or back. A word that names a sound descriptor has the value that the descriptor gives it. A word
+//! that names a damaged descriptor cannot be read, and everything below it is left out.
 
 use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
@@ -64,7 +64,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         entries.into_iter().all(|read| salvage.entry(offset, read))
     }
 
-    /// An entry, whatever the leaf's status says: one that was ever reserved has a fingerprint.
+    /// An entry, even if the leaf's status is damaged: an entry that was ever reserved has a fingerprint.
     fn salvage_entry(&self, guard: &Guard<'_, M>, offset: u64, entry: usize) -> Result<Option<EntryWords>> {
         let leaf = Self::leaf(guard, offset)?;
         if leaf.fingerprint(guard, entry) == 0 {

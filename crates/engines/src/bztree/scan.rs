@@ -44,7 +44,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         }
         let compare = |one: &EntryWords, other: &EntryWords| Self::compare_entries(guard, *one, *other);
         if runs::sort(into, sorted, compare)? {
-            // A key that was removed and inserted again while its leaf was read: the later entry counts.
+            // The key was removed and inserted again while its leaf was read: the later entry counts.
             let mut kept = 0;
             for position in 0..into.len() {
                 if position + 1 == into.len() || compare(&into[position], &into[position + 1])?.is_ne() {
@@ -57,8 +57,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// Prefetches what follows the leaf at the end of a path under the same parent: of the next leaf the entries, of those
-    /// behind it the line that tells how many these are.
+    /// Prefetches leaves that follow the one at the end of a path under the same parent: the entries of the next leaf, and the
+    /// first line, with the number of entries, of those behind it.
     #[inline(always)]
     fn prefetch_siblings(guard: &Guard<'_, M>, path: &[Step]) {
         let Some(Ok((inner, position))) =

@@ -14,18 +14,17 @@ const ROOT_CHILDREN: usize = 4;
 
 /// How large a tree's nodes are. Fixed when the tree is made.
 ///
-/// A leaf has 64 bytes and 24 for each entry that it has room for. It begins with room for those that it gets, which are
-/// sorted, and for free ones; when it is full it is replaced by one with as many free ones again, or, where that would be too
-/// large, by two, of which the upper one has twice as many: keys come in ascending order more often than not. So little free
-/// space means small leaves that are mostly sorted, and that are replaced often.
+/// A leaf takes 64 bytes, and 24 for each entry that it has room for. A new leaf holds sorted entries and some free ones. When
+/// it is full it is replaced by a leaf with the same number of free entries, or, if that would be too large, by two leaves. The
+/// upper of the two has twice as many free entries, because keys often arrive in ascending order. Fewer free entries mean
+/// smaller leaves that are mostly sorted, and that are replaced more often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct NodeSizes {
-    /// The most entries of a leaf: 4 to 56, for so many fingerprints share a line with the leaf's status. Default: 56,
-    /// which are 1,408 bytes.
+    /// The most entries of a leaf: 4 to 56, as 56 fingerprints and the leaf's status fill one line. Default: 56, which take
+    /// 1,408 bytes.
     pub leaf_entries: usize,
-    /// The entries of a new leaf that are free at least: 1 to three quarters of `leaf_entries`. More are where the space that
-    /// was allocated has room for them. Default: 12 of 56, so that the lower half of a
-    /// split begins with a KiB, and the upper one with all the room.
+    /// The fewest free entries of a new leaf: 1 to three quarters of `leaf_entries`. There are more if the allocation has room
+    /// for them. Default: 12 of 56, so that the lower half of a split takes a KiB, and the upper half has the largest size.
     pub free_entries: usize,
     /// The most children of an inner node, which takes a KiB however many it has: 4 to 63. Default: 63.
     pub inner_children: usize,
@@ -47,7 +46,7 @@ impl NodeSizes {
         Self { leaf_entries, free_entries, inner_children }
     }
 
-    /// What a root says.
+    /// The sizes that a root names.
     pub(super) fn of_root(root: &TreeRoot) -> Self {
         let [leaf_entries, free_entries, inner_children] =
             [ROOT_ENTRIES, ROOT_FREE, ROOT_CHILDREN].map(|word| root.words[word] as usize);
@@ -98,7 +97,7 @@ impl NodeSizes {
         self.inner_children - self.inner_children / 4
     }
 
-    /// The rooms that leaves can have: for each number of entries, how many fit into what is allocated for them.
+    /// The rooms that leaves can have: for each number of entries, how many fit into the allocation for them.
     pub(super) fn rooms(self) -> Rooms {
         Rooms(std::array::from_fn(|entries| {
             let bytes = pool::lines_taken(leaf_bytes(entries.min(self.leaf_entries)));
@@ -112,7 +111,7 @@ impl NodeSizes {
 pub(super) struct Rooms([u8; ENTRIES_MAX + 1]);
 
 impl Rooms {
-    /// How many entries a leaf has room for that is made for so many, or the largest if that is too small.
+    /// The room of a leaf that is allocated for so many entries, or the largest room if that is smaller.
     pub(super) fn room(&self, entries: usize) -> usize {
         usize::from(self.0[entries.min(ENTRIES_MAX)])
     }

@@ -19,7 +19,7 @@ use crate::index::Codec;
 use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Replaces the leaf at the end of a path, or does what must come first. The caller descends again, whatever came of it.
+    /// Replaces the leaf at the end of a path, or first splits a parent that is full. The caller descends again in any case.
     pub(super) fn renew_leaf(&self, guard: &Guard<'_, M>, path: &[Step], offset: u64) -> Result<()> {
         let leaf = Self::leaf(guard, offset)?;
         let status = self.leaf_status(guard, leaf)?;
@@ -27,7 +27,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             return self.split_leaf(guard, path, (offset, status));
         }
         let mut new = NewNodes::new(guard);
-        // What only grows takes no spare: that is for what gives space back.
+        // A leaf that only grows takes no spare: spares are for changes that give space back.
         let replacement = self.allocate_leaf(&mut new, status.kept(), status.kept() < status.count())?;
         let frozen = self.freeze(guard, leaf)?;
         let mut copies = Copies::new();
@@ -63,8 +63,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// A leaf had more entries than before it was frozen with this status: they came in between, or it was thawed meanwhile,
-    /// and who meets it next knows how many there are. If neither, nobody could ever replace it.
+    /// For a leaf with more entries than it had before it was frozen with this status: they were added in between, or it was
+    /// thawed meanwhile, and the next attempt counts them. Otherwise the leaf is damaged, and no attempt could replace it.
     fn expect_other_entries(
         &self,
         guard: &Guard<'_, M>,
@@ -90,7 +90,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let leaf = Self::leaf(guard, offset)?;
         let mut new = NewNodes::new(guard);
         // The last leaf grows at its end where keys come in order: it is left nearly full, and the new one has all the room.
-        // Keys ascend elsewhere, too, more often than not: so the upper half has more room to go on with.
+        // Keys often ascend elsewhere, too: so the upper half gets more free entries.
         let is_last = Self::upper_bound(guard, path)?.is_none();
         let middle = |count: usize| if is_last { count - count / 8 - 1 } else { count / 2 }.max(1);
         let (most, NodeSizes { leaf_entries, free_entries, .. }) = (status.kept(), self.sizes);
@@ -154,9 +154,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(known.filter(|(_, image)| image.children.get(step.position) == Some(&child)).map(Some))
     }
 
-    /// Installs two nodes in place of `old`, the child at the end of `path`, by a new parent at `parent`, which has the
-    /// content `known` so far. `old` comes with its status and is frozen, for good if it is a leaf, which is so already. On
-    /// success the old nodes are retired, otherwise the new ones given back.
+    /// Installs two nodes in place of `old`, the child at the end of `path`, by a new parent at `parent`, whose content so far is
+    /// `known`. Freezes `old`, which must still have `old_status`; a leaf is frozen already, and is now frozen for good. On
+    /// success the old nodes are retired, otherwise the new ones are freed.
     fn install_split(
         &self,
         guard: &Guard<'_, M>,

@@ -59,7 +59,7 @@ impl Bounds {
         }
     }
 
-    /// Where keys lie that have this first word: `Less` if all of them are below the lower end, `Greater` if all are above the
+    /// The position of all keys with this first word: `Less` if all of them are below the lower end, `Greater` if all are above the
     /// upper end, `Equal` if one may be within.
     pub(crate) fn side_of(&self, word: u64) -> Ordering {
         let end = |bound: &Bound<Vec<u8>>| match bound {

@@ -1,7 +1,7 @@
 //! How keys and values become the two words of an entry.
 //!
-//! The first word orders entries; only where first words tie is more looked at. The second holds the value, or leads
-//! to it.
+//! The first word orders entries; more of the key is compared only if first words tie. The second word holds the value, or the
+//! offset of its record.
 
 use std::cmp::Ordering;
 
@@ -32,8 +32,8 @@ pub trait Codec: Send + Sync + 'static {
     fn key(bytes: &[u8]) -> Result<Self::Key<'_>>;
     /// A value from bytes.
     fn value(bytes: &[u8]) -> Result<Self::Value<'_>>;
-    /// The end of a range as a key: the greatest key of this codec that is not above `bytes`, or, for bytes that are
-    /// only shorter, the first key above them.
+    /// The end of a range as a key: the greatest key of this codec that is not above `bytes`, or, if `bytes` are shorter than a
+    /// key of the codec, the first key above them.
     fn bound(bytes: &[u8]) -> Self::Key<'_>;
     /// Whether [`Codec::bound`] cut bytes off.
     fn is_rounded(bytes: &[u8]) -> bool;
@@ -41,19 +41,19 @@ pub trait Codec: Send + Sync + 'static {
     fn word(key: Self::Key<'_>) -> u64;
     /// 16 bits that spread over keys; the low 8 are the fingerprint.
     fn hash(key: Self::Key<'_>) -> u16;
-    /// The hash of a stored entry's key, without looking outside of the entry.
+    /// The hash of a stored entry's key, from the entry alone.
     fn hash_of(entry: EntryWords) -> u16;
-    /// Writes and flushes what lies outside of the entry.
+    /// Writes and flushes the entry's record, if it has one.
     fn encode<M: Medium>(
         guard: &Guard<'_, M>,
         key: Self::Key<'_>,
         value: Self::Value<'_>,
     ) -> Result<EntryWords>;
-    /// Gives back what an entry leads to that was never published.
+    /// Frees the record of an entry that was never published.
     fn discard<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
-    /// Gives back what an entry led to that no reader can newly find.
+    /// Retires the record of an entry that new readers cannot find.
     fn retire<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
-    /// Marks what an entry leads to.
+    /// Marks the record of an entry.
     fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()>;
     /// How `key` compares with the key of an entry whose first word is the same.
     fn compare_tie<M: Medium>(
@@ -63,13 +63,13 @@ pub trait Codec: Send + Sync + 'static {
     ) -> Result<Ordering>;
     /// Whether an entry has `value`.
     fn has_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, value: Self::Value<'_>) -> Result<bool>;
-    /// Prefetches what an entry leads to.
+    /// Prefetches the record of an entry.
     fn prefetch<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords);
     /// Appends an entry's key.
     fn copy_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
     /// Appends an entry's value.
     fn copy_value<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords, buffer: &mut Vec<u8>) -> Result<()>;
-    /// Whether what an entry leads to is undamaged, as far as can be told.
+    /// Whether the entry's record passes its check.
     fn is_sound<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<bool>;
 }
 

@@ -1,4 +1,4 @@
-//! What every engine does, and what engines share to do it.
+//! The interface of every engine, and the types in it.
 //!
 //! - [`Index`]: the ordered map over byte strings, with a fast path for words;
 //! - [`Codec`]: how keys and values become the two words of an entry;
@@ -25,11 +25,11 @@ pub type Value = SmallVec<[u8; 24]>;
 /// A key and its value, as a range returns them.
 pub type Entry = (Value, Value);
 
-/// What holds before a conditional write changes anything. The write that finds it broken changes nothing, and
-/// returns only when what it saw is durable.
+/// The condition of a conditional write. If it does not hold, the write changes nothing, and returns only when what it read is
+/// durable.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition<V> {
-    /// Nothing.
+    /// Always holds.
     Always,
     /// The key is absent.
     Absent,
@@ -58,7 +58,7 @@ impl<V> Condition<V> {
         condition
     }
 
-    /// As [`Condition::map`], with a form that not every value has.
+    /// As [`Condition::map`], for a conversion that can fail.
     #[inline]
     pub fn try_map<W, E>(
         self,
@@ -78,7 +78,7 @@ impl<V> Condition<V> {
 pub struct Violation {
     /// The offset in the pool of the node concerned.
     pub offset: u64,
-    /// What is wrong.
+    /// What is wrong with it.
     pub what: String,
 }
 
@@ -95,7 +95,7 @@ pub struct Profile {
     pub inner_ns: u64,
     /// Searching the leaf.
     pub leaf_ns: u64,
-    /// Changing words, with what makes them durable.
+    /// Changing words, and making the change durable.
     pub pmwcas_ns: u64,
     /// All of it.
     pub total_ns: u64,
@@ -127,9 +127,9 @@ pub struct IndexStat {
 /// When the epochs of an engine whose contract is [`Contract::Epoch`](crate::registry::Contract::Epoch) end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EpochLength {
-    /// When `sync` is called, or when space is short.
+    /// Only when `sync` is called, or when space is short.
     Manual,
-    /// Also by themselves, this long after the last one ended, and at least a millisecond.
+    /// Also by themselves, this long after the last one ended; at least a millisecond.
     Every(std::time::Duration),
 }
 
@@ -152,30 +152,27 @@ pub struct EpochStat {
     pub in_line_logs: u64,
     /// Lines flushed at the ends of epochs.
     pub lines_flushed: u64,
-    /// Nanoseconds for which writers were paused, for epochs to end.
+    /// Nanoseconds for which writers were paused because an epoch ended.
     pub pause_ns: u64,
     /// The longest of these pauses.
     pub pause_ns_max: u64,
     /// Nodes that recovery put back from the external log.
     pub nodes_restored: u64,
-    /// Whether nodes of failed epochs may be left, which are recovered when they are touched.
+    /// Whether nodes of failed epochs may be left, which are recovered at their next use.
     pub is_sweeping: bool,
     /// Keys that the sweep has passed.
     pub swept_keys: u64,
 }
 
-/// A range being read: each key at most once, in order, and every key that is there for the whole scan.
-///
-/// With RNTree it pins the epoch as long as it lives: memory retired meanwhile is not reused. The others' hold nothing from
-/// one leaf, or some of them, to the next.
+/// A range being read: each key at most once, in order, and every key that is present for the whole scan.
 pub trait Scan {
     /// Replaces `key` and `value` by the next entry; `false` at the end.
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool>;
 }
 
 /// An ordered map. Keys compare as byte strings. Unless an engine says otherwise all of it is safe to call from any
-/// number of threads, and an operation is durable when it returns. A caller with a `dyn Index` may ask [`Any`] for the
-/// engine's own type.
+/// number of threads, and an operation is durable when it returns. Through [`Any`] a caller gets the engine's own
+/// type from a `dyn Index`.
 pub trait Index: Any + Send + Sync {
     /// The engine's name.
     fn engine(&self) -> &'static str;
@@ -254,18 +251,17 @@ pub trait Index: Any + Send + Sync {
     /// capacity. Wholly done or not at all, also across a crash. Returns the number of entries. O(n).
     ///
     /// `next` replaces key and value by the next entry and returns `false` at the end. It may read this tree (an engine
-    /// that is durable by epochs may refuse that, as within a batch), but must not write to it, or wait for somebody who
-    /// asks for the end of an epoch, a figure or a check.
+    /// that is durable by epochs may refuse that, as within a batch), but must not write to it, or wait for a
+    /// thread that calls `sync`, `stat` or `check`.
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64>;
 
-    /// Verifies the whole structure and returns every violation. O(n). Writers may have to wait: of one leaf for a
-    /// moment, or until the end.
+    /// Verifies the whole structure and returns every violation. O(n). Writers may have to wait: some engines lock one leaf at a
+    /// time, others the whole tree until the end.
     fn check(&self) -> Result<Vec<Violation>>;
 
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`. Returns what was
-    /// left out, or if that is nothing what else is damaged; `None`, and nothing is read, for engines whose trees are read so
-    /// whether they open or not. Others may have to wait until the end, and what `visit` asks of the tree is refused as
-    /// within a batch. O(n).
+    /// left out, or, if that is nothing, other damage. Returns `None` and reads nothing for engines whose salvage needs no open
+    /// tree. Other threads may have to wait until the end, and calls of `visit` on the tree are refused as within a batch. O(n).
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
         let _ = visit;
         Ok(None)
@@ -274,12 +270,11 @@ pub trait Index: Any + Send + Sync {
     /// Figures. O(leaves).
     fn stat(&self) -> Result<IndexStat>;
 
-    /// Frees what was removed and waits for its memory to be used again, for a pool that is full. The calling thread is in no
-    /// operation. Engines that leave that to the pool have nothing of their own.
+    /// For a pool that is full: frees removed memory that waits to be reused. The calling thread must not be within an operation.
+    /// Engines that retire memory through the pool alone have nothing to do here.
     fn reclaim(&self) {}
 
-    /// Gives back all space of a tree that was removed from the pool's root table and that is not in use; it is not
-    /// used again. O(n).
+    /// Gives back all space of a tree that was removed from the pool's root table. No thread may use the tree, now or later. O(n).
     fn destroy(&self) -> Result<()>;
 
     /// The fast path for trees of words.
@@ -287,12 +282,12 @@ pub trait Index: Any + Send + Sync {
         None
     }
 
-    /// What an engine offers that is durable by epochs.
+    /// The operations of an engine that is durable by epochs.
     fn epochs(&self) -> Option<&dyn Epochs> {
         None
     }
 
-    /// What an engine tells that counts what it does.
+    /// The counters of an engine that has some.
     fn measured(&self) -> Option<&dyn Measured> {
         None
     }
@@ -312,39 +307,40 @@ impl dyn Index {
         self.epochs().ok_or(Error::NoBatches { engine: self.engine() })?.batch(run)
     }
 
-    /// As [`Measured::counters`]; nothing, for engines that count nothing.
+    /// As [`Measured::counters`]; empty for engines without counters.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.measured().map_or_else(Vec::new, Measured::counters)
     }
 }
 
-/// What a tree offers whose operations become durable with the end of an epoch.
+/// A tree whose operations become durable with the end of an epoch.
 pub trait Epochs {
-    /// Ends the epoch: what was written before is durable when this returns.
+    /// Ends the epoch: all that was written before is durable when this returns.
     fn sync(&self) -> Result<()>;
 
-    /// Runs writes of which a crash leaves all or none. Not isolated: other threads see each write as it is done. Not undone by an
-    /// error: what was written before it stays. The epoch does not end meanwhile, and what it would free is not free: keep
-    /// batches short. Inside only the batch may be used: this tree's other operations fail with
-    /// [`Error::InBatch`](crate::Error::InBatch) (a read may succeed); so does whatever would wait for the batch of another tree.
+    /// Runs writes of which a crash leaves all or none. Not isolated: other threads see each write as soon as it is done. Not
+    /// undone by an error: writes before it stay. The epoch does not end meanwhile, and space that its end would free is not
+    /// free: keep batches short. Inside of `run` use only the batch: the tree's other operations fail with
+    /// [`Error::InBatch`] (a read may succeed), and so does an operation that would wait for another
+    /// tree's batch.
     ///
     /// # Errors
-    /// [`Error::EpochFull`](crate::Error::EpochFull), from a write of a batch that changes more nodes than an epoch can log;
+    /// [`Error::EpochFull`], from a write of a batch that changes more nodes than an epoch can log;
     /// otherwise what `run` returns.
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()>;
 
-    /// How far the sweep after a crash has come, what ends of epochs took. Unlike [`Index::stat`] it walks nothing and delays
+    /// The progress of the sweep after a crash, and the cost of ends of epochs. Unlike [`Index::stat`] it walks nothing and delays
     /// no thread. O(1).
     fn epoch_stat(&self) -> EpochStat;
 }
 
-/// What a tree tells that counts what it does.
+/// A tree with counters of its work.
 pub trait Measured {
-    /// What the tree did beside the operations asked for, by name, since it was opened.
+    /// The tree's internal work since it was opened, by name: splits, merges and the like.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 
-    /// Reads a key, or sets its value if it is there, with the time that each part of this took: for measurements. `None`, and
-    /// nothing is done, for engines that do not take the time.
+    /// Reads a key, or sets its value if it is present, and returns the time that each part took: for measurements. `None`, and
+    /// nothing is done, for engines that do not measure the time.
     fn profile(&self, key: &[u8], value: Option<&[u8]>) -> Result<Option<Profile>> {
         let _ = (key, value);
         Ok(None)
@@ -363,7 +359,7 @@ pub trait Batch {
 /// A source of entries for [`Index::bulk_load`].
 pub type NextEntry<'a> = dyn FnMut(&mut Vec<u8>, &mut Vec<u8>) -> Result<bool> + 'a;
 
-/// A tree of words: keys and values are `u64`, without a detour over bytes.
+/// A tree of words: keys and values are `u64`, with no conversion to bytes.
 pub trait WordIndex: Send + Sync {
     /// The value of `key`.
     fn get(&self, key: u64) -> Result<Option<u64>>;

@@ -25,7 +25,7 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 const KEY_BITS: u32 = 20;
 const VALUE_BITS: u32 = 28;
 
-/// The first 8 bytes of a key, big-endian and padded with zeros: orders as keys do, but for ties.
+/// The first 8 bytes of a key, big-endian and padded with zeros: has the order of the keys, except for ties.
 #[inline]
 pub fn prefix_word(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk::<8>() {
@@ -133,7 +133,7 @@ impl Record {
         Ok(())
     }
 
-    /// Whether key and value still fit the record's check, and what pads the key is zero, as comparisons need it. O(length).
+    /// Whether key and value pass the record's check, and the key's padding is zero, which comparisons rely on. O(length).
     pub fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         self.copy_key(guard, &mut key)?;

@@ -1,5 +1,5 @@
-//! What is the same in every engine whose entries are the two words of a codec, said once. As macros: each engine is compiled
-//! as if it stood there.
+//! Methods that are the same in every engine whose entries are the two words of a codec. They are macros, so that each engine is
+//! compiled as if it contained them.
 //!
 //! Such an engine has a constant `ENGINE`, and the methods `find`, `find_many`, `store`, `erase` and, for words,
 //! `visit_words`.
@@ -55,7 +55,7 @@ macro_rules! methods_of_entries {
     };
 }
 
-/// [`WordIndex`](crate::index::WordIndex) for an engine with words, and which codec has it.
+/// [`WordIndex`](crate::index::WordIndex) for an engine with words, and [`MaybeWords`](crate::index::MaybeWords) for its codecs.
 #[macro_export]
 macro_rules! words_of_entries {
     ($tree:ident) => {

@@ -8,7 +8,7 @@ use pool::Guard;
 use crate::index::{Codec, EntryWords, NextEntry};
 use crate::{Error, Result};
 
-/// Bytes of keys and values after which a load lets a disk that is far behind hold it up.
+/// After so many bytes of keys and values a load waits for a disk that is far behind.
 const PACE_BYTES: usize = 1 << 20;
 
 /// The entries of a bulk load, encoded one by one. The order of keys is checked. Unless [`Sorted::published`] is called, all

@@ -1,4 +1,4 @@
-//! What engines are made of: what more than one of them needs stands here once.
+//! The parts of engines: code that more than one engine needs is here, once.
 //!
 //! | part | gives |
 //! | --- | --- |
@@ -10,7 +10,7 @@
 //! | [`salvage`] | what can be read of a damaged tree |
 //! | [`chain`] | inner nodes in memory over leaves that their owner keeps |
 //! | [`paged`] | a tree wholly in the pool, over a node format |
-//! | [`prelude`] | all of these, and what else an engine uses |
+//! | [`prelude`] | all of these, and the other names that an engine's files use |
 //! | [`entries`] | the methods of `Index` that follow from an engine's operations on entries |
 //!
 //! An engine is then its node layout, its operations on nodes with their persists, and the recovery it needs.
@@ -26,7 +26,7 @@ pub mod search;
 pub mod walk;
 pub mod write;
 
-/// A value of 48 bits with 16 bits that tell damage.
+/// A value of 48 bits with a check of 16 bits.
 pub fn checked(value: u64) -> u64 {
     debug_assert!(value >> 48 == 0);
     value | (value ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff << 48

@@ -1,4 +1,4 @@
-//! What the file of an engine uses, for one `use` of all of it.
+//! The names that an engine's files use, for one `use` of all of them.
 
 pub use medium::{Lsn, Medium, Word};
 pub use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};

@@ -1,4 +1,4 @@
-//! What can be read of a tree that is too damaged to be opened.
+//! Reading what is whole in a tree that is too damaged to be opened.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::{Error, PoolError, Result};
 /// A key and a value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// How many entries are read before it is decided whether one is out of order.
+/// How many entries are read ahead to decide whether one is out of order.
 const AHEAD: usize = 4;
 
 /// Calls `visit` with entries in ascending order of keys until it returns `false`, and collects what is left out.
@@ -19,7 +19,7 @@ pub struct Salvage<'v> {
     visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
     left_out: Vec<Violation>,
     last: Option<Vec<u8>>,
-    /// What is not decided yet, with the offsets of leaves.
+    /// Entries that are not decided yet, each with the offset of its leaf.
     ahead: VecDeque<(u64, Entry)>,
     is_over: bool,
 }
@@ -30,7 +30,7 @@ impl<'v> Salvage<'v> {
         Self { visit, left_out: Vec::new(), last: None, ahead: VecDeque::new(), is_over: false }
     }
 
-    /// Something is left out.
+    /// Notes that something is left out.
     pub fn leave_out(&mut self, offset: u64, what: String) {
         self.left_out.push(Violation { offset, what });
     }
@@ -47,7 +47,8 @@ impl<'v> Salvage<'v> {
         !self.is_over
     }
 
-    /// Out of order is what is not above the last key, and what most of those behind it would be so for.
+    /// Decides the oldest entry. It is out of order if its key is not above the last one, or if it is above most of the keys behind it
+    /// that are above the last one.
     fn decide(&mut self) {
         let Some((offset, (key, value))) = self.ahead.pop_front() else { return };
         let is_above = |key: &Vec<u8>| self.last.as_ref().is_none_or(|last| key > last);
@@ -60,7 +61,7 @@ impl<'v> Salvage<'v> {
         }
     }
 
-    /// Decides the rest. What was left out.
+    /// Decides the remaining entries. Returns what was left out.
     pub fn finish(mut self) -> Vec<Violation> {
         while !self.ahead.is_empty() && !self.is_over {
             self.decide();
@@ -69,7 +70,7 @@ impl<'v> Salvage<'v> {
     }
 }
 
-/// What an error says is damaged, without where that is.
+/// The damage that an error names, without its offset.
 pub fn what_of(error: &Error) -> String {
     match error.root() {
         Error::Pool(PoolError::Corrupt { what, .. }) => what.clone(),

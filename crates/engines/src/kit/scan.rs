@@ -1,8 +1,8 @@
 //! The cursor behind ranges.
 //!
-//! A cursor reads one batch of entries after the other and holds nothing in between: no pin, no lock, no node. It goes on from
-//! a key, by a new descent; so whatever was split or merged meanwhile, each key comes at most once and in order, and a key
-//! that is there for the whole scan is returned.
+//! A cursor reads one batch of entries after the other. Between batches it holds nothing: no pin, no lock, no node. Each batch
+//! starts from a key, by a new descent. So whatever was split or merged meanwhile, each key is returned at most once and in
+//! order, and a key that is present for the whole scan is returned.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub struct Batch {
     /// The lengths of a key and its value, or why the entry cannot be read.
     entries: VecDeque<Result<(usize, usize)>>,
     entries_max: usize,
-    /// What is still to come of the range.
+    /// The part of the range that is not read yet.
     rest: Bounds,
     direction: Direction,
     is_finished: bool,
@@ -44,12 +44,12 @@ impl Batch {
         self.direction
     }
 
-    /// Where the scan goes on: the lower end of what is still to come, or the upper end if the scan is a reverse one.
+    /// Where the scan goes on: the lower end of the part that is not read yet, or its upper end in a reverse scan.
     pub fn from(&self) -> &Bound<Vec<u8>> {
         if self.direction == Direction::Forward { &self.rest.lower } else { &self.rest.upper }
     }
 
-    /// An empty batch that takes the place of this one, for another attempt.
+    /// An empty batch with the same range, for another attempt.
     #[must_use]
     pub fn fresh(&self) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Batch {
     }
 
     /// Takes an entry whose key lies beyond the ones before; `copy_key` and `copy_value` append to a buffer. Returns whether
-    /// the batch takes more. What lies outside of the range is not taken, and ends it if it lies beyond.
+    /// the batch takes more. A key outside of the range is not taken; one beyond it ends the range.
     pub fn push(
         &mut self,
         copy_key: impl FnOnce(&mut Vec<u8>) -> Result<()>,
@@ -120,7 +120,7 @@ impl Batch {
         self.is_finished = true;
     }
 
-    /// The scan goes on from here. Ends the range if nothing of it lies beyond.
+    /// The scan goes on from this key. Ends the range if no part of it lies beyond.
     pub fn go_on_from(&mut self, from: Bound<Vec<u8>>) {
         let is_forward = self.direction == Direction::Forward;
         let (own, end) = match is_forward {
@@ -184,7 +184,7 @@ impl<B: Batches> Cursor<B> {
             if self.batch.entries_max == 1 || !error.is_corrupt() {
                 return Err(error);
             }
-            // What lies before the damage is returned first.
+            // Entries before the damage are returned first.
             self.batch.entries_max = 1;
             return self.source.read(&mut self.batch).inspect_err(|_| self.batch.clear());
         }
@@ -253,8 +253,8 @@ pub struct LeafCopy {
     pub offset: u64,
     /// Its entries, in ascending order.
     pub entries: Vec<EntryWords>,
-    /// The end of its keys that a scan comes to: for a forward scan the lower bound of the next leaf, for a reverse scan its
-    /// own lower bound; `None` where the tree ends.
+    /// The bound at which a scan leaves the leaf: the lower bound of the next leaf for a forward scan, its own lower bound for a
+    /// reverse scan; `None` at the end of the tree.
     pub end: Option<Vec<u8>>,
 }
 

@@ -58,8 +58,8 @@ pub fn salvage_chain<M: Medium, C: Codec>(
     salvage.finish()
 }
 
-/// What is wrong with an entry, whose key has to lie above `last`, which becomes its key. `None` if nothing is. Verifies the
-/// record, if there is one.
+/// Verifies an entry and its record, if it has one, and that its key lies above `last`, which becomes its key. Returns what is
+/// wrong; `None` if nothing is.
 pub fn verify_entry<M: Medium, C: Codec>(
     guard: &Guard<'_, M>,
     words: EntryWords,

@@ -7,7 +7,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use medium::sync::{Ordering, is_scheduled};
+use medium::sync::schedule::AccessKind;
+use medium::sync::{Ordering, is_scheduled, thread_number};
 use medium::{Medium, VolatileWord, kernels};
 use pool::Guard;
 
@@ -27,8 +28,6 @@ pub(super) enum Stop {
     Again,
     /// The walk needs a pass: a node is to be recovered, or the epoch ended.
     NeedsPass,
-    /// There is no space before the epoch ends; if not then either, this is the error.
-    Full(Error),
     /// An error.
     Failed(Error),
 }
@@ -37,7 +36,7 @@ impl Stop {
     /// The error that it is, or what it is where a walk may not be started again.
     pub(super) fn error_or(self, otherwise: impl FnOnce() -> Error) -> Error {
         match self {
-            Self::Full(error) | Self::Failed(error) => error,
+            Self::Failed(error) => error,
             Self::Again | Self::NeedsPass => otherwise(),
         }
     }
@@ -45,9 +44,7 @@ impl Stop {
 
 impl<E: Into<Error>> From<E> for Stop {
     fn from(error: E) -> Self {
-        let error = error.into();
-        let is_full = error.is_full() || matches!(error.root(), Error::EpochFull { .. });
-        if is_full { Self::Full(error) } else { Self::Failed(error) }
+        Self::Failed(error.into())
     }
 }
 
@@ -56,9 +53,9 @@ pub(super) type Walk<T> = std::result::Result<T, Stop>;
 
 /// Attempts without a pass before a reader takes one.
 const ATTEMPTS_WITHOUT_PASS: u32 = 64;
-/// Attempts, each but the first few with the processor given away, before the time is looked at.
+/// Attempts before the time is measured. All but the first few yield the processor.
 const ATTEMPTS_ALONE: u32 = 1 << 10;
-/// Attempts after which a node is given up where there is no time.
+/// Attempts after which an operation gives up under a scheduler, which has no time.
 const ATTEMPTS_SCHEDULED: u32 = 1 << 11;
 /// Attempts after which the thread sleeps between two: the holder of the lock waits for a disk.
 const ATTEMPTS_AWAKE: u32 = 1 << 12;
@@ -104,33 +101,29 @@ impl<'v> NodeRef<'v> {
 }
 
 impl<M: Medium> Core<M> {
-    /// A view without a pass.
+    /// A view for a reader without a pass.
     #[inline(always)]
     pub(super) fn look(&self) -> View<'_, M> {
         self.view(self.epochs.running(), false)
     }
 
-    /// A view while the caller holds all shards.
-    pub(super) fn look_stopped(&self) -> View<'_, M> {
-        self.view(self.epochs.running(), true)
-    }
-
     /// A view with a pass. Waits while an epoch ends.
     #[inline(always)]
     pub(super) fn enter(&self) -> (View<'_, M>, Work<'_>) {
-        self.with_pass(self.epochs.enter())
+        self.with_pass(self.epochs.barrier(AccessKind::Load).enter(thread_number::<M>()))
     }
 
     /// As [`Core::enter`], with a shard whose external log needs no space of the pool, if there is one.
     #[cold]
     pub(super) fn enter_with_log(&self) -> (View<'_, M>, Work<'_>) {
-        let epoch = self.epochs.running();
-        self.with_pass(self.epochs.enter_suitable(|shard| self.log.has_space(shard, epoch)))
+        let (epoch, barrier) = (self.epochs.running(), self.epochs.barrier(AccessKind::Load));
+        let suitable = barrier.enter_suitable(|shard| self.log.has_space(shard, epoch));
+        self.with_pass(suitable.unwrap_or_else(|| barrier.enter(thread_number::<M>())))
     }
 
-    /// As [`Core::enter`], for longer than one operation.
+    /// As [`Core::enter`], for longer than one operation. Waits for another thread that does the same.
     pub(super) fn enter_for_long(&self) -> (View<'_, M>, Work<'_>) {
-        self.with_pass(self.epochs.enter_for_long())
+        self.with_pass(self.epochs.barrier(AccessKind::Load).enter_for_long())
     }
 
     #[inline(always)]
@@ -138,10 +131,16 @@ impl<M: Medium> Core<M> {
         (self.view(work.epoch, true), work)
     }
 
+    /// A view in the running epoch. It has a pass if the caller holds a shard, or all of them.
     #[inline(always)]
-    fn view(&self, epoch: u64, has_pass: bool) -> View<'_, M> {
+    pub(super) fn view(&self, epoch: u64, has_pass: bool) -> View<'_, M> {
         let attempts = Cell::new(Attempts::default());
         View { core: self, guard: self.pool.peek(), epoch, has_pass, attempts }
+    }
+
+    /// The error of an operation that is not started again.
+    pub(super) fn error_of(&self, stop: Stop) -> Error {
+        stop.error_or(|| Error::Contended { offset: self.anchor })
     }
 
     /// Runs a read with a pass, until the tree does not change under it.
@@ -152,42 +151,47 @@ impl<M: Medium> Core<M> {
             return Err(Error::Pool(PoolError::InUse));
         }
         loop {
-            let stop = match read(&view) {
+            match read(&view) {
                 Ok(found) => return Ok(found),
-                Err(Stop::Again | Stop::NeedsPass) => view.retry(),
-                Err(stop) => Err(stop),
-            };
-            if let Err(Stop::Full(error) | Stop::Failed(error)) = stop {
-                return Err(error);
+                Err(Stop::Again | Stop::NeedsPass) => view.retry().map_err(|stop| self.error_of(stop))?,
+                Err(stop) => return Err(self.error_of(stop)),
             }
         }
     }
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Whether what was seen so far may be trusted.
+    /// Whether the epoch in which the operation began still runs: then nothing that it read was reused.
     #[inline(always)]
     pub(super) fn is_valid(&self) -> bool {
-        self.has_pass || self.core.epochs.is_running(self.epoch)
+        self.has_pass || self.core.epochs.barrier(AccessKind::Load).is_running(self.epoch)
     }
 
-    /// An operation begins, maybe one of several: its attempts count by themselves.
+    /// Why a walk stops that has found damage: what was read may have been reused meanwhile.
+    #[cold]
+    pub(super) fn damaged(&self, pointer: u64, what: &'static str) -> Stop {
+        if self.is_valid() { Error::corrupt(pointer & OFFSET_MASK, what).into() } else { Stop::NeedsPass }
+    }
+
+    /// Another operation begins with this view. Its attempts are counted anew.
     pub(super) fn begin_operation(&self) {
         self.attempts.set(Attempts::default());
     }
 
-    /// Before something is tried again that a node was in the way of.
+    /// Before another attempt, after one that a node blocked.
     #[cold]
     pub(super) fn retry_at(&self, node: u64) -> Walk<()> {
         self.note_blocked_by(node);
         self.retry()
     }
 
-    fn note_blocked_by(&self, node: u64) {
+    /// The next attempt is one after a node has blocked this one.
+    #[cold]
+    pub(super) fn note_blocked_by(&self, node: u64) {
         self.attempts.set(Attempts { blocked_by: node, ..self.attempts.get() });
     }
 
-    /// Before something is tried again.
+    /// Before another attempt. Waits longer after each.
     #[cold]
     pub(super) fn retry(&self) -> Walk<()> {
         let mut attempts = self.attempts.get();
@@ -235,16 +239,6 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// A descent has reached a node that is no part of the tree any more, a layer's root or not.
-    #[cold]
-    pub(super) fn meet_deleted(&self, pointer: u64, is_root: bool) -> Walk<()> {
-        if !is_root {
-            return self.retry_at(pointer & OFFSET_MASK);
-        }
-        self.note_blocked_by(pointer & OFFSET_MASK);
-        Err(Stop::Again)
-    }
-
     /// The anchor.
     #[inline(always)]
     pub(super) fn anchor(&self) -> Walk<&Anchor> {
@@ -257,20 +251,21 @@ impl<M: Medium> View<'_, M> {
         self.epoch | self.core.stamp
     }
 
-    /// Whether an epoch belongs to this execution, so that the node that carries it was touched in it.
+    /// Before a node with this epoch word is used: recovers it, unless the epoch belongs to this execution.
     #[inline(always)]
-    fn is_touched(&self, state: u64) -> bool {
+    fn touch(&self, pointer: u64, state: u64) -> Walk<()> {
         let (first, stamp) = (self.core.epochs.first, self.core.stamp);
-        stamped_epoch(state).wrapping_sub(first | stamp) <= self.epoch.wrapping_sub(first)
+        let is_touched = stamped_epoch(state).wrapping_sub(first | stamp) <= self.epoch.wrapping_sub(first);
+        if is_touched { Ok(()) } else { self.touch_first(pointer, state) }
     }
 
     #[cold]
-    fn touch(&self, pointer: u64, state: u64) -> Walk<()> {
+    fn touch_first(&self, pointer: u64, state: u64) -> Walk<()> {
         if !self.has_pass {
             return Err(Stop::NeedsPass);
         }
         let (epoch, first) = (state & EPOCH_MASK, self.core.epochs.first);
-        // Also if that has come since.
+        // Also if that epoch has begun since.
         if epoch >= first {
             let what = format!("a node of epoch {epoch}, which had not begun before epoch {first}");
             return Err(Error::corrupt(pointer & OFFSET_MASK, what).into());
@@ -282,10 +277,7 @@ impl<M: Medium> View<'_, M> {
     #[inline(always)]
     pub(super) fn border(&self, pointer: u64) -> Walk<&Border> {
         let node = self.guard.node::<Border>(pointer & OFFSET_MASK)?;
-        let state = node.epoch.load(&self.guard);
-        if !self.is_touched(state) {
-            self.touch(pointer, state)?;
-        }
+        self.touch(pointer, node.epoch.load(&self.guard))?;
         Ok(node)
     }
 
@@ -293,10 +285,7 @@ impl<M: Medium> View<'_, M> {
     #[inline(always)]
     pub(super) fn interior(&self, pointer: u64) -> Walk<&Interior> {
         let node = self.guard.node::<Interior>(pointer & OFFSET_MASK)?;
-        let state = node.epoch.load(&self.guard);
-        if !self.is_touched(state) {
-            self.touch(pointer, state)?;
-        }
+        self.touch(pointer, node.epoch.load(&self.guard))?;
         Ok(node)
     }
 
@@ -330,7 +319,7 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// The version of a node that nobody restructures.
+    /// The version of a node that no thread restructures. Waits until that is so.
     #[inline(always)]
     pub(super) fn stable(&self, word: &VolatileWord) -> Walk<Version> {
         loop {
@@ -347,7 +336,7 @@ impl<M: Medium> View<'_, M> {
     pub(super) fn renew(&self, version: Version, word: &VolatileWord) -> Walk<Version> {
         self.retry()?;
         let now = self.stable(word)?;
-        // Asked of the very version that counts from now on: the node may be split after any other look at it.
+        // Compared with the version that is returned: the node may be split right after it was loaded.
         if now.covers_as(version) { Ok(now) } else { Err(Stop::Again) }
     }
 

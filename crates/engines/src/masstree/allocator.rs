@@ -6,8 +6,8 @@
 //!
 //! Each shard has a queue of free objects for each class. Freed objects go to the tail; allocations come from the head, and
 //! take only objects that were in the queue when the epoch began. So an object that a reader may still read is never reused.
-//! A shard whose queue is empty takes objects from another shard's queue before it takes a run; otherwise threads that remove
-//! what other threads inserted would fill the pool.
+//! A shard whose queue is empty takes from another shard's queue all that was free when the epoch began, before it takes a run;
+//! otherwise threads that remove what other threads inserted would fill the pool.
 //!
 //! The in-line log of the queue's ends lies in the queue's line. The link from an object to the next has its own in-line log,
 //! in two words (section 5.1):
@@ -21,11 +21,12 @@
 //! between the two. The epoch has 32 bits. Every 2^30 epochs all links are rewritten, so that an old epoch with the same low bits
 //! is never mistaken for a failed one.
 
+use medium::sync::schedule::AccessKind;
 use medium::sync::{Mutex, is_scheduled};
 use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Guard, SLAB_BYTES};
 
-use super::epochs::{Epochs, Shard};
+use super::epochs::Epochs;
 use super::layout::{
     Anchor, CLASSES, OFFSET_MASK, Queue, ShardArea, border_bytes, checked, shard_area, unchecked,
 };
@@ -42,11 +43,7 @@ const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
 /// that epoch fails, or is the first one of an open, which writes none.
 const RENEWAL_EPOCHS: u64 = 1 << 30;
 
-/// Objects that a shard takes from another one at once.
-const TAKEN_TOGETHER: usize = 64;
-/// The same under a scheduler, whose trees are small.
-const TAKEN_TOGETHER_SCHEDULED: usize = 2;
-/// How often a shard tries again while all shards that have some are locked for short operations.
+/// How often a shard tries again while those that have free objects are locked for short operations.
 const TRIES: usize = 64;
 
 /// The class of border nodes of 320 bytes. No other object is in it: so the sweep knows a node by its run.
@@ -162,36 +159,13 @@ impl Link {
     }
 }
 
-/// The allocator of a tree.
-pub(super) struct Allocator {
-    /// Where the anchor is.
-    anchor: u64,
-    shards: usize,
-    /// Held while a run is added.
-    runs: Mutex<()>,
-}
-
-impl Allocator {
-    pub(super) fn new(anchor: u64, shards: usize) -> Self {
-        Self { anchor, shards, runs: Mutex::new(()) }
-    }
-
-    /// The allocator in use.
-    #[inline(always)]
-    pub(super) fn space<'v, M: Medium>(
-        &'v self,
-        guard: &'v Guard<'v, M>,
-        epochs: &'v Epochs<M, Own>,
-    ) -> Space<'v, M> {
-        Space { allocator: self, guard, epochs }
-    }
-}
-
-/// The allocator in use by one thread.
+/// The allocator of a tree, in use by one thread.
 pub(super) struct Space<'v, M: Medium> {
-    allocator: &'v Allocator,
-    guard: &'v Guard<'v, M>,
-    epochs: &'v Epochs<M, Own>,
+    pub(super) anchor: u64,
+    /// Held while a run is added.
+    pub(super) runs: &'v Mutex<()>,
+    pub(super) guard: &'v Guard<'v, M>,
+    pub(super) epochs: &'v Epochs<M, Own>,
 }
 
 /// Objects of a run, of one class.
@@ -261,30 +235,29 @@ impl<M: Medium> Space<'_, M> {
 
     #[inline(always)]
     fn queue(&self, shard: usize, class: usize) -> Result<&Queue> {
-        let area = shard_area(self.allocator.anchor, shard);
+        let area = shard_area(self.anchor, shard);
         Ok(&self.guard.node::<ShardArea>(area)?.queues[class])
     }
 
-    /// Calls `visit` with each queue.
-    fn visit_queues(&self, mut visit: impl FnMut(&Queue) -> Result<()>) -> Result<()> {
-        for shard in 0..self.allocator.shards {
-            let area = self.guard.node::<ShardArea>(shard_area(self.allocator.anchor, shard))?;
-            area.queues.iter().try_for_each(&mut visit)?;
-        }
-        Ok(())
+    /// All queues.
+    fn queues(&self) -> Result<impl Iterator<Item = &Queue>> {
+        let area = |shard| self.guard.node::<ShardArea>(shard_area(self.anchor, shard));
+        let areas =
+            (0..self.epochs.barrier.shards().len()).map(area).collect::<std::result::Result<Vec<_>, _>>()?;
+        Ok(areas.into_iter().flat_map(|area| &area.queues))
     }
 
     /// Restores the ends of all queues, and the last run, as the last completed epoch had them.
     pub(super) fn recover(&self) -> Result<()> {
-        let runs = &self.guard.node::<Anchor>(self.allocator.anchor)?.runs;
+        let runs = &self.guard.node::<Anchor>(self.anchor)?.runs;
         if self.epochs.has_failed(runs.epoch.load(self.guard)) {
             runs.restore(self.guard);
             self.epochs.list_touched(self.guard.offset_of(runs), size_of_val(runs) as u64);
         }
-        self.visit_queues(|queue| {
+        for queue in self.queues()? {
             let epoch = queue.epoch.load(self.guard);
             if epoch == 0 || !self.epochs.has_failed(epoch) {
-                return Ok(());
+                continue;
             }
             for (value, old) in [
                 (&queue.head, &queue.head_old),
@@ -295,51 +268,46 @@ impl<M: Medium> Space<'_, M> {
             }
             // The epoch stays: until it is forgotten, a crash restores the same once more.
             self.epochs.list_touched(self.guard.offset_of(queue), 64);
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
-    /// Calls `visit` with the offset of each run, and its class.
-    pub(super) fn visit_runs(&self, visit: &mut dyn FnMut(u64, usize) -> Result<()>) -> Result<()> {
+    /// All runs, with their classes, from the last one on.
+    pub(super) fn runs(&self) -> Result<Vec<(u64, usize)>> {
         let guard = self.guard;
-        let mut run = guard.node::<Anchor>(self.allocator.anchor)?.runs.value.load(guard);
+        let mut run = guard.node::<Anchor>(self.anchor)?.runs.value.load(guard);
         let runs_max = guard.medium().extent().length() / SLAB_BYTES;
-        for _ in 0..=runs_max {
-            if run == 0 {
-                return Ok(());
-            }
+        let mut runs = Vec::new();
+        while run != 0 {
             let before = unchecked(guard.words(run, 2)?[1].load(guard));
             let (Some(before), Some(class)) = (before, class_of_run(guard, run)?) else {
                 return Err(Error::corrupt(run, "the header of a run is damaged"));
             };
-            visit(run, class)?;
+            if runs.len() as u64 > runs_max {
+                return Err(Error::corrupt(run, "the runs form a circle"));
+            }
+            runs.push((run, class));
             run = before;
         }
-        Err(Error::corrupt(run, "the runs form a circle"))
+        Ok(runs)
     }
 
     /// All objects that were ever carved out of runs, run by run. O(slabs).
     pub(super) fn objects(&self) -> Result<Vec<Objects>> {
-        let mut fresh = Vec::new();
-        self.visit_queues(|queue| {
-            fresh.push(queue.fresh.load(self.guard));
-            Ok(())
-        })?;
-        let mut objects = Vec::new();
-        self.visit_runs(&mut |run, class| {
+        let fresh: Vec<u64> = self.queues()?.map(|queue| queue.fresh.load(self.guard)).collect();
+        let objects = self.runs()?.into_iter().map(|(run, class)| {
             let (first, size) = (run + RUN_HEADER_BYTES, u64::from(SIZES[class]));
             let carving = fresh.iter().find(|fresh| run_of(**fresh) == run);
             let bytes = carving.map_or(run_bytes(class), |fresh| fresh.saturating_sub(first));
-            objects.push(Objects { class, first, count: bytes / size });
-            Ok(())
-        })?;
-        Ok(objects)
+            Objects { class, first, count: bytes / size }
+        });
+        Ok(objects.collect())
     }
 
     /// Objects that are taken: all that were ever carved out of runs, but for those in queues. No other thread works meanwhile.
     pub(super) fn objects_taken(&self, running: u64) -> Result<u64> {
         let mut taken = self.objects()?.iter().map(|objects| objects.count).sum::<u64>();
-        self.visit_queues(|queue| {
+        for queue in self.queues()? {
             let mut object = queue.head.load(self.guard);
             while object != 0 {
                 taken = taken
@@ -348,27 +316,26 @@ impl<M: Medium> Space<'_, M> {
                 let is_last = object == queue.tail.load(self.guard);
                 object = if is_last { 0 } else { self.load_link(object, running)? };
             }
-            Ok(())
-        })?;
+        }
         Ok(taken)
     }
 }
 
 // Allocation.
 impl<M: Medium> Space<'_, M> {
-    /// Before a queue's line changes.
-    fn log_queue(&self, shard: &mut Shard<Own>, (epoch, phase): (u64, u64), class: usize, queue: &Queue) {
+    /// Logs the ends of a queue, and lists its line, before that changes.
+    fn log_queue(&self, work: &mut Work<'_>, class: usize, queue: &Queue) {
         let guard = self.guard;
-        if queue.epoch.load(guard) != epoch {
+        if queue.epoch.load(guard) != work.epoch {
             queue.head_old.store(guard, queue.head.load(guard));
             queue.tail_old.store(guard, queue.tail.load(guard));
             queue.fresh_old.store(guard, queue.fresh.load(guard));
             // The order of these stores, to one line, is the order in which they are durable.
-            queue.epoch.store(guard, epoch);
+            queue.epoch.store(guard, work.epoch);
         }
-        if shard.own.queue_listed[class] != phase {
-            shard.own.queue_listed[class] = phase;
-            self.epochs.list(shard, guard.offset_of(queue), 64);
+        if work.shard.own.queue_listed[class] != work.phase {
+            work.shard.own.queue_listed[class] = work.phase;
+            self.epochs.list(&mut work.shard, guard.offset_of(queue), 64);
         }
     }
 
@@ -390,14 +357,14 @@ impl<M: Medium> Space<'_, M> {
     #[inline(always)]
     fn behind(&self, queue: &Queue, class: usize, object: u64, running: u64) -> Result<u64> {
         if !is_place(object, class) {
-            return Err(Error::corrupt(object, "a free object that is none"));
+            return Err(Error::corrupt(object, "a free object where no object begins"));
         }
         if object == queue.tail.load(self.guard) { Ok(0) } else { self.load_link(object, running) }
     }
 
     /// An object that was free when the epoch began, or a fresh one from a run that is there.
     fn take(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
-        let (queue, at) = (self.queue(work.shard.index, class)?, (work.epoch, work.phase));
+        let queue = self.queue(work.shard.index, class)?;
         let (head, limit) = (queue.head.load(self.guard), self.limit(work, class, queue));
         if head == 0 || limit == 0 {
             return self.take_fresh(work, class, queue);
@@ -406,7 +373,7 @@ impl<M: Medium> Space<'_, M> {
         if let Ok(words) = self.guard.words(next, 1) {
             words[0].prefetch();
         }
-        self.log_queue(&mut work.shard, at, class, queue);
+        self.log_queue(work, class, queue);
         queue.head.store(self.guard, next);
         if head == limit || next == 0 {
             work.shard.own.limits[class] = Limit { epoch: work.epoch, object: 0 };
@@ -426,12 +393,12 @@ impl<M: Medium> Space<'_, M> {
         }
         let next = fresh + size;
         let is_last = next + size > run_of(fresh) + RUN_BYTES;
-        self.log_queue(&mut work.shard, (work.epoch, work.phase), class, queue);
+        self.log_queue(work, class, queue);
         queue.fresh.store(self.guard, if is_last { 0 } else { next });
         Ok(Some(fresh))
     }
 
-    /// Takes from another shard some objects that were free when the epoch began; returns whether there were any. The own shard has
+    /// Takes from another shard all objects that were free when the epoch began; returns whether there were any. The own shard has
     /// none left.
     fn take_from_others(&self, work: &mut Work<'_>, class: usize) -> Result<bool> {
         let own = work.shard.index;
@@ -439,11 +406,8 @@ impl<M: Medium> Space<'_, M> {
             shard != own && self.queue(shard, class).is_ok_and(|queue| queue.head.load(self.guard) != 0)
         };
         for _ in 0..if is_scheduled::<M>() { 1 } else { TRIES } {
-            let mut busy = (0..self.allocator.shards).filter(|shard| has_some(*shard)).count();
-            if busy == 0 {
-                break;
-            }
-            for mut other in self.epochs.enter_free(has_some) {
+            let mut busy = (0..self.epochs.barrier.shards().len()).filter(|shard| has_some(*shard)).count();
+            for mut other in self.epochs.barrier(AccessKind::Store).enter_free(has_some) {
                 busy = busy.saturating_sub(1);
                 if self.take_from(&mut other, work, class)? {
                     return Ok(true);
@@ -459,40 +423,32 @@ impl<M: Medium> Space<'_, M> {
 
     fn take_from(&self, other: &mut Work<'_>, work: &mut Work<'_>, class: usize) -> Result<bool> {
         let (theirs, own) = (self.queue(other.shard.index, class)?, self.queue(work.shard.index, class)?);
-        let (first, limit) = (theirs.head.load(self.guard), self.limit(other, class, theirs));
-        if first == 0 || limit == 0 {
+        let (first, last) = (theirs.head.load(self.guard), self.limit(other, class, theirs));
+        if first == 0 || last == 0 {
             return Ok(false);
         }
-        let (mut last, mut rest) = (first, self.behind(theirs, class, first, work.epoch)?);
-        for _ in 1..if is_scheduled::<M>() { TAKEN_TOGETHER_SCHEDULED } else { TAKEN_TOGETHER } {
-            if last == limit || rest == 0 {
-                break;
-            }
-            (last, rest) = (rest, self.behind(theirs, class, rest, work.epoch)?);
-        }
-        self.log_queue(&mut other.shard, (other.epoch, other.phase), class, theirs);
-        self.log_queue(&mut work.shard, (work.epoch, work.phase), class, own);
+        let rest = self.behind(theirs, class, last, work.epoch)?;
+        self.log_queue(other, class, theirs);
+        self.log_queue(work, class, own);
         match own.head.load(self.guard) {
             0 => own.tail.store(self.guard, last),
             head => self.link(work, last, head)?,
         }
         own.head.store(self.guard, first);
         theirs.head.store(self.guard, rest);
-        if last == limit || rest == 0 {
-            other.shard.own.limits[class] = Limit { epoch: other.epoch, object: 0 };
-        }
+        other.shard.own.limits[class] = Limit { epoch: other.epoch, object: 0 };
         work.shard.own.limits[class] = Limit { epoch: work.epoch, object: last };
         Ok(true)
     }
 
     /// Takes a run from the pool; returns its first object.
     fn add_run(&self, work: &mut Work<'_>, class: usize) -> Result<u64> {
-        let _serial = self.allocator.runs.lock();
+        let _serial = self.runs.lock();
         let guard = self.guard;
-        let runs = &guard.node::<Anchor>(self.allocator.anchor)?.runs;
+        let runs = &guard.node::<Anchor>(self.anchor)?.runs;
         let before = runs.value.load(guard);
         if before & !OFFSET_MASK != 0 {
-            return Err(Error::corrupt(self.allocator.anchor, "what leads to the runs is damaged"));
+            return Err(Error::corrupt(self.anchor, "what leads to the runs is damaged"));
         }
         // A run of its own begins where a slab does, so that its objects lead to it.
         let run = guard.allocate((RUN_HEADER_BYTES + run_bytes(class)) as usize)?;
@@ -535,8 +491,7 @@ impl<M: Medium> Space<'_, M> {
         let first = self.add_run(work, class)?;
         if is_shared(class) {
             let queue = self.queue(work.shard.index, class)?;
-            let at = (work.epoch, work.phase);
-            self.log_queue(&mut work.shard, at, class, queue);
+            self.log_queue(work, class, queue);
             queue.fresh.store(self.guard, first + u64::from(SIZES[class]));
         }
         Ok(first)
@@ -546,7 +501,7 @@ impl<M: Medium> Space<'_, M> {
     fn class_at(&self, object: u64) -> Result<usize> {
         class_of_run(self.guard, run_of(object))?
             .filter(|class| is_place(object, *class))
-            .ok_or_else(|| Error::corrupt(object, "an object that is none"))
+            .ok_or_else(|| Error::corrupt(object, "no object begins there"))
     }
 
     /// Sets what follows an object in its queue.
@@ -559,15 +514,15 @@ impl<M: Medium> Space<'_, M> {
     /// Gives an object back. It is reused in a later epoch.
     pub(super) fn free(&self, work: &mut Work<'_>, object: u64) -> Result<()> {
         let class = self.class_at(object)?;
-        let (queue, at) = (self.queue(work.shard.index, class)?, (work.epoch, work.phase));
-        self.log_queue(&mut work.shard, at, class, queue);
+        let queue = self.queue(work.shard.index, class)?;
+        self.log_queue(work, class, queue);
         let tail = queue.tail.load(self.guard);
         if queue.head.load(self.guard) == 0 {
             queue.head.store(self.guard, object);
         } else if is_place(tail, class) {
             self.link(work, tail, object)?;
         } else {
-            return Err(Error::corrupt(tail, "the last free object is none"));
+            return Err(Error::corrupt(tail, "the last free object where no object begins"));
         }
         queue.tail.store(self.guard, object);
         Ok(())

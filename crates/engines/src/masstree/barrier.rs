@@ -64,7 +64,7 @@ impl<S> Barrier<S> {
     }
 
     /// All shards, in order.
-    pub(super) fn shards(&self) -> impl Iterator<Item = &Mutex<S>> {
+    pub(super) fn shards(&self) -> impl ExactSizeIterator<Item = &Mutex<S>> {
         self.shards.iter().map(|shard| &shard.content)
     }
 

@@ -5,14 +5,14 @@
 //! the epoch, so in a full pool, or when the external log is full, a write fails at once.
 //!
 //! A thread in a batch does not wait for a batch of another thread, which may be about to wait for it. So within a batch nothing
-//! ends an epoch, of whichever tree, and no other batch begins.
+//! ends an epoch, not even of another tree, and no other batch begins.
 
 use std::cell::{Cell, RefCell};
 
 use medium::Medium;
 use medium::sync::{is_scheduled, thread_number};
 
-use super::access::{Stop, View};
+use super::access::View;
 use super::cells::Value;
 use super::core::Core;
 use super::shard::Work;
@@ -74,7 +74,7 @@ impl<M: Medium> Core<M> {
         if self.is_in_any_batch() { Err(Error::InBatch) } else { Ok(()) }
     }
 
-    /// Whether the thread is in a batch, of whichever tree.
+    /// Whether the thread is in a batch of any tree.
     #[inline(always)]
     pub(super) fn is_in_any_batch(&self) -> bool {
         own_tree::<M>() != 0
@@ -104,10 +104,6 @@ impl<M: Medium> Core<M> {
     }
 }
 
-fn failed(anchor: u64, stop: Stop) -> Error {
-    stop.error_or(|| Error::Contended { offset: anchor })
-}
-
 impl<M: Medium> Batch for Writes<'_, M> {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
@@ -115,7 +111,7 @@ impl<M: Medium> Batch for Writes<'_, M> {
         self.view.begin_operation();
         let found =
             self.view.find_with(key, &mut |view: &View<'_, M>, found: Value| found.copy(&view.guard, value));
-        Ok(found.map_err(|stop| failed(self.view.core.anchor, stop))?.is_some())
+        Ok(found.map_err(|stop| self.view.core.error_of(stop))?.is_some())
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
@@ -123,6 +119,6 @@ impl<M: Medium> Batch for Writes<'_, M> {
         check_lengths(key, value.unwrap_or_default())?;
         self.view.begin_operation();
         let written = self.view.write(&mut self.work.borrow_mut(), key, value, condition);
-        written.map_err(|stop| failed(self.view.core.anchor, stop))
+        written.map_err(|stop| self.view.core.error_of(stop))
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use medium::Medium;
 
-use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
+use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
 use super::cells::{Value, no_cell, no_word};
 use super::core::Core;
 use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
@@ -29,22 +29,13 @@ struct Place {
     prefix: Rc<[u8]>,
     low: Option<Slice>,
     high: Option<Slice>,
+    /// Entries of a border node that the walk has gone through.
+    done: usize,
 }
 
-/// What the walk goes to: the next one last.
-enum Task {
-    Node(Place),
-    /// An entry of the border node at `offset`.
-    Entry {
-        offset: u64,
-        slot: usize,
-        prefix: Rc<[u8]>,
-    },
-}
-
-impl Task {
+impl Place {
     fn root(pointer: u64, prefix: Rc<[u8]>) -> Self {
-        Self::Node(Place { pointer, level: 0, prefix, low: None, high: None })
+        Self { pointer, level: 0, prefix, low: None, high: None, done: 0 }
     }
 }
 
@@ -60,7 +51,10 @@ pub(super) struct Survey<'v> {
     /// Nodes and records.
     objects: u64,
     seen: HashSet<u64>,
-    tasks: Vec<Task>,
+    /// Whether all objects were reached so far.
+    is_sound: bool,
+    /// Where the walk goes, the next one last.
+    places: Vec<Place>,
 }
 
 impl Survey<'_> {
@@ -82,16 +76,12 @@ impl Survey<'_> {
     }
 }
 
-fn error_of(stop: Stop, offset: u64) -> Error {
-    stop.error_or(|| Error::corrupt(offset, "it changes"))
-}
-
 impl<M: Medium> Core<M> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; no other thread works
     /// meanwhile. O(n).
     pub(super) fn survey<'v>(&self, visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Survey<'v>> {
         let _shards = self.epochs.stop();
-        let view = self.look_stopped();
+        let view = self.view(self.epochs.running(), true);
         let root = view.guard.node::<Anchor>(self.anchor)?.root.value.load(&view.guard);
         let mut survey = Survey {
             violations: Vec::new(),
@@ -101,34 +91,24 @@ impl<M: Medium> Core<M> {
             height: 0,
             objects: 0,
             seen: HashSet::new(),
-            tasks: vec![Task::root(root, Rc::new([]))],
+            is_sound: true,
+            places: vec![Place::root(root, Rc::new([]))],
         };
-        let mut is_sound = true;
-        while let Some(task) = survey.tasks.pop() {
-            match task {
-                Task::Node(place) => {
-                    let offset = place.pointer & OFFSET_MASK;
-                    if let Err(stop) = view.survey_node(&place, &mut survey) {
-                        let what = what_of(&error_of(stop, offset));
-                        survey.salvage.leave_out(offset, format!("a node and all below it: {what}"));
-                        is_sound = false;
-                    }
-                }
-                Task::Entry { offset, slot, prefix } => {
-                    let read = view.survey_entry(offset, slot, &prefix, &mut survey);
-                    is_sound &= read.is_ok();
-                    if !survey.salvage.entry(offset, read.map_err(|stop| error_of(stop, offset))) {
-                        return Ok(survey);
-                    }
-                }
+        while let Some(place) = survey.places.pop() {
+            let offset = place.pointer & OFFSET_MASK;
+            if let Err(stop) = view.survey_node(place, &mut survey) {
+                let what = what_of(&self.error_of(stop));
+                survey.salvage.leave_out(offset, format!("a node and all below it: {what}"));
+                survey.is_sound = false;
             }
         }
-        let taken = self.space(&view.guard).objects_taken(view.epoch);
-        let reached = survey.objects;
-        match taken {
-            Ok(taken) => survey.expect(self.anchor, taken == reached || !is_sound, || {
-                format!("{taken} objects are allocated, but {reached} are reached")
-            }),
+        match self.space(&view.guard).objects_taken(view.epoch) {
+            Ok(taken) => {
+                let reached = survey.objects;
+                survey.expect(self.anchor, taken == reached || !survey.is_sound, || {
+                    format!("{taken} objects are allocated, but {reached} are reached")
+                });
+            }
             Err(error) => survey.expect(self.anchor, false, || error.to_string()),
         }
         Ok(survey)
@@ -136,23 +116,25 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Adds what is below a node to the tasks.
-    fn survey_node(&self, place: &Place, survey: &mut Survey<'_>) -> Walk<()> {
+    /// Goes through a node. What is below it, and the rest of it behind that, becomes the next places.
+    fn survey_node(&self, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
         let offset = place.pointer & OFFSET_MASK;
         // A node that was seen is not gone through once more: what lies below it may lead back to it.
-        if !survey.reach(offset) {
+        if place.done == 0 && !survey.reach(offset) {
             return Err(Error::corrupt(offset, "two ways lead to it").into());
         }
         if place.level >= HEIGHT_MAX || place.prefix.len() > KEY_BYTES_MAX {
             return Err(Error::corrupt(offset, "deeper than a tree can be").into());
         }
         let node = self.node(place.pointer)?;
-        // It has a meaning in this execution only; but no thread works now.
-        let is_at_rest = Version::now(&self.guard, node.version()).is_at_rest();
-        survey.expect(offset, is_at_rest, || "a node that is locked or deleted".to_owned());
+        if place.done == 0 {
+            // It has a meaning in this execution only; but no thread works now.
+            let is_at_rest = Version::now(&self.guard, node.version()).is_at_rest();
+            survey.expect(offset, is_at_rest, || "a node that is locked or deleted".to_owned());
+        }
         match node {
             NodeRef::Border(node) => self.survey_border(node, offset, place, survey),
-            NodeRef::Interior(node) => self.survey_interior(node, offset, place, survey),
+            NodeRef::Interior(node) => self.survey_interior(node, offset, &place, survey),
         }
     }
 
@@ -174,42 +156,50 @@ impl<M: Medium> View<'_, M> {
             let is_ordered = low.zip(high).is_none_or(|(low, high)| low < high);
             survey.expect(offset, is_ordered, || format!("separator {index} is out of order"));
             let (level, prefix) = (place.level + 1, Rc::clone(&place.prefix));
-            survey.tasks.push(Task::Node(Place { pointer: *child, level, prefix, low, high }));
+            survey.places.push(Place { pointer: *child, level, prefix, low, high, done: 0 });
         }
         Ok(())
     }
 
-    fn survey_border(&self, node: &Border, offset: u64, place: &Place, survey: &mut Survey<'_>) -> Walk<()> {
+    fn survey_border(&self, node: &Border, offset: u64, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
         let permutation = Permutation(node.permutation.load(&self.guard));
         if !permutation.is_sound(self.core.width) {
             return Err(Error::corrupt(offset, format!("permutation {:x}", permutation.0)).into());
         }
         let (count, classes) = (permutation.count(self.core.width), node.classes.load(&self.guard));
-        survey.borders += 1;
-        if place.prefix.is_empty() {
-            survey.height = survey.height.max(place.level as u32);
+        if place.done == 0 {
+            survey.borders += 1;
+            let is_first = place.prefix.is_empty();
+            survey.height = survey.height.max(if is_first { place.level as u32 } else { 0 });
+            let may_be_empty = is_first && place.level == 0;
+            survey.expect(offset, may_be_empty || count > 0, || "an empty node".to_owned());
         }
-        let is_root = place.prefix.is_empty() && place.level == 0;
-        survey.expect(offset, is_root || count > 0, || "an empty node".to_owned());
-        let mut above = place.high;
-        for position in (0..count).rev() {
-            let slot = permutation.slot(position);
-            let (slice, class) = (self.slice_of(node, slot), nibble(classes, slot));
+        let slice_at = |position| self.slice_of(node, permutation.slot(position));
+        for position in place.done..count {
+            let (slot, slice) = (permutation.slot(position), slice_at(position));
+            let class = nibble(classes, slot);
             let is_class = if self.core.are_words { class == 8 } else { class <= LAYER };
             survey.expect(offset, is_class, || format!("slot {slot} has class {class}"));
+            let above = if position + 1 < count { Some(slice_at(position + 1)) } else { place.high };
             let is_inside =
                 place.low.is_none_or(|low| low <= slice) && above.is_none_or(|above| slice < above);
             survey.expect(offset, is_inside, || format!("position {position} is out of order"));
-            above = Some(slice);
-            let is_layer = class == LAYER && !self.core.are_words;
-            if is_layer && !is_inside {
+            if class != LAYER || self.core.are_words {
+                let read = self.survey_entry(offset, slot, &place.prefix, survey);
+                survey.is_sound &= read.is_ok();
+                if !survey.salvage.entry(offset, read.map_err(|stop| self.core.error_of(stop))) {
+                    // No more are wanted.
+                    (survey.is_sound, survey.places) = (false, Vec::new());
+                    return Ok(());
+                }
+            } else if is_inside {
+                let prefix = [&*place.prefix, &slice.word.to_be_bytes()].concat().into();
+                survey.places.push(Place { done: position + 1, ..place });
+                survey.places.push(Place::root(node.values.value(slot).load(&self.guard), prefix));
+                return Ok(());
+            } else {
                 // If its slice is wrong, all keys in it would be in the way of those behind it.
                 survey.salvage.leave_out(offset, "a layer out of order".to_owned());
-            } else if is_layer {
-                let prefix = [&*place.prefix, &slice.word.to_be_bytes()].concat().into();
-                survey.tasks.push(Task::root(node.values.value(slot).load(&self.guard), prefix));
-            } else {
-                survey.tasks.push(Task::Entry { offset, slot, prefix: Rc::clone(&place.prefix) });
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use medium::Medium;
 use medium::sync::{AtomicU64, Mutex};
 use pool::{Guard, Pool};
 
-use super::allocator::{Allocator, Space};
+use super::allocator::Space;
 use super::epochs::{Epochs, Shards};
 use super::external_log::ExternalLog;
 use super::layout::{
@@ -41,9 +41,11 @@ pub(super) struct Core<M: Medium> {
     /// What the epoch words of nodes say of this execution.
     pub(super) stamp: u64,
     pub(super) epochs: Epochs<M, Own>,
-    pub(super) allocator: Allocator,
     pub(super) log: ExternalLog,
+    /// Held while the root of the first layer changes.
     pub(super) root: Mutex<()>,
+    /// Held while the allocator adds a run.
+    runs: Mutex<()>,
     pub(super) recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
     /// How long an operation waits for a node that does not change.
     pub(super) patience: Duration,
@@ -73,10 +75,10 @@ impl<M: Medium> Core<M> {
             width: options.node_width(),
             are_words,
             stamp: stamp(epochs.first),
-            allocator: Allocator::new(anchor, epochs.shards().count()),
             epochs,
             log,
             root: Mutex::new(()),
+            runs: Mutex::new(()),
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
             patience: options.patience,
             in_line_logs: AtomicU64::new(0),
@@ -96,7 +98,7 @@ impl<M: Medium> Core<M> {
     /// The allocator in use.
     #[inline(always)]
     pub(super) fn space<'v>(&'v self, guard: &'v Guard<'v, M>) -> Space<'v, M> {
-        self.allocator.space(guard, &self.epochs)
+        Space { anchor: self.anchor, runs: &self.runs, guard, epochs: &self.epochs }
     }
 
     /// A new tree without a root. The root table leads to it only after its first epoch.
@@ -146,13 +148,13 @@ impl<M: Medium> Core<M> {
             core.epochs.list_touched(guard.offset_of(&cells.root), size_of_val(&cells.root) as u64);
         }
         core.space(&guard).recover()?;
-        for shard in core.epochs.shards() {
+        for shard in core.epochs.barrier.shards() {
             let mut shard = shard.lock();
             shard.own.log.segments = core.log.segments(&guard, shard.index)?;
         }
         (core.nodes_restored, core.recovered_from_crash) = (restored, has_failed);
         if pool.needs_mark() {
-            core.visit_space(&guard, &mut |offset| Ok(pool.mark(offset)?))?;
+            core.space_taken(&guard)?.into_iter().try_for_each(|offset| pool.mark(offset))?;
         }
         if core.epochs.is_sweep_due() {
             // What fails is tried again; meanwhile the tree is as usable as after any crash.
@@ -162,25 +164,21 @@ impl<M: Medium> Core<M> {
         Ok(core)
     }
 
-    /// Calls `visit` with all that was taken from the pool.
-    fn visit_space(&self, guard: &Guard<'_, M>, visit: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
-        self.space(guard).visit_runs(&mut |run, _| visit(run))?;
-        for shard in 0..self.epochs.shards().count() {
-            self.log.segments(guard, shard)?.into_iter().try_for_each(&mut *visit)?;
+    /// All that was taken from the pool.
+    fn space_taken(&self, guard: &Guard<'_, M>) -> Result<Vec<u64>> {
+        let mut taken: Vec<u64> = self.space(guard).runs()?.into_iter().map(|(run, _)| run).collect();
+        for shard in 0..self.epochs.barrier.shards().len() {
+            taken.extend(self.log.segments(guard, shard)?);
         }
-        visit(self.anchor)
+        taken.push(self.anchor);
+        Ok(taken)
     }
 
     /// Gives all space back to the pool; the tree is not used again.
     pub(super) fn give_back(&self) -> Result<()> {
         let _shards = self.epochs.stop_for_good();
         let guard = self.pool.peek();
-        let mut offsets = Vec::new();
-        self.visit_space(&guard, &mut |offset| {
-            offsets.push(offset);
-            Ok(())
-        })?;
-        offsets.into_iter().for_each(|offset| guard.free(offset));
+        self.space_taken(&guard)?.into_iter().for_each(|offset| guard.free(offset));
         Ok(())
     }
 
@@ -189,7 +187,7 @@ impl<M: Medium> Core<M> {
         self.epochs.advance(|guard, next| self.space(guard).renew_links(next))
     }
 
-    /// Ends the epoch for good: it has not failed when the tree is opened next. Nodes of those that had stay in their set until
+    /// Ends the epoch. The next one has not failed when the tree is opened again. Epochs that failed before stay in their set until
     /// a sweep has come to its end.
     pub(super) fn close(&self) -> Result<()> {
         self.advance()?;
@@ -198,7 +196,7 @@ impl<M: Medium> Core<M> {
 
     /// Bytes of memory beside the pool's.
     pub(super) fn volatile_bytes(&self) -> u64 {
-        let shards = self.epochs.shards().map(|shard| {
+        let shards = self.epochs.barrier.shards().map(|shard| {
             let shard = shard.lock();
             shard.volatile_bytes() + 8 * shard.own.log.segments.capacity()
         });

@@ -19,6 +19,11 @@ const FIRST_EPOCH: usize = 3;
 const SWEEP: usize = 4;
 const PATIENCE: usize = 5;
 
+/// A setting of one open, for tests and comparisons.
+const fn setting(name: &'static str, help: &'static str, values: Values) -> Setting {
+    Setting { name, help, values, is_fixed: false, is_hidden: true }
+}
+
 /// The durable Masstree in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
     id: 5,
@@ -30,48 +35,32 @@ pub(crate) static ENTRY: Entry = Entry {
     stores_lines: false,
     is_trie: true,
     settings: &[
-        Setting {
-            name: "width",
-            help: "the most entries of a node",
-            values: Values::Number(4, 15),
-            is_fixed: true,
-            is_hidden: true,
-        },
-        Setting {
-            name: "mode",
-            help: "how changes are made undoable: the paper's INCLL, LOGGING and MT+",
-            values: Values::Names(&["in-line", "logging", "transient"]),
-            is_fixed: false,
-            is_hidden: true,
-        },
-        Setting {
-            name: "shards",
-            help: "threads that write side by side; a further one waits for an operation of another one",
-            values: Values::Number(1, 64),
-            is_fixed: false,
-            is_hidden: true,
-        },
-        Setting {
-            name: "first-epoch",
-            help: "the first epoch of this open, if it is later than the next one",
-            values: Values::Number(1, 1 << 47),
-            is_fixed: false,
-            is_hidden: true,
-        },
-        Setting {
-            name: "sweep",
-            help: "1: the open recovers the whole tree at once, not each node when it is touched",
-            values: Values::Number(0, 1),
-            is_fixed: false,
-            is_hidden: true,
-        },
-        Setting {
-            name: "patience",
-            help: "milliseconds that an operation waits for a node that stays locked",
-            values: Values::Number(1, 3_600_000),
-            is_fixed: false,
-            is_hidden: true,
-        },
+        Setting { is_fixed: true, ..setting("width", "the most entries of a node", Values::Number(4, 15)) },
+        setting(
+            "mode",
+            "how changes are made undoable: the paper's INCLL, LOGGING and MT+",
+            Values::Names(&["in-line", "logging", "transient"]),
+        ),
+        setting(
+            "shards",
+            "threads that write side by side; a further one waits for an operation of another one",
+            Values::Number(1, 64),
+        ),
+        setting(
+            "first-epoch",
+            "the first epoch of this open, if it is later than the next one",
+            Values::Number(1, 1 << 47),
+        ),
+        setting(
+            "sweep",
+            "1: the open recovers the whole tree at once, not each node when it is touched",
+            Values::Number(0, 1),
+        ),
+        setting(
+            "patience",
+            "milliseconds that an operation waits for a node that stays locked",
+            Values::Number(1, 3_600_000),
+        ),
     ],
     full: Nodes { leaf_entries: 14, children: 15, settings: &[("width", 14)] },
     small: Nodes { leaf_entries: 4, children: 5, settings: &[("width", 4)] },

@@ -21,11 +21,11 @@
 //! written in it (`sweep`).
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use medium::sync::schedule::{Access, AccessKind, reach};
-use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, is_scheduled, thread_number};
-use medium::{LINE_BYTES, Lsn, Medium, VolatileWord, Word};
+use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, is_scheduled};
+use medium::{LINE_BYTES, Lsn, Medium, VolatileWord};
 use pool::{Guard, Pool};
 
 use super::barrier::{Barrier, Pass};
@@ -39,7 +39,7 @@ const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;
 #[repr(align(128))]
 pub(super) struct Shard<S> {
     pub(super) index: usize,
-    /// What changed: offset, and the number of lines in the bits that an offset leaves free; or which lines of a node.
+    /// What changed.
     listed: Vec<u64>,
     pub(super) own: S,
 }
@@ -51,69 +51,38 @@ impl<S> Shard<S> {
     }
 }
 
-/// Words for which a list keeps its memory from one epoch to the next, 256 KiB: a bulk load may list a gigabyte.
+/// Words for which a list has memory when an epoch begins, 256 KiB at most: a bulk load may list a gigabyte.
 const LISTED_KEPT: usize = 1 << 15;
 
-/// What was taken from lists.
-#[derive(Default)]
-struct Taken {
-    few: Vec<u64>,
-    /// Lists that were too long to keep their memory.
-    many: Vec<Vec<u64>>,
+/// Takes a list, and leaves an empty one for as many words.
+fn take(list: &mut Vec<u64>) -> Vec<u64> {
+    let room = Vec::with_capacity(list.len().min(LISTED_KEPT));
+    std::mem::replace(list, room)
 }
 
-impl Taken {
-    fn take(&mut self, list: &mut Vec<u64>) {
-        if list.capacity() > LISTED_KEPT {
-            self.many.push(std::mem::take(list));
-        } else {
-            self.few.append(list);
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = u64> {
-        self.many.iter().flatten().chain(&self.few).copied()
-    }
-
-    fn len(&self) -> usize {
-        self.many.iter().map(Vec::len).sum::<usize>() + self.few.len()
-    }
-
-    fn clear(&mut self) {
-        self.many.clear();
-        self.few.clear();
-    }
-}
-
-/// Listed ranges that are few enough to be flushed during the pause.
+/// Listed words that are few enough for their lines to be flushed during the pause.
 const LISTED_IN_PAUSE: usize = 512;
 /// The same under a scheduler, whose operations are as few: those of one operation.
 const LISTED_IN_PAUSE_SCHEDULED: usize = 4;
 
-/// Lines that one listed word can stand for.
-const LINES_MAX: u64 = (1 << 19) - 1;
-
-/// Packs a range of lines into a word: 44 bits of offset, 19 bits of length below a bit that is not set.
-fn pack(offset: u64, bytes: u64) -> u64 {
-    let first = offset / LINE_BYTES as u64;
-    let lines = (offset + bytes).div_ceil(LINE_BYTES as u64) - first;
-    first << 20 | lines.min(LINES_MAX)
-}
-
-fn unpack(listed: u64) -> (u64, usize) {
-    ((listed >> 20) * LINE_BYTES as u64, (listed & LINES_MAX) as usize * LINE_BYTES / 8)
-}
-
-/// Set in a listed word that is for a node, whose lower bits say which of its lines changed.
-const NODE: u64 = 1 << 19;
-
-/// Packs lines of a node.
+/// A word of a list: a line, and which of the sixteen lines from there on changed.
 #[inline(always)]
-fn pack_lines(offset: u64, lines: u64) -> u64 {
-    (offset / LINE_BYTES as u64) << 20 | NODE | lines
+fn pack(offset: u64, lines: u64) -> u64 {
+    (offset / LINE_BYTES as u64) << LINES_BITS | lines
 }
 
-/// Bits of a node's `listed` word that say which of its lines are listed. Above them is the phase in which they are.
+/// Adds all lines of some memory to a list.
+#[inline(always)]
+fn push(list: &mut Vec<u64>, offset: u64, bytes: u64) {
+    let (mut line, end) = (offset / LINE_BYTES as u64, (offset + bytes).div_ceil(LINE_BYTES as u64));
+    while line < end {
+        let count = (end - line).min(LINES_BITS.into());
+        list.push(line << LINES_BITS | ((1 << count) - 1));
+        line += count;
+    }
+}
+
+/// Bits of a word that say which lines it stands for. In a node's `listed` word the phase is above them.
 const LINES_BITS: u32 = 16;
 const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
 
@@ -127,9 +96,10 @@ pub(super) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
     }
 }
 
-/// Flushes lines of a node; returns how many they are.
-fn flush_lines<M: Medium>(guard: &Guard<'_, M>, offset: u64, mut lines: u64) -> Result<u64> {
+/// Flushes the lines of a listed word; returns how many they are.
+fn flush_lines<M: Medium>(guard: &Guard<'_, M>, listed: u64) -> Result<u64> {
     const WORDS: usize = LINE_BYTES / 8;
+    let (offset, mut lines) = ((listed >> LINES_BITS) * LINE_BYTES as u64, listed & LINES_MASK);
     let count = u64::from(lines.count_ones());
     let words = guard.words(offset, (u64::BITS - lines.leading_zeros()) as usize * WORDS)?;
     while lines != 0 {
@@ -150,14 +120,6 @@ pub(super) struct Figures {
     pub(super) pause_ns_max: AtomicU64,
 }
 
-impl Figures {
-    fn count_pause(&self, pause: Duration) {
-        let ns = pause.as_nanos() as u64;
-        self.pause_ns.fetch_add(ns, Ordering::Relaxed);
-        self.pause_ns_max.fetch_max(ns, Ordering::Relaxed);
-    }
-}
-
 /// The shards of new epochs: how many, how many of them threads are spread over, and whether they end durably.
 pub(super) struct Shards {
     pub(super) count: usize,
@@ -172,7 +134,7 @@ pub(super) struct Epochs<M: Medium, S> {
     words: u64,
     /// Whether the end of an epoch makes durable what changed in it.
     are_durable: bool,
-    barrier: Barrier<Shard<S>>,
+    pub(super) barrier: Barrier<Shard<S>>,
     /// What a recovery has changed, as the shards list what changed.
     touched: Mutex<Vec<u64>>,
     /// The end of the last epoch; held while an epoch ends.
@@ -241,22 +203,23 @@ impl<M: Medium, S: Default> Epochs<M, S> {
         cells.clean.store(&guard, checked(0));
         cells.running.publish(&guard, checked(epochs.first));
         guard.fence();
-        epochs.any_failed = AtomicBool::new(!failed.is_empty());
-        epochs.failed = failed;
+        epochs.failed = failed.into_iter().filter(|(first, _)| *first != 0).collect();
+        epochs.any_failed = AtomicBool::new(!epochs.failed.is_empty());
         Ok((epochs, has_failed))
     }
 }
 
+/// Ranges of epochs, first and last; 0 and 0 where the pool has none.
+type Ranges = [(u64, u64); FAILED_RANGES];
+
 /// What the pool says of failed epochs.
-fn read_failed<M: Medium>(guard: &Guard<'_, M>, at: u64, cells: &EpochWords) -> Result<Vec<(u64, u64)>> {
-    let mut failed = Vec::new();
-    for range in &cells.failed {
-        let (first, last) = (range[0].load(guard), range[1].load(guard));
-        if first == 0 {
-            continue;
-        }
+fn read_failed<M: Medium>(guard: &Guard<'_, M>, at: u64, cells: &EpochWords) -> Result<Ranges> {
+    let mut failed = [(0, 0); FAILED_RANGES];
+    for (range, cells) in failed.iter_mut().zip(&cells.failed) {
+        let (first, last) = (cells[0].load(guard), cells[1].load(guard));
         match (unchecked(first), unchecked(last)) {
-            (Some(first), Some(last)) if first <= last => failed.push((first, last)),
+            _ if first == 0 => {}
+            (Some(first), Some(last)) if first <= last => *range = (first, last),
             _ => return Err(Error::corrupt(at, "the set of failed epochs is damaged")),
         }
     }
@@ -269,22 +232,20 @@ fn fail<M: Medium>(
     at: u64,
     cells: &EpochWords,
     failed: u64,
-    ranges: &mut Vec<(u64, u64)>,
+    ranges: &mut Ranges,
 ) -> Result<()> {
     if ranges.iter().any(|(first, last)| (*first..=*last).contains(&failed)) {
         return Ok(());
     }
-    let follows =
-        |range: &[Word; 2]| range[0].load(guard) != 0 && unchecked(range[1].load(guard)) == Some(failed - 1);
-    if let Some(range) = cells.failed.iter().find(|range| follows(range)) {
+    if let Some(index) = ranges.iter().position(|(first, last)| *first != 0 && last + 1 == failed) {
         // PERSIST: the nodes are restored; lost, they are restored once more.
-        range[1].publish(guard, checked(failed));
-        ranges.iter_mut().filter(|range| range.1 == failed - 1).for_each(|range| range.1 = failed);
-    } else if let Some(range) = cells.failed.iter().find(|range| range[0].load(guard) == 0) {
-        range[1].store(guard, checked(failed));
+        cells.failed[index][1].publish(guard, checked(failed));
+        ranges[index].1 = failed;
+    } else if let Some(index) = ranges.iter().position(|(first, _)| *first == 0) {
+        cells.failed[index][1].store(guard, checked(failed));
         // PERSIST: as above; the end of the range lies in the same line, before.
-        range[0].publish(guard, checked(failed));
-        ranges.push((failed, failed));
+        cells.failed[index][0].publish(guard, checked(failed));
+        ranges[index] = (failed, failed);
     } else {
         return Err(Error::corrupt(at, "the set of failed epochs is full"));
     }
@@ -296,7 +257,7 @@ impl<M: Medium, S> Epochs<M, S> {
     /// Tells a scheduler that a shard is about to be locked, or the epoch to be read (a load), or both to be kept from others
     /// (a store).
     #[inline(always)]
-    pub(super) fn reach(&self, kind: AccessKind) {
+    fn reach(&self, kind: AccessKind) {
         if is_scheduled::<M>() {
             reach(Access::something::<Self>(kind));
         }
@@ -305,44 +266,14 @@ impl<M: Medium, S> Epochs<M, S> {
     /// The running epoch.
     #[inline(always)]
     pub(super) fn running(&self) -> u64 {
-        self.reach(AccessKind::Load);
-        self.barrier.running()
+        self.barrier(AccessKind::Load).running()
     }
 
-    /// Whether an epoch still runs: see [`Barrier::is_running`].
+    /// The barrier, for a thread that is about to lock shards, or to read the epoch: see [`Epochs::reach`].
     #[inline(always)]
-    pub(super) fn is_running(&self, epoch: u64) -> bool {
-        self.reach(AccessKind::Load);
-        self.barrier.is_running(epoch)
-    }
-
-    /// Locks a shard for one operation. Waits while an epoch ends.
-    #[inline(always)]
-    pub(super) fn enter(&self) -> Pass<'_, Shard<S>> {
-        self.reach(AccessKind::Load);
-        self.barrier.enter(thread_number::<M>())
-    }
-
-    /// As [`Epochs::enter`], with a shard that suits, if there is one.
-    #[cold]
-    pub(super) fn enter_suitable(&self, suits: impl Fn(&Shard<S>) -> bool) -> Pass<'_, Shard<S>> {
-        self.reach(AccessKind::Load);
-        self.barrier.enter_suitable(suits).unwrap_or_else(|| self.barrier.enter(thread_number::<M>()))
-    }
-
-    /// As [`Epochs::enter`], for longer than one operation. Waits for another thread that does the same.
-    pub(super) fn enter_for_long(&self) -> Pass<'_, Shard<S>> {
-        self.reach(AccessKind::Load);
-        self.barrier.enter_for_long()
-    }
-
-    /// Each shard that is wanted, by its index, and free just now.
-    pub(super) fn enter_free(
-        &self,
-        is_wanted: impl Fn(usize) -> bool,
-    ) -> impl Iterator<Item = Pass<'_, Shard<S>>> {
-        self.reach(AccessKind::Store);
-        self.barrier.enter_free(is_wanted)
+    pub(super) fn barrier(&self, kind: AccessKind) -> &Barrier<Shard<S>> {
+        self.reach(kind);
+        &self.barrier
     }
 
     /// Locks all shards: no operation is under way while they are held.
@@ -362,11 +293,6 @@ impl<M: Medium, S> Epochs<M, S> {
     /// Whether [`Epochs::stop_for_good`] was called.
     pub(super) fn are_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
-    }
-
-    /// All shards, in order.
-    pub(super) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard<S>>> {
-        self.barrier.shards()
     }
 
     /// Whether something of failed epochs may be left.
@@ -391,18 +317,11 @@ impl<M: Medium, S> Epochs<M, S> {
         8 * self.touched.lock().capacity() + size_of_val(&*self.failed)
     }
 
-    /// Flushes what is listed: all that there is, whatever damage has listed besides.
-    fn flush_listed(&self, guard: &Guard<'_, M>, listed: &Taken) -> Result<()> {
+    /// Flushes all listed lines. If damage has listed lines that the pool does not have, the others are flushed nevertheless.
+    fn flush_listed(&self, guard: &Guard<'_, M>, listed: &[Vec<u64>]) -> Result<()> {
         let (mut lines, mut result) = (0, Ok(()));
-        for packed in listed.iter() {
-            let flushed = match unpack(packed) {
-                (offset, _) if packed & NODE != 0 => flush_lines(guard, offset, packed & LINES_MASK),
-                (offset, count) => guard.words(offset, count).map_err(Error::from).map(|words| {
-                    guard.flush_words(words);
-                    count as u64 / 8
-                }),
-            };
-            match flushed {
+        for listed in listed.iter().flatten() {
+            match flush_lines(guard, *listed) {
                 Ok(flushed) => lines += flushed,
                 Err(error) => result = result.and(Err(error)),
             }
@@ -414,18 +333,18 @@ impl<M: Medium, S> Epochs<M, S> {
     /// Flushes what the epoch has changed so far, while writers go on. Returns whether anything was flushed.
     fn flush_beside_others(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let enough = if is_scheduled::<M>() { LISTED_IN_PAUSE_SCHEDULED } else { LISTED_IN_PAUSE };
-        let (mut listed, mut before) = (Taken::default(), None);
+        let mut before = None;
         loop {
+            let mut listed = Vec::new();
             self.reach(AccessKind::Store);
-            self.barrier.begin_phase(|shard| listed.take(&mut shard.listed));
-            listed.take(&mut self.touched.lock());
-            let count = listed.len();
+            self.barrier.begin_phase(|shard| listed.push(take(&mut shard.listed)));
+            listed.push(take(&mut self.touched.lock()));
+            let count: usize = listed.iter().map(Vec::len).sum();
             if count == 0 {
                 return Ok(before.is_some());
             }
             let flushed = self.flush_listed(guard, &listed);
-            listed.clear();
-            // What was flushed is listed no more; and what a medium does at a fence it does now, while others work.
+            // The flushed lines are in no list any more, so they are fenced here; and the fence costs less while writers go on than in the pause.
             guard.fence();
             flushed?;
             // Writers that are as fast as this would keep it here.
@@ -456,16 +375,14 @@ impl<M: Medium, S> Epochs<M, S> {
         let gate = self.barrier.close_gate();
         let pause = Instant::now();
         // Dropped after the shards are unlocked: to free memory may take long.
-        let mut listed = Taken::default();
+        let mut listed = Vec::new();
         let mut shards = self.barrier.stop(gate);
-        for shard in &mut shards {
-            listed.take(&mut shard.listed);
-        }
-        listed.take(&mut self.touched.lock());
-        if !something && listed.len() == 0 {
+        listed.extend(shards.iter_mut().map(|shard| take(&mut shard.listed)));
+        listed.push(take(&mut self.touched.lock()));
+        if !something && listed.iter().all(Vec::is_empty) {
             drop(shards);
             self.is_owed.store(false, Ordering::Relaxed);
-            // The thread that ended the last epoch may have been told that it is not durable, and have told nobody.
+            // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
             return Ok(guard.settle(*ended)?);
         }
         let flushed = self.flush_listed(&guard, &listed);
@@ -479,8 +396,10 @@ impl<M: Medium, S> Epochs<M, S> {
         self.begin(next);
         let at_end = at_end(&guard, next);
         drop(shards);
-        self.figures.count_pause(pause.elapsed());
-        // The next epoch runs while this one is on its way.
+        let pause_ns = pause.elapsed().as_nanos() as u64;
+        self.figures.pause_ns.fetch_add(pause_ns, Ordering::Relaxed);
+        self.figures.pause_ns_max.fetch_max(pause_ns, Ordering::Relaxed);
+        // The next epoch runs while this one becomes durable.
         guard.settle(*ended)?;
         at_end
     }
@@ -521,19 +440,19 @@ impl<M: Medium, S> Epochs<M, S> {
 
     /// Lists memory that a recovery has changed.
     pub(super) fn list_touched(&self, offset: u64, bytes: u64) {
-        self.touched.lock().push(pack(offset, bytes));
+        push(&mut self.touched.lock(), offset, bytes);
     }
 
     /// Lists lines of a node that a recovery has changed.
     pub(super) fn list_touched_lines(&self, offset: u64, lines: u64) {
-        self.touched.lock().push(pack_lines(offset, lines));
+        self.touched.lock().push(pack(offset, lines));
     }
 
     /// Lists memory that changed, to be flushed before the epoch ends.
     #[inline(always)]
     pub(super) fn list(&self, shard: &mut Shard<S>, offset: u64, bytes: u64) {
         if self.are_durable {
-            shard.listed.push(pack(offset, bytes));
+            push(&mut shard.listed, offset, bytes);
         }
     }
 
@@ -550,7 +469,7 @@ impl<M: Medium, S> Epochs<M, S> {
         let (new, due) = note_lines(old, pass.phase, lines);
         if due != 0 && self.are_durable {
             listed.get().store(new, Ordering::Relaxed);
-            pass.shard.listed.push(pack_lines(offset, due));
+            pass.shard.listed.push(pack(offset, due));
         }
     }
 

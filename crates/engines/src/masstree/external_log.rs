@@ -58,7 +58,7 @@ impl ExternalLog {
         }
     }
 
-    /// Bytes of an entry, whichever node it holds.
+    /// Bytes of an entry: enough for either kind of node.
     fn entry_bytes(&self) -> u64 {
         ENTRY_HEADER_BYTES + self.node_bytes[0] as u64
     }
@@ -103,7 +103,7 @@ impl ExternalLog {
     /// The first segment of a new tree. In a full pool it is the one with which removals make room.
     pub(super) fn begin<M: Medium>(&self, guard: &Guard<'_, M>, work: &mut Work<'_>) -> Result<()> {
         self.add_segment(guard, work)?;
-        // As the first entry's fence would, which may never come.
+        // Otherwise the first entry's fence would order this, and there may be no entry.
         guard.fence();
         Ok(())
     }
@@ -127,7 +127,7 @@ impl ExternalLog {
         Ok(())
     }
 
-    /// Writes a node to the log. It is ordered before whatever is flushed after this.
+    /// Writes a node to the log. It is durable before anything that is flushed later.
     pub(super) fn append<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -176,35 +176,31 @@ impl ExternalLog {
         }
     }
 
-    /// Restores all nodes that the log has of `epoch`, on some threads. They are ordered before whatever is flushed after this.
+    /// Restores all nodes that the log has of `epoch`, on some threads. They are durable before anything that is flushed later.
     /// Returns their number.
     pub(super) fn restore<M: Medium>(&self, pool: &Pool<M>, epoch: u64, threads: usize) -> Result<u64> {
-        let restore = |thread: usize, step: usize| -> Result<u64> {
-            let guard = pool.peek();
-            let mut restored = 0;
-            for shard in (thread..self.shards).step_by(step) {
+        let next_shard = std::sync::atomic::AtomicUsize::new(0);
+        let restore = || -> Result<u64> {
+            let (guard, mut restored) = (pool.peek(), 0);
+            loop {
+                let shard = next_shard.fetch_add(1, Ordering::Relaxed);
+                if shard >= self.shards {
+                    break;
+                }
                 restored += self.restore_shard(&guard, shard, epoch)?;
             }
-            // Ordered before the epoch is in the set; nobody reads the log of an epoch that is.
+            // Ordered before the epoch is in the set; no open reads the log of an epoch that is.
             guard.fence();
             Ok(restored)
         };
-        let threads = threads.clamp(1, self.shards);
-        if threads == 1 {
-            return restore(0, 1);
-        }
         std::thread::scope(|scope| {
-            let part = |thread| move || restore(thread, threads);
-            let running: Vec<_> = (0..threads)
-                .map(|thread| std::thread::Builder::new().spawn_scoped(scope, part(thread)))
-                .collect();
-            let panicked = || Error::corrupt(self.anchor, "the external log could not be read");
-            let results = running.into_iter().enumerate().map(|(thread, helper)| match helper {
-                Ok(helper) => helper.join().unwrap_or_else(|_| Err(panicked())),
-                // The system gives no more threads.
-                Err(_) => restore(thread, threads),
-            });
-            results.sum()
+            // A thread that the system does not give is done without.
+            let helper = |_| std::thread::Builder::new().spawn_scoped(scope, restore).ok();
+            let helpers: Vec<_> = (1..threads.min(self.shards)).map_while(helper).collect();
+            let own = restore();
+            let panicked = |_| Err(Error::corrupt(self.anchor, "the external log could not be read"));
+            let theirs = helpers.into_iter().map(|helper| helper.join().unwrap_or_else(panicked));
+            theirs.fold(own, |sum, restored| Ok(sum? + restored?))
         })
     }
 
@@ -222,7 +218,7 @@ impl ExternalLog {
         Ok(restored)
     }
 
-    /// Restores a node from an entry; `false` if the entry is none of `epoch`.
+    /// Restores a node from an entry; `false` if the entry is of another epoch, or fails its checksum.
     fn restore_node<M: Medium>(&self, guard: &Guard<'_, M>, entry: &[Word], epoch: u64) -> Result<bool> {
         let header: [u64; 3] = std::array::from_fn(|index| entry[index].load(guard));
         let Some(target) = unchecked(header[1]).filter(|_| header[0] == checked(epoch)) else {

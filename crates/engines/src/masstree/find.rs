@@ -1,6 +1,7 @@
 //! Finding: down the layers, and within each from its root to a border node.
 
 use medium::Medium;
+use smallvec::SmallVec;
 
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
 use super::cells::{Value, no_cell};
@@ -10,9 +11,9 @@ use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::{Lock, Version};
-use crate::{Error, Result};
+use crate::Result;
 
-/// Border nodes that a scan has on their way while it reads one.
+/// Border nodes that a scan prefetches ahead of the one that it reads.
 const LEAVES_AHEAD: usize = 3;
 
 /// A border node that a descent reached.
@@ -25,7 +26,7 @@ pub(super) struct Leaf<'v, T = ()> {
     pub(super) trail: T,
 }
 
-/// What is remembered of a descent: nothing to find a key, `Neighbours` to go on from there.
+/// What is remembered of a descent: nothing to find a key, [`Neighbours`] to go on from there, [`Interiors`] to change those.
 pub(super) trait Trail<'v, M: Medium>: Default {
     /// The descent goes on with the child `rank` of a node.
     fn step(&mut self, view: &'v View<'_, M>, at: (&'v Interior, Version), shape: u64, rank: usize);
@@ -34,6 +35,15 @@ pub(super) trait Trail<'v, M: Medium>: Default {
 impl<'v, M: Medium> Trail<'v, M> for () {
     #[inline(always)]
     fn step(&mut self, _: &'v View<'_, M>, _: (&'v Interior, Version), _: u64, _: usize) {}
+}
+
+/// The interior nodes of a layer on the way to a border node.
+pub(super) type Interiors = SmallVec<[u64; 8]>;
+
+impl<'v, M: Medium> Trail<'v, M> for Interiors {
+    fn step(&mut self, view: &'v View<'_, M>, (node, _): (&'v Interior, Version), _: u64, _: usize) {
+        self.push(view.guard.offset_of(node) | INTERIOR);
+    }
 }
 
 /// Between which slices a border node lies.
@@ -69,14 +79,14 @@ impl<'v, M: Medium> Trail<'v, M> for Neighbours<'v> {
 }
 
 impl Neighbours<'_> {
-    /// Which border nodes behind one that a scan went on to are not on their way yet, from the nearest on; but of another
-    /// parent all may be.
+    /// The first border node behind the current one that is not prefetched yet, counted from the current one. Under another
+    /// parent none may be.
     #[inline(always)]
     pub(super) fn first_ahead(&self) -> usize {
         if self.above.is_some_and(|above| above.rank == 0) { 1 } else { LEAVES_AHEAD }
     }
 
-    /// The last step again, but with the child behind; `None` if there is none.
+    /// Repeats the last step, but takes the next child; `None` if the node has no further one.
     #[inline(always)]
     fn step_aside<M: Medium>(&mut self, view: &View<'_, M>) -> Option<u64> {
         let above = self.above.as_mut()?;
@@ -135,8 +145,8 @@ pub(super) enum Origin<'v> {
 }
 
 /// Where a key belongs.
-pub(super) struct Place<'v> {
-    pub(super) leaf: Leaf<'v>,
+pub(super) struct Place<'v, T = ()> {
+    pub(super) leaf: Leaf<'v, T>,
     /// The layer, counted from the first.
     pub(super) depth: usize,
     /// The entry of the key's slice as it was at the leaf's version.
@@ -166,7 +176,7 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Whether an entry of a border node leads to a root, whatever else has changed in the node.
+    /// Whether some entry of a border node still leads to a root, though the node has changed.
     #[cold]
     fn leads_to(&self, border: &Border, root: u64) -> Walk<bool> {
         loop {
@@ -237,7 +247,11 @@ impl<M: Medium> View<'_, M> {
                     _ => {}
                 }
                 if version.is_deleted() {
-                    self.meet_deleted(pointer, above.is_none())?;
+                    self.note_blocked_by(pointer & OFFSET_MASK);
+                    if above.is_none() {
+                        return Err(Stop::Again);
+                    }
+                    self.retry()?;
                     continue 'again;
                 }
                 match node {
@@ -252,15 +266,12 @@ impl<M: Medium> View<'_, M> {
                     }
                 }
             }
-            // A circle, unless it was garbage that is about to be noticed.
-            if self.is_valid() {
-                return Err(Error::corrupt(pointer & OFFSET_MASK, "a layer that is too high").into());
-            }
-            return Err(Stop::NeedsPass);
+            // A circle.
+            return Err(self.damaged(pointer, "a layer that is too high"));
         }
     }
 
-    /// Hints the processor to load what a scan comes to next: the border nodes from the `first` to the last of
+    /// Hints the processor to load what a scan reads next: the border nodes from the `first` to the last of
     /// [`LEAVES_AHEAD`] behind one, as far as they have the same parent; then that parent's neighbour, and once that was
     /// asked for, its first children.
     #[inline(always)]
@@ -295,7 +306,7 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// Goes on with the border node behind one, if what led there has not changed, or what led to that: the last steps of a
-    /// descent, repeated. If this returns `false` the leaf is none any more.
+    /// descent, repeated. If this returns `false`, `leaf` must not be used any more.
     #[inline(always)]
     pub(super) fn next_leaf<'v>(&'v self, leaf: &mut ScanLeaf<'v>) -> Walk<bool> {
         let (end, trail) = (leaf.trail.high, &mut leaf.trail);
@@ -385,27 +396,28 @@ impl<M: Medium> View<'_, M> {
         low
     }
 
-    /// Where `key` belongs; at most to layer `depth_max`.
+    /// Where `key` belongs.
     #[inline(always)]
-    pub(super) fn place(&self, key: &[u8], depth_max: usize) -> Walk<Place<'_>> {
-        self.place_along(key, depth_max, |_, _| {})
+    pub(super) fn place(&self, key: &[u8]) -> Walk<Place<'_>> {
+        self.place_along(key, usize::MAX, |_, _: &Leaf<'_>| {})
     }
 
-    /// As [`View::place`]; calls `visit` with the border node of each layer that it goes through.
+    /// As [`View::place`], but at most to layer `depth_max`; calls `visit` with the layers' border nodes on the way, from the first
+    /// one again when it starts again.
     #[inline(always)]
-    pub(super) fn place_along(
-        &self,
+    pub(super) fn place_along<'v, T: Trail<'v, M>>(
+        &'v self,
         key: &[u8],
         depth_max: usize,
-        mut visit: impl FnMut(usize, u64),
-    ) -> Walk<Place<'_>> {
+        mut visit: impl FnMut(usize, &Leaf<'v, T>),
+    ) -> Walk<Place<'v, T>> {
         'again: loop {
             let mut root = self.anchor()?.root.value.load(&self.guard);
             let mut origin = Origin::Anchor;
             let mut depth = 0;
             loop {
                 let slice = Slice::of(Slice::rest(key, depth));
-                let mut leaf = match self.descend(root, origin, Target::At(slice)) {
+                let mut leaf: Leaf<'v, T> = match self.descend(root, origin, Target::At(slice)) {
                     Ok(leaf) => leaf,
                     Err(Stop::Again) => {
                         self.retry()?;
@@ -424,9 +436,9 @@ impl<M: Medium> View<'_, M> {
                         version => version?,
                     };
                 };
+                visit(depth, &leaf);
                 match entry {
                     Some(entry) if entry.class == LAYER && depth < depth_max => {
-                        visit(depth, leaf.pointer);
                         (root, origin, depth) =
                             (entry.value, Origin::Entry(leaf.node, leaf.version), depth + 1);
                     }
@@ -439,7 +451,7 @@ impl<M: Medium> View<'_, M> {
     /// Locks the border node that `key` belongs to.
     pub(super) fn lock_place(&self, key: &[u8]) -> Walk<Locked<'_, M>> {
         loop {
-            let Place { leaf, depth, .. } = self.place(key, usize::MAX)?;
+            let Place { leaf, depth, .. } = self.place(key)?;
             let lock = self.lock(&leaf.node.version)?;
             if lock.covers_since(leaf.version) {
                 let slice = Slice::of(Slice::rest(key, depth));
@@ -481,7 +493,7 @@ impl<M: Medium> View<'_, M> {
         key: &[u8],
         use_value: &mut impl FnMut(&Self, Value) -> Result<R>,
     ) -> Walk<Option<R>> {
-        let place = self.place(key, usize::MAX)?;
+        let place = self.place(key)?;
         let Some(entry) = place.entry else { return Ok(None) };
         match self.value_for(place.leaf.pointer, place.depth, entry, key)? {
             Some(value) => Ok(Some(use_value(self, value)?)),

@@ -13,7 +13,7 @@
 //! are enough. A node that did not change for longer goes to the external log instead. The epoch word of a first touch after
 //! an open need not be durable; it is made durable before the first value log.
 //!
-//! Three cases go to the external log: a second value in one line; an insert after a remove, which may overwrite a slot that
+//! Three cases need the external log: a second value in one line; an insert after a remove, which may overwrite a slot that
 //! the permutation log lists; and every change of more than one permutation and some values.
 
 use medium::{Medium, Word};
@@ -101,7 +101,7 @@ impl<M: Medium> View<'_, M> {
         state: u64,
         lines: &mut u64,
     ) -> Walk<bool> {
-        // Around, if something else lies over the node.
+        // Wraps around if damage put another object over the node.
         let is_far = self.epoch.wrapping_sub(state & EPOCH_MASK) >= EPOCHS_APART_MAX;
         if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
             self.log_node(work, pointer)?;

@@ -50,7 +50,7 @@ impl<M: Medium> View<'_, M> {
         let slot = place.permutation.free_slot(self.core.width);
         self.prepare(work, place.pointer, place.node, Change::Insert(slot))
             .or_else(|stop| self.give_up(work, made, stop))?;
-        // A reader may still look at the key that the slot had before.
+        // A reader may still read the key that the slot had before.
         place.lock.begin_insert();
         self.fill_slot(place.node, slot, place.slice, content)?;
         // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that fails.

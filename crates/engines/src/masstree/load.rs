@@ -6,13 +6,14 @@ use medium::Medium;
 
 use super::access::{NodeRef, View, Walk};
 use super::core::Core;
-use super::layout::OFFSET_MASK;
+use super::layout::{Border, OFFSET_MASK};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::shard::Work;
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::NextEntry;
 use crate::index::record::check_lengths;
+use crate::kit::load::entries_per_leaf;
 use crate::{Error, Result};
 
 /// A layer that is being filled.
@@ -47,41 +48,35 @@ impl<M: Medium> Core<M> {
     ) -> Result<u64> {
         let _mark = self.begin_batch()?;
         let (view, mut work) = self.enter_for_long();
-        let mut panicked = None;
-        // The source may wait for others. What was allocated is given back if it panics, too.
-        let next = &mut |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-            catch_unwind(AssertUnwindSafe(|| next(key, value))).unwrap_or_else(|payload| {
-                panicked = Some(payload);
-                Err(Error::NotEmpty)
-            })
-        };
-        let per_node = ((self.width as f64 * fill.clamp(0.5, 1.0)).round() as usize).clamp(1, self.width);
+        let per_node = entries_per_leaf(self.width, fill);
         let mut load = Load { per_node, layers: Vec::new(), last: Vec::new(), entries: 0, made: Vec::new() };
-        let done = view.load(&mut work, next, &check, &mut load);
-        let error = match done {
-            Ok(()) => return Ok(load.entries),
-            Err(stop) => stop.error_or(|| Error::NotEmpty),
-        };
+        // What was allocated is given back if the source panics, too.
+        let done = catch_unwind(AssertUnwindSafe(|| view.load(&mut work, next, &check, &mut load)));
+        if let Ok(Ok(())) = done {
+            return Ok(load.entries);
+        }
         for object in load.made {
             // What cannot be given back is found by `check`; the error that led here matters more.
             let _ = view.free(&mut work, object);
         }
-        match panicked {
-            Some(payload) => resume_unwind(payload),
-            None => Err(error),
+        match done {
+            Ok(Err(stop)) => Err(stop.error_or(|| Error::NotEmpty)),
+            Ok(Ok(())) => Ok(load.entries),
+            Err(panic) => resume_unwind(panic),
         }
     }
 }
 
 impl<M: Medium> View<'_, M> {
-    /// Whether the tree has no key.
-    fn is_empty(&self, root: u64) -> Walk<bool> {
-        Ok(match self.node(root)? {
-            NodeRef::Border(node) => {
-                Permutation(node.permutation.load(&self.guard)).count(self.core.width) == 0
-            }
-            NodeRef::Interior(_) => false,
-        })
+    /// The root of the tree, if that has no key.
+    fn empty_root(&self) -> Walk<(u64, &Border)> {
+        let root = self.anchor()?.root.value.load(&self.guard);
+        if let NodeRef::Border(node) = self.node(root)?
+            && Permutation(node.permutation.load(&self.guard)).count(self.core.width) == 0
+        {
+            return Ok((root, node));
+        }
+        Err(Error::NotEmpty.into())
     }
 
     fn load(
@@ -91,10 +86,7 @@ impl<M: Medium> View<'_, M> {
         check: &impl Fn(&[u8], &[u8]) -> Result<()>,
         load: &mut Load,
     ) -> Walk<()> {
-        let anchor = self.anchor()?;
-        if !self.is_empty(anchor.root.value.load(&self.guard))? {
-            return Err(Error::NotEmpty.into());
-        }
+        self.empty_root()?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while next(&mut key, &mut value)? {
             if load.entries > 0 && key <= load.last {
@@ -107,20 +99,15 @@ impl<M: Medium> View<'_, M> {
             std::mem::swap(&mut key, &mut load.last);
             load.entries += 1;
         }
-        while load.layers.len() > 1 {
-            self.close_layer(work, load)?;
+        if load.entries == 0 {
+            return Ok(());
         }
-        let Some(layer) = load.layers.pop() else { return Ok(()) };
-        let root = self.build_layer(work, load, layer)?;
+        let root = self.close_layers(work, load, 0)?;
         // The node before the root, as all others do. A tree whose root others have changed meanwhile counts as not empty.
-        let old = anchor.root.value.load(&self.guard);
-        if !self.is_empty(old)? {
-            return Err(Error::NotEmpty.into());
-        }
-        let node = self.border(old)?;
+        let (old, node) = self.empty_root()?;
         let mut old_lock = self.lock(&node.version)?;
         let lock = self.core.root.lock();
-        if anchor.root.value.load(&self.guard) != old || !self.is_empty(old)? {
+        if self.empty_root()?.0 != old {
             return Err(Error::NotEmpty.into());
         }
         // PERSIST: nothing; durable with the epoch, and undone by the log of the root if that fails.
@@ -133,86 +120,83 @@ impl<M: Medium> View<'_, M> {
 
     /// Adds an entry behind all that are there.
     fn load_entry(&self, work: &mut Work<'_>, load: &mut Load, key: &[u8], value: &[u8]) -> Walk<()> {
-        if load.layers.is_empty() {
-            load.layers.push(Layer::default());
-        }
         // Layers whose prefix the key does not have are complete.
         let shared = key.iter().zip(&load.last).take_while(|(one, other)| one == other).count() / 8;
-        while load.layers.len() - 1 > shared {
-            self.close_layer(work, load)?;
+        match load.layers.len() {
+            0 => load.layers.push(Layer::default()),
+            layers if layers > shared + 1 => _ = self.close_layers(work, load, shared + 1)?,
+            _ => {}
         }
         loop {
             let depth = load.layers.len() - 1;
             let slice = Slice::of(Slice::rest(key, depth));
-            let before = load.layers[depth].entries.last().copied();
-            match before.filter(|(before, _)| *before == slice && slice.class == LONGER) {
-                None => {
-                    let content = self.write_content(work, key, slice, value)?;
-                    if !self.core.are_words {
-                        load.made.push(content);
-                    }
-                    return self.load_slice(work, load, depth, (slice, content));
-                }
-                // The key before shares this slice: both go a layer down.
-                Some((slice, record)) => {
-                    let entries = &mut load.layers[depth].entries;
-                    entries.pop();
-                    entries.push((Slice { word: slice.word, class: LAYER }, 0));
-                    let mut tail = Vec::new();
-                    Record::at(&self.guard, record)?.copy_tail(&self.guard, 8 * (depth + 1), &mut tail)?;
-                    load.layers.push(Layer::default());
-                    load.layers[depth + 1].entries.push((Slice::of(&tail), record));
-                }
+            let layer = &mut load.layers[depth];
+            // A key before that shares this slice: both go a layer down.
+            if let Some((before, record)) = layer.entries.last_mut()
+                && *before == slice
+                && slice.class == LONGER
+            {
+                before.class = LAYER;
+                let mut tail = Vec::new();
+                Record::at(&self.guard, *record)?.copy_tail(&self.guard, 8 * (depth + 1), &mut tail)?;
+                let entries = vec![(Slice::of(&tail), *record)];
+                load.layers.push(Layer { entries, borders: Vec::new() });
+                continue;
             }
+            let content = self.write_content(work, key, slice, value)?;
+            if !self.core.are_words {
+                load.made.push(content);
+            }
+            if layer.entries.len() == load.per_node {
+                self.close_border(work, layer, &mut load.made)?;
+            }
+            layer.entries.push((slice, content));
+            return Ok(());
         }
     }
 
-    fn load_slice(
-        &self,
-        work: &mut Work<'_>,
-        load: &mut Load,
-        depth: usize,
-        entry: (Slice, u64),
-    ) -> Walk<()> {
-        if load.layers[depth].entries.len() == load.per_node {
-            self.close_border(work, load, depth)?;
-        }
-        load.layers[depth].entries.push(entry);
-        Ok(())
-    }
-
-    fn close_border(&self, work: &mut Work<'_>, load: &mut Load, depth: usize) -> Walk<()> {
-        let entries = std::mem::take(&mut load.layers[depth].entries);
+    /// Writes the next border node of a layer.
+    fn close_border(&self, work: &mut Work<'_>, layer: &mut Layer, made: &mut Vec<u64>) -> Walk<()> {
+        let entries = std::mem::take(&mut layer.entries);
         let offset = self.new_border(work, &entries)?;
-        load.made.push(offset);
+        made.push(offset);
         let first = Slice { class: entries[0].0.class.min(LONGER), ..entries[0].0 };
-        load.layers[depth].borders.push((first, offset));
+        layer.borders.push((first, offset));
         Ok(())
     }
 
-    /// The lowest layer is complete: the last entry of the layer above leads to it.
-    fn close_layer(&self, work: &mut Work<'_>, load: &mut Load) -> Walk<()> {
-        let Some(layer) = load.layers.pop() else { return Ok(()) };
-        let root = self.build_layer(work, load, layer)?;
+    /// Layers from `depth` on are complete: the last entry of the layer above each leads to it. Returns the root of the last one.
+    fn close_layers(&self, work: &mut Work<'_>, load: &mut Load, depth: usize) -> Walk<u64> {
+        let mut root = 0;
+        for layer in load.layers.drain(depth..).rev() {
+            root = self.build_layer(work, layer, (root, &mut load.made))?;
+        }
         if let Some(entry) = load.layers.last_mut().and_then(|above| above.entries.last_mut()) {
             entry.1 = root;
         }
-        Ok(())
+        Ok(root)
     }
 
-    /// Writes the last border node of a layer and the interior nodes above; returns the root.
-    fn build_layer(&self, work: &mut Work<'_>, load: &mut Load, layer: Layer) -> Walk<u64> {
-        load.layers.push(layer);
-        let depth = load.layers.len() - 1;
-        self.close_border(work, load, depth)?;
-        let mut nodes = load.layers.pop().map(|layer| layer.borders).unwrap_or_default();
+    /// Writes the last border node of a layer, whose last entry leads to the layer `below` if there is one, and the interior nodes
+    /// above; returns the root.
+    fn build_layer(
+        &self,
+        work: &mut Work<'_>,
+        mut layer: Layer,
+        (below, made): (u64, &mut Vec<u64>),
+    ) -> Walk<u64> {
+        if let Some(last) = layer.entries.last_mut().filter(|_| below != 0) {
+            last.1 = below;
+        }
+        self.close_border(work, &mut layer, made)?;
+        let mut nodes = layer.borders;
         while nodes.len() > 1 {
             let mut above = Vec::with_capacity(nodes.len() / self.core.width + 1);
             // As even as parts of one size are; the last may have a single child.
             let per_node = nodes.len().div_ceil(nodes.len().div_ceil(self.core.width + 1));
             for children in nodes.chunks(per_node) {
                 let offset = self.allocate_interior(work)?;
-                load.made.push(offset);
+                made.push(offset);
                 let separators: Vec<Slice> = children[1..].iter().map(|(slice, _)| *slice).collect();
                 let pointers: Vec<u64> = children.iter().map(|(_, pointer)| *pointer).collect();
                 let pointer = self.fill_interior(work, offset, &separators, &pointers)?;

@@ -68,7 +68,7 @@ impl Tree {
             self.flush(&mut listed);
         }
         let mut shards = self.barrier.stop(self.barrier.close_gate());
-        shares.iter_mut().for_each(|shard| listed.append(shard));
+        shards.iter_mut().for_each(|shard| listed.append(shard));
         self.flush(&mut listed);
         let of_node = |node: &Node| node.durable.each_ref().map(|line| line.load(Ordering::Relaxed));
         let durable = self.nodes.each_ref().map(of_node);

@@ -13,14 +13,14 @@
 //! ## Invariants
 //!
 //! 1. A border node's permutation lists its entries in ascending order of slice and class; slots that it does not list are
-//!    free. What it lists does not change but by the update of a value, or under the dirty bit.
+//!    free. A listed slot changes only by the update of its value, or while the dirty bit is set.
 //! 2. A node covers the slices from one separator above it to the next. Nodes have no links to their neighbours: the next
 //!    one is found from above, by the end of what this one covers.
 //! 3. What changes in an epoch can be undone from the line it lies in, or from the external log, which was durable before
 //!    the change.
 //! 4. Every operation lies in one epoch. At the end of an epoch all that changed in it is durable, then its number.
-//! 5. What is freed in an epoch is not reused in it. Nor is the cell of a word overwritten that counted when the epoch began,
-//!    but under the external log.
+//! 5. What is freed in an epoch is not reused in it. Nor is a cell overwritten that was valid when the epoch began, unless its
+//!    node is in the external log.
 //!
 //! ## Commit points
 //!
@@ -44,7 +44,7 @@
 //!
 //! ## What a crash may leave behind
 //!
-//! In-line logs that nobody applied yet; they say of which epoch they are. Nothing else: what was allocated in the failed
+//! In-line logs that were not applied yet; they name their epoch. Nothing else: what was allocated in the failed
 //! epoch is free again, what was freed is not.
 //!
 //! ## Where this departs from the paper
@@ -53,7 +53,7 @@
 //!   forgets it). At the first change in an epoch value logs of an earlier one are cleared, so that their sixteen bits never
 //!   mean another epoch; a node left alone for 2^15 epochs goes to the external log.
 //! - *Listing 4*: the old epoch is kept until the value logs were applied (line 24 overwrites it before line 26 needs it);
-//!   a slot that is none is skipped; permutation log and flags are made anew.
+//!   a slot number beyond the node is skipped; permutation log and flags are made anew.
 //! - *Section 4.1, Figure 1*: the nodes' links to parent and neighbours are gone. Each split would have to log the neighbour
 //!   and each split of an interior node half of its children. Parents and neighbours are found by descending once more.
 //! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be narrower than ten slots.
@@ -80,7 +80,7 @@
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
 //! | operations | `find` `get_many` `scan` `words`; `split` `remove` `insert` `write` `batch` `load`; `check` |
 //!
-//! All of it is compiled once for a medium, whatever the codec; only `mod` and `entry` know codecs.
+//! Only `mod` and `entry` know codecs, so the rest is compiled once for each medium.
 
 mod access;
 mod allocator;
@@ -187,8 +187,8 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// log + slabs).
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width; [`PoolError::Corrupt`] if what recovery rests on is
-    /// damaged.
+    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width;
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if what recovery rests on is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;
@@ -263,7 +263,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
             value.clear();
             found.copy(&view.guard, value)
         });
-        // A look that was overtaken may have left something.
+        // An attempt that failed may have left something.
         if !matches!(found, Ok(Some(()))) {
             value.clear();
         }
@@ -335,7 +335,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn destroy(&self) -> Result<()> {
-        // Nobody else uses the tree, so no other batch of it is waited for.
+        // No other thread uses the tree, so there is no other batch to wait for.
         self.core.refuse_in_batch()?;
         self.core.give_back()
     }

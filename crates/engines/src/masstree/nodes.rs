@@ -6,13 +6,13 @@ use smallvec::SmallVec;
 use super::access::{View, Walk};
 use super::allocator::border_class;
 use super::core::Core;
-use super::layout::{Border, INTERIOR, Interior, LOGGED, OFFSET_MASK, interior_bytes, with_nibble};
+use super::layout::{Border, INTERIOR, Interior, LOGGED, interior_bytes, with_nibble};
 use super::options::Mode;
 use super::permutation::Permutation;
 use super::shard::Work;
 use super::slice::Slice;
 use super::version::Version;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Separators and children of an interior node while it is taken apart.
 pub(super) struct Parts {
@@ -21,24 +21,10 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Adds a child behind the one at `position`. Fails only in a damaged pool, whose free space lies over its nodes.
-    pub(super) fn insert(&mut self, position: usize, separator: Slice, child: u64) -> Walk<()> {
-        if position > self.separators.len() {
-            return Err(Error::corrupt(child & OFFSET_MASK, "a node that changed while it was locked").into());
-        }
+    /// Adds a child behind the one at `position`.
+    pub(super) fn insert(&mut self, position: usize, separator: Slice, child: u64) {
         self.separators.insert(position, separator);
         self.children.insert(position + 1, child);
-        Ok(())
-    }
-
-    /// Takes the child at `position` out, with a separator beside it.
-    pub(super) fn remove(&mut self, position: usize) -> Walk<()> {
-        if position >= self.children.len() || self.separators.is_empty() {
-            return Err(Error::corrupt(0, "a node that changed while it was locked").into());
-        }
-        self.children.remove(position);
-        self.separators.remove(position.saturating_sub(1));
-        Ok(())
     }
 }
 
@@ -62,7 +48,7 @@ impl<M: Medium> View<'_, M> {
         self.fill_value(node, slot, content)
     }
 
-    /// A new border node with entries in order; nobody sees it yet.
+    /// A new border node with entries in order, which nothing leads to yet.
     pub(super) fn new_border(&self, work: &mut Work<'_>, entries: &[(Slice, u64)]) -> Walk<u64> {
         let offset = self.allocate_border(work)?;
         self.fill_border(work, offset, entries)?;
@@ -114,7 +100,7 @@ impl<M: Medium> View<'_, M> {
         node.shape.store(&self.guard, classes << 4 | separators.len() as u64);
     }
 
-    /// Makes an interior node of allocated memory; nobody sees it yet.
+    /// Makes an interior node of allocated memory, which nothing leads to yet.
     pub(super) fn fill_interior(
         &self,
         work: &mut Work<'_>,
@@ -144,7 +130,7 @@ impl<M: Medium> Core<M> {
                 Ok(())
             })
         };
-        made.map_err(|stop| stop.error_or(|| Error::corrupt(self.anchor, "a new tree that is not empty")))?;
+        made.map_err(|stop| self.error_of(stop))?;
         self.advance()
     }
 }

@@ -35,7 +35,7 @@ impl Record {
         if object <= CELL_POINTER_MAX {
             return Err(Error::corrupt(object, "a pointer to a cell of its node, in a tree of records"));
         }
-        // Beyond all bounds rather than around them.
+        // A sum that wraps around would lie within the pool.
         let start = object.saturating_add(LINK_BYTES);
         let header = guard.words(start, 1)?[0].load(guard);
         let value_length = (header & ((1 << VALUE_BITS) - 1)) as usize;
@@ -133,13 +133,13 @@ impl Record {
         Ok(true)
     }
 
-    /// Whether it has a key.
+    /// Bytes of the key; 0 if there is none.
     pub(super) fn key_length(&self) -> usize {
         self.key_length
     }
 }
 
-/// Whether the bytes from `offset` on are these, whatever the last of their words is padded with.
+/// Whether the bytes from `offset` on are these. The padding of the last word is not compared.
 fn is_same<M: Medium>(guard: &Guard<'_, M>, offset: u64, bytes: &[u8]) -> Result<bool> {
     let words = guard.words(offset, bytes.len().div_ceil(8))?;
     let (whole, rest) = bytes.as_chunks::<8>();

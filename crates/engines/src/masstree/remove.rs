@@ -9,29 +9,14 @@ use medium::Medium;
 use super::access::{View, Walk};
 use super::find::{Entry, Locked};
 use super::in_line_log::Change;
-use super::layout::{Border, OFFSET_MASK};
+use super::layout::OFFSET_MASK;
 use super::permutation::Permutation;
 use super::shard::Work;
-use super::split::{InteriorLock, Parent, RootLock};
+use super::split::{EntryLock, InteriorLock, Parent, Path, RootLock};
 use super::version::Lock;
 
-/// A node that goes, locked.
-struct Doomed<'v, M: Medium> {
-    lock: Lock<'v, M>,
-    pointer: u64,
-    /// A border node, and the slot of its last entry.
-    border: Option<(&'v Border, usize)>,
-}
-
-/// What becomes of the lowest node that stays.
-enum Remainder<'v, M: Medium> {
-    /// The border node of the first layer stays without a key, as its root.
-    Empty(Doomed<'v, M>, RootLock<'v, M>),
-    /// A border node loses an entry.
-    Entry { lock: Lock<'v, M>, node: &'v Border, pointer: u64, slot: usize },
-    /// An interior node loses a child; if it is a root with one child left, that becomes the root.
-    Child(InteriorLock<'v, M>, Option<RootLock<'v, M>>),
-}
+/// Nodes that go, locked, with the pointers to them.
+type Doomed<'v, M> = Vec<(Lock<'v, M>, u64)>;
 
 impl<M: Medium> View<'_, M> {
     /// Removes the entry of a key from a locked border node.
@@ -42,143 +27,101 @@ impl<M: Medium> View<'_, M> {
         entry: Entry,
         key: &[u8],
     ) -> Walk<()> {
-        let mut doomed = Vec::new();
-        let remainder = if place.permutation.count(self.core.width) > 1 {
-            let Locked { lock, node, pointer, .. } = place;
-            Remainder::Entry { lock, node, pointer, slot: entry.slot }
+        let Locked { lock, node, pointer, depth, permutation, .. } = place;
+        let own = EntryLock { lock, node, pointer, slot: entry.slot };
+        if permutation.count(self.core.width) > 1 {
+            self.remove_entry(work, &own)?;
+            drop(own);
         } else {
-            let Locked { lock, node, pointer, depth, .. } = place;
-            let first = Doomed { lock, pointer, border: Some((node, entry.slot)) };
-            self.find_remainder(key, depth, first, &mut doomed)?
-        };
-        self.prepare_remainder(work, &remainder)?;
-        self.apply_remainder(work, remainder, &mut doomed)?;
-        // All of them are gone, whether or not their space can be given back.
-        doomed.iter_mut().for_each(|node| node.lock.delete());
-        for node in doomed {
-            self.free(work, node.pointer & OFFSET_MASK)?;
+            self.remove_nodes(work, key, depth, own)?;
         }
         // The value of a word lies in the node.
         if self.core.are_words { Ok(()) } else { self.free(work, entry.value) }
     }
 
-    /// Locks upwards what goes with an empty border node, and the first node that stays.
-    fn find_remainder<'v>(
-        &'v self,
-        key: &[u8],
-        mut depth: usize,
-        first: Doomed<'v, M>,
-        doomed: &mut Vec<Doomed<'v, M>>,
-    ) -> Walk<Remainder<'v, M>> {
-        let mut trail = Vec::new();
-        if depth > 0 {
-            self.place_along(key, depth, |layer, border| {
-                trail.truncate(layer);
-                trail.push(border);
-            })?;
-        }
-        let mut child = first.pointer;
-        doomed.push(first);
-        loop {
-            let known = match depth.checked_sub(1).and_then(|above| trail.get(above)) {
-                Some(border) => self.lock_entry_of(key, depth, child, *border)?,
-                None => None,
-            };
-            let parent = match known {
-                Some(parent) => parent,
-                None => self.lock_parent(key, depth, child)?,
-            };
-            match parent {
-                Parent::Interior(parent) => {
-                    let count = parent.node.shape.load(&self.guard) & 15;
-                    if count > 0 {
-                        let root =
-                            if count == 1 { self.lock_if_root(key, depth, parent.pointer)? } else { None };
-                        return Ok(Remainder::Child(parent, root));
-                    }
-                    child = parent.pointer;
-                    doomed.push(Doomed { lock: parent.lock, pointer: child, border: None });
-                }
-                Parent::Root(RootLock::Entry { lock, node, pointer, slot }) => {
-                    if Permutation(node.permutation.load(&self.guard)).count(self.core.width) > 1 {
-                        return Ok(Remainder::Entry { lock, node, pointer, slot });
-                    }
-                    (child, depth) = (pointer, depth - 1);
-                    doomed.push(Doomed { lock, pointer, border: Some((node, slot)) });
-                }
-                Parent::Root(root @ RootLock::Anchor(_)) => {
-                    // The border node of this layer is the last one that was pushed.
-                    let position = doomed.iter().rposition(|node| node.border.is_some()).unwrap_or(0);
-                    return Ok(Remainder::Empty(doomed.remove(position), root));
-                }
-            }
-        }
-    }
-
-    /// Locks the place of a layer's root, if `node` is that root.
-    fn lock_if_root(&self, key: &[u8], depth: usize, node: u64) -> Walk<Option<RootLock<'_, M>>> {
-        match self.lock_parent(key, depth, node)? {
-            Parent::Root(root) => Ok(Some(root)),
-            Parent::Interior(_) => Ok(None),
-        }
-    }
-
-    fn prepare_remainder(&self, work: &mut Work<'_>, remainder: &Remainder<'_, M>) -> Walk<()> {
-        match remainder {
-            Remainder::Empty(node, _) => match node.border {
-                Some((border, _)) => self.prepare(work, node.pointer, border, Change::Remove).map(drop),
-                None => Ok(()),
-            },
-            Remainder::Entry { node, pointer, .. } => {
-                self.prepare(work, *pointer, node, Change::Remove).map(drop)
-            }
-            Remainder::Child(parent, root) => {
-                if let Some(root) = root {
-                    self.prepare_root(work, root)?;
-                }
-                self.prepare_interior(work, parent.pointer, parent.node)
-            }
-        }
-    }
-
-    fn remove_entry(&self, node: &Border, slot: usize) {
-        let permutation = Permutation(node.permutation.load(&self.guard));
-        let position = permutation.position(slot);
+    fn remove_entry(&self, work: &mut Work<'_>, entry: &EntryLock<'_, M>) -> Walk<()> {
+        self.prepare(work, entry.pointer, entry.node, Change::Remove)?;
+        let permutation = Permutation(entry.node.permutation.load(&self.guard));
+        let position = permutation.position(entry.slot);
         if position < permutation.count(self.core.width) {
             // PERSIST: nothing; durable with the epoch, and undone by the permutation log if that fails.
-            node.permutation.store(&self.guard, permutation.removed(position, self.core.width).0);
+            entry.node.permutation.store(&self.guard, permutation.removed(position, self.core.width).0);
         }
+        Ok(())
     }
 
-    fn apply_remainder<'v>(
+    /// Removes the last entry of a border node, and all nodes that go with it. Locks upwards, up to the first node that stays.
+    fn remove_nodes<'v>(
         &'v self,
         work: &mut Work<'_>,
-        remainder: Remainder<'v, M>,
-        doomed: &mut Vec<Doomed<'v, M>>,
+        key: &[u8],
+        depth: usize,
+        mut last: EntryLock<'v, M>,
     ) -> Walk<()> {
-        match remainder {
-            Remainder::Empty(node, mut root) => {
-                let Some((border, slot)) = node.border else { return Ok(()) };
-                self.remove_entry(border, slot);
-                if self.anchor()?.root.value.load(&self.guard) != node.pointer {
-                    self.set_root(work, &mut root, node.pointer)?;
+        let (mut child, mut path, mut doomed) = (last.pointer, Path::new(), Doomed::new());
+        loop {
+            match self.lock_parent(key, depth, child, &mut path)? {
+                Parent::Interior(parent) if parent.parts.separators.is_empty() => {
+                    child = parent.pointer;
+                    doomed.push((parent.lock, child));
                 }
-            }
-            Remainder::Entry { node, slot, lock, .. } => {
-                self.remove_entry(node, slot);
-                drop(lock);
-            }
-            Remainder::Child(mut parent, root) => {
-                parent.lock.begin_change();
-                let mut parts = self.parts(parent.node);
-                parts.remove(parent.position)?;
-                match root {
-                    None => self.store_parts(parent.node, &parts.separators, &parts.children),
-                    Some(mut root) => {
-                        self.set_root(work, &mut root, parts.children[0])?;
-                        doomed.push(Doomed { lock: parent.lock, pointer: parent.pointer, border: None });
+                Parent::Interior(parent) => {
+                    let mut root = None;
+                    if parent.parts.separators.len() == 1
+                        && let Parent::Root(place) =
+                            self.lock_parent(key, depth, parent.pointer, &mut path)?
+                    {
+                        root = Some(place);
+                    }
+                    doomed.push((last.lock, last.pointer));
+                    self.remove_child(work, *parent, root, &mut doomed)?;
+                    break;
+                }
+                Parent::Root(RootLock::Entry(entry)) => {
+                    child = entry.pointer;
+                    let gone = std::mem::replace(&mut last, entry);
+                    doomed.push((gone.lock, gone.pointer));
+                    if Permutation(last.node.permutation.load(&self.guard)).count(self.core.width) > 1 {
+                        self.remove_entry(work, &last)?;
+                        break;
                     }
                 }
+                // The border node of the first layer stays without a key, as its root.
+                Parent::Root(mut root) => {
+                    self.remove_entry(work, &last)?;
+                    if self.anchor()?.root.value.load(&self.guard) != last.pointer {
+                        self.set_root(work, &mut root, last.pointer)?;
+                    }
+                    break;
+                }
+            }
+        }
+        // All of them are gone, whether or not their space can be given back.
+        doomed.iter_mut().for_each(|(lock, _)| lock.delete());
+        doomed.into_iter().try_for_each(|(_lock, pointer)| self.free(work, pointer & OFFSET_MASK))
+    }
+
+    /// Removes a child of an interior node. If that is a root, whose place is `root`, the child that is left becomes the root.
+    fn remove_child<'v>(
+        &'v self,
+        work: &mut Work<'_>,
+        parent: InteriorLock<'v, M>,
+        root: Option<RootLock<'v, M>>,
+        doomed: &mut Doomed<'v, M>,
+    ) -> Walk<()> {
+        let InteriorLock { mut lock, node, pointer, position, mut parts } = parent;
+        if let Some(root) = &root {
+            self.prepare_root(work, root)?;
+        }
+        self.prepare_interior(work, pointer, node)?;
+        lock.begin_change();
+        parts.children.remove(position);
+        parts.separators.remove(position.saturating_sub(1));
+        match root {
+            None => self.store_parts(node, &parts.separators, &parts.children),
+            Some(mut root) => {
+                self.set_root(work, &mut root, parts.children[0])?;
+                doomed.push((lock, pointer));
             }
         }
         Ok(())

@@ -18,6 +18,7 @@ use super::layout::{Border, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
+use crate::index::record::KEY_BYTES_MAX;
 use crate::index::{Bounds, Direction};
 use crate::kit::scan::{Batch, Batches, Cursor};
 use crate::{Error, Result};
@@ -64,7 +65,6 @@ struct Frame<'v> {
     root: u64,
     origin: Origin<'v>,
     edge: Edge,
-    target: Target,
 }
 
 /// An entry that a scan found.
@@ -93,12 +93,6 @@ impl Found<'_> {
     }
 }
 
-/// Takes what a scan finds.
-pub(super) trait Sink<M: Medium> {
-    /// Takes an entry; `false` if it was the last one wanted.
-    fn take(&mut self, view: &View<'_, M>, found: &Found<'_>) -> Result<bool>;
-}
-
 /// Where a scan begins, or goes on.
 pub(super) struct Start<'k> {
     pub(super) from: Bound<&'k [u8]>,
@@ -108,11 +102,12 @@ pub(super) struct Start<'k> {
 }
 
 impl Start<'_> {
-    fn key(&self) -> Option<(&[u8], bool)> {
+    /// The key, and whether it is part of the range.
+    fn key(&self) -> (&[u8], bool) {
         match self.from {
-            Bound::Included(key) => Some((key, true)),
-            Bound::Excluded(key) => Some((key, false)),
-            Bound::Unbounded => None,
+            Bound::Included(key) => (key, true),
+            Bound::Excluded(key) => (key, false),
+            Bound::Unbounded => (&[], true),
         }
     }
 
@@ -120,16 +115,14 @@ impl Start<'_> {
         self.direction == Direction::Forward
     }
 
-    /// The edge and the target of a layer that is read from its end.
-    fn whole(&self) -> (Edge, Target) {
-        (Edge::Nothing, if self.is_forward() { Target::At(Slice::FIRST) } else { Target::Last })
-    }
-
-    /// The edge and the target of the layer `depth` on the way of the start key.
-    fn along(&self, depth: usize) -> (Edge, Target) {
-        match self.key() {
-            Some((key, _)) => (Edge::Key, Target::At(Slice::of(Slice::rest(key, depth)))),
-            None => self.whole(),
+    /// The border node of the layer `depth` that a frame goes on with.
+    fn target(&self, depth: usize, edge: Edge) -> Target {
+        match edge {
+            Edge::Key => Target::At(Slice::of(Slice::rest(self.key().0, depth))),
+            Edge::Slice(slice, _) if self.is_forward() => Target::At(slice),
+            Edge::Slice(slice, _) => Target::Below(slice),
+            Edge::Nothing if self.is_forward() => Target::At(Slice::FIRST),
+            Edge::Nothing => Target::Last,
         }
     }
 }
@@ -197,66 +190,42 @@ impl<M: Medium> View<'_, M> {
 
     fn judge(&self, start: &Start<'_>, depth: usize, edge: Edge, entry: (Slice, u8, u64)) -> Walk<Verdict> {
         let (slice, class, object) = entry;
-        let take_if = |condition| if condition { Verdict::Take } else { Verdict::Skip };
-        let (at, is_key) = match edge {
+        let (key, is_key_included) = start.key();
+        let (at, is_included) = match edge {
             Edge::Nothing => return Ok(Verdict::Take),
-            Edge::Slice(at, included) => {
-                let is_beyond = if start.is_forward() { slice > at } else { slice < at };
-                return Ok(take_if(is_beyond || included && slice == at));
-            }
-            Edge::Key => match start.key() {
-                Some((key, included)) => (Slice::of(Slice::rest(key, depth)), (key, included)),
-                None => return Ok(Verdict::Take),
-            },
+            Edge::Slice(at, is_included) => (at, is_included),
+            Edge::Key => (Slice::of(Slice::rest(key, depth)), is_key_included),
         };
-        let (key, included) = is_key;
-        if slice != at {
-            return Ok(take_if((slice > at) == start.is_forward()));
+        let mut order = slice.cmp(&at);
+        if matches!(edge, Edge::Key) && order.is_eq() && slice.class == LONGER {
+            if class == LAYER {
+                return Ok(Verdict::Enter);
+            }
+            let mut tail = Vec::new();
+            Record::at(&self.guard, object)?.copy_tail(&self.guard, 8 * (depth + 1), &mut tail)?;
+            order = tail.as_slice().cmp(Slice::rest(key, depth + 1));
         }
-        if class == LAYER {
-            return Ok(Verdict::Enter);
-        }
-        if slice.class < LONGER {
-            return Ok(take_if(included));
-        }
-        let mut tail = Vec::new();
-        Record::at(&self.guard, object)?.copy_tail(&self.guard, 8 * (depth + 1), &mut tail)?;
-        let order = tail.as_slice().cmp(Slice::rest(key, depth + 1));
         let is_beyond = if start.is_forward() { order.is_gt() } else { order.is_lt() };
-        Ok(take_if(is_beyond || included && order.is_eq()))
+        Ok(if is_beyond || is_included && order.is_eq() { Verdict::Take } else { Verdict::Skip })
     }
 
-    /// The border node that a frame goes on with, `next` if that is known; those behind it are on their way.
+    /// The border node that a frame of layer `depth` goes on with, `next` if that is known; those behind it are prefetched.
     #[inline(always)]
     fn leaf_of<'v>(
         &'v self,
         start: &Start<'_>,
+        depth: usize,
         frame: Frame<'v>,
         next: Option<ScanLeaf<'v>>,
     ) -> Walk<ScanLeaf<'v>> {
         let (first, leaf) = match next {
             Some(leaf) => (leaf.trail.first_ahead(), leaf),
-            None => (1, self.descend(frame.root, frame.origin, frame.target)?),
+            None => (1, self.descend(frame.root, frame.origin, start.target(depth, frame.edge))?),
         };
         if start.is_forward() {
             self.prefetch_behind(&leaf, first);
         }
         Ok(leaf)
-    }
-
-    /// A frame for the layer `depth`, whose root an entry of a border node leads to.
-    fn frame_below<'v>(
-        start: &Start<'_>,
-        depth: usize,
-        leaf: &ScanLeaf<'v>,
-        root: u64,
-        verdict: &Verdict,
-    ) -> Walk<Frame<'v>> {
-        if 8 * depth > crate::index::record::KEY_BYTES_MAX {
-            return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
-        }
-        let (edge, target) = if *verdict == Verdict::Enter { start.along(depth) } else { start.whole() };
-        Ok(Frame { root, origin: Origin::Entry(leaf.node, leaf.version), edge, target })
     }
 
     #[inline(always)]
@@ -268,17 +237,22 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Reads entries from `start` on into `sink`. Returns the last key if the sink had enough, `None` at the end; and what was read.
-    fn collect(&self, start: &Start<'_>, sink: &mut impl Sink<M>) -> Walk<(Option<Vec<u8>>, NodesRead)> {
+    /// Calls `take` with the entries from `start` on, until it returns `false`. Returns the last key then, `None` at the end; and
+    /// what was read.
+    fn collect(
+        &self,
+        start: &Start<'_>,
+        mut take: impl FnMut(&Found<'_>) -> Result<bool>,
+    ) -> Walk<(Option<Vec<u8>>, NodesRead)> {
         let root = self.anchor()?.root.value.load(&self.guard);
-        let (edge, target) = start.along(0);
-        let mut frames = vec![Frame { root, origin: Origin::Anchor, edge, target }];
+        let edge = if start.from == Bound::Unbounded { Edge::Nothing } else { Edge::Key };
+        let mut frames = vec![Frame { root, origin: Origin::Anchor, edge }];
         let mut prefix = Vec::new();
         let mut next_leaf = None;
         let mut nodes_read = start.read;
         while let Some(&frame) = frames.last() {
             let top = frames.len() - 1;
-            let mut leaf = self.leaf_of(start, frame, next_leaf.take())?;
+            let mut leaf = self.leaf_of(start, top, frame, next_leaf.take())?;
             let entries = match self.entries_of(&mut leaf, start.is_forward()) {
                 Err(Stop::Again) => {
                     self.retry()?;
@@ -303,7 +277,7 @@ impl<M: Medium> View<'_, M> {
                     break;
                 }
                 let found = Found { prefix: &prefix, slice, content: value };
-                if !sink.take(self, &found)? {
+                if !take(&found)? {
                     let mut key = Vec::new();
                     found.copy_key(self, &mut key)?;
                     return Ok((Some(key), nodes_read));
@@ -312,14 +286,17 @@ impl<M: Medium> View<'_, M> {
             match below {
                 Some((slice, root, verdict)) => {
                     // When the layer below is read this one goes on behind its entry.
-                    frames[top] =
-                        Frame { edge: Edge::Slice(slice, false), target: Target::At(slice), ..frame };
+                    frames[top].edge = Edge::Slice(slice, false);
                     prefix.extend_from_slice(&slice.word.to_be_bytes());
-                    frames.push(Self::frame_below(start, frames.len(), &leaf, root, &verdict)?);
+                    if prefix.len() > KEY_BYTES_MAX {
+                        return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
+                    }
+                    let edge = if verdict == Verdict::Enter { Edge::Key } else { Edge::Nothing };
+                    frames.push(Frame { root, origin: Origin::Entry(leaf.node, leaf.version), edge });
                 }
-                None => match self.go_on(start, frame, &leaf)? {
-                    Some(next) => {
-                        frames[top] = next;
+                None => match self.go_on(start, top, frame.edge, &leaf)? {
+                    Some(edge) => {
+                        frames[top].edge = edge;
                         if start.is_forward() && self.next_leaf(&mut leaf)? {
                             next_leaf = Some(leaf);
                         }
@@ -334,29 +311,21 @@ impl<M: Medium> View<'_, M> {
         Ok((None, nodes_read))
     }
 
-    /// A frame that goes on with the next border node, if there is one.
-    fn go_on<'v>(&self, start: &Start<'_>, frame: Frame<'v>, leaf: &ScanLeaf<'_>) -> Walk<Option<Frame<'v>>> {
-        let (end, target) = if start.is_forward() {
-            let Some(high) = leaf.trail.high else { return Ok(None) };
-            ((high, true), Target::At(high))
-        } else {
-            let Some(low) = leaf.trail.low else { return Ok(None) };
-            ((low, false), Target::Below(low))
-        };
-        let is_progress = match frame.target {
-            Target::At(before) | Target::Below(before) if start.is_forward() => end.0 > before,
-            Target::At(before) => end.0 <= before,
-            Target::Below(before) => end.0 < before,
+    /// Where a frame of layer `depth` goes on behind a border node, if there is another one.
+    fn go_on(&self, start: &Start<'_>, depth: usize, edge: Edge, leaf: &ScanLeaf<'_>) -> Walk<Option<Edge>> {
+        let end = if start.is_forward() { leaf.trail.high } else { leaf.trail.low };
+        let Some(end) = end else { return Ok(None) };
+        let is_progress = match start.target(depth, edge) {
+            Target::At(before) | Target::Below(before) if start.is_forward() => end > before,
+            Target::At(before) => end <= before,
+            Target::Below(before) => end < before,
             Target::Last => true,
         };
-        if !is_progress {
-            return if self.is_valid() {
-                Err(Error::corrupt(leaf.pointer, "separators out of order").into())
-            } else {
-                Err(Stop::NeedsPass)
-            };
+        if is_progress {
+            Ok(Some(Edge::Slice(end, start.is_forward())))
+        } else {
+            Err(self.damaged(leaf.pointer, "separators out of order"))
         }
-        Ok(Some(Frame { edge: Edge::Slice(end.0, end.1), target, ..frame }))
     }
 }
 
@@ -366,53 +335,46 @@ impl<M: Medium> Core<M> {
         NodesRead { count: 0, first_epoch: self.epochs.running() }
     }
 
-    /// Reads one batch: `sink` is made anew for each attempt. Returns the last key, `None` at the end.
-    fn read_batch<S: Sink<M>>(
+    /// Reads one batch: calls `take` with what `make` makes anew for each attempt, and with each entry, until it returns `false`.
+    /// Returns what was made, and the last key; `None` at the end.
+    fn read_batch<T>(
         &self,
         start: &mut Start<'_>,
-        make: impl Fn() -> S,
-    ) -> Result<(S, Option<Vec<u8>>)> {
+        make: impl Fn() -> T,
+        take: impl Fn(&mut T, &View<'_, M>, &Found<'_>) -> Result<bool>,
+    ) -> Result<(T, Option<Vec<u8>>)> {
         let read = |view: &View<'_, M>| {
-            let mut sink = make();
-            let read = view.collect(start, &mut sink)?;
-            Ok((sink, read))
+            let mut taken = make();
+            let read = view.collect(start, |found| take(&mut taken, view, found))?;
+            Ok((taken, read))
         };
         let view = self.look();
-        let (sink, (last, nodes_read)) = match read(&view) {
+        let (taken, (last, nodes_read)) = match read(&view) {
             Ok(batch) if view.is_valid() => batch,
             _ => self.with_pass_held(read)?,
         };
         start.read = nodes_read;
-        Ok((sink, last))
+        Ok((taken, last))
     }
 
     /// The number of keys; exact when no thread writes.
     pub(super) fn count(&self) -> Result<u64> {
-        struct Count(u64);
-        impl<M: Medium> Sink<M> for Count {
-            fn take(&mut self, _view: &View<'_, M>, _found: &Found<'_>) -> Result<bool> {
-                self.0 += 1;
-                Ok(!self.0.is_multiple_of(4096))
-            }
-        }
+        let count_some = |count: &mut u64, _: &View<'_, M>, _: &Found<'_>| {
+            *count += 1;
+            Ok(!count.is_multiple_of(4096))
+        };
         let (mut total, mut last): (u64, Option<Vec<u8>>) = (0, None);
         let mut read = self.nothing_read();
         loop {
             let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let mut start = Start { from, direction: Direction::Forward, read };
-            let (count, end) = self.read_batch(&mut start, || Count(0))?;
-            (total, read) = (total + count.0, start.read);
+            let (count, end) = self.read_batch(&mut start, || 0, count_some)?;
+            (total, read) = (total + count, start.read);
             match end {
                 Some(end) => last = Some(end),
                 None => return Ok(total),
             }
         }
-    }
-}
-
-impl<M: Medium> Sink<M> for Batch {
-    fn take(&mut self, view: &View<'_, M>, found: &Found<'_>) -> Result<bool> {
-        self.push(|key| found.copy_key(view, key), |value| found.value(view)?.copy(&view.guard, value))
     }
 }
 
@@ -431,13 +393,12 @@ impl<'i, M: Medium> RangeBatches<'i, M> {
 
 impl<M: Medium> Batches for RangeBatches<'_, M> {
     fn read(&mut self, batch: &mut Batch) -> Result<()> {
-        let from = match batch.from() {
-            Bound::Included(key) => Bound::Included(key.as_slice()),
-            Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
-            Bound::Unbounded => Bound::Unbounded,
-        };
+        let from = batch.from().as_ref().map(Vec::as_slice);
         let mut start = Start { from, direction: batch.direction(), read: self.read };
-        let (filled, last) = self.core.read_batch(&mut start, || batch.fresh())?;
+        let push = |batch: &mut Batch, view: &View<'_, M>, found: &Found<'_>| {
+            batch.push(|key| found.copy_key(view, key), |value| found.value(view)?.copy(&view.guard, value))
+        };
+        let (filled, last) = self.core.read_batch(&mut start, || batch.fresh(), push)?;
         self.read = start.read;
         *batch = filled;
         match last {

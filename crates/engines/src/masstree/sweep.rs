@@ -19,12 +19,9 @@ use crate::Result;
 /// Objects that are visited while the shards are locked.
 const OBJECTS_TOGETHER: u32 = 1024;
 
-/// How far a sweep has come.
-#[derive(Default)]
-pub(super) struct Sweep {
-    /// The objects that are left, run by run, as the first step found them. What was made since needs no recovery.
-    objects: Option<Vec<Objects>>,
-}
+/// How far a sweep has come: the objects that are left, run by run, as the first step found them. What was made since needs no
+/// recovery.
+pub(super) type Sweep = Option<Vec<Objects>>;
 
 impl<M: Medium> Core<M> {
     /// Recovers all objects, makes that durable, and empties the set of failed epochs. Usable meanwhile.
@@ -55,7 +52,7 @@ impl<M: Medium> Core<M> {
         }
         let guard = self.pool.peek();
         let space = self.space(&guard);
-        let objects = match &mut sweep.objects {
+        let objects = match sweep {
             Some(objects) => objects,
             none => none.insert(space.objects()?),
         };

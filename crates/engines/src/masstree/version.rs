@@ -1,10 +1,10 @@
-//! The version word of a node: lock, and what tells readers that they must look again.
+//! The version word of a node: its lock, and counts by which readers notice that they must read again.
 //!
 //! ```text
 //! bit 0        locked by a writer
 //! bit 1        dirty: being restructured; readers wait
 //! bit 2        deleted: readers start again
-//! bits 3..32   counts inserts that reuse what a reader may still look at
+//! bits 3..32   counts inserts into slots that a reader may still read
 //! bits 32..64  counts changes of what the node covers
 //! ```
 //!
@@ -32,7 +32,7 @@ impl Version {
         Self(word.load(guard, Ordering::Acquire))
     }
 
-    /// Makes the version of a node that nobody else sees yet.
+    /// Makes the version of a node that no other thread sees yet.
     #[track_caller]
     pub(super) fn start<M: Medium>(guard: &Guard<'_, M>, word: &VolatileWord) {
         word.start(guard, 0);
@@ -48,7 +48,7 @@ impl Version {
         self.0 & DELETED != 0
     }
 
-    /// Whether nobody works on the node, and it is there.
+    /// Whether the node is neither locked nor deleted.
     pub(super) fn is_at_rest(self) -> bool {
         self.0 & (LOCKED | DIRTY | DELETED) == 0
     }
@@ -75,7 +75,7 @@ pub(super) struct Lock<'n, M: Medium> {
 }
 
 impl<'n, M: Medium> Lock<'n, M> {
-    /// Locks, if nobody else has it locked.
+    /// Locks the node unless it is locked.
     pub(super) fn try_new(guard: &'n Guard<'n, M>, word: &'n VolatileWord) -> Option<Self> {
         let version = word.load(guard, Ordering::Relaxed);
         if version & LOCKED != 0 {
@@ -101,12 +101,7 @@ impl<'n, M: Medium> Lock<'n, M> {
         self.version & DELETED != 0
     }
 
-    /// Whether nothing changed since `version`.
-    pub(super) fn is_since(&self, version: Version) -> bool {
-        (self.version ^ version.0) & !LOCKED == 0
-    }
-
-    /// Before a slot is written that a reader may still look at.
+    /// Before a slot is written that a reader may still read.
     pub(super) fn begin_insert(&mut self) {
         self.version = self.version.wrapping_add(INSERT);
         self.store(self.version);

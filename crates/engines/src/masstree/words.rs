@@ -1,23 +1,18 @@
 //! Scans of trees of words: one layer, keys that are slices, values that are words. As `scan`, without what that takes for
 //! keys of any length, and going on from batch to batch where the last one ended as long as the epoch lasts. The values lie
-//! in the nodes, which are on their way while those before them are read.
+//! in the nodes, which are prefetched while those before them are read.
 
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::access::{Stop, View, Walk};
+use super::access::{View, Walk};
 use super::cells::{no_cell, no_word, side_of};
 use super::core::Core;
 use super::find::{Origin, ScanLeaf};
 use super::layout::{WIDTH_MAX, nibble};
 use super::permutation::Permutation;
-
 use super::slice::{Slice, Target};
-use crate::{Error, Result};
-
-/// Entries that a scan of words hands over together when the tree changes faster than it can be read without a pass, but for
-/// the rest of a border node; otherwise those of one border node.
-const WORDS_TOGETHER: usize = 112;
+use crate::Result;
 
 /// A scan of a tree of words, forward.
 struct Words {
@@ -98,24 +93,18 @@ impl<M: Medium> View<'_, M> {
             1
         };
         if leaf.trail.high.is_some_and(|end| end <= high) {
-            let error = Error::corrupt(leaf.pointer, "separators out of order");
-            return Err(if self.is_valid() { error.into() } else { Stop::NeedsPass });
+            return Err(self.damaged(leaf.pointer, "separators out of order"));
         }
         self.prefetch_behind(leaf, first);
         Ok(true)
     }
 
-    /// Reads a batch of at least so many entries, from behind `read` if that is known, which is left at the node that was
-    /// read last. Returns whether there may be a next one.
+    /// Reads a batch, from behind `read` if that is known, which is left at the node that was read last. Returns whether there
+    /// may be a next one.
     #[inline(always)]
-    fn read_words<'v>(
-        &'v self,
-        scan: &mut Words,
-        read: &mut Option<ScanLeaf<'v>>,
-        together: usize,
-    ) -> Walk<bool> {
+    fn read_words<'v>(&'v self, scan: &mut Words, read: &mut Option<ScanLeaf<'v>>) -> Walk<bool> {
         scan.entries.clear();
-        while scan.entries.len() < together {
+        while scan.entries.is_empty() {
             let mut low = scan.from;
             let leaf = match read {
                 Some(leaf) => {
@@ -145,7 +134,7 @@ impl<M: Medium> Core<M> {
         loop {
             let view = self.look();
             let mut read = None;
-            while let Ok(goes_on) = view.read_words(&mut scan, &mut read, 1) {
+            while let Ok(goes_on) = view.read_words(&mut scan, &mut read) {
                 if !view.is_valid() {
                     break;
                 }
@@ -154,8 +143,7 @@ impl<M: Medium> Core<M> {
                 }
             }
             // What `visit` does must not wait for a pass that is held here, so it is called behind it.
-            let goes_on =
-                self.with_pass_held(|view| view.read_words(&mut scan, &mut None, WORDS_TOGETHER))?;
+            let goes_on = self.with_pass_held(|view| view.read_words(&mut scan, &mut None))?;
             if !scan.hand_over(visit) || !goes_on {
                 return Ok(());
             }

@@ -2,7 +2,7 @@
 
 use medium::Medium;
 
-use super::access::{Stop, View, Walk};
+use super::access::{View, Walk};
 use super::cells::{cell_pointer, no_cell, side_of};
 use super::core::Core;
 use super::find::{Entry, Locked};
@@ -30,10 +30,10 @@ impl<M: Medium> Core<M> {
         let mut rounds = 0;
         loop {
             let (view, mut work) = if rounds == 0 { self.enter() } else { self.enter_with_log() };
-            let full = match view.write(&mut work, key, value, condition) {
-                Ok(held) => return Ok(held),
-                Err(Stop::Full(error)) => error,
-                Err(stop) => return Err(stop.error_or(|| Error::Contended { offset: self.anchor })),
+            let full = match view.write(&mut work, key, value, condition).map_err(|stop| self.error_of(stop))
+            {
+                Err(error) if error.is_full() || matches!(error.root(), Error::EpochFull { .. }) => error,
+                written => return written,
             };
             drop(work);
             rounds += 1;

@@ -26,9 +26,9 @@ enum Progress {
     Succeeded(Lsn),
     /// It failed.
     Failed,
-    /// Its first word was not as expected, so nobody else knows of it.
+    /// Its first word was not as expected, so no other thread has seen it.
     Unseen,
-    /// Another operation is in the way, in this word by this name. Only when helping.
+    /// Another operation's name is in the way: the word's offset and the name. Only for a helper.
     Blocked(u64, u64),
 }
 
@@ -44,8 +44,8 @@ pub(super) fn word_at<'g, M: Medium>(guard: &'g Guard<'_, M>, offset: u64) -> Re
     Ok(&guard.words(offset, 1)?[0])
 }
 
-/// Flushes words in ascending order of their offsets, each line once: for a second flush of one a processor waits as long as
-/// for another fence.
+/// Flushes words, which come in ascending order of offsets, each line once: a second flush of the same line costs as much as
+/// another fence.
 #[inline]
 fn flush_targets<M: Medium>(guard: &Guard<'_, M>, targets: impl Iterator<Item = Target>) -> Result<()> {
     let line_of = |offset: u64| offset / LINE_BYTES as u64;
@@ -72,15 +72,15 @@ fn find_words<'g, M: Medium>(guard: &'g Guard<'_, M>, targets: &[Target]) -> Res
     targets.iter().map(|target| Ok(Swap { cell: word_at(guard, target.offset)?, target: *target })).collect()
 }
 
-/// Asks for the words of an operation, which a fence has perhaps thrown out of the cache, all at once.
+/// Prefetches the words of an operation all at once: a flush may have evicted them from the cache.
 #[inline]
 fn prefetch(swaps: &[Swap<'_>]) {
     swaps.iter().for_each(|swap| swap.cell.prefetch_write());
 }
 
 impl Pmwcas {
-    /// A word that may hold a name: as others see it before, or after, the operation that is under way there. Takes no slot,
-    /// helps nobody and waits for nobody.
+    /// The content of a word that may hold a name: the value before the operation that is under way there, or after it. Takes no
+    /// slot, helps no operation and waits for no thread.
     #[cold]
     pub(super) fn read_through<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         loop {
@@ -89,15 +89,15 @@ impl Pmwcas {
                 return Ok(raw);
             }
             let found = self.look_through(guard, guard.offset_of(cell), raw);
-            // Once the descriptor is filled again its name is in no word any more: while it is in this one, what was
-            // read there belonged to it.
+            // A descriptor is filled again only when no word holds its name. So if the word still holds the name, what was
+            // read from the descriptor belongs to this operation.
             if cell.load(guard) == raw {
                 return found;
             }
         }
     }
 
-    /// What the word at `offset` counts as that holds the name `raw`, if it still does afterwards.
+    /// The value of the word at `offset`, which held the name `raw`; valid if it still does afterwards.
     fn look_through<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64, raw: u64) -> Result<u64> {
         let (node, status, targets, position) = self.find_named(guard, offset, raw)?;
         let target = targets[position];
@@ -134,7 +134,7 @@ impl Pmwcas {
         Ok((node, status, targets, position))
     }
 
-    /// The content of a word that does not hold a name: helps as long as it does. Takes a slot for that.
+    /// The content of a word: helps operations until the word holds no name. Takes a slot for that.
     #[cold]
     pub(super) fn clear<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         let held = self.slots.take(thread_number::<M>(), |_| true);
@@ -183,8 +183,8 @@ impl Pmwcas {
             last => last + 1,
         };
         let name = Name { index, sequence };
-        // From the first flush to the fence nothing is locked: a processor waits at each locked instruction, too, until
-        // what was flushed has arrived.
+        // No locked instruction between the first flush and the fence: a processor would wait there until the flushes are
+        // complete.
         self.flush_ended(guard, held, other)?;
         node.fill(guard, before, sequence, swaps.iter().map(|swap| swap.target))?;
         held.set_phase(turn, Phase::Busy);
@@ -195,7 +195,7 @@ impl Pmwcas {
         node.status.prefetch_write();
         let operation = Operation { name, swaps, node };
         let progress = self.complete(guard, held, &operation, Some(other)).or_else(|error| {
-            // Damage was in the way: what was installed of this operation must not stay, unless others ended it.
+            // Damage was in the way. Names that this operation has installed must not stay, unless other threads ended it.
             let state = self.decide(guard, &operation, State::Failed)?;
             match self.conclude(guard, &operation, state, swaps) {
                 Progress::Succeeded(lsn) => Ok(Progress::Succeeded(lsn)),
@@ -210,7 +210,7 @@ impl Pmwcas {
         progress
     }
 
-    /// The first number again, once no line says any more that an operation of that number wrote it.
+    /// Starts again with the first number, after clearing the writer of every line.
     #[cold]
     fn begin_anew<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode) -> u64 {
         node.forget_writers(guard);
@@ -222,24 +222,22 @@ impl Pmwcas {
     /// Takes a slot of which a descriptor is free.
     fn take_descriptor<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<(Held<'_>, usize)> {
         let free = |held: &Held<'_>| (0..DESCRIPTORS_PER_SLOT).find(|turn| held.phase(*turn) == Phase::Free);
-        let mut damage = Ok(());
+        let mut turn = Ok(0);
         let held = self.slots.take(thread_number::<M>(), |held| {
-            // After an operation that failed early a fence may be missing; where somebody still helps both, another
-            // slot will do.
+            // After an operation that failed early up to two fences may be missing. If threads still help the operations of
+            // both descriptors, another slot is taken.
             for _ in 0..2 {
                 if free(held).is_some() {
-                    return true;
+                    break;
                 }
-                damage = self.recover_both(guard, held);
-                if damage.is_err() {
+                if let Err(damage) = self.recover_both(guard, held) {
+                    turn = Err(damage);
                     return true;
                 }
             }
-            free(held).is_some()
+            free(held).map(|free| turn = Ok(free)).is_some()
         });
-        damage?;
-        let turn = free(&held).ok_or_else(|| Error::corrupt(self.place, "no free descriptor"))?;
-        Ok((held, turn))
+        Ok((held, turn?))
     }
 
     /// One fence, which brings both descriptors of a slot nearer to being free.
@@ -256,7 +254,7 @@ impl Pmwcas {
     fn flush_ended<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>, turn: usize) -> Result<()> {
         let index = held.number * DESCRIPTORS_PER_SLOT + turn;
         match held.phase(turn) {
-            // The hazards before the flush: who helped has put its words right by then.
+            // The hazards are read before the flush: a thread that helped has then stored the words' final values.
             Phase::Ended if !self.slots.is_helped(index) => {
                 let node = self.node(guard, index)?;
                 let count = status_of(guard, node, index)?.count;
@@ -289,27 +287,28 @@ impl Pmwcas {
         Ok(())
     }
 
-    /// Gives all descriptors back, for a pool that is to be closed: what they name may be cut off with the file's free tail,
-    /// and then no open would take them for sound. Nobody executes meanwhile. Durable when the pool is closed. O(slots).
+    /// Gives all descriptors back before the pool is closed: the close may cut words that they name off with the file's free tail,
+    /// and every later open would take the descriptors for damaged. No thread may execute meanwhile. Durable when the pool is
+    /// closed. O(slots).
     ///
     /// # Errors
     /// [`PoolError::InUse`] if a thread is in the middle of an operation, or ended there by a panic, and [`PoolError::Corrupt`] for a
-    /// damaged descriptor: then the pool must not be closed cleanly ([`pool::Pool::leave_unclean`]), and the next open ends
-    /// what is left.
+    /// damaged descriptor. Then the pool must not be closed cleanly ([`pool::Pool::leave_unclean`]); the next open finishes
+    /// the operations.
     pub fn finish<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
         let mut leftovers = self.leftovers();
         if self.clear_leftovers(guard, &mut leftovers)? { Ok(()) } else { Err(Error::Pool(PoolError::InUse)) }
     }
 
-    /// Where operations that are over may have left their descriptors as they were. Memory in which these had words must not
-    /// be used again for anything else before [`Pmwcas::clear_leftovers`] has said that all of this is cleared: after a crash,
-    /// whatever looks there like the name of one of them would be taken for it. O(slots).
+    /// The slots whose descriptors may still hold operations that have ended. Memory with words of these operations must not be
+    /// reused before [`Pmwcas::clear_leftovers`] has returned `true` for them: after a crash, recovery would take a value in it
+    /// that equals the name of such a descriptor for that name. O(slots).
     pub fn leftovers(&self) -> Leftovers {
         self.slots.leftovers()
     }
 
-    /// Gives descriptors back, two fences for each slot at most, unless a thread is at work there. Whether all are done that
-    /// were left; the others remain, to be tried again. What they named is named by none any more, durably.
+    /// Gives descriptors back, except in slots that a thread holds: two fences for each slot at most. Returns whether all are
+    /// given back; the others remain in `leftovers`, to be tried again. A descriptor that is given back durably names no word.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`]: a damaged descriptor, which remains.
@@ -331,8 +330,8 @@ impl Pmwcas {
         Ok(all)
     }
 
-    /// Gives both descriptors of a slot back, durably; `false` if a thread helps one of them still, or has left the slot in the
-    /// middle of an operation, by a panic or for damage.
+    /// Gives both descriptors of a slot back, durably. Returns `false` if a thread still helps one of them, or if a panic or damage
+    /// ended an operation of the slot halfway.
     fn give_both_back<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<bool> {
         self.recall_unseen(guard, held)?;
         // The words, then the statuses.
@@ -344,7 +343,7 @@ impl Pmwcas {
         Ok(held.is_at_rest())
     }
 
-    /// What nobody saw left its descriptor as it was filled, to be filled again.
+    /// An operation that no other thread saw left its descriptor filled: gives it back as after one that ended.
     fn recall_unseen<M: Medium>(&self, guard: &Guard<'_, M>, held: &Held<'_>) -> Result<()> {
         for turn in 0..DESCRIPTORS_PER_SLOT {
             let index = held.number * DESCRIPTORS_PER_SLOT + turn;
@@ -369,9 +368,9 @@ impl Pmwcas {
         Ok(())
     }
 
-    /// Helps one operation. The word was reached by this thread, and so is not free while it is pinned; but the operation's
-    /// other words may lie in memory that was retired before this thread was pinned, and is kept by its owner's pin alone.
-    /// So they are written to only once they are known to have been in use while this thread was pinned.
+    /// Helps one operation. This thread reached the word, so its own pin keeps the word's memory. The operation's other words may
+    /// lie in memory that was retired before this thread was pinned, and that only the owner's pin keeps. So they are written
+    /// to only when it is certain that they were in use while this thread was pinned.
     fn help_one<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
@@ -396,7 +395,8 @@ impl Pmwcas {
             self.resolve(guard, raw, &operation, &swaps[position])?;
         }
         let holds = Self::is_as_expected(guard, &swaps);
-        // After that: as long as the operation is undecided its owner is pinned, so what was read was in use.
+        // The status is read after the words: if the operation is still undecided, its owner was pinned, so the words that were
+        // read were in use.
         let mut state = status_of(guard, node, name.index)?.state;
         if state == State::Undecided {
             if holds {
@@ -404,7 +404,7 @@ impl Pmwcas {
             }
             state = self.decide(guard, &operation, State::Failed)?;
         }
-        // Decided: its other words are for others to put right, who reach them.
+        // Decided: only this word is completed. Threads that reach the other words complete those.
         Ok(self.conclude(guard, &operation, state, &swaps[position..=position]))
     }
 
@@ -416,7 +416,8 @@ impl Pmwcas {
         })
     }
 
-    /// Both phases, from wherever the operation is. Its owner names the other descriptor of his slot.
+    /// Both phases, from the point that the operation has reached. `other` is the other descriptor of the slot, for the owner;
+    /// `None` for a helper.
     #[inline]
     fn complete<M: Medium>(
         &self,
@@ -436,7 +437,7 @@ impl Pmwcas {
                     break;
                 }
                 Installation::Blocked(raw) => {
-                    // The last name of this thread may have come after the decision, and after whoever put the words right.
+                    // This thread may have installed its last name after the decision, when the words had their final values.
                     let state = status_of(guard, node, name.index)?.state;
                     if state != State::Undecided {
                         return Ok(self.conclude(guard, operation, state, swaps));
@@ -447,7 +448,8 @@ impl Pmwcas {
         }
         if state == State::Succeeded {
             if let Some(other) = other {
-                // Fence 1 was for it; here because of its flush, which would be waited for at the first name.
+                // Fence 1 made this possible. It comes only here because it flushes, and the processor would wait for that flush at
+                // the first name.
                 self.give_back(guard, held, other)?;
             }
             flush_targets(guard, swaps.iter().map(|swap| swap.target))?;
@@ -483,12 +485,12 @@ impl Pmwcas {
                 self.install_results(guard, operation.name, swaps, false);
                 Progress::Failed
             }
-            // Over, since this thread began to help.
+            // The operation ended after this thread began to help.
             State::Free | State::Undecided => Progress::Failed,
         }
     }
 
-    /// Makes success durable, or ordered, before anybody sees what it brings.
+    /// Makes success durable, or ordered, before any thread can see a desired value.
     fn make_durable<M: Medium>(guard: &Guard<'_, M>, node: &DescriptorNode) -> Lsn {
         guard.flush(&node.status);
         // Fence 3. PERSIST: all names are durable; lost, recovery rolls back what no reader has seen.
@@ -506,7 +508,7 @@ impl Pmwcas {
         is_owner: bool,
     ) -> Result<Installation> {
         let (name, swap) = (operation.name, &operation.swaps[position]);
-        // Before the first name is in its word nobody else knows the operation, so nobody can have ended it.
+        // Before the first name is in its word no other thread knows the operation, so none can have ended it.
         let alone = is_owner && position == 0;
         let mut expected = swap.target.old;
         loop {
@@ -530,7 +532,7 @@ impl Pmwcas {
                     self.help(guard, held, swap.target.offset, found)?;
                 }
                 Err(found) if is_name(found) => return Ok(Installation::Blocked(found)),
-                // The expected value, dirty or no more: this operation is ordered after it.
+                // The expected value with or without its dirty bit: this operation is ordered after it.
                 Err(found) if found & VALUE_MASK == swap.target.old => expected = found,
                 Err(_) => return Ok(Installation::Mismatch),
             }
@@ -551,12 +553,12 @@ impl Pmwcas {
         let Target { offset, old, .. } = swap.target;
         let into =
             if undecided { operation.name.installed() } else { self.commits.visible(guard, offset, old) };
-        // If it is gone, somebody else has done the same.
+        // If the conditional name is gone, another thread has done the same.
         let _ = swap.cell.compare_exchange(guard, raw, into);
         Ok(())
     }
 
-    /// The decision, unless somebody was faster: what it is.
+    /// Decides the operation, unless another thread has. Returns the decision.
     #[inline]
     fn decide<M: Medium>(
         &self,
@@ -592,10 +594,10 @@ impl Pmwcas {
     }
 }
 
-/// Words whose final values were made visible with this LSN: waits for it, and says that they are durable.
+/// Waits for the LSN of an operation, and clears the dirty bits of its words.
 pub(super) fn wait_for<M: Medium>(guard: &Guard<'_, M>, lsn: Lsn, targets: &[Target]) -> Result<()> {
     guard.wait_for(lsn)?;
-    // Where the wait was put off, who reads them waits.
+    // If the wait was deferred the bits stay, and readers wait.
     let durable = targets.iter().filter(|_| guard.is_durable(lsn));
     durable.copied().try_for_each(|target| clean(guard, target.offset, target.new))
 }

@@ -6,7 +6,7 @@
 //!  16  word 0     its offset, the value expected there, the value desired
 //!  40  word 1     ...
 //!  64  words 2 and 3
-//! 112  8 bytes of nothing
+//! 112  8 unused bytes
 //! 120  writer     the operation that wrote this line, once it has: sequence number (35 bits), check (29)
 //! 128  words 4 and 5, and so on, as in the line before
 //! 192  words 6 and 7
@@ -14,11 +14,11 @@
 //!
 //! An operation on two words takes one line, on up to four words two.
 //!
-//! **Torn or damaged?** A crash may cut off the filling of a descriptor: then no word holds its name, for that comes behind
-//! a fence. If its words were damaged instead, their names may be there. So each line tells by the word that is stored last
-//! in it, the status or the *writer*, whether it was written whole: a line holds a prefix of its stores. Before a line is
-//! written that word says that it is not. After 2^35 - 1 the numbers begin anew with 1, and first all lines are said to be
-//! nobody's: of those that came before, none is taken for a line of the new operation of the same number.
+//! **Torn or damaged?** A crash may interrupt the filling of a descriptor. Then no word holds its name, which is installed only
+//! after a fence. If the descriptor was damaged instead, words may hold its name. To tell the two apart, the last word stored
+//! in each line, the status or the *writer*, says whether the line was written whole: a crash leaves a prefix of the stores to
+//! a line. Before a line is written its writer is cleared. After the number 2^35 - 1 the numbers start again with 1. Before
+//! that all writers are cleared, so that no old line is taken for one of the new operation with the same number.
 
 use medium::{BadOffset, LINE_BYTES, Medium, Word, node};
 
@@ -78,7 +78,7 @@ const COUNT_SHIFT: u32 = 2;
 const SEQUENCE_SHIFT: u32 = 6;
 const CHECK_SHIFT: u32 = 48;
 
-/// Spreads a word over its upper bits; odd, so nothing is lost.
+/// Spreads a word over its upper bits by multiplication; odd, so that no two words become equal.
 pub(super) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Status {
@@ -122,7 +122,7 @@ pub(super) struct Target {
     pub(super) new: u64,
 }
 
-/// What a line says that was written whole by the operation with this number. None has the number 0.
+/// The writer word of a line that the operation with this number wrote whole. No operation has the number 0.
 fn writer(sequence: u64) -> u64 {
     sequence | (sequence + 1).wrapping_mul(SPREAD) >> 35 << 35
 }
@@ -167,7 +167,7 @@ impl DescriptorNode {
         self.forget_writers(guard);
     }
 
-    /// Says of each line that nobody wrote it whole, and flushes that; the caller fences.
+    /// Clears the writer of each line, and flushes that; the caller fences.
     pub(super) fn forget_writers<M: Medium>(&self, guard: &medium::Guard<'_, M>) {
         self.lines.iter().for_each(|line| line[WRITER].publish(guard, writer(NOBODY)));
     }
@@ -182,7 +182,7 @@ impl DescriptorNode {
     ) -> Result<(), BadOffset> {
         let count = targets.len();
         if before.state != State::Free {
-            // Nobody saw that operation.
+            // No other thread saw that operation.
             self.status.store(guard, before.in_state(State::Free).encode());
         }
         let lines = self.lines_of(count);
@@ -201,9 +201,8 @@ impl DescriptorNode {
         Ok(())
     }
 
-    /// The number of the last operation that wrote to a descriptor with this status, whether it came to its end or not: as no
-    /// number comes twice, or all lines are nobody's before it does, what a line says of its writer is never of another
-    /// operation with the same number.
+    /// The number of the last operation that wrote to a descriptor with this status, whether it finished filling it or not. All
+    /// writers are cleared before numbers start again, so a writer never names an older operation with the same number.
     pub(super) fn last_sequence<M: Medium>(&self, guard: &medium::Guard<'_, M>, status: Status) -> u64 {
         let written = self.lines.iter().map(|line| line[WRITER].load(guard));
         let known = written.filter(|found| *found == writer(found & SEQUENCE_MASK));
@@ -219,7 +218,7 @@ impl DescriptorNode {
     }
 }
 
-/// What a descriptor's check is to be.
+/// The check that a descriptor with these words must have.
 #[inline]
 pub(super) fn check_of(sequence: u64, targets: impl Iterator<Item = Target>) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(SPREAD).rotate_left(29);

@@ -34,7 +34,7 @@ impl Life {
         self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The owner ends the first operation, and begins the second if nobody helps any more.
+    /// The owner ends the first operation, and begins the second if no thread helps any more.
     fn reuse(&self) {
         self.swap(FIRST.installed(), VALUE);
         if !self.slots.is_helped(INDEX) {
@@ -43,8 +43,8 @@ impl Life {
         }
     }
 
-    /// Helps what is in the word: the descriptor is what its name says, for as long as it is announced. `meanwhile` is
-    /// what the helper does then.
+    /// Helps the operation whose name is in the word: as long as the hazard is announced, the descriptor stands for that operation.
+    /// The helper calls `meanwhile` while it is announced.
     fn help(&self, slot: usize, meanwhile: impl Fn()) {
         let held = self.slots.take_number(slot).expect("a slot of its own");
         let raw = self.word.load(Ordering::Acquire);
@@ -76,7 +76,7 @@ fn a_descriptor_that_is_helped_is_not_filled_again() {
     });
 }
 
-/// A helper that is late puts the name into the word once more; a third thread finds it there while the owner looks.
+/// A late helper puts the name into the word once more; a third thread finds it there while the owner reads the hazards.
 #[test]
 fn a_helper_that_was_found_through_another_counts() {
     model(|| {
@@ -97,7 +97,7 @@ fn a_helper_that_was_found_through_another_counts() {
     });
 }
 
-/// Who only reads announces nothing: while the word holds the name, what was read before belonged to it.
+/// A reader announces nothing: if the word still holds the name, what it read from the descriptor belonged to that operation.
 #[test]
 fn a_reader_takes_nothing_from_a_descriptor_that_was_filled_again() {
     model(|| {
@@ -117,8 +117,8 @@ fn a_reader_takes_nothing_from_a_descriptor_that_was_filled_again() {
     });
 }
 
-/// The second operation is another thread's, which goes on with the phases of the slot where the first one's left them: it fills
-/// the descriptor only when it is free, and so nobody's who helps.
+/// Another thread executes the second operation, and continues with the phases that the first thread left in the slot. It fills
+/// the descriptor only when that is free, so no thread helps its former operation.
 #[test]
 fn a_descriptor_is_filled_again_by_the_next_holder_of_its_slot() {
     const OWN: usize = 2;
@@ -132,7 +132,7 @@ fn a_descriptor_is_filled_again_by_the_next_holder_of_its_slot() {
                 held.set_phase(0, Phase::Flushed);
             }
             if held.phase(0) == Phase::Flushed {
-                // What stands for the status that is free.
+                // Stands for the status `Free`.
                 next.content.store(0, Ordering::Release);
                 held.set_phase(0, Phase::Freed);
             }
@@ -144,7 +144,7 @@ fn a_descriptor_is_filled_again_by_the_next_holder_of_its_slot() {
             }
         });
         if let Some(held) = life.slots.take_number(OWN) {
-            assert_eq!(held.phase(0), Phase::Free, "a slot that nobody used");
+            assert_eq!(held.phase(0), Phase::Free, "an unused slot");
             held.set_phase(0, Phase::Busy);
             life.swap(FIRST.installed(), VALUE);
             held.set_phase(0, Phase::Ended);

@@ -166,24 +166,24 @@ pub struct Pmwcas {
     is_recovered: bool,
 }
 
-/// How often what happened since the descriptors were opened.
+/// Counts since the descriptors were opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PmwcasStat {
     /// Operations executed.
     pub attempts: u64,
-    /// The words of these, together.
+    /// The words of all of these operations together.
     pub words: u64,
-    /// Of these, how many found a word that was not as expected.
+    /// Operations that failed because a word was not as expected.
     pub failures: u64,
     /// Operations of other threads that were helped.
     pub helps: u64,
 }
 
-/// Why an operation cannot be, or a word no part of it. As an [`Error`] it is [`Error::BadOperation`].
+/// Why an operation cannot be executed, or a word cannot be part of it. As an [`Error`] it is [`Error::BadOperation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTarget {
-    /// There is no room for another.
+    /// The operation has as many words as it can have.
     #[error("an operation has at most {WORDS_MAX} words")]
     TooMany,
     /// The word is part of the operation already.
@@ -198,7 +198,7 @@ pub enum BadTarget {
     /// The word was reserved, and its desired value never came.
     #[error("the word at offset {0:#x} was reserved and never filled")]
     Unfilled(u64),
-    /// There is nothing to be changed.
+    /// The operation has no words.
     #[error("an operation without words")]
     Empty,
 }
@@ -212,8 +212,8 @@ impl From<BadTarget> for Error {
     }
 }
 
-/// What becomes of the memory that a word's values lead to. Across a crash nothing needs to be done: what no tree reaches
-/// when it marks is free.
+/// How the memory that a word's values lead to is recycled. A crash needs no recycling: memory that no tree reaches is free
+/// after the mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recycling {
     /// The values lead to nothing.
@@ -254,18 +254,18 @@ struct Swap<'g> {
     target: Target,
 }
 
-/// An operation that succeeded: others see its words changed, and whatever these lead to must stay. Durable once it was
-/// waited for.
+/// An operation that succeeded: other threads see its words changed, and memory that these lead to must stay. It is durable
+/// after [`Commit::wait`].
 #[must_use = "not durable before it was waited for"]
 #[derive(Debug)]
 pub struct Commit {
     lsn: Lsn,
-    /// On media that are late.
+    /// Its words, on media whose fences do not make durable; otherwise empty.
     targets: Targets,
 }
 
 impl Commit {
-    /// Waits until the operation is durable. Nothing on media whose fences make durable.
+    /// Waits until the operation is durable. Does nothing on media whose fences make durable.
     ///
     /// # Errors
     /// [`PoolError::Medium`](crate::PoolError::Medium): the medium failed. The words stay as they are; a crash may bring the old values back.
@@ -290,8 +290,8 @@ impl Pmwcas {
         Descriptor { pmwcas: self, swaps: Swaps::new(), recycled: 0 }
     }
 
-    /// The content of a word that takes part in operations, with its [`DIRTY`] bit. Where one is under way, what the word
-    /// counts as at this moment: the value before as long as that is undecided. Helps nobody and waits for nobody.
+    /// The content of a word that takes part in operations, with its [`DIRTY`] bit. If an operation is under way there, this is
+    /// its expected value until it has succeeded, then its desired value. Helps no operation and waits for no thread.
     ///
     /// # Errors
     /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if the word names a descriptor that does not name it.
@@ -301,16 +301,16 @@ impl Pmwcas {
         if is_name(raw) { self.read_through(guard, cell) } else { Ok(raw) }
     }
 
-    /// As [`Pmwcas::read`], for those who are about to change the word: helps what is under way there, and returns what the
-    /// word then holds.
+    /// As [`Pmwcas::read`], for a caller that is about to change the word: helps an operation that is under way there, and
+    /// returns what the word holds afterwards.
     #[inline(always)]
     pub fn read_helping<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         let raw = cell.load(guard);
         if is_name(raw) { self.clear(guard, cell) } else { Ok(raw) }
     }
 
-    /// The value of a word, as [`Pmwcas::read`] finds it, for those who are to answer from it: `seen` notes what
-    /// [`Pmwcas::settle`] is to wait for first.
+    /// The value of a word, as [`Pmwcas::read`] finds it, for a caller that answers from it. Notes in `seen` what the caller must
+    /// first wait for, with [`Pmwcas::settle`].
     #[inline(always)]
     pub fn observe<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word, seen: &mut Seen) -> Result<u64> {
         Ok(seen.note(guard, &self.commits, || guard.offset_of(cell), self.read(guard, cell)?))
@@ -418,7 +418,7 @@ impl<'p> Descriptor<'p> {
         Ok(())
     }
 
-    /// Takes a word out again; the memory of its desired value is the caller's again.
+    /// Removes a word; its desired value's memory belongs to the caller again.
     pub fn remove_word<M: Medium>(&mut self, guard: &Guard<'_, M>, cell: &Word) -> Named {
         let offset = guard.offset_of(cell);
         let position = self.position(offset).map_err(|_| BadTarget::Unknown(offset))?;
@@ -440,7 +440,7 @@ impl<'p> Descriptor<'p> {
                 Ok(_) => return Err(BadTarget::Twice(offset)),
                 Err(position) => position,
             },
-            // In ascending order, as who knows the order names them.
+            // The usual case: words are named in ascending order.
             _ => self.swaps.len(),
         };
         if self.swaps.len() == WORDS_MAX {
@@ -456,12 +456,12 @@ impl<'p> Descriptor<'p> {
         Ok(())
     }
 
-    /// Executes: all words change, durably, and it returns `true`; or one of them was not as expected, none changes, and
-    /// it returns `false`. Recycles as the words' policies say, by their values as offsets.
+    /// Executes the operation. If all words are as expected, changes them all durably and returns `true`; otherwise changes none
+    /// and returns `false`. Recycles memory by the words' policies, with their values as offsets.
     ///
-    /// What this guard flushed before is durable before any word changes. When this returns success is durable, and so is
-    /// what a failure was about. The guard must be one that is pinned ([`pool::Pool::pin`], not `peek`) since before the words
-    /// were reached: that keeps their memory, for this thread and for those that help it.
+    /// All that this guard flushed before is durable before any word changes. When this returns, success is durable, or, after a
+    /// failure, the values that it found are. The guard must have been pinned ([`pool::Pool::pin`], not `peek`) before the words
+    /// were reached: the pin keeps their memory, for this thread and for threads that help it.
     ///
     /// # Errors
     /// No word changed if it is [`Error::BadOperation`], for an operation without words or a reserved entry that was not
@@ -471,8 +471,8 @@ impl<'p> Descriptor<'p> {
         self.execute_with(guard, |recycled| recycle_offset(guard, recycled))
     }
 
-    /// As [`Descriptor::execute`], with a callback in place of the default one: what to do with memory that the operation
-    /// has done with. Called once for each word of the policy [`Recycling::FreeOne`] whose two values differ.
+    /// As [`Descriptor::execute`], with a callback that recycles memory in place of the default one. It is called once for each
+    /// word with the policy [`Recycling::FreeOne`] whose two values differ.
     pub fn execute_with<M: Medium>(
         self,
         guard: &Guard<'_, M>,
@@ -485,24 +485,24 @@ impl<'p> Descriptor<'p> {
             commit.wait(guard)?;
             return Ok(true);
         }
-        // That a word was not as expected is an answer like any other.
+        // A failure is an answer, too: the values that it rests on must be durable.
         let mut seen = Seen::default();
         cells.into_iter().try_for_each(|cell| pmwcas.observe(guard, cell, &mut seen).map(|_| ()))?;
         pmwcas.settle(guard, &mut seen)?;
         Ok(false)
     }
 
-    /// As [`Descriptor::execute`], but waits for nothing: for those who do not answer from a failure but look again, and who
-    /// own memory that a success makes reachable.
+    /// As [`Descriptor::execute`], but does not wait until the outcome is durable. It is for callers that read again after a
+    /// failure, and that own memory which a success makes reachable.
     ///
     /// # Errors
-    /// Whatever it is, no word changed.
+    /// After any error no word has changed.
     pub fn attempt<M: Medium>(self, guard: &Guard<'_, M>) -> Result<Option<Commit>> {
         self.attempt_carrying(guard, &[])
     }
 
-    /// As [`Descriptor::attempt`], and makes `carried` durable before any word changes, at no fence of its own. Faster than
-    /// to flush it before: the processor would wait for it at the first locked instruction, and for the fence once more.
+    /// As [`Descriptor::attempt`], and makes `carried` durable before any word changes, without a fence of its own. This is faster
+    /// than a flush by the caller: the processor would wait for that flush at the next locked instruction, and for the fence again.
     pub fn attempt_carrying<M: Medium>(
         self,
         guard: &Guard<'_, M>,
@@ -518,7 +518,7 @@ impl<'p> Descriptor<'p> {
         carried: &[Word],
         mut finalise: impl FnMut(Recycled),
     ) -> Result<Option<Commit>> {
-        debug_assert!(guard.is_pinned(), "whoever helps relies on it that the words stay");
+        debug_assert!(guard.is_pinned(), "the pin keeps the words' memory for threads that help");
         let done = match self.swaps.iter().find(|swap| swap.target.new == UNFILLED) {
             Some(unfilled) => Err(BadTarget::Unfilled(unfilled.target.offset).into()),
             None if self.swaps.is_empty() => Err(BadTarget::Empty.into()),
@@ -544,7 +544,7 @@ impl<'p> Descriptor<'p> {
         filled.for_each(|target| finalise(Recycled::Unused(target.new)));
     }
 
-    /// The words of which one value's memory is to be recycled.
+    /// The words that have memory to be recycled.
     fn recycled(&self) -> impl Iterator<Item = &Target> {
         let bits = self.recycled;
         let positions =

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub(super) struct Unfinished {
     index: usize,
     status: Status,
-    /// Empty if it was being filled when the crash came: no word holds its name.
+    /// Empty if a crash interrupted the filling: no word holds its name.
     targets: SmallVec<[Target; WORDS_MAX]>,
 }
 
@@ -32,7 +32,7 @@ impl Pmwcas {
         Self { place, slots: Slots::new(slots), commits: Commits::new::<M>(), is_recovered }
     }
 
-    /// To read words beside descriptors that may be damaged: words that name one of those are errors. Nobody changes them.
+    /// For reading words although descriptors may be damaged: a word that names a damaged one is an error. No word may be changed.
     pub(crate) fn unrecovered<M: Medium>(place: u64, slots: usize) -> Self {
         Self::assembled::<M>(place, slots.clamp(1, SLOTS_MAX), false)
     }
@@ -47,14 +47,14 @@ impl Pmwcas {
         })
     }
 
-    /// Opens the descriptors at `place`: rolls forward or back what a crash cut off. Durable when this returns; nobody
-    /// else uses the words meanwhile. O(slots).
+    /// Opens the descriptors at `place`: rolls operations that a crash cut off forward or back. Durable when this returns. No
+    /// other thread may use the words meanwhile. O(slots).
     ///
-    /// Whoever closes the pool cleanly calls [`Pmwcas::finish`] first. Otherwise a close may cut off words with the file's free
-    /// tail that a descriptor still names, and the next open of that is refused. A drop cannot do it, for it has no guard.
+    /// Call [`Pmwcas::finish`] before a clean close of the pool. Otherwise the close may cut words that a descriptor still names
+    /// off with the file's free tail, and the next open is refused. A drop cannot do this, as it has no guard.
     ///
     /// # Errors
-    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) names the descriptor that no crash leaves so.
+    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) names a descriptor that no crash can leave.
     pub fn open<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<Self> {
         let pmwcas = Self::at::<M>(place, slots)?;
         let mut unfinished: Vec<Unfinished> = Vec::new();
@@ -65,7 +65,7 @@ impl Pmwcas {
             for operation in &unfinished {
                 roll(guard, operation)?;
             }
-            // PERSIST: the words before the descriptors that tell what they are to be; lost, they are rolled again.
+            // PERSIST: the words before the descriptors that hold their values are freed; lost, they are rolled again.
             guard.fence();
             for operation in &unfinished {
                 let free = operation.status.in_state(State::Free).encode();
@@ -77,7 +77,7 @@ impl Pmwcas {
         Ok(pmwcas)
     }
 
-    /// The next operation of a descriptor gets a number that no crash has left in one of its lines.
+    /// Makes the next operation of a descriptor take a number that no crash has left in one of its lines.
     fn skip_numbers<M: Medium>(&self, guard: &Guard<'_, M>, index: usize) -> Result<()> {
         let node = self.node(guard, index)?;
         let Some(status) = Status::decode(node.status.load(guard)) else { return Ok(()) };
@@ -143,11 +143,11 @@ fn roll<M: Medium>(guard: &Guard<'_, M>, operation: &Unfinished) -> Result<()> {
             // PERSIST: success is durable, or no desired value was ever visible; lost, it is done again.
             cell.publish(guard, if succeeded { target.new } else { target.old });
         } else if name.is_conditional_in(raw) {
-            // Never more than the first half of an RDCSS: the word was not part of what was decided.
+            // Only the first half of an RDCSS: the operation was not decided with its name in this word.
             cell.publish(guard, target.old);
         } else {
-            // It has its final value, or a later one, perhaps only in the cache of a machine that went on when the process
-            // ended: before the descriptor goes, it must be durable.
+            // The word has its final value, or a later one. If only the process ended, that may be in the processor's cache alone:
+            // it must be durable before the descriptor is freed.
             guard.flush(cell);
         }
     }
@@ -196,7 +196,7 @@ pub(crate) mod tests {
         (0..count as u64).map(target).collect()
     }
 
-    /// Its names may be in words, durably: without it they would lead to nothing.
+    /// Words may durably hold its name, and without the descriptor their values are lost.
     #[test]
     fn a_damaged_descriptor_that_is_undecided_is_refused_by_name() {
         let (pool, place, words) = pool();
@@ -213,7 +213,7 @@ pub(crate) mod tests {
             fill();
             let lines = guard.words(guard.offset_of(node), DESCRIPTOR_BYTES / 8).unwrap();
             let used = lines.len().min((2 + 3 * count).next_multiple_of(8));
-            // What its lines hold besides concerns nobody.
+            // The rest of its lines is not used by an operation on so many words.
             let content: Vec<u64> = lines[..used].iter().map(|word| word.load(&guard)).collect();
             for (word, bit) in (0..used).flat_map(|word| (0..64).map(move |bit| (word, bit))) {
                 lines[word].store(&guard, content[word] ^ 1 << bit);

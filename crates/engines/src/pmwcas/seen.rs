@@ -1,7 +1,7 @@
-//! What is visible and not durable yet, on media whose fences order and do not yet make durable ([`Medium::LATE`]).
+//! Values that are visible and not durable yet, on media whose fences order but do not make durable ([`Medium::LATE`]).
 //!
-//! Words are told apart by a hash: for each of these there is the last commit that made a value visible. So who reads a
-//! dirty word waits for the commit of that value, or a later one of a word that has the same hash.
+//! For each hash of words the last commit is kept that made a value visible in such a word. So the reader of a dirty word waits
+//! for the commit of its value, or for a later commit of a word with the same hash.
 
 use medium::sync::{AtomicU64, Ordering};
 use medium::{Lsn, Medium, WORD_BYTES};
@@ -14,7 +14,7 @@ use super::layout::SPREAD;
 use super::word::{DIRTY, VALUE_MASK};
 use crate::Result;
 
-/// Hashes of words. More of them, and fewer readers wait for somebody else's commit.
+/// Hashes of words. With more of them fewer readers wait for the commit of another word.
 const HASHES: usize = 1 << 12;
 const HASH_SHIFT: u32 = u64::BITS - HASHES.ilog2();
 
@@ -36,42 +36,42 @@ impl Commits {
         &self.0[((offset / WORD_BYTES as u64).wrapping_mul(SPREAD) >> HASH_SHIFT) as usize]
     }
 
-    /// Before the word at `offset` gets a value that is durable with `lsn`.
+    /// Notes the LSN of a value, before the word at `offset` gets the value.
     pub(super) fn note<M: Medium>(&self, offset: u64, lsn: Lsn) {
         if M::LATE {
-            // ORDER: pairs with the acquire in `last`: who sees the value finds its commit.
+            // ORDER: pairs with the acquire in `last`: a thread that sees the value finds its commit.
             self.of(offset).fetch_max(lsn.0, Ordering::AcqRel);
         }
     }
 
-    /// With what everything is durable that was visible in the word at `offset`, in this life.
+    /// The LSN by which every value is durable that was visible in the word at `offset` since the open.
     fn last(&self, offset: u64) -> Lsn {
         Lsn(self.of(offset).load(Ordering::Acquire))
     }
 
-    /// With what everything is durable that was visible in any word.
+    /// The LSN by which every value is durable that was visible in any word.
     fn newest(&self) -> Lsn {
         Lsn(self.0.iter().map(|last| last.load(Ordering::Acquire)).max().unwrap_or_default())
     }
 
-    /// What the word at `offset` gets that is to have `value`, the newest one there or the one before: dirty, unless both are
-    /// durable.
+    /// The content to store in the word at `offset` for `value`, which is the newest value there or the one before it: with the
+    /// dirty bit, unless both values are durable.
     pub(super) fn visible<M: Medium>(&self, guard: &Guard<'_, M>, offset: u64, value: u64) -> u64 {
         if M::LATE && !guard.is_durable(self.last(offset)) { value | DIRTY } else { value }
     }
 }
 
-/// What a thread has seen that a crash could take back: nothing on media whose fences make durable.
+/// The values that a thread has read and a crash could undo: none on media whose fences make durable.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// With what all of it is durable.
+    /// The LSN by which all of them are durable.
     lsn: Lsn,
     /// Words that were dirty, and their values.
     dirty: SmallVec<[(u64, u64); 2]>,
 }
 
 impl Seen {
-    /// Notes what was read in the word at `offset`; its value.
+    /// Notes the content `raw` of the word at `offset`; returns the value in it.
     #[inline(always)]
     pub(super) fn note<M: Medium>(
         &mut self,
@@ -86,7 +86,7 @@ impl Seen {
         raw & VALUE_MASK
     }
 
-    /// A word stays dirty where waits are put off, in the pool, too, across a restart: so it may be durable long since.
+    /// Notes a dirty word, unless its value is durable: where waits are deferred a word stays dirty, in the pool even across a restart.
     #[cold]
     fn note_dirty<M: Medium>(&mut self, guard: &Guard<'_, M>, commits: &Commits, offset: u64, value: u64) {
         let lsn = commits.last(offset);
@@ -96,12 +96,12 @@ impl Seen {
         }
     }
 
-    /// Waits until it is durable, and says so of the words.
+    /// Waits until all of them are durable, and clears the words' dirty bits.
     #[cold]
     #[track_caller]
     fn wait<M: Medium>(&mut self, guard: &Guard<'_, M>) -> Result<()> {
         guard.wait_for(self.lsn)?;
-        // Unless the wait was put off, too.
+        // Not if this wait was deferred, too.
         if guard.is_durable(self.lsn) {
             self.dirty.drain(..).try_for_each(|(offset, value)| clean(guard, offset, value))?;
         }
@@ -109,25 +109,26 @@ impl Seen {
     }
 }
 
-/// Says that a value is durable, where it still is. Not flushed: a crash that brings the dirty bit back finds no commit that
-/// anybody would wait for.
+/// Clears the dirty bit of a word if it still has this value. Not flushed: after a crash that brings the bit back, no reader has
+/// a commit to wait for.
 pub(super) fn clean<M: Medium>(guard: &Guard<'_, M>, offset: u64, value: u64) -> Result<()> {
     let _ = word_at(guard, offset)?.compare_exchange(guard, value | DIRTY, value);
     Ok(())
 }
 
 impl Pmwcas {
-    /// Returns when what was seen is durable. Nothing on media whose fences make durable.
+    /// Returns when all values in `seen` are durable. Does nothing on media whose fences make durable.
     ///
     /// # Errors
-    /// [`PoolError::Medium`](crate::PoolError::Medium): the medium failed, and what was seen is no answer.
+    /// [`PoolError::Medium`](crate::PoolError::Medium): the medium failed; the caller must not answer from these values.
     #[inline(always)]
     #[track_caller]
     pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &mut Seen) -> Result<()> {
         if M::LATE && !seen.dirty.is_empty() { seen.wait(guard) } else { Ok(()) }
     }
 
-    /// Returns when all is durable that was visible before, for those who have read much of it, by [`Pmwcas::read`] as well.
+    /// Returns when every value that was visible before the call is durable: for a caller that has read many words, also by
+    /// [`Pmwcas::read`].
     pub fn settle_all<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
         if M::LATE { Ok(guard.wait_for(self.commits.newest())?) } else { Ok(()) }
     }

@@ -3,12 +3,11 @@
 //! A thread that executes or helps holds a *slot* meanwhile. To each belong two descriptors, which take turns, so that
 //! the one before last can be given back at no cost (see the [module](super)).
 //!
-//! **Hazards.** Who helps names the descriptor in its slot first, and then looks whether the word still holds the name.
-//! The owner gives a descriptor back only when no word holds its name *and* no slot names it. So nobody reads a
-//! descriptor that stands for another operation already, and epochs need not be waited for: two descriptors a thread are
-//! enough, however long somebody else is pinned. A helper that is late can put the name into a word once more, for a
-//! moment, and a third thread may find it there: so the owner's look at all slots counts only if nobody began to help
-//! meanwhile.
+//! **Hazards.** A helper first names the descriptor in its slot, and then checks that the word still holds the name. The owner
+//! gives a descriptor back only when no word holds its name *and* no slot names it. So no helper reads a descriptor that
+//! already stands for another operation. No thread waits for epochs: two descriptors for each slot are enough, however long
+//! another thread is pinned. A late helper can put the name into a word once more, for a moment, and a third thread may find
+//! it there. So the owner reads all hazards again if a thread began to help while it read them.
 
 use medium::sync::{AtomicU64, Ordering, fence, pause};
 
@@ -18,7 +17,7 @@ use super::word::{Name, SLOTS_MAX};
 /// Descriptors of a slot.
 pub(super) const DESCRIPTORS_PER_SLOT: usize = 2;
 
-/// Where a descriptor of a slot stands; known to the slot's holder.
+/// The state of a descriptor of a slot, known to the slot's holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Its status is durably free: it may be filled.
@@ -27,9 +26,9 @@ pub(super) enum Phase {
     Freed = 1,
     /// No word holds its name, which may not be durable.
     Ended = 2,
-    /// The same, and its words were flushed since this operation began.
+    /// As [`Phase::Ended`], and its words were flushed since the slot's current operation began.
     Flushed = 3,
-    /// It stands for what the slot's holder executes.
+    /// It stands for the operation that the slot's holder executes.
     Busy = 4,
 }
 
@@ -46,7 +45,7 @@ impl Phase {
     }
 }
 
-/// What is counted by the holders of a slot.
+/// Counters of a slot, for its holder.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// By the number of words.
@@ -55,13 +54,13 @@ pub(super) struct Counters {
     pub(super) helps: AtomicU64,
 }
 
-/// Counts one more; only one thread at a time does.
+/// Adds one. Only one thread at a time may do so.
 #[inline]
 pub(super) fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Slots by which operations may have left descriptors that name words still, though they are over.
+/// Slots in which operations that have ended may have left descriptors that still name words.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leftovers(u128);
 
@@ -78,7 +77,7 @@ impl Leftovers {
     }
 }
 
-/// One thread's place, apart from those of others.
+/// One slot, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Slot {
@@ -100,7 +99,7 @@ impl Slot {
         self.phases[turn].store(phase as u64, Ordering::Relaxed);
     }
 
-    /// Whether its descriptors are free, durably. For its holder.
+    /// Whether both its descriptors are durably free. For its holder.
     pub(super) fn is_at_rest(&self) -> bool {
         (0..DESCRIPTORS_PER_SLOT).all(|turn| self.phase(turn) == Phase::Free)
     }
@@ -110,7 +109,7 @@ impl Slot {
         self.counters.attempts.iter().any(|attempts| attempts.load(Ordering::Relaxed) > 0)
     }
 
-    /// A number that this slot has not used for long.
+    /// The number of the next attempt; numbers recur after 64 attempts.
     pub(super) fn next_attempt(&self) -> u64 {
         count(&self.attempt);
         self.attempt.load(Ordering::Relaxed)
@@ -123,9 +122,9 @@ pub(super) struct Slots {
     slots: Box<[Slot]>,
     /// For each slot the index of the descriptor that its holder helps, plus 1; 0 for none.
     hazards: Box<[AtomicU64]>,
-    /// How many hazards are not 0, or about to be so.
+    /// How many hazards are not 0, or are about to be set.
     helpers: AtomicU64,
-    /// How many hazards were ever named.
+    /// How many hazards were ever set.
     announced: AtomicU64,
 }
 
@@ -199,19 +198,19 @@ impl Slots {
     fn try_take(&self, number: usize) -> Option<Held<'_>> {
         let slot = &self.slots[number];
         let taken = &slot.taken;
-        // ORDER: pairs with the release of who held it before: phases are as that left them.
+        // ORDER: pairs with the release in `Held::drop`: phases are as the last holder left them.
         let free = taken.load(Ordering::Relaxed) == 0
             && taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        // Only now: one that is made in vain would give another thread's slot back when it is dropped.
+        // Lazily: a `Held` that is made without the slot would release another thread's slot when it is dropped.
         free.then(|| Held { slot, number })
     }
 
-    /// Takes slot `number`, if nobody has it.
+    /// Takes slot `number`, if no thread holds it.
     pub(super) fn take_number(&self, number: usize) -> Option<Held<'_>> {
         self.try_take(number)
     }
 
-    /// Takes a slot that `suits`: that of number `first` if it is free. Waits only where all slots are taken.
+    /// Takes a slot that `suits`: number `first` if it is free, else the next one. Waits only if all slots are taken.
     #[inline]
     pub(super) fn take(&self, first: usize, mut suits: impl FnMut(&Held<'_>) -> bool) -> Held<'_> {
         let mut spins = 0;
@@ -229,20 +228,20 @@ impl Slots {
         }
     }
 
-    /// Says that the holder of a slot is about to help. Whether the word still holds the name is to be looked at after
-    /// this, and only then is the descriptor sure to stay what it is.
+    /// Announces that the holder of a slot is about to help. The caller must then check that the word still holds the name; if so,
+    /// the descriptor is not reused until the hazard is dropped.
     pub(super) fn announce(&self, held: &Held<'_>, name: Name) -> Hazard<'_> {
         self.helpers.fetch_add(1, Ordering::Relaxed);
         self.hazards[held.number].store(name.index as u64 + 1, Ordering::Relaxed);
-        // ORDER: pairs with the loads in `is_helped`: who sees the number sees the hazard.
+        // ORDER: pairs with the loads in `is_helped`: a thread that sees the number sees the hazard.
         self.announced.fetch_add(1, Ordering::Release);
-        // ORDER: pairs with the fence in `is_helped`: either that sees the hazard, or the look at the word that follows
+        // ORDER: pairs with the fence in `is_helped`: either the owner sees the hazard, or the helper's next load of the word
         // sees that the name is gone.
         fence(Ordering::SeqCst);
         Hazard { slots: self, number: held.number }
     }
 
-    /// Whether anybody helps the operation of a descriptor whose name no word holds any more.
+    /// Whether a thread helps the operation of a descriptor whose name no word holds any more.
     #[inline]
     pub(super) fn is_helped(&self, index: usize) -> bool {
         fence(Ordering::SeqCst);

@@ -12,14 +12,14 @@
 //!     26 to 60    the operation's sequence number
 //! ```
 //!
-//! A conditional name belongs to one attempt of one thread. Were it the same for all who help, one of them could replace a
-//! conditional name that another put there later, when the operation is over and the word has its old value again.
+//! A conditional name belongs to one attempt of one thread. If all helpers used the same one, a late helper could replace the
+//! conditional name of another one, which was stored after the operation ended and the word had its old value again.
 
 /// The word holds a descriptor's name.
 pub const DESCRIPTOR: u64 = 1 << 63;
 /// The word holds a descriptor's name, conditionally.
 pub const CONDITIONAL: u64 = 1 << 62;
-/// What is in the word may not be durable yet.
+/// The word's value may not be durable yet.
 pub const DIRTY: u64 = 1 << 61;
 /// The bits of a value: 61 of them are the user's.
 pub const VALUE_MASK: u64 = DIRTY - 1;
@@ -35,7 +35,7 @@ const ATTEMPT_SHIFT: u32 = 20;
 const ATTEMPTS: u64 = 1 << 6;
 const SEQUENCE_SHIFT: u32 = 26;
 /// Bits of a sequence number: at a million operations a second on one descriptor it comes round after nine hours
-/// (see `layout`). 0 is nobody's.
+/// (see `layout`). No operation has the number 0.
 pub(super) const SEQUENCE_MASK: u64 = (1 << 35) - 1;
 
 /// Whether a word holds a name instead of a value.
@@ -52,7 +52,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// The name, as a word that was decided about holds it.
+    /// The name as a word holds it after the second half of an RDCSS.
     #[inline(always)]
     pub(super) fn installed(self) -> u64 {
         DESCRIPTOR | self.sequence << SEQUENCE_SHIFT | self.index as u64

@@ -1,4 +1,4 @@
-//! The engines, as data: one [`Entry`] each. Whatever works with all engines takes them from a list of entries: the store,
+//! The engines, as data: one [`Entry`] each. All code that works with every engine takes them from a list of entries: the store,
 //! the crash explorer, the mutants, the conformance suite, benchmarks, help texts, tables in the docs.
 //!
 //! An entry holds function pointers that make and open trees on each medium ([`Media`]). They are instantiated where the
@@ -21,14 +21,14 @@ use crate::{bztree, masstree, rntree, wbtree};
 pub use open::{AnyTree, Build, Factory, Host, Media, Opening, Salvaged, Visit};
 pub use settings::{Setting, Settings, Values};
 
-/// The ids of engines that are not of this crate begin here.
+/// Engines outside of this crate have ids from here on.
 pub const OUTSIDE_IDS: u16 = 0x8000;
 
 /// The design of an index: how its nodes lie in the pool, and when an operation is durable. A handle of its [`Entry`].
 #[derive(Clone, Copy)]
 pub struct Engine(pub(crate) &'static Entry);
 
-/// All that is known of an engine before it has a tree.
+/// The description of an engine.
 pub struct Entry {
     /// Its number in a pool's root table. Never reused.
     pub id: u16,
@@ -38,22 +38,22 @@ pub struct Entry {
     pub paper: &'static str,
     /// When a write is durable, and what it costs.
     pub contract: Contract,
-    /// With which codecs it notices any damage to a tree: the tree does not open, `check` finds a violation, or the content is
-    /// what it was.
+    /// The codecs with which it notices any damage to a tree: either the tree does not open, or `check` finds a violation, or the
+    /// content is unchanged.
     pub notices_damage: &'static [Codec],
-    /// Whether an open after a crash leaves the mark of what is in use to [`Index::mark`](crate::index::Index::mark).
+    /// Whether an open after a crash leaves the mark of space in use to [`Index::mark`](crate::index::Index::mark).
     pub marks_later: bool,
-    /// Whether it stores whole lines, so that the form of lines matters to it.
+    /// Whether it uses failure-atomic line stores, so that it depends on the form of lines.
     pub stores_lines: bool,
     /// Whether it is a trie: keys that share slices lie in layers below layers.
     pub is_trie: bool,
-    /// What can be set when a tree is made or opened.
+    /// The settings of its trees.
     pub settings: &'static [Setting],
-    /// Nodes as they are in use.
+    /// The default node sizes.
     pub full: Nodes,
-    /// Nodes as small as they can be, for tests: splits and merges are near.
+    /// The smallest nodes, for tests: they make splits and merges frequent.
     pub small: Nodes,
-    /// Settings that keep what the crash explorer has to search small.
+    /// Settings that keep the state that the crash explorer searches small.
     pub explored: &'static [(&'static str, u64)],
     /// The settings with which the tree of a root was made.
     pub settings_of: fn(&pool::TreeRoot) -> crate::Result<Settings>,

@@ -16,7 +16,7 @@ use crate::index::{EpochLength, Index, Violation, WordIndex};
 pub struct AnyTree {
     /// The tree.
     pub index: Arc<dyn Index>,
-    /// The same tree as a tree of words, if it is one: a call through this is the only one between caller and engine.
+    /// The same tree as a tree of words, if it is one. Callers reach the engine through it with a single virtual call.
     pub words: Option<Arc<dyn WordIndex>>,
 }
 
@@ -30,7 +30,7 @@ impl AnyTree {
         Self { index: Arc::clone(&tree) as _, words: Some(tree) }
     }
 
-    /// Whether nobody else holds it.
+    /// Whether this is the only handle of the tree.
     pub fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.index) == 1 + usize::from(self.words.is_some())
     }
@@ -66,10 +66,10 @@ impl Default for Opening {
 /// Takes the entries of a damaged tree, until it returns `false`.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> bool + 'v;
 
-/// What was left out of a tree that was read without opening it; `None` if its engine cannot do that.
+/// What a salvage left out; `None` if the engine cannot read a tree without opening it.
 pub type Salvaged = Result<Option<Vec<Violation>>>;
 
-/// What a tree's type offers to the registry.
+/// The functions that a type of trees gives to the registry.
 pub trait Build<M: Medium>: Index + Sized {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self>;
@@ -77,8 +77,8 @@ pub trait Build<M: Medium>: Index + Sized {
     /// Opens a tree: recovers it after a crash.
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self>;
 
-    /// Reads what can be read of a tree, without opening it, in ascending order of keys. `None`, and nothing is read, for
-    /// engines whose trees have to be opened for that.
+    /// Reads all that can be read of a tree, without opening it, in ascending order of keys. `None`, and nothing is read, for
+    /// engines that can read only an open tree.
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
         let _ = (pool, root, visit);
         Ok(None)
@@ -91,12 +91,12 @@ pub struct Factory<M: Medium> {
     pub create: fn(&Pool<M>, &str, Codec, &Opening) -> Result<AnyTree>,
     /// Opens a tree: see [`Build::open`].
     pub open: fn(&Pool<M>, &TreeRoot, Codec, &Opening) -> Result<AnyTree>,
-    /// Reads what can be read of a damaged tree: see [`Build::salvage_at`].
+    /// Reads all that can be read of a damaged tree: see [`Build::salvage_at`].
     pub salvage: fn(&Pool<M>, &TreeRoot, Codec, &mut Visit<'_>) -> Salvaged,
 }
 
 impl<M: Medium> Factory<M> {
-    /// Of an engine whose trees of records are `R`, and of words `W`.
+    /// The functions of an engine with trees of records `R` and trees of words `W`.
     pub const fn of<R: Build<M>, W: Build<M> + WordIndex>() -> Self {
         Self {
             create: |pool, name, codec, opening| match codec {
@@ -123,7 +123,7 @@ pub struct Media {
     pub file: Factory<File>,
     /// Plain memory.
     pub ram: Factory<Ram>,
-    /// Any of these, instrumented.
+    /// Any of the media above, instrumented.
     pub instrumented: Factory<Instrumented>,
     /// The crash explorer's.
     #[cfg(feature = "sim")]
@@ -158,7 +158,7 @@ hosts! {
     Sim: sim;
 }
 
-/// In unit tests an engine is compiled for the medium that they name, not for all.
+/// In unit tests an engine is compiled only for the media that the tests name.
 #[cfg(test)]
 #[macro_export]
 macro_rules! media_of {

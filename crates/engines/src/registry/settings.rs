@@ -1,4 +1,4 @@
-//! What can be set of a tree, engine by engine: data, so that commands and reports need not know the engines.
+//! The settings of each engine's trees, as data, so that commands and reports need not know the engines.
 
 use super::Engine;
 use crate::{Error, Result};
@@ -13,9 +13,9 @@ pub struct Setting {
     pub name: &'static str,
     /// What it does, in one line.
     pub help: &'static str,
-    /// The values that it takes.
+    /// Its possible values.
     pub values: Values,
-    /// Whether it is fixed when a tree is made. Otherwise it holds for one open.
+    /// Whether it is fixed when a tree is made. Otherwise it applies to one open.
     pub is_fixed: bool,
     /// Whether it is for tests and comparisons only.
     pub is_hidden: bool,
@@ -38,7 +38,7 @@ pub enum Values {
     Names(&'static [&'static str]),
 }
 
-/// Values of some of an engine's settings. What is not set has its default.
+/// Values for some of an engine's settings. Settings without a value have their default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct Settings([Option<u64>; SETTINGS_MAX]);
 
@@ -58,7 +58,7 @@ impl Settings {
         self
     }
 
-    /// These, and where nothing is set what `others` say.
+    /// These values, and for settings without one the values of `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self(std::array::from_fn(|position| self.0[position].or(others.0[position])))
@@ -88,7 +88,7 @@ impl Setting {
         }
     }
 
-    /// The values that it takes, in words.
+    /// Its possible values, in words.
     pub fn takes(&self) -> String {
         match self.values {
             Values::Number(least, most) => format!("a number from {least} to {most}"),
@@ -150,9 +150,9 @@ impl Engine {
         })
     }
 
-    /// Whether a tree that was made with `made` may be opened with `wanted`: what is fixed and named is the same.
+    /// Whether a tree that was made with `made` may be opened with `wanted`: fixed settings that are named must be the same.
     pub fn accepts(self, made: &Settings, wanted: &Settings) -> bool {
-        // What a root does not name is as usual.
+        // A setting that a root does not name has its default.
         let made = made.or(self.settings(self.0.full.settings).unwrap_or_default());
         self.0.settings.iter().enumerate().all(|(position, setting)| {
             let wanted = wanted.get(position);
@@ -160,7 +160,7 @@ impl Engine {
         })
     }
 
-    /// Settings in words: `name value, name value`; nothing if none is set.
+    /// Settings in words: `name value, name value`; empty if none is set.
     pub fn describe(self, settings: &Settings) -> String {
         let set = self.0.settings.iter().enumerate().filter_map(|(position, setting)| {
             settings.get(position).map(|value| format!("{} {}", setting.name, setting.text(value)))

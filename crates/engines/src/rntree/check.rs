@@ -10,10 +10,10 @@ use crate::Result;
 use crate::index::{Codec, IndexStat, Violation};
 use crate::kit::chain::{InnerTree, Separator};
 
-/// Leaves that are looked at under one pin: a longer one would keep memory from being reused for as long as it takes.
+/// Leaves that are verified under one pin: a longer pin would keep memory from being reused.
 const LEAVES_PINNED: usize = 256;
 
-/// Collects what is wrong with one leaf.
+/// Collects the violations of one leaf.
 struct Report<'v> {
     offset: u64,
     violations: &'v mut Vec<Violation>,
@@ -33,17 +33,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let mut guard = self.pool.pin();
         let mut violations = Vec::new();
         let (mut index, mut looked_at) = (self.head, 0);
-        // Below `low` no key of the leaf may be; from `resume` on are those that were not looked at yet.
+        // No key of the leaf may be below `low`; keys from `resume` on were not verified yet.
         let (mut low, mut resume): (Vec<u8>, Vec<u8>) = Default::default();
         while index != 0 {
             let record = self.leaves.get(index);
             let lock = record.lock();
             if LeafRecord::<M>::is_dead(record.version()) {
-                // Merged away since its left neighbour was looked at: its entries were taken over there.
+                // Merged away after its left neighbour was verified, which has taken over its entries.
                 drop(lock);
                 LeafRecord::<M>::wait();
                 index = self.descend(&guard, C::bound(&resume))?;
-                // What took them over may begin before them.
+                // The leaf that took them over may begin before them.
                 low.clear();
                 continue;
             }
@@ -51,7 +51,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if let Err(error) = self.verify_leaf(&guard, record, &mut low, &mut report) {
                 report.expect(false, || error.to_string());
             }
-            // To an empty leaf nothing has to lead.
+            // The inner nodes need not lead to an empty leaf.
             if record.slots().count() > 0 {
                 self.verify_inner(&guard, index, &low, &mut report)?;
             }
@@ -143,14 +143,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         report: &mut Report<'_>,
     ) -> Result<()> {
         guard.interleave(&self.inner);
-        // Where one leaf was replaced by two, the second is reached by way of the first before its parent knows it.
+        // If one leaf was replaced by two, the second is reached through the first until its parent knows it.
         let _settled = self.inner.structure();
         let found = self.descend(guard, C::bound(last))?;
         report.expect(found == index, || "the inner nodes lead elsewhere".to_owned());
         Ok(())
     }
 
-    /// Counts keys and leaves, once what was counted is durable. O(leaves).
+    /// Counts keys and leaves; returns once what was counted is durable. O(leaves).
     pub(super) fn count(&self) -> Result<(u64, u64)> {
         let guard = self.pool.pin();
         let (mut keys, mut leaves, mut lsn) = (0, 0, Lsn::DURABLE);

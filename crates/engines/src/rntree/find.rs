@@ -17,15 +17,15 @@ pub(super) enum Seen {
     Entry(usize, EntryWords),
     /// Nothing, and the leaf covers the key.
     Absent,
-    /// The leaf does not cover the key any more: it is in the next one.
+    /// The leaf does not cover the key any more: this next leaf does, or one behind it.
     Beyond(u32),
     /// The leaf was merged away: descend again.
     Dead,
 }
 
-/// What a look at a leaf is for.
+/// The purpose of an optimistic read of a leaf.
 pub(super) trait Purpose {
-    /// Whether it takes the entry to go on. Otherwise fingerprints do for now, and the entry arrives meanwhile.
+    /// Whether the caller needs the entry at once. Otherwise fingerprints are enough, and the entry is only prefetched.
     const CONFIRMS: bool;
     /// Whether an entry will be claimed and written.
     const CLAIMS: bool;
@@ -42,14 +42,14 @@ impl Purpose for Find {
     const RANKS: bool = false;
 }
 
-/// What an unpinned look found: the entry of the key if it is there, in a leaf that covered it at this version.
+/// The result of an unpinned read: the key's entry, if there is one, in a leaf that covered the key at this version.
 pub(super) struct Peeked {
     pub(super) index: u32,
     pub(super) version: u64,
     pub(super) words: Option<EntryWords>,
     /// The live entries that have the key's fingerprint.
     pub(super) candidates: u64,
-    /// When what was seen is durable.
+    /// The LSN by which what was read is durable.
     pub(super) lsn: Lsn,
 }
 
@@ -60,9 +60,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(guard.node::<Leaf>(record.offset())?)
     }
 
-    /// Prefetches the record of a leaf, and with it the leaf's first line. Which entry will be wanted is not known yet,
-    /// but the page it is in: the walk of the page table, dearer than the miss on 4 KiB pages, is over when the
-    /// fingerprints have named the entry. (All lines at once took more bandwidth than they saved time.)
+    /// Prefetches the record of a leaf, and with it the leaf's first line. It is not known yet which entry will
+    /// be read, but its page is: the walk of the page table, which on 4 KiB pages takes longer than the cache miss, is done
+    /// when the fingerprints name the entry. (Prefetching all lines cost more bandwidth than it saved time.)
     #[inline(always)]
     fn prefetch_leaf(&self, guard: &Guard<'_, M>, index: u32) {
         let record = self.leaves.get(index);
@@ -75,8 +75,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Whether `key` belongs to the next leaf, and which that is.
     ///
     /// In the middle of a split the key may be live in this leaf as well. Readers may go either way: it is the same entry.
-    /// Who goes on to write without having missed the key here must first see the split's change at its end, by
-    /// [`LeafRecord::sequence`]; or a reader would find here, after that write, what was there before it.
+    /// A writer that goes to the next leaf, and has not read that the key is no longer here, must first see the end of the
+    /// split's change, by [`LeafRecord::sequence`]. Otherwise a reader could find the old entry here after the write.
     #[inline(always)]
     pub(super) fn beyond(
         heap: &HeapGuard<'_>,
@@ -85,8 +85,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<Option<u32>> {
         // The high key first: a split stores it after the next leaf, so a reader that is sent on finds the next leaf.
         // ORDER: acquire pairs with the release of the high key in `shorten`. `extend` stores it first, but raises the version
-        // before and after: who saw old entries beside it, or the old one beside the new next leaf, does not validate
-        // (`is_still`); and the old next leaf is dead.
+        // before and after: a reader that saw it with old entries, or saw the old high key with the new next leaf, does not
+        // validate (`is_still`); and the old next leaf is dead.
         let high = record.high.load(Ordering::Acquire);
         // ORDER: acquire pairs with the release in `set_next`: the next leaf's record is filled.
         let next = record.next();
@@ -104,7 +104,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Looks for `key` in a leaf, beside writers.
     ///
     /// The linearisation point is the load of `live`: an entry that is live then has the key's value then, and stays
-    /// as it is until it is recycled, which the version tells.
+    /// as it is until it is recycled, which raises the version.
     #[inline(always)]
     pub(super) fn look(
         &self,
@@ -131,7 +131,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     Err(_) if !record.is_still(version) => continue,
                     Err(error) => return Err(error),
                 },
-                // What looked damaged may have been recycled meanwhile.
+                // An entry that seems damaged may have been recycled meanwhile.
                 Err(_) if !record.is_still(version) => continue,
                 Err(error) => return Err(error),
             };
@@ -178,7 +178,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         self.inner.descend(key)
     }
 
-    /// Looks for `key` from `index` on, through splits and merges that come between.
+    /// Looks for `key` from leaf `index` on, and follows splits and merges that happen meanwhile.
     #[inline(always)]
     pub(super) fn seek(
         &self,
@@ -220,7 +220,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         seen.map(|(_, words)| use_entry(&guard, words)).transpose()
     }
 
-    /// Looks for `key`, for codecs whose entries hold all there is. Needs no pin: a leaf's version is taken while it is
+    /// Looks for `key`, for codecs whose entries hold the whole key and value. Needs no pin: a leaf's version is taken while it is
     /// certain that the leaf is the right one, and whatever is reused after that has another version. Without the
     /// fence of a pin the processor overlaps one operation with the next.
     #[inline(always)]
@@ -261,9 +261,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     continue 'descend;
                 }
                 match (beyond?, next_version) {
-                    // ORDER: pairs with the release at the end of `change`: a writer that is sent on, after that.
+                    // ORDER: pairs with the release at the end of `change`: a writer goes on only after that.
                     (Some(_), _) if !P::CONFIRMS && record.sequence().is_none() => LeafRecord::<M>::wait(),
-                    // Still the next leaf, so the version is of its life as that.
+                    // It is still the next leaf, so the version was taken while it was.
                     (Some(next), Some(next_version)) if record.next() == next => {
                         (index, version) = (next, next_version);
                     }

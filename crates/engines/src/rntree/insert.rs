@@ -1,8 +1,8 @@
 //! Writes that leave the key present: insert, update, put.
 //!
 //! Record and entry are written and flushed outside of the leaf's lock, into an entry that was claimed by
-//! compare-and-swap; under the lock only the slot line changes. What it will be is worked out while the entry is being
-//! written back, and worked out again under the lock if the leaf has changed since.
+//! compare-and-swap; under the lock only the slot line changes. The new slot line is computed while the entry is being
+//! written back, and again under the lock if the leaf has changed since.
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium, Word, kernels};
@@ -21,7 +21,7 @@ use crate::kit::write::{Encoded, holds};
 /// With more ties of order bytes than this, all entries are compared: each tie may be a cache miss.
 const TIES_MAX: u32 = 4;
 
-/// To add a key: whether it is there has to be known.
+/// To add a key: the write must know whether the key is present.
 struct Insert;
 
 impl Purpose for Insert {
@@ -30,7 +30,7 @@ impl Purpose for Insert {
     const RANKS: bool = true;
 }
 
-/// To set the value of a key, there or not.
+/// To set the value of a key, present or not.
 struct Put;
 
 impl Purpose for Put {
@@ -39,8 +39,8 @@ impl Purpose for Put {
     const RANKS: bool = true;
 }
 
-/// To set the value of a key that is there. A fingerprint nearly always means that it is; if not, that shows while the
-/// entry is being written back.
+/// To set the value of a key that is present. A matching fingerprint nearly always means that it is; if not, the write notices
+/// while the entry is being written back.
 struct Update;
 
 impl Purpose for Update {
@@ -87,7 +87,7 @@ enum Plan {
 }
 
 impl Plan {
-    /// Whether it is to be carried out as it is, in a leaf that is locked.
+    /// Whether it can be carried out unchanged. The caller holds the leaf's lock.
     #[inline(always)]
     fn holds_in<M: Medium>(&self, record: &LeafRecord<M>) -> bool {
         matches!(self, Self::Publish { sequence, .. } if record.is_still_in(*sequence))
@@ -118,8 +118,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// As [`RnTree::store`], compiled for each purpose. While a persist is under way the processor goes on only until it
-    /// has some sixty stores waiting, those to the stack included; here they are counted.
+    /// As [`RnTree::store`], compiled for each purpose. While a persist is under way the processor goes on only until some sixty
+    /// stores are waiting, including those to the stack: so this function stores as little as it can.
     #[inline(never)]
     fn store_as<P: Purpose>(
         &self,
@@ -127,8 +127,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         value: C::Value<'_>,
         condition: Condition<C::Value<'_>>,
     ) -> Result<bool> {
-        // Without a pin where there are no records to retire: its fence would keep the processor from overlapping the
-        // misses of this operation with the last persist of the one before. The claim keeps the leaf from being retired.
+        // No pin if there are no records to retire: the pin's fence would keep the processor from overlapping the cache misses
+        // of this operation with the last persist of the one before. The claim keeps the leaf from being retired.
         let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
         let heap = self.inner.heap();
         let hash = C::hash(key);
@@ -145,7 +145,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 };
             let record = self.leaves.get(index);
             let Some(entry) = record.claim(self.capacity) else {
-                // No room is made for what may turn out to be nothing.
+                // Makes room only if the condition still holds.
                 if let Some(lsn) = self.fails_after_all::<P>(&guard, (key, hash), condition)? {
                     guard.wait_for(lsn)?;
                     return Ok(false);
@@ -162,7 +162,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             write_entry(&guard, &leaf.entries[entry], words);
             let plan =
                 |locked| self.plan(&guard, &heap, (index, entry), (key, hash), words, condition, locked);
-            // The entry is under way to the medium meanwhile. What looks wrong beside writers is looked at again.
+            // Meanwhile the entry is being written back. Errors are ignored: writers may cause them, and the plan is then made
+            // again under the lock.
             let early = plan(false).ok().flatten();
             if let Some(Plan::Fails { sequence, lsn }) = early
                 && record.is_still_in(sequence)
@@ -170,7 +171,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 guard.wait_for(lsn)?;
                 return Ok(false);
             }
-            // PERSIST: record and entry before the slot line that lists the entry; lost, nobody misses them.
+            // PERSIST: record and entry before the slot line that lists the entry; lost, the key is as it was.
             guard.fence();
             let attempt = self.publish_entry(&guard, claim, hash, words, early, plan)?;
             match attempt {
@@ -181,13 +182,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     guard.wait_for(lsn)?;
                     return Ok(held);
                 }
-                // Where there is no pin, nobody knows whether that leaf is still there.
+                // Without a pin that leaf may have been retired.
                 Attempt::At(index) => next = Some(index).filter(|_| C::TIES),
             }
         }
     }
 
-    /// Whether a condition that held at first sight does not hold, and at which LSN that is durable.
+    /// Checks again a condition that held at first sight. If it does not hold, returns the LSN by which that is durable.
     #[cold]
     fn fails_after_all<P: Purpose>(
         &self,
@@ -203,7 +204,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// The leaf to write to, from `from` on if that is known, unless the condition fails at first sight: then nothing is
-    /// allocated, and the answer waits until what it saw is durable.
+    /// allocated, and the caller waits until what was read is durable.
     #[inline(always)]
     fn place_for<P: Purpose>(
         &self,
@@ -244,7 +245,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 if !record.is_still(version) {
                     continue;
                 }
-                // Where the parent does not know the next leaf, descending again would lead here for ever.
+                // Goes on by the chain: if the parent does not know the next leaf, a new descent would lead here again.
                 match beyond? {
                     // ORDER: as in `peek`.
                     Some(_) if record.sequence().is_none() => LeafRecord::<M>::wait(),
@@ -267,8 +268,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Prefetches what will be touched: the leaf's page; for a write the entry that it will probably claim, and what it
-    /// needs to rank the key.
+    /// Prefetches the leaf's page; for a write also the entry that it will probably claim, and the entries that it compares with
+    /// the key.
     #[inline(always)]
     pub(super) fn prefetch_for<P: Purpose>(
         guard: &Guard<'_, M>,
@@ -290,9 +291,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Works out what a write does to a leaf. Without the lock that is so only if the sequence in it proves to be the
-    /// leaf's still; `None` then if it takes the lock, or the leaf is changing.
-    #[expect(clippy::too_many_arguments, reason = "one step of `store`, cut out for it is done twice")]
+    /// Plans what a write does to a leaf. Without the lock the plan holds only as long as the leaf has the sequence in it; `None`
+    /// if planning needs the lock, or the leaf is changing.
+    #[expect(clippy::too_many_arguments, reason = "one step of `store`, which does it twice")]
     #[inline(always)]
     fn plan(
         &self,
@@ -324,7 +325,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             None => {
                 let leaf = Self::leaf(guard, record)?;
                 match self.rank(guard, (record, leaf), &slots, live, key, locked)? {
-                    // Beside writers the count may be any.
+                    // Without the lock the count may be anything.
                     Some(position) if position <= slots.count() && slots.count() < self.capacity => {
                         slots.inserted(position, entry as u8)
                     }
@@ -338,8 +339,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(Some(Plan::Publish { sequence, live, old, slots, new }))
     }
 
-    /// Lists a written entry in the slot line, under the leaf's lock: as it was planned `early` if the leaf has not
-    /// changed since, otherwise by another `plan`.
+    /// Lists a written entry in the slot line, under the leaf's lock: by the plan `early` if the leaf has not changed since,
+    /// otherwise by a new `plan`.
     #[inline(always)]
     fn publish_entry(
         &self,
@@ -352,8 +353,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ) -> Result<Attempt> {
         let record = claim.record;
         let lock = record.lock();
-        // The claim keeps the leaf from being merged away (`LeafRecord::close`), not from being split: then the entry may be
-        // in the wrong leaf, which the plan says.
+        // The claim keeps the leaf from being merged away (`LeafRecord::close`), but not from being split. After a split the
+        // entry may be in the wrong leaf: then the plan is `Beyond`.
         let plan = match early {
             Some(early) if early.holds_in(record) => Some(early),
             _ => plan(true)?,
@@ -362,14 +363,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             Some(Plan::Publish { live, old, slots, new, .. }) => (live, old, slots, new),
             Some(Plan::Fails { lsn, .. }) => return Ok(Attempt::Done(false, lsn)),
             Some(Plan::Beyond(next)) => return Ok(Attempt::At(next)),
-            // Nobody else changes it.
-            None => return Err(self.damaged(claim.index, "a leaf that changes while it is locked")),
+            // Under the lock there is always a plan; without one, try again.
+            None => return Ok(Attempt::At(claim.index)),
         };
         let leaf = Self::leaf(guard, record)?;
         // PERSIST: the entry is ordered before; lost, the leaf is as it was.
         let stored = Slots(leaf.slots.publish(guard, &slots.0, &new.0)?);
         let (added, removed) = (1 << claim.entry, old.map_or(0, |(entry, _)| 1 << entry));
-        // What only lock holders use, or goes with a bit of `live`, need not wait for the fence.
+        // Before the fence, as only lock holders read these, or readers that find the entry's bit in `live`.
         record.set_fingerprint(claim.entry, hash as u8);
         record.set_order(claim.entry, words[0]);
         record.dead.store(record.dead.load(Ordering::Relaxed) | removed, Ordering::Relaxed);
@@ -387,7 +388,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(Attempt::Done(true, lsn))
     }
 
-    /// How many of a leaf's keys are below `key`, which is not among them. `None` if it takes the lock, without it.
+    /// How many of a leaf's keys are below `key`, which is not among them. `None` if ranking needs the lock, and it is not held.
     fn rank(
         &self,
         guard: &Guard<'_, M>,
@@ -435,8 +436,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 }
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Fits the scale of the order bytes to the keys that are live and to one to come. Where that lies at an end of the
-    /// leaf, more may follow there: room is left. Under the leaf's lock.
+    /// Fits the scale of the order bytes to the live keys and to the new `key`. If that lies at an end of the leaf, leaves room
+    /// for more keys there. Under the leaf's lock.
     #[cold]
     fn rescale(&self, guard: &Guard<'_, M>, (record, leaf): (&LeafRecord<M>, &Leaf), live: u64, key: u64) {
         let keys = || {
@@ -448,7 +449,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let low = if key < low { key.saturating_sub(room) } else { low };
         let high = if key > high { key.saturating_add(room) } else { high };
         record.rescale(Scale::covering(low, high), keys());
-        // Whoever ranked a key meanwhile ranks it anew.
+        // A writer that ranked a key meanwhile ranks it again.
         record.change(&record.slots(), || {});
     }
 }

@@ -17,16 +17,15 @@
 //!  56  next        index of the next leaf, 0 for none
 //!  64  fingerprints, one byte per entry; the last 8 bytes are the sequence that scans and planned
 //!                writes retry on
-//! 128  slots       the transient slot array: the slot line as last made durable
+//! 128  slots       the transient slot array: the slot line as it was last made durable
 //! 192  orders      one order byte per entry; the last 8 bytes are their scale. For writers
 //! ```
 //!
 //! The *check* covers the slot line and the entries that it lists: the exclusive or of all their bytes is [`SEED`], where
-//! each entry counts turned by its number, and its second word turned once more. As the sum is linear, a write changes it
-//! by what it changes: no entry is read for it that is not read anyway, and damage that happened before is still noticed
-//! after. A changed slot lists another entry, which may happen to have the same sum: so the slots and their count have
-//! a check of their own, the exclusive or of the line's bytes but for the checks. Together: one changed byte is always
-//! noticed, and other damage 255 times in 256.
+//! each entry is rotated by its number, and its second word once more. The sum is linear, so a write updates it from the old
+//! and the new entry alone: it reads no further entry, and earlier damage stays detectable. A damaged slot may list another
+//! entry with the same sum: so the slots and their count have a check of their own, the exclusive or of the line's bytes
+//! without the checks. Together they detect every change of a single byte, and 255 of 256 other damages.
 
 use medium::sync::{Atomic, Ordering, fence, load_all, pause, yield_now};
 use medium::{Line, LineValue, Lsn, Medium, Word, kernels, node, volatile};
@@ -75,7 +74,7 @@ impl Leaf {
 }
 
 volatile! {
-    /// What is known of a leaf outside of the pool.
+    /// The volatile record of a leaf.
     pub(super) struct LeafRecord<M> {
         version: Atomic<M>,
         pub(super) live: Atomic<M>,
@@ -137,8 +136,8 @@ impl Slots {
         slots.sealed_with(SEED ^ sum.0)
     }
 
-    /// With the check that they need to follow `before`, whose check is right, after a change of the listed entries by
-    /// `change`. Slots that are to be published are sealed.
+    /// With the check that follows from `before`, whose check is right, and from `change`, the sum of the entries that differ.
+    /// Slots are sealed before they are published.
     #[inline(always)]
     pub(super) fn sealed(self, before: &Self, change: EntrySum) -> Self {
         self.sealed_with(before.sum() ^ change.0)
@@ -148,12 +147,12 @@ impl Slots {
     fn sealed_with(mut self, rest: u64) -> Self {
         self.0.0[0] &= !(CHECK_MASK | SLOT_CHECK_MASK);
         self.0.0[0] |= self.slot_check();
-        // Bit n of the check stands where bit n of a byte stands, so it counts for that.
+        // Bit n of the check lies at the position of bit n of a byte, so it takes part in the sum of these bits.
         self.0.0[0] |= u64::from(fold(self.sum() ^ rest).rotate_left(2)) << CHECK_SHIFT;
         self
     }
 
-    /// What the check of the slots and their count has to be.
+    /// The check that the slots and their count must have.
     #[inline(always)]
     fn slot_check(&self) -> u64 {
         let checks = self.0.0[0] & (CHECK_MASK | SLOT_CHECK_MASK);
@@ -196,17 +195,17 @@ impl Slots {
         listed
     }
 
-    /// Lists `entry` at `position`.
+    /// With `entry` inserted at `position`.
     pub(super) fn inserted(self, position: usize, entry: u8) -> Self {
         Self(kernels::insert_slot(&self.0, position, entry)).with(self.count() + 1, self.next())
     }
 
-    /// Lists what is at `position` no more.
+    /// Without the entry at `position`.
     pub(super) fn removed(self, position: usize) -> Self {
         Self(kernels::remove_slot(&self.0, position)).with(self.count() - 1, self.next())
     }
 
-    /// Lists `entry` at `position` instead of what is there.
+    /// With `entry` at `position` in place of the entry there.
     pub(super) fn replaced(mut self, position: usize, entry: u8) -> Self {
         let shift = 8 * (position % 8);
         let word = &mut self.0.0[1 + position / 8];
@@ -233,7 +232,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Refuses what no leaf of `entries` entries ever held.
+    /// Refuses slots that no leaf of `entries` entries can have.
     pub(super) fn validate(&self, entries: usize, offset: u64) -> Result<()> {
         if self.count() > entries {
             return Err(Error::corrupt(offset, format!("a leaf with {} slots", self.count())));
@@ -246,7 +245,7 @@ impl Slots {
     }
 }
 
-/// What entries add to the check of the slots that list them. Adding an entry twice takes it out again.
+/// The part of entries in the check of the slots that list them. Adding an entry twice removes it again.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct EntrySum(u64);
 
@@ -254,7 +253,7 @@ impl EntrySum {
     /// With the entry of this number.
     #[inline(always)]
     pub(super) fn with(self, entry: usize, words: EntryWords) -> Self {
-        // Turned, so that equal words, and the same flaw in several entries, do not cancel out.
+        // Rotated, so that equal words, and equal damage in several entries, do not cancel out.
         Self(self.0 ^ (words[0] ^ words[1].rotate_left(1)).rotate_left(entry as u32))
     }
 }
@@ -281,12 +280,12 @@ impl<M: Medium> Drop for LeafLock<'_, M> {
 }
 
 impl<M: Medium> LeafRecord<M> {
-    /// Gives a record that nobody else can reach its first content.
+    /// Gives a record its first content. No other thread can reach it.
     pub(super) fn reset(&self, offset: u64, slots: &Slots, (next, high): (u32, u64), lsn: Lsn) {
-        // The version goes on from the record's former life, so that a reader which still knows that one cannot validate.
+        // The version continues from the record's former leaf, so that a reader of that leaf cannot validate.
         let version = self.version.load(Ordering::Relaxed);
-        // ORDER: pairs with the acquire in `version`: a thread that sees the new life sees that the inner nodes had ceased to
-        // lead to the former one.
+        // ORDER: pairs with the acquire in `version`: a thread that sees the new version sees that the inner nodes no longer
+        // lead to the former leaf.
         self.version.store((version & !(LOCKED | DEAD)) + RECYCLING, Ordering::Release);
         // ORDER: pairs with the fence in `is_still`, for readers that are not pinned.
         fence(Ordering::Release);
@@ -324,11 +323,11 @@ impl<M: Medium> LeafRecord<M> {
             // ORDER: acquire pairs with the release in `LeafLock::drop`.
             self.version.compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
         };
-        // Lazily: a lock that is made is a lock that is dropped.
+        // Lazily: a `LeafLock` that is made without the lock would release another thread's when it is dropped.
         (free && locked().is_ok()).then(|| LeafLock { record: self })
     }
 
-    /// What a reader validates with [`LeafRecord::is_still`]. A lock in between is no change.
+    /// The version that a reader validates with [`LeafRecord::is_still`]. Locking does not change it.
     #[inline(always)]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire) & !LOCKED
@@ -347,8 +346,8 @@ impl<M: Medium> LeafRecord<M> {
         version & DEAD != 0
     }
 
-    /// Waits a moment for the writer that changes a leaf, to look again. Of a dead leaf: to descend again, for the inner nodes lead
-    /// to it until its end is published.
+    /// Waits a moment for the writer that changes a leaf, before the caller reads the leaf again. If the leaf is dead, before the
+    /// caller descends again: the inner nodes lead to a dead leaf until the merge is published.
     #[cold]
     pub(super) fn wait() {
         // The writer may wait for a persist, or for a processor.
@@ -378,15 +377,15 @@ impl<M: Medium> LeafRecord<M> {
         }
     }
 
-    /// Forbids claims until the next [`LeafRecord::reset`], so that the leaf can be retired: who holds a claim, and has
-    /// found the version unchanged since, need not fear for the leaf. `false`, and nothing happens, if claims are
-    /// outstanding. Under the lock.
+    /// Forbids claims until the next [`LeafRecord::reset`], so that the leaf can be retired. Does nothing and returns `false` if
+    /// claims are outstanding: a thread that holds a claim, and has found the version unchanged since, relies on the leaf
+    /// staying. Under the lock.
     pub(super) fn close(&self) -> bool {
         let settled = self.live.load(Ordering::Relaxed) | self.dead.load(Ordering::Relaxed);
         self.claimed.compare_exchange(settled, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes [`LeafRecord::close`] back.
+    /// Undoes [`LeafRecord::close`].
     pub(super) fn reopen(&self) {
         let settled = self.live.load(Ordering::Relaxed) | self.dead.load(Ordering::Relaxed);
         self.claimed.store(settled, Ordering::Release);
@@ -399,8 +398,8 @@ impl<M: Medium> LeafRecord<M> {
 
     /// Frees the dead entries. Costs no copy and no persist. Under the lock.
     ///
-    /// The version is raised before they can be claimed again, so a reader that was still in one retries; a reader
-    /// that comes later does not find them in `live`.
+    /// The version is raised before they can be claimed again, so a reader that still reads one retries; a later
+    /// reader does not find them in `live`.
     pub(super) fn recycle(&self) {
         let dead = self.dead.load(Ordering::Relaxed);
         if dead == 0 {
@@ -411,7 +410,7 @@ impl<M: Medium> LeafRecord<M> {
         self.release(dead);
     }
 
-    /// Makes readers that are in the leaf try again. Under the lock.
+    /// Makes readers of the leaf try again. Under the lock.
     pub(super) fn raise_version(&self) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + RECYCLING, Ordering::Release);
@@ -456,14 +455,14 @@ impl<M: Medium> LeafRecord<M> {
         Atomic::store_together(&self.orders, &line);
     }
 
-    /// Prefetches what a point read looks at.
+    /// Prefetches the lines that a point read needs.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         kernels::prefetch_read(&self.version);
         kernels::prefetch_read(&self.fingerprints);
     }
 
-    /// Prefetches what a write looks at beyond that.
+    /// Prefetches the lines that a write needs besides.
     #[inline(always)]
     pub(super) fn prefetch_for_write(&self) {
         kernels::prefetch_write(&self.slots);
@@ -479,7 +478,8 @@ impl<M: Medium> LeafRecord<M> {
         Atomic::store_together(&self.slots, &slots.0);
     }
 
-    /// Changes the transient slots and what belongs to them, as one for scans and planned writes. Under the lock.
+    /// Changes the transient slots and, in `change`, the fields that belong to them: one change for scans and planned writes. Under
+    /// the lock.
     #[inline(always)]
     pub(super) fn change(&self, slots: &Slots, rest: impl FnOnce()) {
         let sequence = self.fingerprints[SEQUENCE].load(Ordering::Relaxed);
@@ -494,7 +494,8 @@ impl<M: Medium> LeafRecord<M> {
     /// Changes the leaf to one that ends sooner: keys from `high` on are in `next` and behind it. Under the lock.
     pub(super) fn shorten(&self, slots: &Slots, next: u32, high: u64) {
         self.change(slots, || {
-            // Next before high, high before live: a reader that misses an entry which moved is sent on, and finds the next leaf.
+            // Next before high, high before live: a reader that misses an entry because it moved goes on to the next leaf, and
+            // finds that.
             self.set_next(next);
             // ORDER: pairs with the acquire in `beyond`.
             self.high.store(high, Ordering::Release);
@@ -506,17 +507,17 @@ impl<M: Medium> LeafRecord<M> {
     pub(super) fn lead(&self, slots: &Slots, next: u32, high: u64) {
         self.set_dead(true);
         self.shorten(slots, next, high);
-        // Raised while it is dead: nobody has a version from before that is good afterwards.
+        // The version is raised while the leaf is dead, so no version from before validates afterwards.
         self.raise_version();
         self.set_dead(false);
     }
 
-    /// Changes the leaf to one that ends where `right` does, whose entries it has now. Under both locks.
+    /// Changes the leaf to one that ends where `right` does, whose entries it has taken over. Under both locks.
     pub(super) fn extend(&self, slots: &Slots, right: &Self) {
         self.change(slots, || {
             self.live.store(slots.bitmap(), Ordering::Release);
-            // ORDER: readers take these three in the same order. Old entries beside the new high key would miss what was
-            // in the right leaf, the old high key beside the new next leaf would lead past it: neither has one version.
+            // ORDER: readers load these three in the same order. A reader of old entries and the new high key would miss entries of
+            // the right leaf; one of the old high key and the new next leaf would skip it. Neither finds an unchanged version.
             self.raise_version();
             self.high.store(right.high.load(Ordering::Relaxed), Ordering::Release);
             self.raise_version();
@@ -552,7 +553,7 @@ impl<M: Medium> LeafRecord<M> {
         if M::LATE { Lsn(self.lsn.load(Ordering::Acquire)) } else { Lsn::DURABLE }
     }
 
-    /// Stamps the leaf: what readers see from now on is durable at `lsn`. Under the lock, before `live` changes.
+    /// Stamps the leaf with the LSN of the change that readers see from now on. Under the lock, before `live` changes.
     #[inline(always)]
     pub(super) fn stamp(&self, lsn: Lsn) {
         if M::LATE {
@@ -561,7 +562,7 @@ impl<M: Medium> LeafRecord<M> {
     }
 }
 
-/// Sets one byte of a line that nobody else writes.
+/// Sets one byte of a line that no other thread writes.
 fn set_byte<M: Medium>(line: &[Atomic<M>; 8], index: usize, byte: u8) {
     let shift = 8 * (index % 8);
     let word = &line[index / 8];
@@ -587,7 +588,7 @@ mod tests {
         assert_eq!(slots.position_of(55), None);
     }
 
-    /// Also where the entry that is listed instead has the same sum as the one before: all have.
+    /// All entries have the same sum here, so only the check of the slots can notice a changed slot.
     #[test]
     fn every_changed_byte_of_a_line_fails_its_check() {
         let entry = |number: usize| [0x51_u64.rotate_right(number as u32), 0];

@@ -12,10 +12,10 @@ use crate::kit::chain::Separator;
 use crate::kit::load::{Sorted, entries_per_leaf};
 use crate::{Error, Result};
 
-/// What is written of a load before it is published.
+/// The part of a load that is written before it is published.
 #[derive(Default)]
 struct Load {
-    /// The first entries, for the tree's first leaf: not written yet, for others may still write there.
+    /// The first entries, for the tree's first leaf. They are written last, as other threads may still write to that leaf.
     first: Vec<EntryWords>,
     /// The leaves behind it.
     leaves: Vec<Loaded>,
@@ -31,9 +31,9 @@ struct Loaded {
 
 impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Fills an empty tree. The slot line of the first leaf publishes its own entries and the chain behind it. No lock is
-    /// held while `next` runs, so that may use the tree; and nothing is pinned, so what others retire meanwhile is freed.
+    /// held while `next` runs, so it may read the tree; nothing is pinned, so memory that other threads retire is freed meanwhile.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
-        // What is written is nobody else's, and the first leaf is never retired.
+        // No other thread can reach what is written here, and the first leaf is never retired.
         let guard = self.pool.peek();
         self.expect_empty()?;
         let mut source = Sorted::<M, C>::new(&guard, next);
@@ -56,7 +56,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Certain under the lock of the first leaf.
+    /// Whether the tree is empty: certain under the lock of the first leaf.
     fn expect_empty(&self) -> Result<()> {
         let head = self.leaves.get(self.head);
         if head.next() != 0 || head.slots().count() != 0 { Err(Error::NotEmpty) } else { Ok(()) }
@@ -91,7 +91,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(())
     }
 
-    /// Writes what is missing, then publishes all by the slot line of the first leaf.
+    /// Writes the remaining slot lines, then publishes all by the slot line of the first leaf.
     fn publish(&self, guard: &Guard<'_, M>, load: &Load) -> Result<Lsn> {
         let count = load.leaves.len();
         let first = if count == 0 { 0 } else { self.leaves.allocate_run(count as u32)? };
@@ -130,7 +130,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     failed?;
                 }
             }
-            // Writers hold entries and wait for the lock: the tree is about to have entries, or they give them back.
+            // Writers hold claims and wait for the lock: they will publish their entries, or give them back.
             drop(lock);
             sync::yield_now();
         }
@@ -164,7 +164,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         head.stamp(lsn);
         (first..).take(leaves.len()).for_each(|index| self.leaves.get(index).stamp(lsn));
         head.lead(&stored, first, separators.get(1).map_or(0, |(separator, _)| Self::bound_of(*separator)));
-        // Without memory for inner nodes the leaves are still found, by way of the first.
+        // If there is no memory for inner nodes the leaves are still found, through the first one.
         guard.interleave(&self.inner);
         let _ = self.inner.build(separators);
         Ok(lsn)

@@ -26,7 +26,7 @@ fn fingerprint(key: u64) -> u8 {
     key as u8 + 100
 }
 
-/// What a write goes by: which entries are live, which of them has the key, how they rank.
+/// What a write reads: which entries are live, which of them has the key, how they rank.
 #[derive(PartialEq, Eq, Debug)]
 struct Planned {
     live: u64,
@@ -88,7 +88,7 @@ impl Leaf {
         drop(lock);
     }
 
-    /// What a write to `key` goes by, and the sequence of that.
+    /// What a write to `key` reads, and the sequence at which it reads that.
     fn plan(&self, key: u64) -> Option<(u64, Planned)> {
         let record = self.record();
         let sequence = record.sequence()?;
@@ -137,8 +137,8 @@ fn neighbours(left: usize, right: usize) -> Arc<Leaf> {
     leaf
 }
 
-/// Whether a point read that starts in the left leaf finds `key`. There are no inner nodes: who meets a dead leaf starts
-/// again.
+/// Whether a point read that starts in the left leaf finds `key`. There are no inner nodes: a reader that finds a
+/// dead leaf starts again.
 fn is_found(leaf: &Leaf, key: u64) -> bool {
     let mut index = 1;
     loop {
@@ -161,7 +161,7 @@ fn is_found(leaf: &Leaf, key: u64) -> bool {
     }
 }
 
-/// It may have come to the left leaf before that was split.
+/// The reader may have reached the left leaf before the split.
 #[test]
 fn a_reader_beside_a_merge_misses_no_key_of_the_right_leaf() {
     model(|| {
@@ -303,8 +303,8 @@ fn a_plan_that_holds_ranks_by_the_scale_of_the_leaf() {
     check_plan(2, Leaf::rescale);
 }
 
-/// In a split the high key comes before `live`. Who goes by it alone and writes to the next leaf does so when nobody finds
-/// the key in this one any more.
+/// In a split the high key is stored before `live`. A writer that goes to the next leaf by the high key alone must write only
+/// when no reader finds the key in this leaf any more.
 #[test]
 fn a_writer_that_is_sent_on_by_a_split_has_seen_its_end() {
     model(|| {
@@ -326,12 +326,12 @@ fn a_writer_that_is_sent_on_by_a_split_has_seen_its_end() {
     });
 }
 
-/// A reader that is not pinned may hold the index of a record that was retired and lives again as another leaf.
+/// A reader that is not pinned may hold the index of a record that was retired and now stands for another leaf.
 #[test]
 fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
     model(|| {
         let leaf = Leaf::new();
-        // What stands for the inner nodes: the index of the leaf that covers the key, and where it lies.
+        // Stand for the inner nodes: the index of the leaf that covers the key, and its offset.
         let root = Arc::new(AtomicU64::new(1));
         let writer = {
             let (leaf, root) = (Arc::clone(&leaf), Arc::clone(&root));

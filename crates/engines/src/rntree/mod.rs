@@ -15,16 +15,16 @@
 //! 3. An entry is, at any time, one of: free; claimed, and written by its claimant alone; live, listed and never
 //!    written; dead, not listed and not written until it is recycled.
 //! 4. A leaf's lower bound never changes; its upper bound is its high key, which is the next leaf's lower bound.
-//! 5. What readers see is durable, or they wait for it: the transient slots and `live` change only after the fence of
-//!    the slot line, and carry its LSN. A reader waits for a writer in one other case: it comes to a leaf that is being
-//!    merged into its left neighbour waits until that is published.
+//! 5. Readers see only what is durable, or wait until it is: the transient slots and `live` change only after the fence of
+//!    the slot line, and carry its LSN. A reader waits for a writer in one other case: if it reaches a leaf that is being
+//!    merged into its left neighbour, it waits until the merge is published.
 //!
 //! ## Commit points
 //!
 //! | operation | persists | commit point |
 //! | --- | --- | --- |
 //! | insert, update, put | 2 | the slot line lists the entry (entry and record are fenced before) |
-//! | remove | 1 | the slot line lists it no more |
+//! | remove | 1 | the slot line no longer lists it |
 //! | split | 2 | the left slot line drops the upper half and links the new leaf, in one store |
 //! | share | 2 | the same store, which also links the new leaves past the old right neighbour |
 //! | merge | 2 | the left slot line takes the right one's entries and its next leaf, in one store |
@@ -36,9 +36,8 @@
 //!
 //! ## What a crash may leave behind
 //!
-//! Entries and records that no slot line lists, and leaves that no chain reaches: the first are free with the next
-//! claim, the others with the mark. A twin line with one torn copy: mended by recovery. Nothing else: there is no undo
-//! log and no half-done chain.
+//! Entries that no slot line lists: the next claim can take them. Their records, and leaves that no chain reaches: the mark
+//! frees them. A twin line with one torn copy: recovery mends it. Nothing else: there is no undo log and no half-done chain.
 //!
 //! ## Damage
 //!
@@ -52,7 +51,7 @@
 //! - *Algorithm 1, line 3, Algorithm 2*: a bitmap is claimed from instead of a counter, so entries are recycled without
 //!   a copy; the counters `nlogs` and `plogs`, which Algorithm 3 forgets to reset, do not exist.
 //! - *Algorithm 1, line 10*: the result of the conditional update is used; a condition that fails at first sight
-//!   allocates nothing. After locking the leaf is checked again: it may have been split meanwhile.
+//!   allocates nothing. After locking, the leaf is checked again: it may have been split meanwhile.
 //! - *Algorithm 3*: the undo log is gone; `next` lies in the slot line and changes with it. Entries are not moved within
 //!   the old leaf (lines 7 to 11 overwrite slots that they still read, and lose the last entry of an odd leaf); the
 //!   separator is taken in key order (line 5 takes it by physical position).
@@ -62,12 +61,12 @@
 //! - A full leaf whose right neighbour is there shares with it, or the two become three, as in a B*-tree: leaves are four
 //!   fifths full after random inserts. Only without a neighbour under the same parent is a leaf split alone.
 //! - Point reads and scans of words are not pinned: a leaf's version is taken while its parent still leads to it, and
-//!   goes on from life to life, so that whatever was reused fails to validate. A pin is a full fence, and would keep the
-//!   processor from beginning one operation before the persist of the last is over.
+//!   continues when its record is reused, so that a reader of a reused leaf fails to validate. A pin is a full fence, and would keep the
+//!   processor from starting an operation before the persist of the last one is complete.
 //! - *Algorithm 1, line 10* searches the slot array for the key, an entry at each step. Order bytes
 //!   (`order`) rank the key in memory; only entries that tie are read.
 //! - Writes of words are not pinned either: a claim keeps its leaf from being merged away (`LeafRecord::close`).
-//! - Empty and small leaves are merged, also with locks held only if free; the paper never frees one.
+//! - Empty and small leaves are merged, if their locks are free; the paper never frees a leaf.
 
 mod check;
 mod destroy;
@@ -118,8 +117,8 @@ const ENTRIES_MIN: u64 = 3;
 pub struct RnTreeOptions {
     /// Threads that rebuild the volatile half.
     pub recovery_threads: usize,
-    /// The most entries of a leaf: 3 to [`ENTRIES_MAX`], fixed when the tree is made. A leaf takes the same space whatever
-    /// it is; fewer entries bring splits and merges near, for tests.
+    /// The most entries of a leaf: 3 to [`ENTRIES_MAX`], fixed when the tree is made. A leaf always takes the same space. Fewer
+    /// entries make splits and merges frequent, for tests.
     pub leaf_entries: usize,
 }
 
@@ -137,8 +136,8 @@ pub struct RnTree<M: Medium, C: Codec> {
     /// The most entries of a leaf.
     capacity: usize,
     leaves: Arc<Arena<LeafRecord<M>>>,
-    /// The leaves' offsets once more, so densely that they stay in the cache: a point read prefetches the leaf beside its
-    /// record, not after it.
+    /// A second copy of the leaves' offsets, dense enough to stay in the cache: a point read prefetches the leaf together with
+    /// its record, not after it.
     offsets: Arena<AtomicU64>,
     inner: InnerTree<C>,
     head: u32,

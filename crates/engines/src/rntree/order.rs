@@ -16,7 +16,7 @@ pub(super) struct Scale(pub(super) u64);
 const SHIFT_MASK: u64 = 63;
 
 impl Scale {
-    /// Maps every key to 0: for leaves that nothing was inserted into yet.
+    /// Maps every key to 0: for leaves that are still empty.
     pub(super) const FLAT: Self = Self(1 << 63 | SHIFT_MASK);
 
     /// The finest scale that keeps the keys from `low` to `high` apart from those beyond.

@@ -28,7 +28,7 @@ struct Link {
     slots: Slots,
 }
 
-/// The leaves from the head on, and what is to be mended.
+/// The leaves from the head on, and what recovery has to mend.
 #[derive(Default)]
 struct Chain {
     /// All leaves but empty ones; the head in any case.
@@ -60,7 +60,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             self.rebuild_in_parallel(links, first, &mut separators, threads)?;
         }
         self.mend_chain(&chain, first)?;
-        // Within a chunk whoever rebuilds a leaf gives the one before its high key.
+        // Within a chunk the thread that rebuilds a leaf sets the high key of the leaf before it.
         for start in (CHUNK..links.len()).step_by(CHUNK) {
             self.set_high(first + start as u32 - 1, separators[start].0);
         }
@@ -85,7 +85,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
         };
         std::thread::scope(|scope| {
-            // Those that the system does not give are done without.
+            // If the system gives fewer threads, these do all the work.
             let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
             let workers: Vec<_> = (1..threads).map_while(helper).collect();
             let mine = work();

@@ -1,4 +1,4 @@
-//! Removal: the slot line lists an entry less.
+//! Removal: the slot line no longer lists the entry.
 
 use medium::sync::Ordering;
 use medium::{Lsn, Medium};
@@ -56,7 +56,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let Some((entry, words)) =
                 self.look_among(&guard, record, record.matches(hash as u8) & live, key, hash)?
             else {
-                // Somebody else removed it meanwhile: judge anew.
+                // Another thread removed it meanwhile: check the condition again.
                 index = found;
                 continue;
             };

@@ -1,4 +1,4 @@
-//! What can be read of a damaged tree, whether it opens or not.
+//! Reading what is whole in a damaged tree, even one that does not open.
 
 use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
@@ -14,9 +14,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// `false`. Returns what was left out. Writes nothing, and needs no tree that is open. O(n), with some bytes of memory
     /// for each leaf.
     ///
-    /// A leaf that fails its check is left out, and the leaf that it names is gone on with; where a leaf names none that
-    /// can be read, or one that was visited before, all behind it is left out. If the name itself is what is damaged,
-    /// leaves in between may be missed without a word.
+    /// A leaf that fails its check is left out, and the salvage goes on with the leaf that it names. If it names no leaf that can
+    /// be read, or one that was visited before, all leaves behind it are left out. If the name of the next leaf is itself
+    /// damaged, leaves in between may be missed and are not reported.
     ///
     /// # Errors
     /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch), as [`RnTree::open`].
@@ -35,13 +35,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }))
     }
 
-    /// A leaf and its slots, whatever they say.
+    /// A leaf and its slots, not validated.
     fn read_leaf<'g>(guard: &'g Guard<'_, M>, offset: u64, capacity: usize) -> Result<(&'g Leaf, Slots)> {
         let leaf = guard.node::<Leaf>(offset)?;
         if let Ok(value) = leaf.slots.load(guard) {
             return Ok((leaf, Slots(value)));
         }
-        // Torn, or nothing but the medium's tags is damaged: the check tells.
+        // The line is torn, or only the medium's tags are damaged: the check decides.
         let copies: Vec<_> = leaf.slots.copies(guard).map(Slots).collect();
         let is_whole = |slots: &&Slots| Self::verify_slots(guard, (offset, leaf, slots), capacity).is_ok();
         let slots = copies.iter().find(is_whole).unwrap_or(&copies[0]);

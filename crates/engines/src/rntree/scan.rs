@@ -16,7 +16,7 @@ use crate::index::{Codec, Direction, EntryWords};
 use crate::kit::chain::{HeapGuard, InnerTree, Separator, Target};
 use crate::kit::scan::{Goal, LeafCopy, Leaves};
 
-/// How often a leaf is tried beside writers before a scan takes its lock.
+/// Attempts to read a leaf without its lock before a scan takes the lock.
 const ATTEMPTS: u32 = 32;
 
 /// Entries that a visit copies before it validates them: a scan may want no more.
@@ -78,7 +78,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         snapshot.high = record.high.load(Ordering::Acquire);
         snapshot.next = record.next();
         self.prefetch_next(guard, &slots, snapshot.next);
-        // What a change in between garbled fails to validate; it must only stay in bounds.
+        // A copy that a change garbled fails to validate; here it must only stay in bounds.
         snapshot.count = slots.count().min(ENTRIES_MAX);
         for (position, words) in snapshot.entries[..snapshot.count].iter_mut().enumerate() {
             let cells = &leaf.entries[slots.entry(position).min(ENTRIES_MAX - 1)];
@@ -87,8 +87,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         Ok(())
     }
 
-    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. Not pinned, as point reads are
-    /// not: however long the visits take, they keep no memory from being reused.
+    /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`. Not pinned, like point
+    /// reads: however long the visits take, they do not keep memory from being reused.
     pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()>
     where
         C: for<'k> Codec<Key<'k> = u64>,
@@ -125,7 +125,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// Visits the entries of one leaf from `resume` on, which goes with them. `index` was the right leaf when it had
+    /// Visits the entries of one leaf from `resume` on, and moves `resume` behind them. `index` was the right leaf when it had
     /// `version`.
     #[inline(always)]
     fn visit_leaf(
@@ -171,7 +171,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 let cells = cells_at(position);
                 *words = [cells[0].load(guard), cells[1].load(guard)];
             }
-            // Taken while it is certain that it is the next leaf.
+            // The version is taken while it is certainly the next leaf.
             let next_version = if end == count { self.leaves.get(next).version() } else { 0 };
             let lsn = record.lsn();
             if !is_still() {
@@ -191,8 +191,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
     }
 
-    /// As [`RnTree::visit_leaf`] for the leaf of `resume`, however busy its writers are: that takes a pin, for what is not
-    /// pinned may not be locked. It ends before the visit. `false` if the scan is at its end.
+    /// As [`RnTree::visit_leaf`] for the leaf of `resume`, however busy its writers are: takes the leaf's lock, which needs a pin.
+    /// Both end before `visit` is called. Returns `false` if the scan is at its end.
     #[cold]
     fn visit_pinned(&self, resume: &mut u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<bool>
     where
@@ -246,9 +246,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
 /// How a visit to a leaf ended.
 enum Visited {
-    /// All of it was visited; what follows, and its version.
+    /// All of it was visited; the next leaf, and its version.
     All(u32, u64),
-    /// No more is wanted, or there is no more.
+    /// The scan is at its end.
     Enough,
     /// The leaf changed meanwhile: descend again.
     Changed,
@@ -266,7 +266,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
         direction: Direction,
         leaf: &mut LeafCopy,
     ) -> Result<()> {
-        // Keeps the separators that high keys lead to.
+        // Keeps the heap's separators, which high keys lead to.
         let heap = self.inner.heap();
         let mut snapshot = Snapshot::new();
         let (low, high) = 'descend: loop {

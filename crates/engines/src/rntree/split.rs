@@ -12,7 +12,7 @@ use crate::Result;
 use crate::index::{Codec, EntryWords};
 use crate::kit::chain::{InnerTree, Separator, Structure};
 
-/// With its right neighbour at most this full, a full leaf shares; with a fuller one both become three.
+/// A full leaf shares entries with a right neighbour that is at most this full; with a fuller one, both become three.
 const SHARE_NUMERATOR: usize = 3;
 const SHARE_DENOMINATOR: usize = 4;
 
@@ -38,7 +38,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     pub(super) fn make_room(&self, index: u32, version: u64, key: C::Key<'_>) -> Result<Option<u32>> {
         let guard = &self.pool.pin();
         let record = self.leaves.get(index);
-        // A leaf that is now what it was then cannot be retired any more before this thread is done.
+        // The version is unchanged under the pin, so the leaf cannot be retired before this thread is done.
         if !record.is_still(version) {
             return Ok(None);
         }
@@ -57,13 +57,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if record.dead.load(Ordering::Relaxed) != 0 {
             record.recycle();
         } else if record.slots().count() * 2 >= self.capacity {
-            // What moves gets a new check, and damage would be sound from then on.
+            // Entries that move get a new check, which would hide damage from then on.
             self.verify_check(guard, record)?;
             if !self.share(guard, record)? {
                 self.split(guard, record, key)?;
             }
         } else {
-            // Most entries are claimed by writers on their way: they will publish or give them back.
+            // Most entries are claimed by writers under way, which will publish them or give them back.
             drop(lock);
             sync::yield_now();
         }
@@ -94,7 +94,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(false);
         }
         let neighbour = self.leaves.get(old);
-        // Not by waiting: left to right is the order of locks, but a merge may want both.
+        // Without waiting: locks are taken left to right, but a merge may wait for both.
         let Some(lock) = neighbour.try_lock() else { return Ok(false) };
         if LeafRecord::<M>::is_dead(neighbour.version()) {
             return Ok(false);
@@ -144,7 +144,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             structure.insert(C::key(&bytes)?, leaf.separator, leaf.index)
         };
         for leaf in leaves {
-            // Without memory for inner nodes the leaf is still found, by way of the one before.
+            // If there is no memory for inner nodes the leaf is still found, through the leaf before it.
             let _ = enter(leaf);
         }
     }
@@ -182,7 +182,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 }
             }
         }
-        // PERSIST: nothing must precede; lost, nobody misses the leaves.
+        // PERSIST: nothing must precede; lost, the leaves are not reachable yet.
         guard.fence();
         Ok(built)
     }
@@ -242,7 +242,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// Gives new leaves back that were never published.
     fn discard_built(&self, guard: &Guard<'_, M>, built: &[NewLeaf]) {
         for leaf in built {
-            // Only a thread that still knows the record's former leaf can be here, and it will not validate.
+            // Only readers of the record's former leaf can still use it, and they will not validate.
             while !self.leaves.get(leaf.index).close() {
                 sync::yield_now();
             }
@@ -324,15 +324,15 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         self.inner.separator(C::key(&high)?, &high)
     }
 
-    /// A separator that is the key of an entry, where nothing is known of what lies before.
+    /// A separator that is the key of an entry, for a leaf whose predecessor's last key is not known.
     pub(super) fn separator_from(&self, guard: &Guard<'_, M>, words: [u64; 2]) -> Result<Separator> {
         let mut bytes = Vec::new();
         C::copy_key(guard, words, &mut bytes)?;
         self.inner.separator(C::key(&bytes)?, &bytes)
     }
 
-    /// Merges the leaf that covers `key` with a neighbour, if one of them is empty or both are small. Gives up where
-    /// anybody is in the way: the next removal tries again.
+    /// Merges the leaf that covers `key` with a neighbour, if one of them is empty or both are small. Gives up if a
+    /// lock is taken: the next removal tries again.
     pub(super) fn merge(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
         guard.interleave(&self.inner);
         let Some(mut structure) = self.inner.try_structure() else { return Ok(()) };
@@ -350,7 +350,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if !worth_it || counts.0 + counts.1 > self.capacity || !self.absorb(guard, left, right)? {
             return Ok(());
         }
-        // Nothing may fail from here on: the inner nodes lead to a dead leaf.
+        // Nothing may fail from here on: the inner nodes still lead to the dead leaf.
         guard.interleave(&self.inner);
         let separator = structure.remove_right(neighbours);
         drop((left_lock, right_lock));

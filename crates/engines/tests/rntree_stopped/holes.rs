@@ -1,5 +1,5 @@
 //! The holes of the RNTree paper and of its published code, one named test each. Operations are stopped in their middle, at
-//! a fence; what crashes leave within a persist is the crash explorer's part (`crates/sim/tests/rntree_holes.rs`).
+//! a fence; what crashes leave within a persist is the crash explorer's part (`crates/sim/tests/engines/rntree_holes.rs`).
 //!
 //! The ten bugs of the published code, and who looks for them:
 //!
@@ -313,7 +313,7 @@ fn a_split_hides_nothing_before_its_parent_is_updated() {
 }
 
 /// The parent is three splits behind: whoever comes by it arrives up to three leaves left of the key, to read or to write.
-/// (Readers that a split overtakes between parent and leaf are the scheduler's part: `crates/sim/tests/threads.rs`.)
+/// (Readers that a split overtakes between parent and leaf are the scheduler's part: `crates/sim/tests/engines/threads.rs`.)
 #[test]
 fn a_stale_parent_never_hides_a_key() {
     fn case<C: Codec>()

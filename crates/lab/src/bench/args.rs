@@ -14,21 +14,21 @@ use crate::failure::{Failure, Result};
 /// The most keys of a tree on which persists are counted.
 const COUNTED_KEYS_MAX: u64 = 1_000_000;
 
-/// What is measured.
+/// The workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Workload {
     /// Inserts into an empty tree
     Load,
     /// Inserts into a tree of --keys keys
     Insert,
-    /// Point reads of keys that are there
+    /// Point reads of present keys
     Find,
     /// Point reads, 16 at a time
     #[value(name = "get_many")]
     GetMany,
-    /// Updates of keys that are there
+    /// Updates of present keys
     Update,
-    /// Removes of keys that are there
+    /// Removes of present keys
     Remove,
     /// Ranges of 100 entries
     Scan,
@@ -43,7 +43,7 @@ pub(crate) enum Workload {
     B,
     /// YCSB-C: reads
     C,
-    /// YCSB-D: 95% reads of what came last, 5% inserts
+    /// YCSB-D: 95% reads of the latest keys, 5% inserts
     D,
     /// YCSB-E: 95% ranges of up to 100, 5% inserts
     E,
@@ -67,12 +67,12 @@ impl Workload {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether a run leaves all keys in the tree that were there, and adds some.
+    /// Whether a run only adds keys to the tree.
     pub(crate) fn only_adds(self) -> bool {
         matches!(self, Self::Load | Self::Insert | Self::D | Self::E)
     }
 
-    /// How many of a hundred operations are upserts, where the others read.
+    /// The percentage of upserts, for workloads whose other operations are reads.
     pub(crate) fn upserts_percent(self) -> Option<u64> {
         match self {
             Self::ReadMostly | Self::ScanMostly => Some(10),
@@ -83,22 +83,22 @@ impl Workload {
     }
 }
 
-/// Which keys are asked for.
+/// The distribution of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Distribution {
-    /// All equally
+    /// All keys equally often
     Uniform,
     /// Some much more often (scrambled, as in YCSB)
     Zipfian,
     /// Those inserted last more often
     Latest,
-    /// One after the other
+    /// In ascending order
     Sequential,
-    /// One after the other; upserts add keys above all others, so keys are the numbers from 0 on
+    /// In ascending order; keys are the numbers from 0 on, and upserts add keys above all others
     Monotonic,
 }
 
-/// Where the pool lies.
+/// The medium of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum MediumChoice {
     /// Memory of this process
@@ -109,12 +109,12 @@ pub(crate) enum MediumChoice {
     File,
 }
 
-/// The pages of memory that the process gets.
+/// The size of the process's memory pages.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pages {
-    /// Of 2 MiB where that is asked for
+    /// 2 MiB where the medium asks for them
     Huge,
-    /// Of 4 KiB
+    /// 4 KiB
     #[value(name = "4k")]
     Small,
 }
@@ -126,7 +126,7 @@ impl Pages {
     }
 }
 
-/// What is measured beside.
+/// The tree to compare with.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BaselineChoice {
     /// The same engine in memory of this process
@@ -140,7 +140,7 @@ pub struct Args {
     /// The engine
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
     pub(crate) engine: Engine,
-    /// Set something of the engine, such as leaf-entries=16; a name that it does not have lists those that it has
+    /// A setting of the engine, such as leaf-entries=16; `everleaf engines` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
     /// How long an epoch of masstree lasts, in milliseconds
@@ -158,85 +158,83 @@ pub struct Args {
     /// Threads
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
-    /// What is measured
+    /// The workload
     #[arg(long, value_enum, default_value = "find")]
     pub(crate) workload: Workload,
-    /// Which keys are asked for
+    /// The distribution of keys
     #[arg(long, value_enum, default_value = "uniform")]
     pub(crate) distribution: Distribution,
     /// Skew of the zipfian distribution, 0 to 1 exclusive
     #[arg(long, default_value_t = 0.99)]
     pub(crate) theta: f64,
-    /// Bytes of a key, as many as it takes to tell the keys apart; 8 with values of 8 selects the codec for words
+    /// Bytes of a key, enough to tell all keys apart; keys and values of 8 bytes select the codec for words
     #[arg(long, default_value_t = 8)]
     pub(crate) key_size: usize,
     /// Bytes of a value
     #[arg(long, default_value_t = 8)]
     pub(crate) value_size: usize,
-    /// Nanoseconds added after each fence, 0 for none; all of these are measured on the same medium
+    /// Nanoseconds added after each fence; 0 adds none, but uses the same instrumented medium
     #[arg(long)]
     pub(crate) persist_delay_ns: Option<u64>,
-    /// Count persists and flushes too: on a tree of its own in emulated persistent memory, of at most a million keys, so
-    /// that counting slows nothing that is measured
+    /// Also count persists and flushes, on another tree of at most a million keys in emulated persistent memory, so that
+    /// counting does not slow the timed runs
     #[arg(long)]
     pub(crate) count: bool,
-    /// When an operation on the file medium is durable: immediate, sync (only when asked for), or so many milliseconds
-    /// later at most
+    /// When an operation on the file medium is durable: immediate, sync (only at a sync), or a number of milliseconds (at most so
+    /// much later)
     #[arg(long, default_value = "immediate", value_parser = parse_durability)]
     pub(crate) durability: Durability,
-    /// Writes that each thread has under way before it waits for the oldest; 0 waits for each
+    /// Writes that each thread may have under way before it waits for the oldest; 0 waits for each
     #[arg(long, default_value_t = 0)]
     pub(crate) tickets: usize,
-    /// Bytes of the log on the file medium [default: it grows as it does for everybody]
+    /// Bytes of the log on the file medium [default: it grows with the pool]
     #[arg(long)]
     pub(crate) log_bytes: Option<u64>,
-    /// Microseconds for which a sync on the file medium waits at most for others that are about to come [default: a quarter
-    /// of what a sync takes]
+    /// The most microseconds for which a sync on the file medium waits for further writes [default: a quarter of the time of a
+    /// sync]
     #[arg(long)]
     pub(crate) gather_max_us: Option<u64>,
-    /// Keys are the numbers from 0 on, so that neighbours meet in one leaf
+    /// Use the numbers from 0 on as keys, so that neighbours are in one leaf
     #[arg(long)]
     pub(crate) ordered_keys: bool,
-    /// The pool file, which must not exist, and is deleted at the end, with its log [default: a temporary one, in memory if the system has such a folder; with
-    /// --medium file in the current folder]
+    /// The pool file, which must not exist; it is deleted at the end, with its log [default: a temporary file in /dev/shm, if
+    /// there is one; with --medium file, in the current folder]
     #[arg(long)]
     pub(crate) pool: Option<PathBuf>,
-    /// How lines are stored failure-atomically [default: the best that this processor keeps whole]
+    /// The failure-atomic line store [default: the best one of this processor]
     #[arg(long)]
     pub(crate) line_store: Option<LineStore>,
-    /// The search kernels: avx512, avx2 or portable [default: the best that this processor has]
+    /// The search kernels: avx512, avx2 or portable [default: the best ones of this processor]
     #[arg(long)]
     pub(crate) kernels: Option<Kernels>,
-    /// Load the keys that are there before in ascending order at once, leaves this full, from 0.5 to 1, instead of inserting
-    /// them one by one
+    /// Bulk-load the initial keys with this fill factor of leaves, from 0.5 to 1, instead of inserting them one by one
     #[arg(long, value_name = "FILL", value_parser = parse_fill)]
     pub(crate) bulk_load: Option<f64>,
-    /// Runs, of which the median counts
+    /// Number of runs; the result is their median
     #[arg(long, default_value_t = 5)]
     pub(crate) runs: usize,
     /// Also measure recovery, after a clean close and after a crash
     #[arg(long)]
     pub(crate) recover: bool,
-    /// The pages of memory: huge ones where a medium asks for them and the system grants them, or 4 KiB for all, so that
-    /// media compare
+    /// The memory pages: huge ones if the medium asks for them and the system grants them, or 4 KiB for all, to compare media
     #[arg(long, value_enum, default_value = "huge")]
     pub(crate) pages: Pages,
-    /// Measure the same on this as well, run by run in turns, and print the ratio
+    /// Also measure this tree, run by run in turns, and print the ratio
     #[arg(long, value_enum)]
     pub(crate) baseline: Option<BaselineChoice>,
-    /// Use the codec for records whatever the sizes
+    /// Use the codec for records for all sizes
     #[arg(long)]
     pub(crate) records: bool,
     /// Seed of keys and choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Instead compare the four line stores, as a table
+    /// Compare the four line stores instead, and print a table
     #[arg(long)]
     pub(crate) line_stores: bool,
 }
 
 impl Args {
-    /// Gives the process the pages that are asked for.
+    /// Sets the size of the process's memory pages.
     pub(crate) fn take_pages(&self) -> Result<()> {
         if self.pages == Pages::Small && !medium::disable_huge_pages() {
             return Err(Failure::Usage("--pages 4k: the system has no such switch".to_owned()));
@@ -244,13 +242,13 @@ impl Args {
         Ok(())
     }
 
-    /// Has the process search with the kernels that are asked for.
+    /// Selects the search kernels.
     pub(crate) fn take_kernels(&self) -> Result<()> {
         let install = |kernels: Kernels| kernels.install().map_err(|error| Failure::Usage(error.to_string()));
         self.kernels.map_or(Ok(()), install)
     }
 
-    /// Refuses arguments that make no sense together.
+    /// Refuses arguments that contradict each other.
     pub(crate) fn validate(&self) -> Result<()> {
         let refuse = |what: &str| Err(Failure::Usage(what.to_owned()));
         if self.keys < 1000 || self.threads == 0 || self.runs == 0 || self.ops == Some(0) {
@@ -262,16 +260,18 @@ impl Args {
             );
         }
         if self.key_size < 2 {
-            return refuse("--key-size is at least 2: 1,000 keys do not differ in less");
+            return refuse("--key-size must be at least 2, to tell 1,000 keys apart");
         }
         self.settings()?;
         if self.recover && (self.medium == MediumChoice::Ram || self.is_transient()) {
-            return refuse("--recover needs a file and an engine that can be opened again");
+            return refuse(
+                "--recover needs a tree that can be opened again: not --medium ram, nor a transient mode of the engine",
+            );
         }
         if self.keys_of_size().is_none() {
             let (keys, size) = (self.keys, self.key_size);
             return refuse(&format!(
-                "{keys} keys do not differ in {size} bytes: raise --key-size, or lower --keys to at most {}",
+                "{size} bytes do not tell {keys} keys apart: raise --key-size, or lower --keys to at most {}",
                 1_u128 << (8 * size)
             ));
         }
@@ -292,7 +292,7 @@ impl Args {
         Ok(())
     }
 
-    /// The same on memory of this process, if that is asked for.
+    /// The same arguments for a tree in memory of this process, if that is to be measured.
     pub(crate) fn for_baseline(&self) -> Option<Self> {
         self.baseline.map(|BaselineChoice::Ram| Self {
             medium: MediumChoice::Ram,
@@ -303,7 +303,7 @@ impl Args {
         })
     }
 
-    /// What is set of the engine.
+    /// The settings of the engine.
     pub(crate) fn settings(&self) -> Result<Settings> {
         let settings = self.engine.parse_settings(self.set.iter().map(String::as_str));
         settings.map_err(|error| Failure::Usage(error.to_string()))
@@ -332,7 +332,7 @@ impl Args {
         }
     }
 
-    /// Keys that are left out of the load, to be inserted by a run.
+    /// The number of keys that the load leaves out, for a run to insert.
     pub(crate) fn withheld(&self) -> u64 {
         match self.workload {
             Workload::Load => 0,
@@ -341,7 +341,7 @@ impl Args {
             workload
                 if workload.upserts_percent().is_some() && self.distribution == Distribution::Monotonic =>
             {
-                // Half of the operations at most, and what chance adds.
+                // Half of the operations, and some more, as they are drawn at random.
                 self.operations() / 2 + self.operations() / 8
             }
             _ => 0,

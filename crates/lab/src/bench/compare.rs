@@ -24,7 +24,7 @@ impl Baseline {
         Self { map }
     }
 
-    /// Runs the same operations and finds, and takes them back.
+    /// Runs the same operations and finds, and undoes them.
     pub(crate) fn measure(&mut self, args: &Args, script: &Script, report: &mut Report) {
         let steps: Vec<Step> = script.steps().collect();
         let ns = match &script.finds {

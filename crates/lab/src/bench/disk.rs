@@ -1,4 +1,4 @@
-//! The disk's own rates: what one thread gets that writes to a file full of zeros, and syncs, again and again.
+//! The disk's own rates: one thread repeatedly writes to a file full of zeros, and syncs.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
 
-/// Of a durable write.
+/// Bytes of a durable write.
 const BLOCK_BYTES: usize = 4096;
-/// Written between two syncs for bandwidth.
+/// Bytes between two syncs when bandwidth is measured.
 const STREAM_BYTES: usize = 8 << 20;
 const FILE_BYTES: usize = 64 << 20;
 const DURATION: Duration = Duration::from_secs(1);
 
-/// What the disk of a folder does for one thread.
+/// The rates of a folder's disk, for one thread.
 pub(crate) struct DiskRates {
     /// Durable writes of 4 KiB a second.
     pub(crate) syncs_per_second: f64,

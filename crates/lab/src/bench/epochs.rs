@@ -1,4 +1,4 @@
-//! What epochs cost operations: the time of those during which one ends, and of the first touch of a node after a crash.
+//! The cost of epochs: times of operations during which an epoch ends, and of the first use of a node after a crash.
 
 use std::time::Instant;
 
@@ -12,20 +12,20 @@ use super::subject::{Bench, histogram, on_threads, padded};
 use super::workload::{Script, Step};
 use crate::failure::Result;
 
-/// Keys that no leaf holds together.
+/// A distance of keys that are never in one leaf.
 const KEYS_APART: usize = 32;
-/// Leaves that are touched.
+/// Leaves that are used.
 const TOUCHES_MAX: usize = 50_000;
 
 /// Times of gets after a crash, before anything has recovered the nodes.
 pub(crate) struct Touches {
-    /// Of one key in each of many leaves.
+    /// Gets of one key in each of many leaves.
     first_ns: Histogram<u64>,
-    /// Of the same keys once more.
+    /// Gets of the same keys once more.
     again_ns: Histogram<u64>,
 }
 
-/// What was measured of epochs.
+/// The measurements of epochs.
 #[derive(Default)]
 pub(crate) struct EpochFigures {
     pub(crate) across_ns: Option<Histogram<u64>>,
@@ -55,13 +55,13 @@ impl EpochFigures {
     }
 }
 
-/// Times the operations of a run of its own during which the running epoch changed; all of them are timed, so that run is
-/// slower than others. `None` for engines without epochs.
+/// Times the operations during which the epoch changed, in a run of its own. All operations are timed, so that run is slower
+/// than others. `None` for engines without epochs.
 pub(crate) fn across(args: &Args, bench: &Bench, keys: &Keys) -> Result<Option<Histogram<u64>>> {
     if bench.epoch_stat().is_none() || args.workload == Workload::Load {
         return Ok(None);
     }
-    // Drawn as none of the other runs is.
+    // With a seed that no other run has.
     let script = Script::new(args, keys, args.runs);
     let mut all = histogram();
     for times in on_threads(script.threads.len(), |thread| across_of(bench, &script.threads[thread])) {
@@ -89,7 +89,7 @@ fn across_of(bench: &Bench, steps: &[Step]) -> Result<Histogram<u64>> {
     Ok(latency_ns)
 }
 
-/// Gets a key of each of many leaves, twice. The tree was opened after a crash and not touched since.
+/// Gets a key of each of many leaves, twice. The tree was opened after a crash and not used since.
 pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches> {
     let drawn = args.keys_drawn();
     let mut sorted: Vec<u64> = (0..args.keys - args.withheld()).map(|index| drawn.key(index)).collect();

@@ -1,4 +1,4 @@
-//! What the face costs: finds through `Store` beside finds through the engine, in the same tree, by turns.
+//! The cost of the crate `everleaf`: finds through `Store` beside finds through the engine, in the same tree, in turns.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::subject::{NAME, padded};
 use super::workload::Script;
 use crate::failure::Result;
 
-/// Whether it is measured: for finds, in a pool that a store opens as it is.
+/// Whether it is measured: for finds, in a pool that a store opens without options.
 pub(crate) fn is_measured(args: &Args) -> bool {
     args.workload == Workload::Find
         && args.medium == args::MediumChoice::Dax
@@ -19,7 +19,7 @@ pub(crate) fn is_measured(args: &Args) -> bool {
         && !args.is_transient()
 }
 
-/// Finds of one turn, at most: what else the machine does meanwhile is the same for both.
+/// The most finds of one turn: short turns, so that other load on the machine affects both alike.
 const TURN_MAX: usize = 1 << 15;
 
 /// The time of a find through the store over the time of a find through its engine, in the closed pool at `path`: the

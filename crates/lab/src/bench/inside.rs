@@ -1,4 +1,4 @@
-//! What an engine's operations consist of: for the engines that tell.
+//! The parts of an engine's operations, for engines that measure them.
 
 use std::time::Instant;
 
@@ -9,9 +9,9 @@ use super::subject::{Bench, Operations, count_of};
 use super::workload::{Script, Step};
 use crate::failure::{Failure, Result};
 
-/// One operation in so many is taken apart.
+/// One operation in so many is measured part by part.
 const TAKEN_APART: usize = 8;
-/// Readings of the clock of which the median counts.
+/// Readings of the clock, whose median is used.
 const READINGS: usize = 1001;
 
 /// Shares of the time of operations, in percent.
@@ -23,15 +23,15 @@ pub(crate) struct Shares {
     pub(crate) rest: f64,
 }
 
-/// What reading the clock once takes.
+/// The time of reading the clock once.
 fn clock_ns() -> u64 {
     let mut readings: Vec<u64> = (0..READINGS).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();
     readings.sort_unstable();
     readings[READINGS / 2]
 }
 
-/// Runs a workload on one thread, of which one operation in eight is taken apart by reading the clock between its parts; each
-/// part without what reading the clock took. The others run as always, so that caches are as they are then.
+/// Runs a workload on one thread. The clock is read between the parts of one operation in eight, and its own time is subtracted.
+/// The other operations run as usual, so that caches are as usual.
 pub(crate) fn shares(args: &Args) -> Result<Shares> {
     let (bench, keys) = Bench::loaded(args)?;
     let (script, subject, clock) = (Script::new(args, &keys, 0), bench.subject(), clock_ns());
@@ -40,14 +40,18 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
         let (key, value) = match step {
             Step::Find(key) => (key, None),
             Step::Put(key) => (key, Some(key)),
-            _ => return Err(Failure::Usage("only finds and upserts are taken apart".to_owned())),
+            _ => {
+                return Err(Failure::Usage("only finds and upserts can be measured part by part".to_owned()));
+            }
         };
         if !number.is_multiple_of(TAKEN_APART) {
             subject.step(step, &mut buffer)?;
             continue;
         }
         let taken = subject.profile(key, value)?;
-        let taken = taken.ok_or_else(|| Failure::Usage("this engine is not taken apart".to_owned()))?;
+        let taken = taken.ok_or_else(|| {
+            Failure::Usage("this engine's operations cannot be measured part by part".to_owned())
+        })?;
         sum.inner_ns += taken.inner_ns.saturating_sub(clock);
         sum.leaf_ns += taken.leaf_ns.saturating_sub(clock);
         sum.pmwcas_ns += taken.pmwcas_ns.saturating_sub(if value.is_some() { clock } else { 0 });
@@ -61,7 +65,7 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
 /// An operation, how many operations of PMwCAS it takes, and their words together.
 pub(crate) type Words = (&'static str, u64, u64);
 
-/// What an operation counted.
+/// The counts of an operation.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     attempts: u64,
@@ -69,7 +73,7 @@ struct Counted {
     changes: [u64; 3],
 }
 
-/// The operations of PMwCAS by what they are for, from the engine's counters on one thread.
+/// The operations of PMwCAS by purpose, from the engine's counters on one thread.
 pub(crate) fn words(args: &Args) -> Result<Vec<Words>> {
     let (bench, keys) = Bench::loaded(args)?;
     let subject = bench.subject();
@@ -90,7 +94,7 @@ pub(crate) fn words(args: &Args) -> Result<Vec<Words>> {
         let one = counted(&|subject| subject.insert(key.wrapping_add(1), 1))?;
         note(one, &mut insert, &mut changes);
     }
-    // A key for another: leaves become full of entries that are dead.
+    // Replaces one key by another, so that leaves fill up with dead entries.
     for key in &all {
         let one = counted(&|subject| subject.remove(*key))?;
         note(one, &mut remove, &mut changes);
@@ -112,7 +116,7 @@ pub(crate) fn words(args: &Args) -> Result<Vec<Words>> {
     Ok(found)
 }
 
-/// Notes what an operation counted: its own, or what one change of the structure added to that.
+/// Notes the counts of an operation: its own, or those that one change of the structure added.
 fn note(one: Counted, alone: &mut Counted, changes: &mut [Option<(u64, u64)>; 3]) {
     match one.changes.iter().sum::<u64>() {
         0 => *alone = one,

@@ -1,4 +1,4 @@
-//! Keys, and which of them are asked for.
+//! Keys, and their distributions.
 
 /// `count` distinct keys in random order, without a table: a bijection of words of up to 64 bits.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +20,7 @@ impl Keys {
         Self { count, salt: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ordered: false, bits: u64::BITS }
     }
 
-    /// The same, told apart by their first `bytes` bytes, for keys that have no more; `None` if there are too many keys
-    /// for that.
+    /// The same number of keys with only `bytes` bytes; `None` if so few bytes do not tell them apart.
     pub(crate) fn of_bytes(self, bytes: usize) -> Option<Self> {
         let bits = 8 * bytes.min(size_of::<u64>()) as u32;
         (u128::from(self.count) <= 1 << bits).then_some(Self { bits, ..self })

@@ -13,7 +13,7 @@ use crate::notes::Said;
 
 /// The region of lines, in bytes.
 const REGION_BYTES: u64 = 512 << 20;
-/// Stores of a run; of five runs the median counts.
+/// Stores of a run; the result is the median of five runs.
 const STORES: usize = 200_000;
 
 node! {
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<Said> {
         let whole = match (ns, store.is_known_whole()) {
             (None, _) => "no such instruction",
             (_, true) => "yes",
-            (_, false) => "not known to be: chosen only if asked for",
+            (_, false) => "not known: used only if selected by option",
         };
         let shown = ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}"));
         text.push_str(&format!("\n| {} | {shown} | {whole} |", store.name()));

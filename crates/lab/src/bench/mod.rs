@@ -1,5 +1,5 @@
-//! `everleaf bench`: throughput, latency, persists and memory of an engine, beside the standard library's map and beside
-//! the floor that the machine sets, all measured in one process.
+//! `everleaf bench`: throughput, latency, persists and memory of an engine, beside the standard library's map and the floor of
+//! the machine, all measured in one process.
 
 mod args;
 mod compare;
@@ -32,7 +32,7 @@ use turns::turns;
 pub(crate) use turns::{Sample, Series, Trees, fit_together, sample};
 use workload::{Script, Step};
 
-/// Which of the two that take turns is the tree in memory.
+/// The index of the tree in memory, of the two that take turns.
 const IN_MEMORY: usize = 1;
 
 /// Runs the benchmark.
@@ -71,8 +71,8 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
         }
         let script = Script::new(args, &keys, number);
         let finds = Script::finds(args, &keys, number);
-        for who in turns(number, 2) {
-            if who == IN_MEMORY {
+        for series in turns(number, 2) {
+            if series == IN_MEMORY {
                 if let Some(ram) = &ram {
                     let found = turn(args, ram, (&script, &finds), false, |measured| {
                         report.ram_ns.push(measured.ns());
@@ -83,7 +83,7 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
                 continue;
             }
             let (log_before, counters_before) = (bench.log()?, bench.counters());
-            // Sizes and recovery are those of the tree that the last run filled.
+            // Sizes and recovery are measured on the tree of the last run.
             let is_kept = args.workload.only_adds() && number + 1 == args.runs;
             let found = turn(args, &bench, (&script, &finds), is_kept, |measured| {
                 report.run(&measured);
@@ -106,7 +106,7 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
     Ok(Said { json: report.json(), text: report.text() })
 }
 
-/// What is measured when the runs are over.
+/// The measurements after the runs.
 fn end(args: &Args, mut bench: Bench, keys: &Keys, report: &mut Report, notes: Notes<'_>) -> Result<()> {
     report.persist_ns = bench.persist_ns(args)?;
     report.sizes = Some(bench.sizes()?);
@@ -126,7 +126,7 @@ fn end(args: &Args, mut bench: Bench, keys: &Keys, report: &mut Report, notes: N
     Ok(())
 }
 
-/// The same tree in memory, if it is to be measured as well.
+/// The same tree in memory, if it is measured as well.
 fn in_memory(args: &Args, keys: &Keys, prefill: u64) -> Result<Option<Bench>> {
     let Some(args) = args.for_baseline() else { return Ok(None) };
     let mut bench = Bench::create(&args)?;
@@ -134,8 +134,8 @@ fn in_memory(args: &Args, keys: &Keys, prefill: u64) -> Result<Option<Bench>> {
     Ok(Some(bench))
 }
 
-/// Measures one run's operations, which `note` gets, then takes them back unless they are kept. Returns what its finds took:
-/// of the tree that is larger.
+/// Measures one run's operations, which `note` gets, then undoes them unless they are kept. Returns the time of finds in the
+/// larger of the trees before and after.
 fn turn(
     args: &Args,
     bench: &Bench,
@@ -151,7 +151,7 @@ fn turn(
     found.map_or_else(|| bench.measure(finds), Ok)
 }
 
-/// A run that counts. It has a tree of its own, so that counting costs the runs that are timed nothing.
+/// A run that counts persists. It has a tree of its own, so that counting does not slow the timed runs.
 fn counted(args: &Args) -> Result<Measured> {
     let keys = args.keys_drawn();
     let mut bench = Bench::create_counted(args)?;
@@ -159,12 +159,12 @@ fn counted(args: &Args) -> Result<Measured> {
     bench.measure(&Script::new(args, &keys, 0))
 }
 
-/// Measures what an open takes, of a tree with all keys.
+/// Measures the time of opening a tree with all keys.
 pub(crate) fn recoveries(args: &Args) -> Result<Recoveries> {
     Bench::loaded(args)?.0.recover()
 }
 
-/// Takes back what a run of inserts or removes did, so that each run meets the same tree.
+/// Undoes a run of inserts or removes, so that each run has the same tree.
 fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<()> {
     bench.together(|| {
         for step in script.steps() {

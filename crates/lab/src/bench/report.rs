@@ -10,7 +10,7 @@ use super::disk::DiskRates;
 use super::epochs::EpochFigures;
 use super::subject::{Measured, Recoveries, Sizes};
 
-/// What was measured so far. Times are those of one operation, one for each run.
+/// The measurements so far. Times are those of one operation, one for each run.
 pub(crate) struct Report {
     args: Args,
     pub(crate) load_mops: f64,
@@ -25,7 +25,7 @@ pub(crate) struct Report {
     pub(crate) ram_ns: Vec<f64>,
     pub(crate) ram_find_ns: Vec<f64>,
     latency_ns: Histogram<u64>,
-    /// What [`Args::count`] asks for, and of how many operations.
+    /// The counts for [`Args::count`], and the number of operations.
     pub(crate) counts: Option<(Counts, u64)>,
     pub(crate) persist_ns: f64,
     pub(crate) sizes: Option<Sizes>,
@@ -34,14 +34,14 @@ pub(crate) struct Report {
     pub(crate) disk: Option<DiskRates>,
     /// The pool's file after a clean close.
     pub(crate) file_bytes: Option<u64>,
-    /// What the last run cost in the log.
+    /// The cost of the last run in the log.
     pub(crate) log: Option<LogShare>,
-    /// What the engine counted in the last run.
+    /// The engine's counters of the last run.
     pub(crate) counters: Vec<(&'static str, u64)>,
     pub(crate) epochs: EpochFigures,
 }
 
-/// What one run of operations cost in the log.
+/// The cost of one run in the log.
 pub(crate) struct LogShare {
     log_bytes: u64,
     checkpoint_bytes: u64,
@@ -62,7 +62,7 @@ impl LogShare {
     }
 }
 
-/// The upper one of two in the middle.
+/// The median; of two in the middle the upper one.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -99,7 +99,7 @@ impl Report {
         }
     }
 
-    /// What was measured of a run.
+    /// Adds the measurements of a run.
     pub(crate) fn run(&mut self, measured: &Measured) {
         self.ns.push(measured.ns());
         self.latency_ns.add(&measured.latency_ns).expect("histograms of one shape");
@@ -131,8 +131,8 @@ impl Report {
         }
     }
 
-    /// The least that an operation can take here: a find by the better of this engine and half of the standard
-    /// library's map, and the budget of persists.
+    /// The floor of an operation: a find, by this engine or half of one by the standard library's map, whichever is less; plus
+    /// the budget of persists.
     fn floor_ns(&self) -> f64 {
         let find = median(&self.find_ns).min(median(&self.baseline_find_ns) / 2.0);
         find + self.budget() * self.persist_ns
@@ -156,7 +156,7 @@ impl Report {
             None => Value::Null,
         };
         let name = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
-        // One thread here, one thread there; of several threads the throughput is compared.
+        // Single-threaded times are compared; for several threads, throughputs.
         let mut figures = json!({
             "engine": args.engine.name(),
             "medium": name(&args.medium),
@@ -208,7 +208,7 @@ impl Report {
         figures
     }
 
-    /// How the run was set up, beside what names it.
+    /// The setup of the run, besides its name.
     fn setup_json(&self) -> Value {
         let args = &self.args;
         json!({
@@ -234,7 +234,7 @@ impl Report {
         })
     }
 
-    /// What the file medium did of a recovery after a crash, and how long the rest took: that of the engine.
+    /// The file medium's part of a recovery after a crash, and the time of the engine's part.
     fn replay_json(&self) -> Value {
         let Some(Recoveries { crash, replay: Some(replay), .. }) = &self.recoveries else {
             return Value::Null;
@@ -247,7 +247,7 @@ impl Report {
         })
     }
 
-    /// What the engine counted in one run.
+    /// The engine's counters of one run.
     fn counters_json(&self) -> serde_json::Map<String, Value> {
         let count =
             |name: &str| self.counters.iter().find(|(other, _)| *other == name).map(|(_, count)| *count);
@@ -279,7 +279,7 @@ impl Report {
         let operations = self.args.operations() as f64;
         let only_writes = matches!(self.args.workload, Workload::Load | Workload::Insert | Workload::Update);
         let entry_bytes = (self.args.key_size + self.args.value_size) as f64;
-        // A checkpoint writes back what the log holds. A run without one has seen only the writes to the log.
+        // A checkpoint writes the log's lines back. In a run without one only the log was written.
         let was_checkpointed = self.log.as_ref().is_some_and(|log| log.checkpoint_bytes > 0);
         let user_bytes = if only_writes && was_checkpointed { operations * entry_bytes } else { f64::NAN };
         let of_disk = |rate: fn(&DiskRates) -> f64| self.disk.as_ref().map_or(f64::NAN, rate);

@@ -1,4 +1,4 @@
-//! The tree that is measured, whatever its engine, medium and codec.
+//! The tree under measurement, for every engine, medium and codec.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -28,7 +28,7 @@ const PERSIST_REGION_BYTES: u64 = 512 << 20;
 const PERSISTS: u64 = 200_000;
 /// One operation in this many is timed alone.
 const SAMPLED: usize = 128;
-/// Longer times count as this.
+/// Longer times are recorded as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 /// Finds of one batch.
 const BATCH: usize = 16;
@@ -36,7 +36,7 @@ const BATCH: usize = 16;
 /// Trees that this process has made: each has a file of its own.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
-/// What a run measured.
+/// The result of a run.
 pub(crate) struct Measured {
     pub(crate) operations: u64,
     pub(crate) elapsed: Duration,
@@ -63,20 +63,20 @@ pub(crate) struct Sizes {
 pub(crate) struct Recoveries {
     pub(crate) clean: Duration,
     pub(crate) crash: Duration,
-    /// What of the log was replayed after the crash, on the file medium.
+    /// The replay of the log after the crash, on the file medium.
     pub(crate) replay: Option<Replay>,
-    /// Nodes that were put back from an external log after the crash, for engines that are durable by epochs.
+    /// Nodes restored from an external log after the crash, for engines with epochs.
     pub(crate) nodes_restored: Option<u64>,
 }
 
-/// One opening: from that of the file to the first answer; and what was found.
+/// One open: from opening the file to the first answer.
 struct Opened {
     elapsed: Duration,
     replay: Option<Replay>,
     nodes_restored: Option<u64>,
 }
 
-/// A figure among those that an engine counted; 0 if it counts no such.
+/// A counter of an engine; 0 if it has no such counter.
 pub(crate) fn count_of(counters: &[(&'static str, u64)], name: &str) -> u64 {
     counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
 }
@@ -97,13 +97,13 @@ pub(crate) struct Bench {
     tree: Option<Tree>,
     store: Option<Store>,
     scratch: Option<Scratch>,
-    /// The medium, if it counts or is slower than it has to be.
+    /// The medium, if it counts or delays fences.
     instrumented: Option<Instrumented>,
     path: PathBuf,
     args: Args,
 }
 
-/// Memory-backed if there is such a folder.
+/// A folder in memory, if there is one.
 fn default_folder() -> PathBuf {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
@@ -134,7 +134,7 @@ fn store_options(args: &Args) -> Result<Options> {
         .durability(args.durability)
         .epoch(Duration::from_millis(args.epoch_ms))
         .settings(args.engine, args.settings()?)
-        // A pool with a log is left as a kill would leave it.
+        // A pool with a log is dropped without a clean close.
         .close_cleanly(args.medium != MediumChoice::File);
     if let Some(line_store) = args.line_store {
         options = options.line_store(line_store);
@@ -165,7 +165,7 @@ impl Bench {
         Self::new(args, false)
     }
 
-    /// An empty tree in emulated persistent memory that counts what reaches it.
+    /// An empty tree in emulated persistent memory that counts flushes and fences.
     pub(crate) fn create_counted(args: &Args) -> Result<Self> {
         Self::new(args, true)
     }
@@ -206,12 +206,12 @@ impl Bench {
         self.store.as_ref().expect("only `close` and `recover` take the store")
     }
 
-    /// Says, if so, that the medium is an emulation.
+    /// A note if the medium is an emulation.
     pub(crate) fn note_medium(&self, notes: Notes<'_>) {
         notes.note_medium(self.store());
     }
 
-    /// Where the pool lies.
+    /// The path of the pool.
     pub(crate) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
@@ -236,7 +236,7 @@ impl Bench {
         Operations { tree, index: tree.index(), words: tree.index().words(), sizes, tickets: args.tickets }
     }
 
-    /// A tree with all keys but those that its runs insert; and the keys.
+    /// A tree with all keys except those that its runs insert; and all keys.
     pub(crate) fn loaded(args: &Args) -> Result<(Self, Keys)> {
         args.validate()?;
         let keys = args.keys_drawn();
@@ -327,7 +327,7 @@ impl Bench {
             }
             Ok(start.elapsed().as_nanos() as f64 / count as f64)
         };
-        // Every page is touched before the measurement.
+        // Touches every page before the measurement.
         for offset in (0..PERSIST_REGION_BYTES).step_by(4096) {
             guard.words(offset, 1).map_err(everleaf::Error::from)?[0].store(&guard, 1);
         }
@@ -341,12 +341,12 @@ impl Bench {
         self.tree().epoch_stat()
     }
 
-    /// What the engine counted since it was opened.
+    /// The engine's counters since it was opened.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         self.tree().index().counters()
     }
 
-    /// What the engine counted since these.
+    /// The engine's counters since `before`.
     pub(crate) fn counters_since(&self, before: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
         self.counters().iter().zip(before).map(|(after, before)| (after.0, after.1 - before.1)).collect()
     }
@@ -362,14 +362,14 @@ impl Bench {
         Ok(self.store().stat()?.used_bytes)
     }
 
-    /// Has the medium's fences delayed as this says, if they are delayed at all.
+    /// Sets the delay of the medium's fences, if the medium can delay them.
     pub(crate) fn set_delay(&self, args: &Args) {
         if let (Some(instrumented), Some(delay_ns)) = (&self.instrumented, args.persist_delay_ns) {
             instrumented.set_delay_ns(delay_ns);
         }
     }
 
-    /// Ends the running epoch, where there is one, so that nothing is left to be written back.
+    /// Ends the running epoch, if the engine has epochs, so that nothing is left to be written back.
     pub(crate) fn end_epoch(&self) -> Result<()> {
         Ok(self.store().sync()?)
     }
@@ -380,7 +380,7 @@ impl Bench {
         self.instrumented = None;
     }
 
-    /// Closes the tree cleanly, which ends the measurement; where it lies, until this is dropped.
+    /// Closes the tree cleanly, which ends the measurement. Returns its path, which exists until this is dropped.
     pub(crate) fn close(&mut self) -> Result<Option<&Path>> {
         self.let_go();
         if self.args.medium == MediumChoice::File {
@@ -394,7 +394,7 @@ impl Bench {
     /// Times recovery, which ends the measurement.
     pub(crate) fn recover(&mut self) -> Result<Recoveries> {
         if self.scratch.is_none() {
-            return Err(Failure::Usage("--recover needs a file: nothing is left of memory".to_owned()));
+            return Err(Failure::Usage("--recover needs a file: memory is gone after a close".to_owned()));
         }
         let mut some_key = Vec::new();
         let mut first = self.tree().index().range(Bounds::all(), Direction::Forward)?;
@@ -402,7 +402,7 @@ impl Bench {
         drop(first);
         self.let_go();
         if self.args.medium == MediumChoice::File {
-            // All that was written is in the log.
+            // All writes are in the log.
             let Opened { elapsed: crash, replay, nodes_restored } = self.open(&some_key, true)?;
             return Ok(Recoveries {
                 clean: self.open(&some_key, true)?.elapsed,
@@ -420,7 +420,7 @@ impl Bench {
         Ok(Recoveries { clean, crash, replay, nodes_restored })
     }
 
-    /// Times of the first gets after a crash, for engines that recover nodes as they are touched. After `recover`.
+    /// Times of the first gets after a crash, for engines that recover nodes at their first use. After `recover`.
     pub(crate) fn first_touches(&self) -> Result<Option<Touches>> {
         if !self.args.engine.is_buffered() {
             return Ok(None);
@@ -444,7 +444,7 @@ impl Bench {
         Ok(Opened { elapsed, replay: store.stat()?.log.map(|log| log.replay), nodes_restored })
     }
 
-    /// Updates keys at random for as long as an epoch, and leaves that unfinished: as a crash does right before its end.
+    /// Updates random keys for the length of an epoch, which is left unfinished, as by a crash right before its end.
     fn cut_an_epoch(&self) -> Result<()> {
         let args = &self.args;
         let options = store_options(args)?.manual_epochs().close_cleanly(false);
@@ -460,7 +460,7 @@ impl Bench {
     }
 }
 
-/// Runs this on so many threads, each told its number; the results in the order of the numbers.
+/// Runs `work` on so many threads with their numbers; returns the results in that order.
 pub(crate) fn on_threads<T: Send>(threads: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let run = &run;
     std::thread::scope(|scope| {
@@ -483,7 +483,7 @@ pub(crate) struct Operations<'t> {
     tickets: usize,
 }
 
-/// A key or a value, without a heap allocation unless it is long: that would be measured, too.
+/// A key or a value. Short ones need no heap allocation, which would be measured, too.
 pub(crate) type Padded = SmallVec<[u8; 64]>;
 
 pub(crate) fn padded(word: u64, bytes: usize) -> Padded {
@@ -519,7 +519,7 @@ impl Operations<'_> {
         self.write(key, Some(value), Condition::Present)
     }
 
-    /// A find or an update in pieces, if the engine tells them.
+    /// A find or an update in parts, if the engine can measure them.
     pub(crate) fn profile(&self, key: u64, value: Option<u64>) -> Result<Option<Profile>> {
         let (key, value) = (padded(key, self.sizes.0), value.map(|value| padded(value, self.sizes.1)));
         Ok(self.index.measured().map_or(Ok(None), |tree| tree.profile(&key, value.as_deref()))?)
@@ -568,7 +568,7 @@ impl Operations<'_> {
         Ok(latency_ns)
     }
 
-    /// As `run`, with writes under way; the time of one is from its call until it is known to be durable.
+    /// As `run`, with writes under way. The time of a write is from its call until it is known to be durable.
     fn run_ticketed(&self, steps: &[Step]) -> Result<Histogram<u64>> {
         let mut latency_ns = histogram();
         let (mut sum, mut buffer, mut under_way) = (0_u64, Vec::new(), VecDeque::new());

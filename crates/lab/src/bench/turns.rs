@@ -1,4 +1,4 @@
-//! Series that are compared are measured in turns, so that a drift of the machine falls on all of them alike.
+//! Measures series in turns, so that a drift of the machine affects all of them alike.
 
 use super::args::Args;
 use super::keys::Keys;
@@ -11,24 +11,24 @@ use crate::failure::{Failure, Result};
 /// Bytes of memory that a key of 8 bytes takes, its value, and its share of the nodes, with room to spare.
 const KEY_BYTES: u64 = 96;
 
-/// The order in which `count` series are measured in run `number`. A later one finds script and caches warm, so each is first
+/// The order in which `count` series are measured in run `number`. A later series finds warm caches, so each is first
 /// equally often.
 pub(crate) fn turns(number: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (number + turn) % count)
 }
 
-/// A throughput, and what it took.
+/// A throughput, with its space and counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     /// Million operations a second, the median of the runs.
     pub(crate) mops: f64,
     /// Bytes of slabs in use at the end of the runs.
     pub(crate) used_bytes: u64,
-    /// What the engine counted in the last run.
+    /// The engine's counters of the last run.
     pub(crate) counters: Vec<(&'static str, u64)>,
 }
 
-/// What is measured on one of several trees.
+/// A measurement on one of several trees.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     /// The tree's number.
@@ -61,7 +61,7 @@ impl Trees {
         Ok(Self { trees: all.iter().map(load).collect::<Result<_>>()?, keys, are_warm: false })
     }
 
-    /// Measures series run by run in turns. A sample of each.
+    /// Measures series run by run in turns. Returns a sample for each.
     pub(crate) fn samples(&mut self, all: &[Series]) -> Result<Vec<Sample>> {
         if all.len() > 1 && !self.are_warm {
             self.warm(all)?;
@@ -76,11 +76,11 @@ impl Trees {
         Ok(found.into_iter().map(Measurement::sample).collect())
     }
 
-    /// Gives each tree a run that does not count: its first one is slower, and would fall on one series alone.
+    /// Gives each tree a run that does not count: its first run is slower, and would affect one series alone.
     fn warm(&mut self, all: &[Series]) -> Result<()> {
         for tree in 0..self.trees.len() {
             if let Some(series) = all.iter().find(|series| series.tree == tree) {
-                // Drawn as none of the others is.
+                // With a seed that no other run has.
                 self.run(series, series.args.runs, &mut Measurement::default())?;
             }
         }
@@ -99,25 +99,25 @@ impl Trees {
         found.mops.push(measured.operations as f64 / measured.elapsed.as_secs_f64() / 1e6);
         found.used_bytes = bench.used_bytes()?;
         undo(args, bench, &script)?;
-        // What it would still write back is no other's to pay for.
+        // Later writes back of this run must not slow another series.
         bench.end_epoch()
     }
 }
 
-/// Whether these trees fit into memory together; yes, where the system does not say.
+/// Whether these trees fit into memory together; `true` if the free memory is not known.
 pub(crate) fn fit_together(all: &[Args]) -> bool {
     let bytes = all.iter().map(|args| args.keys * KEY_BYTES).sum::<u64>();
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_bytes(&text));
     available.is_none_or(|available| bytes <= available)
 }
 
-/// The bytes that the kernel says are to be had.
+/// The bytes of available memory, by the kernel.
 fn available_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the runs of a series measured so far.
+/// The measurements of a series so far.
 #[derive(Default)]
 struct Measurement {
     mops: Vec<f64>,

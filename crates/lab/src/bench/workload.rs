@@ -1,4 +1,4 @@
-//! What a run does: drawn beforehand, so that drawing costs no measured time.
+//! The operations of a run: drawn beforehand, so that drawing takes no measured time.
 
 use super::args::{Args, Distribution, Workload};
 use super::keys::{Keys, Random, Zipfian};
@@ -20,7 +20,7 @@ pub(crate) struct Script {
     pub(crate) threads: Vec<Vec<Step>>,
     /// Whether consecutive finds go together.
     pub(crate) batched: bool,
-    /// The keys, where all operations are finds: reading them costs less than reading steps.
+    /// The keys, if all operations are finds: reading them takes less time than reading steps.
     pub(crate) finds: Option<Vec<Vec<u64>>>,
 }
 
@@ -40,7 +40,7 @@ impl Chooser<'_> {
             Distribution::Uniform => self.random.below(self.present),
             Distribution::Latest => self.latest(),
             Distribution::Zipfian => {
-                // Scrambled: the frequent keys lie all over the tree.
+                // Scrambled, so that the frequent keys are spread over the tree.
                 let rank = self.zipfian.rank(&mut self.random);
                 Keys::new(0, 0).key(rank) % self.present
             }

@@ -27,7 +27,7 @@ const THREADS: &str = "threads";
 const MOPS: &str = "M ops/s";
 const NO_RIVAL: &str = "the paper's Bw-tree, to which its claims compare";
 
-/// The figures there are; 1 is table 1, 0 table 2, 2 what the text says of recovery.
+/// The figures; 1 is table 1, 0 is table 2, 2 is the text about recovery.
 pub(super) const FIGURES: [u8; 9] = [4, 5, 6, 7, 8, 9, 1, 0, 2];
 
 /// Measures a figure.
@@ -60,7 +60,7 @@ fn measure(args: &Args, curve: &Curve, threads: usize, notes: Notes<'_>) -> Resu
     sample(&curve_args(args, curve, threads))
 }
 
-/// Points of throughput by threads, and how much of PMwCAS failed, where there was any.
+/// Points of throughput by threads, and the share of PMwCAS that failed, if there was any.
 #[derive(Default)]
 struct ByThreads {
     points: Vec<Point>,
@@ -96,7 +96,7 @@ fn by_threads(args: &Args, curves: &[Curve], notes: Notes<'_>) -> Result<ByThrea
     Ok(found)
 }
 
-/// What each curve's throughput is at the most threads, and how it scales; the paper compares with a rival.
+/// Claims about each curve: its throughput at the most threads, and how it scales. The paper compares with a rival.
 fn scaling(args: &Args, figure: &Figure, claims: &[(&str, &'static str)]) -> Vec<Claim> {
     let (Some(fewest), Some(most)) = (args.threads.iter().min(), args.threads.iter().max()) else {
         return Vec::new();
@@ -373,7 +373,7 @@ fn recovery(args: &Args, notes: Notes<'_>) -> Result<Figure> {
         let ours = format!("{crash:.0} us; {clean:.0} us after a clean close");
         claims.push(Claim::new(format!("{keys} keys, after a crash"), "145 us", ours));
     }
-    let missing = "operations under way when the crash came: their descriptors are looked at all the same";
+    let missing = "operations under way at the crash; recovery reads their descriptors in any case";
     let title = "Recovery: open to the first answered get";
     Ok(Figure { title, x: KEYS, y: "us", points, claims, missing })
 }

@@ -10,7 +10,7 @@ use crate::bench::{
 use crate::failure::{Failure, Result};
 use crate::notes::Notes;
 
-/// A tree as the paper names it, and what is set of masstree for it.
+/// A tree by the paper's name, with its settings of masstree.
 type Tree = (&'static str, &'static str);
 
 const TRANSIENT: Tree = ("MT+", "mode=transient");
@@ -32,9 +32,9 @@ const NO_MT: &str = "MT, the Masstree of its authors: bench it by itself";
 
 /// A tree of the paper's figure 4.
 struct PaperTree {
-    /// By how much INCLL lies below MT+: uniform, zipfian.
+    /// The loss of INCLL against MT+: uniform, zipfian.
     losses: [&'static str; 2],
-    /// How its other tree is measured.
+    /// How to measure its other tree.
     other: &'static str,
 }
 
@@ -92,18 +92,18 @@ struct Lab<'a> {
     points: Vec<Point>,
 }
 
-/// What trees are measured with, one beside the other.
+/// The setup of a measurement of several trees.
 #[derive(Clone, Copy)]
 struct Setting {
     workload: Workload,
     distribution: Distribution,
     threads: usize,
-    /// If the figure is of delays: each tree with each of them.
+    /// The delays of fences, for figures of delays: each tree is measured with each of them.
     delays_ns: &'static [u64],
 }
 
 impl Setting {
-    /// What this is on trees with these arguments.
+    /// This setup for trees with these arguments.
     fn series(&self, trees: &[crate::bench::Args]) -> Vec<Series> {
         let delays: Vec<Option<u64>> = match self.delays_ns {
             [] => vec![None],
@@ -134,8 +134,7 @@ impl Lab<'_> {
         DISTRIBUTIONS.map(|(_, distribution)| self.setting(Workload::A, distribution))
     }
 
-    /// Measures what trees of so many keys do, in turns; each tree is loaded once. Samples by setting, there by tree, and
-    /// then by delay.
+    /// Measures trees of so many keys in turns; each tree is loaded once. Returns samples by setting, tree and delay.
     fn measure(&self, trees: &[Tree], keys: u64, settings: &[Setting]) -> Result<Vec<Vec<Sample>>> {
         let is_delayed = settings.iter().any(|setting| !setting.delays_ns.is_empty());
         let tree_args = |(_, mode): &Tree| {
@@ -181,7 +180,7 @@ impl Lab<'_> {
         Figure { title, x, y, points: self.points, claims: Vec::new(), missing }
     }
 
-    /// By how much one curve lies below another, in percent, at a point.
+    /// The distance of one curve below another, in percent, at a point.
     fn overhead(figure: &Figure, panel: &str, trees: [Tree; 2], x: f64) -> f64 {
         let [durable, transient] = trees.map(|(name, _)| figure.at(panel, name, x));
         100.0 * (1.0 - durable / transient)
@@ -268,7 +267,7 @@ impl Lab<'_> {
         Ok(figure)
     }
 
-    /// Measures trees of every size, and hands on what was found: panel, size, samples by tree.
+    /// Measures trees of every size, and calls `found` with panel, size, and samples by tree.
     fn by_size(
         &mut self,
         trees: &[Tree],

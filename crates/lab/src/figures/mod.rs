@@ -17,16 +17,16 @@ use crate::notes::{Notes, Said};
 /// Measure the figures of a paper again
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Whose figures: bztree, of Arulraj et al., VLDB 2018; incll, of Cohen et al., ASPLOS 2019
+    /// The paper: bztree (Arulraj et al., VLDB 2018) or incll (Cohen et al., ASPLOS 2019)
     #[arg(value_parser = ["bztree", "incll"])]
     system: String,
-    /// Which figure; all of them, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of
-    /// durability), 7 (ranges), 8 (key sizes, free space), 9 (where the time goes), or 1 and 0 for tables 1 (words of PMwCAS)
-    /// and 2 (memory), and of the text 2 (recovery). incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the tree), 7 (nodes logged),
-    /// 8 (latency, without in-line logs), and of the text 0 (what the end of an epoch costs), 9 (recovery)
+    /// The figure; all, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7
+    /// (ranges), 8 (key sizes, free space), 9 (where the time goes); 1 is table 1 (words of PMwCAS), 0 is table 2 (memory), 2 is
+    /// recovery, from the text. incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the tree), 7 (nodes
+    /// logged), 8 (latency, without in-line logs); 0 is the cost of the end of an epoch and 9 is recovery, from the text
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
     figure: Option<u8>,
-    /// Keys in the tree [default: as in the papers, 1,000,000 and for incll 20,000,000]
+    /// Keys in the tree [default: as in the papers, 1,000,000, for incll 20,000,000]
     #[arg(long, hide_default_value = true, default_value_t = 1_000_000)]
     #[arg(default_value_if("system", "incll", "20000000"))]
     keys: u64,
@@ -37,7 +37,7 @@ pub struct Args {
     /// Numbers of threads; most figures of incll take the largest [the papers: up to 48, and 8]
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
-    /// Runs, of which the median counts
+    /// Number of runs; the result is their median
     #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Also draw the figure, as SVG
@@ -57,7 +57,7 @@ struct Point {
     y: f64,
 }
 
-/// What the paper says, and what was measured here.
+/// A claim of the paper, and the measurement.
 struct Claim {
     what: String,
     paper: &'static str,
@@ -83,7 +83,7 @@ struct Figure {
     y: &'static str,
     points: Vec<Point>,
     claims: Vec<Claim>,
-    /// What of the paper's figure is not here.
+    /// The part of the paper's figure that is not measured.
     missing: &'static str,
 }
 

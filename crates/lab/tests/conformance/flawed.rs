@@ -16,7 +16,7 @@ use pool::{Pool, TreeRoot};
 
 macro_rules! flaws {
     ($($(#[$meta:meta])* $name:ident,)*) => {
-        /// What is wrong.
+        /// The flaw.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Flaw {
             $($(#[$meta])* $name,)*
@@ -32,11 +32,11 @@ macro_rules! flaws {
 flaws! {
     /// Nothing.
     None,
-    /// An insert replaces the value of a key that is there.
+    /// An insert replaces the value of a present key.
     InsertReplaces,
     /// An update adds a key that is absent.
     UpdateInserts,
-    /// A write whose comparison fails writes all the same.
+    /// A write whose comparison fails still writes.
     ComparisonIsIgnored,
     /// Between a comparison and its write another thread may write.
     ComparisonIsNotAtomic,
@@ -66,7 +66,7 @@ flaws! {
     DestroyLeaks,
     /// A condition that fails leaks.
     FailedConditionLeaks,
-    /// Each insert adds a key that no operation shows, so space grows though all of it is reachable.
+    /// Each insert also adds a hidden key, so space grows although all of it is reachable.
     Hoards,
     /// A write that a full pool refuses takes a key with it.
     FullPoolLoses,
@@ -76,15 +76,15 @@ flaws! {
     BulkLoadTakesAnyOrder,
     /// A tree opens with another codec or other nodes.
     OpensAsAnything,
-    /// All trees of a pool are one.
+    /// All trees of a pool share their entries.
     TreesMix,
     /// A write takes one fence too many.
     OneFenceMore,
-    /// An update to the value that is there takes no fence.
+    /// An update to the present value takes no fence.
     FencesAreSaved,
     /// A tree that is too damaged to be opened is a panic.
     DamagePanics,
-    /// A scan that meets damage begins again.
+    /// A scan that finds damage begins again.
     DamageCircles,
 }
 
@@ -211,7 +211,7 @@ where
         Ok(())
     }
 
-    /// What becomes of a condition.
+    /// The condition as the flaw changes it.
     fn condition<'v>(&self, condition: Condition<&'v [u8]>, is_removal: bool) -> Condition<&'v [u8]> {
         match (self.flaw, condition) {
             (Flaw::InsertReplaces, Condition::Absent) => Condition::Always,
@@ -221,7 +221,7 @@ where
         }
     }
 
-    /// Looks whether a condition holds, and writes a moment later, whatever holds then. `None` unless that is the flaw.
+    /// Checks a condition, and writes a moment later without checking again. `None` unless that is the flaw.
     fn write_late(
         &self,
         key: &[u8],

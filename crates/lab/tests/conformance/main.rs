@@ -1,6 +1,6 @@
 //! The conformance suite: one set of tests for all engines, media, codecs and sizes of nodes.
 
-// A test crate is its own whole world: `pub` says what a module offers to the others.
+// No other crate uses a test crate: `pub` marks what a module offers to the other modules.
 #![allow(unreachable_pub)]
 
 mod flawed;

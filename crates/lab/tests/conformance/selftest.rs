@@ -1,5 +1,4 @@
-//! A suite that cannot fail is no suite: it runs here on the sorted chain, which is right, and on the same with one flaw at a time,
-//! all of which must be caught.
+//! Tests of the suite: it passes on the sorted chain, and must fail on sorted chains with one flaw each.
 
 use crate::flawed::{FLAWED, Flaw};
 use crate::harness::{Cell, Check, Failure, InRam, Kind, Seed};
@@ -13,11 +12,10 @@ fn cell(flaw: Flaw, kind: Kind) -> Cell {
     Cell { flips: 1000, settings: cell.settings.or(flawed), ..cell }
 }
 
-/// Runs in which a flaw must show that only threads which meet bring to light.
+/// Runs of a test for a flaw that only racing threads show: one of them must fail.
 const RUNS: u64 = 50;
 
-/// Whether `test` fails for the engine with this flaw: with either codec, for not every flaw shows with both, and in
-/// one of some runs, for not every flaw shows each time.
+/// Whether `test` fails for the engine with this flaw, with at least one codec and in at least one of some runs.
 fn catches(flaw: Flaw, test: Test) -> bool {
     let fails = |kind, seed| {
         let outcome = std::panic::catch_unwind(|| test(&cell(flaw, kind), Seed(seed)));
@@ -74,7 +72,7 @@ every_flaw_is_caught! {
     damage_circles: DamageCircles by damage::every_flipped_byte_is_survived;
 }
 
-/// The engine without a flaw passes everything, so what fails a test is the flaw.
+/// The engine without a flaw passes everything, so a failure is due to the flaw.
 fn passes(test: Test) -> Check {
     for kind in [Kind::Word, Kind::Record] {
         test(&cell(Flaw::None, kind), Seed(7))

@@ -32,7 +32,7 @@ impl IndexSubject {
         in_order(entries, (from, to))
     }
 
-    /// The mark that an open left for later, if it did.
+    /// Runs the mark, if the open left it for later.
     pub(super) fn mark(pool: &Pool<Sim>, tree: &dyn Index) -> engines::Result<()> {
         if pool.needs_mark() && tree.mark(&|| true)? {
             pool.finish_marking_later();
@@ -57,7 +57,7 @@ impl IndexSubject {
         }
     }
 
-    /// A range as the fast path of words returns it, where there is one.
+    /// A range as the fast path of words returns it, for trees that have one.
     fn visit(&self, tree: &dyn Index, (from, to): (u64, u64)) -> Result<IndexOutcome, Complaint> {
         let Some(words) = tree.words() else { return self.entries(tree, (from, to), Direction::Forward) };
         let mut entries = Vec::new();
@@ -113,8 +113,9 @@ impl Concurrent for IndexSubject {
         outcome.map_err(text)
     }
 
-    /// Each key is a part of its own. The end of an epoch is one for each key, at one moment for all of them. A scan reads each key of
-    /// its range, at any time between its call and its return, as does a lookup of several keys: so it returns what was there all the time, and nothing that never was.
+    /// Each key is a part of its own. The end of an epoch is an operation on every key, at one moment for all of them. A scan, or
+    /// a lookup of several keys, is a read of each key, at any time between its call and its return: so it returns every key
+    /// that was present throughout, and none that was absent throughout.
     fn parts(
         &self,
         start: &Entries,

@@ -1,4 +1,4 @@
-//! The engines under exploration. What explores them is compiled once, whatever they are.
+//! The engines under exploration, behind one trait, so that the explorer is compiled once for all of them.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub trait Explorable: Send + Sync {
     /// The name of its codec, for reports.
     fn codec(&self) -> &'static str;
 
-    /// How its keys and values are made of numbers.
+    /// How numbers become its keys and values.
     fn keys(&self) -> KeyShape;
 
     /// Makes a tree.
@@ -38,7 +38,7 @@ pub trait Explorable: Send + Sync {
     /// Whether an open after a crash leaves the mark to [`IndexOperation::Mark`](super::IndexOperation::Mark).
     fn marks_later(&self) -> bool;
 
-    /// The contract of a write. [`Durability::WithEpoch`] asks for [`Index::sync`].
+    /// The contract of a write. [`Durability::WithEpoch`] asks for [`Epochs::sync`](engines::index::Epochs::sync).
     fn durability(&self) -> Durability;
 
     /// How many allocations of the pool `tree`, with so many keys, should have; `None` if the engine has space of its own.
@@ -62,9 +62,9 @@ pub enum CodecName {
 /// How many entries a leaf has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// As few as the engine can have, so that splits and merges are near.
+    /// The fewest that the engine can have, so that splits and merges are frequent.
     Small,
-    /// As many as in use.
+    /// The default of the engine.
     Full,
 }
 
@@ -80,10 +80,10 @@ pub struct Explored {
 }
 
 impl Explored {
-    /// An engine as it is usually explored: on one thread, its epochs ended by operations, a drop of a tree like a crash.
+    /// An engine with the usual options: one thread, epochs that only operations end, and a drop of a tree that acts like a crash.
     ///
     /// # Panics
-    /// If the engine does not take its own settings.
+    /// If the engine refuses its own settings.
     pub fn new(engine: Engine, codec: CodecName, size: Size) -> Self {
         let Nodes { leaf_entries, children, settings } = match size {
             Size::Small => engine.small,
@@ -125,7 +125,7 @@ impl Explored {
         self.engine.settings(&[(setting, value)]).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same with so many entries a leaf, which is what `setting` sets, and then so many children of an inner node.
+    /// The same with so many entries a leaf, by the setting `setting`, and the number of children of an inner node that follows.
     #[must_use]
     pub fn with_nodes(self, setting: &str, entries: usize, children: usize) -> Self {
         Self { leaf_entries: entries, children_max: children, ..self.with(setting, entries as u64) }
@@ -138,8 +138,8 @@ impl Explored {
         self
     }
 
-    /// The same, whose trees end their epoch when they are dropped. For sequences whose last write is followed by a sync:
-    /// the end of the last tree is then no more than that.
+    /// The same, whose trees end their epoch when they are dropped. For sequences whose last write is followed by a sync, so that
+    /// the end of the epoch adds nothing.
     #[must_use]
     pub fn closing_cleanly(mut self) -> Self {
         self.creation.close_cleanly = true;
@@ -203,7 +203,7 @@ impl Explorable for Explored {
 
     fn allocations(&self, tree: &dyn Index, keys: u64) -> Result<Option<u64>> {
         if self.engine.contract == Contract::Epoch {
-            // Such an engine counts its objects itself, in its check.
+            // An engine with space of its own counts its objects in its check.
             return Ok(None);
         }
         let stat = tree.stat()?;
@@ -212,7 +212,7 @@ impl Explorable for Explored {
     }
 }
 
-/// An engine as it is usually explored.
+/// An engine with the usual options, shared.
 pub fn engine(engine: Engine, codec: CodecName, size: Size) -> AnyEngine {
     Explored::new(engine, codec, size).shared()
 }

@@ -4,22 +4,22 @@
 const SLICE_BYTES: usize = 8;
 /// Keys of [`KeyShape::Layers`] that differ by zeros at their end alone.
 const TIES: u64 = 10;
-/// Paths below each first slice of [`KeyShape::Layers`]: how many slices of zeros, and how many of tildes behind them.
+/// Paths below each first slice of [`KeyShape::Layers`]: the number of slices of zeros, and of tildes behind them.
 const PATHS: [(usize, usize); 5] = [(0, 0), (2, 0), (2, 1), (2, 2), (0, 2)];
-/// Where the zeros of a tie end and those of a path begin.
+/// Zeros at the end of a key: so many belong to its path, fewer than [`TIES`] to its tie.
 const ZEROS_OF_PATH: usize = 2 * SLICE_BYTES;
 
-/// How numbers are made keys and values. Keys sort as their numbers do.
+/// How numbers become keys and values. Keys sort as their numbers do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyShape {
     /// Eight bytes each.
     Words,
     /// Keys of ten bytes and a few more, which share their first eight; values of several lengths.
     Records,
-    /// Keys of 8 to 50 bytes for layers below layers, and the same values. The last digit of a number says how many zeros a
-    /// key ends with; what is before it, which of five paths of 0 to 4 slices it has behind its first slice; the rest is that
-    /// slice. So keys share 8, 16 and 24 bytes behind their first slice, or differ by zeros alone; and where a layer begins
-    /// there are keys that end.
+    /// Keys of 8 to 50 bytes for layers below layers, with the values of records. A key is a first slice, a path of 0 to 4
+    /// slices, and some zeros. The last digit of the number is the number of zeros, the part before it chooses one of five
+    /// paths, the rest is the first slice. So keys share 8, 16 or 24 bytes behind their first slice, or differ by zeros alone,
+    /// and some keys end where a layer begins.
     Layers,
 }
 
@@ -89,7 +89,7 @@ impl KeyShape {
     }
 }
 
-/// With records this value is longer than any slot of a slab.
+/// The number of a value that, with records, is longer than any slot of a slab.
 pub const LONG_VALUE: u64 = 70_000;
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub enum IndexOperation {
     Exchange(u64, u64, u64),
     /// Looks a key up.
     Get(u64),
-    /// Looks two keys up at once, the lower one first; as a range that holds nothing else.
+    /// Looks two keys up at once. Returns them as a range of these keys, the lower one first.
     GetMany(u64, u64),
     /// Fills an empty tree with the keys from one to another, both included, each with itself as its value. Not beside other
     /// threads: their histories are judged key by key.
@@ -47,11 +47,11 @@ pub enum IndexOperation {
     ScanBack(u64, u64),
     /// The same, ascending, by the fast path for trees of words where there is one.
     Visit(u64, u64),
-    /// Ends an epoch: whatever was written before is durable when this returns.
+    /// Ends an epoch: all earlier writes are durable when this returns.
     Sync,
     /// Closes the pool cleanly and opens it again.
     Reopen,
-    /// Marks what the tree reaches, if that is still to be done.
+    /// Marks what the tree reaches, if the open left that for later.
     Mark,
     /// Drops the tree and makes another, empty one.
     DropTree,
@@ -117,19 +117,21 @@ use IndexOutcome::{Held, Value};
 /// Keys and values of a tree.
 pub type Entries = BTreeMap<u64, u64>;
 
-/// From here on a pool expects nothing of fresh memory: for [`Options::rubbish_from`](crate::Options::rubbish_from).
+/// From this offset on a pool does not rely on the content of fresh memory: for
+/// [`Options::rubbish_from`](crate::Options::rubbish_from).
 pub const RUBBISH_FROM: u64 = pool::SLAB_BYTES;
 
-/// How much is done after a recovery.
+/// The operations that follow a recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FollowUp {
     /// Each touched key once more.
     Keys,
-    /// That, then enough inserts beside the last of them to force a split, then all of them removed, to force a merge.
+    /// As [`FollowUp::Keys`]; then inserts beside the last key that force a split, and removals of all of these that force a
+    /// merge.
     SplitAndMerge,
 }
 
-/// Which operations return before they are durable, as a file medium may be told.
+/// The operations that return before they are durable, as on a file medium with deferred waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Deferral {
     /// None.
@@ -137,7 +139,7 @@ pub enum Deferral {
     Nothing,
     /// Writes, whose tickets are waited for by [`IndexOperation::Sync`]; a read waits for what it returns.
     Writes,
-    /// All, reads as well, up to [`IndexOperation::Sync`]; recovery, too.
+    /// All until [`IndexOperation::Sync`], including reads and recovery.
     Everything,
 }
 
@@ -161,7 +163,7 @@ fn text(error: impl ToString) -> Complaint {
     error.to_string()
 }
 
-/// How pools are opened that are explored: small, left as a crash leaves them, and the same in every run.
+/// The options of explored pools: small, left as by a crash when they are dropped, and the same in every run.
 pub fn pool_options() -> PoolOptions {
     PoolOptions { step_slabs_min: 1, reclaim_by_epoch: false, close_on_drop: false, ..PoolOptions::default() }
 }
@@ -183,7 +185,7 @@ impl IndexSubject {
         self.engine.keys()
     }
 
-    /// Runs something whose waits are put off, if that is what `deferral` says.
+    /// Runs `call`, with its waits deferred if `deferral` says so.
     fn maybe_deferred<T>(&self, is_put_off: bool, run: impl FnOnce() -> T) -> T {
         if is_put_off { medium::deferred(run).0 } else { run() }
     }
@@ -236,7 +238,7 @@ impl IndexSubject {
         Ok(Held(held))
     }
 
-    /// The entries of those of some keys that are there.
+    /// The entries of those of some keys that are present.
     fn find(&self, tree: &dyn Index, keys: &[u64]) -> Result<Vec<(u64, u64)>, Complaint> {
         let shape = self.keys();
         let bytes: Vec<Vec<u8>> = keys.iter().map(|key| shape.key_bytes(*key)).collect();
@@ -254,7 +256,7 @@ impl IndexSubject {
         Ok(entries)
     }
 
-    /// Each key is found where a descent to it leads; scans go from neighbour to neighbour.
+    /// Checks that a descent finds each key that a scan found.
     fn check_finds(&self, tree: &dyn Index, state: &Entries) -> Result<(), Complaint> {
         let keys: Vec<u64> = state.keys().copied().collect();
         let found: Entries = self.find(tree, &keys)?.into_iter().collect();
@@ -425,13 +427,13 @@ impl Subject for IndexSubject {
         let pool = opened.pool.as_ref().ok_or("not open")?;
         let PoolStat { frees_refused, classes_damaged, .. } = pool.stat();
         if frees_refused > 0 {
-            return Err(format!("{frees_refused} frees of what was no allocation, or not any more"));
+            return Err(format!("{frees_refused} frees of space that was not allocated"));
         }
         if let Some(offset) = classes_damaged.first() {
             return Err(format!("the class word of the slab at {offset:#x} is damaged"));
         }
         if pool.needs_mark() {
-            // What is in use is not known yet.
+            // The mark is not done, so the space in use is not known yet.
             return Ok(());
         }
         let allocations = pool.stat().allocations;
@@ -453,7 +455,7 @@ impl Subject for IndexSubject {
         keys.dedup();
         let mut operations = Vec::new();
         for &key in &keys {
-            // Toggle twice: whether a key is there or not, it is removed and inserted once each.
+            // Toggled twice, so that each key is both removed and inserted, whether it was present or not.
             let (first, second) = match state.get(&key) {
                 Some(_) => (Remove(key), Insert(key, 500)),
                 None => (Insert(key, 501), Remove(key)),
@@ -475,7 +477,7 @@ impl Subject for IndexSubject {
             operations.push(Sync);
         }
         if self.engine.marks_later() {
-            // What the mark found free is allocated again.
+            // Allocates space that the mark found free.
             operations.extend([Mark, Put(beside, 503), Put(beside + 1, 504)]);
         }
         operations

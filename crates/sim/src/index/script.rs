@@ -1,4 +1,4 @@
-//! Sequences of operations: made by chance, and written down in one word.
+//! Sequences of operations: random ones, and their form as one word.
 //!
 //! The word is what a command line takes: operations with dots between them, a letter and its numbers each: `i10=7` insert,
 //! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `a1=9` get 1 and 9 at once, `l1=9` load all
@@ -12,13 +12,13 @@ use super::IndexOperation::{
 use super::LONG_VALUE;
 use crate::subject::Complaint;
 
-/// Operations that hold and that do not, split, merge, reuse space, close and open: whatever an engine has, they call.
+/// Operations that succeed and that fail, split, merge, reuse space, close and open: they reach all code of an engine.
 pub fn every_change() -> Vec<IndexOperation> {
     let mut script = vec![Insert(10, 1), Insert(20, 2), Insert(10, 3), Update(20, 4), Update(30, 5)];
     script.extend([Put(30, 6), Put(40, 7), Remove(20), Remove(20), Insert(25, 8)]);
     script.extend([Exchange(25, 8, 9), Exchange(25, 8, 10), Reopen]);
     script.extend((41..53).map(|key| Insert(key, key)));
-    // One after the other, so that each finds what the last one but one has left.
+    // In sequence, so that each operation finds what the one before the last has left.
     script.extend((0..4).map(|value| Update(50, 12 + value)));
     script.extend([10, 25, 30, 40, 41, 42, 43, 48, 49].map(Remove));
     script.extend([Insert(5, 11), Reopen, Remove(44), Remove(45), Remove(46), Remove(5), Reopen]);
@@ -36,7 +36,7 @@ pub fn every_load() -> Vec<IndexOperation> {
 }
 
 /// Drops trees: empty, of one node, of more than one level, with a value that has slabs of its own, just after an open; and
-/// what they gave back is used again.
+/// reuses their space.
 pub fn every_drop() -> Vec<IndexOperation> {
     let mut script = vec![DropTree, Insert(10, 1), Update(10, 2), DropTree, Load(11, 31), Remove(12), Sync];
     script.extend([DropTree, Insert(20, 4), Sync, Reopen, Update(20, 5), DropTree, Load(31, 36), Reopen]);
@@ -54,7 +54,7 @@ pub fn every_drop() -> Vec<IndexOperation> {
     script
 }
 
-/// The same for buffered durability: each kind of change alone in an epoch, and those that do not go together.
+/// The same for buffered durability: each kind of change alone in an epoch, and those that cannot share an in-line log.
 pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     let mut script = vec![Insert(10, 1), Insert(20, 2), Sync, Insert(10, 3), Update(20, 4), Sync];
     // Two values in one line; an insert after a remove; an update after that.
@@ -67,7 +67,7 @@ pub fn every_change_in_epochs() -> Vec<IndexOperation> {
     script.push(Sync);
     script.extend((47..60).map(|key| Insert(key, key)));
     script.push(Reopen);
-    // Nodes that are emptied, and what was freed is used again.
+    // Nodes that are emptied, and their space is reused.
     script.extend([10, 25, 30, 40, 41, 42, 43].map(Remove));
     script.push(Sync);
     script.extend((44..56).map(Remove));
@@ -85,7 +85,7 @@ pub fn values_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
-/// Values that changed in an epoch that ended, and change again in another life.
+/// Values that change in an epoch that ends, and again after the tree was reopened.
 pub fn values_of_two_lives() -> Vec<IndexOperation> {
     let mut script =
         vec![Insert(10, 1), Insert(20, 2), Insert(30, 3), Sync, Update(10, 4), Update(30, 5), Sync];
@@ -93,8 +93,8 @@ pub fn values_of_two_lives() -> Vec<IndexOperation> {
     script
 }
 
-/// Nodes that change in the second epoch after an open, and in the second after the next one, when something else has
-/// changed and they were only looked at: whatever a node remembers of the former life is wrong then.
+/// Nodes that change in the second epoch after an open, and again in the second epoch after the next open, before which they were
+/// only read while other nodes changed. A volatile field that survived the reopen would be wrong then.
 pub fn second_epochs_of_two_lives() -> Vec<IndexOperation> {
     let mut script: Vec<_> = (1..6).map(|key| Insert(10 * key, key)).collect();
     for value in [100, 200] {
@@ -107,7 +107,7 @@ pub fn second_epochs_of_two_lives() -> Vec<IndexOperation> {
     script
 }
 
-/// Nodes that are loaded and not touched again, in epochs that go on: what lay in their memory before means nothing.
+/// Nodes that are loaded and not used again while epochs go on: the former content of their memory must not matter.
 pub fn loaded_and_left_alone() -> Vec<IndexOperation> {
     let mut script = vec![Load(1, 240), Sync];
     script.extend((0..20).flat_map(|value| [Update(1, value), Sync]));
@@ -138,7 +138,7 @@ pub fn what_epochs_meet() -> Vec<IndexOperation> {
             Remove(40),
             Sync,
         ]);
-        // What the first change of an epoch is says nothing of the later ones; and a node is logged once.
+        // Changes after the first one of an epoch; a node is logged once.
         script.extend([Update(20, value + 12), Remove(10), Insert(15, value), Sync]);
         script.extend([Remove(15), Insert(10, value), Sync]);
         script.extend([Remove(10), Remove(20), Insert(11, value), Insert(21, value), Sync]);
@@ -154,13 +154,13 @@ pub fn what_epochs_meet() -> Vec<IndexOperation> {
 }
 
 /// Layers below layers, for keys as [`KeyShape::Layers`](super::KeyShape::Layers) has them: made several at once, split beside
-/// other entries, with nodes above each other in them; emptied one after the other, and several at once; and made again of
-/// what they gave back.
+/// other entries, with several levels of nodes in them; emptied one by one, and several at once; and made again from the space
+/// that they gave back.
 pub fn layers_in_epochs() -> Vec<IndexOperation> {
     // Two keys make three layers; one more ends in the second, one goes on from the third.
     let mut script = vec![Insert(20, 1), Sync, Insert(30, 2), Sync, Insert(10, 3), Insert(25, 4), Sync];
     script.extend([Remove(25), Update(30, 5), Sync, Remove(10), Sync, Remove(30), Sync, Remove(20), Sync]);
-    // The same within one epoch; then all of it goes, and an entry beside it stays.
+    // The same within one epoch; then all of it is removed, and an entry beside it stays.
     script.extend([Insert(50, 6), Insert(20, 7), Insert(30, 8), Sync, Remove(20), Remove(30), Sync]);
     // A full node of which two entries are layers, split in the middle; keys that differ by zeros, split as well.
     script.extend([Insert(20, 9), Insert(30, 10), Insert(60, 11), Insert(70, 12), Insert(100, 13), Sync]);
@@ -189,11 +189,10 @@ pub fn layers_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
-/// What kinds of operations there are: of a number below 100, a key and a value, and whether the tree is to grow, makes
-/// one.
+/// A mix of operations: makes one from a number below 100, a key, a value, and whether the tree is to grow.
 pub type Mix = fn(u64, (u64, u64), bool) -> IndexOperation;
 
-/// Writes, and now and then a clean close.
+/// Writes, and occasionally a clean close.
 pub fn writes(chance: u64, (key, value): (u64, u64), is_growing: bool) -> IndexOperation {
     match (chance, is_growing) {
         (0, _) => Reopen,

@@ -3,8 +3,8 @@
 //! Twelve choices: insert, update, put and remove on three keys, from a few seed trees. A sequence of length L is explored
 //! from the call of its last operation on; crashes before that belong to shorter sequences.
 //!
-//! Where durability is buffered, each sequence ends with a sync, which is explored too, and is run once for each place
-//! before its last operation at which another sync may stand, and once without.
+//! With buffered durability each sequence ends with a sync, which is explored too. The sequence is run once without another
+//! sync, and once with another sync at each place before its last operation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -19,10 +19,10 @@ use crate::options::Options;
 use crate::report::{Failure, Stats};
 use crate::subject::Durability;
 
-/// A seed tree and the keys that are worked on.
+/// A seed tree and the keys of the operations on it.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// What it is, for people.
+    /// Its description.
     pub name: &'static str,
     /// The operations that make the seed.
     pub setup: Vec<IndexOperation>,
@@ -31,7 +31,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The value that a key has in the end; 0 if it is absent.
+    /// The value of a key in the seed tree; 0 if it is absent.
     pub(super) fn value(&self, wanted: u64) -> u64 {
         let write = |operation: &IndexOperation| match *operation {
             Insert(key, value) | Update(key, value) | Put(key, value) if key == wanted => Some(value),
@@ -82,7 +82,7 @@ pub fn layer_scopes() -> Vec<Scope> {
     parent_full.extend([220, 320]);
     vec![
         Scope { name: "two keys, three layers down", setup: inserts(&[20, 30]), keys: [20, 30, 10] },
-        // The first layer has no free slot; layers that hold one key are gone when it is.
+        // The first layer has no free slot; a layer with one key goes with that key.
         Scope {
             name: "layers in a full node",
             setup: then(inserts(&[20, 30, 50, 60, 70, 100]), &[30]),
@@ -116,14 +116,14 @@ pub fn sequences(keys: [u64; 3], length: usize) -> impl Iterator<Item = Vec<Inde
     })
 }
 
-/// Which suite is run.
+/// The parameters of a suite.
 #[derive(Clone, Copy)]
 pub struct Suite<'p> {
     /// The number of operations of each sequence, at least 1. The time grows twelvefold with each.
     pub length: usize,
     /// The number of threads.
     pub threads: usize,
-    /// Called now and then, by one thread at a time.
+    /// Called from time to time, by one thread at a time.
     pub progress: Option<&'p (dyn Fn(&Progress) + Sync)>,
 }
 
@@ -134,13 +134,13 @@ pub struct Progress {
     pub scope: &'static str,
     /// Sequences that were explored, of all seed trees.
     pub sequences_done: u64,
-    /// Sequences that there are.
+    /// Sequences in total.
     pub sequences: u64,
-    /// What was done so far.
+    /// The counts so far.
     pub stats: Stats,
 }
 
-/// What a suite found, for machines and people.
+/// The result of a suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuiteReport {
     /// The engine.
@@ -155,18 +155,18 @@ pub struct SuiteReport {
     pub line_form: String,
     /// The memory model.
     pub rules: String,
-    /// Counts, of all seed trees.
+    /// The counts, of all seed trees.
     #[serde(flatten)]
     pub stats: Stats,
-    /// Images that were not made, because no recovery would have read what differs in them.
+    /// Images that were not made, because they differ only in words that no recovery reads.
     pub images_avoided: f64,
     /// Crashes from which the engine did not recover. The suite ends at the first one.
     pub violations: u64,
-    /// What went wrong, with the command that repeats it.
+    /// The report of the failure, with the command that repeats it.
     pub report: Option<String>,
     /// How long it took.
     pub seconds: f64,
-    /// What went wrong, for programs.
+    /// The failure, for programs.
     #[serde(skip)]
     pub failure: Option<Box<Failure<IndexOperation>>>,
 }
@@ -187,7 +187,7 @@ fn scripts(scope: &Scope, length: usize, durability: Durability) -> Vec<Vec<Inde
     sequences.flat_map(with_syncs).collect()
 }
 
-/// What the workers share.
+/// The state that the workers share.
 struct Shared<'s> {
     scope: &'s Scope,
     chunks: Vec<&'s [Vec<IndexOperation>]>,
@@ -196,7 +196,7 @@ struct Shared<'s> {
     suite: Suite<'s>,
 }
 
-/// What the workers found so far.
+/// The results of the workers so far.
 struct Outcome {
     progress: Progress,
     failure: Option<Box<Failure<IndexOperation>>>,
@@ -216,7 +216,7 @@ pub fn exhaust(engine: &AnyEngine, suite: Suite<'_>, options: &Options) -> Suite
     let mut outcome = Outcome { progress, failure: None };
     for (scope, scripts) in scopes.iter().zip(&scripts) {
         outcome.progress.scope = scope.name;
-        // Neighbours share their first operations: what one worker knows is of use to it again.
+        // In chunks of neighbours, which share their first operations: a worker's known crash points apply again.
         let chunks = scripts.chunks(scripts.len().div_ceil(suite.threads * 32)).collect();
         let shared = Shared { scope, chunks, next: AtomicUsize::new(0), outcome: Mutex::new(outcome), suite };
         std::thread::scope(|threads| {

@@ -39,8 +39,8 @@ pub fn epoch_end(durability: Durability) -> Option<IndexOperation> {
     (durability != Durability::OnReturn).then_some(EndEpoch)
 }
 
-/// The operations that threads do on a scope: each kind, on keys that are there and on one that is not; and the end of an
-/// epoch, where it matters.
+/// The operations of threads on a scope: each kind, on keys that are present and on one that is not; and the end of an epoch,
+/// with buffered durability.
 pub fn choices(scope: &Scope, durability: Durability) -> Vec<IndexOperation> {
     let [low, middle, high] = scope.keys;
     let all = (0, 10 * high);
@@ -86,8 +86,8 @@ pub fn triples(scope: &Scope, durability: Durability) -> Vec<Program<IndexOperat
     triples.iter().map(|triple| Program::single(triple)).collect()
 }
 
-/// Setups that leave free records to the share of the first thread, and programs in which the second one needs them. For
-/// a tree that nothing of an earlier failure keeps from taking them over.
+/// Setups that leave free records to the shard of the first thread, and programs in which the second thread needs them. For a
+/// tree without a failed epoch, which would keep a shard from taking records over.
 pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
     // Without the first record of a layer, which holds its key and is longer.
     let one = vec![Insert(10, 1), Insert(20, 2), EndEpoch, Update(20, 3), EndEpoch];
@@ -106,8 +106,8 @@ pub fn takers() -> Vec<(Vec<IndexOperation>, Program<IndexOperation>)> {
     ]
 }
 
-/// Threads that do `length` operations each on a few keys, by chance: with small leaves they split and merge all the
-/// time. Half as many operations come before. Where durability is buffered, epochs end beside them.
+/// Threads with `length` random operations each on a few keys: with small leaves they split and merge often. Half as many
+/// operations come before them. With buffered durability epochs end beside them.
 pub fn random(
     seed: u64,
     (threads, length): (usize, usize),
@@ -177,13 +177,13 @@ pub type ThreadsResult = Result<Stats, Box<ThreadsFailure<IndexOperation>>>;
 pub struct Work<'w> {
     /// The options of each exploration.
     pub options: &'w Options,
-    /// What is done after a crash.
+    /// The operations after a crash.
     pub follow_up: FollowUp,
-    /// How threads are explored; which schedules, says each program.
+    /// How threads are explored; each program chooses its schedules.
     pub scheduling: &'w Scheduling,
     /// Threads of the system.
     pub workers: usize,
-    /// Told after each program what it took, by one thread at a time.
+    /// Called after each program with its counts, by one thread at a time.
     pub progress: Option<&'w (dyn Fn(&Stats) + Sync)>,
 }
 

@@ -82,7 +82,7 @@ fn what_returned_happened_in_time() {
     late.respond(&Register, 0).unwrap();
     late.invoke(&Register, 1);
     assert!(late.respond(&Register, 1).is_err());
-    // It began before: it may come first, but then the other cannot have found what nobody set.
+    // It began before: it may come first, but then the other call cannot have read a value that no call had set.
     let mut early = history([Some(9), Some(0), None]);
     early.invoke(&Register, 1);
     early.invoke(&Register, 0);

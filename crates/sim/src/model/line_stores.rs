@@ -1,4 +1,4 @@
-//! How lines are stored whole: what no processor promises to keep in order.
+//! A check of line stores: stores whose order no processor guarantees.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ enum Kind {
     Whole,
 }
 
-/// A line that was stored whole, and also otherwise without a fence between, if there is one. A line store is ordered after
-/// nothing but a fence, so which of the two is there afterwards is open; the models here have them in program order.
+/// A line that was stored whole, and also by other stores without a fence in between, if there is one. Only a fence orders a line
+/// store, so either store may win; the models here apply them in program order.
 pub(crate) fn misused(trace: &Trace) -> Option<String> {
     let mut written: BTreeMap<u32, (Kind, u16, Site)> = BTreeMap::new();
     for event in &trace.events {

@@ -22,20 +22,20 @@ impl Atom {
     }
 }
 
-/// A line that may not be what was last stored to it.
+/// A line that may not have the content that was last stored to it.
 #[derive(Clone, Debug)]
 struct History {
-    /// What it may have been before the atoms: distinct, oldest first.
+    /// Its possible contents before the atoms: distinct, oldest first.
     bases: Vec<LineValue>,
-    /// What was stored since and is not durable for sure.
+    /// Later stores that are not certainly durable.
     atoms: Vec<Atom>,
-    /// What a crash may leave: distinct, oldest first. Empty if not computed.
+    /// The contents that a crash may leave: distinct, oldest first. Empty if not computed.
     candidates: Vec<LineValue>,
     /// Which of them was stored last.
     newest: u16,
 }
 
-/// Where the value is, which is added unless it is there.
+/// The index of the value, which is added if it is missing.
 fn push_distinct(list: &mut Vec<LineValue>, value: LineValue) -> usize {
     list.iter().position(|known| *known == value).unwrap_or_else(|| {
         list.push(value);
@@ -61,7 +61,7 @@ impl History {
         })
     }
 
-    /// The atoms before `sequence` are durable.
+    /// Makes the atoms before `sequence` durable.
     fn raise(&mut self, sequence: u64) -> bool {
         let count = self.atoms.partition_point(|atom| atom.sequence < sequence);
         if count == 0 {
@@ -126,7 +126,7 @@ impl Lines {
         }
     }
 
-    /// Applies what is no store.
+    /// Applies an event other than a store.
     pub(super) fn apply(&mut self, memory: &mut Memory, sim: &Sim, event: &Event) {
         self.sequence += 1;
         match *event {
@@ -146,7 +146,7 @@ impl Lines {
                 let Some(history) = self.lines.get_mut(&line) else { return };
                 history.bases.retain(|base| base.0[usize::from(word)] == value);
                 history.candidates.clear();
-                assert!(!history.bases.is_empty(), "a decision for what no content has");
+                assert!(!history.bases.is_empty(), "a decision for a value that no content has");
                 self.settle_if_single(memory, sim, line);
             }
             _ => {}
@@ -202,7 +202,7 @@ impl Lines {
         open
     }
 
-    /// Of how many stores how many arrived, and where the first missing one is, if one of the contents is left.
+    /// How many of its stores arrived, of how many, and the first missing one; if a single content is left.
     pub(super) fn behind(
         &self,
         line: u32,

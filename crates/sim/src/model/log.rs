@@ -8,7 +8,7 @@ use medium::sim::{Event, OpenLine, Sim, Worlds};
 
 use super::{Change, Memory};
 
-/// What a line held when a group was appended.
+/// The content of a line when a group was appended.
 #[derive(Clone, Debug)]
 struct Version {
     /// The LSN of the group.
@@ -18,14 +18,14 @@ struct Version {
     site: &'static Location<'static>,
 }
 
-/// A line that may not be what was last stored to it.
+/// A line that may not have the content that was last stored to it.
 #[derive(Clone, Debug)]
 struct History {
-    /// What is durable; several only if an earlier crash left the line open. Then each with the worlds of that crash.
+    /// The durable content; several only if an earlier crash left the line open, each then with the worlds of that crash.
     bases: Vec<(LineValue, Worlds)>,
-    /// What groups hold that are not durable for sure, oldest first.
+    /// The contents in groups that are not certainly durable, oldest first.
     versions: Vec<Version>,
-    /// What memory holds; one content for each base.
+    /// The content in memory, for each base.
     current: Vec<LineValue>,
 }
 
@@ -40,7 +40,7 @@ impl History {
         self.bases.len() == 1 && self.versions.is_empty() && self.current[0] == self.bases[0].0
     }
 
-    /// What the newest group holds, or what is durable.
+    /// The content in the newest group, or the durable one.
     fn last(&self, base: usize) -> &LineValue {
         self.versions.last().map_or(&self.bases[base].0, |version| &version.contents[base])
     }
@@ -51,10 +51,10 @@ impl History {
         filter(&mut self.bases, &kept);
         filter(&mut self.current, &kept);
         self.versions.iter_mut().for_each(|version| filter(&mut version.contents, &kept));
-        assert!(!self.bases.is_empty(), "a decision for what no content has");
+        assert!(!self.bases.is_empty(), "a decision for a value that no content has");
     }
 
-    /// Makes one of bases between which nothing distinguishes any more.
+    /// Joins bases that no longer differ.
     fn merge(&mut self) {
         let mut index = self.bases.len();
         while index > 1 {
@@ -75,12 +75,12 @@ impl History {
         }
     }
 
-    /// What the line may hold and in which worlds: world `earlier * cuts + cut` is that of an earlier crash, with the
-    /// first `cut` of the groups `lsns` and perhaps part of the next one.
+    /// The line's possible contents, and the worlds of each: world `earlier * cuts + cut` is world `earlier` of an earlier crash,
+    /// with the first `cut` of the groups `lsns` and perhaps part of the next one.
     fn candidates(&self, earlier: &Worlds, lsns: &[u64]) -> OpenLine {
         let cuts = lsns.len() + 1;
         let mut open = OpenLine { line: 0, candidates: Vec::new(), newest: 0, worlds: Vec::new() };
-        // The number of groups after which each version is there for sure.
+        // The number of groups after which each version has certainly arrived.
         let whole = |version: &Version| lsns.partition_point(|lsn| *lsn < version.lsn) + 1;
         for number in 0..=self.versions.len() {
             let first = number.checked_sub(1).map_or(0, |last| whole(&self.versions[last]) - 1);
@@ -109,7 +109,7 @@ impl History {
 #[derive(Clone, Debug)]
 pub(super) struct Log {
     lines: BTreeMap<u32, History>,
-    /// What an earlier crash may have done, as far as nothing has excluded it.
+    /// The worlds of an earlier crash that are still possible.
     earlier: Worlds,
     /// For each guard: lines that it flushed.
     flushed: BTreeMap<u64, BTreeSet<u32>>,
@@ -144,7 +144,7 @@ impl Log {
         history.current.iter_mut().for_each(|content| change.apply(content));
     }
 
-    /// Applies what is no store.
+    /// Applies an event other than a store.
     pub(super) fn apply(&mut self, memory: &mut Memory, sim: &Sim, event: &Event) {
         match *event {
             Event::Flush { notes, line, count, .. } => {
@@ -213,7 +213,7 @@ impl Log {
         lines
     }
 
-    /// Of how many groups how many arrived, and where the first missing one was fenced, if one of the contents is left.
+    /// How many of its groups arrived, of how many, and the fence of the first missing one; if a single content is left.
     pub(super) fn behind(
         &self,
         line: u32,

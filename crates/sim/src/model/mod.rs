@@ -7,9 +7,9 @@
 //! 1. A line's content after a crash is any prefix of its history: stores to one line arrive in program order.
 //! 2. Lines are independent: each has a prefix of its own.
 //! 3. A flush makes nothing durable. It notes, for the guard through which it was made, how long the history is.
-//! 4. A fence through that guard makes what was noted durable: the prefix is no shorter from then on. *Only* a fence
-//!    does; a compare-exchange does not, nor does a fence of another guard.
-//! 5. What is stored after the flush is not covered by it.
+//! 4. A fence through that guard makes the noted stores durable: the prefix is no shorter from then on. *Only* a fence
+//!    does this; a compare-exchange does not, nor does a fence through another guard.
+//! 5. A flush does not cover later stores.
 //! 6. A line that is stored whole is there wholly or not at all.
 //! 7. Growth is durable when it returns.
 //! 8. A line that is stored whole is not stored to otherwise before a fence of the same thread: that is a violation.
@@ -20,13 +20,13 @@
 //! With a log ([`Rules::Log`], an ordinary file) lines are not independent:
 //!
 //! 1. A fence appends the lines that its guard flushed to the log, as one group, with the content that they have then.
-//! 2. A crash leaves what the groups before some place hold, and of the group after it any part: whole lines of it.
+//! 2. A crash leaves all groups before some place in the log, and any of the lines of the group after it.
 //! 3. A wait makes the groups up to its LSN durable. *Only* a wait does.
-//! 4. What is in no group is lost.
-//! 5. Growth is durable when it returns. (Where growth is in the log as well, a crash may lose it with all that came
-//!    after it: that is a crash before the growth, which is explored.)
+//! 4. Stores that are in no group are lost.
+//! 5. Growth is durable when it returns. (If growth is in the log as well, a crash may lose it and all that came after it:
+//!    that is the same as a crash before the growth, which is explored.)
 //!
-//! What a log can leave, lines can leave as well, but for waits: with lines the fence is enough.
+//! Every image of a log is also one of lines, if each fence is followed by a wait: with lines the fence alone makes durable.
 //!
 //! Not covered: weak orderings between threads (events have the order in which they took effect); streaming stores to one
 //! line in every order before their fence (a `Sim` makes them in two orders, from either end); caches of real processors.
@@ -43,16 +43,16 @@ pub(crate) use self::line_stores::misused;
 use self::lines::Lines;
 use self::log::Log;
 
-/// Which model.
+/// The rules of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rules {
-    /// Lines reach the medium at any time, in any order; a flush and a fence set a lower bound. The weakest model:
-    /// what survives it survives on other processors as well, and, if it waits for its fences, on a file.
+    /// Lines reach the medium at any time, in any order; a flush and a fence set a lower bound. The weakest model: a structure
+    /// that survives it survives on other processors as well, and, if it waits for its fences, on a file.
     #[default]
     Lines,
     /// Caches are persistent (eADR): a store is durable at once.
     PersistentCaches,
-    /// What was flushed reaches a log at the fence, group by group; a wait makes it durable. Needs a late `Sim`.
+    /// A fence appends the flushed lines to a log, as one group; a wait makes groups durable. Needs a late `Sim`.
     Log,
 }
 
@@ -71,14 +71,14 @@ impl Change {
     }
 }
 
-/// A line that a crash left behind what was stored to it.
+/// A line of which a crash lost stores.
 #[derive(Clone, Debug)]
 pub struct Behind {
     /// The line's offset, in bytes.
     pub offset: u64,
-    /// How many of its stores arrived, of those that were not durable for sure; in a log, how many of its groups.
+    /// How many of its stores arrived, of those that were not certainly durable; in a log, of its groups.
     pub arrived: usize,
-    /// How many there were.
+    /// How many there were in total.
     pub stores: usize,
     /// The first store that is missing; in a log, the fence of the first group that is missing.
     pub missing: Site,
@@ -98,7 +98,7 @@ fn hash_candidates(open: &OpenLine) -> u64 {
     contents.fold(3 + (u64::from(open.newest) << 8), mix)
 }
 
-/// The memory of a `Sim`, which holds what is settled, and the digest of its content.
+/// The memory of a `Sim`, with the lines that have one possible content, and its digest.
 #[derive(Clone, Debug)]
 struct Memory {
     digest: u64,
@@ -127,8 +127,8 @@ enum Kind {
 
 /// The state of the memory at one moment of a trace.
 ///
-/// The model walks along a [`Trace`] ([`Model::apply`]). What is settled (has one possible content) it writes into the
-/// `Sim`, so that its memory together with [`Model::open_lines`] is all that a crash may leave.
+/// The model walks along a [`Trace`] ([`Model::apply`]). It writes lines that are settled, with one possible content, into the
+/// `Sim`. Its memory and [`Model::open_lines`] together are all that a crash may leave.
 #[derive(Clone, Debug)]
 pub struct Model {
     memory: Memory,
@@ -136,8 +136,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The model of memory in which everything is settled, but for `open` lines. `digest` stands for the memory's
-    /// content.
+    /// The model of memory in which all lines but the `open` ones are settled. `digest` is that of the memory's content.
     pub fn new(rules: Rules, open: &[OpenLine], digest: u64) -> Self {
         let kind = match rules {
             Rules::Lines | Rules::PersistentCaches => Kind::Lines(Lines::new(rules, open)),
@@ -146,8 +145,8 @@ impl Model {
         Self { memory: Memory { digest }, kind }
     }
 
-    /// A number that two memories share only if they have the same content (but for chance), both counted from the
-    /// same start. Excludes lines that are open.
+    /// A digest of the memory, without open lines: equal for two memories that began alike only if their contents are equal (with
+    /// high probability).
     pub fn digest(&self) -> u64 {
         self.memory.digest
     }
@@ -171,7 +170,7 @@ impl Model {
         }
     }
 
-    /// Goes one event on. Events come from `trace`.
+    /// Applies the next event of `trace`.
     pub fn apply(&mut self, sim: &Sim, trace: &Trace, event: &Event) {
         if let Event::Grow { length } = *event {
             return sim.set_length(length).expect("it grew when it was recorded");
@@ -195,8 +194,7 @@ impl Model {
         }
     }
 
-    /// The lines whose content a crash now leaves open, and a number for all that it may leave: as [`Model::digest`],
-    /// open lines included.
+    /// The lines that a crash now leaves open, and a digest of all that it may leave: as [`Model::digest`], with open lines.
     pub fn open_lines(&mut self, sim: &Sim) -> (Vec<OpenLine>, u64) {
         let open = match &mut self.kind {
             Kind::Lines(lines) => lines.open_lines(&mut self.memory, sim),
@@ -211,7 +209,7 @@ impl Model {
         (open, digest ^ self.memory.digest)
     }
 
-    /// Which of the open lines a crash left behind, if it left of each one of the contents given.
+    /// The open lines of which a crash lost stores, if each has one of the contents given.
     pub fn behind(&self, left: &[(u32, Vec<LineValue>)]) -> Vec<Behind> {
         let behind = |(line, contents): &(u32, Vec<LineValue>)| {
             let (arrived, stores, missing) = match &self.kind {
@@ -231,7 +229,7 @@ pub fn images(open: &[OpenLine]) -> impl Iterator<Item = Vec<(u32, LineValue)>> 
     })
 }
 
-/// Whether there is a world in which all lines hold what was chosen.
+/// Whether there is a world in which all lines have their chosen content.
 fn is_possible(open: &[OpenLine], choices: &[usize]) -> bool {
     let mut sets = open.iter().zip(choices).filter_map(|(open, choice)| open.worlds.get(*choice));
     let Some(first) = sets.next() else { return true };
@@ -257,7 +255,7 @@ fn combinations(open: &[OpenLine]) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// How many images there are; in a log, contents that recur are counted again.
+/// The number of images; in a log, contents that recur are counted again.
 pub(crate) fn image_count(open: &[OpenLine]) -> f64 {
     if open.iter().all(|open| open.worlds.is_empty()) {
         return open.iter().map(|open| open.candidates.len() as f64).product();
@@ -268,6 +266,6 @@ pub(crate) fn image_count(open: &[OpenLine]) -> f64 {
         let count = |open: &OpenLine| open.worlds.iter().filter(|set| set.contains(world)).count() as f64;
         open.iter().map(count).product::<f64>()
     };
-    // A world in which all of the next group is there is the next world with nothing of the group after it.
+    // A world with all of the next group equals the next world with none of the group after it.
     worlds.iter().map(in_world).sum::<f64>() - (worlds.iter().count() as f64 - 1.0)
 }

@@ -1,4 +1,4 @@
-//! Coroutines for the threads of a run. They are used again from run to run: making one is dearer than most runs.
+//! Coroutines for the threads of a run. They are reused from run to run, because making one takes longer than most runs.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,23 +8,20 @@ use medium::sync::schedule::{self, Scheduler};
 
 use super::turn::Turn;
 
-/// What one thread does in one run.
+/// The work of one thread in one run.
 pub(super) type Job = Box<dyn FnOnce()>;
 
 /// The stack of a coroutine, in words: 512 KiB of address space.
 const STACK_WORDS: usize = 1 << 16;
 
 thread_local! {
-    /// What the coroutine that is resumed next begins with, if it has nothing to go on with. Coroutines stay on the
-    /// thread of the system that made them.
+    /// The job that the coroutine resumed next starts with, if it has none. Coroutines stay on the operating system's thread
+    /// that made them.
     static JOB: Cell<Option<Job>> = const { Cell::new(None) };
 }
 
 /// Suspends the running coroutine: control returns to the code that resumed it.
-#[expect(
-    deprecated,
-    reason = "the scope that is to be used instead does not reach into what the threads call"
-)]
+#[expect(deprecated, reason = "the scope that replaces it is not available inside the calls of the threads")]
 pub(super) fn give_way() {
     generator::yield_with(());
 }
@@ -45,8 +42,7 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Does the jobs, each as a thread of its own, in the order that `turn` says. When this returns all are done, or the
-    /// run is stuck.
+    /// Runs the jobs, each as a thread of its own, in the order of `turn`. When this returns all are done, or the run is stuck.
     pub(super) fn run(&mut self, turn: &Rc<Turn>, jobs: Vec<Job>) {
         while self.members.len() < jobs.len() {
             self.members.push(coroutine());
@@ -61,7 +57,7 @@ impl Crew {
             schedule::enter(&scheduler, next as u16, || member.resume());
         }
         if turn.is_stuck() {
-            // They keep what they hold: unwinding would run code that waits for locks that are never released.
+            // Leaked, not dropped: unwinding would run code that waits for locks that are never released.
             self.members.drain(..).for_each(std::mem::forget);
             schedule::abandon();
         }

@@ -1,31 +1,32 @@
-//! Threads under exploration: every interleaving that matters, and every crash of each.
+//! Threads under exploration: every relevant interleaving, and every crash of each.
 //!
-//! The threads of a [`Program`] are coroutines of one thread of the system, so that a switch costs nanoseconds. They run
-//! one at a time; before each access that others could notice ([`medium::sync`] says which those are) the scheduler may
-//! let another one go on. Each run is recorded, and then
+//! The threads of a [`Program`] are coroutines of one thread of the operating system, so that a switch costs nanoseconds. They
+//! run one at a time; before each access that other threads could notice ([`medium::sync`] lists these) the scheduler may
+//! switch to another thread. Each run is recorded, and then
 //!
 //! - its **history** is judged: some order of the operations must explain what they returned, part by part of the state
 //!   (key by key, for a map), and each operation takes effect between its call and its return;
-//! - it is **crashed** wherever that can leave something new, as the trace of a single thread is; what a crash leaves must
-//!   contain every operation that had returned, and each pending one wholly or not at all;
+//! - it is **crashed** at every crash point, like the trace of a single thread; the state after a crash must contain every
+//!   operation that had returned, and each pending one wholly or not at all;
 //! - a **deadlock**, a run without an end, a panic and an error are violations as well.
 //!
-//! Which runs there are, says [`Search`]:
+//! [`Search`] chooses the runs:
 //!
 //! - [`Search::Exhaustive`]: all schedules with so many *preemptions* (a thread is stopped though it could have gone on).
-//!   Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Three reductions keep that small. Threads are stopped
-//!   only before accesses in conflict with those of a thread that is not done, and before what makes something durable
-//!   (fences, and where caches are persistent stores): what they stored is visible there and not yet durable. A thread
-//!   that was preempted goes on only after something in conflict with what it is about to do: else it might have done
-//!   that before. And a run ends where it comes to a state from which everything was tried: each thread has seen the
-//!   same as then and is about to do the same, and each shared place was last written by the same thread with the same
-//!   knowledge. They lose nothing (`tests/reduction.rs`).
-//! - [`Search::Sweep`]: visible before durable. One thread is stopped at a fence, after each of its publishing stores that
-//!   is; the others run to their ends; then comes the crash.
+//!   Two are enough for most bugs (Musuvathi, Qadeer, PLDI 2007). Three reductions keep the number of
+//!   runs small, and lose no outcome (`tests/reduction.rs`):
+//!   1. Threads are stopped only before accesses in conflict with those of a thread that is not done, and before a step that
+//!      makes something durable (a fence, or a store with persistent caches), when stores are visible and not yet durable.
+//!   2. A preempted thread goes on only after a step in conflict with its own next step: otherwise it could have taken that
+//!      step before the preemption.
+//!   3. A run ends at a state from which everything was tried. In equal states each thread has seen the same and is about to do
+//!      the same, and each shared place was last written by the same thread with the same knowledge.
+//! - [`Search::Sweep`]: visible before durable. One thread is stopped at a fence, when its publishing store is visible; the
+//!   others run to their ends; then comes the crash.
 //! - [`Search::Random`]: probabilistic concurrency testing, for long runs.
 //!
-//! What the scheduler does not show: weak memory orderings, as it is sequentially consistent (they are `loom`'s part);
-//! and what happens within one step, between two yield points (`medium::sync` says why that is left out).
+//! Not covered: weak memory orderings, as the scheduler is sequentially consistent (these are tested with `loom`); and
+//! interleavings within one step, between two yield points (`medium::sync` says why).
 
 mod crew;
 mod order;
@@ -54,13 +55,13 @@ use self::turn::{End, Order, Turn};
 pub use self::order::Schedule;
 pub use self::report::ThreadsFailure;
 
-/// A part of the state that an operation concerns, the operation that it is there, and what that returned.
+/// A part of the state, the operation on that part, and what the operation returned there.
 pub type PartOf<S> = (u64, <S as Subject>::Operation, Option<<S as Subject>::Outcome>);
 
 /// A subject that several threads use at once.
 ///
-/// It must be deterministic as a [`Subject`] is, given the order in which threads go on; and all that its threads share
-/// must be in the medium or behind [`medium::sync`].
+/// Given the order of its threads' steps it must be deterministic, as a [`Subject`] is. All state that its threads share must
+/// be in the medium or behind [`medium::sync`].
 pub trait Concurrent: Subject {
     /// As [`Subject::apply`], beside other threads.
     fn call(
@@ -69,9 +70,9 @@ pub trait Concurrent: Subject {
         operation: &Self::Operation,
     ) -> Result<Self::Outcome, Complaint>;
 
-    /// What each of these calls is to each independent part of the state. Histories are judged part by part, which is
-    /// much cheaper where there are many; and an operation that takes effect on each part at a time of its own, such as a
-    /// scan, is as many operations. By default there is one part, the whole.
+    /// Splits each of these calls into one operation for each independent part of the state that it concerns. Histories are
+    /// judged part by part, which is much faster with many parts. An operation that takes effect on each part at a time of its
+    /// own, such as a scan, becomes as many operations. By default there is one part, the whole.
     fn parts(
         &self,
         start: &Self::State,
@@ -85,19 +86,19 @@ pub trait Concurrent: Subject {
     }
 }
 
-/// What threads do.
+/// The operations of several threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program<O> {
-    /// What is done by one thread before the others begin, on the structure that they use.
+    /// Operations that one thread executes before the others begin, on the same structure.
     pub before: Vec<O>,
-    /// What each thread does. At most 64 threads.
+    /// The operations of each thread. At most 64 threads.
     pub threads: Vec<Vec<O>>,
-    /// Threads, by number, that are not stopped while they can go on: for programs too long for all schedules.
+    /// Threads, by number, that are never preempted: for programs too long for all schedules.
     pub uninterrupted: Vec<usize>,
 }
 
 impl<O> Program<O> {
-    /// Threads, and nothing before them.
+    /// Threads without operations before them.
     pub fn of(threads: Vec<Vec<O>>) -> Self {
         Self { before: Vec::new(), threads, uninterrupted: Vec::new() }
     }
@@ -109,7 +110,7 @@ impl<O: Clone> Program<O> {
         Self::of(operations.iter().map(|operation| vec![operation.clone()]).collect())
     }
 
-    /// What comes before, and then each thread.
+    /// Lists of operations: those before, then those of each thread.
     fn parts(&self) -> impl Iterator<Item = &[O]> {
         std::iter::once(&self.before).chain(&self.threads).map(Vec::as_slice)
     }
@@ -151,7 +152,7 @@ impl<O: fmt::Debug> Program<O> {
     }
 }
 
-/// Which schedules are tried. See the [module](self).
+/// The schedules that are tried. See the [module](self).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Search {
     /// All with at most so many preemptions.
@@ -161,13 +162,13 @@ pub enum Search {
     },
     /// One preemption, at a fence.
     Sweep,
-    /// By chance.
+    /// Random ones.
     Random {
         /// How many runs.
         runs: u32,
-        /// How many orderings a bug may need to be found: 1 to about 5.
+        /// How many ordering constraints a bug may need: 1 to about 5.
         depth: u32,
-        /// Where chance begins.
+        /// The seed of the random numbers.
         seed: u64,
     },
     /// This one.
@@ -183,8 +184,8 @@ pub struct Scheduling {
     pub crashes: bool,
     /// The most steps of a run; more are a livelock.
     pub steps_max: u32,
-    /// Whether schedules are left out of which others show the same. If not, [`Search::Exhaustive`] may stop a thread
-    /// before each access, and no run ends early: slow, and only there to check the other way (`tests/reduction.rs`).
+    /// Whether to skip schedules that are equivalent to others. If not, [`Search::Exhaustive`] may stop a thread before each
+    /// access, and no run ends early: slow, to check the reductions (`tests/reduction.rs`).
     pub reduced: bool,
 }
 
@@ -203,7 +204,7 @@ impl Default for Scheduling {
 pub type ThreadsVerdict<S> = Result<(), Box<ThreadsFailure<<S as Subject>::Operation>>>;
 
 impl<S: Concurrent + 'static> Explorer<S> {
-    /// Explores what threads do, from what [`Explorer::set_up`] left. On a failure, looks for a simpler one.
+    /// Explores threads, from the state that [`Explorer::set_up`] left. On a failure, looks for a simpler one.
     pub fn explore_threads(
         &mut self,
         program: &Program<S::Operation>,
@@ -222,8 +223,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         verdict
     }
 
-    /// As [`Explorer::survey`], of what threads do. Publishes and persists of theirs are not moved, only those of what
-    /// follows a crash.
+    /// As [`Explorer::survey`], for threads. Publishes and persists of the threads are not moved, only those after a crash.
     pub fn survey_threads(
         &mut self,
         program: &Program<S::Operation>,
@@ -232,8 +232,8 @@ impl<S: Concurrent + 'static> Explorer<S> {
         self.survey_while(|explorer| explorer.explore_threads(program, scheduling))
     }
 
-    /// Looks for a failure with fewer operations, by the same search; with no more preemptions, where they are counted. Where
-    /// that takes too long, or chance does not find it again, what is left is not the shortest.
+    /// Looks for a failure with fewer operations, by the same search; with no more preemptions, where they are counted. If
+    /// that takes too long, or random schedules do not find it again, the result is not the shortest.
     fn simplify(&mut self, failure: &mut Box<ThreadsFailure<S::Operation>>, scheduling: &Scheduling) {
         let search = match &scheduling.search {
             Search::Exhaustive { .. } => Search::Exhaustive { preemptions_max: failure.preemptions },
@@ -274,11 +274,11 @@ impl<S: Concurrent + 'static> Explorer<S> {
         let mut crew = Crew::default();
         match &scheduling.search {
             Search::Exhaustive { preemptions_max } => {
-                // Few preemptions first: a failure then needs no more than it has, and what is in conflict is known
-                // before there are many runs.
+                // Few preemptions first: a failure then has the fewest that it needs, and conflicts are learned while there are
+                // few runs.
                 let first = if reduced { 0 } else { *preemptions_max };
                 for preemptions in first..=*preemptions_max {
-                    // As long as runs show conflicts that were not known when they were made.
+                    // Again as long as runs show new conflicts.
                     while turn.begin_round(preemptions) {
                         self.search_tree(&mut crew, &turn, program, scheduling)?;
                     }

@@ -1,4 +1,4 @@
-//! Which thread runs next: all schedules, random ones, or one repeated.
+//! The order of threads: all schedules, random ones, or one repeated.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +45,7 @@ pub(super) struct Decided {
     /// How many threads could run; the first is the one that runs without a preemption.
     options: usize,
     chosen: usize,
-    /// When, so that a run that goes another way than the last one is noticed.
+    /// The step, to notice a run that does not repeat the last one.
     step: u32,
     /// Events recorded before.
     event: usize,
@@ -54,16 +54,16 @@ pub(super) struct Decided {
 /// All schedules with so many preemptions, depth first. A thread is preempted if it could have gone on.
 pub(super) struct Tree {
     preemptions_max: u32,
-    /// Whether a run ends where everything that may follow was tried.
+    /// Whether a run ends at a state from which everything was tried.
     prunes: bool,
-    /// With how many preemptions the last round began.
+    /// The number of preemptions of the last round.
     begun: Option<u32>,
     /// Choices to repeat, and the steps at which they were made.
     path: Vec<(usize, u32)>,
     decided: Vec<Decided>,
     preemptions: u32,
-    /// States from which everything was tried but for what begins with certain threads (see [`Sleepers`]), and with how many
-    /// preemptions left.
+    /// States from which everything was tried, except steps of certain sleeping threads (see [`Sleepers`]), and the preemptions
+    /// that were left then.
     ///
     /// [`Sleepers`]: super::states::Sleepers
     visited: NumberMap<u64, u32>,
@@ -73,9 +73,9 @@ pub(super) struct Tree {
 pub(super) enum Choice {
     /// This thread goes on.
     Go(u16),
-    /// All that may follow was seen before.
+    /// Everything from here on was tried before.
     Known,
-    /// The run went another way than the last one that decided the same.
+    /// The run does not repeat the last one although it made the same decisions.
     Astray,
 }
 
@@ -92,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// Forgets everything that was tried, and takes so many preemptions from now on; `true` if they were others before.
+    /// Starts again with this number of preemptions; returns whether the number has changed.
     pub(super) fn begin_round(&mut self, preemptions_max: u32) -> bool {
         self.visited.clear();
         self.path.clear();
@@ -120,21 +120,21 @@ impl Tree {
         true
     }
 
-    /// How many events the runs before have recorded in the same way: up to the first choice that is new.
+    /// The number of events that earlier runs have recorded in the same way: up to the first new choice.
     pub(super) fn known_events(&self) -> usize {
         self.path.len().checked_sub(1).and_then(|last| self.decided.get(last)).map_or(0, |last| last.event)
     }
 
-    /// Whether a run ends where everything that may follow was tried.
+    /// Whether a run ends at a state from which everything was tried.
     pub(super) fn prunes(&self) -> bool {
         self.prunes
     }
 
-    /// Whether everything was tried from a state with so many preemptions left, but for what begins with a thread that is
-    /// asleep; from now on it is.
+    /// Whether everything was tried from a state with so many preemptions left, except steps of sleeping threads. From now on this
+    /// counts as tried.
     fn visit(&mut self, state: u64, asleep: u64, left: u32) -> bool {
         let number = |asleep| mix(state, asleep);
-        // What was tried with fewer threads asleep is more. All sets of them, from all down to none.
+        // A trial with fewer threads asleep tried more. Checks all subsets of the sleeping threads.
         let mut fewer = asleep;
         loop {
             if self.visited.get(&number(fewer)).is_some_and(|tried| *tried >= left) {
@@ -149,7 +149,7 @@ impl Tree {
         false
     }
 
-    /// The thread that runs next, of `options`. The first of them costs nothing; the others are preemptions if `preempts`.
+    /// The thread that runs next, of `options`. The first one costs nothing; the others are preemptions if `preempts`.
     pub(super) fn choose(
         &mut self,
         (options, asleep): (&[u16], u64),
@@ -159,7 +159,7 @@ impl Tree {
     ) -> Choice {
         let left = self.preemptions_max - self.preemptions;
         let position = self.decided.len();
-        // One number for the thread that would run and for the state.
+        // One number for the state and the thread that would run.
         if self.prunes
             && position >= self.path.len()
             && self.visit(mix(state(), u64::from(options[0])), asleep, left)

@@ -25,14 +25,14 @@ pub(super) struct Recorded<S: Subject> {
     pub(super) calls: Rc<Vec<Call<S>>>,
 }
 
-/// What the threads of a run returned.
+/// The history of a run.
 struct Results<S: Subject> {
     outcomes: Vec<Option<S::Outcome>>,
     failure: Option<Complaint>,
 }
 
 impl<S: Concurrent + 'static> Explorer<S> {
-    /// Runs a program once, and takes everything back.
+    /// Runs a program once, and undoes it.
     pub(super) fn record_threads(
         &self,
         crew: &mut Crew,
@@ -64,11 +64,10 @@ impl<S: Concurrent + 'static> Explorer<S> {
                 (Some(End::Deadlock), _) => Err("a deadlock: every thread waits for another one".to_owned()),
                 (Some(End::Livelock), _) => Err(format!("a livelock: no end within {steps_max} steps")),
                 (Some(End::Astray), _) => {
-                    Err("a run went another way than the one before: the subject is not deterministic"
-                        .to_owned())
+                    Err("a run did not repeat the one before: the subject is not deterministic".to_owned())
                 }
                 (_, Some(failure)) => Err(failure),
-                // The rest is seen in other runs.
+                // Other runs show the rest.
                 (Some(End::Known | End::Asleep | End::Failure), None) => Ok(None),
                 (None, None) => {
                     let instance = Rc::get_mut(&mut instance).expect("the threads are done");
@@ -87,7 +86,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         recorded
     }
 
-    /// Opens the structure and does what comes before the threads.
+    /// Opens the structure and executes the operations before the threads.
     fn prepare(
         &self,
         program: &Program<S::Operation>,
@@ -127,7 +126,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         (instance, results)
     }
 
-    /// What one thread does; its first operation has number `first`.
+    /// The job of one thread; its first operation has number `first`.
     fn job(
         &self,
         (thread, first): (usize, usize),
@@ -162,7 +161,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         })
     }
 
-    /// What the calls of a run are to each part of the state.
+    /// The calls of a run, split by part of the state.
     fn calls(
         &self,
         start: &S::State,
@@ -178,7 +177,7 @@ impl<S: Concurrent + 'static> Explorer<S> {
         Rc::new(made.into_iter().zip(parts).map(call).collect())
     }
 
-    /// Whether some order of the operations explains what they returned, and what was found in the end.
+    /// Checks that some order of the operations explains what they returned, and the state at the end.
     fn judge(&self, recorded: &Recorded<S>, seen: Option<&S::State>) -> Result<(), Complaint> {
         let subject = &*self.subject;
         let mut history = History::new(recorded.start.clone(), Rc::clone(&recorded.calls));

@@ -1,4 +1,4 @@
-//! What a failed exploration of threads says.
+//! Reports of explorations of threads.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::record::Recorded;
 use crate::report::{Crash, Failure, Replay, write_crashes, write_head};
 use crate::subject::{Complaint, Subject};
 
-/// How many switches are told, the last ones: a livelock has thousands.
+/// The most switches that a report lists, the last ones: a livelock has thousands.
 const SWITCHES_SAID: usize = 24;
 
 /// A schedule after which something was wrong, or a crash of one.
@@ -20,13 +20,13 @@ pub struct ThreadsFailure<O> {
     pub what: Complaint,
     /// The operations before the structure was explored.
     pub setup: Vec<O>,
-    /// What the threads did.
+    /// The program.
     pub program: Program<O>,
-    /// In which order.
+    /// The schedule.
     pub schedule: Schedule,
-    /// How often a thread was stopped that could have gone on, if schedules were searched by that.
+    /// The number of preemptions, if schedules were searched by it.
     pub preemptions: u32,
-    /// For each switch, where the thread stood that was stopped.
+    /// For each switch, the place at which the thread was stopped.
     pub places: Vec<String>,
     /// The crashes; none, if it goes wrong without one.
     pub crashes: Vec<Crash>,
@@ -53,7 +53,7 @@ impl<O> ThreadsFailure<O> {
     }
 }
 
-/// For each switch, the last operation on the medium that the thread had done; what came before the threads belongs to none.
+/// For each switch, the thread's last operation on the medium. Operations before the threads began belong to none.
 pub(super) fn places<S: Subject>(
     schedule: &Schedule,
     events: &[usize],
@@ -81,7 +81,7 @@ impl<O: fmt::Debug> ThreadsFailure<O> {
     }
 }
 
-/// What went wrong, without a way to repeat it.
+/// The report without the command that repeats it.
 struct Story<'f, O>(&'f ThreadsFailure<O>);
 
 impl<O: fmt::Debug> fmt::Display for ThreadsFailure<O> {

@@ -1,4 +1,4 @@
-//! What tells two moments of a run apart: which places threads share, and a number for all that may still matter.
+//! The states of a run: which places threads share, and a digest of everything that may still matter.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,7 +7,7 @@ use medium::sync::schedule::{Access, AccessKind};
 
 use crate::model::Rules;
 
-/// No adversary chooses places and states, so one multiplication is enough.
+/// A hash by one multiplication: no adversary chooses places and states.
 #[derive(Default)]
 pub(super) struct NumberHasher(u64);
 
@@ -47,12 +47,12 @@ struct Users {
 }
 
 impl Users {
-    /// Whether it matters in which order they come.
+    /// Whether the order of the two matters.
     fn conflict(self) -> bool {
         self.writers != 0 && (self.readers | self.writers).count_ones() > 1
     }
 
-    /// Those with whom an access is in conflict.
+    /// The threads with which an access is in conflict.
     fn against(self, kind: AccessKind) -> u64 {
         match kind {
             AccessKind::Load => self.writers,
@@ -64,16 +64,16 @@ impl Users {
 
 /// The places that threads share in conflict: one writes, another one reads or writes.
 ///
-/// A thread that is stopped before any other access might as well have been stopped later: what it does up to its next
-/// conflict commutes with whatever the others do. So only accesses that are in conflict with those of a thread that is not
-/// done are worth a switch. Which thread uses which place is learned from the runs themselves; a round of exploration goes by
-/// what was known when it began, and is done anew if it found more.
+/// A thread that is stopped before any other access could as well be stopped later: its steps up to the next conflict commute
+/// with those of the others. So a switch is tried only before accesses in conflict with those of a thread that is not done.
+/// The conflicts are learned from the runs themselves: a round of the exploration uses the conflicts known when it began, and
+/// is repeated if it found new ones.
 #[derive(Default)]
 pub(super) struct Conflicts {
     users: PlaceMap<Users>,
-    /// Those of places in conflict when this round began.
+    /// The places in conflict when this round began.
     known: PlaceMap<Users>,
-    /// Whether there is more by now.
+    /// Whether this round found new conflicts.
     has_grown: bool,
 }
 
@@ -88,8 +88,8 @@ impl Conflicts {
         has_grown
     }
 
-    /// Whether the order of this access and those of these other threads matters. That of what makes something durable
-    /// always does, for a crash may come between: of fences, and of stores where caches are persistent.
+    /// Whether the order of this access and those of these other threads matters. It always does for an access that makes
+    /// something durable (a fence, or a store with persistent caches), because a crash may come in between.
     pub(super) fn concerns(&self, access: &Access, others: u64, rules: Rules) -> bool {
         let is_store = access.kind == AccessKind::Store && access.is_to_lines();
         access.kind == AccessKind::Fence
@@ -113,7 +113,7 @@ impl Conflicts {
     }
 }
 
-/// Whether the order of two accesses matters. In a log it also matters which fence comes first, and what lines hold then.
+/// Whether the order of two accesses matters. In a log the order of fences matters as well, and that of fences and stores.
 fn are_in_conflict(one: &Access, other: &Access, rules: Rules) -> bool {
     let either = |kind| one.kind == kind || other.kind == kind;
     if either(AccessKind::Fence) {
@@ -123,17 +123,17 @@ fn are_in_conflict(one: &Access, other: &Access, rules: Rules) -> bool {
     meet && either(AccessKind::Store)
 }
 
-/// Threads that were preempted, and that need not go on before something has happened that concerns them.
+/// Preempted threads that need not go on before a step in conflict with their next one.
 ///
-/// Had such a thread done what it was about to do before it was stopped, and been stopped then, the rest of the schedule
-/// would be the same, with no more preemptions; and that schedule is tried as well. (Godefroid's sleep sets. As preemptions
+/// If such a thread had taken its next step before it was stopped, the rest of the schedule would be the same, with no more
+/// preemptions; and that schedule is tried as well. (Godefroid's sleep sets. As preemptions
 /// are counted, only a preempted thread falls asleep: a thread that was tried before another one, and is not going on
 /// by itself, would need one more preemption to come first.)
 ///
-/// What the thread returns, it returns earlier in that schedule, and so to stricter expectations.
+/// In that schedule the thread returns earlier, so the expectations there are stricter.
 #[derive(Default)]
 pub(super) struct Sleepers {
-    /// For each thread what it is about to do; nothing, if that is an operation.
+    /// The next step of each thread; none if that is the begin of an operation.
     pending: Vec<Option<Access>>,
     /// Bit t for thread t.
     asleep: u64,
@@ -151,13 +151,13 @@ impl Sleepers {
         self.asleep
     }
 
-    /// A thread was preempted, and was about to do this.
+    /// Notes that a thread was preempted before this step.
     pub(super) fn add(&mut self, thread: usize, pending: Option<Access>) {
         self.pending[thread] = pending;
         self.asleep |= 1 << thread;
     }
 
-    /// Wakes those of whom this holds.
+    /// Wakes the threads for which this holds.
     fn wake(&mut self, concerns: impl Fn(Option<&Access>) -> bool) {
         let mut left = self.asleep;
         while left != 0 {
@@ -169,12 +169,12 @@ impl Sleepers {
         }
     }
 
-    /// Another thread does this.
+    /// Notes the step of another thread.
     pub(super) fn note(&mut self, access: &Access, rules: Rules) {
         self.wake(|pending| pending.is_some_and(|pending| are_in_conflict(pending, access, rules)));
     }
 
-    /// An operation has returned: those that begin now come after it.
+    /// Notes that an operation has returned: operations that begin now come after it.
     pub(super) fn respond(&mut self) {
         self.wake(|pending| pending.is_none());
     }
@@ -184,18 +184,17 @@ fn places(access: &Access) -> impl Iterator<Item = usize> + use<> {
     access.place..access.place + access.places
 }
 
-/// A number for the state that a run is in. Two moments with the same number have the same future: each thread has seen
-/// the same, and so stands at the same place with the same in its hands, and each place holds what the same thread wrote
-/// with the same knowledge.
+/// A digest of the state of a run. Two moments with the same digest have the same future: each thread has seen the same, so it is
+/// at the same point with the same local state; and each place was last written by the same thread with the same knowledge.
 #[derive(Default)]
 pub(super) struct State {
-    /// For each thread, all that it has seen.
+    /// For each thread, a digest of all that it has seen.
     threads: Vec<u64>,
-    /// For each shared place, the thread that wrote it and what that thread had seen.
+    /// For each shared place, the thread that wrote it and that thread's digest at the time.
     places: PlaceMap<u64>,
     /// All places together.
     memory: u64,
-    /// What was appended to the log, if there is one: the state of the thread and of the memory at each append.
+    /// With a log, a digest of the appended groups: the state of the thread and of the memory at each append.
     log: u64,
 }
 
@@ -207,7 +206,8 @@ impl State {
         (self.memory, self.log) = (0, 0);
     }
 
-    /// A thread is about to do something. That tells what it knows, also of what is no place: inner nodes, free memory.
+    /// Notes the next step of a thread. The step shows what the thread knows, also of state that is no place: inner nodes, free
+    /// memory.
     pub(super) fn approach(&mut self, conflicts: &Conflicts, thread: usize, access: &Access) {
         self.see(thread, access.kind as u64);
         for place in places(access).filter(|place| conflicts.known.contains_key(place)) {
@@ -215,7 +215,7 @@ impl State {
         }
     }
 
-    /// A thread does something that others may have caused, or may see.
+    /// Notes an access of a thread that depends on other threads, or that they may see.
     pub(super) fn note(
         &mut self,
         conflicts: &mut Conflicts,
@@ -225,7 +225,7 @@ impl State {
         conflicts.learn(thread, access);
         if access.kind == AccessKind::Fence {
             if rules == Rules::Log {
-                // The append takes what lines hold now, whichever thread stored it.
+                // The append takes the lines' present content, whichever thread stored it.
                 self.log = mix(mix(self.log, self.memory), self.threads[thread]);
             }
             return;
@@ -241,12 +241,12 @@ impl State {
         }
     }
 
-    /// A thread learns something.
+    /// Notes that a thread has read a value.
     pub(super) fn see(&mut self, thread: usize, what: u64) {
         self.threads[thread] = mix(self.threads[thread], what);
     }
 
-    /// The number of all of it.
+    /// The digest of the whole state.
     pub(super) fn number(&self) -> u64 {
         self.threads.iter().fold(self.memory ^ self.log, |state, thread| mix(state, *thread))
     }

@@ -1,4 +1,4 @@
-//! Which thread runs: the side of the scheduler that the running thread calls.
+//! The scheduler as the running thread calls it: decides which thread runs.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,20 +10,20 @@ use super::order::{Choice, Random, Schedule, Tree};
 use super::states::{Conflicts, Sleepers, State, mix};
 use crate::model::Rules;
 
-/// How threads are chosen.
+/// How the next thread is chosen.
 pub(super) enum Order {
     /// All schedules.
     All(Tree),
     /// A random one.
     Random(Random),
-    /// One again.
+    /// A given one.
     Again(Schedule),
 }
 
-/// What ended a run before its threads were done.
+/// The reason why a run ended before its threads were done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// What may follow was seen before. The threads run on to their ends, unrecorded.
+    /// Everything from here on was tried before. The threads run on to their ends, unrecorded.
     Known,
     /// Only sleeping threads could run, which other schedules cover. The threads run on to their ends, unrecorded.
     Asleep,
@@ -33,7 +33,7 @@ pub(super) enum End {
     Deadlock,
     /// The threads do not end. They are not resumed any more.
     Livelock,
-    /// The run does not repeat itself.
+    /// The run did not repeat an earlier one.
     Astray,
 }
 
@@ -46,20 +46,20 @@ impl End {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
     Ready,
-    /// Waits for another one; the number of changes when it began to.
+    /// Waits for another thread; the number of changes when it began to wait.
     Waiting(u64),
     Done,
 }
 
-/// How often every waiting thread tries again, though no change was seen, before it is a deadlock: the release of a mutex is no
-/// change that is seen.
+/// How often every waiting thread tries again without a visible change before the run counts as a deadlock: the release of a
+/// mutex is not visible.
 const LOOKS_MAX: u32 = 3;
 
 /// One run.
 struct Run {
     order: Order,
     rules: Rules,
-    /// Whether threads are stopped only where that may matter.
+    /// Whether threads are stopped only at accesses in conflict.
     is_reduced: bool,
     conflicts: Conflicts,
     state: State,
@@ -70,11 +70,11 @@ struct Run {
     steps_max: u32,
     /// Stores so far, and threads that are done.
     changes: u64,
-    /// Threads whose last access was a store, or an exchange that failed: which, tells what they do next.
+    /// Threads whose last access was a store, or a compare-exchange that failed: the next access tells which.
     unsure: u64,
     /// Threads that are not done.
     live: u64,
-    /// Threads that are not stopped as long as they can go on.
+    /// Threads that are never preempted.
     uninterrupted: u64,
     looks: u32,
     end: Option<End>,
@@ -160,7 +160,7 @@ impl Run {
         self.status[next] = Status::Ready;
     }
 
-    /// No change was seen: each waiting thread may try once more, in turn.
+    /// Without a visible change: lets each waiting thread try once more, in turn.
     fn choose_among_waiting(&mut self, event: usize) {
         let count = self.status.len();
         let turn = (1..=count).map(|distance| (self.current + distance) % count);
@@ -196,7 +196,7 @@ impl Run {
 }
 
 impl Turn {
-    /// `is_reduced`: whether threads are stopped only where that may matter.
+    /// `is_reduced`: whether threads are stopped only at accesses in conflict.
     pub(super) fn new(sim: Sim, order: Order, rules: Rules, is_reduced: bool) -> Self {
         let run = Run {
             order,
@@ -223,7 +223,7 @@ impl Turn {
         Self { run: RefCell::new(run), home: Cell::default(), sim }
     }
 
-    /// Where the object lies that the threads of the next run share.
+    /// Sets the addresses of the object that the threads of the next run share.
     pub(super) fn set_home<T>(&self, object: &T) {
         let start = std::ptr::from_ref(object).addr();
         self.home.set((start, start + size_of::<T>()));
@@ -252,7 +252,7 @@ impl Turn {
             Order::Again(schedule) => usize::from(schedule.first).min(threads - 1),
         };
         if !matches!(run.order, Order::Again(_)) {
-            // The choice of the first thread is no preemption. No thread runs yet: the current one is a place holder that is done.
+            // The choice of the first thread is no preemption. No thread runs yet: the current one is a placeholder that is done.
             run.status.push(Status::Done);
             run.current = threads;
             run.choose(false, None, event);
@@ -268,7 +268,7 @@ impl Turn {
         self.run.borrow().is_stuck
     }
 
-    /// What ended the run before its threads were done.
+    /// The reason why the run ended before its threads were done.
     pub(super) fn end(&self) -> Option<End> {
         self.run.borrow().end
     }
@@ -284,13 +284,13 @@ impl Turn {
         (run.schedule.clone(), run.switch_events.clone())
     }
 
-    /// Goes by another order from the next run on.
+    /// Uses another order from the next run on.
     pub(super) fn set_order(&self, order: Order) {
         self.run.borrow_mut().order = order;
     }
 
-    /// Begins all schedules with so many preemptions anew, with the conflicts known by now; `false` if that is what was
-    /// done last.
+    /// Starts all schedules with so many preemptions again, with the conflicts known by now. Returns `false` if the last round
+    /// was the same.
     pub(super) fn begin_round(&self, preemptions_max: u32) -> bool {
         let run = &mut *self.run.borrow_mut();
         let found = run.conflicts.next_round();
@@ -300,7 +300,7 @@ impl Turn {
         }
     }
 
-    /// How often a thread was stopped that could have gone on, where that is counted.
+    /// The preemptions of the run, if they are counted.
     pub(super) fn preemptions(&self) -> u32 {
         match &self.run.borrow().order {
             Order::All(tree) => tree.preemptions(),
@@ -316,7 +316,7 @@ impl Turn {
         }
     }
 
-    /// How many events the runs before have recorded in the same way as this one.
+    /// The number of events that earlier runs have recorded in the same way as this one.
     pub(super) fn known_events(&self) -> usize {
         match &self.run.borrow().order {
             Order::All(tree) => tree.known_events(),
@@ -337,7 +337,7 @@ impl Turn {
         let run = &mut *self.run.borrow_mut();
         run.status[thread] = Status::Done;
         run.live &= !(1 << thread);
-        // A step of its own: this choice of a thread is another one than that at the last access.
+        // A step of its own, so that this choice of a thread is told from that at the last access.
         run.step();
         run.change();
         run.choose(false, None, event);
@@ -357,7 +357,7 @@ impl Turn {
         }
     }
 
-    /// The current thread begins an operation: what has returned by now came before it.
+    /// The current thread begins an operation: operations that have returned by now came before it.
     pub(super) fn invoke(&self, is_first: bool) {
         if !is_first {
             self.pass(None);
@@ -432,14 +432,14 @@ impl Scheduler for Turn {
     }
 
     fn contend(&self) {
-        // Also in the middle of a panic: what the thread drops on its way out may wait for a lock.
+        // Also during a panic: a value that the thread drops while it unwinds may wait for a lock.
         let event = self.sim.recorded();
         let stays = {
             let run = &mut *self.run.borrow_mut();
             let current = run.current;
             run.step();
             if !run.is_stuck {
-                // The exchange before failed, so it changed nothing.
+                // The last compare-exchange failed, so it changed nothing.
                 run.unsure &= !(1 << current);
                 run.state.see(current, u64::MAX);
                 run.status[current] = Status::Waiting(run.changes);

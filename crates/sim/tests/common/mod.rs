@@ -95,7 +95,7 @@ pub(crate) fn explore(
     stats
 }
 
-/// A load is there wholly or not at all, a dropped tree too, whatever recovery and the medium are.
+/// A load leaves all or nothing, and so does the drop of a tree, for each kind of recovery and medium.
 pub(crate) fn explore_loads_and_drops(name: Engine, options: &Options) {
     for codec in [CodecName::Word, CodecName::Record] {
         for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {

@@ -10,8 +10,7 @@ pub(super) enum CodecName {
     Record,
     /// Numbers of 64 bits
     Word,
-    /// Byte strings of which many share several slices of eight bytes, or differ by zeros at their end alone: layers below
-    /// layers in a trie
+    /// Byte strings that share several slices of eight bytes, or differ only by zeros at their end: several layers of a trie
     Layers,
 }
 

@@ -20,10 +20,10 @@ use crate::progress;
 /// The most bytes of a pool under exploration.
 const LIMIT_BYTES: u64 = 16 << 20;
 
-/// What was done, and what went wrong.
+/// The counts, and the failure if there is one.
 type Found = (Stats, Option<Box<sim::Failure<IndexOperation>>>);
 
-/// Explores what the arguments say.
+/// Runs the exploration of the arguments.
 pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     let start = Instant::now();
     let engine = &args.engine();
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     let operations = |seed, count: u32, keys: u64| {
         let is_immediate = engine.durability() == Durability::OnReturn;
         let mix: Mix = if is_immediate { writes } else { writes_in_epochs };
-        // In the end all keys go, so that full leaves are merged.
+        // At the end all keys are removed, so that full leaves are merged.
         let removed = keys.min(u64::from(count) / 5);
         let mut operations = random_operations(seed, count as usize - removed as usize, keys, mix);
         operations.extend((0..removed).map(IndexOperation::Remove));
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args, context: Context) -> Result<Report, Failure> {
     })
 }
 
-/// How many keys a random sequence works on: enough for splits, and few enough that keys are used again and can all be removed
+/// The number of keys of a random sequence: enough for splits, and few enough that keys are reused, and that all can be removed
 /// at the end.
 fn keys(operations: u32) -> u64 {
     (u64::from(operations) / 5).max(4)
@@ -132,7 +132,7 @@ fn random(
     context: Context,
 ) -> Result<Found, Failure> {
     let bar = progress::bar(context, Some(1000), "{bar:40} {msg}");
-    // Forcing a split of a full leaf after each recovery would be most of the work.
+    // Without a forced split after each recovery, which would take most of the time with leaves of full size.
     let mut explorer = explorer(engine, FollowUp::Keys, options)?;
     let shown: ProgressBar = bar.clone();
     explorer.on_progress(move |stats, done| {
@@ -144,7 +144,7 @@ fn random(
     Ok((explorer.stats(), result.err()))
 }
 
-/// One crash, on a tree made as it was made then: in small scopes it stands before the first operation is recorded.
+/// One crash, on a tree made as in the exploration: in small scopes the setup is not recorded.
 fn repeat_crash(
     engine: &AnyEngine,
     args: &Args,
@@ -155,8 +155,8 @@ fn repeat_crash(
     let options = Options { replay: Some(repeat.crashes.clone()), ..options };
     let mut explorer = explorer(engine, follow_up, options)?;
     let mut result = if args.exhaustive { explorer.set_up(&repeat.setup) } else { Ok(()) };
-    // What follows a recovery depends on the operation from which crashes were tried. A report by the watchdog does not say
-    // from which, so all are tried.
+    // The operations after a recovery depend on the first operation that was crashed. A report by the watchdog does not name
+    // it, so all are tried.
     for from_operation in 0..if args.exhaustive { repeat.operations.len().max(1) } else { 1 } {
         explorer.options_mut().from_operation = from_operation;
         result = result.and_then(|()| explorer.explore(&repeat.operations));
@@ -164,7 +164,7 @@ fn repeat_crash(
     Ok((explorer.stats(), result.err()))
 }
 
-/// The faults that leave out what is called at a place. Running a script, with crashes, shows what is called there.
+/// The faults that leave out the call at a place. A run of a script, with crashes, shows which calls there are.
 fn mutations(
     engine: &AnyEngine,
     options: &Options,
@@ -189,7 +189,7 @@ fn mutations(
     if mutations.is_empty() {
         let near: BTreeSet<u32> = of_file.iter().map(|(site, _)| site.line).collect();
         return Err(Failure::Usage(format!(
-            "what is run here flushes, fences, waits for and stores nothing at {place}; in files of that name it does so at lines {near:?}"
+            "the exploration calls no flush, fence, wait or store at {place}; in files of that name it does at lines {near:?}"
         )));
     }
     Ok(mutations)

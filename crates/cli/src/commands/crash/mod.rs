@@ -1,4 +1,4 @@
-//! `everleaf crash`: crashes an engine at every moment that matters, and judges every recovery.
+//! `everleaf crash`: crashes an engine at every relevant moment, and checks every recovery.
 
 mod codec;
 mod explore;
@@ -25,10 +25,10 @@ use report::Scope;
 
 /// The most operations of a sequence in small scopes: 12 choices each, from a few seed trees.
 const LENGTH_MAX: u64 = 6;
-/// The most operations of one random sequence: each crash is followed by operations on all keys that were touched before,
-/// so the time grows with the square.
+/// The most operations of one random sequence: each crash is followed by operations on all keys used before it, so the time
+/// grows with the square.
 const SEQUENCE_MAX: u32 = 20_000;
-/// Images by chance for each crash of what is random itself.
+/// Random images for each crash of a random sequence or program.
 const RANDOM_IMAGES: u32 = 2;
 /// The most threads.
 const THREADS_MAX: i64 = 16;
@@ -42,42 +42,43 @@ pub(crate) struct Args {
     /// The engine
     #[arg(long, value_name = "NAME", value_parser = parse_any_engine)]
     engine: Engine,
-    /// How entries are coded [default: record; for a trie with --exhaustive and one thread layers as well, one report each]
+    /// The codec of entries [default: record; with --exhaustive and one thread also layers, for a trie, with a report each]
     #[arg(long, value_enum)]
     codec: Option<CodecName>,
-    /// Operations of the random sequence, at most 20,000; leaves have their full size. With --threads, of all random programs together
+    /// Operations of the random sequence, at most 20,000; leaves have their full size. With --threads, operations of all random
+    /// programs together
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     ops: u32,
-    /// The seed of what is random [default: random]
+    /// The seed of random choices [default: random]
     #[arg(long, conflicts_with = "exhaustive")]
     seed: Option<u64>,
-    /// Instead: every sequence of 12 choices on a few seed trees, with leaves of four entries
+    /// Explore every short sequence of 12 choices on a few seed trees instead, with leaves of four entries
     #[arg(long, conflicts_with = "ops")]
     exhaustive: bool,
-    /// Operations of each sequence; each one more takes twelve times as long
+    /// Operations of each sequence; one more takes twelve times as long
     #[arg(long, default_value_t = 3, requires = "exhaustive", conflicts_with = "threads", value_parser = clap::value_parser!(u64).range(1..=LENGTH_MAX))]
     length: u64,
-    /// So many threads, in random programs under random schedules, with leaves of four entries. With --exhaustive, 2 or 3
-    /// that do one operation each: every pair or triple on four seed trees, under every schedule
+    /// Explore this many threads: random programs under random schedules, with leaves of four entries. With --exhaustive, 2 or
+    /// 3 threads with one operation each: every pair or triple on four seed trees, under every schedule
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(2..=THREADS_MAX))]
     threads: Option<u16>,
-    /// How often a thread may be stopped that could go on
+    /// The most preemptions: times that a thread is stopped although it could go on
     #[arg(long, value_name = "N", default_value_t = 2, requires_all = ["exhaustive", "threads"], value_parser = clap::value_parser!(u32).range(0..=8))]
     preemptions: u32,
-    /// Random programs for so long, instead of so many operations
+    /// Explore random programs for this long, instead of a number of operations
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["ops", "exhaustive"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     minutes: Option<u64>,
-    /// For hours: all sequences of 4, all triples of threads, then an hour of random threads; with each codec. One
-    /// report each, up to the first violation
+    /// Explore for hours: all sequences of 4, all triples of threads, then an hour of random threads; with each codec. Prints a
+    /// report for each, up to the first violation
     #[arg(long, conflicts_with_all = ["ops", "exhaustive", "threads", "codec", "replay", "images"])]
     long: bool,
-    /// Whose crashes
+    /// The crashes to explore: those of which memory model
     #[arg(long, value_enum, default_value_t = MediumName::Dax)]
     medium: MediumName,
-    /// How 64-byte lines are stored
+    /// The store of a 64-byte line
     #[arg(long, value_enum, default_value_t = Lines::Single)]
     lines: Lines,
-    /// Which images of a crash are tried [default: some with --threads and for engines durable by epochs, else all]
+    /// The images of each crash [default: some with --threads and for engines durable by epochs, else all]
     #[arg(long, value_enum)]
     images: Option<Images>,
     /// Where a second crash is tried [default: recovery if exhaustive with one thread, else never]
@@ -86,14 +87,13 @@ pub(crate) struct Args {
     /// Cores to use [default: all; a random sequence of one thread needs one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
-    /// Leave out the flush, fence, wait or store called there, to see the report of a mistake
+    /// Leave out the flush, fence, wait or store at this place in the source, to see the report of a mistake
     #[arg(long, value_name = "FILE:LINE")]
     leave_out: Option<String>,
-    /// How long a recovery may do nothing with the medium before it is a loop, and a violation: seconds of a processor, or
-    /// asleep
+    /// Report a recovery as a loop after this long without an operation on the medium: seconds of processor time, or asleep
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience: u64,
-    /// Repeat one crash, as a report names it
+    /// Repeat one crash, in the form that a report gives
     #[arg(long, value_name = "CRASH", conflicts_with_all = ["seed", "ops", "length", "jobs", "minutes", "preemptions"])]
     replay: Option<Repeat>,
 }
@@ -104,14 +104,14 @@ enum Length {
     Minutes(u64),
 }
 
-/// What a crash may leave.
+/// The memory model.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum MediumName {
     /// Persistent memory: lines arrive at any time, in any order; a fence waits for those that were flushed
     Dax,
     /// Persistent memory and persistent caches: a store is durable at once
     Eadr,
-    /// An ordinary file: a log of lines, written in groups; durable is what was waited for
+    /// An ordinary file: a log of lines, written in groups; a wait makes groups durable
     File,
 }
 
@@ -125,7 +125,7 @@ impl MediumName {
     }
 }
 
-/// How lines are stored.
+/// The form of lines.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Lines {
     /// By one store of 64 bytes
@@ -143,12 +143,12 @@ impl Lines {
     }
 }
 
-/// Which images of a crash are tried.
+/// The images of each crash that are tried.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Images {
-    /// All that can be told apart by what recovery reads
+    /// All that recovery can tell apart
     All,
-    /// All lines old, all new, each line alone old or new; and two by chance, unless the scope is exhaustive
+    /// All lines old, all new, each line alone old or new; and two random ones, unless the scope is exhaustive
     Some,
 }
 
@@ -159,7 +159,7 @@ enum SecondCrash {
     Never,
     /// During recovery
     Recovery,
-    /// During recovery and what follows
+    /// During recovery and the operations after it
     Anywhere,
 }
 
@@ -184,14 +184,14 @@ impl Args {
         self.second_crash.unwrap_or(if is_usual { SecondCrash::Recovery } else { SecondCrash::Never })
     }
 
-    /// Until an epoch ends nothing of it is durable, so what recovery reads is open in dozens of lines: too many images
-    /// to try all of them, twice in a row.
+    /// Before an epoch ends none of its writes are durable, so recovery reads dozens of open lines: too many images to try all,
+    /// with two crashes in a row.
     fn images(&self) -> Images {
         let are_many = self.threads.is_some() || self.engine.is_buffered();
         self.images.unwrap_or(if are_many { Images::Some } else { Images::All })
     }
 
-    /// As the explorer is told: a scope that is exhaustive leaves nothing to chance.
+    /// The explorer's option; an exhaustive scope has no random images.
     fn images_tried(&self) -> sim::Images {
         match self.images() {
             Images::All => sim::Images::All,
@@ -213,7 +213,7 @@ impl Args {
         !self.exhaustive && self.replay.is_none()
     }
 
-    /// The seed; chosen at each call, if none is given and it matters.
+    /// The seed; a new one at each call, if none is given and it matters.
     fn seed(&self) -> u64 {
         self.seed.unwrap_or_else(|| if self.is_random() { rand::random() } else { 1 })
     }
@@ -228,14 +228,14 @@ impl Args {
         self.minutes.map_or(Length::Operations(self.ops), Length::Minutes)
     }
 
-    /// The command, up to what is explored.
+    /// The command, without the exploration's own arguments.
     fn command(&self) -> String {
         let mut command = format!("everleaf crash --engine {}", self.engine);
         if !self.long {
             command += &format!(" --codec {}", name(&self.codec()));
         }
         command += &format!(" --medium {} --lines {}", name(&self.medium), name(&self.lines));
-        // With --long each part has its own, unless one was given.
+        // With --long each part has its own value, unless one was given.
         if let Some(second_crash) = self.second_crash.or((!self.long).then(|| self.second_crash())) {
             command += &format!(" --second-crash {}", name(&second_crash));
         }
@@ -254,7 +254,7 @@ impl Args {
         command
     }
 
-    /// The command that does all of it again.
+    /// The command that repeats all of it.
     fn whole_command(&self, seed: u64) -> String {
         let command = self.command();
         if self.long {
@@ -274,7 +274,7 @@ impl Args {
         }
     }
 
-    /// What is explored.
+    /// The exploration.
     fn scope(&self, seed: u64) -> Scope {
         match (&self.replay, self.exhaustive, self.threads) {
             _ if self.long => Scope::Long,
@@ -315,7 +315,7 @@ impl Args {
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.exhaustive && args.threads.is_some_and(|threads| threads > 3) {
         return Err(Failure::Usage(
-            "--exhaustive is for 2 or 3 threads: with more, schedules are too many; leave it out for random ones"
+            "--exhaustive takes 2 or 3 threads, as more have too many schedules; leave it out for random ones"
                 .to_owned(),
         ));
     }

@@ -12,15 +12,15 @@ use sim::{Replay, Schedule};
 
 use crate::text::command_line;
 
-/// As many as the scheduler takes.
+/// The scheduler's limit.
 const THREADS_MAX: usize = 64;
-/// More would take more steps than a run may.
+/// More would exceed the steps of a run.
 const LOAD_MAX: u64 = 1 << 14;
-/// Keys and values beyond this are not told apart in records.
+/// Larger keys and values are not told apart in records.
 const NUMBER_MAX: u64 = u32::MAX as u64;
 
-/// Operations that set the stage, operations, and crashes: `SETUP,OPERATIONS@CRASHES`. With several threads, what one
-/// does before the others begin, what each does, and when which goes on: `SETUP,BEFORE,THREAD,THREAD@SCHEDULE@CRASHES`.
+/// The setup, the operations, and the crashes: `SETUP,OPERATIONS@CRASHES`. With several threads also the operations before them,
+/// those of each thread, and the schedule: `SETUP,BEFORE,THREAD,THREAD@SCHEDULE@CRASHES`.
 #[derive(Clone, Debug)]
 pub(super) struct Repeat {
     pub(super) setup: Vec<IndexOperation>,
@@ -30,13 +30,13 @@ pub(super) struct Repeat {
 }
 
 impl Repeat {
-    /// All that is done, one after the other.
+    /// All operations, one after the other.
     pub(super) fn all_operations(&self) -> Vec<IndexOperation> {
         let threads = self.threads.iter().flat_map(|(threads, _)| threads);
         [&self.setup, &self.operations].into_iter().chain(threads).flatten().copied().collect()
     }
 
-    /// The command that repeats it, where `command` is what explores.
+    /// The command that repeats it; `command` is that of the exploration.
     pub(super) fn command(&self, command: &str) -> String {
         format!("{command} --replay {}", command_line([self.to_string()]))
     }
@@ -93,7 +93,7 @@ impl FromStr for Repeat {
     }
 }
 
-/// What is wrong with the numbers of an operation.
+/// The error in the numbers of an operation, if there is one.
 fn out_of_bounds(operation: &IndexOperation) -> Option<String> {
     let numbers = match *operation {
         GetMany(from, to) | Load(from, to) | Scan(from, to) | ScanBack(from, to) | Visit(from, to) => {

@@ -1,4 +1,4 @@
-//! What was found, in JSON and in words.
+//! The report, in JSON and in words.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,22 +22,22 @@ pub(super) struct Report {
     pub(super) medium: String,
     pub(super) lines: String,
     pub(super) leaf_entries: usize,
-    /// Which images of each crash were tried.
+    /// The images of each crash that were tried.
     pub(super) images_tried: String,
     #[serde(flatten)]
     pub(super) scope: Scope,
-    /// Counts; unknown if the exploration took its process with it.
+    /// Counts; unknown if the exploration ended its process.
     #[serde(flatten)]
     pub(super) stats: Option<Stats>,
     pub(super) images_avoided: Option<f64>,
     pub(super) violations: u64,
     pub(super) seconds: f64,
-    /// The command that does all of this again.
+    /// The command that repeats all of this.
     pub(super) command: String,
     pub(super) violation: Option<Violation>,
 }
 
-/// What was explored.
+/// The exploration.
 #[derive(Serialize)]
 #[serde(tag = "scope", rename_all = "snake_case")]
 pub(super) enum Scope {
@@ -81,15 +81,15 @@ pub(super) struct Violation {
     what: String,
     setup: Vec<String>,
     operations: Vec<String>,
-    /// What each thread did, if there were several; one did `operations` before.
+    /// The operations of each thread, if there were several; `operations` came before these.
     threads: Vec<Vec<String>>,
-    /// For each switch to another thread, where the one was that was stopped.
+    /// For each switch to another thread, the place at which the first one was stopped.
     switches: Vec<Switch>,
     crashes: Vec<Moment>,
     left_out: Vec<String>,
     /// The command that repeats this crash, and nothing else.
     replay: String,
-    /// All of that, for people.
+    /// All of this as text.
     #[serde(skip)]
     story: String,
 }
@@ -136,7 +136,7 @@ fn texts(operations: &[IndexOperation]) -> Vec<String> {
 }
 
 impl Violation {
-    /// What a repetition of it says by itself.
+    /// The report of a repetition.
     fn of_repeat(what: String, repeat: &Repeat) -> Self {
         let threads = repeat.threads.as_ref().map_or(&[][..], |(threads, _)| threads);
         Self {
@@ -169,7 +169,7 @@ impl Violation {
         }
     }
 
-    /// Of several threads.
+    /// A failure of several threads.
     pub(super) fn of_threads(failure: &ThreadsFailure<IndexOperation>, command: &str) -> Self {
         let repeat = Repeat {
             setup: failure.setup.clone(),
@@ -191,7 +191,7 @@ impl Violation {
         }
     }
 
-    /// Of an exploration that took its process with it, found by the command `whole`.
+    /// A failure that ended the exploration's process, found by the command `whole`.
     pub(super) fn of_ended(ended: &Ended, whole: &str) -> Self {
         let mut what = ended.what.clone();
         let mut story = what.clone();
@@ -222,7 +222,7 @@ impl Violation {
 }
 
 impl Report {
-    /// A report of which nothing is known but what the arguments say.
+    /// A report with the arguments alone.
     pub(super) fn new(args: &Args, seed: u64) -> Self {
         let engine = args.engine();
         Self {
@@ -246,12 +246,12 @@ impl Report {
         self.violations == 0
     }
 
-    /// What went wrong, for people.
+    /// The failure, as text.
     pub(super) fn story(&self) -> Option<&str> {
         self.violation.as_ref().map(|violation| violation.story.as_str())
     }
 
-    /// Says it, in JSON or in words.
+    /// Prints it, in JSON or in words.
     pub(super) fn say(&self, context: Context) -> Result<(), Failure> {
         context.say(self, self.words())?;
         if context.json
@@ -308,7 +308,7 @@ impl Report {
     }
 }
 
-/// A count that may be astronomic.
+/// A count that may be very large.
 fn large(number: f64) -> String {
     if number < 1e12 { progress::count(number as u64) } else { format!("{number:.1e}") }
 }

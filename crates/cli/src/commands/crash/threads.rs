@@ -15,8 +15,17 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::progress;
 
-/// What was done, and what went wrong.
+/// The counts, and the failure if there is one.
 pub(super) type Found = (Stats, Option<Box<ThreadsFailure<IndexOperation>>>);
+
+/// How programs are explored; `tell` gets the counts of each.
+fn work<'w>(
+    (options, scheduling): (&'w Options, &'w Scheduling),
+    args: &Args,
+    tell: &'w (dyn Fn(&Stats) + Sync),
+) -> Work<'w> {
+    Work { options, follow_up: FollowUp::Keys, scheduling, workers: args.workers(), progress: Some(tell) }
+}
 
 /// Every pair or triple of operations on small trees, under every schedule.
 pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
@@ -38,13 +47,7 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
         let search = Search::Exhaustive { preemptions_max: args.preemptions };
         let next = |number: usize| Some((programs.get(number)?.clone(), search.clone()));
         let scheduling = Scheduling::default();
-        let work = Work {
-            options,
-            follow_up: FollowUp::Keys,
-            scheduling: &scheduling,
-            workers: args.workers(),
-            progress: Some(&tell),
-        };
+        let work = work((options, &scheduling), args, &tell);
         if let Err(failure) = exhaust(engine, &scope.setup, next, work) {
             bar.finish_and_clear();
             return (*stats.lock(), Some(failure));
@@ -54,7 +57,7 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
     (stats.into_inner(), None)
 }
 
-/// Random programs under random schedules: so many operations of them, or for so long.
+/// Random programs under random schedules, for a number of operations or minutes.
 pub(super) fn random(
     engine: &AnyEngine,
     args: &Args,
@@ -87,19 +90,13 @@ pub(super) fn random(
         is_more.then(|| chance.program(seed.wrapping_add(number as u64), engine.durability()))
     };
     let scheduling = Scheduling::default();
-    let work = Work {
-        options,
-        follow_up: FollowUp::Keys,
-        scheduling: &scheduling,
-        workers: args.workers(),
-        progress: Some(&tell),
-    };
+    let work = work((options, &scheduling), args, &tell);
     let failure = exhaust(engine, &[], next, work).err();
     bar.finish_and_clear();
     (stats.into_inner(), failure)
 }
 
-/// One schedule, and the crashes of it that are named.
+/// One schedule, and its named crashes.
 pub(super) fn repeat(
     engine: &AnyEngine,
     options: Options,

@@ -1,5 +1,5 @@
-//! Explores in a child process that is watched: a recovery that loops without touching the medium, overflows its stack or
-//! aborts takes its process with it, and is a violation all the same.
+//! Explores in a child process that is watched, so that a recovery which loops without using the medium, overflows its stack or
+//! aborts is reported as a violation.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::report::{Report, Violation};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 
-/// Runs this command once more in a child process, which says what there is to say; unless it does not come to its end.
+/// Runs this command again in a child process, which prints the report. If the child does not finish, prints one for it.
 pub(super) fn run(args: &Args, context: Context) -> Outcome {
     let start = Instant::now();
     let program = std::env::current_exe().map_err(Failure::io("find this program"))?;
@@ -19,7 +19,7 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
     command.args(std::env::args_os().skip(1));
     let seed = args.seed();
     if args.seed.is_none() && args.is_random() {
-        // Chosen here, so that it is known whatever happens there.
+        // Chosen here, so that it is known even if the child fails.
         command.arg(format!("--seed={seed}"));
     }
     let watched = watchdog::watch(command, Duration::from_secs(args.patience));
@@ -43,8 +43,8 @@ pub(super) fn run(args: &Args, context: Context) -> Outcome {
     }
 }
 
-/// To be called in the child: it ends with its parent.
+/// Makes the child end with its parent. To be called in the child.
 pub(super) fn end_with_parent() {
-    // Where that cannot be asked for, a killed parent leaves a child that ends by itself.
+    // If the system cannot do that, the child of a killed parent ends when its exploration does.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
 }

@@ -15,19 +15,19 @@ pub(super) struct Listing {
     /// All paths, one behind the other.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// What could not be read.
+    /// Paths that could not be read.
     pub(super) unreadable: u64,
 }
 
 struct Entry {
-    /// Where the path ends in `bytes`; it begins where the one before ends.
+    /// The end of the path in `bytes`; it begins at the end of the one before.
     end: usize,
     size: u64,
     changed: i64,
 }
 
 impl Listing {
-    /// Walks `root`, up to `limit` paths. `tick` is told how many there are, now and then.
+    /// Walks `root`, up to `limit` paths. Calls `tick` from time to time with their number.
     pub(super) fn walk(root: &Path, limit: usize, own_pool: &Path, tick: impl Fn(u64)) -> Self {
         let mut listing = Self::default();
         let walk = WalkDir::new(root).into_iter();
@@ -51,7 +51,7 @@ impl Listing {
         listing
     }
 
-    /// Adds a path. Paths beyond the longest key cannot be: the system's limit is lower.
+    /// Adds a path. No path is longer than the longest key: the system's limit is lower.
     pub(super) fn push(&mut self, path: &[u8], size: u64, changed: i64) {
         self.bytes.extend_from_slice(path);
         self.entries.push(Entry { end: self.bytes.len(), size, changed });

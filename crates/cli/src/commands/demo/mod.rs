@@ -23,7 +23,7 @@ use report::Report;
 use show::Show;
 use writer::THREADS;
 
-/// The tree of the demo's pool, by which it knows a pool of its own.
+/// The tree of the demo's pool, by which the demo recognises a pool of its own.
 const TREE: &str = "everleaf demo";
 /// The part of all paths after which the writer is killed.
 const KILLED_AFTER: f64 = 0.6;
@@ -31,10 +31,10 @@ const BAR: &str = "     {bar:40.cyan} {percent:>3}%  {msg}";
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// The folder whose files are stored
+    /// The folder with the files to store
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// At most so many paths
+    /// The most paths
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
     paths: u32,
     /// The pool to make; an earlier demo's is replaced, anything else is not touched
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     engine: Engine,
 }
 
-/// What the writer did until it was killed.
+/// The writer's work until it was killed.
 struct Killed {
     acknowledged: Acknowledged,
     process: u32,
@@ -131,12 +131,12 @@ fn finish(store: &Store, tree: &Tree, listing: &Listing) -> Result<usize, Failur
             .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         theirs.fold(mine, everleaf::Result::and)
     })?;
-    // A tree that is durable by epochs needs a sync: its tickets do not wait for the epoch.
+    // A tree with epochs needs a sync: its tickets do not wait for the epoch.
     store.sync()?;
     Ok(added.into_inner())
 }
 
-/// The prefix that is scanned to be shown: a folder that most systems have, else that of the path in the middle.
+/// The prefix of the scan that is shown: a folder that most systems have, else that of the path in the middle.
 fn prefix_to_show(listing: &Listing, root: &Path) -> Vec<u8> {
     for candidate in ["/etc/ssl/", "/etc/apt/", "/etc/"] {
         let count =
@@ -150,7 +150,7 @@ fn prefix_to_show(listing: &Listing, root: &Path) -> Vec<u8> {
     middle[..slash.map_or(0, |slash| slash + 1)].to_vec()
 }
 
-/// Lists the files below the folder that is to be stored; what it found, in words.
+/// Lists the files below the folder; returns the result in words.
 fn walk(args: &Args, context: Context, report: &mut Report) -> Result<(Listing, String), Failure> {
     let start = Instant::now();
     let root = args.root.canonicalize();

@@ -1,4 +1,4 @@
-//! The proof: what was acknowledged is there, what was under way is there wholly or not at all, and nothing else is.
+//! The proof: acknowledged paths are present, paths under way wholly or not at all, and there are no others.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::listing::Listing;
 use super::writer::{ACKNOWLEDGED_TOGETHER, THREADS, part};
 use crate::failure::Failure;
 
-/// What a writer acknowledged.
+/// The acknowledgements of a writer.
 pub(super) struct Acknowledged {
     flags: Vec<bool>,
     pub(super) count: usize,
@@ -19,7 +19,7 @@ impl Acknowledged {
         Self { flags: vec![false; paths], count: 0 }
     }
 
-    /// Takes note of an acknowledgement.
+    /// Notes an acknowledgement.
     pub(super) fn note(&mut self, index: u32) -> Result<(), Failure> {
         match self.flags.get_mut(index as usize) {
             Some(flag) if !*flag => {
@@ -32,17 +32,17 @@ impl Acknowledged {
     }
 }
 
-/// What was found.
+/// The result.
 #[derive(Default)]
 pub(super) struct Proof {
-    /// Paths that were under way when the writer died: there, wholly.
+    /// Paths that were under way when the writer was killed, and are present.
     pub(super) in_flight_done: usize,
-    /// The most that can have been under way and done without being acknowledged.
+    /// The most paths that can have been stored without being acknowledged.
     pub(super) in_flight_max: usize,
     pub(super) violations: Vec<String>,
 }
 
-/// The most violations that are told in full.
+/// The most violations that are printed in full.
 const TOLD_MAX: usize = 20;
 
 impl Proof {
@@ -53,7 +53,7 @@ impl Proof {
     }
 }
 
-/// Looks up every acknowledged path, then scans everything. `tick` is told of progress.
+/// Looks up every acknowledged path, then scans everything. Calls `tick` with the progress.
 pub(super) fn prove(
     tree: &Tree,
     listing: &Listing,

@@ -1,4 +1,4 @@
-//! What the demo found, in words and as JSON.
+//! The demo's results, in words and as JSON.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{progress, text};
 /// Entries of the prefix scan that are shown.
 const SHOWN: usize = 6;
 
-/// Everything the demo says; serialised, the one line of `--json`.
+/// All results of the demo; serialised, the one line of `--json`.
 #[derive(Serialize, Default)]
 pub(super) struct Report {
     pool: String,
@@ -30,9 +30,9 @@ pub(super) struct Report {
     /// `None` if the load was slowed down.
     write_per_second: Option<f64>,
     recovery_seconds: f64,
-    /// With the start of the process's view of it: from asking for the pool to the first tree.
+    /// From opening the pool to the open tree.
     reopen_seconds: f64,
-    /// What of the tree was read to recover it; 0 for engines that are at work at once.
+    /// Leaves that were read to recover the tree; 0 for engines that need to read none.
     leaves_read: u64,
     in_flight_done: u64,
     in_flight_max: u64,
@@ -56,7 +56,7 @@ impl Report {
         Self { pool: pool.display().to_string(), ..Self::default() }
     }
 
-    /// Notes what was walked, and says it.
+    /// Notes the walk; returns it in words.
     pub(super) fn walked(&mut self, root: &Path, listing: &Listing, duration: Duration) -> String {
         self.root = root.display().to_string();
         (self.paths, self.unreadable) = (listing.len() as u64, listing.unreadable);
@@ -69,7 +69,7 @@ impl Report {
         format!("{paths} paths in {} in {duration}{unreadable}", self.root)
     }
 
-    /// Notes what the writer did until it was killed, and says it.
+    /// Notes the writer's work until it was killed; returns it in words.
     pub(super) fn killed(&mut self, killed: &Killed) -> String {
         self.writer_process = killed.process;
         self.acknowledged = killed.acknowledged.count as u64;
@@ -84,7 +84,7 @@ impl Report {
         )
     }
 
-    /// Notes what recovery took, and says it.
+    /// Notes the time of recovery; returns it in words.
     pub(super) fn recovered(
         &mut self,
         store: &Store,
@@ -101,7 +101,7 @@ impl Report {
         Ok(format!("reopened and recovered in {}: {read}", progress::duration(recovery)))
     }
 
-    /// Notes what was proved, and says it.
+    /// Notes the proof; returns it in words.
     pub(super) fn proved(
         &mut self,
         proof: &Proof,
@@ -134,7 +134,7 @@ impl Report {
         self.violations.is_empty()
     }
 
-    /// Notes how many paths were stored afterwards, and says it.
+    /// Notes how many paths were stored afterwards; returns it in words.
     pub(super) fn finished(&mut self, added: usize, duration: Duration) -> String {
         self.finished = added as u64;
         self.finish_per_second = progress::per_second(self.finished, duration);
@@ -142,7 +142,7 @@ impl Report {
         format!("{count} more paths from two threads, {rate:.0} k/s, all durable at the end")
     }
 
-    /// Scans a prefix and tells some of it.
+    /// Scans a prefix; returns some of its entries in words.
     pub(super) fn scanned(&mut self, tree: &Tree, prefix: &[u8]) -> Result<String, Failure> {
         let start = std::time::Instant::now();
         let count = tree.prefix(prefix).count();

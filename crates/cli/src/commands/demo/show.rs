@@ -1,4 +1,4 @@
-//! How the demo looks in a terminal.
+//! The demo's output in a terminal.
 
 use std::io::{IsTerminal, Write};
 
@@ -6,7 +6,7 @@ use super::report::Report;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Steps with names, on standard output; nothing of it with `--json`.
+/// Prints named steps on standard output; nothing with `--json`.
 pub(super) struct Show {
     context: Context,
     colours: bool,
@@ -24,7 +24,7 @@ impl Show {
 
     fn print(&self, text: &str) {
         if !self.context.json {
-            // The reader of a pipe may be gone: the demo goes on.
+            // If the reader of a pipe has closed it, the demo goes on.
             let _ = writeln!(std::io::stdout(), "{text}");
         }
     }

@@ -13,7 +13,7 @@ fn what_is_finished_is_durable() -> Result<(), Failure> {
     assert!(count >= 100);
     for engine in Engine::ALL.iter().copied() {
         let pool = folder.path().join(engine.name());
-        // Nothing is made durable by and by, nor at the close.
+        // Nothing becomes durable with time, nor at the close.
         let options = Options::new().manual_epochs().close_cleanly(false);
         let store = options.open(&pool)?;
         let tree = store.tree_with(TREE, TreeOptions { engine, ..TreeOptions::RECORDS })?;

@@ -1,8 +1,8 @@
-//! The writer process of the demo, and what it says.
+//! The writer process of the demo, and its protocol.
 //!
-//! It reads its paths from standard input: length of the path (4 bytes), the path, size and time (8 bytes each), and so
-//! on to the end, all little-endian. Its threads take one part each, in order, and acknowledge what is durable by the
-//! path's number (4 bytes), some at a time.
+//! It reads paths from standard input: for each the length of the path (4 bytes), the path, size and time (8 bytes each), all
+//! little-endian. Its threads take one part each, in order, and acknowledge durable paths by
+//! their numbers (4 bytes each), several at a time.
 
 use std::io::{BufReader, Read, Write};
 use std::ops::Range;
@@ -25,7 +25,7 @@ const PACED_BELOW: usize = 50_000;
 /// How long a slowed load takes, about.
 const PACED_DURATION: Duration = Duration::from_secs(1);
 
-/// For the demo itself: writes the paths on standard input.
+/// For the demo itself: stores the paths from standard input.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -87,7 +87,7 @@ fn write_part(store: &Store, tree: &Tree, listing: &Listing, thread: usize) -> R
         let (_, ticket) = tree.insert_async(listing.path(index), listing.value(index))?;
         acknowledgements.extend_from_slice(&(index as u32).to_le_bytes());
         if acknowledgements.len() == 4 * together || index == last {
-            // What is acknowledged together becomes durable together.
+            // Paths that are acknowledged together become durable together.
             ticket.wait()?;
             if tree.kind().engine.is_buffered() {
                 store.sync()?;
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     for result in written {
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     }
-    // It is killed, and does not end by itself: not even if it was faster than its parent.
+    // Waits to be killed, even if it has stored all paths before that.
     std::thread::sleep(Duration::from_secs(60));
     Ok(Answer::No)
 }

@@ -1,8 +1,8 @@
-//! Where writers and readers report: a pipe to the parent, or, on a machine whose power will be cut, a *channel*: a device
-//! that holds what was written as soon as `write` returns.
+//! The reports of writers and readers: through a pipe to the parent, or, on a machine whose power will be cut, through a
+//! *channel*, a device that keeps all bytes written when `write` returns.
 //!
 //! ```text
-//! from 0              what the reader found, one line of JSON
+//! from 0              the reader's result, one line of JSON
 //! from --figures-at   figures of the writer's log a moment ago, one line of JSON
 //! from --records-at   the records of the writer; zeros behind them
 //! ```
@@ -26,21 +26,21 @@ use crate::failure::Failure;
 /// How often a writer reports figures of its log.
 const FIGURES_EVERY: Duration = Duration::from_millis(50);
 
-/// Where to report.
+/// The destination of reports.
 #[derive(clap::Args, Debug)]
 pub(super) struct ChannelArgs {
     /// A device; standard output if none is named
     #[arg(long, requires = "records_at")]
     channel: Option<PathBuf>,
-    /// Where in the device the records begin, in bytes
+    /// The offset of the records in the device, in bytes
     #[arg(long, requires = "channel")]
     records_at: Option<u64>,
-    /// Where in the device figures of the log are told, in bytes
+    /// The offset of the log's figures in the device, in bytes
     #[arg(long, requires = "channel")]
     figures_at: Option<u64>,
 }
 
-/// The log of a writer, a moment ago.
+/// Recent figures of a writer's log.
 #[derive(Serialize)]
 struct Figures {
     /// Since the pool was opened.
@@ -55,7 +55,7 @@ impl ChannelArgs {
     pub(super) fn open(&self) -> Result<File, Failure> {
         let Some(path) = &self.channel else { return Ok(child::raw_output()?) };
         let refused = || Failure::io(format!("open {}", path.display()));
-        // What was written is there when the call returns.
+        // The device keeps written bytes when the call returns.
         let flags = OFlags::SYNC.bits().cast_signed();
         let mut file = OpenOptions::new().write(true).custom_flags(flags).open(path).map_err(refused())?;
         file.seek(SeekFrom::Start(self.records_at.unwrap_or_default())).map_err(refused())?;
@@ -79,7 +79,7 @@ impl ChannelArgs {
     }
 }
 
-/// What a reader found after a loss of power.
+/// The result of a reader after a loss of power.
 #[derive(Serialize, Deserialize, Default)]
 pub(super) struct Reading {
     /// Nanoseconds that opening took.

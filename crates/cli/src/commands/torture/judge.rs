@@ -1,5 +1,4 @@
-//! The judge: whether what was found after a loss of power can follow from what was there before and what was said
-//! meanwhile.
+//! The judge: whether the content after a loss of power can follow from the content before it and the writer's records.
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +15,12 @@ use crate::failure::{Answer, Failure, Outcome};
 pub(crate) struct Args {
     #[command(flatten)]
     work: Work,
-    /// Where in a channel the records begin, in bytes
+    /// The offset of the records in a channel, in bytes
     #[arg(long)]
     records_at: usize,
-    /// What was found before, and what a writer said then
+    /// The channel with the content before, and the writer's records
     before: PathBuf,
-    /// What was found after the cut
+    /// The channel with the content after the cut
     after: PathBuf,
 }
 
@@ -33,7 +32,7 @@ struct Verdict {
     violations: Vec<String>,
 }
 
-/// What a reader said, and the records of a writer behind it.
+/// A reader's result, and the writer's records behind it.
 fn read(path: &Path, args: &Args) -> Result<(Reading, Vec<u8>), Failure> {
     let mut bytes = std::fs::read(path).map_err(Failure::io(format!("read {}", path.display())))?;
     let malformed = |what: String| Failure::Refused(format!("{}: {what}", path.display()));

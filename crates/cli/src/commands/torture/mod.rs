@@ -1,4 +1,4 @@
-//! `everleaf torture`: kills its own writers at random and verifies what is left.
+//! `everleaf torture`: kills its own writers at random and verifies the pool after each kill.
 
 mod channel;
 pub(crate) mod judge;
@@ -26,13 +26,13 @@ use op::TREES;
 use promise::Promise;
 use verify::{Contents, open_trees};
 
-/// What writers do: the same for all processes of a run.
+/// The work of writers: the same for all processes of a run.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Work {
     /// The engine, one of those that `everleaf engines --all` lists
     #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
     engine: Engine,
-    /// What writers rely on: immediate, sync (durable only after one), so many milliseconds (and syncs), or tickets
+    /// The durability that writers rely on: immediate, sync (at a sync), a number of milliseconds (or a sync), or tickets
     #[arg(long, value_name = "PROMISE", default_value = "immediate")]
     durability: Promise,
     /// Threads of a writer
@@ -44,7 +44,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// The command-line arguments that stand for this, separated by spaces.
+    /// The same as command-line arguments, separated by spaces.
     fn to_arguments(&self) -> String {
         let Self { engine, durability, threads, keys } = self;
         format!("--engine {engine} --threads {threads} --keys {keys} --durability {durability}")
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// The longest life of a writer, in seconds; it is killed at a random moment before
     #[arg(long, default_value_t = 0.2, value_parser = parse_seconds)]
     seconds_per_round: f64,
-    /// Repeats the choices of an earlier run (moments of death differ all the same) [default: random]
+    /// Repeats the choices of an earlier run, though not the moments of its kills [default: random]
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -115,7 +115,7 @@ struct Report {
     first_violations: Vec<String>,
 }
 
-/// How many violations are told in full.
+/// The most violations that are printed in full.
 const VIOLATIONS_TOLD: usize = 20;
 
 impl Report {
@@ -147,7 +147,9 @@ impl Report {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     if args.work.durability == Promise::Ticket && args.work.engine.is_buffered() {
-        return Err(Failure::Usage("tickets say nothing of an engine that is durable by epochs".to_owned()));
+        return Err(Failure::Usage(
+            "--durability tickets does not apply to an engine that is durable by epochs".to_owned(),
+        ));
     }
     child::replace_own(&args.pool, &TREES, "torture pool")?;
     let seed = args.seed.unwrap_or_else(rand::random);
@@ -172,7 +174,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             progress::count(report.violations)
         ));
         if report.violations > 0 {
-            // The model is no guide any more; the pool is left as evidence.
+            // The model does not hold any more; the pool is left for examination.
             break;
         }
     }
@@ -182,7 +184,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     report.recovery_ns_median = recoveries.get(recoveries.len() / 2).copied().unwrap_or_default();
     report.recovery_ns_max = recoveries.last().copied().unwrap_or_default();
     for violation in &report.first_violations {
-        // Also when quiet: this is what torture is for.
+        // Printed even with --quiet.
         eprintln!("violation: {violation}");
     }
     context.say(&report, report.words())?;

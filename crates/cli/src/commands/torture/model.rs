@@ -1,4 +1,4 @@
-//! What must be in the pool after a writer was killed: the model, and the verdict on each key.
+//! The content that the pool must have after a writer was killed: the model, and the check of each key.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use super::promise::Promise;
 use super::verify::Contents;
 use super::{Tally, Work};
 
-/// The positions of records in the pipe order operations in time: a record says how one operation ended, and which one
-/// begins. This position is before all of them: that of what the round found.
+/// The positions of records in the pipe order operations in time: a record says how one operation ended, and which one begins.
+/// This position is before all records: that of the content at the start of the round.
 const BEFORE: u64 = 0;
 /// An operation that was never acknowledged.
 const NEVER: u64 = u64::MAX;
@@ -19,13 +19,13 @@ struct Op {
     kind: Kind,
     version: Version,
     expected: Version,
-    /// Where it was announced.
+    /// The position of its announcement.
     begin: u64,
-    /// Where it was acknowledged, or a reader's view of it was; [`NEVER`] if neither was.
+    /// The position of its acknowledgement, or of that of a read that saw it; [`NEVER`] if there was neither.
     end: u64,
     /// Whether it changed something; `None` if that is not known.
     effective: Option<bool>,
-    /// What a read saw.
+    /// The version that a read returned.
     seen: Version,
     /// Whether a wait or a read has shown that it is durable.
     is_durable: bool,
@@ -39,12 +39,12 @@ pub(super) struct History {
     pub(super) announced: u64,
     /// Operations acknowledged.
     pub(super) acknowledged: u64,
-    /// Where the last sync that was acknowledged had been announced.
+    /// The position at which the last acknowledged sync was announced.
     synced_until: Option<u64>,
 }
 
 impl History {
-    /// Adds how many operations there were.
+    /// Adds the numbers of operations.
     pub(super) fn add_to(&self, tally: &mut Tally) {
         tally.operations += self.announced;
         tally.acknowledged += self.acknowledged;
@@ -104,27 +104,27 @@ impl History {
     }
 }
 
-/// What is in the trees, and what their writers do.
+/// The content of the trees, and the work of their writers.
 pub(super) struct Model {
     contents: Contents,
     work: Work,
-    /// Whether what was acknowledged may be lost until a sync was acknowledged.
+    /// Whether acknowledged writes may be lost until a sync is acknowledged.
     is_buffered: bool,
-    /// Whether a write is durable when its own thread has waited for it. What was read is durable all the same.
+    /// Whether a write is durable only when its own thread has waited for it. A value that was read is durable in any case.
     has_tickets: bool,
 }
 
 impl Model {
-    /// Trees with this in them.
+    /// Trees with this content.
     pub(super) fn new(contents: Contents, work: Work) -> Self {
         let promise = work.durability;
         let (is_buffered, has_tickets) = (promise.is_buffered(work.engine), promise == Promise::Ticket);
         Self { contents, work, is_buffered, has_tickets }
     }
 
-    /// Up to which moment what was acknowledged must be there: always all, if an operation is durable when it returns. Else
-    /// what was acknowledged before the last sync began, or before any operation began that is there: a log, and an epoch,
-    /// is there up to some place. With tickets a wait is only for what its own thread wrote.
+    /// The moment up to which acknowledged operations must be present. All, if an operation is durable when it returns. Otherwise
+    /// those acknowledged before the last sync began, or before any operation began that is present: a log, or an epoch, is kept
+    /// up to some place. With tickets a wait covers only the writes of its own thread.
     fn durable_until(&self, tree: u8, history: &History, found: &Contents) -> u64 {
         if !self.is_buffered && !self.has_tickets {
             return NEVER;
@@ -148,7 +148,7 @@ impl Model {
         (0..TREES.len() as u8).map(|tree| self.contents.count(tree)).sum()
     }
 
-    /// Judges what was found after a round, counts how pending operations ended, and takes over what was found.
+    /// Checks the content found after a round, counts how pending operations ended, and takes the content over.
     pub(super) fn judge(
         &mut self,
         mut history: History,
@@ -180,7 +180,7 @@ impl Model {
     }
 }
 
-/// The last operations on a key, for people.
+/// The last operations on a key, as text.
 fn tell(ops: &[Op]) -> String {
     let last = ops.iter().rev().take(8).rev();
     let words: Vec<String> = last
@@ -192,7 +192,7 @@ fn tell(ops: &[Op]) -> String {
     words.join(", ")
 }
 
-/// Whether what is `now` there can follow from what was there `before` and the operations told.
+/// Checks that the version `now` can follow from the version `before` and the recorded operations.
 fn judge_key(
     before: Version,
     ops: &mut [Op],
@@ -205,7 +205,7 @@ fn judge_key(
     if owned {
         judge_answers(before, ops)?;
     }
-    // The change that made what is there, by the end of it: nothing that surely came later may have changed the key.
+    // The change that wrote this version: no change that certainly came after it may have been acknowledged.
     let made = if now == 0 { end_of_last_removal(before, ops) } else { end_of_write(before, ops, now) };
     let Some(made) = made else {
         let what = if now == 0 {
@@ -217,7 +217,7 @@ fn judge_key(
     };
     let later = ops.iter().find(|op| {
         let (differs, is_durable) = match op.kind {
-            // What was read over, of versions that are written once, does not come back.
+            // Each version is written once, so one that a read found replaced does not come back.
             Kind::Get => (op.seen != now, reads_durable),
             _ => (op.effective == Some(true) && (now == 0 || op.version != now), op.is_durable),
         };
@@ -232,7 +232,7 @@ fn judge_key(
 }
 
 /// A version that was read is durable: its write counts as acknowledged when the read was. It must be one that was
-/// written to this key before the read ended. With epochs it may be lost all the same.
+/// written to this key before the read ended. With epochs it may still be lost.
 fn note_reads(before: Version, ops: &mut [Op], is_durable: bool) -> Result<(), String> {
     for index in 0..ops.len() {
         let Op { kind: Kind::Get, seen, end, .. } = ops[index] else { continue };
@@ -278,7 +278,7 @@ fn judge_answers(before: Version, ops: &[Op]) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the write of the version that is there was acknowledged; `None` if there is none.
+/// The position at which the write of the present version was acknowledged; `None` if there is none.
 fn end_of_write(before: Version, ops: &[Op], now: Version) -> Option<u64> {
     if now == before {
         return Some(BEFORE);
@@ -287,7 +287,7 @@ fn end_of_write(before: Version, ops: &[Op], now: Version) -> Option<u64> {
     write.map(|op| op.end)
 }
 
-/// Where the removal that was acknowledged last was; `None` if the key cannot be absent.
+/// The position of the last acknowledged removal; `None` if the key cannot be absent.
 fn end_of_last_removal(before: Version, ops: &[Op]) -> Option<u64> {
     let removals = ops.iter().filter(|op| op.kind.removes() && op.effective != Some(false)).map(|op| op.end);
     removals.chain((before == 0).then_some(BEFORE)).max()

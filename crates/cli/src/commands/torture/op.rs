@@ -1,4 +1,4 @@
-//! What torture does to a pool: operations, the keys and values they use, and how they are announced.
+//! The operations of torture, their keys and values, and their records.
 
 /// The trees of a torture pool, by their place in records.
 pub(super) const TREES: [&str; 2] = ["torture records", "torture words"];
@@ -9,7 +9,7 @@ pub(super) const WORDS: u8 = 1;
 /// exactly.
 const SHARED_EVERY: u32 = 8;
 
-/// A version of a key's value: which write made it. Never 0.
+/// A version of a key's value: the number of the write that made it. Never 0.
 pub(super) type Version = u64;
 
 /// The version that an operation writes.
@@ -24,7 +24,7 @@ pub(super) fn spread(number: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The thread that a key belongs to; `None` if it is everybody's.
+/// The thread that a key belongs to; `None` if all threads use it.
 pub(super) fn owner(key: u32, threads: u8) -> Option<u8> {
     (!key.is_multiple_of(SHARED_EVERY)).then(|| (spread(u64::from(key)) % u64::from(threads)) as u8)
 }
@@ -47,8 +47,8 @@ pub(super) fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
     }
 }
 
-/// The bytes of a version: itself, and in the tree of records a tail that it determines, mostly short, sometimes of
-/// several slabs.
+/// The bytes of a version: the version itself, and in the tree of records a tail that follows from it, mostly short, sometimes
+/// of several slabs.
 pub(super) fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
     if tree == WORDS {
         return version.to_be_bytes().to_vec();
@@ -72,13 +72,13 @@ pub(super) fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
     bytes
 }
 
-/// The version that these bytes are, wholly.
+/// The version with exactly these bytes.
 pub(super) fn version_of(tree: u8, bytes: &[u8]) -> Option<Version> {
     let version = u64::from_be_bytes(*bytes.first_chunk::<8>()?);
     (version != 0 && value_bytes(tree, version) == bytes).then_some(version)
 }
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Insert,
@@ -91,7 +91,7 @@ pub(super) enum Kind {
     ExchangeOut,
     /// A read; its answer is the next record's `seen`.
     Get,
-    /// The end of an epoch: what was acknowledged before it began is durable when it is acknowledged.
+    /// The end of an epoch: operations acknowledged before it began are durable when it is acknowledged.
     Sync,
 }
 
@@ -112,7 +112,7 @@ impl Kind {
         matches!(self, Self::Insert | Self::Update | Self::Put | Self::Exchange)
     }
 
-    /// Whether it takes the key away.
+    /// Whether it removes the key.
     pub(super) fn removes(self) -> bool {
         matches!(self, Self::Remove | Self::ExchangeOut)
     }
@@ -122,21 +122,21 @@ impl Kind {
 pub(super) const RECORD_BYTES: usize = FIELD_BYTES + 4;
 const FIELD_BYTES: usize = 32;
 
-/// What a writer thread says before each operation: how its last one ended, and what comes. The order of records is the
+/// The record that a writer thread sends before each operation: how its last one ended, and the next one. The order of records is the
 /// order in time: an operation that is acknowledged before another is announced ended before that began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     pub(super) thread: u8,
     /// The answer of the thread's last operation; `None` in its first record.
     pub(super) answer: Option<bool>,
-    /// What the last operation read, if it was a read; 0 for nothing.
+    /// The version that the last operation read, if it was a read; 0 for none.
     pub(super) seen: Version,
     pub(super) kind: Kind,
     pub(super) tree: u8,
     pub(super) key: u32,
-    /// What is written.
+    /// The version that is written.
     pub(super) version: Version,
-    /// What an exchange expects.
+    /// The version that an exchange expects.
     pub(super) expected: Version,
 }
 
@@ -155,7 +155,7 @@ impl Record {
         bytes
     }
 
-    /// `None` for what no thread writes: zeros, or a record in part.
+    /// `None` for bytes that no thread writes: zeros, or a part of a record.
     pub(super) fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
         let (fields, check) = bytes.split_last_chunk::<4>()?;
         if u32::from_le_bytes(*check) != crc32c::crc32c(fields) {

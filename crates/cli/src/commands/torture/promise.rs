@@ -1,4 +1,4 @@
-//! What an operation of a writer promises when it returns.
+//! The durability that an operation of a writer promises.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,19 +9,19 @@ use lab::arguments::parse_durability;
 /// When an operation is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Promise {
-    /// As the store is told: when it returns, some time later, or when a sync is asked for.
+    /// As the store's options say: when it returns, some time later, or at a sync.
     Store(Durability),
-    /// When its ticket was waited for; others read what is durable.
+    /// After a wait for its ticket; other threads read only durable values.
     Ticket,
 }
 
 impl Promise {
-    /// Whether what was acknowledged, or read, may be lost until a sync was acknowledged.
+    /// Whether acknowledged writes, and values that were read, may be lost until a sync is acknowledged.
     pub(super) fn is_buffered(self, engine: Engine) -> bool {
         engine.is_buffered() || matches!(self, Self::Store(durability) if durability != Durability::Immediate)
     }
 
-    /// What the store is told.
+    /// The store's option.
     pub(super) fn durability(self) -> Durability {
         match self {
             Self::Store(durability) => durability,

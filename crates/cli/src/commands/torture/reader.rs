@@ -1,4 +1,4 @@
-//! The reader process: opens what a loss of power left, reads it in every way there is, and says what it found.
+//! The reader process: opens the pool after a loss of power, reads it in every way, and reports the content.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     round: u32,
     #[command(flatten)]
     work: Work,
-    /// Where to say what was found, from its first byte on
+    /// The file for the result, from its first byte on
     #[arg(long)]
     channel: PathBuf,
 }
@@ -36,9 +36,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn read(args: &Args) -> Result<Reading, Failure> {
     let mut reading = Reading::default();
-    // Half of the time the next open has to recover, too.
+    // In half of the rounds without a clean close, so that the next open has to recover as well.
     let options = args.pool.options().close_cleanly(args.round.is_multiple_of(2));
-    // Whatever a loss of power leaves, it opens and can be read.
+    // The pool must open and be readable after any loss of power.
     let store = match options.open(&args.pool.pool) {
         Ok(store) => store,
         Err(error) => {

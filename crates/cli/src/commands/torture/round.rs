@@ -1,4 +1,4 @@
-//! One round of torture: start a writer, kill it, see what is left.
+//! One round of torture: start a writer, kill it, verify the pool.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -16,9 +16,9 @@ use super::{Args, Report, verify};
 use crate::child;
 use crate::failure::Failure;
 
-/// How long a writer may take to open the pool.
+/// The most time that a writer may take to open the pool.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(60);
-/// How long the reader of the pipe sleeps between reads, so that it does not wake up for every record.
+/// The pause between reads of the pipe, so that its reader does not wake up for every record.
 const READER_REST: Duration = Duration::from_millis(1);
 
 /// Reads a pipe to its end, and signals `began` when the first bytes arrive.
@@ -38,7 +38,7 @@ fn read_all(mut pipe: ChildStdout, began: &Sender<()>) -> std::io::Result<Vec<u8
     }
 }
 
-/// Runs a writer and kills it at a random moment. Returns its records, and what went wrong if it ended by itself.
+/// Runs a writer and kills it at a random moment. Returns its records, and the violation if it ended by itself.
 fn run_writer(
     args: &Args,
     seed: u64,
@@ -88,7 +88,7 @@ fn run_writer(
     Ok((said, Some(format!("the writer {why} ({status}), as it says above"))))
 }
 
-/// Opens the pool that a kill has left, and compares it with what its writer said; returns how long the opening took.
+/// Opens the pool after a kill, and checks it against the writer's records; returns how long the opening took.
 fn judge(
     args: &Args,
     options: &Options,
@@ -127,7 +127,7 @@ pub(super) fn run(
     };
     history.add_to(&mut report.tally);
     report.killed_while_opening += u32::from(history.announced == 0);
-    // Half of the time the next writer has to recover, too.
+    // In half of the rounds without a clean close, so that the next writer has to recover as well.
     let options = args.pool.options().create(false).close_cleanly(random.random());
     let recovery = match judge(args, &options, round, history, model, report, &mut violations) {
         Ok(recovery) => Some(recovery),

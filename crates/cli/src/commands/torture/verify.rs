@@ -1,4 +1,4 @@
-//! Reads a pool back after a kill, in every way there is to read it.
+//! Reads a pool after a kill, in every way.
 
 use std::collections::HashMap;
 
@@ -12,25 +12,25 @@ use crate::failure::Failure;
 /// Keys that are read at once.
 const GROUP: usize = 16;
 
-/// What the trees hold: versions by key number, 0 for absent.
+/// The content of the trees: versions by key number, 0 for absent.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Contents {
     versions: [Vec<Version>; TREES.len()],
 }
 
 impl Contents {
-    /// Of empty trees.
+    /// The content of empty trees.
     pub(super) fn empty(keys: u32) -> Self {
         Self { versions: std::array::from_fn(|_| vec![0; keys as usize]) }
     }
 
-    /// These.
+    /// This content.
     #[cfg(test)]
     pub(super) fn of(versions: [Vec<Version>; TREES.len()]) -> Self {
         Self { versions }
     }
 
-    /// Whether there is a place for each of so many keys.
+    /// Whether it has a place for each of so many keys.
     pub(super) fn is_of(&self, keys: u32) -> bool {
         self.versions.iter().all(|versions| versions.len() == keys as usize)
     }
@@ -116,7 +116,7 @@ fn read_forward(
     Ok(())
 }
 
-/// A reverse scan is the forward scan, reversed.
+/// Checks that a reverse scan returns the forward scan, reversed.
 fn compare_backward(tree: &Tree, violations: &mut Vec<String>) -> Result<(), Failure> {
     let forward = tree.iter().collect::<everleaf::Result<Vec<_>>>()?;
     let mut backward = tree.iter().rev().collect::<everleaf::Result<Vec<_>>>()?;
@@ -128,7 +128,7 @@ fn compare_backward(tree: &Tree, violations: &mut Vec<String>) -> Result<(), Fai
     Ok(())
 }
 
-/// A read of each key gives what the scan gave; one by one and in groups, in turn.
+/// Checks that a read of each key returns the same as the scan; alternately one by one and in groups.
 fn compare_reads(
     tree: &Tree,
     number: u8,
@@ -156,14 +156,14 @@ fn compare_reads(
     Ok(())
 }
 
-/// Nothing leaks: after recovery from a crash, leaves and records are all that is allocated.
+/// Checks that nothing leaks: after recovery from a crash only leaves and records are allocated.
 fn verify_figures(
     store: &Store,
     contents: &Contents,
     engine: Engine,
     violations: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    // An engine that is durable by epochs keeps objects that it has no use for: it counts them itself, in `check`.
+    // An engine with epochs keeps free objects, and counts them itself, in `check`.
     if engine.is_buffered() || !store.recovery().after_crash {
         return Ok(());
     }

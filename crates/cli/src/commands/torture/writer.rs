@@ -1,4 +1,4 @@
-//! The writer process of `torture`: threads that announce each operation, do it, and are killed.
+//! The writer process of `torture`: threads that announce and execute operations until they are killed.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::failure::{Answer, Failure, Outcome};
 pub(super) const FOUND_WRONG: i32 = 3;
 /// One operation in this many is followed by a short scan.
 const SCAN_EVERY: u32 = 2000;
-/// Where an operation is not durable when it returns one in this many is a sync.
+/// If operations are not durable when they return, one in this many is a sync.
 const SYNC_EVERY: u32 = 500;
 /// One operation in this many waits for all tickets before it.
 const WAIT_EVERY: u32 = 60;
@@ -55,7 +55,7 @@ struct Writer<'a> {
     args: &'a Args,
     store: &'a Store,
     trees: &'a [Tree; 2],
-    /// One thread at a time, so that records are in the order of time.
+    /// Locked for each record, so that records are in the order of time.
     channel: &'a Mutex<File>,
     thread: u8,
     random: SmallRng,
@@ -64,7 +64,7 @@ struct Writer<'a> {
     answer: Option<bool>,
     seen: Version,
     value: Vec<u8>,
-    /// Of writes that were not waited for.
+    /// Tickets of writes that were not waited for.
     tickets: Vec<Ticket>,
 }
 
@@ -87,7 +87,7 @@ fn found_wrong(what: &str) -> ! {
 impl Writer<'_> {
     fn choose_key(&mut self) -> u32 {
         let keys = self.args.work.keys;
-        // A hot spot, in which threads meet and leaves fill and empty often.
+        // A hot spot, in which threads contend and leaves fill and empty often.
         let hot = self.random.random_ratio(1, 5);
         loop {
             let key = if hot {
@@ -112,7 +112,7 @@ impl Writer<'_> {
         Kind::Get
     }
 
-    /// Reads a key's version; what is there must be a version, wholly.
+    /// Reads a key's version; its value must be exactly a version.
     fn read(&mut self, tree: u8, key: &[u8]) -> everleaf::Result<Version> {
         if !self.trees[usize::from(tree)].get_into(key, &mut self.value)? {
             return Ok(0);
@@ -126,7 +126,7 @@ impl Writer<'_> {
         self.channel.lock().unwrap_or_else(PoisonError::into_inner).write_all(&record.encode())
     }
 
-    /// Announces an operation and does it.
+    /// Announces and executes an operation.
     fn step(&mut self) -> Result<(), Failure> {
         let (mut kind, number) = (self.choose_kind(), self.choose_key());
         let tree = u8::from(self.random.random_bool(0.5));
@@ -206,7 +206,7 @@ impl Writer<'_> {
         Ok(answer)
     }
 
-    /// Reads some entries from a key on, either way: keys in order, values whole.
+    /// Reads some entries from a key on, in either direction; checks that keys are in order and values whole.
     fn scan(&mut self, tree: u8, from: &[u8]) -> everleaf::Result<()> {
         let handle = &self.trees[usize::from(tree)];
         let reverse = self.random.random_bool(0.5);

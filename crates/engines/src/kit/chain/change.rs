@@ -1,4 +1,4 @@
-//! Changes of structure: a leaf more, a leaf less, a tree anew.
+//! Changes of structure: adding a leaf, removing a leaf, building the whole tree.
 
 use medium::sync::{MutexGuard, Ordering};
 
@@ -7,7 +7,7 @@ use super::{CHILDREN_MAX, InnerTree, Separator, pack, unpack};
 use crate::Result;
 use crate::index::Codec;
 
-/// Children of a node that is built anew: some room for splits.
+/// Children of a node that is built: fewer than fit, so that there is room for splits.
 const CHILDREN_BUILT: usize = CHILDREN_MAX - CHILDREN_MAX / 8;
 /// A node with fewer children is merged with a neighbour, if both fit in a node with room to spare; otherwise it takes some of
 /// the neighbour's. Leaves are merged with one under the same parent, so none may be an only child.
@@ -20,36 +20,36 @@ pub struct Structure<'t, C: Codec> {
     _serial: MutexGuard<'t, ()>,
 }
 
-/// A node on the way to a leaf, and the position of the child that the way takes.
+/// A node on the path to a leaf, and the position of the child on the path.
 struct Step {
     node: u32,
     position: usize,
     image: Image,
 }
 
-/// What became of a node that had few children.
+/// How a node that had few children was changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mended {
     /// It has enough, or no neighbour.
     Not,
-    /// It has some of its neighbour's; the separator between them is another one.
+    /// It took some of its neighbour's children; the separator between the two has changed.
     Evened,
-    /// It is one with its neighbour: the parent has a child less.
+    /// It was merged with its neighbour: the parent has one child less.
     Merged,
 }
 
-/// Where a leaf hangs, as long as the structure is not changed otherwise.
+/// The place of a leaf in its parent, valid until the structure is changed otherwise.
 pub struct Parent {
     step: Step,
 }
 
-/// Two neighbouring leaves under one parent, as long as the structure is not changed otherwise.
+/// Two neighbouring leaves under one parent, valid until the structure is changed otherwise.
 pub struct Neighbours {
     /// The left one.
     pub left: u32,
     /// The right one.
     pub right: u32,
-    /// The way to one of them, and the position of the left one in its last node.
+    /// The path to one of them, and the position of the left one in the path's last node.
     steps: Vec<Step>,
     position: usize,
 }
@@ -82,8 +82,8 @@ impl<C: Codec> InnerTree<C> {
             tails.reach(index).inspect_err(|_| self.nodes.free(index))?;
         }
         let (node, tails) = self.node_and_tails(index);
-        // A reader that still knows the index from its former life must take neither the old content for valid nor a
-        // mixture of both.
+        // A reader that still has the index of the node's former use must not validate the old content, nor a mixture of old
+        // and new.
         node.lock();
         image.store(node, tails);
         node.unlock();
@@ -104,7 +104,7 @@ impl<C: Codec> InnerTree<C> {
         Ok(())
     }
 
-    /// The root of all inner nodes over `leaves`, which are `made` for it.
+    /// Builds the inner nodes over `leaves`, and adds them to `made`. Returns the root.
     fn build_rows(&self, leaves: &[(Separator, u32)], made: &mut Vec<u32>) -> Result<u64> {
         let mut level = 0;
         let mut row = leaves.to_vec();
@@ -128,7 +128,7 @@ impl<C: Codec> InnerTree<C> {
 }
 
 impl<C: Codec> Structure<'_, C> {
-    /// The way to the leaf that covers `key`, from the root down.
+    /// The path to the leaf that covers `key`, from the root down.
     fn way(&self, key: C::Key<'_>) -> Result<Vec<Step>> {
         let heap = self.tree.heap();
         let (mut index, level) = unpack(self.tree.root.load(Ordering::Acquire));
@@ -154,7 +154,7 @@ impl<C: Codec> Structure<'_, C> {
         let tree = self.tree;
         let mut steps = self.way(key)?;
         let mut added = Some((separator, right));
-        // All memory first: a node that is locked when there is no more would stay so.
+        // All memory is allocated first: if it ran out later, locked nodes would stay locked.
         let (mut changed, mut made) = (Vec::new(), Vec::new());
         let give_back = |made: &[u32]| {
             let pin = medium::pin();
@@ -192,7 +192,7 @@ impl<C: Codec> Structure<'_, C> {
         Ok(())
     }
 
-    /// Where leaf `leaf`, whose lower bound is `key`, hangs; `None` if its separator is not in its parent.
+    /// The place of `leaf`, whose lower bound is `key`, in its parent; `None` if its separator is not in the parent.
     pub fn parent_of(&self, key: C::Key<'_>, leaf: u32) -> Result<Option<Parent>> {
         let step = self.way(key)?.pop();
         let is_there = |step: &Step| step.position > 0 && step.image.children[step.position] == leaf;
@@ -200,7 +200,7 @@ impl<C: Codec> Structure<'_, C> {
     }
 
     /// Replaces a leaf by one with a lower bound that is lower, but above the leaf before. Returns the separator that
-    /// is in use no more.
+    /// is no longer in use.
     pub fn replace(&mut self, parent: Parent, separator: Separator, leaf: u32) -> Separator {
         let Step { node, position, mut image } = parent.step;
         image.children[position] = leaf;
@@ -225,8 +225,8 @@ impl<C: Codec> Structure<'_, C> {
         }))
     }
 
-    /// Removes the right one of two leaves. Returns its separator; the left one covers its keys from now on. Needs no
-    /// memory, so that nothing can fail when the leaves have been merged.
+    /// Removes the right one of two leaves. Returns its separator; the left one covers its keys from now on. Allocates
+    /// no memory, so that it cannot fail after the leaves have been merged.
     pub fn remove_right(&mut self, neighbours: Neighbours) -> Separator {
         let tree = self.tree;
         let Neighbours { mut steps, position, .. } = neighbours;
@@ -295,7 +295,7 @@ impl<C: Codec> Structure<'_, C> {
         between.remove(left);
         parent.image.children.remove(left + 1);
         self.store_locked(left_index, &merged, locked);
-        // A reader inside of the node that goes must not validate any more.
+        // A reader of the node that is removed must not validate any more.
         self.tree.nodes.get(right_index).lock();
         locked.push(right_index);
         obsolete.push(right_index);
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn nodes_that_come_to_nothing_are_given_back() {
         let mut tree = InnerTree::<RecordCodec>::new(1).unwrap();
-        // No more than it takes at once.
+        // An arena of a single step, so that the build runs out of tails.
         tree.tails = Some(Arena::new(1).unwrap());
         let most = (4 << 20) / size_of::<Tails>() as u32;
         let leaf = |number: u32| (Separator { word: u64::from(number), tail: 0 }, number);

@@ -40,10 +40,10 @@ impl<C: Codec> InnerTree<C> {
         Ok(self.locate(Target::At(key))?.leaf)
     }
 
-    /// As [`InnerTree::descend`]. `touch` looks at the leaf while it is certain that the inner nodes lead there: for
-    /// readers that are not pinned, who must take the leaf's version then. (Or it looks at one that never was, and that
-    /// goes for nothing.) It is also given the leaves that follow under the same parent, as far as they can be seen: worth a
-    /// prefetch, and no more.
+    /// As [`InnerTree::descend`]. Calls `touch` with the leaf while the inner nodes certainly lead there: a reader that
+    /// is not pinned must take the leaf's version at that moment. (`touch` may also be called with a wrong index; the descent
+    /// then starts again, and its result is dropped.) `touch` also gets the leaves that follow under the same parent, which may
+    /// be out of date: they may only be prefetched.
     #[inline(always)]
     pub fn descend_touching<T>(
         &self,
@@ -71,7 +71,7 @@ impl<C: Codec> InnerTree<C> {
         }
     }
 
-    /// One attempt; `None` if a change came between.
+    /// One attempt; `None` if a node changed meanwhile.
     #[inline(always)]
     fn try_locate<T>(
         &self,
@@ -94,7 +94,7 @@ impl<C: Codec> InnerTree<C> {
         loop {
             let position = match self.position(heap, node, index, target) {
                 Ok(position) => position,
-                // What looked damaged may have been in the middle of a change.
+                // A node that seems damaged may have been in the middle of a change.
                 Err(_) if !node.is_still(version) => return Ok(None),
                 Err(error) => return Err(error),
             };
@@ -109,11 +109,11 @@ impl<C: Codec> InnerTree<C> {
                 let touched = touch(index, following);
                 return Ok(if node.is_still(version) { Some((place, touched)) } else { None });
             }
-            // Of a node that was freed and became another's of a lower level, the child may be a leaf.
+            // A node that was freed and reused on a lower level may have leaves for children.
             let child = self.nodes.peek(index);
             kernels::prefetch_lines(child);
             let child_version = child.stable_version();
-            // Only now: had the node changed before the child's version was taken, the child could be the wrong one.
+            // Validated only now: if the node had changed before the child's version was taken, the child could be the wrong one.
             if !node.is_still(version) {
                 return Ok(None);
             }
@@ -149,7 +149,7 @@ impl<C: Codec> InnerTree<C> {
             Target::At(key) => (key, Compare::Less),
             Target::Below(key) => (key, Compare::Equal),
         };
-        // The separators whose first words tie are told apart by their tails.
+        // Separators with equal first words are told apart by their tails.
         let word = C::word(key);
         let mut low = kernels::rank_lt(&node.keys, count, word);
         let mut high = kernels::rank_le(&node.keys, count, word).max(low);
@@ -196,7 +196,7 @@ impl<C: Codec> InnerTree<C> {
                     *leaf = if node.is_still(*version) { child } else { 0 };
                     continue;
                 }
-                // The child's version is taken without touching its other lines, which arrive meanwhile.
+                // Loads only the child's version; its other lines are being prefetched.
                 let child_node = self.nodes.peek(child);
                 kernels::prefetch_lines(child_node);
                 let child_version = child_node.stable_version();

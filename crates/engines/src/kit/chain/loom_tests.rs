@@ -74,7 +74,7 @@ fn a_descent_beside_a_removal_ends_at_the_leaf_or_the_one_before() {
     });
 }
 
-/// A reader that is not pinned may stand in a node that is retired and becomes another one.
+/// A reader that is not pinned may be in a node that is retired and reused.
 #[test]
 fn a_reader_never_takes_a_node_for_what_it_was_in_another_life() {
     model(|| {

@@ -14,8 +14,8 @@
 //! leaf needs only when it splits or merges; they lock every node that they change until all are changed, so that a
 //! reader that validates has seen none or all of a change.
 //!
-//! A descent may still end at a leaf that has just been split: the leaf's owner keeps a high key in each leaf, and
-//! moves right. It never ends right of the key, for a leaf's lower bound never changes.
+//! A descent may still end at a leaf that has just been split: the leaf's owner keeps a high key in each leaf, and moves
+//! right. It never ends right of the key, because a leaf's lower bound never changes.
 //!
 //! Nothing here survives the process: the nodes are rebuilt from the leaves ([`InnerTree::build`]).
 
@@ -44,7 +44,7 @@ pub use node::CHILDREN_MAX;
 
 /// The most inner nodes of one tree.
 const NODES_MAX: u32 = 1 << 26;
-/// The largest heap of separators, in bytes. Address space is reserved for it, and a pool may have 208 trees.
+/// The largest heap of separators, in bytes. Address space is reserved for it, for each of up to 208 trees of a pool.
 const HEAP_BYTES_MAX: u64 = 1 << 36;
 
 /// A lower bound of a child's keys.
@@ -113,7 +113,7 @@ impl<C: Codec> InnerTree<C> {
         Ok(Separator { word: C::word(key), tail })
     }
 
-    /// Gives a separator's memory back that no reader can newly find.
+    /// Gives the memory of a separator back that new readers cannot find.
     pub fn retire_separator(&self, separator: Separator) {
         if let (Some(heap), true) = (self.heap(), separator.tail != 0) {
             heap.retire(separator.tail);

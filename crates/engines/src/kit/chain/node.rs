@@ -15,7 +15,7 @@ use super::Separator;
 /// The most children of a node.
 #[cfg(not(loom))]
 pub const CHILDREN_MAX: usize = 32;
-/// A node that a model can cope with.
+/// A node small enough for model checking.
 #[cfg(loom)]
 pub const CHILDREN_MAX: usize = 4;
 
@@ -51,7 +51,7 @@ impl InnerNode {
     #[inline(always)]
     pub(super) fn stable_version(&self) -> u64 {
         loop {
-            // ORDER: pairs with the release in `unlock`: what is read after this is at least that new.
+            // ORDER: pairs with the release in `unlock`: later loads see that change or a newer one.
             let version = self.version.load(Ordering::Acquire);
             if version & CHANGING == 0 {
                 return version;
@@ -63,12 +63,12 @@ impl InnerNode {
     /// Whether nothing was changed since `version` was taken.
     #[inline(always)]
     pub(super) fn is_still(&self, version: u64) -> bool {
-        // ORDER: pairs with the fence in `lock`: had a read since seen a change, this load would see the new version.
+        // ORDER: pairs with the fence in `lock`: if an earlier load saw a change, this load sees the new version.
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Separators, at most as many as there is room for even if read during a change.
+    /// The number of separators; never more than a node has room for, even if it is read during a change.
     #[inline(always)]
     pub(super) fn separators(&self) -> usize {
         (self.count.load(Ordering::Relaxed) as usize).min(CHILDREN_MAX - 1)

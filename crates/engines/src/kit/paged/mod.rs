@@ -26,7 +26,7 @@
 //! | --- | --- | --- |
 //! | insert, remove | as the format has them | the format's |
 //! | update | 1; 2 with records | the value's word |
-//! | split, merge, a new root | 4 | the commit record of the redo log ([`log`]) |
+//! | split, merge, a new root | 4 | the commit record of the redo log (`log`) |
 //! | bulk load, a root with a single child | 2 | the root's word |
 //!
 //! A split moves the upper entries to a new node, before anything leads there; then the log changes the heads of the old
@@ -45,7 +45,7 @@
 //!
 //! ## Concurrency
 //!
-//! One writer at a time; readers beside each other ([`latch`]). No lock is held while a thread waits for durability.
+//! One writer at a time; readers beside each other (`latch`). No lock is held while a thread waits for durability.
 
 mod change;
 mod find;

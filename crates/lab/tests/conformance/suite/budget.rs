@@ -5,7 +5,7 @@ use engines::registry::Contract;
 use crate::harness::{Cell, Check, Kind, Seed};
 use crate::threads::{key_of, value_of};
 
-/// No operation takes more fences than its engine promises, and none at all are spent on what changes nothing.
+/// No operation takes more fences than its engine promises, and one that changes nothing takes none.
 pub fn operations_keep_their_budget(cell: &Cell, _seed: Seed) -> Check {
     let Contract::Immediate(budget) = cell.engine.contract else { return Ok(()) };
     let Some(world) = cell.world()? else { return Ok(()) };

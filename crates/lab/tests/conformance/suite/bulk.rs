@@ -36,7 +36,7 @@ fn model_of(kind: Kind, count: u32) -> Model {
     (0..count).map(|id| (key(id), value_of(kind, 3 * id, id % 50))).collect()
 }
 
-/// Any number of entries, any fill: all there, in about as many leaves as that takes, and writable afterwards.
+/// Any number of entries, any fill: all entries are present, in the expected number of leaves, and writable afterwards.
 pub fn bulk_load_at_every_fill(cell: &Cell, seed: Seed) -> Check {
     let capacity = cell.capacity as u32;
     let mut rng = seed.rng(1);
@@ -69,7 +69,7 @@ pub fn bulk_load_at_every_fill(cell: &Cell, seed: Seed) -> Check {
     Ok(())
 }
 
-/// What goes wrong in a bulk load.
+/// The error in a bulk load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Trouble {
     Unsorted,
@@ -135,7 +135,7 @@ pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
     let model = model_of(cell.kind, 500);
     let mut loaded = load(world.tree(), borrow(&model), 0.8);
     for _ in 0..8 {
-        // What an engine with epochs was given back it can use when the epoch has ended.
+        // An engine with epochs can reuse freed space only after the epoch has ended.
         if cell.keeps_space() && matches!(&loaded, Err(error) if error.is_full()) {
             world.tree().sync()?;
             loaded = load(world.tree(), borrow(&model), 0.8);

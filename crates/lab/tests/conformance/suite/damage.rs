@@ -1,4 +1,4 @@
-//! Damaged pools: every byte that says something flipped in turn.
+//! Damaged pools: every meaningful byte flipped in turn.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,7 +31,7 @@ fn small_tree(cell: &Cell, world: &dyn World) -> Result<Model, Failure> {
     Ok(model)
 }
 
-/// What a user does with a pool. Any answer and any error will do.
+/// Uses a pool as a user does. Any answer and any error is allowed.
 fn use_tree(tree: &dyn Index, kind: Kind, rng: &mut SmallRng) -> Check {
     let tolerate = |result: Result<(), Failure>| match result {
         Err(failure) if !failure.0.starts_with("unexpected error") => Err(failure),
@@ -56,7 +56,7 @@ fn use_tree(tree: &dyn Index, kind: Kind, rng: &mut SmallRng) -> Check {
     tolerate(collect(tree, Bounds::all(), Direction::Forward, ENTRIES_MAX).map(drop))
 }
 
-/// What `check` does not find has changed nothing.
+/// Damage that `check` does not find must have changed nothing.
 fn expect_noticed(tree: &dyn Index, model: &Model) -> Check {
     match tree.check() {
         Ok(violations) if violations.is_empty() => expect_equal(tree, model)
@@ -74,7 +74,7 @@ fn survive(world: &mut dyn World, kind: Kind, rng: &mut SmallRng, model: Option<
         expect_noticed(world.tree(), model)?;
     }
     use_tree(world.tree(), kind, rng)?;
-    // Retired memory is freed while somebody works, so somebody does.
+    // Retired memory is freed during operations, so this executes some.
     let _ = world.close(Closing::Clean);
     if world.open().is_ok() {
         let _ = collect(world.tree(), Bounds::all(), Direction::Forward, ENTRIES_MAX);
@@ -87,7 +87,7 @@ fn survive(world: &mut dyn World, kind: Kind, rng: &mut SmallRng, model: Option<
 fn places(image: &[u64], rng: &mut SmallRng) -> Vec<usize> {
     let mut places = Vec::new();
     for (index, word) in image.iter().enumerate() {
-        // Of the large record's inside a little is enough.
+        // A few bytes inside the large record are enough.
         let filler = *word == 0xa5a5_a5a5_a5a5_a5a5;
         if *word != 0 && (!filler || rng.random_bool(0.001)) || rng.random_bool(0.0005) {
             places.extend(8 * index..8 * index + 8);
@@ -96,7 +96,7 @@ fn places(image: &[u64], rng: &mut SmallRng) -> Vec<usize> {
     places
 }
 
-/// A pool of an older and of a newer format is refused as such, and is unharmed.
+/// A pool of an older or of a newer format is refused as such, and not changed.
 pub fn another_format_version_is_refused(cell: &Cell, _seed: Seed) -> Check {
     let Some(mut world) = cell.limited(4 << 20)? else { return Ok(()) };
     let model = small_tree(cell, &*world)?;
@@ -121,9 +121,9 @@ pub fn another_format_version_is_refused(cell: &Cell, _seed: Seed) -> Check {
     expect_equal(world.tree(), &model)
 }
 
-/// Flips bytes, one at a time and as many as the place has time for, of a pool closed cleanly and of one that was not: the
-/// right answer, a typed error, or, with an engine that promises no better, a wrong one; but never a panic, and it ends.
-/// With the byte put right, all is as it was.
+/// Flips bytes, one at a time and as many as the place has time for, of a pool that was closed cleanly and of one that was not.
+/// The outcome must be the right answer or a typed error, or a wrong answer if the engine promises no better; never a panic or a
+/// hang. With the byte restored everything is as before.
 pub fn every_flipped_byte_is_survived(cell: &Cell, seed: Seed) -> Check {
     let notices = cell.engine.notices_damage.contains(&cell.kind.codec());
     for how in [Closing::Clean, Closing::Crash] {

@@ -1,4 +1,4 @@
-//! Keys and values at the ends of what is allowed, and one step beyond.
+//! Keys and values at their limits, and one byte beyond.
 
 use engines::Error;
 use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -81,7 +81,7 @@ fn beyond_the_limits(tree: &dyn Index) -> Check {
             if *length == value.len() && *limit == VALUE_BYTES_MAX);
         ensure!(right, "{what} of a value too long: {error}");
     }
-    // A key too long is in no tree; to say so, or to refuse, are both right.
+    // A key too long is in no tree: both `false` and an error are right.
     ensure!(!matches!(tree.get(&key), Ok(Some(_))), "a key too long was found");
     ensure!(!matches!(tree.remove(&key), Ok(true)), "a key too long was removed");
     ensure!(!matches!(tree.update(&key, b"v"), Ok(true)), "a key too long was updated");
@@ -110,7 +110,7 @@ fn words_are_eight_bytes(tree: &dyn Index) -> Check {
     Ok(())
 }
 
-/// Keys that only differ far behind: more of them than fit a leaf, so that separators have to tell them apart.
+/// Keys that differ only near their ends: more than fit in a leaf, so that separators must tell them apart.
 pub fn keys_that_nearly_tie(cell: &Cell, seed: Seed) -> Check {
     let Some(mut world) = cell.world()? else { return Ok(()) };
     let mut keys: Vec<Vec<u8>> = Vec::new();

@@ -1,5 +1,5 @@
-//! One suite for all engines: whatever implements `Index` passes all of it, on every medium, with every codec, with
-//! small nodes and large ones. An engine gets it by one line: a test binary each, so that they are built side by side.
+//! One suite for all engines: each implementation of `Index` must pass all of it, on every medium, with every codec, with small
+//! nodes and large ones. One line for each engine generates its tests.
 //!
 //! - `model`: random operations against `BTreeMap`, reopening in between; keys and values at their limits;
 //! - `threads`, `ranges`: histories per key, sums that must come out, ranges while others write;
@@ -10,8 +10,8 @@
 //! Random choices follow from a seed, the same in every run. `EVERLEAF_SEED=random` or `=NUMBER` chooses another,
 //! `EVERLEAF_CASES=NUMBER` multiplies the number of cases. A failure prints the seed and the command that replays it.
 //!
-//! A suite that cannot fail is no suite: `selftest` runs it on the sorted chain, and on sorted chains with one flaw
-//! each, all of which must be caught.
+//! `selftest` tests the suite itself: it runs it on the sorted chain, and on sorted chains with one flaw each, all of which must
+//! be caught.
 
 // No engine runs on all media.
 #![allow(dead_code, unused_imports, unused_macros)]

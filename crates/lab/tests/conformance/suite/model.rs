@@ -8,13 +8,13 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use crate::generate::{Case, ConditionOf, Expected, Op, case, value};
 use crate::harness::{Cell, Check, Failure, Kind, Seed, World, brief, collect, expect_no_leak, expect_sound};
 
-/// What the tree should hold.
+/// The expected content of the tree.
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// How many cases run every day.
+/// The number of cases in an ordinary run.
 const CASES: u32 = 80;
 
-/// Any operations, with reopening in between, do what they do to a `BTreeMap`, and leak nothing.
+/// Any operations, with reopening in between, have the same results as on a `BTreeMap`, and leak nothing.
 pub fn random_operations(cell: &Cell, seed: Seed) -> Check {
     let config = Config {
         cases: cell.cases(CASES),
@@ -48,7 +48,7 @@ pub fn run_case(cell: &Cell, case: &Case) -> Check {
     expect_equal(world.tree(), &model)
 }
 
-/// The tree holds exactly what the model holds, whichever way it is read, and is sound.
+/// Checks that the tree has exactly the model's content, in every way to read it, and is sound.
 pub fn expect_equal(tree: &dyn Index, model: &Model) -> Check {
     expect_sound(tree)?;
     for direction in [Direction::Forward, Direction::Reverse] {
@@ -116,7 +116,7 @@ fn compare_range(
     Ok(())
 }
 
-/// Applies one operation to both and compares what they say.
+/// Applies one operation to both and compares the results.
 fn apply(kind: Kind, world: &mut dyn World, model: &mut Model, case: &Case, op: &Op) -> Check {
     match op {
         Op::Reopen { how } => {
@@ -203,7 +203,7 @@ fn concrete(kind: Kind, current: Option<&Vec<u8>>, condition: ConditionOf) -> Co
     }
 }
 
-/// Bytes as the word that they are.
+/// The word with these bytes.
 pub fn word(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("8 bytes"))
 }

@@ -32,7 +32,7 @@ fn disturb(tree: &dyn Index, kind: Kind, ids: u32, rng: &mut SmallRng) -> Check 
     Ok(())
 }
 
-/// What a scan has returned so far.
+/// The entries that a scan has returned so far.
 struct Seen {
     kind: Kind,
     direction: Direction,
@@ -104,8 +104,8 @@ fn scan_once(tree: &dyn Index, kind: Kind, ids: u32, rng: &mut SmallRng) -> Chec
     seen.judge(from, to)
 }
 
-/// Two threads write, two read ranges: in order, no key twice, no stable key missing, both ways. What they check
-/// meanwhile is sound.
+/// Two threads write, two read ranges in both directions: in order, no key twice, no stable key missing. Checks meanwhile find no
+/// violation.
 pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
     let ids = 200 * cell.capacity as u32 / 4;
     let Some(mut world) = cell.world()? else { return Ok(()) };
@@ -121,7 +121,7 @@ pub fn ranges_beside_writers(cell: &Cell, seed: Seed) -> Check {
             return Ok(());
         }
         let (mut scans, mut outcome) = (0, Ok(()));
-        // Scans without writes meanwhile say nothing.
+        // Scans without concurrent writes test nothing.
         while outcome.is_ok()
             && (scans < cell.cases(60) || writes.load(Ordering::Relaxed) < cell.cases(10_000))
         {
@@ -156,7 +156,7 @@ pub fn a_range_holds_no_lock(cell: &Cell, seed: Seed) -> Check {
                 disturb(tree, kind, ids, &mut rng)?;
             }
             if rng.random_bool(0.1) {
-                // The key just returned, and its neighbour, go and come.
+                // Removes and inserts the key just returned, and its neighbour.
                 let id = id_of(kind, &key)?;
                 for beside in [id, id + 1].into_iter().filter(|id| id % STABLE != 0) {
                     let _ = tree.remove(&key_of(kind, beside))?;

@@ -12,7 +12,7 @@ use crate::threads::{in_threads, key_of, value_of};
 /// Small enough to be full soon, large enough for some slabs of each size.
 const LIMIT_BYTES: u64 = 2 << 20;
 
-/// Attempts after which memory that was retired must have become free.
+/// Attempts after which retired memory must be free.
 const ATTEMPTS: u32 = 100_000;
 
 /// Inserts random keys until the pool is full; then some more, which may or may not fit.
@@ -38,7 +38,7 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
     Ok(())
 }
 
-/// Repeats what a full pool may refuse until it is done.
+/// Repeats a write that a full pool may refuse, until it succeeds.
 fn insist(world: &dyn World, what: &str, write: impl FnMut() -> engines::Result<bool>) -> Check {
     if fits(world, ATTEMPTS, what, write)? {
         return Ok(());
@@ -76,8 +76,8 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     let Some(mut world) = cell.limited(limit_bytes)? else { return Ok(()) };
     let mut model = Model::new();
     fill_up(world.tree(), cell.kind, &mut model, seed)?;
-    // A leaf that is to have 4 entries, for tests, takes as much as one that has all; and a tree with an allocator of its own
-    // takes a slab for each size, which in so small a pool is felt.
+    // A leaf limited to 4 entries takes as much space as a full-size one; and a tree with an allocator of its own takes a slab for
+    // each size, which is much in so small a pool.
     let bytes_per_key_max = match (cell.capacity, cell.keeps_space()) {
         (4, _) => 1200,
         (_, true) => 800,
@@ -128,8 +128,8 @@ pub fn a_full_pool_loses_nothing(cell: &Cell, seed: Seed) -> Check {
     expect_no_leak(&mut *world)
 }
 
-/// Filled and emptied again and again, in any order of removal, a tree ends with next to nothing: in leaves, in
-/// allocations, in volatile memory, and the pool does not grow.
+/// Filled and emptied repeatedly, in any order of removal, a tree ends with few leaves and allocations and little volatile memory,
+/// and the pool does not grow.
 pub fn an_emptied_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
     let count = 300 * cell.capacity as u32 / 4;
     let Some(mut world) = cell.world()? else { return Ok(()) };
@@ -218,7 +218,7 @@ pub fn a_removed_tree_gives_its_space_back(cell: &Cell, seed: Seed) -> Check {
     Ok(())
 }
 
-/// A condition that fails allocates nothing; whatever several threads do, what is allocated is what is reachable.
+/// A condition that fails allocates nothing; after writes of several threads exactly the reachable space is allocated.
 pub fn nothing_leaks(cell: &Cell, seed: Seed) -> Check {
     let ids = 40 * cell.capacity as u32 / 4;
     let Some(mut world) = cell.world()? else { return Ok(()) };

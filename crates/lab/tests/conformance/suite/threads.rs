@@ -48,7 +48,8 @@ pub fn id_of(kind: Kind, key: &[u8]) -> Result<u32, Failure> {
         Kind::Word => key.try_into().ok().map(|bytes| u64::from_be_bytes(bytes) as u32),
         Kind::Record => std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix("key/")?.parse().ok()),
     };
-    id.filter(|id| key_of(kind, *id) == key).ok_or_else(|| Failure(format!("a key nobody wrote: {key:?}")))
+    id.filter(|id| key_of(kind, *id) == key)
+        .ok_or_else(|| Failure(format!("a key that was never written: {key:?}")))
 }
 
 /// A value that names its key and a version.
@@ -65,11 +66,11 @@ pub fn value_of(kind: Kind, id: u32, version: u32) -> Vec<u8> {
 pub fn version_of(kind: Kind, id: u32, value: &[u8]) -> Result<u32, Failure> {
     let word = value.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     let version = word as u32;
-    ensure!(value == value_of(kind, id, version), "key {id} has a value that nobody wrote: {value:?}");
+    ensure!(value == value_of(kind, id, version), "key {id} has a value that was never written: {value:?}");
     Ok(version)
 }
 
-/// What one thread knows: its own keys exactly, of other keys the newest version that it saw.
+/// The knowledge of one thread: its own keys exactly, and the newest version that it read of other keys.
 struct History<'t> {
     kind: Kind,
     tree: &'t dyn Index,
@@ -177,8 +178,8 @@ pub fn each_thread_reads_what_it_wrote(cell: &Cell, seed: Seed) -> Check {
     expect_no_leak(&mut *world)
 }
 
-/// Counters raised by `compare_exchange` from all threads end at the number of raises, while keys beside them come
-/// and go.
+/// Counters raised by `compare_exchange` from all threads end at the number of raises, while keys beside them are inserted and
+/// removed.
 pub fn contended_counters_sum_up(cell: &Cell, seed: Seed) -> Check {
     const COUNTERS: u32 = 4;
     const SPREAD: u32 = 100;

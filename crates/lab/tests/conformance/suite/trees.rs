@@ -1,4 +1,4 @@
-//! Several trees in one pool, and trees that are not what they are taken for.
+//! Several trees in one pool, and trees opened with wrong options.
 
 use engines::{Error, PoolError};
 use rand::Rng;
@@ -40,7 +40,7 @@ pub fn trees_do_not_mix(cell: &Cell, seed: Seed) -> Check {
     expect_no_leak(&mut *world)
 }
 
-/// A tree refuses to be opened with another codec or another capacity, and is unharmed.
+/// A tree refuses to be opened with another codec or another capacity, and is not changed.
 pub fn a_tree_opens_only_as_what_it_is(cell: &Cell, _seed: Seed) -> Check {
     let Some(mut world) = cell.world()? else { return Ok(()) };
     let mut model = Model::new();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What went wrong.
+/// The reason of a failure.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure(pub String);
 

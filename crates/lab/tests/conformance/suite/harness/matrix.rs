@@ -35,7 +35,7 @@ macro_rules! on_media_without_lines {
     };
 }
 
-/// For engines that exist to be compared with: one medium of each kind.
+/// For engines for comparison only: one medium of each kind.
 macro_rules! on_some_media {
     () => {
         on_medium!(ram, InRam);
@@ -44,7 +44,7 @@ macro_rules! on_some_media {
     };
 }
 
-/// Small nodes, with many splits and merges; and nodes as users have them.
+/// Small nodes, with many splits and merges; and nodes of default size.
 macro_rules! on_medium {
     ($medium:ident, $place:ident) => {
         mod $medium {

@@ -1,4 +1,4 @@
-//! What all tests stand on: a cell of the matrix, the world in which one test happens, seeds, failures.
+//! The basis of all tests: a cell of the matrix, the world of one test, seeds, failures.
 
 #[macro_use]
 mod failure;
@@ -57,13 +57,13 @@ pub struct Cell {
     pub engine: Engine,
     /// How entries are coded.
     pub kind: Kind,
-    /// What is set of the engine.
+    /// The settings of the engine.
     pub settings: Settings,
     /// Entries in a leaf.
     pub capacity: usize,
     /// How many bytes to flip, at most.
     pub flips: u32,
-    /// What divides the number of cases.
+    /// A divisor for the number of cases.
     pub slowness: u32,
     /// Makes a pool of at most so many bytes with an empty tree; `None` where this machine lacks the medium.
     pub make: MakeWorld,
@@ -87,12 +87,12 @@ impl Cell {
         self.limited(1 << 30)
     }
 
-    /// Whether a tree keeps the space that it has no use for, until it is removed.
+    /// Whether a tree keeps unused space until it is removed.
     pub fn keeps_space(&self) -> bool {
         self.engine.contract == Contract::Epoch
     }
 
-    /// How many cases to run where `usual` are enough every day on a fast medium.
+    /// The number of cases in this cell, where an ordinary run on a fast medium has `usual`.
     pub fn cases(&self, usual: u32) -> u32 {
         (usual / self.slowness).max(1) * factor()
     }
@@ -119,7 +119,7 @@ pub trait World {
     /// Removes a tree for good.
     fn destroy(&mut self, name: &str) -> Result<()>;
 
-    /// Tries to open the main tree once more, as what it may not be.
+    /// Tries to open the main tree again with wrong options.
     fn try_open_as(&self, kind: Kind, settings: Settings) -> Result<()>;
 
     /// Drops trees and pool.
@@ -146,21 +146,21 @@ pub trait World {
     /// Overwrites the closed pool from its start on.
     fn set_image(&mut self, words: &[u64]);
 
-    /// What was counted so far, on a medium that counts.
+    /// The counts so far, on a medium that counts.
     fn counts(&self) -> Option<Counts>;
 }
 
 /// The name of the tree that every world begins with.
 pub const MAIN: &str = "main";
 
-/// Closes cleanly and then by a crash: what the bitmaps call allocated is what the trees reach, and nothing else.
+/// Closes cleanly, then by a crash: after each the trees reach exactly the allocated space.
 pub fn expect_no_leak(world: &mut dyn World) -> Check {
     ensure!(
         world.stat().frees_refused == 0,
         "{} offsets were freed that were not allocated",
         world.stat().frees_refused
     );
-    // Recovery itself may unlink leaves that were left empty; what it retires is free after the next close.
+    // Recovery itself may unlink empty leaves, whose space is free after the next close.
     world.reopen(Closing::Clean)?;
     world.reopen(Closing::Clean)?;
     let by_bitmap = world.stat().allocations;

@@ -1,4 +1,4 @@
-//! Where pools lie: media that can be opened again.
+//! Places for pools: media that can be opened again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use medium::testing::late::{Late, Release};
 use medium::{Counts, Dax, DaxOptions, File, FileOptions, Instrumented, LineForm, LineStore, Medium, Ram};
 use tempfile::NamedTempFile;
 
-/// Where a pool lies while nobody has it open.
+/// The place of a pool, which keeps the content of a closed pool.
 pub trait Place: Sized + 'static {
     /// The medium.
     type Medium: Host;
@@ -16,7 +16,7 @@ pub trait Place: Sized + 'static {
     /// How many bytes to flip in search of a panic, at most.
     const FLIPS: u32 = 100;
 
-    /// What divides the number of cases, where everything takes longer.
+    /// A divisor for the number of cases, for slow media.
     const SLOWNESS: u32 = 1;
 
     /// A new place for at most `limit_bytes`; `None` where this machine lacks what it takes.
@@ -25,23 +25,23 @@ pub trait Place: Sized + 'static {
     /// The medium, with all that was written there before.
     fn open(&self) -> Self::Medium;
 
-    /// The pool ended without being closed.
+    /// Called when the pool ended without a close.
     fn crash(&mut self) {}
 
-    /// What was counted so far, on a medium that counts.
+    /// The counts so far, on a medium that counts.
     fn counts(medium: &Self::Medium) -> Option<Counts> {
         let _ = medium;
         None
     }
 }
 
-/// Plain memory that counts what reaches it.
+/// Plain memory that counts flushes and fences.
 pub struct InRam(Instrumented);
 
 impl Place for InRam {
     type Medium = Instrumented;
 
-    // EVERLEAF_CASES raises it, to all that there are if need be.
+    // EVERLEAF_CASES raises it, to all bytes if it is large enough.
     const FLIPS: u32 = 125;
 
     fn new(limit_bytes: u64) -> Option<Self> {
@@ -110,8 +110,8 @@ on_dax! {
     DaxRtm: LineStore::Rtm, 30;
 }
 
-/// A file with a log beside it, both in memory if the system has such a file system: what a crash leaves is what the
-/// base image and the log hold, and nothing of the mapping.
+/// A file with a log beside it, both in memory if the system has such a file system: a crash leaves the base
+/// image and the log, and nothing of the mapping.
 pub struct OnFile {
     folder: tempfile::TempDir,
     limit_bytes: u64,
@@ -144,13 +144,13 @@ impl Place for OnFile {
     }
 }
 
-/// Memory that becomes durable late. A crash leaves what is durable, so whatever was acknowledged has to be.
+/// Memory that becomes durable late. A crash leaves the durable content alone, so acknowledged operations must be durable.
 struct OnLate {
     late: Arc<Late>,
     limit_bytes: u64,
 }
 
-/// A fence is durable some fences later, or soon if somebody waits.
+/// A fence is durable some fences later, or soon if a thread waits.
 const RELEASE: Release = Release::After { fences: 3, delay: Duration::from_micros(2) };
 
 impl OnLate {

@@ -1,4 +1,4 @@
-//! Seeds, and what a failing test prints.
+//! Seeds, and the output of a failing test.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use super::Check;
 /// A test that takes longer than this hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
 
-/// From what all random choices of a test follow.
+/// The seed of all random choices of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed(pub u64);
 
@@ -38,12 +38,12 @@ impl Seed {
     }
 }
 
-/// By what the number of cases is to be multiplied.
+/// The factor for the number of cases.
 pub fn factor() -> u32 {
     std::env::var("EVERLEAF_CASES").map_or(1, |factor| factor.parse().expect("EVERLEAF_CASES is a number"))
 }
 
-/// Runs one test; says how to run it again if it fails or hangs. `module` is its module path.
+/// Runs one test; prints how to run it again if it fails or hangs. `module` is its module path.
 /// (Not generic over the body: this is compiled once, and not for each of hundreds of tests.)
 pub fn run(module: &str, test: &str, body: &dyn Fn(Seed) -> Check) {
     let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, inner)| inner));

@@ -21,7 +21,7 @@ pub enum Closing {
     Crash,
 }
 
-/// A pool with trees. Trees come first, for they are dropped first.
+/// A pool with trees. The trees are the first field, so that they are dropped first.
 pub struct Site<P: Place> {
     trees: BTreeMap<String, Arc<dyn Index>>,
     pool: Option<Pool<P::Medium>>,
@@ -43,7 +43,7 @@ impl<P: Place> Site<P> {
         P::Medium::factory(self.cell.engine.media())
     }
 
-    /// Epochs end all the time, and every open is one after a crash.
+    /// Epochs end often, and every open is one after a crash.
     fn opening(settings: Settings) -> Opening {
         Opening {
             threads: 2,
@@ -106,7 +106,7 @@ impl<P: Place> World for Site<P> {
     }
 
     fn close(&mut self, how: Closing) -> Result<()> {
-        // What an engine that is durable by epochs has to keep is what was done before this.
+        // An engine with epochs must keep the operations before this.
         let synced = self.trees.values().try_for_each(|tree| tree.sync());
         self.trees.clear();
         let pool = self.pool.take().expect("an open pool");

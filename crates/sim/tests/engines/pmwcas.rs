@@ -1,7 +1,5 @@
 //! PMwCAS under crashes: operations on one to four words of which some share lines, a crash anywhere, also in recovery.
 
-mod common;
-
 use engines::pmwcas::{Pmwcas, Seen};
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{
@@ -12,7 +10,7 @@ use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
 use pool::{Pool, ROOT_WORDS};
 
-use common::text;
+use crate::common::text;
 
 /// The words: two in one line, two in lines of their own.
 const PLACES: [usize; WORDS] = [0, 1, 8, 16];
@@ -181,11 +179,13 @@ fn script() -> Vec<Operation> {
         swap(&[(0, 0, 1), (1, 0, 5), (2, 3, 2)]),
         swap(&[(0, 1, 2), (1, 5, 6), (2, 2, 3), (3, 4, 5)]),
         swap(&[(0, 2, 3), (1, 6, 7), (2, 3, 4)]),
+        // Only the process ends, as its last operation has succeeded: the final values are in the cache, and not durable.
+        Reopen,
     ]
 }
 
 fn explorer(slots: usize, options: Options) -> Explorer<Words> {
-    let command = "cargo test --release -p everleaf-sim --test pmwcas".to_owned();
+    let command = "cargo test --release -p everleaf-sim --test engines pmwcas::".to_owned();
     Explorer::new(Words { slots, last_number: 0 }, Options { command, ..options }).unwrap()
 }
 
@@ -225,14 +225,14 @@ fn a_script_survives_every_pair_of_crashes() {
     }
 }
 
-/// After so many operations the numbers begin anew: then a descriptor that was being filled is told from a damaged one, too.
+/// When the numbers of operations start again, a descriptor that was being filled is still told from a damaged one.
 #[test]
 fn numbers_that_come_round_survive_every_pair_of_crashes() {
     let all = |from, to| Swap((0..WORDS).map(|word| (word, from, to)).collect());
     let script: Vec<_> = [(0, 1), (1, 2), (9, 9), (2, 3), (3, 4)].map(|(from, to)| all(from, to)).into();
     for last_number in [NUMBERS - 3, NUMBERS - 2, NUMBERS - 1] {
         for second_crash in [SecondCrash::InRecovery, SecondCrash::Anywhere] {
-            let command = "cargo test --release -p everleaf-sim --test pmwcas".to_owned();
+            let command = "cargo test --release -p everleaf-sim --test engines pmwcas::".to_owned();
             let options = Options { command, second_crash, images: Images::All, ..Options::default() };
             let mut explorer = Explorer::new(Words { slots: 1, last_number }, options).unwrap();
             explorer.explore(&script).unwrap_or_else(|failure| panic!("from {last_number}: {failure}"));
@@ -287,12 +287,12 @@ fn two_threads_that_help_each_other() {
     }
 }
 
-/// A thread that helps an operation finds another one's name in the next word, whose owner has stopped: it goes on to that,
-/// and takes neither for failed.
+/// A helper finds the name of another operation, whose owner has stopped, in the next word: it helps that one first, and neither
+/// counts as failed.
 #[test]
 fn a_helper_that_is_blocked_helps_what_blocks_it() {
     let helped = [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)])];
-    // Of those in the way one fails at its second word: then the one that was helped must succeed.
+    // One of the operations in the way fails at its second word: then the helped one must succeed.
     let blocking = [swap(&[(2, 0, 2), (3, 0, 2)]), swap(&[(2, 0, 2), (3, 7, 2)])];
     let meeting = [swap(&[(0, 0, 3), (3, 0, 3)]), swap(&[(0, 1, 3), (3, 0, 3)])];
     let images = Images::Some { random: 0 };
@@ -313,8 +313,8 @@ fn sweep(mutations: Vec<Mutation>) -> Explorer<Words> {
     )
 }
 
-/// One writes, the other builds on it: changes it, changes something else if it is there, or finds that it is there.
-fn who_builds_on_what_is_not_durable() -> Vec<Program<Operation>> {
+/// One thread writes; the other changes the value, changes something else on condition of the value, or only compares it.
+fn programs_on_values_that_are_not_durable() -> Vec<Program<Operation>> {
     let written = [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(1, 0, 1), (2, 0, 1), (3, 0, 1)])];
     let building = [swap(&[(2, 1, 2)]), swap(&[(2, 1, 1), (3, 0, 5)]), swap(&[(2, 0, 9), (3, 0, 9)])];
     written
@@ -328,7 +328,7 @@ fn what_is_visible_is_durable() {
     for rules in [Rules::Lines, Rules::Log] {
         let images = Images::All;
         let options = Options { rules, images, second_crash: SecondCrash::Never, ..Options::default() };
-        explore_programs(who_builds_on_what_is_not_durable(), (2, Search::Sweep), options);
+        explore_programs(programs_on_values_that_are_not_durable(), (2, Search::Sweep), options);
     }
 }
 
@@ -339,7 +339,7 @@ fn the_sweep_misses_the_fence_behind_the_decision() {
     let scheduling = Scheduling { search: Search::Sweep, ..Scheduling::default() };
     let mut sound = sweep(Vec::new());
     sound.sim().start_census();
-    for program in who_builds_on_what_is_not_durable() {
+    for program in programs_on_values_that_are_not_durable() {
         sound.explore_threads(&program, &scheduling).unwrap_or_else(|failure| panic!("{failure}"));
     }
     let sites = sound.sim().census().into_keys();
@@ -348,7 +348,7 @@ fn the_sweep_misses_the_fence_behind_the_decision() {
     let missed: Vec<Site> = fences
         .map(|(_, site)| site)
         .filter(|site| {
-            who_builds_on_what_is_not_durable().iter().any(|program| {
+            programs_on_values_that_are_not_durable().iter().any(|program| {
                 sweep(vec![Mutation::DropFence(*site)]).explore_threads(program, &scheduling).is_err()
             })
         })
@@ -358,7 +358,7 @@ fn the_sweep_misses_the_fence_behind_the_decision() {
     assert_eq!(missed.len(), 3);
 }
 
-/// A thread that helps an operation comes to its next word when that is over, and its owner's next operation has the word.
+/// A helper reaches the next word of an operation when that has ended, and the owner's next operation holds the word.
 #[test]
 fn a_helper_that_is_blocked_finds_its_operation_decided() {
     let helped = [swap(&[(0, 0, 1), (2, 0, 1)]), swap(&[(0, 0, 1), (1, 0, 1), (2, 0, 1)])];
@@ -392,22 +392,17 @@ fn two_threads_survive_every_pair_of_crashes() {
     }
 }
 
-/// What may be left out unnoticed, and why: a file of `pmwcas`, and a part of one line of it.
-const REDUNDANT: [(&str, &str, &str); 5] = [
+/// Operations that can be left out unnoticed, and why: a file of `pmwcas`, and a part of one line of it.
+const REDUNDANT: [(&str, &str, &str); 4] = [
     (
         "execute.rs",
         "Phase::Freed => guard.flush",
         "every guard here fences what it flushed; needed where a guard ends before a fence",
     ),
     (
-        "recover.rs",
-        "guard.flush(cell);",
-        "after a crash all that is left is durable; needed where only the process ended",
-    ),
-    (
         "seen.rs",
         "compare_exchange(guard, value | DIRTY, value)",
-        "who meets the dirty bit of what is durable finds its commit so, and waits for nothing",
+        "a reader of a dirty word whose value is durable finds its commit durable, and does not wait",
     ),
     (
         "recover.rs",
@@ -430,7 +425,7 @@ fn is_redundant(site: Site) -> bool {
     let source = source(site.file);
     let line = source.lines().nth(site.line as usize - 1).unwrap_or_default();
     REDUNDANT.iter().any(|(file, snippet, _)| {
-        // One site, and none that is added later and looks the same.
+        // The snippet must name a single place, also after later changes.
         let here = site.file.ends_with(&format!("pmwcas/{file}")) && line.contains(snippet);
         assert!(!here || source.matches(snippet).count() == 1, "{snippet:?} is in {file} more than once");
         here

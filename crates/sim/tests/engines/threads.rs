@@ -1,6 +1,4 @@
-//! Engines under several threads: every schedule that matters, every crash of each.
-
-mod common;
+//! Engines under several threads: every relevant schedule, every crash of each.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -16,10 +14,11 @@ use everleaf_sim::{Durability, Explorer, Images, Options, Program, Rules, Schedu
 use medium::LineForm;
 use medium::sim::{Mutation, Site, SiteKind};
 
-use common::setting;
+use crate::common;
+use crate::common::setting;
 
 fn options(images: Images) -> Options {
-    Options { limit_bytes: 4 << 20, ..common::options("threads", images, SecondCrash::Never) }
+    Options { limit_bytes: 4 << 20, ..common::options("engines", images, SecondCrash::Never) }
 }
 
 const LINEAR: Images = Images::Some { random: 0 };
@@ -128,7 +127,7 @@ fn explore_masstrees(setup: &[IndexOperation], program: &Program<IndexOperation>
     }
 }
 
-/// The same where threads meet in a full node, and one beside it.
+/// The same if threads work on a full node, and on one beside it.
 fn explore_in_a_node_to_share(program: &Program<IndexOperation>, search: &Search) {
     explore_masstrees(&scopes(4)[2].setup, program, search);
 }
@@ -142,8 +141,8 @@ fn a_scan_finds_what_moves_out_of_the_node_that_it_reads_again() {
     }
 }
 
-/// The same for who looks for a key. He waits before he looks again, until somebody has done something: the last thread,
-/// without which that would have to be another preemption. All others do what they do at once.
+/// The same for a reader of one key. Before the reader reads again it waits for an operation of the last thread; otherwise that
+/// would need another preemption. All other threads run without a pause.
 #[test]
 #[ignore = "thorough: 22 s"]
 fn a_read_and_a_write_find_what_moves_out_of_the_node_that_they_read_again() {
@@ -153,8 +152,8 @@ fn a_read_and_a_write_find_what_moves_out_of_the_node_that_they_read_again() {
     }
 }
 
-/// A scan goes from parent to parent. Beside it a full one is split: what that gives away is not passed over, though what
-/// leads to the next parent has not changed yet.
+/// A scan goes from parent to parent. Beside it a full parent is split: the scan must not skip the children that moved, although the
+/// link to the next parent has not changed yet.
 #[test]
 fn a_scan_passes_over_nothing_of_a_parent_that_is_split() {
     // The first parent is full, and the third of its nodes.
@@ -164,15 +163,15 @@ fn a_scan_passes_over_nothing_of_a_parent_that_is_split() {
     }
 }
 
-/// Explores what one thread does while another one looks for key 10, on masstrees with keys 10 and 20. All nodes were
-/// touched before, so that readers need no pass, which would keep the epoch from ending.
+/// Explores operations of one thread while another one reads key 10, on masstrees with keys 10 and 20. All nodes were used before, so
+/// that readers need no pass, which would keep the epoch from ending.
 fn explore_beside_a_reader(reader: &[IndexOperation], writer: &[IndexOperation], search: &Search) {
     let program = Program { before: vec![Get(10)], ..Program::of(vec![reader.to_vec(), writer.to_vec()]) };
     explore_masstrees(&scopes(4)[0].setup, &program, search);
 }
 
-/// The slot of a key is given to another key after a reader has found it, in the same epoch: no value of that is taken for
-/// its own.
+/// A key's slot goes to another key after a reader has found it, in the same epoch: the reader must not return the other key's
+/// value.
 #[test]
 fn a_reader_takes_no_value_of_the_key_that_has_the_slot_by_then() {
     for reader in [Get(10), Scan(0, 100), ScanBack(0, 100), Visit(0, 100), Exchange(10, 101, 102)] {
@@ -180,8 +179,8 @@ fn a_reader_takes_no_value_of_the_key_that_has_the_slot_by_then() {
     }
 }
 
-/// A pointer that a reader has loaded leads to where a later epoch writes first: he takes nothing from there that others do
-/// not find yet.
+/// A pointer that a reader has loaded leads to memory that a later epoch writes first: the reader must not return a value from there
+/// that other threads cannot find yet.
 #[test]
 fn a_reader_takes_no_value_that_a_later_epoch_is_about_to_publish() {
     for reader in [Get(10), Scan(0, 100), Visit(0, 100)] {
@@ -190,7 +189,7 @@ fn a_reader_takes_no_value_that_a_later_epoch_is_about_to_publish() {
     }
 }
 
-/// What a crash under threads has left is sound enough to be split and merged.
+/// The tree after a crash under threads can be split and merged.
 #[test]
 fn pairs_with_splits_and_merges_after_the_crash() {
     for codec in [Word, Record] {
@@ -204,7 +203,7 @@ fn triples_in_epochs() {
     explore(&common::small(Engine::MASSTREE, Record), triples, 11, (&options(LINEAR), ONE));
 }
 
-/// On a file fences only order: who reads waits until what he saw is durable.
+/// On a file fences only order: a reader waits until the values that it read are durable.
 #[test]
 fn pairs_on_a_file() {
     let options = Options { rules: Rules::Log, ..options(Images::All) };
@@ -212,7 +211,7 @@ fn pairs_on_a_file() {
     explore(&rntree(Record), pairs, 6, (&options, ONE));
 }
 
-/// Two operations, each by a thread, of which the second sees what the first has done, on a tree with key 1 or without it.
+/// Two operations of two threads, of which the second reads the first one's effect, on a tree with or without key 1.
 fn who_sees_what_is_not_durable() -> Vec<Program<IndexOperation>> {
     let pair = |before: &[IndexOperation], writer, reader| Program {
         before: before.to_vec(),
@@ -242,7 +241,7 @@ fn waits_of_readers_of_paged_trees_are_found_missing() {
     expect_waits_of_readers_are_found_missing(Engine::WBTREE, "kit/paged/");
 }
 
-/// Each place in `folder` where an operation waits for what it saw is needed.
+/// Each wait of an operation in `folder` for values that it read is needed.
 fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
     for codec in [Word, Record] {
         let explorer = |mutations| {
@@ -258,7 +257,7 @@ fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
         }
         let sites = sound.sim().census().into_keys();
         let waits = sites.filter(|(kind, site)| *kind == SiteKind::Wait && site.file.contains(folder));
-        // What recovery waits for is for single threads to show.
+        // Waits of recovery are tested with single threads.
         let waits = waits.filter(|(_, site)| !site.file.contains("recover.rs"));
         let waits: Vec<_> = waits.map(|(_, site)| site).collect();
         let is_missed = |site: &&Site| {
@@ -280,7 +279,7 @@ fn triples_of_words() {
     explore(&rntree(Word), triples, 5, (&options(LINEAR), ONE));
 }
 
-/// A share of all triples, with two preemptions: minutes. `EVERLEAF_LONG=1` takes all, which is hours.
+/// A part of all triples, with two preemptions: minutes. `EVERLEAF_LONG=1` takes all, which is hours.
 #[test]
 #[ignore = "thorough: minutes"]
 fn triples_of_words_with_two_preemptions() {
@@ -306,7 +305,7 @@ fn what_is_visible_is_durable_with_other_engines_lines_and_media() {
     }
 }
 
-/// Epochs end beside random threads: what the end of one forgets is found.
+/// Epochs end beside random threads: a flush that the end of an epoch leaves out is noticed.
 #[test]
 fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
     let masstree = common::small(Engine::MASSTREE, Word);
@@ -336,7 +335,10 @@ fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
     // That of the lines, and what `publish` does for the number of the epoch.
     for site in flushes {
         let mut mutant = explorer(vec![Mutation::DropFlush(site)]);
-        assert!((1..4).any(|seed| explore(&mut mutant, seed).is_err()), "nobody misses the flush at {site}");
+        assert!(
+            (1..4).any(|seed| explore(&mut mutant, seed).is_err()),
+            "the missing flush at {site} is not noticed"
+        );
     }
 }
 
@@ -395,11 +397,11 @@ fn who_is_sent_on_by_a_split_writes_after_its_end() {
     }
 }
 
-/// A merge gives the left leaf another high key and another next leaf. A reader that saw the one before and the other
-/// after it would take its key for absent, or look for it past the leaf that it has come to.
+/// A merge gives the left leaf another high key and another next leaf. A reader that read one of them before the merge and the other
+/// after it would not find its key, or search beyond the right leaf.
 ///
-/// The reader stands in the left leaf, whose keys have moved to the right since it descended; the left leaf has no dead
-/// entries, so nothing else than the merge makes the reader look again.
+/// The reader is in the left leaf, whose keys have moved to the right since it descended. The left leaf has no dead entries, so only
+/// the merge makes the reader try again.
 #[test]
 fn readers_beside_a_merge_are_never_sent_past_their_leaf() {
     let setup = [10, 20, 30, 40].map(|key| Insert(key, key));

@@ -1,5 +1,5 @@
-//! What a crash may leave: one small program for each rule of the models. Each test names exactly the outcomes that
-//! the rule allows, so it fails when the rule is missing and when it goes too far.
+//! One small program for each rule of the models. Each test names exactly the outcomes that the rule allows, so it fails if the rule
+//! is missing and if it goes too far.
 
 use std::collections::BTreeSet;
 
@@ -130,7 +130,7 @@ fn what_was_stored_last_is_newest_even_if_it_was_there_before() {
         let mut model = Model::new(rules, &[], 0);
         trace.events.iter().for_each(|event| model.apply(&sim, &trace, event));
         sim.install(model.open_lines(&sim).0);
-        // Nobody chooses, so what is loaded is the newest.
+        // No chooser is set, so a load finds the newest content.
         let guard = Guard::new(&sim);
         let found = [A, B].map(|offset| guard.words(offset, 1).unwrap()[0].load(&guard));
         assert_eq!(found, [0, 1], "{rules:?}");
@@ -345,7 +345,7 @@ fn with_persistent_caches_a_line_is_one_atom_and_a_twin_eight() {
     torn_from_one_end(&found, 5 | 1 << 62);
 }
 
-/// What the first crash left stays, and what recovery stores comes on top, in order.
+/// The content after the first crash stays, and stores of the recovery follow it, in order.
 #[test]
 fn with_persistent_caches_a_second_crash_keeps_what_the_first_one_left() {
     let sim = memory(LineForm::Single, false);
@@ -666,7 +666,7 @@ fn in_a_log_only_a_wait_that_makes_something_durable_is_worth_a_crash_before_it(
     assert_eq!(contents(&sim, &mut model, &[A]), outcomes([[1]]));
 }
 
-/// Whatever of the groups is lost, and though nobody waited.
+/// Whichever groups are lost, and without any wait.
 #[test]
 fn in_a_log_growth_is_durable_when_it_returns() {
     let sim = memory(LineForm::Single, true);

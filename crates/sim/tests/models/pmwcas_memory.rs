@@ -1,7 +1,5 @@
 //! PMwCAS on words whose memory is retired and used again, as a tree's nodes are.
 
-mod common;
-
 use std::cell::RefCell;
 
 use engines::pmwcas::{Pmwcas, Recycling, VALUE_MASK};
@@ -14,22 +12,22 @@ use medium::Word;
 use medium::sim::Sim;
 use pool::{Guard, Pool, ROOT_WORDS};
 
-use common::text;
+use crate::common::text;
 
 /// A node: its status is its first word, and says in bit 0 that the node is frozen.
 const NODE_BYTES: usize = 64;
-/// What a record may hold that later lies where a node was: no word of PMwCAS.
+/// The content of a record in a node's former memory: not a word of PMwCAS.
 const FOREIGN: u64 = u64::MAX;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Operation {
-    /// Changes the counter from 0 together with the status of the node, as it is: so not if the node is replaced.
+    /// Changes the counter from 0, on condition of the node's status: fails if the node was replaced.
     Change,
     /// Replaces the node by another, and retires it.
     Replace,
     /// Changes the counter from 0, and nothing else.
     Count,
-    /// Uses what is free for something else.
+    /// Reuses free memory for something else.
     Fill,
 }
 
@@ -166,7 +164,7 @@ impl Subject for Nodes {
         for record in opened.filled.borrow().iter() {
             let words = guard.words(*record, NODE_BYTES / 8).map_err(text)?;
             if words.iter().any(|word| word.load(&guard) != FOREIGN) {
-                return Err(format!("somebody wrote to the record at {record:#x}"));
+                return Err(format!("a thread wrote to the record at {record:#x}"));
             }
         }
         opened.read(&guard, opened.cell(&guard, 0)?)
@@ -193,12 +191,12 @@ impl Concurrent for Nodes {
     }
 }
 
-/// One thread begins a change of the node that another one then replaces and retires. A third, which began after that,
-/// meets the change and helps: by the time it comes to the node, the first may have given up and gone, and the node's memory
-/// be used for something else.
+/// One thread begins a change of a node, which another thread then replaces and retires. A third thread, which began after that,
+/// finds the change and helps. When it reaches the node, the first thread may have given up, and the node's memory may be in use
+/// for something else.
 #[test]
 fn who_helps_writes_to_no_memory_that_was_free_before() {
-    let command = "cargo test --release -p everleaf-sim --test pmwcas_memory".to_owned();
+    let command = "cargo test --release -p everleaf-sim --test models pmwcas_memory::".to_owned();
     let options = Options {
         rules: Rules::Lines,
         images: Images::Some { random: 0 },

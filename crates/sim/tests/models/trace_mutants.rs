@@ -68,7 +68,7 @@ impl Subject for Pair {
             selector.publish(&guard, other);
         }
         self.persist(&guard)?;
-        // Nothing depends on this.
+        // No other store depends on this one.
         word(&guard, 512)?.publish(&guard, *value);
         self.persist(&guard)
     }

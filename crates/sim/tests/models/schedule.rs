@@ -1,7 +1,5 @@
-//! The scheduler, proved by a toy: each flaw is found, and what is right passes. What is visible before it is durable, and
-//! so lost after others have seen it, is in the museum (`museum/threads.rs`).
-
-mod common;
+//! The scheduler, tested with a toy: each flaw is found, and the right toy passes. Values that are visible before they are durable,
+//! and so are lost after other threads have read them, are in the museum (`museum/threads.rs`).
 
 use everleaf_sim::{
     Complaint, Concurrent, Explorer, Images, Options, Program, Schedule, Scheduling, Search, Subject,
@@ -12,24 +10,24 @@ use medium::sim::Sim;
 use medium::sync::{Atomic, Mutex, Ordering, pause};
 use medium::{Guard, Medium, volatile};
 
-use common::text;
+use crate::common::text;
 
-/// What is wrong with a toy.
+/// The flaw of a toy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flaw {
     /// Nothing.
     None,
-    /// An increment loads and stores, and lets others in between.
+    /// An increment loads and stores, with other threads in between.
     LostUpdate,
     /// The value is published before the copy that readers follow it to.
     PublishBeforeRecord,
-    /// A reader does not look whether the version is still the same.
+    /// A reader does not check that the version is unchanged.
     NoVersionCheck,
     /// Two locks, taken in either order.
     Deadlock,
     /// A thread goes on until another one has begun, which may never be.
     Livelock,
-    /// An assertion that holds unless two threads meet.
+    /// An assertion that fails if two threads are inside at the same time.
     Panic,
 }
 
@@ -201,7 +199,7 @@ impl Concurrent for Toy {
         }
         if self.0 == Flaw::Panic {
             let inside = &opened.shared().inside;
-            assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two threads met");
+            assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two threads at once");
             inside.store(0, Ordering::Relaxed);
         }
         match operation {
@@ -246,7 +244,7 @@ fn a_lost_update_is_found_with_one_preemption() {
     assert!(failure.what.contains("no order of the operations explains"), "{failure}");
     assert_eq!(failure.program.threads.len(), 2, "{failure}");
     let report = failure.to_string();
-    assert!(report.contains("Search::Replay") && report.contains("tests/schedule.rs"), "{report}");
+    assert!(report.contains("Search::Replay") && report.contains("models/schedule.rs"), "{report}");
 }
 
 #[test]
@@ -269,7 +267,7 @@ fn a_failure_repeats_by_its_schedule() {
     assert!(again.schedule.switches.starts_with(&failure.schedule.switches), "{again}");
 }
 
-/// Both threads do the same, so each may begin; and where one stops is told from what the threads did, not from the opening.
+/// Both threads do the same, so either may begin; the place where one stops is one of the threads' operations, not of the opening.
 #[test]
 fn a_report_says_which_thread_began() {
     let Schedule { first, switches } = found(Flaw::LostUpdate, &[Increment, Increment]).schedule;
@@ -280,7 +278,7 @@ fn a_report_says_which_thread_began() {
         assert_eq!(again.schedule.first, first, "{again}");
         assert!(again.to_string().contains(&format!("thread {first} begins")), "{again}");
         let is_there =
-            |place: &String| place == "before its first store" || place.contains("tests/schedule.rs");
+            |place: &String| place == "before its first store" || place.contains("models/schedule.rs");
         assert!(again.places.iter().all(is_there), "{again}");
     }
 }
@@ -312,5 +310,5 @@ fn a_thread_that_never_ends_is_found() {
 #[test]
 fn a_panic_is_found() {
     let failure = found(Flaw::Panic, &[Increment, Get]);
-    assert!(failure.what.contains("two threads met"), "{failure}");
+    assert!(failure.what.contains("two threads at once"), "{failure}");
 }

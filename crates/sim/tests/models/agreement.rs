@@ -30,8 +30,8 @@ enum Operation {
     Wait,
 }
 
-/// Runs a program and reads some of the memory: which words depends on what it finds. Every state is acceptable; what
-/// was seen is kept.
+/// Runs a program and reads some of the memory: the words that it reads depend on the values found. Every state is acceptable; the
+/// observations are kept.
 struct Program {
     seen: Rc<RefCell<BTreeSet<Vec<u64>>>>,
     /// Whether opening stores something: what, depends on what it finds.
@@ -249,7 +249,7 @@ fn no_crash_point_is_left_out_that_leaves_something_new() {
     }
 }
 
-/// What was explored with other options says nothing.
+/// Crash points that were explored with other options do not count as known.
 #[test]
 fn more_is_tried_when_the_options_ask_for_more() {
     for seed in 0..60 {

@@ -1,8 +1,8 @@
-//! What may be left out, done first or swapped unnoticed, and why.
+//! The faults that no exploration notices, and why they do no harm.
 
 use engines::registry::Engine;
 
-/// What is done to the place.
+/// The change at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// A flush is left out.
@@ -28,11 +28,11 @@ pub struct Justified {
     /// the function it is, from 1. Comments and formatting may change. `cargo xtask mutants` prints this of every fault
     /// that survives.
     pub place: &'static str,
-    /// What may be done to it.
+    /// The changes that do no harm.
     pub changes: &'static [Change],
-    /// Of a swap the end of the first one's file; empty for any.
+    /// For a swap, the end of the path of the first persist's file; empty for any.
     pub after: &'static str,
-    /// Why it does not matter.
+    /// Why they do no harm.
     pub why: &'static str,
 }
 
@@ -46,17 +46,17 @@ const fn justified(place: &'static str, changes: &'static [Change], why: &'stati
     Justified { place, changes, after: "", why }
 }
 
-/// What is known of an engine's faults.
+/// The justified faults of an engine.
 pub(super) struct Known {
     /// The engine: another one of the same number, with other settings, has justifications of its own.
     pub(super) engine: Engine,
-    /// The folders whose justifications must all be needed by it.
+    /// The folders whose justifications its trials must all need.
     pub(super) folders: &'static [&'static str],
     /// The justifications of its own, and of engines like it.
     pub(super) justified: &'static [&'static [Justified]],
 }
 
-/// The engines that have faults which do no harm. An engine without any need not be here.
+/// The engines with harmless faults. An engine without any need not be listed.
 pub(super) const ENGINES: &[Known] = &[
     Known {
         engine: Engine::RNTREE,
@@ -97,14 +97,14 @@ const RESERVED: &str = "recovery skips an entry that a crash left reserved; the 
                         count it";
 const ROLLED: &str = "the persist before it is the pool's own: the value of a word follows from the descriptor alone, which \
                       stays until the word is durable";
-const UNCLEAN: &str = "the next open takes an epoch for failed in which nothing was done";
-const REMEMBERED: &str = "the next sweep looks once more for what is left of epochs of which nothing is left";
+const UNCLEAN: &str = "the next open then treats an epoch as failed in which nothing was written";
+const REMEMBERED: &str = "the next sweep searches once more for nodes of epochs that have none left";
 const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each touch stays as it is, and its first change \
                              stores an epoch; beside others its version would be made anew under them";
 const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
                            to be put back";
 const RESTORED_AGAIN: &str =
-    "as long as the next epoch has not begun, each open puts the nodes back, whatever the set says";
+    "as long as the next epoch has not begun, each open restores the nodes, with any content of the set";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
 /// `waits_of_readers_are_found_missing` shows it.
 const SEEN_ALONE: &str = "alone, a reader meets nothing late but splits and merges, which change nothing for it; beside a \
@@ -119,7 +119,7 @@ const INVALID: &str = "a slot array may be called invalid at any time before it 
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
 
-/// What all engines share: the pool and the medium.
+/// The code that all engines share: the pool and the medium.
 pub(super) const SHARED: &[Justified] = &[
     justified("medium/src/cell.rs Line::recover flush 1", &[Flush], TORN_TWIN),
     justified("medium/src/cell.rs Line::recover fence 1", &[Fence], TORN_TWIN),
@@ -287,7 +287,7 @@ const BZTREE: &[Justified] = &[
     justified(
         "engines/src/bztree/image.rs BzTree::freeze compare_exchange 1",
         &[DoneFirst],
-        "a crash may leave a leaf frozen or not whatever the order: what replaces it freezes it once more",
+        "in either order a crash may leave a leaf frozen or not: the operation that replaces it freezes it once more",
     ),
     justified("engines/src/bztree/insert.rs BzTree::reserve compare_exchange 1", &[DoneFirst], RESERVED),
     justified("engines/src/bztree/insert.rs BzTree::reserve compare_exchange 2", &[DoneFirst], RESERVED),
@@ -306,7 +306,7 @@ const BZTREE: &[Justified] = &[
         "engines/src/pmwcas/layout.rs DescriptorNode::fill store 2",
         &[Store],
         "a line that names an earlier operation was not written whole either; needed when a descriptor is filled again as \
-         it is, after an operation that nobody saw: tests/pmwcas.rs does that",
+         it is, after an operation that no other thread saw: tests/pmwcas.rs does that",
     ),
     justified(
         "engines/src/pmwcas/layout.rs DescriptorNode::fill store 6",
@@ -335,7 +335,7 @@ const BZTREE: &[Justified] = &[
     justified(
         "engines/src/pmwcas/recover.rs roll flush 1",
         &[Flush],
-        "after a crash all that is left is durable; needed where only the process ended",
+        "after a crash all that is left is durable; needed where only the process ended: tests/pmwcas.rs does that",
     ),
 ];
 

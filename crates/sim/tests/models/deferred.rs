@@ -1,15 +1,15 @@
 //! Operations that return before they are durable, on a file: what a crash may take back, and what a read may return.
 
-mod common;
-
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{Get, Insert, Put, Sync, Update};
 use everleaf_sim::index::script::every_change_in_epochs;
 use everleaf_sim::index::{Deferral, Engine, FollowUp, IndexOperation, IndexSubject};
 use everleaf_sim::{Explorer, Images, Options, Rules, SecondCrash, Subject};
 
+use crate::common;
+
 fn options() -> Options {
-    let options = common::options("deferred", Images::Some { random: 4 }, SecondCrash::Never);
+    let options = common::options("models", Images::Some { random: 4 }, SecondCrash::Never);
     Options { rules: Rules::Log, ..options }
 }
 
@@ -17,14 +17,14 @@ fn subject(engine: Engine, codec: everleaf_sim::index::CodecName, deferral: Defe
     IndexSubject::new(&common::small(engine, codec), FollowUp::Keys).deferring(deferral)
 }
 
-/// Explores the script; what recoveries it took, or why it failed.
+/// Explores the script; returns the number of recoveries, or the failure.
 fn explore<S: Subject>(subject: S, script: &[S::Operation], options: Options) -> Result<u64, String> {
     let mut explorer = Explorer::new(subject, options).unwrap();
     explorer.explore(script).map_err(|failure| failure.to_string())?;
     Ok(explorer.stats().recoveries)
 }
 
-/// After each write somebody else reads something: what was just written, or not.
+/// After each write another operation reads a key: the one just written, or another.
 fn with_reads() -> Vec<IndexOperation> {
     let mut script = Vec::new();
     for (place, operation) in every_change_in_epochs().into_iter().enumerate() {
@@ -119,13 +119,13 @@ impl Subject for Boastful {
     }
 }
 
-/// If the explorer took these for kept, it would take anything.
+/// The explorer must notice that this promise is not kept.
 #[test]
 fn a_promise_that_is_not_kept_is_found() {
     use everleaf_sim::Durability::{AtAnyTime, OfPart, OnReturn};
     let script = [Insert(1, 1), Sync, Put(1, 2), Get(1), Insert(2, 2), Sync];
     let on_return: fn(&IndexOperation) -> _ = |_| OnReturn;
-    // Where nobody waits, what was read may be lost.
+    // If no operation waits, values that were read may be lost.
     let reads: fn(&IndexOperation) -> _ = |operation| match operation {
         Sync => OnReturn,
         Get(key) => OfPart(*key),

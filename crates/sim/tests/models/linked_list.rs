@@ -1,7 +1,7 @@
-//! Somebody's own persistent linked list: wrong, caught, and mended.
+//! A user's own persistent linked list: wrong, caught, and mended.
 
 #[expect(dead_code, reason = "of the example only the specification is used")]
-#[path = "../examples/linked_list.rs"]
+#[path = "../../examples/linked_list.rs"]
 mod example;
 
 use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
@@ -11,7 +11,7 @@ use medium::sim::{Sim, SiteKind};
 
 use example::{Operation, Pop, Push};
 
-/// What the list does wrong.
+/// The fault of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Nothing,
@@ -25,7 +25,7 @@ enum Fault {
     ReusedEarly,
     /// Recovery walks for ever.
     Endless,
-    /// Recovery takes for granted that a node lies in memory.
+    /// Recovery assumes that a node lies in memory.
     OutOfBounds,
 }
 
@@ -143,7 +143,7 @@ fn options(images: Images) -> Options {
     Options {
         images,
         second_crash: SecondCrash::Anywhere,
-        command: "cargo test -p everleaf-sim --test linked_list".to_owned(),
+        command: "cargo test -p everleaf-sim --test models linked_list::".to_owned(),
         replay: std::env::var("EVERLEAF_CRASH").ok().map(|text| text.parse().expect("EVERLEAF_CRASH")),
         ..Options::default()
     }
@@ -167,7 +167,7 @@ fn the_right_list_survives_every_pair_of_crashes() {
 fn each_fault_is_caught() {
     for fault in [Fault::HeadUnfenced, Fault::NodeUnflushed, Fault::AckUnfenced, Fault::ReusedEarly] {
         for images in [Images::All, Images::Some { random: 2 }, Images::Eager] {
-            let report = explore(fault, images).expect_err("a fault that nobody noticed");
+            let report = explore(fault, images).expect_err("a fault that was not noticed");
             println!("{fault:?}, {images:?}: {report}\n");
             assert!(report.contains("linked_list.rs:"), "{report}");
         }

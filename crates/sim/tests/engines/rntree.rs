@@ -1,17 +1,16 @@
 //! RNTree under crashes.
 
-mod common;
-
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, IndexOperation, Size, engine};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 use medium::LineForm;
 
-use common::setting;
+use crate::common;
+use crate::common::setting;
 
 fn options(line_form: LineForm, images: Images, second_crash: SecondCrash) -> Options {
-    Options { line_form, ..common::options("rntree", images, second_crash) }
+    Options { line_form, ..common::options("engines", images, second_crash) }
 }
 
 /// With four entries a leaf.

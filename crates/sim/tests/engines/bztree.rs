@@ -1,15 +1,15 @@
 //! BzTree under crashes.
 
-mod common;
-
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Exchange, Insert, Put, Remove, Reopen, Update};
 use everleaf_sim::index::script::{random_operations, writes};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 
+use crate::common;
+
 fn options(images: Images, second_crash: SecondCrash) -> Options {
-    common::options("bztree", images, second_crash)
+    common::options("engines", images, second_crash)
 }
 
 /// With four entries a leaf.
@@ -51,7 +51,7 @@ fn a_script_with_words() {
     common::explore(&engine, &script()[..8], FollowUp::Keys, options);
 }
 
-/// What a crash left is met first by a write, and by a find, and not by a scan of everything.
+/// After a crash a write, or a find, comes before any scan of the whole tree.
 #[test]
 fn writes_come_first_after_a_crash() {
     for (codec, rules) in [(Word, Rules::Lines), (Record, Rules::Lines), (Word, Rules::Log)] {
@@ -82,7 +82,7 @@ fn a_script_on_a_log_and_with_persistent_caches() {
     }
 }
 
-/// What follows a crash comes before the mark, which comes last: nothing is reused too early, nothing leaks.
+/// The operations after a crash come before the mark: nothing is reused too early, nothing leaks.
 #[test]
 fn operations_before_the_mark() {
     let engines: [AnyEngine; 2] = [

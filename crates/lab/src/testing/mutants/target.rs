@@ -1,4 +1,4 @@
-//! The engines into which faults are planted: how each is run, and what may be left out of it.
+//! The engines in which faults are planted: how each is run, and which faults are justified.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use sim::index::{
 use sim::{Explorer, Images, Options, SecondCrash};
 use sim::{Program, Scheduling, Search};
 
-/// What an exploration says: what could be planted; or what was noticed.
+/// The result of an exploration: the faults that could be planted, or the complaint.
 pub type Survey = Result<BTreeSet<Mutation>, Complaint>;
 
 /// One way to run an engine: on one codec, one form of lines, one memory model.
@@ -35,18 +35,18 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Explores every crash of `script`. What is set as `options.mutations` is ignored.
+    /// Explores every crash of `script`. `options.mutations` is ignored.
     pub fn of_script(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         Self::new(engine, script, FollowUp::SplitAndMerge, options)
     }
 
-    /// The same in a small part of the time: one crash, few images, little that follows.
+    /// As [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
     pub fn quick(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Never);
         Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
     }
 
-    /// As [`Trial::quick`], and crashes again wherever that is possible in what follows a crash.
+    /// As [`Trial::quick`], with a second crash anywhere after the first.
     pub fn again(engine: AnyEngine, script: Vec<IndexOperation>, options: Options) -> Self {
         let (images, second_crash) = (Images::Some { random: 0 }, SecondCrash::Anywhere);
         Self::new(engine, script, FollowUp::Keys, Options { images, second_crash, ..options })
@@ -74,7 +74,7 @@ impl Trial {
         Self { name, explore: Box::new(explore) }
     }
 
-    /// Explores what threads do, on what `setup` leaves, with at most one preemption.
+    /// Explores threads on the state that `setup` leaves, with at most one preemption.
     pub fn of_threads(
         engine: AnyEngine,
         mut setup: Vec<IndexOperation>,
@@ -94,7 +94,7 @@ impl Trial {
         Self { name, explore: Box::new(explore) }
     }
 
-    /// What could be planted.
+    /// The faults that could be planted.
     pub(super) fn survey(&self) -> Survey {
         (self.explore)(Vec::new())
     }
@@ -105,23 +105,23 @@ impl Trial {
     }
 }
 
-/// An engine into which faults are planted.
+/// An engine in which faults are planted.
 pub struct Target {
     /// Its name.
     pub name: &'static str,
-    /// What is run first: it notices most.
+    /// The trials that run first, and notice most faults.
     pub quick: Vec<Trial>,
-    /// How it is run. Faults are planted wherever one of these has a place for them.
+    /// The trials that determine the places of faults.
     pub trials: Vec<Trial>,
-    /// What is run as well, against faults that no trial notices.
+    /// Further trials, for faults that no other trial notices.
     pub suites: Vec<Trial>,
-    /// What may be left out, done first or swapped.
+    /// The justified faults.
     pub(super) justified: Vec<Justified>,
     /// The folders whose justifications must all be needed.
     folders: &'static [&'static str],
-    /// The target that judges what all engines share, where it comes by.
+    /// The engine whose target judges the shared code that it reaches.
     pub(super) judged_by: Option<Engine>,
-    /// What the mutants that are planted have in their description.
+    /// A text that the description of each planted mutant must contain.
     pub(super) only: String,
 }
 
@@ -135,7 +135,7 @@ impl Target {
         }
     }
 
-    /// An engine without trials. RNTree's target judges what all engines share.
+    /// An engine without trials. RNTree's target judges the code that all engines share.
     fn without_trials(engine: Engine) -> Self {
         let known = justified::ENGINES.iter().find(|known| known.engine.name == engine.name);
         let (folders, own) = known.map_or((&[][..], &[][..]), |known| (known.folders, known.justified));
@@ -151,20 +151,19 @@ impl Target {
         }
     }
 
-    /// Plants only what has this text in its description, as `in_line_log.rs:92`. That an argument justifies nothing is not
-    /// found out then.
+    /// Plants only mutants with this text in their description, as `in_line_log.rs:92`. Unused justifications are not reported
+    /// then.
     #[must_use]
     pub fn only(self, text: &str) -> Self {
         Self { only: text.to_owned(), ..self }
     }
 
-    /// Whether it is for this target to say that a justification is not needed: those of what all engines share are
-    /// accounted for by one of them.
+    /// Whether this target decides if a justification is unused: one target accounts for the code that all engines share.
     pub(super) fn accounts_for(&self, justified: &Justified) -> bool {
         self.folders.iter().any(|folder| justified.place.starts_with(folder))
     }
 
-    /// Whether a fault is in these folders, wholly.
+    /// Whether all places of a fault are in these folders.
     pub(super) fn has(&self, mutation: &Mutation) -> bool {
         let is_here = |site: &Site| self.folders.iter().any(|folder| site.file.contains(folder));
         sites(mutation).iter().all(is_here)
@@ -200,13 +199,13 @@ fn once(rules: Rules) -> Options {
 
 const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
 
-/// What a tree goes through. (A tree is dropped in the same way whatever its entries are; records are the more of it.)
+/// The scripts for trees. (Drops of trees are run with records only, which include all that words need.)
 fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
     let drop = (codec == CodecName::Record).then(every_drop);
     [every_change(), every_load()].into_iter().chain(drop)
 }
 
-/// An engine whose operations are durable when they return, with nodes as small as they can be.
+/// An engine with immediate durability, with the smallest nodes.
 fn immediate(engine: Engine) -> Target {
     let twin = engine.stores_lines.then_some((LineForm::Twin, Rules::Lines));
     let scopes = [(LineForm::Single, Rules::Lines), (LineForm::Single, Rules::Log)];
@@ -224,10 +223,10 @@ fn immediate(engine: Engine) -> Target {
     Target { quick, trials, ..Target::without_trials(engine) }
 }
 
-/// RNTree, which also judges what all engines share.
+/// RNTree, which also judges the code that all engines share.
 fn rntree() -> Target {
-    // A thread that opens a slab and then finds its key there already gives the space back, with nothing to fence; what it
-    // allocates there next is published.
+    // A thread that opens a slab, and then finds its key present, gives the space back without a fence. Its next allocation
+    // there is published.
     let slab_left_open = {
         let program = Program::of(vec![vec![Insert(13, 8)], vec![Insert(13, 18), Put(10, 19)]]);
         let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
@@ -270,18 +269,18 @@ fn masstree() -> Target {
         };
         [Rules::Lines, Rules::Log].into_iter().flat_map(of_rules).collect()
     };
-    // What recovery has put back must not be put back again, over what was written since.
+    // Recovery must not restore a node again over later writes.
     let again = [Rules::Lines, Rules::Log].map(|rules| {
         let script = [Insert(10, 1), Insert(20, 2), EndEpoch, Update(10, 3), EndEpoch];
         Trial::again(of_codec(CodecName::Word), script.into(), options(LineForm::Single, rules))
     });
     let suite = |rules| Trial::of_suite(of_codec(CodecName::Word), 2, once(rules));
-    // What is written while the end of an epoch flushes what came before.
+    // A write while the end of an epoch flushes earlier writes.
     let beside = [Rules::Lines, Rules::Log].map(|rules| {
         let program = Program::of(vec![vec![Update(10, 3), EndEpoch], vec![Insert(15, 4)]]);
         Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))
     });
-    // The second share begins a log, in space that was something else's.
+    // The second shard begins a log, in space that was used before.
     let second_log = [Rules::Lines, Rules::Log].map(|rules| {
         let program = Program::of(vec![vec![Update(10, 3)], vec![Remove(20), Insert(20, 4)]]);
         Trial::of_threads(of_codec(CodecName::Word), vec![Insert(10, 1), Insert(20, 2)], program, once(rules))

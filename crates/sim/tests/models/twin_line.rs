@@ -11,7 +11,7 @@ const LENGTH: u64 = 4096;
 /// How the line is written and recovered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Variant {
-    /// As the medium does.
+    /// As the medium does it.
     Medium,
     /// As the medium does, but a torn copy is not mended.
     MediumUnmended,
@@ -40,12 +40,12 @@ fn text(error: &impl ToString) -> Complaint {
     error.to_string()
 }
 
-/// Words that all tell the value, each in its own way.
+/// Words that each encode the value differently.
 fn payload(value: u64) -> LineValue {
     LineValue(std::array::from_fn(|word| value << 8 | word as u64))
 }
 
-/// The value that a line tells.
+/// The value in a line.
 fn value_of(line: &LineValue) -> Result<u64, Complaint> {
     let found = twin::payload(line);
     let value = found.0[0] >> 8;
@@ -138,7 +138,7 @@ fn explore(variant: Variant, rules: Rules, second_crash: SecondCrash) -> Result<
         line_form: LineForm::Twin,
         images: Images::All,
         second_crash,
-        command: "cargo test -p everleaf-sim --test twin_line".to_owned(),
+        command: "cargo test -p everleaf-sim --test models twin_line::".to_owned(),
         ..Options::default()
     };
     let mut explorer = Explorer::new(TwinLine { variant }, options).unwrap();

@@ -1,8 +1,6 @@
 //! The holes of RNTree that only crashes within a persist show, or only threads that stop anywhere. The others:
 //! `crates/engines/tests/rntree_stopped/holes.rs`.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -14,17 +12,19 @@ use everleaf_sim::{Explorer, Images, Options, Program, Scheduling, Search, Secon
 use medium::LineForm;
 use medium::sim::{Mutation, Site};
 
+use crate::common;
+
 /// A leaf splits alone, another one shares with its neighbour.
 const CHANGES: [IndexOperation; 7] =
     [Insert(10, 1), Insert(20, 2), Insert(30, 3), Insert(40, 4), Insert(25, 5), Insert(12, 6), Insert(14, 7)];
 
-/// Explores every crash with these faults; what else could be planted, or a report.
+/// Explores every crash with these faults; returns further faults that could be planted, or the report.
 fn explore(
     codec: CodecName,
     line_form: LineForm,
     mutations: Vec<Mutation>,
 ) -> Result<BTreeSet<Mutation>, String> {
-    let options = common::options("rntree_holes", Images::All, SecondCrash::Never);
+    let options = common::options("engines", Images::All, SecondCrash::Never);
     let options = Options { line_form, mutations, shrink: false, ..options };
     let engine = common::small(Engine::RNTREE, codec);
     let mut explorer = Explorer::new(IndexSubject::new(&engine, FollowUp::Keys), options).unwrap();
@@ -40,7 +40,7 @@ fn is_publish(site: Site) -> bool {
         && std::fs::read_to_string(root.join(site.file)).ok().and_then(line).is_some_and(is_there)
 }
 
-/// What `plant` picks of the faults at the publish of a split is noticed.
+/// The faults that `plant` picks at the publish of a split must be noticed.
 fn is_noticed_at_the_publish(plant: fn(Mutation) -> Option<Site>) {
     for (codec, line_form) in [(Word, LineForm::Single), (Word, LineForm::Twin), (Record, LineForm::Twin)] {
         let all = explore(codec, line_form, Vec::new()).unwrap_or_else(|report| panic!("{report}"));
@@ -48,12 +48,12 @@ fn is_noticed_at_the_publish(plant: fn(Mutation) -> Option<Site>) {
         let planted: Vec<_> = planted.collect();
         assert_eq!(planted.len(), 1, "{planted:?}");
         let noticed = explore(codec, line_form, planted.clone()).is_err();
-        assert!(noticed, "{codec:?}, {line_form:?}: nobody notices it {}", planted[0]);
+        assert!(noticed, "{codec:?}, {line_form:?}: not noticed: {}", planted[0]);
     }
 }
 
-/// The published split marks its undo log as valid before its content is durable. We have no log; what is valid, and must
-/// come second, is the slot line that links the new leaf.
+/// The published split marks its undo log as valid before its content is durable. This engine has no log; here the slot line
+/// that links the new leaf must come second.
 #[test]
 fn a_split_is_valid_only_after_its_content() {
     is_noticed_at_the_publish(|mutation| match mutation {
@@ -73,7 +73,7 @@ fn a_split_flushes_the_link_to_its_leaf() {
 
 /// Every schedule with two preemptions, on either codec.
 fn explore_schedules(setup: &[IndexOperation], program: &Program<IndexOperation>) {
-    let options = common::options("rntree_holes", Images::Some { random: 0 }, SecondCrash::Never);
+    let options = common::options("engines", Images::Some { random: 0 }, SecondCrash::Never);
     let scheduling = Scheduling { crashes: false, ..Scheduling::default() };
     let search = Search::Exhaustive { preemptions_max: 2 };
     for codec in [Word, Record] {
@@ -112,8 +112,8 @@ fn racing_inserts_land_in_the_leaf_that_covers_them() {
     }
 }
 
-/// A writer is sent on by a leaf that was just split, while a merge gives it another high key and another next leaf: by the
-/// old one of the first and the new one of the second it would go too far.
+/// A writer goes on from a leaf that was just split, while a merge gives the leaf another high key and another next leaf. With the
+/// old high key and the new next leaf it would go too far.
 #[test]
 fn a_merge_sends_no_writer_too_far() {
     let mut setup: Vec<_> = (1..7).map(|key| Insert(10 * key, key)).collect();

@@ -1,8 +1,6 @@
 //! The pool: a crash at any point of its creation, of a tree's creation, of opening slabs and spans, and of a clean
 //! close. It must open again, and the mark must find what was published and nothing else.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use everleaf_sim::index::pool_options;
@@ -11,7 +9,7 @@ use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
-use common::text;
+use crate::common::text;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Operation {
@@ -261,7 +259,7 @@ fn script() -> Vec<Operation> {
 
 fn explore(options: Options, operations: &[Operation]) -> Result<Stats, String> {
     let options =
-        Options { command: "cargo test -p everleaf-sim --test pool_protocol".to_owned(), ..options };
+        Options { command: "cargo test -p everleaf-sim --test models pool_protocol::".to_owned(), ..options };
     let mut explorer = Explorer::new(PoolProtocol, options).unwrap();
     let result = explorer.explore(operations);
     result.map(|()| explorer.stats()).map_err(|failure| failure.to_string())
@@ -285,7 +283,7 @@ fn the_pool_s_protocol_survives_crashes_at_every_point() {
     }
 }
 
-/// Who is told that a tree was made has it, and who is told that one was removed has it no more; on a file as well.
+/// A tree whose creation was acknowledged is there, and one whose removal was acknowledged is not; on a file as well.
 #[test]
 fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
     let options = Options { rules: Rules::Log, shrink: false, ..Options::default() };
@@ -298,7 +296,7 @@ fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
     assert_eq!(waits.len(), 2);
     for (_, site) in waits {
         let options = Options { mutations: vec![Mutation::DropWait(site)], ..options.clone() };
-        let report = explore(options, &script()).expect_err("a wait that nobody misses");
+        let report = explore(options, &script()).expect_err("a missing wait that was not noticed");
         println!("{report}");
     }
 }

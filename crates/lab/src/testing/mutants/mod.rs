@@ -1,6 +1,6 @@
-//! Mutation: each flush, fence, wait and store of an engine is left out, each publish done first, each two adjacent
-//! persists swapped; one at a time. Each such mutant must be caught, or its place stands in a list of what is not needed,
-//! with the argument why.
+//! Mutants: each flush, fence, wait and store of an engine is left out, each publish is done first, each two adjacent persists
+//! are swapped; one at a time. Each mutant must be caught, or be in the list of justified ones, with an argument why it does no
+//! harm.
 
 mod justified;
 mod place;
@@ -24,7 +24,7 @@ pub use self::target::{Survey, Target, Trial};
 pub struct MutantProgress {
     /// Mutants that were judged.
     pub done: usize,
-    /// Mutants that there are.
+    /// Mutants in total.
     pub mutants: usize,
     /// The mutant that was judged last, if no trial noticed it.
     pub survivor: Option<Mutation>,
@@ -33,15 +33,15 @@ pub struct MutantProgress {
 /// A mutant that no trial noticed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survivor {
-    /// What was planted.
+    /// The fault.
     pub mutant: String,
     /// The place as a justification names it.
     pub place: String,
-    /// Why it does not matter; none if no justification covers it.
+    /// Why it does no harm; none if no justification covers it.
     pub why: Option<&'static str>,
 }
 
-/// What became of all mutants.
+/// The results of all mutants.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MutantReport {
     /// The engine.
@@ -52,9 +52,9 @@ pub struct MutantReport {
     pub kinds: BTreeMap<&'static str, usize>,
     /// Mutants that were caught.
     pub killed: usize,
-    /// Mutants that were not, but need not be.
+    /// Mutants that were not caught, and are justified.
     pub justified: usize,
-    /// Mutants that were not caught, and should have been.
+    /// Mutants that were not caught, and are not justified.
     pub survived: usize,
     /// All that were not caught.
     pub survivors: Vec<Survivor>,
@@ -82,8 +82,8 @@ fn kind(mutation: &Mutation) -> &'static str {
     }
 }
 
-/// Plants every fault that the trials of a target have a place for, one at a time, on `threads` threads. The source tree
-/// that was compiled lies at `root`; the lines of it say which faults are justified.
+/// Plants every fault for which the trials of a target have a place, one at a time, on `threads` threads. The compiled source
+/// tree lies at `root`, to find the calls that justifications name.
 pub fn run(
     target: &Target,
     root: &Path,
@@ -124,8 +124,8 @@ pub fn run(
     report
 }
 
-/// The mutants of a target, and where each has a place. What engines share is judged once: a place that the target of
-/// another engine comes by, and accounts for, is left to that.
+/// The mutants of a target, each with the trials that have a place for it. Code that engines share is judged once: a place that
+/// another engine's target reaches, and accounts for, is left to that target.
 fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
     let survey = |trial: &Trial| trial.survey().map_err(|failure| format!("{}: {failure}", trial.name));
     let mut places: BTreeMap<Mutation, Vec<&Trial>> = BTreeMap::new();
@@ -143,7 +143,7 @@ fn places(target: &Target) -> Result<Vec<(Mutation, Vec<&Trial>)>, String> {
     Ok(places.into_iter().collect())
 }
 
-/// Where a fault is planted.
+/// The places of a fault.
 fn sites(mutation: &Mutation) -> [Site; 2] {
     match *mutation {
         Mutation::DropFlush(site)
@@ -178,7 +178,7 @@ fn judge(report: &mut MutantReport, mut survivors: Vec<Mutation>, target: &Targe
     report.unused = unused.map(|(_, justified)| format!("{justified:?}")).collect();
 }
 
-/// What is done to the place of a fault.
+/// The change at the place of a fault.
 fn change(mutation: &Mutation) -> Change {
     match mutation {
         Mutation::DropFlush(_) => Change::Flush,

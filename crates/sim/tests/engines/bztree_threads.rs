@@ -1,7 +1,5 @@
 //! BzTree under threads: the races of its structure changes, every schedule within a bound, the crashes of each.
 
-mod common;
-
 use std::time::Instant;
 
 use everleaf_sim::index::CodecName::{Record, Word};
@@ -12,8 +10,10 @@ use everleaf_sim::index::{
 };
 use everleaf_sim::{Durability, Images, Options, Program, Rules, Scheduling, Search, SecondCrash};
 
+use crate::common;
+
 fn options() -> Options {
-    common::options("bztree_threads", Images::Some { random: 0 }, SecondCrash::Never)
+    common::options("engines", Images::Some { random: 0 }, SecondCrash::Never)
 }
 
 /// With the crashes of each schedule, where these have one preemption at most.
@@ -78,7 +78,7 @@ fn full() -> Vec<IndexOperation> {
     (1..5).map(|key| Insert(10 * key, key)).collect()
 }
 
-/// The second thread took a descriptor that the first one was using: both splits were said to have succeeded.
+/// A regression: the second thread took a descriptor that the first one was using, and both splits reported success.
 #[test]
 fn a_split_beside_a_put() {
     race("a split beside a put", &full(), &[Insert(16, 102), Put(10, 103)]);
@@ -91,8 +91,8 @@ fn inserts_of_the_same_key() {
     race("the same key, split", &full(), &[Insert(15, 101), Insert(15, 102)]);
 }
 
-/// An insert's reservation was ended by one whose patience had run out, before it had given the entry its metadata: it took the
-/// entry all the same, so that the key was there twice.
+/// A regression: a writer that had waited long enough ended an insert's reservation before the insert had written the entry's
+/// metadata. The insert then still used the entry, so the key was there twice.
 #[test]
 fn reservations_that_others_end() {
     let engines: [AnyEngine; 2] = [
@@ -168,8 +168,8 @@ fn a_remove_from_a_leaf_that_is_being_consolidated() {
     race("a consolidation beside a scan", &setup, &[Insert(15, 101), Scan(0, 100)]);
 }
 
-/// The mark after a crash beside a thread that splits, merges, replaces records; then what it found free is used again,
-/// while that thread may still retire what it had taken out before the mark came by.
+/// The mark after a crash beside a thread that splits, merges and replaces records. Then free space is reused, while that thread may
+/// still retire nodes that it had removed before the mark reached them.
 #[test]
 fn a_mark_beside_changes() {
     let engines: [AnyEngine; 2] = [
@@ -216,7 +216,7 @@ fn pairs_of_operations() {
     }
 }
 
-/// Three threads, by chance.
+/// Three threads, random programs.
 #[test]
 fn random_threads() {
     for seed in 1..9 {

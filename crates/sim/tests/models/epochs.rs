@@ -30,9 +30,9 @@ enum Fault {
     EpochFirst,
     /// The epoch's number is not durable when the sync returns.
     EpochUnfenced,
-    /// Recovery takes nothing back: what a crash left of an epoch shows.
+    /// Recovery undoes nothing: writes of the unfinished epoch remain.
     NothingTakenBack,
-    /// Each write is durable at once: more than was promised, and seen after a crash without its epoch's end.
+    /// Each write is durable at once: more than promised, so a crash leaves writes of an unfinished epoch.
     DurableAtOnce,
 }
 
@@ -163,7 +163,7 @@ impl Subject for Table {
 fn explore(fault: Fault, lenient: bool) -> Result<Stats, String> {
     let options = Options {
         second_crash: SecondCrash::Anywhere,
-        command: "cargo test --release -p everleaf-sim --test epochs".to_owned(),
+        command: "cargo test --release -p everleaf-sim --test models epochs::".to_owned(),
         ..Options::default()
     };
     let mut explorer = Explorer::new(Table { fault, lenient }, options).unwrap();
@@ -191,7 +191,7 @@ fn each_fault_is_caught() {
         Fault::DurableAtOnce,
     ];
     for fault in faults {
-        let report = explore(fault, false).expect_err("a fault that nobody noticed");
+        let report = explore(fault, false).expect_err("a fault that was not noticed");
         println!("{fault:?}: {report}\n");
         assert!(report.contains("should be one of") && report.contains("  crash "), "{report}");
     }
@@ -199,10 +199,10 @@ fn each_fault_is_caught() {
 
 #[test]
 fn an_epoch_that_may_end_at_any_time_leaves_more_to_choose() {
-    // What is durable at once is what an epoch that ended by itself would leave; half of a write is not.
+    // A write that is durable at once equals an epoch that ended by itself; half of a write does not.
     explore(Fault::DurableAtOnce, true).unwrap();
     explore(Fault::Nothing, true).unwrap();
     for fault in [Fault::EpochFirst, Fault::EpochUnfenced, Fault::NothingTakenBack] {
-        explore(fault, true).expect_err("a fault that nobody noticed");
+        explore(fault, true).expect_err("a fault that was not noticed");
     }
 }

@@ -1,14 +1,14 @@
 //! docs/TESTING.md shows what the example prints.
 
 #[allow(dead_code, unused_imports, reason = "the example's main is its own")]
-#[path = "../examples/linked_list.rs"]
+#[path = "../../examples/linked_list.rs"]
 mod linked_list;
 
 #[test]
 fn the_docs_show_what_the_example_prints() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/TESTING.md")).unwrap();
-    let report = linked_list::explore(false).unwrap_err().replace("tests/../", "");
+    let report = linked_list::explore(false).unwrap_err().replace("tests/models/../../", "");
     assert!(page.contains(&report), "the page should say:\n{report}");
     let mended = format!("mended: {}\n", linked_list::explore(true).unwrap());
     assert!(page.contains(&mended), "the page should say:\n{mended}");

@@ -1,7 +1,5 @@
-//! The search of all schedules leaves some out, and loses nothing by it: it shows what the search shows that stops threads
-//! before each access and tries everything, on random programs; and finds a flaw wherever that does.
-
-mod common;
+//! The reductions of the search of all schedules lose nothing: on random programs it shows the same outcomes as a search that stops
+//! threads before each access and tries everything, and it finds the same flaws.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +13,7 @@ use medium::sim::Sim;
 use medium::sync::Mutex;
 use medium::{Guard, Medium};
 
-use common::{setting, text};
+use crate::common::{setting, text};
 
 /// Registers, two in each line.
 const REGISTERS: u64 = 4;
@@ -36,47 +34,47 @@ fn threads<O: Clone>(state: &mut u64, mut operation: impl FnMut(&mut u64) -> O) 
     Program::of(lengths.iter().map(|length| (0..*length).map(|_| operation(state)).collect()).collect())
 }
 
-/// Where chance begins.
+/// The seed.
 fn start(seed: u64) -> u64 {
     seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// One step of an operation, which has one value in its hands, 0 at first.
+/// One step of an operation. An operation has one local value, at first 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
-    /// What it has is what it had, and what it finds.
+    /// Combines the local value with the register's.
     Load(u64),
-    /// Stores what it has, and one.
+    /// Stores the local value plus one.
     Store(u64),
-    /// The same, if it finds what it has; else that is what it has from now on.
+    /// The same, if the register has the local value; otherwise the local value becomes the register's.
     Exchange(u64),
     Flush(u64),
     Fence,
     Wait,
     /// Takes the one lock, until the operation ends.
     Lock,
-    /// Leaves out the next step if what it has is even.
+    /// Skips the next step if the local value is even.
     Skip,
 }
 
-/// What explorations of a program have shown.
+/// The outcomes of explorations of a program.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Shown {
-    /// What the operations of whole runs had in the end.
+    /// The final local values of the operations of whole runs.
     outcomes: BTreeSet<BTreeMap<u64, u64>>,
-    /// What was found, after crashes and without.
+    /// The states found, after crashes and without.
     registers: BTreeSet<Vec<u64>>,
 }
 
-/// Does steps. Everything is right; what is seen is kept.
+/// Executes steps. Every outcome is right; the outcomes are kept.
 #[derive(Default)]
 struct Steps {
     shown: Rc<RefCell<Shown>>,
-    /// What the operations of the run had in the end, by number.
+    /// The final local values of the run's operations, by number.
     returned: RefCell<BTreeMap<u64, u64>>,
 }
 
-/// A number, and what is done.
+/// The number of an operation, and its steps.
 type Numbered = (u64, Vec<Step>);
 
 /// Registers, and a lock.
@@ -201,9 +199,9 @@ enum Care {
 enum Kind {
     /// Counts up; not atomically, a load and a store.
     Add { atomic: bool },
-    /// Reads; and makes durable what it has read, or does not.
+    /// Reads; makes the value durable, or does not.
     Get,
-    /// Adds to one what another one holds.
+    /// Adds the value of another counter to one.
     Collect { from: u64 },
 }
 
@@ -303,7 +301,7 @@ fn counters(seed: u64, flaws: u64) -> Program<Operation> {
     })
 }
 
-/// Explores a program; whether something was wrong, and what it took.
+/// Explores a program; returns whether something was wrong, and the counts.
 fn explore<S: Concurrent + 'static>(
     subject: S,
     program: &Program<S::Operation>,
@@ -382,7 +380,7 @@ fn a_flaw_is_found_where_all_schedules_find_it() {
 /// A record and a word that says that it is there; and beside that word, in its line, another one.
 struct Beside;
 
-/// What one thread does, and the other.
+/// The operations of the two threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Side {
     /// Stores the neighbour, and makes the line durable.
@@ -428,7 +426,7 @@ impl Concurrent for Beside {
         let (neighbour, word, record) = (word(64)?, word(72)?, word(128)?);
         match side {
             Side::Neighbour => {
-                // What matters to a log is the line at the fence.
+                // For a log the line's content at the fence matters.
                 guard.flush(neighbour);
                 neighbour.store(&guard, 1);
             }
@@ -445,8 +443,8 @@ impl Concurrent for Beside {
     }
 }
 
-/// In a log a fence takes along what the lines hold then, whoever stored it: two schedules that differ in nothing but what
-/// came first, a fence or the other thread's store, leave different logs.
+/// A fence appends the lines' present content to the log, whichever thread stored it: two schedules that differ only in the order of
+/// a fence and the other thread's store leave different logs.
 #[test]
 fn what_another_threads_fence_takes_along_is_found() {
     let program = Program::single(&[Side::Neighbour, Side::Record]);

@@ -1,11 +1,11 @@
 //! RNTree in small scopes: every short sequence, every crash, every image.
 
-mod common;
-
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::{CodecName, Engine, RUBBISH_FROM};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 use medium::LineForm;
+
+use crate::common;
 
 /// The length of sequences; `EVERLEAF_LENGTH` sets another one.
 fn length(usual: usize) -> usize {
@@ -17,7 +17,7 @@ fn exhaust(codec: CodecName, length: usize, rules: Rules, line_form: LineForm, s
         rules,
         line_form,
         rubbish_from: Some(RUBBISH_FROM),
-        ..common::options("exhaustive", Images::All, second_crash)
+        ..common::options("engines", Images::All, second_crash)
     };
     let stats = common::exhaust(&common::small(Engine::RNTREE, codec), length, &options);
     assert!(stats.traces == 4 * 12u64.pow(length as u32) || std::env::var_os("EVERLEAF_CRASH").is_some());

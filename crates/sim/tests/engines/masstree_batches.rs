@@ -1,6 +1,4 @@
-//! Batches of the durable Masstree: a crash leaves all writes of one, or none, whoever ends the epoch beside it.
-
-mod common;
+//! Batches of the durable Masstree: a crash leaves all writes of one, or none, whichever thread ends the epoch.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +12,8 @@ use everleaf_sim::{
 use medium::sim::Sim;
 use pool::Pool;
 
-use common::text;
+use crate::common;
+use crate::common::text;
 
 type Tree = MassTree<Sim, RecordCodec>;
 
@@ -102,7 +101,7 @@ impl Subject for Batches {
         while scan.next_into(&mut found, &mut value).map_err(text)? {
             let digits = found.get(8..).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
             let value = value.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-            let entry = digits.zip(value).ok_or_else(|| format!("nobody wrote {found:?}"))?;
+            let entry = digits.zip(value).ok_or_else(|| format!("{found:?} was never written"))?;
             state.extend([entry]);
         }
         Ok(state)
@@ -152,7 +151,7 @@ fn puts(keys: std::ops::Range<u64>, value: u64) -> Vec<Write> {
 }
 
 fn options(rules: Rules, second_crash: SecondCrash) -> Options {
-    let options = common::options("masstree_batches", Images::Some { random: 2 }, second_crash);
+    let options = common::options("engines", Images::Some { random: 2 }, second_crash);
     Options { rules, ..options }
 }
 
@@ -179,7 +178,7 @@ fn one_thread() {
     }
 }
 
-/// A batch, and beside it who ends epochs and who writes other keys. Returns the first violation.
+/// A batch, beside threads that end epochs and write other keys. Returns the first violation.
 fn beside(are_torn: bool, rules: Rules, threads: Vec<Vec<Operation>>) -> Result<(), String> {
     let mut explorer = Explorer::new(Batches { are_torn }, options(rules, SecondCrash::Never)).unwrap();
     explorer.set_up(&[Apart(puts(1..4, 1)), Sync]).unwrap();
@@ -202,7 +201,7 @@ fn beside_who_ends_epochs() {
     }
 }
 
-/// A layer goes with its last key, and comes again, while another thread writes to it.
+/// A layer is removed with its last key, and made again, while another thread writes to it.
 #[test]
 fn layers_that_go_beside_who_writes_to_them() {
     let apart = |writes: &[Write]| writes.iter().map(|write| Apart(vec![*write])).collect::<Vec<_>>();

@@ -1,9 +1,7 @@
 //! The contract of ranges, proved by a toy: a tree whose scans remember a position instead of a key.
 //!
-//! Alone such a scan is right. Beside a removal it passes by a key that is there all the time; beside an insertion it
-//! returns one twice.
-
-mod common;
+//! Alone such a scan is right. Beside a removal it misses a key that is present throughout; beside an insertion it returns one
+//! twice.
 
 use std::sync::Arc;
 
@@ -18,6 +16,8 @@ use everleaf_sim::{
 };
 use medium::sim::Sim;
 use pool::{Pool, TreeRoot};
+
+use crate::common;
 
 /// An engine whose scans go by position.
 struct ByPosition(AnyEngine);
@@ -141,7 +141,7 @@ fn explore(
 ) -> Option<Box<ThreadsFailure<IndexOperation>>> {
     let options = Options {
         limit_bytes: 4 << 20,
-        ..common::options("range_contract", Images::Some { random: 0 }, SecondCrash::Never)
+        ..common::options("models", Images::Some { random: 0 }, SecondCrash::Never)
     };
     let mut explorer = Explorer::new(IndexSubject::new(engine, FollowUp::Keys), options).unwrap();
     explorer.set_up(before).unwrap();
@@ -163,7 +163,7 @@ fn a_scan_must_return_what_is_there_all_the_time_once_and_in_order() {
         (Forward(0, 99), Insert(5, 5), twice),
         (Backward(0, 99), Insert(35, 5), twice),
     ] {
-        let failure = explore(&wrong, &before, [&[scan], &[write]]).expect("a flaw that nobody noticed");
+        let failure = explore(&wrong, &before, [&[scan], &[write]]).expect("a flaw that was not noticed");
         assert!(failure.what.contains(complaint), "another complaint: {failure}");
         if let Some(failure) = explore(&right, &before, [&[scan], &[write]]) {
             panic!("{failure}");
@@ -171,7 +171,7 @@ fn a_scan_must_return_what_is_there_all_the_time_once_and_in_order() {
     }
 }
 
-/// A node whose neighbour goes covers more than it did when a scan came to it, and its version does not tell.
+/// A node whose neighbour is removed covers more keys than when a scan reached it, and its version does not change.
 #[test]
 fn a_masstree_node_that_comes_to_cover_more_gives_no_key_twice() {
     let mut before = [10, 20, 30, 40, 50, 60].map(|key| Insert(key, key)).to_vec();

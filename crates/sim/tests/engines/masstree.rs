@@ -1,6 +1,4 @@
-//! The durable Masstree under crashes: what is found is what the last epoch that ended had left.
-
-mod common;
+//! The durable Masstree under crashes: recovery finds the state at the end of the last epoch that ended.
 
 use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Layers, Record, Word};
@@ -16,10 +14,11 @@ use everleaf_sim::index::{
 use everleaf_sim::{Explorer, Images, Options, Rules, Scheduling, Search, SecondCrash, Stats};
 use medium::sim::{Mutation, Site};
 
-use common::setting;
+use crate::common;
+use crate::common::setting;
 
 fn options(images: Images, second_crash: SecondCrash) -> Options {
-    common::options("masstree", images, second_crash)
+    common::options("engines", images, second_crash)
 }
 
 /// With four slots a node.
@@ -134,7 +133,7 @@ fn epochs_that_wrap() {
     }
 }
 
-/// Nodes that nobody changed for 2^15 epochs, and more: the sixteen bits of their value logs would mean another epoch.
+/// Nodes without a change for 2^15 epochs and more: the sixteen bits of their value logs would mean another epoch.
 #[test]
 fn nodes_that_were_left_alone_for_long() {
     for rules in [Rules::Lines, Rules::Log] {
@@ -203,7 +202,7 @@ fn a_script_with_the_external_log_alone_after_an_open() {
     }
 }
 
-/// What a recovery has put back is not put back once more, over what was written since, by the recovery from a second crash.
+/// The recovery from a second crash does not restore a node again, over writes after the first recovery.
 #[test]
 fn crashes_in_what_follows_a_crash() {
     for rules in [Rules::Lines, Rules::Log] {
@@ -248,10 +247,10 @@ fn long_runs_at_full_width() {
     }
 }
 
-/// Free space that goes from one share to another, at every crash.
+/// Free space that moves from one shard to another, at every crash.
 #[test]
 fn shares_that_take_over_what_others_have_free() {
-    let source = include_str!("../../engines/src/masstree/allocator.rs");
+    let source = include_str!("../../../engines/src/masstree/allocator.rs");
     let line_of = |text: &str| source.lines().position(|line| line.contains(text)).unwrap() as u32 + 1;
     let stores = ["own.tail.store", "own.head.store", "theirs.head.store"].map(line_of);
     for rules in [Rules::Lines, Rules::Log] {
@@ -323,7 +322,7 @@ fn small_scopes_of_layers_exhausted() {
     common::exhaust(&engine, length + 1, &options(SecondCrash::Never));
 }
 
-/// A node that a crash left is touched first by a write, and by a find, and not by a scan of everything.
+/// After a crash a write, or a find, uses a node before any scan of the whole tree.
 #[test]
 #[ignore = "thorough: 22 s"]
 fn writes_come_first_after_a_crash() {

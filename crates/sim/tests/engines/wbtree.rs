@@ -1,15 +1,15 @@
 //! The wB+-Tree under crashes, with nodes of each design.
 
-mod common;
-
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove};
 use everleaf_sim::index::script::{every_change, random_operations, writes};
 use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, Size, engine};
 use everleaf_sim::{Images, Options, Rules, SecondCrash};
 
+use crate::common;
+
 fn options(images: Images, second_crash: SecondCrash) -> Options {
-    common::options("wbtree", images, second_crash)
+    common::options("engines", images, second_crash)
 }
 
 /// The smallest nodes of each design. Those of three entries split on either side of a separator.
@@ -34,7 +34,7 @@ fn a_script_of_every_change() {
     explore_each(&every_change(), FollowUp::SplitAndMerge, &options(Images::All, SecondCrash::InRecovery));
 }
 
-/// What a crash left is met first by a write, and not by a scan of everything: a slot array that is not valid is written
+/// After a crash a write comes before any scan of the whole tree: a slot array that is not valid is written
 /// anew by the next insert or remove.
 #[test]
 fn writes_come_first_after_a_crash() {

@@ -1,0 +1,15 @@
+//! Our engines, crashed at every moment and under every schedule that matters; one binary, so that both cores have work.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bztree;
+mod bztree_threads;
+mod exhaustive;
+mod masstree;
+mod masstree_batches;
+mod pmwcas;
+mod rntree;
+mod rntree_holes;
+mod threads;
+mod wbtree;

@@ -1,0 +1,18 @@
+//! The models of what a crash leaves, the scheduler, and toys that break a rule; one binary, so that both cores have work.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod agreement;
+mod deferred;
+mod epochs;
+mod example;
+mod linked_list;
+mod litmus;
+mod pmwcas_memory;
+mod pool_protocol;
+mod range_contract;
+mod reduction;
+mod schedule;
+mod trace_mutants;
+mod twin_line;
