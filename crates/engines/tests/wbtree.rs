@@ -257,6 +257,36 @@ fn a_reverse_scan_from_bytes_that_are_too_short_for_a_word_begins_below_them() {
     }
 }
 
+/// Keys that are separators themselves: the smallest with their first words, and others.
+#[test]
+fn a_reverse_scan_of_records_passes_every_separator() {
+    for design in [SLOT_BITMAP, BITMAP_ONLY, SLOT_ONLY] {
+        let pool = open(&ram(), false);
+        let tree: WbTree<_, RecordCodec> = tree(&pool, design, 3);
+        let mut keys: Vec<Vec<u8>> = (0..50_u8).map(|first| vec![first, 1]).collect();
+        keys.extend(
+            (0..50_u8).flat_map(|first| [vec![first], vec![first, 0], vec![first; 8], vec![first; 9]]),
+        );
+        keys.extend((0..50_u8).map(|first| vec![first, 1, 0, 0, 0, 0, 0, 0, 0, 7]));
+        keys.sort_unstable();
+        keys.dedup();
+        keys.iter().for_each(|key| assert!(tree.insert(key, b"value").unwrap()));
+        for (position, from) in keys.iter().enumerate() {
+            for (upper, below) in
+                [(Bound::Included(from.clone()), position + 1), (Bound::Excluded(from.clone()), position)]
+            {
+                let mut scan = tree.range(Bounds { upper, ..Bounds::all() }, Direction::Reverse).unwrap();
+                let (mut key, mut value) = (Vec::new(), Vec::new());
+                for wanted in keys[..below].iter().rev() {
+                    assert!(scan.next_into(&mut key, &mut value).unwrap());
+                    assert_eq!(&key, wanted);
+                }
+                assert!(!scan.next_into(&mut key, &mut value).unwrap());
+            }
+        }
+    }
+}
+
 /// What came of bytes that were damaged: `check` or a scan said so; nothing changed; a scan returned something else.
 #[derive(Default, Debug)]
 struct Shares {

@@ -27,10 +27,21 @@ pub(super) struct Step {
 /// The inner nodes from the root to a leaf.
 pub(super) type Path = SmallVec<[Step; 8]>;
 
+/// Which separators with a key's first word a descent to the key leaves behind.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Tied {
+    /// Those that are not above the key.
+    UpTo,
+    /// Those below the key, which is not the smallest one with its first word.
+    Below,
+    /// None.
+    Behind,
+}
+
 /// Where a descent goes.
 pub(super) enum Way<K> {
-    /// To the leaf that covers the keys next below a key, and the key itself if so.
-    Key(K, bool),
+    /// To the leaf that covers a key, or those next below it.
+    Key(K, Tied),
     /// To the first leaf.
     First,
     /// To the last leaf.
@@ -191,7 +202,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(low)
     }
 
-    /// How many entries are below a key, or not above it if so; of these, `below` have a first word that is, and for `tied` the
+    /// How many entries a descent to a key leaves behind; of these, `below` have a first word that is, and for `tied` the
     /// rest of the key decides.
     #[inline(always)]
     fn rank_among(
@@ -199,27 +210,28 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         guard: &Guard<'_, M>,
         node: &Node<'_>,
         (live, below, tied): (u64, u64, u64),
-        (key, or_equal): (C::Key<'_>, bool),
+        (key, which): (C::Key<'_>, Tied),
     ) -> Result<usize> {
         let (first, count) = (below.count_ones() as usize, tied.count_ones() as usize);
         Ok(match count {
-            0 => first,
-            _ if C::TIES => first + self.rank_tied(guard, (node, live), (first, count), key, or_equal)?,
-            _ => first + if or_equal { count } else { 0 },
+            1.. if C::TIES && which != Tied::Behind => {
+                first + self.rank_tied(guard, (node, live), (first, count), key, which == Tied::UpTo)?
+            }
+            _ => first + if which == Tied::UpTo { count } else { 0 },
         })
     }
 
-    /// The position of the child that covers the keys next below a key, and the key itself if so.
+    /// The position of the child that a descent to a key goes to.
     #[inline(always)]
     fn rank(
         &self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
         key: C::Key<'_>,
-        or_equal: bool,
+        which: Tied,
     ) -> Result<(u64, usize)> {
         let compared = self.compare(guard, node, C::word(key));
-        Ok((compared.0, self.rank_among(guard, node, compared, (key, or_equal))?))
+        Ok((compared.0, self.rank_among(guard, node, compared, (key, which))?))
     }
 
     /// The child at a position of an inner node.
@@ -263,7 +275,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         for level in (0..levels).rev() {
             let node = self.node(guard, offset, Kind::Inner)?;
             let (live, position) = match way {
-                Way::Key(key, or_equal) => self.rank(guard, &node, *key, *or_equal)?,
+                Way::Key(key, which) => self.rank(guard, &node, *key, *which)?,
                 Way::First => (0, 0),
                 Way::Last => {
                     let live = self.format.live(guard, &node);
@@ -304,7 +316,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             return Ok((Order::default(), 0));
         }
         let order = self.order(guard, leaf, look.live)?;
-        Ok((order, self.rank_among(guard, leaf, (look.live, look.below, look.tied), (key, false))?))
+        Ok((order, self.rank_among(guard, leaf, (look.live, look.below, look.tied), (key, Tied::Below))?))
     }
 
     /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
@@ -317,7 +329,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         // A record is read after the look, so it must not be reused; words are there already.
         let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
         let (found, lsn) = self.latch.read(&guard, |_| {
-            let leaf = self.descend(&guard, &Way::Key(key, true), |_| {})?;
+            let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |_| {})?;
             Ok((self.look(&guard, &leaf, key)?.entry(), self.latch.lsn(leaf.offset)))
         })?;
         guard.wait_for(lsn)?;
@@ -352,7 +364,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         for level in (0..levels).rev() {
             for (offset, key) in offsets.iter_mut().zip(keys) {
                 let node = self.node(guard, *offset, Kind::Inner)?;
-                let at = self.rank(guard, &node, *key, true)?;
+                let at = self.rank(guard, &node, *key, Tied::UpTo)?;
                 *offset = self.child(guard, &node, at)?;
                 self.prefetch(guard, *offset, Self::kind_at(level));
             }

@@ -3,7 +3,7 @@
 use crate::Result;
 use medium::Medium;
 
-use super::find::{Path, Way};
+use super::find::{Path, Tied, Way};
 use super::{Format, Item, Paged};
 use crate::index::{Codec, Condition};
 use crate::kit::write::{Encoded, holds};
@@ -22,7 +22,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let writing = self.latch.write(&guard);
         let (leaf, look) = loop {
             let mut path = Path::new();
-            let leaf = self.descend(&guard, &Way::Key(key, true), |step| path.push(step))?;
+            let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |step| path.push(step))?;
             let look = self.look(&guard, &leaf, key)?;
             if !holds::<M, C>(&guard, condition, look.entry())? {
                 writing.settle(&guard, self.latch.lsn(leaf.offset))?;

@@ -9,8 +9,9 @@
 //! leaf's last change is noted, in stripes, and a reader waits for it without the lock.
 
 use crate::Result;
+use medium::arena::Arena;
 use medium::sync::{Atomic, Mutex, MutexGuard, Ordering, fence, pause};
-use medium::{Lsn, Medium};
+use medium::{Lsn, Medium, volatile};
 use pool::Guard;
 
 /// How often a reader tries before it takes the mutex.
@@ -18,12 +19,19 @@ const ATTEMPTS: usize = 256;
 /// Stripes of leaves.
 const STRIPES: usize = 256;
 
+volatile! {
+    /// What readers read.
+    pub(super) struct Words<M> {
+        version: Atomic<M>,
+        lsns: [Atomic<M>; STRIPES],
+    }
+}
+
 /// The lock.
-pub(super) struct Latch<M> {
-    version: Atomic<M>,
+pub(super) struct Latch<M: 'static> {
+    /// In an arena, where words have the same numbers in each run under a scheduler.
+    pub(super) words: Arena<Words<M>>,
     writers: Mutex<()>,
-    /// Empty where what is ordered is durable.
-    lsns: Vec<Atomic<M>>,
 }
 
 /// The lock, held by a writer.
@@ -33,14 +41,15 @@ pub(super) struct Writing<'l, M: Medium> {
 }
 
 impl<M: Medium> Latch<M> {
-    pub(super) fn new() -> Self {
-        let lsns = if M::LATE { (0..STRIPES).map(|_| Atomic::new(0)).collect() } else { Vec::new() };
-        Self { version: Atomic::new(0), writers: Mutex::new(()), lsns }
+    pub(super) fn new() -> Result<Self> {
+        let words = Arena::new(1)?;
+        words.allocate()?;
+        Ok(Self { words, writers: Mutex::new(()) })
     }
 
-    /// Bytes of memory.
-    pub(super) fn bytes(&self) -> u64 {
-        (self.lsns.len() * size_of::<Atomic<M>>()) as u64
+    #[inline(always)]
+    fn words(&self) -> &Words<M> {
+        self.words.get(1)
     }
 
     /// Calls `look` with the version until no writer changed anything meanwhile. What it returned before that means nothing,
@@ -50,20 +59,20 @@ impl<M: Medium> Latch<M> {
         let mut spins = 0;
         for _ in 0..ATTEMPTS {
             // ORDER: acquire pairs with the release at the end of a write: what the writer did is seen.
-            let version = self.version.load(Ordering::Acquire);
+            let version = self.words().version.load(Ordering::Acquire);
             if version & 1 == 0 {
                 let found = look(version);
                 // ORDER: cells are stored with release after the version was raised: a reader that has read such a store finds
                 // the version raised behind this fence.
                 fence(Ordering::Acquire);
-                if self.version.load(Ordering::Relaxed) == version {
+                if self.words().version.load(Ordering::Relaxed) == version {
                     return found;
                 }
             }
             pause(&mut spins);
         }
         let _writing = self.write(guard);
-        look(self.version.load(Ordering::Relaxed))
+        look(self.words().version.load(Ordering::Relaxed))
     }
 
     /// Keeps other writers out. Readers go on until [`Writing::change`].
@@ -75,7 +84,7 @@ impl<M: Medium> Latch<M> {
 
     #[inline(always)]
     fn stripe(&self, offset: u64) -> &Atomic<M> {
-        &self.lsns[(offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % STRIPES]
+        &self.words().lsns[(offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % STRIPES]
     }
 
     /// When the last change of a leaf is durable.
@@ -86,7 +95,7 @@ impl<M: Medium> Latch<M> {
 
     /// When everything is durable.
     pub(super) fn last_lsn(&self) -> Lsn {
-        self.lsns.iter().map(|lsn| Lsn(lsn.load(Ordering::Acquire))).max().unwrap_or_default()
+        self.words().lsns.iter().map(|lsn| Lsn(lsn.load(Ordering::Acquire))).max().unwrap_or_default()
     }
 }
 
@@ -94,10 +103,10 @@ impl<M: Medium> Writing<'_, M> {
     /// From here on readers wait.
     #[inline(always)]
     pub(super) fn change(&self) {
-        let version = self.latch.version.load(Ordering::Relaxed);
+        let version = self.latch.words().version.load(Ordering::Relaxed);
         if version & 1 == 0 {
             // The stores that follow are releases: none is seen before this one.
-            self.latch.version.store(version + 1, Ordering::Relaxed);
+            self.latch.words().version.store(version + 1, Ordering::Relaxed);
         }
     }
 
@@ -105,10 +114,7 @@ impl<M: Medium> Writing<'_, M> {
     #[inline(always)]
     pub(super) fn stamp(&self, offset: u64, lsn: Lsn) {
         if M::LATE {
-            let stripe = self.latch.stripe(offset);
-            if stripe.load(Ordering::Relaxed) < lsn.0 {
-                stripe.store(lsn.0, Ordering::Release);
-            }
+            self.latch.stripe(offset).store(lsn.0, Ordering::Release);
         }
     }
 
@@ -122,17 +128,17 @@ impl<M: Medium> Writing<'_, M> {
 
     /// Every leaf has changed.
     pub(super) fn stamp_all(&self, lsn: Lsn) {
-        self.latch.lsns.iter().for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
+        self.latch.words().lsns.iter().for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
     }
 }
 
 impl<M: Medium> Drop for Writing<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        let version = self.latch.version.load(Ordering::Relaxed);
+        let version = self.latch.words().version.load(Ordering::Relaxed);
         if version & 1 != 0 {
             // ORDER: pairs with the acquire at the start of a read.
-            self.latch.version.store(version + 1, Ordering::Release);
+            self.latch.words().version.store(version + 1, Ordering::Release);
         }
     }
 }

@@ -138,7 +138,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             pool: pool.clone(),
             anchor: words[ROOT_ANCHOR],
             format: F::of_root(words[ROOT_FORMAT])?,
-            latch: Latch::new(),
+            latch: Latch::new()?,
             recovery_ns: 0,
             recovered_from_crash: false,
             codec: PhantomData,

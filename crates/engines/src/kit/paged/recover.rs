@@ -29,8 +29,6 @@ where
         guard.fence();
         pool.create_tree(name, (F::ENGINE.0, C::ID), &words)?;
         space.published();
-        drop(space);
-        drop(guard);
         Ok(tree)
     }
 

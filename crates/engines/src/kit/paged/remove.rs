@@ -3,7 +3,7 @@
 use crate::Result;
 use medium::Medium;
 
-use super::find::{Path, Way};
+use super::find::{Path, Tied, Way};
 use super::{Format, Paged};
 use crate::index::{Codec, Condition};
 use crate::kit::write::holds;
@@ -15,7 +15,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         guard.admit()?;
         let writing = self.latch.write(&guard);
         let mut path = Path::new();
-        let leaf = self.descend(&guard, &Way::Key(key, true), |step| path.push(step))?;
+        let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |step| path.push(step))?;
         let look = self.look(&guard, &leaf, key)?;
         let held = holds::<M, C>(&guard, condition, look.entry())?;
         let Some((slot, old)) = look.found.filter(|_| held) else {

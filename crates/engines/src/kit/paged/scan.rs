@@ -5,7 +5,7 @@ use medium::Medium;
 use pool::{Guard, Pool};
 use smallvec::SmallVec;
 
-use super::find::{Path, Way};
+use super::find::{Path, Tied, Way};
 use super::{Format, Item, Kind, Node, Paged};
 use crate::index::{Codec, Direction, EntryWords};
 use crate::kit::scan::{Goal, LeafCopy, Leaves};
@@ -37,7 +37,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let (version, link, lsn) = self.latch.read(&guard, |version| {
                 let leaf = match next {
                     Some((before, offset)) if before == version => self.node(&guard, offset, Kind::Leaf)?,
-                    _ => self.descend(&guard, &Way::Key(from, true), |_| {})?,
+                    _ => self.descend(&guard, &Way::Key(from, Tied::UpTo), |_| {})?,
                 };
                 let link = Self::offset_in(&leaf, leaf.link().load(&guard))?;
                 self.prefetch(&guard, link, Kind::Leaf);
@@ -76,10 +76,13 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
         let way = match goal {
             Goal::First => Way::First,
             Goal::Last => Way::Last,
-            Goal::At(key) => Way::Key(C::bound(key), true),
             // The bound of bytes that are too short for a word is the first word above them.
-            Goal::UpTo(key) => Way::Key(C::bound(key), C::TIES || key.len() >= 8),
-            Goal::Below(key) => Way::Key(C::bound(key), C::is_rounded(key)),
+            Goal::UpTo(key) if !C::TIES && key.len() < 8 => Way::Key(C::bound(key), Tied::Behind),
+            Goal::Below(key) if !C::is_rounded(key) => {
+                let is_smallest = key.len() <= 8 && key.last() != Some(&0);
+                Way::Key(C::bound(key), if is_smallest { Tied::Behind } else { Tied::Below })
+            }
+            Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => Way::Key(C::bound(key), Tied::UpTo),
         };
         let mut entries = Entries::new();
         let lsn = self.latch.read(guard, |_| {

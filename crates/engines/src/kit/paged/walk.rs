@@ -144,7 +144,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             keys,
             leaves,
             height: levels as u32,
-            volatile_bytes: self.latch.bytes(),
+            volatile_bytes: self.latch.words.bytes_used(),
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: self.format.shape(Kind::Leaf).bytes(false) as u64,

@@ -48,12 +48,12 @@ const fn justified(place: &'static str, changes: &'static [Change], why: &'stati
 
 /// The justified faults of an engine.
 pub(super) struct Known {
-    /// The engine.
+    /// The engine: another one of the same number, with other settings, has justifications of its own.
     pub(super) engine: Engine,
     /// The folders whose justifications its trials must all need.
     pub(super) folders: &'static [&'static str],
-    /// Its own justifications.
-    pub(super) justified: &'static [Justified],
+    /// The justifications of its own, and of engines like it.
+    pub(super) justified: &'static [&'static [Justified]],
 }
 
 /// The engines with harmless faults. An engine without any need not be listed.
@@ -61,20 +61,22 @@ pub(super) const ENGINES: &[Known] = &[
     Known {
         engine: Engine::RNTREE,
         folders: &["engines/src/rntree/", "pool/src/", "medium/src/"],
-        justified: RNTREE,
+        justified: &[RNTREE],
     },
     Known {
         engine: Engine::BZTREE,
         folders: &["engines/src/bztree/", "engines/src/pmwcas/"],
-        justified: BZTREE,
+        justified: &[BZTREE],
     },
-    Known { engine: Engine::MASSTREE, folders: &["engines/src/masstree/"], justified: MASSTREE },
+    Known { engine: Engine::MASSTREE, folders: &["engines/src/masstree/"], justified: &[MASSTREE] },
+    Known { engine: Engine::WBTREE, folders: OF_WBTREE, justified: &[PAGED, WBTREE] },
+    Known { engine: crate::WBTREE_BITMAP_LEAVES, folders: OF_WBTREE, justified: &[PAGED, ONE_WORD] },
     Known {
-        engine: Engine::WBTREE,
-        folders: &["engines/src/wbtree/", "engines/src/kit/paged/"],
-        justified: WBTREE,
+        engine: crate::WBTREE_SLOT_ONLY,
+        folders: OF_WBTREE,
+        justified: &[PAGED, ONE_WORD, WBTREE_SLOT_ONLY],
     },
-    Known { engine: crate::SORTED_CHAIN, folders: &["lab/src/sorted_chain"], justified: SORTED_CHAIN },
+    Known { engine: crate::SORTED_CHAIN, folders: &["lab/src/sorted_chain"], justified: &[SORTED_CHAIN] },
 ];
 
 const NO_PUBLISH: &str = "no publish: this store initializes a node that is not reachable yet, in one persist with the \
@@ -193,10 +195,11 @@ pub(super) const SHARED: &[Justified] = &[
     justified("pool/src/pool.rs Shared::close drain 2", &[Fence, Wait], CLEAN),
 ];
 
-/// `wbtree`, and the kit's tree below it.
-const WBTREE: &[Justified] = &[
+const OF_WBTREE: &[&str] = &["engines/src/wbtree/", "engines/src/kit/paged/"];
+
+/// The kit's tree below a node format.
+const PAGED: &[Justified] = &[
     justified("engines/src/kit/paged/find.rs Paged::find wait_for 1", &[Wait], SEEN_ALONE),
-    justified("engines/src/kit/paged/find.rs Paged::find_many wait_for 1", &[Wait], SEEN_ALONE),
     justified("engines/src/kit/paged/log.rs Redo::commit fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/kit/paged/log.rs Redo::commit fence 3", &[Swapped], BOTH_BEFORE),
     justified(
@@ -207,8 +210,26 @@ const WBTREE: &[Justified] = &[
     .after("pool/src/pool.rs"),
     justified("engines/src/kit/paged/insert.rs Paged::store fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/kit/paged/recover.rs Paged::create_as fence 1", &[Swapped], BOTH_BEFORE),
+];
+
+/// `wbtree`, whose slot arrays can be invalid.
+const WBTREE: &[Justified] = &[
     justified("engines/src/wbtree/change.rs Layout::invalidate publish 1", &[DoneFirst], INVALID),
     justified("engines/src/wbtree/change.rs Layout::invalidate fence 1", &[Swapped], INVALID),
+];
+
+/// `wbtree` with leaves whose head is one word: a bitmap or a slot array.
+const ONE_WORD: &[Justified] =
+    &[justified("engines/src/wbtree/change.rs Layout::add_entry fence 1", &[Swapped], BOTH_BEFORE)];
+
+/// `wbtree` with slot-only nodes.
+const WBTREE_SLOT_ONLY: &[Justified] = &[
+    justified(
+        "engines/src/kit/paged/change.rs Paged::write_node flush_words 2",
+        &[Flush],
+        "a node of three entries is one line, which is flushed with its head; a larger one needs it",
+    ),
+    justified("engines/src/kit/paged/remove.rs Paged::erase settle 1", &[Wait], SEEN_ALONE),
 ];
 
 /// The sorted chain.

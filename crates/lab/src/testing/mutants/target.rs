@@ -137,14 +137,14 @@ impl Target {
 
     /// An engine without trials. RNTree's target judges the code that all engines share.
     fn without_trials(engine: Engine) -> Self {
-        let known = justified::ENGINES.iter().find(|known| known.engine == engine);
+        let known = justified::ENGINES.iter().find(|known| known.engine.name == engine.name);
         let (folders, own) = known.map_or((&[][..], &[][..]), |known| (known.folders, known.justified));
         Self {
             name: engine.name,
             quick: Vec::new(),
             trials: Vec::new(),
             suites: Vec::new(),
-            justified: [justified::SHARED, own].concat(),
+            justified: [justified::SHARED, &own.concat()].concat(),
             folders,
             judged_by: Some(Engine::RNTREE).filter(|judge| *judge != engine),
             only: String::new(),

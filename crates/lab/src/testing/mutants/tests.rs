@@ -7,7 +7,7 @@ use super::place::Sources;
 fn every_justification_names_a_place() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut sources = Sources::new(&root);
-    let known = justified::ENGINES.iter().map(|known| known.justified);
+    let known = justified::ENGINES.iter().flat_map(|known| known.justified).copied();
     let all: Vec<_> = known.chain([justified::SHARED]).flatten().collect();
     let lost: Vec<_> = all
         .iter()
@@ -21,7 +21,7 @@ fn every_justification_names_a_place() {
 
 #[test]
 fn a_justification_is_not_written_twice() {
-    let known = justified::ENGINES.iter().map(|known| known.justified);
+    let known = justified::ENGINES.iter().flat_map(|known| known.justified).copied();
     for list in known.chain([justified::SHARED]) {
         for (index, one) in list.iter().enumerate() {
             let is_same = |other: &&justified::Justified| {
