@@ -162,6 +162,8 @@ impl Link {
 /// The allocator of a tree, in use by one thread.
 pub(super) struct Space<'v, M: Medium> {
     pub(super) anchor: u64,
+    /// The class of border nodes.
+    pub(super) border: usize,
     /// Held while a run is added.
     pub(super) runs: &'v Mutex<()>,
     pub(super) guard: &'v Guard<'v, M>,
@@ -488,13 +490,31 @@ impl<M: Medium> Space<'_, M> {
         {
             return Ok(object);
         }
-        let first = self.add_run(work, class)?;
+        let first = match self.add_run(work, class) {
+            Err(error) if error.is_full() => return self.take_larger(work, class)?.ok_or(error),
+            first => first?,
+        };
         if is_shared(class) {
             let queue = self.queue(work.shard.index, class)?;
             self.log_queue(work, class, queue);
             queue.fresh.store(self.guard, first + u64::from(SIZES[class]));
         }
         Ok(first)
+    }
+
+    /// A free object of a larger class, for a pool that is full. Border nodes have their class for themselves: the sweep knows a
+    /// node by its run.
+    fn take_larger(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
+        for larger in (class + 1..BORDER).filter(|larger| *larger != self.border) {
+            let object = self.take(work, larger)?;
+            if object.is_some() {
+                return Ok(object);
+            }
+            if self.take_from_others(work, larger)? {
+                return self.take(work, larger);
+            }
+        }
+        Ok(None)
     }
 
     /// The class of the object that begins there.

@@ -15,7 +15,7 @@ use medium::Medium;
 use medium::sync::{AtomicU64, Mutex};
 use pool::{Guard, Pool};
 
-use super::allocator::Space;
+use super::allocator::{Space, border_class};
 use super::epochs::{Epochs, Shards};
 use super::external_log::ExternalLog;
 use super::layout::{
@@ -98,7 +98,8 @@ impl<M: Medium> Core<M> {
     /// The allocator in use.
     #[inline(always)]
     pub(super) fn space<'v>(&'v self, guard: &'v Guard<'v, M>) -> Space<'v, M> {
-        Space { anchor: self.anchor, runs: &self.runs, guard, epochs: &self.epochs }
+        let border = border_class(self.are_words);
+        Space { anchor: self.anchor, border, runs: &self.runs, guard, epochs: &self.epochs }
     }
 
     /// A new tree without a root. The root table leads to it only after its first epoch.

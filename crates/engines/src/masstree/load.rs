@@ -87,6 +87,9 @@ impl<M: Medium> View<'_, M> {
         load: &mut Load,
     ) -> Walk<()> {
         self.empty_root()?;
+        // A load that fills the pool leaves a run for interior nodes, too: no other object may take their place.
+        let spare = self.allocate_interior(work)?;
+        load.made.push(spare);
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while next(&mut key, &mut value)? {
             if load.entries > 0 && key <= load.last {
@@ -100,7 +103,7 @@ impl<M: Medium> View<'_, M> {
             load.entries += 1;
         }
         if load.entries == 0 {
-            return Ok(());
+            return self.free(work, spare);
         }
         let root = self.close_layers(work, load, 0)?;
         // The node is locked before the root, as everywhere. A tree whose root has changed meanwhile counts as not empty.
@@ -115,6 +118,7 @@ impl<M: Medium> View<'_, M> {
         old_lock.delete();
         drop((old_lock, lock));
         load.made.clear();
+        self.free(work, spare)?;
         self.free(work, old & OFFSET_MASK)
     }
 
