@@ -215,11 +215,12 @@ fn an_operation_does_not_wait_for_a_batch() {
 fn a_thread_that_looks_for_a_suitable_shard_does_not_wait_for_a_batch() {
     model(|| {
         let tree = Tree::new(1);
+        // The batch begins first: loom blocks a thread that is about to try a lock which another thread takes.
+        let pass = tree.barrier.enter_for_long();
         let worker = {
             let tree = Arc::clone(&tree);
             thread::spawn(move || drop(tree.barrier.enter_suitable(|_| false)))
         };
-        let pass = tree.barrier.enter_for_long();
         worker.join().unwrap();
         drop(pass);
     });
