@@ -71,15 +71,15 @@ const _: () = {
     assert!(LIVE.count_ones() as usize == DESIGNS[0].2);
 };
 
-/// For each of the four check bits, the bits of a bitmap whose parity it is. Bit i has the number i mod 15 + 1, so no single
-/// bit, and no whole byte, changes without the check.
+/// For each of the four check bits, the bits of a bitmap whose parity it is. Bit i has the number i mod 11 + 1: neither a single
+/// bit nor a whole byte can be inverted without a change of the check.
 const PARITIES: [u64; 4] = {
     let mut parities = [0; 4];
     let mut bit = 0;
     while bit < 60 {
         let mut check = 0;
         while check < 4 {
-            parities[check] |= ((bit % 15 + 1) >> check & 1) << bit;
+            parities[check] |= ((bit % 11 + 1) >> check & 1) << bit;
             check += 1;
         }
         bit += 1;

@@ -1,8 +1,6 @@
 //! docs/TESTING.md shows what the example prints.
 
-#[allow(dead_code, unused_imports, reason = "the example's main is its own")]
-#[path = "../../examples/linked_list.rs"]
-mod linked_list;
+use crate::linked_list_example as linked_list;
 
 #[test]
 fn the_docs_show_what_the_example_prints() {

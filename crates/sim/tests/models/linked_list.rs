@@ -1,15 +1,11 @@
 //! A user's own persistent linked list: wrong, caught, and mended.
 
-#[expect(dead_code, reason = "of the example only the specification is used")]
-#[path = "../../examples/linked_list.rs"]
-mod example;
-
 use everleaf_sim::{Complaint, Explorer, Images, Options, SecondCrash, Stats, Subject};
 use medium::Guard;
 use medium::Medium;
 use medium::sim::{Sim, SiteKind};
 
-use example::{Operation, Pop, Push};
+use crate::linked_list_example::{Operation, Pop, Push};
 
 /// The fault of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

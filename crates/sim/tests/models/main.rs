@@ -8,6 +8,9 @@ mod deferred;
 mod epochs;
 mod example;
 mod linked_list;
+#[allow(dead_code, unused_imports, reason = "the example's main is its own")]
+#[path = "../../examples/linked_list.rs"]
+mod linked_list_example;
 mod litmus;
 mod pmwcas_memory;
 mod pool_protocol;
