@@ -13,6 +13,7 @@ pub mod failure;
 pub mod figures;
 pub mod notes;
 pub mod sorted_chain;
+pub mod temporary;
 #[doc(hidden)]
 pub mod testing;
 
