@@ -253,6 +253,143 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     assert_eq!(run(&on("scan", &pool, &["--tree", "long"])).text(), "d\t4\nf\t6\n");
 }
 
+#[test]
+fn a_scan_is_loaded_as_it_was() {
+    let (folder, pool) = pool();
+    for (key, value) in
+        [("back\\slash", "C:\\new\\table"), ("tab\tkey", "line\nfeed\r"), ("", ""), ("ä", "\u{7f}")]
+    {
+        run(&on("put", &pool, &[key, value])).expect(0);
+    }
+    run(&on("put", &pool, &["ff00", "fe", "--hex"])).expect(0);
+    let scanned = run(&on("scan", &pool, &[])).expect(0).output;
+    let other = folder.path().join("other.pool");
+    run_with(&on("load", &other, &[]), &scanned).expect(0);
+    assert_eq!(run(&on("scan", &other, &[])).expect(0).output, scanned);
+    assert_eq!(run(&on("get", &other, &["back\\slash", "--raw"])).expect(0).text(), "C:\\new\\table");
+    let hex = run(&on("scan", &pool, &["--hex"])).expect(0).output;
+    let third = folder.path().join("third.pool");
+    run_with(&on("load", &third, &["--hex"]), &hex).expect(0);
+    assert_eq!(run(&on("scan", &third, &[])).expect(0).output, scanned);
+    // What other programs write has backslashes of its own.
+    run_with(&on("load", &third, &["--raw", "--tree", "raw"]), b"C:\\new\t\\\\host\n").expect(0);
+    assert_eq!(run(&on("get", &third, &["C:\\new", "--raw", "--tree", "raw"])).expect(0).text(), "\\\\host");
+}
+
+#[test]
+fn a_value_comes_from_standard_input_or_from_a_file() {
+    let (folder, pool) = pool();
+    let value = b"two\nlines\n\x00\xff\n";
+    run_with(&on("put", &pool, &["a", "-"]), value).expect(0);
+    let file = folder.path().join("value");
+    std::fs::write(&file, value).unwrap();
+    run(&on("insert", &pool, &["b", "--value-file", file.to_str().unwrap()])).expect(0);
+    for key in ["a", "b"] {
+        assert_eq!(run(&on("get", &pool, &[key, "--raw"])).expect(0).output, value);
+    }
+    // A number may end with a line feed.
+    run_with(&on("put", &pool, &["1", "-", "--tree", "w", "--codec", "word"]), b"42\n").expect(0);
+    assert_eq!(run(&on("get", &pool, &["1", "--tree", "w"])).expect(0).text(), "42\n");
+    run(&on("put", &pool, &["k"])).expect(2);
+    run(&on("put", &pool, &["k", "v", "--value-file", "v"])).expect(2);
+    run(&on("put", &pool, &["k", "--value-file", "/no/such/file"])).expect(3);
+}
+
+#[test]
+fn absence_is_told_on_standard_error_only() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    for arguments in [
+        vec!["get", "x"],
+        vec!["rm", "x"],
+        vec!["insert", "k", "w"],
+        vec!["drop", "x"],
+        vec!["rename", "x", "y"],
+    ] {
+        let said = run(&on(arguments[0], &pool, &arguments[1..])).expect(1);
+        assert!(said.output.is_empty() && !said.errors.is_empty(), "{said:?}");
+        let said = run(&on(arguments[0], &pool, &[&arguments[1..], &["--json"]].concat())).expect(1);
+        said.json();
+    }
+}
+
+#[test]
+fn a_range_is_removed_and_counted() {
+    let (_folder, pool) = pool();
+    let lines = lines(0..10_000, |number| format!("k{number:05}\t{number}\n"));
+    for engine in ["rntree", "bztree", "masstree", "wbtree"] {
+        run_with(&on("load", &pool, &["--engine", engine, "--tree", engine]), lines.as_bytes()).expect(0);
+        let rm = |more: &[&str], code| {
+            run(&on("rm", &pool, &[&["--tree", engine, "--json"], more].concat())).expect(code).json()
+        };
+        assert_eq!(rm(&["--prefix", "k0000"], 0), json!({ "removed": 10 }));
+        assert_eq!(rm(&["--prefix", "k0000"], 1), json!({ "removed": 0 }));
+        assert_eq!(rm(&["--from", "k00100", "--to", "k09990"], 0), json!({ "removed": 9890 }));
+        let left = run(&on("scan", &pool, &["--keys", "--tree", engine])).expect(0);
+        assert_eq!(left.text().lines().count(), 90 + 10);
+        assert_eq!(rm(&["--from", "k0999"], 0), json!({ "removed": 10 }));
+    }
+    run(&on("rm", &pool, &["k", "--prefix", "k"])).expect(2);
+    run(&on("rm", &pool, &[])).expect(2);
+    run(&on("check", &pool, &[])).expect(0);
+}
+
+#[test]
+fn trees_are_renamed_and_dropped() {
+    let (_folder, pool) = pool();
+    for engine in ["rntree", "bztree", "masstree", "wbtree"] {
+        run(&on("put", &pool, &["k", engine, "--tree", engine, "--engine", engine])).expect(0);
+        let new = format!("new {engine}");
+        run(&on("rename", &pool, &[engine, &new])).expect(0);
+        assert_eq!(run(&on("get", &pool, &["k", "--tree", &new])).expect(0).text().trim_end(), engine);
+        run(&on("get", &pool, &["k", "--tree", engine])).expect(3);
+        // A tree of the old name is another one.
+        run(&on("put", &pool, &["l", "v", "--tree", engine, "--engine", engine])).expect(0);
+        let said = run(&on("rename", &pool, &[engine, &new])).expect(3);
+        assert!(said.errors.contains("exists already"), "{said:?}");
+        run(&on("drop", &pool, &[engine])).expect(0);
+        run(&on("check", &pool, &[])).expect(0);
+        assert_eq!(run(&on("get", &pool, &["k", "--tree", &new])).expect(0).text().trim_end(), engine);
+        run(&on("drop", &pool, &[&new])).expect(0);
+    }
+    assert_eq!(run(&on("trees", &pool, &["--json"])).expect(0).json(), json!({ "trees": [] }));
+}
+
+#[test]
+fn a_command_waits_for_the_holder_of_a_pool_if_asked() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    let held = std::fs::File::open(&pool).unwrap();
+    held.lock().unwrap();
+    let start = std::time::Instant::now();
+    run(&on("get", &pool, &["k", "--wait", "0.2"])).expect(3);
+    assert!(start.elapsed().as_millis() >= 200);
+    let waiting =
+        everleaf().args(on("get", &pool, &["k", "--wait", "60"])).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    drop(held);
+    assert_eq!(Said::of(waiting.wait_with_output().unwrap()).expect(0).text(), "v\n");
+    run(&on("get", &pool, &["k", "--wait", "soon"])).expect(2);
+}
+
+#[test]
+fn errors_and_wrong_use_are_json_for_scripts() {
+    let (_folder, pool) = pool();
+    let wrong = run(&["get", "--json"]).expect(2).json();
+    assert_eq!((&wrong["kind"], &wrong["exit_code"]), (&json!("usage"), &json!(2)));
+    assert!(wrong["error"].as_str().unwrap().contains("<KEY>"), "{wrong}");
+    assert_eq!(run(&["no-such-command", "--json"]).expect(2).json()["kind"], json!("usage"));
+    // Here it is a key.
+    assert!(run(&["get", "--", "--json"]).expect(2).output.is_empty());
+    let failed = run_with(&on("load", &pool, &["--json"]), b"a\t1\nb\t2\nno tab\n").expect(3).json();
+    assert_eq!(
+        (&failed["kind"], &failed["stored"], &failed["skipped"]),
+        (&json!("input"), &json!(2), &json!(0))
+    );
+    let absent = run(&on("get", &pool, &["a", "--tree", "none", "--json"])).expect(3).json();
+    assert_eq!(absent["kind"], json!("absent"));
+}
+
 /// The signal that the system sends in this case would end the command without an error message.
 #[test]
 fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
@@ -405,6 +542,19 @@ fn completions_are_made_for_shells() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let said = run(&["completions", shell]).expect(0);
         assert!(said.text().contains("torture") && said.text().len() > 1000);
+        // Names of enumerations are offered; what only this program calls is not.
+        // The scripts of some shells offer no values at all.
+        let offers_values = ["bash", "zsh", "fish"].contains(&shell);
+        assert!(
+            !offers_values
+                || ["movdir64b", "masstree", "record"].iter().all(|name| said.text().contains(name)),
+            "{shell}"
+        );
+        assert!(!said.text().contains("torture-writer") && !said.text().contains("demo-writer"), "{shell}");
+    }
+    for command in ["put", "bench", "crash"] {
+        let help = run(&[command, "--help"]).expect(0);
+        assert!(help.text().contains("rntree, bztree"), "{help:?}");
     }
     run(&["completions", "no-such-shell"]).expect(2);
     let said = run(&["completions", "bash", "--json"]).expect(0);

@@ -328,6 +328,10 @@ impl Args {
             Workload::Scan | Workload::Scan10 | Workload::E => {
                 self.ops.unwrap_or((self.keys / 50).clamp(20_000, 200_000))
             }
+            // Half of the keys is what these may add.
+            Workload::Insert | Workload::Mixed => {
+                self.ops.unwrap_or((self.keys / 10).clamp(100_000, 2_000_000).min(self.keys / 2))
+            }
             _ => self.ops.unwrap_or((self.keys / 10).clamp(100_000, 2_000_000)),
         }
     }

@@ -40,11 +40,13 @@ pub struct Args {
     /// Number of runs; the result is their median
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Also draw the figure, as SVG
-    #[arg(long, requires = "figure")]
+    /// Also draw the figure, as SVG. Without --figure each is drawn into a file of its own, with its number in the name
+    #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
+/// The x axis of figures by threads.
+const THREADS: &str = "threads";
 /// The x axis of figures by the size of the tree, which is drawn by decades.
 const KEYS: &str = "keys";
 
@@ -117,7 +119,8 @@ impl Figure {
             "keys": args.keys,
             "ops": args.ops,
             "runs": args.runs,
-            "cores": std::thread::available_parallelism().map_or(0, usize::from),
+            "machine": plot::machine(),
+            "threads": args.threads,
             "points": points,
             "claims": claims,
             "missing": self.missing,
@@ -179,6 +182,13 @@ impl Args {
         }
     }
 
+    /// The machine, the keys and the threads, in words.
+    fn setup(&self) -> String {
+        let threads: Vec<String> = self.threads.iter().map(ToString::to_string).collect();
+        let of = if threads == ["1"] { "thread" } else { "threads" };
+        format!("{}; {} keys; {} {of}", plot::machine(), bench::grouped(self.keys), threads.join(", "))
+    }
+
     /// The numbers of the figures that are wanted.
     pub fn numbers(&self) -> Result<Vec<u8>> {
         if self.threads.is_empty() || self.threads.contains(&0) {
@@ -190,9 +200,10 @@ impl Args {
 
 /// Measures a figure, and draws it if that is wanted.
 pub fn run(args: &Args, number: u8, notes: Notes<'_>) -> Result<Said> {
-    let figure = args.system().1(number, args, notes)?;
-    if let Some(path) = &args.plot {
-        plot::draw(&figure, path)?;
-    }
-    Ok(Said { json: figure.json(args, number), text: figure.text() })
+    let mut figure = args.system().1(number, args, notes)?;
+    // A measurement that gave no number has no place on an axis.
+    figure.points.retain(|point| point.y.is_finite());
+    plot::draw(&figure, args, number)?;
+    let text = format!("{}\n{}", figure.text(), args.setup());
+    Ok(Said { json: figure.json(args, number), text })
 }

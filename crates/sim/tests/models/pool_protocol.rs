@@ -323,6 +323,33 @@ fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
     }
 }
 
+/// Each fence of the root table orders something that a crash would show.
+#[test]
+fn the_fences_of_a_rename_are_missed() {
+    let options = Options { images: Images::All, shrink: false, ..Options::default() };
+    let script = [
+        Create { tree: b'a' },
+        put(0, 40, 1),
+        Rename { tree: b'a', name: b'c' },
+        Create { tree: b'd' },
+        Remove { tree: b'c' },
+    ];
+    let mut explorer = Explorer::new(PoolProtocol, options.clone()).unwrap();
+    explorer.sim().start_census();
+    explorer.explore(&script).unwrap_or_else(|failure| panic!("{failure}"));
+    let is_here = |(kind, site): &(SiteKind, Site)| {
+        *kind == SiteKind::Fence && site.file.ends_with("pool/src/roots.rs")
+    };
+    let fences: Vec<_> = explorer.sim().census().into_keys().filter(is_here).collect();
+    println!("{fences:?}");
+    for (_, site) in fences {
+        let options = Options { mutations: vec![Mutation::DropFence(site)], ..options.clone() };
+        let report =
+            explore(options, &script).expect_err(&format!("a missing fence that was not noticed: {site:?}"));
+        println!("{report}");
+    }
+}
+
 #[test]
 fn creation_survives_every_pair_of_crashes() {
     let options =
