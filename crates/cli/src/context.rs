@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use everleaf::{
-    Bounds, Codec, Engine, Error, FlushKind, LineStore, MediumChoice, Options, PoolError, Store, Survives,
-    Tree, TreeOptions,
+    Bounds, Codec, Engine, Error, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree,
+    TreeOptions,
 };
 use lab::arguments::{any_of, engine_of};
 use serde::Serialize;
@@ -207,7 +207,7 @@ impl PoolArgs {
                 Ok(opened) => return Ok(opened),
                 Err(error) => error,
             };
-            let is_locked = matches!(error.root(), Error::Pool(PoolError::Locked { .. }));
+            let is_locked = matches!(&error, Error::Locked { .. });
             if !is_locked || start.elapsed() >= self.wait {
                 return Err(error.into());
             }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use everleaf::{Error, LogError, PoolError};
+use everleaf::{Error, LogError};
 use medium::MediumError;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::interrupt::Interruption;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An error of the store.
-    #[error(transparent)]
+    #[error("{store}{hint}", store = .0, hint = hint(.0))]
     Store(#[from] everleaf::Error),
     /// An error of the operating system.
     #[error("cannot {action}: {source}")]
@@ -56,6 +56,20 @@ pub(crate) enum Failure {
     },
 }
 
+/// The commands that help, which the library does not know of.
+fn hint(error: &Error) -> &'static str {
+    match error {
+        Error::Corrupt { .. } => " (`everleaf check` lists it, `everleaf dump --salvage` saves the rest)",
+        Error::NoSuchPool { .. } => " (`everleaf put` and `everleaf load` make one)",
+        Error::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
+        Error::Medium { source: MediumError::Log(LogError::Mark { .. }), .. } => {
+            " (`--medium dax` does that)"
+        }
+        Error::Version { .. } | Error::LineForm { .. } => " (`everleaf dump` there, `everleaf restore` here)",
+        _ => "",
+    }
+}
+
 impl From<lab::failure::Failure> for Failure {
     fn from(failure: lab::failure::Failure) -> Self {
         match failure {
@@ -92,10 +106,10 @@ impl Failure {
     /// What kind of failure it is, for scripts.
     fn kind(&self) -> &'static str {
         match self {
-            Self::Store(error) => match error.root() {
-                Error::Pool(PoolError::Locked { .. }) => "locked",
-                Error::Pool(PoolError::PoolFull { .. }) => "full",
-                Error::Pool(PoolError::NoSuchPool | PoolError::NoSuchTree { .. }) => "absent",
+            Self::Store(error) => match error {
+                Error::Locked { .. } => "locked",
+                Error::PoolFull { .. } => "full",
+                Error::NoSuchPool { .. } | Error::NoSuchTree { .. } => "absent",
                 _ if self.is_damage() => "damaged",
                 _ => "store",
             },
@@ -124,9 +138,9 @@ impl Failure {
     /// Whether the pool or its log is damaged, or the two do not belong together.
     pub(crate) fn is_damage(&self) -> bool {
         let Self::Store(error) = self else { return false };
-        match error.root() {
-            Error::Pool(PoolError::Corrupt { .. } | PoolError::Unopenable { .. }) => true,
-            Error::Pool(PoolError::Medium(MediumError::Log(log))) => {
+        match error {
+            Error::Corrupt { .. } | Error::Unopenable { .. } => true,
+            Error::Medium { source: MediumError::Log(log), .. } => {
                 !matches!(log, LogError::Io { .. } | LogError::Overrun | LogError::Unsettled)
             }
             _ => false,

@@ -7,10 +7,9 @@
 #[doc(hidden)]
 pub use medium;
 
-pub use error::{Error, PoolError, Result};
+pub use pool::{At, Error, Result};
 
 pub mod bztree;
-mod error;
 pub mod index;
 pub mod kit;
 pub mod masstree;

@@ -126,7 +126,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
     fn settle(guard: &Guard<'_, M>, state: MutexGuard<'_, State>) -> Result<()> {
         let lsn = state.lsn;
         drop(state);
-        Ok(guard.wait_for(lsn)?)
+        guard.wait_for(lsn)
     }
 
     fn leaf_bytes(&self) -> usize {

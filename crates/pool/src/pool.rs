@@ -13,7 +13,7 @@ use crate::limbo::{Batch, Limbo, Sink, free_batch};
 use crate::quarantine::Quarantine;
 use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
 use crate::space::{SLAB_BYTES, Space};
-use crate::{Error, FORMAT_VERSION, Result};
+use crate::{At, Error, FORMAT_VERSION, Result};
 
 /// How a pool is opened.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Identity {
     /// The identity of the pool in `file`, from the file itself; `None` if the file is empty or blank. For choosing
     /// a medium before mapping.
     pub fn of_file(file: &File) -> Result<Option<Self>> {
-        let io = |source| Error::Io { action: "read the pool's header", source };
+        let io = |source| Error::Io { action: "read the pool's header", source, at: At::UNKNOWN };
         let length = file.metadata().map_err(io)?.len();
         if length == 0 {
             return Ok(None);
@@ -154,7 +154,7 @@ pub fn holder_of_file(file: &File) -> Option<u32> {
 pub fn set_holder_of_file(file: &File) -> Result<()> {
     let holder = header::checked(u64::from(std::process::id())).to_le_bytes();
     std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset())
-        .map_err(|source| Error::Io { action: "write to the pool", source })
+        .map_err(|source| Error::Io { action: "write to the pool", source, at: At::UNKNOWN })
 }
 
 impl<M: Medium> Pool<M> {
@@ -175,7 +175,11 @@ impl<M: Medium> Pool<M> {
         let identity =
             if blank { Self::create(&medium)? } else { header::open(&medium::Guard::new(&medium))? };
         if identity.line_form != medium.line_form() {
-            return Err(Error::LineForm { pool: identity.line_form, medium: medium.line_form() });
+            return Err(Error::LineForm {
+                pool: identity.line_form,
+                medium: medium.line_form(),
+                at: At::UNKNOWN,
+            });
         }
         let guard = medium::Guard::new(&medium);
         let space = if blank {
@@ -215,7 +219,7 @@ impl<M: Medium> Pool<M> {
         medium.grow(PREFIX_BYTES)?;
         let guard = medium::Guard::new(medium);
         let identity =
-            Identity { version: FORMAT_VERSION, uuid: rand::random(), line_form: medium.line_form() };
+            Identity { version: FORMAT_VERSION, uuid: medium::random_id(), line_form: medium.line_form() };
         header::create(&guard, &identity)?;
         Ok(identity)
     }
@@ -400,7 +404,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Error::InUse`] while another clone lives; the pool is then closed when that is dropped.
     pub fn close(self) -> Result<()> {
-        Arc::try_unwrap(self.shared).map_err(|_| Error::InUse)?.close()
+        Arc::try_unwrap(self.shared).map_err(|_| Error::in_use())?.close()
     }
 }
 

@@ -13,7 +13,7 @@
 use medium::{Medium, Word};
 
 use crate::header::{PREFIX_BYTES, ROOT_TABLE, checked, unchecked};
-use crate::{Error, Result};
+use crate::{At, Error, Result};
 
 /// The longest name of a tree, in bytes.
 pub const TREE_NAME_BYTES_MAX: usize = 128;
@@ -56,15 +56,14 @@ impl TreeRoot {
     /// # Errors
     /// [`Error::TreeMismatch`].
     pub fn demand(&self, (engine, codec): (u16, u16), nodes: &[String; 2]) -> Result<()> {
-        let made = [(self.engine, self.codec), (engine, codec)];
-        if made[0] == made[1] && nodes[0] == nodes[1] {
-            return Ok(());
-        }
-        let describe = |index: usize| {
-            let (engine, codec) = made[index];
-            format!("engine {engine}, codec {codec}, {}", nodes[index])
+        // What differs first is told.
+        let (found, wanted) = match () {
+            () if self.engine != engine => (format!("engine {}", self.engine), engine.to_string()),
+            () if self.codec != codec => (format!("codec {}", self.codec), codec.to_string()),
+            () if nodes[0] != nodes[1] => (nodes[0].clone(), nodes[1].clone()),
+            () => return Ok(()),
         };
-        Err(Error::TreeMismatch { name: self.name.clone(), found: describe(0), wanted: describe(1) })
+        Err(Error::TreeMismatch { name: self.name.clone(), found, wanted, at: At::UNKNOWN })
     }
 }
 
@@ -253,13 +252,15 @@ fn add<M: Medium>(
     let mut free = None;
     for slot in (0..TREES_MAX).rev() {
         match read(guard, slot)? {
-            Slot::Tree(tree) if tree.name == name => return Err(Error::TreeExists { name: name.to_owned() }),
+            Slot::Tree(tree) if tree.name == name => {
+                return Err(Error::TreeExists { name: name.to_owned(), at: At::UNKNOWN });
+            }
             Slot::Damaged(damaged) if damaged.may_be(name) => return Err(damaged.error()),
             Slot::Tree(_) | Slot::Damaged(_) => {}
             Slot::Free => free = Some(slot),
         }
     }
-    let slot = free.ok_or(Error::TooManyTrees { limit: TREES_MAX })?;
+    let slot = free.ok_or(Error::TooManyTrees { limit: TREES_MAX, at: At::UNKNOWN })?;
     let cells = slot_words(guard, slot)?;
     let mut words = [0; SLOT_WORDS];
     words[NAME_LENGTH] = name.len() as u64;

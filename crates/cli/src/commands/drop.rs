@@ -1,6 +1,6 @@
 //! `everleaf drop` and `everleaf rename`: a tree as a whole.
 
-use everleaf::{Error, PoolError, Result, Store};
+use everleaf::{Error, Result, Store};
 
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Failure, Outcome};
@@ -36,8 +36,8 @@ fn change(
     let changed = change(&store);
     store.close()?;
     match changed {
-        Err(error) => match error.root() {
-            Error::Pool(PoolError::NoSuchTree { name }) if name == tree => Ok(false),
+        Err(error) => match &error {
+            Error::NoSuchTree { name, .. } if name == tree => Ok(false),
             _ => Err(error.into()),
         },
         Ok(()) => Ok(true),

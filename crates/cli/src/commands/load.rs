@@ -52,9 +52,9 @@ impl Args {
         let notation = Notation { hex: self.hex, escaped: !self.raw };
         let key = notation.read(&line[..tab], codec).map_err(Ok)?;
         let value = notation.read(&line[tab + 1..], codec).map_err(Ok)?;
-        writes.put(&key, &value).map_err(|error| match error.root() {
+        writes.put(&key, &value).map_err(|error| match &error {
             Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::NotAWord { .. } => {
-                Ok(error.root().to_string())
+                Ok(error.to_string())
             }
             _ => Err(error),
         })

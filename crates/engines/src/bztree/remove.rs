@@ -20,7 +20,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 return Ok(held);
             }
         }
-        Err(Error::Contended { offset: self.anchor })
+        Err(Error::contended(self.anchor))
     }
 
     fn try_erase(

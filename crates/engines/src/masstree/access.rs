@@ -19,7 +19,7 @@ use super::layout::{
 use super::options::Mode;
 use super::shard::Work;
 use super::version::{Lock, Version};
-use crate::{Error, PoolError, Result};
+use crate::{Error, Result};
 
 /// Why a walk ended without a result.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl<M: Medium> Core<M> {
 
     /// The error of an operation that is not started again.
     pub(super) fn error_of(&self, stop: Stop) -> Error {
-        stop.error_or(|| Error::Contended { offset: self.anchor })
+        stop.error_or(|| Error::contended(self.anchor))
     }
 
     /// Runs a read with a pass, until the tree does not change under it.
@@ -148,7 +148,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn with_pass_held<R>(&self, mut read: impl FnMut(&View<'_, M>) -> Walk<R>) -> Result<R> {
         let (view, _work) = self.enter();
         if self.epochs.are_over() {
-            return Err(Error::Pool(PoolError::InUse));
+            return Err(Error::in_use());
         }
         loop {
             match read(&view) {
@@ -228,7 +228,7 @@ impl<M: Medium> View<'_, M> {
         };
         if is_over {
             let offset = if attempts.blocked_by == 0 { self.core.anchor } else { attempts.blocked_by };
-            return Err(Error::Contended { offset }.into());
+            return Err(Error::contended(offset).into());
         }
         self.attempts.set(attempts);
         if attempts.count > ATTEMPTS_AWAKE && !is_scheduled::<M>() {

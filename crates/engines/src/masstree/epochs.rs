@@ -306,7 +306,7 @@ impl<M: Medium, S> Epochs<M, S> {
             drop(shards);
             self.is_owed.store(false, Ordering::Relaxed);
             // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
-            return Ok(guard.settle(*ended)?);
+            return guard.settle(*ended);
         }
         let flushed = self.flush_listed(&guard, &listed);
         guard.fence();

@@ -178,7 +178,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
             if core.give_back().is_err() {
                 pool.leave_unclean();
             }
-            return Err(error.into());
+            return Err(error);
         }
         Self::start(core, &options)
     }
@@ -187,8 +187,8 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// log + slabs).
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width;
-    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if what recovery rests on is damaged.
+    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch) if the tree is of another kind or width;
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if what recovery rests on is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;
@@ -228,7 +228,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
 /// The width of the nodes of a tree in a pool.
 ///
 /// # Errors
-/// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if no tree can have it.
+/// [`Error::Corrupt`](crate::Error::Corrupt) if no tree can have it.
 pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
     let width = root.words[ROOT_WIDTH] as usize;
     if (WIDTH_MIN..=WIDTH_MAX).contains(&width) {

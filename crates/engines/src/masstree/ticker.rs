@@ -9,7 +9,7 @@ use medium::sync::{AtomicBool, Ordering};
 
 use super::core::Core;
 use super::sweep::Sweep;
-use crate::{PoolError, Result};
+use crate::{Error, Result};
 
 /// The shortest epoch. With shorter ones most of the time would be spent on ending them.
 const EPOCH_MIN: Duration = Duration::from_millis(1);
@@ -29,7 +29,7 @@ impl Ticker {
         let thread = std::thread::Builder::new()
             .name("everleaf-epochs".to_owned())
             .spawn(move || Self::run(&weak, &stop, length))
-            .map_err(|source| PoolError::Io { action: "start the thread that ends epochs", source })?;
+            .map_err(Error::io("start the thread that ends epochs"))?;
         Ok(Self { thread: Some(thread), is_stopped })
     }
 

@@ -32,7 +32,7 @@ impl<M: Medium> Core<M> {
             let (view, mut work) = if rounds == 0 { self.enter() } else { self.enter_with_log() };
             let full = match view.write(&mut work, key, value, condition).map_err(|stop| self.error_of(stop))
             {
-                Err(error) if error.is_full() || matches!(error.root(), Error::EpochFull { .. }) => error,
+                Err(error) if error.is_full() || matches!(&error, Error::EpochFull { .. }) => error,
                 written => return written,
             };
             drop(work);

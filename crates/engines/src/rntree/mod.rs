@@ -181,7 +181,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, options.leaf_entries as u64);
-            Ok(pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?)
+            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
         };
         let root = enter().inspect_err(|_| guard.free_node(offset))?;
         let mut tree = Self::empty(pool, options.leaf_entries)?;

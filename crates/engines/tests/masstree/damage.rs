@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use everleaf_engines::Error;
 use everleaf_engines::index::{
     Bounds, Codec, Condition, Direction, EpochLength, Epochs, Index, RecordCodec, Violation, WordCodec,
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions};
-use everleaf_engines::{Error, PoolError};
 use medium::{Instrumented, Ram};
 use pool::{Pool, PoolOptions};
 
@@ -500,9 +500,7 @@ fn pointers_of_words_that_lead_to_no_cell_of_their_own() {
         store(&pool, at, damage);
         let tree = reopen_as::<WordCodec>(&pool, "tree").unwrap();
         let names = |error: Error| {
-            let Error::Pool(PoolError::Corrupt { offset, what: said }) = error.root() else {
-                panic!("{damage:#x}: {error}")
-            };
+            let Error::Corrupt { offset, what: said, .. } = &error else { panic!("{damage:#x}: {error}") };
             assert!(*offset == border && said.contains(what), "{damage:#x}: {error}");
         };
         let words = tree.words().unwrap();

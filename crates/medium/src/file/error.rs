@@ -81,7 +81,7 @@ pub enum LogError {
     },
     /// The pool's file is damaged in the line that names its log.
     #[error(
-        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; if it was closed cleanly, and so no log lies beside it, open it as mapped memory (`--medium dax`), which writes the line anew; else restore a backup"
+        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; if it was closed cleanly, and so no log lies beside it, open it as mapped memory, which writes the line anew; else restore a backup"
     )]
     Mark {
         /// Where in the pool's file.

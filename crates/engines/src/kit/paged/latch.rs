@@ -123,7 +123,7 @@ impl<M: Medium> Writing<'_, M> {
     #[track_caller]
     pub(super) fn settle(self, guard: &Guard<'_, M>, lsn: Lsn) -> Result<()> {
         drop(self);
-        Ok(guard.wait_for(lsn)?)
+        guard.wait_for(lsn)
     }
 
     /// Every leaf has changed.

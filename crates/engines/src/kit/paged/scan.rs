@@ -95,7 +95,7 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             Ok(self.latch.lsn(leaf.offset))
         })?;
         copy.entries.extend(entries);
-        Ok(guard.wait_for(lsn)?)
+        guard.wait_for(lsn)
     }
 }
 
