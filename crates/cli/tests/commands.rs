@@ -547,7 +547,7 @@ fn completions_are_made_for_shells() {
         let offers_values = ["bash", "zsh", "fish"].contains(&shell);
         assert!(
             !offers_values
-                || ["movdir64b", "masstree", "record"].iter().all(|name| said.text().contains(name)),
+                || ["twin", "masstree", "record"].iter().all(|name| said.text().contains(name)),
             "{shell}"
         );
         assert!(!said.text().contains("torture-writer") && !said.text().contains("demo-writer"), "{shell}");
