@@ -44,15 +44,10 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// The command-line arguments that stand for this.
-    fn to_arguments(&self) -> [String; 4] {
+    /// The command-line arguments that stand for this, separated by spaces.
+    fn to_arguments(&self) -> String {
         let Self { engine, durability, threads, keys } = self;
-        [
-            format!("--engine={engine}"),
-            format!("--threads={threads}"),
-            format!("--keys={keys}"),
-            format!("--durability={durability}"),
-        ]
+        format!("--engine {engine} --threads {threads} --keys {keys} --durability {durability}")
     }
 }
 
@@ -77,7 +72,7 @@ impl Args {
     /// The command that repeats a run.
     fn replay(&self, seed: u64) -> String {
         let Self { work, rounds, seconds_per_round, pool, .. } = self;
-        let (work, pool) = (work.to_arguments().join(" "), text::command_line(pool.to_arguments()));
+        let (work, pool) = (work.to_arguments(), text::command_line(pool.to_arguments()));
         format!(
             "everleaf torture {work} --rounds {rounds} --seconds-per-round {seconds_per_round} --seed {seed} {pool}"
         )

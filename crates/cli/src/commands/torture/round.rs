@@ -47,7 +47,7 @@ fn run_writer(
 ) -> Result<(Vec<u8>, Option<String>), Failure> {
     let mut arguments: Vec<OsString> = vec!["torture-writer".into()];
     arguments.extend([format!("--seed={seed}"), format!("--round={round}")].map(OsString::from));
-    arguments.extend(args.work.to_arguments().map(OsString::from));
+    arguments.extend(args.work.to_arguments().split(' ').map(OsString::from));
     arguments.extend(args.pool.to_arguments());
     let mut writer = child::spawn(arguments, Stdio::null())?;
     let (sender, began) = channel();
