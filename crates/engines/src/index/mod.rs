@@ -326,10 +326,10 @@ pub trait Epochs {
     /// Runs writes of which a crash leaves all or none. Not isolated: other threads see each write as it is done. Not undone by an
     /// error: what was written before it stays. The epoch does not end meanwhile, and what it would free is not free: keep
     /// batches short. Inside only the batch may be used: this tree's other operations fail with
-    /// [`Error::InBatch`](crate::Error::InBatch) (a read may succeed); so does whatever would wait for the batch of another tree.
+    /// [`Error::InBatch`] (a read may succeed); so does whatever would wait for the batch of another tree.
     ///
     /// # Errors
-    /// [`Error::EpochFull`](crate::Error::EpochFull), from a write of a batch that changes more nodes than an epoch can log;
+    /// [`Error::EpochFull`], from a write of a batch that changes more nodes than an epoch can log;
     /// otherwise what `run` returns.
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()>;
 

@@ -38,7 +38,7 @@ pub trait Explorable: Send + Sync {
     /// Whether an open after a crash leaves the mark to [`IndexOperation::Mark`](super::IndexOperation::Mark).
     fn marks_later(&self) -> bool;
 
-    /// The contract of a write. [`Durability::WithEpoch`] asks for [`Index::sync`].
+    /// The contract of a write. [`Durability::WithEpoch`] asks for [`Epochs::sync`](engines::index::Epochs::sync).
     fn durability(&self) -> Durability;
 
     /// How many allocations of the pool `tree`, with so many keys, should have; `None` if the engine has space of its own.
