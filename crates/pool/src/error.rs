@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// The file, its folder or its file system is read-only.
     #[error(
-        "{at}cannot write to the pool, which opening one does: {source}; give write permission, or open a copy"
+        "{at}the pool is not writable ({source}), and every open writes to the pool; give write permission, or open a copy"
     )]
     ReadOnly {
         /// What the operating system said.
@@ -132,7 +132,7 @@ pub enum Error {
     },
     /// The pool's content keeps it from being opened, so nothing of it can be read.
     #[error(
-        "{at}the pool cannot be opened, for it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
+        "{at}the pool cannot be opened: it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
     )]
     Unopenable {
         /// Where.
@@ -143,7 +143,9 @@ pub enum Error {
         at: At,
     },
     /// No allocation can be so long.
-    #[error("an allocation of {bytes} bytes, and {limit} are the limit; split what is stored there")]
+    #[error(
+        "an allocation of {bytes} bytes exceeds the limit of {limit} bytes; store the value in several parts"
+    )]
     TooLong {
         /// What was asked for, in bytes.
         bytes: usize,
@@ -165,7 +167,7 @@ pub enum Error {
         at: At,
     },
     /// The tree was made with another engine or codec, or with nodes of other sizes.
-    #[error("{at}tree {name} uses {found}, not {wanted}; open it as what it is")]
+    #[error("{at}tree {name} uses {found}, not {wanted}; open it with what it was made with")]
     TreeMismatch {
         /// The tree.
         name: String,
@@ -202,7 +204,7 @@ pub enum Error {
     },
     /// The root table is full.
     #[error(
-        "{at}the pool holds {limit} trees, and that is the limit; use another pool, or prefix keys within one tree"
+        "{at}the pool holds {limit} trees already, the most that a pool can hold; use another pool, or prefix keys within one tree"
     )]
     TooManyTrees {
         /// The most trees that a pool holds.
@@ -211,14 +213,14 @@ pub enum Error {
         at: At,
     },
     /// Something still uses the pool, or the tree.
-    #[error("{at}still in use: a tree, a range or another handle of it lives; drop that first")]
+    #[error("{at}the pool is still in use: a tree, a range or another handle exists; drop it first")]
     InUse {
         /// The pool.
         at: At,
     },
     /// What was asked for is weaker than what was required.
     #[error(
-        "{at}durability {required:?} is required, but this is {found}; use a file system that gives it, or require less"
+        "{at}durability {required:?} is required, but this is {found}; use a file system that offers it, or require less"
     )]
     NotDurable {
         /// What was required.
