@@ -273,7 +273,7 @@ impl<M: Medium> Pool<M> {
         words: &[u64; ROOT_WORDS],
     ) -> Result<TreeRoot> {
         let _serial = self.shared.roots.lock();
-        roots::create(&self.pin(), name, engine_and_codec, words)
+        roots::create(&self.pin(), name, engine_and_codec, words, None)
     }
 
     /// Removes a tree from the root table; its space is the caller's to free. Durable when this returns.

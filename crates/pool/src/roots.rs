@@ -203,22 +203,10 @@ pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
     Ok(roots)
 }
 
-/// Adds a tree whose nodes are flushed; durable when this returns. The caller serialises.
-pub(crate) fn create<M: Medium>(
-    guard: &MediumGuard<'_, M>,
-    name: &str,
-    kind: (u16, u16),
-    roots: &[u64; ROOT_WORDS],
-) -> Result<TreeRoot> {
-    clear_replaced(guard)?;
-    add(guard, name, kind, roots, None)
-}
-
 /// Gives a tree another name, and so another slot; durable when this returns. A crash leaves it with one of the two names. The
 /// caller serialises, and no thread has the tree open.
 pub(crate) fn rename<M: Medium>(guard: &MediumGuard<'_, M>, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
-    clear_replaced(guard)?;
-    let renamed = add(guard, name, (tree.engine, tree.codec), &tree.words, Some(tree.slot))?;
+    let renamed = create(guard, name, (tree.engine, tree.codec), &tree.words, Some(tree.slot))?;
     clear_replaced(guard)?;
     Ok(renamed)
 }
@@ -239,13 +227,16 @@ fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
     Ok(())
 }
 
-fn add<M: Medium>(
+/// Adds a tree whose nodes are flushed, in place of that in the slot `replaced`, if one is named; durable when this returns. The
+/// caller serialises.
+pub(crate) fn create<M: Medium>(
     guard: &MediumGuard<'_, M>,
     name: &str,
     (engine, codec): (u16, u16),
     roots: &[u64; ROOT_WORDS],
     replaced: Option<usize>,
 ) -> Result<TreeRoot> {
+    clear_replaced(guard)?;
     if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
         return Err(Error::BadTreeName { length: name.len(), limit: TREE_NAME_BYTES_MAX });
     }
