@@ -287,7 +287,7 @@ fn a_limit_is_told_and_nothing_is_lost() {
     let limited = ["--limit-bytes", "1M"];
     let said = run_with(&on("load", &pool, &limited), lines.as_bytes()).expect(1);
     assert!(said.errors.contains("a.pool: the pool is full"), "{said:?}");
-    assert!(said.errors.contains("1048576 bytes are the limit"), "{said:?}");
+    assert!(said.errors.contains("its limit is 1048576 bytes"), "{said:?}");
     let stored = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
     assert!(said.errors.contains(&format!("{},{:03} entries were stored", stored / 1000, stored % 1000)));
     run(&on("rm", &pool, &["00000", "--limit-bytes=1M"])).expect(0);

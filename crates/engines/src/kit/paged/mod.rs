@@ -61,13 +61,11 @@ mod walk;
 
 use std::marker::PhantomData;
 
-use crate::Result;
 use medium::{Lsn, Medium};
 use pool::{Guard, Pool, ROOT_WORDS};
 
-use super::scan::LeafBatches;
-use crate::index::{Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation};
-use crate::methods_of_entries;
+use crate::index::{Codec, Index, MaybeWords};
+use crate::{Result, methods_of_entries, methods_of_trees};
 use latch::Latch;
 
 pub use super::{checked, unchecked};
@@ -151,28 +149,9 @@ where
     Self: MaybeWords,
 {
     methods_of_entries!();
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
+    methods_of_trees!();
 
     fn len(&self) -> Result<u64> {
         Ok(self.figures()?.keys)
-    }
-
-    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.load(next, fill)
-    }
-
-    fn check(&self) -> Result<Vec<Violation>> {
-        self.verify()
-    }
-
-    fn stat(&self) -> Result<IndexStat> {
-        self.figures()
-    }
-
-    fn destroy(&self) -> Result<()> {
-        self.give_back()
     }
 }
