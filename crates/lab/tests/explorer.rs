@@ -1,7 +1,7 @@
 //! The comparison trees under crashes, at small scope.
 
 use engines::registry::Engine;
-use everleaf_lab::BTREE;
+use everleaf_lab::{BTREE, FAST_FAIR};
 use sim::index::IndexOperation::{self, Insert, Remove, Update};
 use sim::index::script::{every_change, every_drop, every_load, random_operations, to_word, writes};
 use sim::index::suite::{self, Suite};
@@ -104,4 +104,5 @@ macro_rules! trees {
 
 trees! {
     btree: BTREE;
+    fast_fair: FAST_FAIR;
 }
