@@ -9,6 +9,7 @@
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |
 //! | [`salvage`] | what can be read of a damaged tree |
 //! | [`chain`] | inner nodes in memory over leaves that their owner keeps |
+//! | [`ids`] | a table of IDs in memory |
 //! | [`paged`] | a tree wholly in the pool, over a node format |
 //! | [`prelude`] | all of these, and the other names that an engine's files use |
 //! | [`entries`] | the methods of `Index` that follow from an engine's operations on entries |
@@ -17,6 +18,7 @@
 
 pub mod chain;
 pub mod entries;
+pub mod ids;
 pub mod load;
 pub mod paged;
 pub mod prelude;
