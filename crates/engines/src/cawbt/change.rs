@@ -361,6 +361,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         change.publish(beside, &other, &rest, step.offset)?;
         change.publish(step.offset, &parent, &above, parent.parent())?;
         change.end(guard.fence());
+        writer.state.moves += 1;
         Ok(())
     }
 
@@ -372,9 +373,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if offset == self.root {
             return Err(Self::not_a_parent(offset));
         }
+        // Whichever is durable first: the log is of a merge below the root, and finds nothing to do. It is durable before the child, which
+        // it names, is used again.
         self.write_log(guard, writer.state, &log::nothing())?;
-        // PERSIST: the log is ordered before the root; lost, it would name nodes that are used again.
-        guard.fence();
         let mut change = Change::of(self, guard, [self.root, offset]);
         change.publish(self.root, &root, &Content::of(&child), 0)?;
         change.end(guard.fence());

@@ -149,15 +149,6 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(())
     }
 
-    /// Clears the log, once all that it asked for is ordered.
-    pub(super) fn clear_log(&self, guard: &Guard<'_, M>, state: &mut State) -> Result<()> {
-        if Node(state.log).status() != 0 {
-            self.write_log(guard, state, &nothing())?;
-            guard.fence();
-        }
-        Ok(())
-    }
-
     fn finish_split(guard: &Guard<'_, M>, log: &Content) -> Result<bool> {
         let [offset, new, parent, first, second] = log.pointers;
         let (node, parent) = (Logged::read(guard, offset)?, Logged::read(guard, parent)?);

@@ -29,7 +29,8 @@
 //! | insert that splits a leaf | 2: record, new leaf, log; leaf and parent | the first of leaf and parent |
 //! | remove that merges leaves | 2: log; leaf and parent | the first of leaf and parent |
 //! | split, merge, move above it | 2 each: log, new node; nodes and parent | the first of them |
-//! | new root, root with one child | 2: log, new nodes; root | the root's line |
+//! | new root | 2: log, new nodes; root | the root's line |
+//! | root with one child | 1: root, with the log | the root's line |
 //! | bulk load | 2: all below the root; root | the root's line |
 //!
 //! The log holds what is about to be done. It is not a commit record: only if one of the lines that it names has changed
@@ -41,7 +42,8 @@
 //! 2. All nodes are visited, on all cores, and verified: checks, the order of keys, the links of leaves. The entries of the leaves
 //!    fill the table. After a crash nodes and records are marked, torn twin lines mended, and a separator that is not the first
 //!    key to its right is replaced by that.
-//! 3. The log is cleared.
+//!
+//! The log stays as it is until the next change: finished, it finds nothing to do.
 //!
 //! ## What a crash may leave behind
 //!
@@ -121,6 +123,7 @@ struct State {
     counts: Counts,
     splits: u64,
     merges: u64,
+    moves: u64,
 }
 
 /// A CAWBT. Immediate durability: an operation is durable when it returns, and no other thread has answered from it before.
@@ -234,7 +237,7 @@ where
 impl<M: Medium, C: Codec> Measured for CawbTree<M, C> {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let state = self.state.lock();
-        vec![("splits", state.splits), ("merges", state.merges)]
+        vec![("splits", state.splits), ("merges", state.merges), ("moves", state.moves)]
     }
 }
 

@@ -243,7 +243,6 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if !tree.ids.resume(ids.iter().flatten().copied()) {
             return Err(Error::corrupt(tree.root, "two entries with one ID"));
         }
-        tree.clear_log(&guard, &mut state)?;
         state.counts = part.counts;
         drop(guard);
         tree.state = Mutex::new(state);
