@@ -90,7 +90,8 @@ fn figures_of_cawbt_and_their_drawings() {
     let plot = folder.path().join("figure.svg");
     for number in [1, 7, 8, 9, 10, 11, 12] {
         let number_text = number.to_string();
-        let arguments = ["lab", "cawbt", "--json", "--scale", "small", "--runs", "1", "--figure", &number_text];
+        let arguments =
+            ["lab", "cawbt", "--json", "--scale", "small", "--runs", "1", "--figure", &number_text];
         let figure = run(&[&arguments[..], &["--plot", plot.to_str().unwrap()]].concat()).expect(0).json();
         assert_eq!(figure["figure"], number);
         expect_sound(&figure);

@@ -10,6 +10,7 @@
 //! | [`salvage`] | what can be read of a damaged tree |
 //! | [`latch`] | a reader-writer lock that readers do not write to |
 //! | [`chain`] | inner nodes in memory over leaves that their owner keeps |
+//! | [`ids`] | a table of IDs in memory |
 //! | [`paged`] | a tree wholly in the pool, over a node format |
 //! | [`prelude`] | all of these, and the other names that an engine's files use |
 //! | [`entries`] | the methods of `Index` that follow from an engine's operations on entries |
@@ -18,6 +19,7 @@
 
 pub mod chain;
 pub mod entries;
+pub mod ids;
 pub mod latch;
 pub mod load;
 pub mod paged;
