@@ -112,6 +112,14 @@ pub enum Error {
         /// The most nodes that one thread can log in an epoch.
         limit: u64,
     },
+    /// A tree of an engine that numbers its keys has as many as it has numbers.
+    #[error(
+        "the tree has as many keys as this engine can number, {limit}; remove some, or begin another tree"
+    )]
+    TreeFull {
+        /// The most keys.
+        limit: u64,
+    },
     /// `bulk_load` needs an empty tree.
     #[error(
         "bulk load needs an empty tree, and this one has entries; put the others one by one, or load a new tree"
@@ -219,6 +227,7 @@ mod tests {
             (Error::NoBatches { engine: "rntree" }, ("rntree", "engine masstree")),
             (Error::InBatch, ("a batch", "use only the batch there")),
             (Error::EpochFull { limit: 77 }, ("77 entries", "further batches")),
+            (Error::TreeFull { limit: 77 }, ("keys as this engine can number, 77", "another tree")),
             (Error::NotEmpty, ("an empty tree", "load a new tree")),
             (Error::NotSorted { index: 77 }, ("entry 77", "sort them")),
             (Error::BadOperation { what: "77 words".to_owned() }, ("77 words", "build another one")),

@@ -10,6 +10,7 @@ pub use medium;
 pub use error::{Error, PoolError, Result};
 
 pub mod bztree;
+pub mod cawbt;
 mod error;
 pub mod index;
 pub mod kit;

@@ -155,6 +155,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
 
     /// Whether an LSN may become durable later than its fence returns.
     const LATE: bool;
+    /// Whether nothing is ever durable: flushes and fences do nothing, and a log of changes would never be read.
+    const VOLATILE: bool = false;
 
     /// Whether loads may bypass the medium (kernels then read memory directly).
     const DIRECT: bool;

@@ -88,20 +88,20 @@ macro_rules! methods_of_trees {
 /// [`WordIndex`](crate::index::WordIndex) for an engine with words, and [`MaybeWords`](crate::index::MaybeWords) for its codecs.
 #[macro_export]
 macro_rules! words_of_entries {
-    ($tree:ident) => {
-        impl<M: $crate::medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::WordCodec> {
+    ($tree:ident $(, $format:ident: $bound:path)?) => {
+        impl<M: $crate::medium::Medium $(, $format: $bound)?> $crate::index::MaybeWords for $tree<M, $crate::index::WordCodec $(, $format)?> {
             fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
                 Some(self)
             }
         }
 
-        impl<M: $crate::medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::RecordCodec> {
+        impl<M: $crate::medium::Medium $(, $format: $bound)?> $crate::index::MaybeWords for $tree<M, $crate::index::RecordCodec $(, $format)?> {
             fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
                 None
             }
         }
 
-        impl<M: $crate::medium::Medium> $crate::index::WordIndex for $tree<M, $crate::index::WordCodec> {
+        impl<M: $crate::medium::Medium $(, $format: $bound)?> $crate::index::WordIndex for $tree<M, $crate::index::WordCodec $(, $format)?> {
             #[inline]
             fn get(&self, key: u64) -> $crate::Result<Option<u64>> {
                 self.find(key, |_, words| Ok(words[1]))

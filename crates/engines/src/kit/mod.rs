@@ -8,7 +8,9 @@
 //! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |
 //! | [`salvage`] | what can be read of a damaged tree |
+//! | [`latch`] | a reader-writer lock that readers do not write to |
 //! | [`chain`] | inner nodes in memory over leaves that their owner keeps |
+//! | [`ids`] | a table of IDs in memory |
 //! | [`paged`] | a tree wholly in the pool, over a node format |
 //! | [`prelude`] | all of these, and the other names that an engine's files use |
 //! | [`entries`] | the methods of `Index` that follow from an engine's operations on entries |
@@ -17,6 +19,8 @@
 
 pub mod chain;
 pub mod entries;
+pub mod ids;
+pub mod latch;
 pub mod load;
 pub mod paged;
 pub mod prelude;

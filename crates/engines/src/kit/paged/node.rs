@@ -79,7 +79,7 @@ impl<'g> Node<'g> {
 
     /// An entry.
     #[inline(always)]
-    pub(super) fn item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize) -> Item {
+    pub fn item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize) -> Item {
         let [word, value] = &self.entries[slot];
         let tail = self.tails.get(slot).map_or(0, |tail| tail.load(guard));
         Item { word: word.load(guard), value: value.load(guard), tail }
