@@ -209,6 +209,7 @@ impl<M: Medium> View<'_, M> {
         survey: &mut Survey<'_>,
     ) -> Walk<(Vec<u8>, Vec<u8>)> {
         survey.keys += 1;
+        medium::progress::advance(1);
         let offset = self.guard.offset_of(node);
         let class = nibble(node.classes.load(&self.guard), slot);
         let mut content = node.values.value(slot).load(&self.guard);
