@@ -37,87 +37,90 @@ pub(crate) fn grouped(number: u64) -> String {
     groups.join(",")
 }
 
+/// A line of the table: its name, its figure, and what that is.
+type Row = (&'static str, String, String);
+
+/// How many times `theirs` is of `ours`, in words; nothing if one of them was not measured.
+fn times(ours: f64, theirs: &[f64], whose: &str) -> String {
+    let ratio = median(theirs) / ours;
+    if ratio.is_finite() { format!("{} times {whose}", digits(ratio)) } else { String::new() }
+}
+
 impl Report {
     /// The table.
     pub(crate) fn text(&self) -> String {
-        let (args, ns) = (&self.args, median(&self.ns));
-        let mut rows: Vec<(&str, String, String)> = Vec::new();
-        let mut row = |name, figure: String, what: String| rows.push((name, figure, what));
-        let beside = |ours: f64, theirs: &[f64], whose: &str| {
-            let ratio = median(theirs) / ours;
-            if ratio.is_finite() { format!("{} times {whose}", digits(ratio)) } else { String::new() }
+        let args = &self.args;
+        let many = |count: usize, thing: &str| {
+            if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
         };
-        row(
-            "throughput",
-            rate(ns),
-            beside(ns, &self.baseline_ns, "that of the standard library's BTreeMap on one thread"),
-        );
-        if !self.alone_ns.is_empty() {
-            row("", String::new(), beside(ns, &self.alone_ns, "that of one thread"));
-        }
-        if !self.ram_ns.is_empty() {
-            row("", String::new(), beside(ns, &self.ram_ns, "that of the same tree in memory"));
-        }
-        let floor = ns / self.floor_ns();
-        if args.threads == 1 && floor.is_finite() {
-            let what = "the floor: one find, and the persists that the engine's paper needs";
-            row("operation", time(ns), format!("{} times {what}", digits(floor)));
-        }
-        let latency = |quantile| time(self.latency_ns.value_at_quantile(quantile) as f64);
-        let rest = [(0.99, "99%"), (0.999, "99.9%")]
-            .map(|(quantile, name)| format!("{name} within {}", latency(quantile)));
-        let longest = time(self.latency_ns.max() as f64);
-        row(
-            "latency",
-            latency(0.5),
-            format!("half of the operations; {}; the longest {longest}", rest.join(", ")),
-        );
-        if args.workload != Workload::Find {
-            let (find, map) = (median(&self.find_ns), median(&self.baseline_find_ns));
-            row("find", time(find), format!("afterwards, in the same tree; BTreeMap {}", time(map)));
-        }
-        if self.persist_ns > 0.0 {
-            let each = self.counts.map_or_else(String::new, |(counts, operations)| {
-                format!("; {} an operation", digits(counts.fences as f64 / operations as f64))
-            });
-            row("persist", time(self.persist_ns), format!("one line until it is durable{each}"));
-        }
-        if self.load_mops.is_finite() {
-            row("load", rate(1e3 / self.load_mops), "of the keys before the runs".to_owned());
-        }
-        if let Some(Sizes { keys, used_bytes, volatile_bytes, medium }) = &self.sizes {
-            let per_key = |bytes: u64| digits(bytes as f64 / *keys as f64);
-            row(
-                "space",
-                format!("{} bytes a key", per_key(*used_bytes)),
-                format!("in the pool; {} of memory", per_key(*volatile_bytes)),
-            );
-            row("medium", String::new(), medium.clone());
-        }
-        if let Some(Recoveries { clean, crash, .. }) = &self.recoveries {
-            let clean = time(clean.as_nanos() as f64);
-            row(
-                "recovery",
-                time(crash.as_nanos() as f64),
-                format!("to open it after a crash; {clean} after a clean close"),
-            );
-        }
-        let threads =
-            if args.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", args.threads) };
-        let runs =
-            if args.runs == 1 { "1 run".to_owned() } else { format!("the median of {} runs", args.runs) };
         let mut text = format!(
-            "{}, workload {}: {} keys of {} bytes, {} operations on {threads}, {runs}",
+            "{}, workload {}: {} keys of {} bytes, {} operations on {}, the median of {}",
             args.engine,
             args.workload.name(),
             grouped(args.keys),
             args.key_size,
             grouped(args.operations()),
+            many(args.threads, "thread"),
+            many(args.runs, "run"),
         );
+        let mut rows = self.speed();
+        rows.extend(self.parts());
         for (name, figure, what) in rows {
             text += format!("\n{name:<11} {figure:>16}  {what}").trim_end();
         }
         text
+    }
+
+    /// Throughput and latency.
+    fn speed(&self) -> Vec<Row> {
+        let ns = median(&self.ns);
+        let whose = "that of the standard library's BTreeMap on one thread";
+        let mut rows: Vec<Row> = vec![("throughput", rate(ns), times(ns, &self.baseline_ns, whose))];
+        let others =
+            [(&self.alone_ns, "that of one thread"), (&self.ram_ns, "that of the same tree in memory")];
+        for (theirs, whose) in others.into_iter().filter(|(theirs, _)| !theirs.is_empty()) {
+            rows.push(("", String::new(), times(ns, theirs, whose)));
+        }
+        let floor = ns / self.floor_ns();
+        if self.args.threads == 1 && floor.is_finite() {
+            let what = "the floor: one find, and the persists that the engine's paper needs";
+            rows.push(("operation", time(ns), format!("{} times {what}", digits(floor))));
+        }
+        let within = |quantile| time(self.latency_ns.value_at_quantile(quantile) as f64);
+        let longest = time(self.latency_ns.max() as f64);
+        let rest =
+            format!("99% within {}, 99.9% within {}; the longest {longest}", within(0.99), within(0.999));
+        rows.push(("latency", within(0.5), format!("half of the operations; {rest}")));
+        rows
+    }
+
+    /// What the speed is made of, and what the tree takes.
+    fn parts(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = Vec::new();
+        if self.args.workload != Workload::Find {
+            let (find, map) = (median(&self.find_ns), median(&self.baseline_find_ns));
+            rows.push(("find", time(find), format!("afterwards, in the same tree; BTreeMap {}", time(map))));
+        }
+        if self.persist_ns > 0.0 {
+            let each = self.counts.map_or_else(String::new, |(counts, operations)| {
+                format!("; {} an operation", digits(counts.fences as f64 / operations as f64))
+            });
+            rows.push(("persist", time(self.persist_ns), format!("one line until it is durable{each}")));
+        }
+        if self.load_mops.is_finite() {
+            rows.push(("load", rate(1e3 / self.load_mops), "of the keys before the runs".to_owned()));
+        }
+        if let Some(Sizes { keys, used_bytes, volatile_bytes, medium }) = &self.sizes {
+            let per_key = |bytes: u64| digits(bytes as f64 / *keys as f64);
+            let beside = format!("in the pool; {} of memory", per_key(*volatile_bytes));
+            rows.push(("space", format!("{} bytes a key", per_key(*used_bytes)), beside));
+            rows.push(("medium", String::new(), medium.clone()));
+        }
+        if let Some(Recoveries { clean, crash, .. }) = &self.recoveries {
+            let [clean, crash] = [clean, crash].map(|duration| time(duration.as_nanos() as f64));
+            rows.push(("recovery", crash, format!("to open it after a crash; {clean} after a clean close")));
+        }
+        rows
     }
 }
 
