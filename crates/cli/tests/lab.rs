@@ -85,6 +85,23 @@ fn what_the_text_of_incll_measures() {
 }
 
 #[test]
+fn figures_of_cawbt_and_their_drawings() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("figure.svg");
+    for number in [1, 7, 8, 9, 10, 11, 12] {
+        let number_text = number.to_string();
+        let arguments =
+            ["lab", "cawbt", "--json", "--scale", "small", "--runs", "1", "--figure", &number_text];
+        let figure = run(&[&arguments[..], &["--plot", plot.to_str().unwrap()]].concat()).expect(0).json();
+        assert_eq!(figure["figure"], number);
+        expect_sound(&figure);
+        assert!(!figure["claims"].as_array().unwrap().is_empty(), "{figure}");
+        assert!(std::fs::read_to_string(&plot).unwrap().contains("<svg"));
+        std::fs::remove_file(&plot).unwrap();
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said() {
     let said = run(&["lab", "bztree", "--figure", "3"]).expect(2);
     assert!(said.errors.contains("figure 3"), "{said:?}");

@@ -10,6 +10,7 @@ pub use medium;
 pub use pool::{At, Error, Result};
 
 pub mod bztree;
+pub mod cawbt;
 pub mod index;
 pub mod kit;
 pub mod masstree;

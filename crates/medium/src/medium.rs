@@ -137,7 +137,7 @@ pub enum MediumError {
     },
     /// The memory for pages that were written is used up.
     #[error(
-        "no memory for more written pages: they take {bytes} bytes, and {limit} bytes are the limit; raise the limit, or close the pool and open it again, which frees them"
+        "no memory for more written pages: they take {bytes} bytes, and their limit is {limit} bytes; raise the limit, or close the pool and open it again, which frees them"
     )]
     PrivatePages {
         /// What they take.
@@ -174,6 +174,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
 
     /// Whether an LSN may become durable later than its fence returns.
     const LATE: bool;
+    /// Whether nothing is ever durable: flushes and fences do nothing, and a log of changes would never be read.
+    const VOLATILE: bool = false;
 
     /// Whether loads may bypass the medium (kernels then read memory directly).
     const DIRECT: bool;

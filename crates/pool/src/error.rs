@@ -329,6 +329,14 @@ pub enum Error {
         /// The most nodes that one thread can log in an epoch.
         limit: u64,
     },
+    /// A tree of an engine that numbers its keys has as many as it has numbers.
+    #[error(
+        "the tree has as many keys as this engine can number, {limit}; remove some, or begin another tree"
+    )]
+    TreeFull {
+        /// The most keys.
+        limit: u64,
+    },
     /// `bulk_load` needs an empty tree.
     #[error(
         "bulk load needs an empty tree, and this one has entries; put the others one by one, or load a new tree"

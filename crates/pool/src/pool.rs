@@ -311,12 +311,9 @@ impl<M: Medium> Pool<M> {
     /// Ends the mark of trees at work, once no thread that is pinned now is so any more: until then one may be about to
     /// retire what it made unreachable before its tree's mark came by, or to read it.
     pub fn finish_marking_later(&self) {
-        if !sync::is_scheduled::<M>() && !self.shared.options.reclaim_by_epoch {
-            return self.finish_marking();
-        }
         let space = Arc::clone(&self.shared.space);
         let guard = self.pin();
-        guard.inner.pin().defer(move || space.finish_marking());
+        guard.after_readers(move || space.finish_marking());
         guard.inner.pin().flush();
     }
 
@@ -514,6 +511,15 @@ impl<M: Medium> Guard<'_, M> {
         self.pin().defer(move || free_batch(&batch, &*sink));
         // Else up to 64 batches wait with this thread, for as long as it retires nothing more.
         self.pin().flush();
+    }
+
+    /// Calls `call` once no thread that is pinned now is so any more; at once in a pool that reuses at once what is retired.
+    pub fn after_readers(&self, call: impl FnOnce() + Send + 'static) {
+        if sync::is_scheduled::<M>() || self.shared.options.reclaim_by_epoch {
+            self.inner.pin().defer(call);
+        } else {
+            call();
+        }
     }
 
     /// As [`Guard::retire`], for a node that begins with a line.

@@ -180,8 +180,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: size_of::<super::layout::Leaf>() as u64,
-            allocations: None,
-            epochs: None,
+            ..IndexStat::default()
         })
     }
 }

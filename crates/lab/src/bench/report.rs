@@ -107,7 +107,7 @@ impl Report {
 
     /// Ordered persists of one operation of this workload, by the engine's budget; not a number for mixes.
     fn budget(&self) -> f64 {
-        let Contract::Immediate(persists) = self.args.engine.contract else {
+        let (Contract::Immediate(persists) | Contract::Shifting(persists)) = self.args.engine.contract else {
             return 0.0;
         };
         let update = if self.args.words() { persists.update_words } else { persists.update };
@@ -266,7 +266,7 @@ impl Report {
         match self.args.engine.contract {
             _ if self.args.is_transient() => "never".to_owned(),
             Contract::Epoch => format!("epochs of {} ms, each {medium}", self.args.epoch_ms),
-            Contract::Immediate(_) => medium,
+            Contract::Immediate(_) | Contract::Shifting(_) => medium,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use engines::index::{Bounds, Condition, Direction, EpochStat, Index, Profile, WordIndex};
+use engines::index::{Bounds, Condition, Direction, EpochStat, Index, IndexStat, Profile, WordIndex};
 use everleaf::{Codec, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Counts, Dax, DaxOptions, FileStat, Instrumented, Medium};
@@ -125,6 +125,7 @@ fn store_options(args: &Args) -> Result<Options> {
         .durability(args.durability)
         .epoch(Duration::from_millis(args.epoch_ms))
         .settings(args.engine, args.settings()?)
+        .engines(crate::ENGINES)
         // A pool with a log is dropped without a clean close.
         .close_cleanly(args.medium != MediumChoice::File);
     if let Some(line_store) = args.line_store {
@@ -333,6 +334,11 @@ impl Bench {
     /// The engine's counters since `before`.
     pub(crate) fn counters_since(&self, before: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
         self.counters().iter().zip(before).map(|(after, before)| (after.0, after.1 - before.1)).collect()
+    }
+
+    /// The tree's figures.
+    pub(crate) fn stat(&self) -> Result<IndexStat> {
+        Ok(self.tree().index().stat()?)
     }
 
     pub(crate) fn sizes(&self) -> Result<Sizes> {

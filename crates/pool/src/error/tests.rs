@@ -62,6 +62,7 @@ fn errors() -> Vec<(Error, &'static str, &'static str)> {
         (Error::NoBatches { engine: "rntree" }, "rntree", "engine masstree"),
         (Error::InBatch, "a batch", "use only the batch there"),
         (Error::EpochFull { limit: 77 }, "77", "further batches"),
+        (Error::TreeFull { limit: 77 }, "keys as this engine can number, 77", "another tree"),
         (Error::NotEmpty, "an empty tree", "load a new tree"),
         (Error::NotSorted { index: 77 }, "entry 77", "sort them"),
         (Error::BadOperation { what: "77 words".to_owned() }, "77 words", "build another one"),
