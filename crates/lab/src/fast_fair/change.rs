@@ -238,9 +238,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         // PERSIST: the sibling, and a root, are ordered before the words that lead to them; lost, nothing happened.
         guard.fence();
         writing.change();
-        node.publish_sibling(guard, right.offset);
+        let lsn = node.publish_sibling(guard, right.offset);
         space.published();
-        let lsn = node.truncate(guard, (used, kept));
+        node.truncate(guard, (used, kept));
         writing.stamp(node.offset, lsn);
         writing.stamp(right.offset, lsn);
         match (root, path.last()) {

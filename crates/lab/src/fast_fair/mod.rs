@@ -32,7 +32,7 @@
 //! | insert | n + 1; with records n + 2 | the last store to the entry |
 //! | remove | n + 1 | the first store: with records a value, else a key |
 //! | update | 1; with records 2 | the value |
-//! | split | 4: sibling; the word that leads to it; the end of the node; the parent | the second |
+//! | split | 3: sibling; the word that leads to it; the end of the node and the parent | the second |
 //! | merge | 3: copies; the parent; the word that leads to the sibling | the last |
 //!
 //! ## Recovery
