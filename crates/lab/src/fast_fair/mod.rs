@@ -7,7 +7,7 @@
 //! ```text
 //! node with room for n entries, 64 + 16 n bytes (512 for 28)
 //!   0  low      first word of the lower bound; of the leftmost node of a level 0
-//!   8  tail     0, or a record with the lower bound, where the first word is not enough
+//!   8  tail     in trees of records a record with the lower bound; of the leftmost node of a level 0
 //!  16  sibling  the next node of the level; 0 after the last
 //!  24  first    of an inner node the first child, of a leaf of words 1 if there is an entry
 //!  32  level    0 for leaves

@@ -28,7 +28,7 @@ pub(super) struct Node<'g> {
     pub(super) entries: &'g [[Word; 2]],
 }
 
-/// The lower bound of a node: the first word of the key, and 0 or a record with the key where the word is not enough.
+/// The lower bound of a node: the first word of the key, and in trees of records a record with the key. Zeros of the leftmost node.
 pub(super) type Low = [u64; 2];
 
 /// What a new node has.
