@@ -75,13 +75,13 @@ fn keys_are_unique_and_absent_ones_are_not_removed() {
         let tree = store.tree_with("keys", kind).unwrap();
         let key = |number: u64| number.to_be_bytes();
         for number in 0..200_u64 {
-            assert!(tree.insert(&key(number * 7 % 200), &key(number)).unwrap());
-            assert!(!tree.insert(&key(number * 7 % 200), &key(0)).unwrap());
+            assert!(tree.insert(key(number * 7 % 200), key(number)).unwrap());
+            assert!(!tree.insert(key(number * 7 % 200), key(0)).unwrap());
         }
         assert_eq!(tree.len().unwrap(), 200);
         for number in 0..200 {
-            assert!(!tree.remove(&key(1000 + number)).unwrap() && tree.remove(&key(number)).unwrap());
-            assert!(!tree.remove(&key(number)).unwrap());
+            assert!(!tree.remove(key(1000 + number)).unwrap() && tree.remove(key(number)).unwrap());
+            assert!(!tree.remove(key(number)).unwrap());
         }
         assert!(tree.is_empty().unwrap() && tree.check().unwrap().is_empty());
     }

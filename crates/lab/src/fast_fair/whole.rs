@@ -11,6 +11,9 @@ use std::marker::PhantomData;
 use super::node::{Content, Low, Node};
 use super::{ENTRIES_MAX, ENTRIES_MIN, ENTRY, FastFair, ROOT_ENTRIES, ROOT_OFFSET};
 
+/// Where a node is, and its lower bound.
+type Placed = (u64, Low);
+
 /// A node of a level that a load has written, and its lower bound, as a word and as a key.
 type Loaded = (u64, u64, Vec<u8>);
 
@@ -261,7 +264,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// The lock, and all nodes of a tree without entries. Refuses one that has entries, once they are durable.
-    fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<(u64, Low)>)> {
+    fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<Placed>)> {
         let (writing, mut nodes) = (self.latch.write(guard), Vec::new());
         let walked = self.walk_entries(guard, |node, entries| {
             nodes.push((node.offset, node.low(guard)));
