@@ -79,6 +79,28 @@ fn survives_equal_values(tree: Engine) {
     explore(tree, &operations, FollowUp::SplitAndMerge, &all);
 }
 
+/// Nodes of full size, where a shift runs over several lines, and nearly full ones, which split.
+fn survives_shifts_over_lines(tree: Engine) {
+    let last = tree.full.leaf_entries as u64;
+    for (filled, operations) in [
+        (9, vec![Insert(5, 1), Insert(35, 2), Remove(20), Remove(5), Remove(90)]),
+        (last - 1, vec![Insert(5, 1), Insert(35, 2), Insert(36, 3), Remove(10)]),
+    ] {
+        for codec in CODECS {
+            let explored = engine(tree, codec, Size::Full);
+            let options = options(Rules::Lines, Images::All, SecondCrash::InRecovery);
+            let subject = IndexSubject::new(&explored, FollowUp::Keys);
+            let mut explorer = Explorer::new(subject, options).unwrap();
+            let setup: Vec<_> = (1..=filled).map(|key| Insert(10 * key, 7)).collect();
+            explorer.set_up(&setup).unwrap_or_else(|failure| panic!("{failure}"));
+            if let Err(failure) = explorer.explore(&operations) {
+                panic!("{codec:?}, {filled} keys: {}", failure.narrate(&failure.command));
+            }
+            println!("{tree} {codec:?}, {filled} keys: {}", explorer.stats());
+        }
+    }
+}
+
 macro_rules! trees {
     ($($name:ident: $tree:expr;)*) => { $(
         mod $name {
@@ -97,6 +119,11 @@ macro_rules! trees {
             #[test]
             fn crashes_beside_equal_values() {
                 survives_equal_values($tree);
+            }
+
+            #[test]
+            fn crashes_of_shifts_over_lines() {
+                survives_shifts_over_lines($tree);
             }
         }
     )* };

@@ -1,14 +1,8 @@
 //! CAWBT in the list of engines.
 
-use medium::Medium;
-use pool::{Pool, TreeRoot};
-
 use super::CawbTree;
 use super::layout::{IDS_MAX, LEAF_ENTRIES};
-use crate::Result;
-use crate::index::{Codec, MaybeWords};
-use crate::media_of;
-use crate::registry::{Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Settings, Visit};
+use crate::kit::prelude::*;
 
 /// A node is one line, so there is nothing to be set.
 const NODES: Nodes = Nodes { leaf_entries: LEAF_ENTRIES, children: IDS_MAX, settings: &[] };

@@ -2,15 +2,13 @@
 
 use std::cmp::Ordering;
 
+use medium::kernels;
 use medium::sync::pause;
-use medium::{Lsn, Medium, kernels};
-use pool::Guard;
 use smallvec::SmallVec;
 
 use super::layout::{IDS_MAX, Node, NodeLine};
 use super::{CawbTree, LEVELS_MAX};
-use crate::index::{Codec, EntryWords};
-use crate::{Error, Result};
+use crate::kit::prelude::*;
 
 /// How often a reader tries before it keeps writers out.
 const ATTEMPTS: usize = 256;
@@ -44,21 +42,16 @@ pub(super) type Path = SmallVec<[Step; 24]>;
 /// A key's place, as a writer finds it.
 pub(super) struct Place {
     pub(super) path: Path,
+    /// The node above the leaf; 0 if the leaf is the root.
+    pub(super) parent: u64,
     pub(super) leaf: u64,
     pub(super) node: Node,
     /// How many keys of the leaf are not above the key.
     pub(super) position: usize,
     /// The key's entry: that of the ID before the position.
     pub(super) found: Option<EntryWords>,
-    /// The level of the inner node that has the key's ID as a separator.
-    pub(super) separator: Option<usize>,
-}
-
-impl Place {
-    /// The offset of the node above the leaf; 0 if the leaf is the root.
-    pub(super) fn parent(&self) -> u64 {
-        self.path.last().map_or(0, |step| step.offset)
-    }
+    /// The offset of the inner node that has the key's ID as a separator; 0 if none has.
+    pub(super) separated: u64,
 }
 
 /// A reader on its way down: the node to read next, and the version that it had when the tree led there.
@@ -68,11 +61,14 @@ pub(super) struct At {
     pub(super) version: u64,
 }
 
-/// Where a step of a reader leads.
-enum Next {
-    Child(At),
-    /// To the end: the key's entry, and when it is durable.
-    End(Option<EntryWords>, Lsn),
+/// Where a reader has come to.
+pub(super) struct Reached {
+    pub(super) at: At,
+    pub(super) node: Node,
+    /// The key's entry, if the way is to a key.
+    pub(super) found: Option<EntryWords>,
+    /// Whether there is no node before this one on its level.
+    pub(super) is_first: bool,
 }
 
 pub(super) fn too_deep(offset: u64) -> Error {
@@ -80,15 +76,6 @@ pub(super) fn too_deep(offset: u64) -> Error {
 }
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
-    /// Hints the processor to load the children of a node.
-    #[inline(always)]
-    fn prefetch_children(guard: &Guard<'_, M>, node: &Node) {
-        for position in 0..IDS_MAX {
-            Self::prefetch_node(guard, node.pointer(position));
-        }
-    }
-
-    #[inline(always)]
     pub(super) fn prefetch_node(guard: &Guard<'_, M>, offset: u64) {
         if let Ok(node) = guard.node::<NodeLine>(offset) {
             kernels::prefetch_read(node);
@@ -132,16 +119,17 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// As [`CawbTree::rank`], for any way.
-    pub(super) fn rank_way(
+    #[inline(always)]
+    fn rank_way(
         &self,
         guard: &Guard<'_, M>,
         node: &Node,
-        way: &Way<C::Key<'_>>,
+        way: Way<C::Key<'_>>,
     ) -> Result<(usize, Option<EntryWords>)> {
         match way {
-            Way::Key(key) => self.rank(guard, node, *key),
+            Way::Key(key) => self.rank(guard, node, key),
             Way::Below(key) => {
-                let (position, found) = self.rank(guard, node, *key)?;
+                let (position, found) = self.rank(guard, node, key)?;
                 Ok((position - usize::from(found.is_some()), None))
             }
             Way::First => Ok((0, None)),
@@ -152,17 +140,18 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// The place of a key. The caller keeps other writers out.
     #[inline(always)]
     pub(super) fn locate(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<Place> {
-        let (mut path, mut separator, mut offset) = (Path::new(), None, self.root);
+        let (mut path, mut separated, mut offset) = (Path::new(), 0, self.root);
         loop {
             let node = Node::load(guard, offset)?;
             if node.is_leaf() {
                 let (position, found) = self.rank(guard, &node, key)?;
-                return Ok(Place { path, leaf: offset, node, position, found, separator });
+                let parent = path.last().map_or(0, |step: &Step| step.offset);
+                return Ok(Place { path, parent, leaf: offset, node, position, found, separated });
             }
-            Self::prefetch_children(guard, &node);
+            (0..IDS_MAX).for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
             let (position, found) = self.rank(guard, &node, key)?;
             if found.is_some() {
-                separator = Some(path.len());
+                separated = offset;
             }
             if path.len() == LEVELS_MAX {
                 return Err(too_deep(offset));
@@ -173,7 +162,6 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Calls `attempt` until no writer comes between, which `None` says. An error counts only if no writer is at work.
-    #[inline(always)]
     pub(super) fn read<T>(
         &self,
         guard: &Guard<'_, M>,
@@ -193,73 +181,76 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// The root, at its version.
-    #[inline(always)]
-    pub(super) fn at_root(&self) -> Option<At> {
+    fn at_root(&self) -> Option<At> {
         self.versions.of(self.root).map(|version| At { offset: self.root, version })
     }
 
     /// Goes from a node that was read to another one that it leads to; `None` if one of them changes or has changed.
-    #[inline(always)]
     pub(super) fn go_on(&self, from: At, offset: u64) -> Option<At> {
         // The version is taken while the node that leads there is as it was: it is that of the node meant.
         let version = self.versions.of(offset)?;
         self.is_still(from).then_some(At { offset, version })
     }
-
-    #[inline(always)]
     pub(super) fn is_still(&self, at: At) -> bool {
         self.versions.is_still(at.offset, at.version)
     }
 
-    /// Looks for a key in a node. A key that is a separator is found in the inner node: the table has its entry.
+    /// Goes down to a leaf; if `stops`, to a node that has the key's ID. A key that is a separator is found in the inner node: the table
+    /// has its entry. `None` if a writer came between; what is returned is to be validated.
     #[inline(always)]
-    fn step(&self, guard: &Guard<'_, M>, at: At, node: &Node, key: C::Key<'_>) -> Result<Option<Next>> {
-        let (position, found) = self.rank(guard, node, key)?;
-        if found.is_none() && !node.is_leaf() {
-            return Ok(self.go_on(at, node.pointer(position)).map(Next::Child));
-        }
-        // Loaded after the entry, so it is that of the entry or of a later one.
-        let lsn = self.versions.lsn(at.offset);
-        Ok(self.is_still(at).then_some(Next::End(found, lsn)))
-    }
-
-    #[inline(always)]
-    fn look(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<Option<(Option<EntryWords>, Lsn)>> {
-        let Some(mut at) = self.at_root() else { return Ok(None) };
+    pub(super) fn descend(
+        &self,
+        guard: &Guard<'_, M>,
+        way: Way<C::Key<'_>>,
+        stops: bool,
+    ) -> Result<Option<Reached>> {
+        let (Some(mut at), mut is_first) = (self.at_root(), true) else { return Ok(None) };
         for _ in 0..=LEVELS_MAX {
             let node = Node::load(guard, at.offset)?;
             if !node.is_leaf() {
-                Self::prefetch_children(guard, &node);
+                (0..IDS_MAX).for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
             }
-            match self.step(guard, at, &node, key)? {
-                Some(Next::Child(child)) => at = child,
-                Some(Next::End(found, lsn)) => return Ok(Some((found, lsn))),
-                None => return Ok(None),
+            let (position, found) = self.rank_way(guard, &node, way)?;
+            if node.is_leaf() || stops && found.is_some() {
+                return Ok(Some(Reached { at, node, found, is_first }));
             }
+            is_first &= position == 0;
+            let Some(child) = self.go_on(at, node.pointer(position)) else { return Ok(None) };
+            at = child;
         }
         Err(too_deep(at.offset))
     }
 
+    /// The entry of a key, and when it is durable.
+    fn look(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<(Option<EntryWords>, Lsn)> {
+        self.read(guard, || {
+            let Some(Reached { at, found, .. }) = self.descend(guard, Way::Key(key), true)? else {
+                return Ok(None);
+            };
+            // Loaded after the entry, so it is that of the entry or of a later one.
+            let lsn = self.versions.lsn(at.offset);
+            Ok(self.is_still(at).then_some((found, lsn)))
+        })
+    }
+
     /// Access for a reader. The record of an entry is read after the descent, so it must not be reused meanwhile.
-    #[inline(always)]
-    pub(super) fn open_for_read(&self) -> Guard<'_, M> {
+    fn open_for_read(&self) -> Guard<'_, M> {
         if C::TIES { self.pool.pin() } else { self.pool.peek() }
     }
 
     /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
-    #[inline(always)]
     pub(super) fn find<R>(
         &self,
         key: C::Key<'_>,
         use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
     ) -> Result<Option<R>> {
         let guard = self.open_for_read();
-        let (found, lsn) = self.read(&guard, || self.look(&guard, key))?;
+        let (found, lsn) = self.look(&guard, key)?;
         guard.wait_for(lsn)?;
         found.map(|words| use_entry(&guard, words)).transpose()
     }
 
-    /// As [`CawbTree::find`] for many keys, whose cache misses overlap: all descend together, level by level.
+    /// As [`CawbTree::find`] for many keys, whose cache misses overlap.
     pub(super) fn find_many(
         &self,
         keys: &[C::Key<'_>],
@@ -267,12 +258,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     ) -> Result<()> {
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let guard = self.open_for_read();
-            let mut found = self.look_together(&guard, keys);
+            self.prefetch_ways(&guard, keys);
             for (position, key) in keys.iter().enumerate() {
-                let (words, lsn) = match found[position].take() {
-                    Some(end) => end,
-                    None => self.read(&guard, || self.look(&guard, *key))?,
-                };
+                let (words, lsn) = self.look(&guard, *key)?;
                 guard.wait_for(lsn)?;
                 use_entry(&guard, group * GROUP + position, words)?;
             }
@@ -280,36 +268,23 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(())
     }
 
-    /// The entries of a group of keys; `None` for a key that a writer or damage came in the way of.
-    fn look_together(
-        &self,
-        guard: &Guard<'_, M>,
-        keys: &[C::Key<'_>],
-    ) -> [Option<(Option<EntryWords>, Lsn)>; GROUP] {
-        let (mut ends, mut ways) = ([None; GROUP], [self.at_root(); GROUP]);
-        for _ in 0..=LEVELS_MAX {
-            let mut nodes = [None; GROUP];
-            for ((node, way), _) in nodes.iter_mut().zip(&mut ways).zip(keys) {
-                *node = way.and_then(|at| Node::load(guard, at.offset).ok());
-                if let Some(node) = node {
-                    (0..IDS_MAX).for_each(|position| self.ids.prefetch(node.id(position)));
-                }
+    /// Loads all that lies on the ways to some keys, level by level. What it reads counts for nothing.
+    fn prefetch_ways(&self, guard: &Guard<'_, M>, keys: &[C::Key<'_>]) {
+        let mut nodes = [Some(self.root); GROUP];
+        for _ in 0..LEVELS_MAX {
+            let loaded = nodes.map(|offset| Node::load(guard, offset?).ok());
+            loaded
+                .iter()
+                .flatten()
+                .for_each(|node| (0..IDS_MAX).for_each(|id| self.ids.prefetch(node.id(id))));
+            for ((offset, node), key) in nodes.iter_mut().zip(loaded).zip(keys) {
+                let inner = node.filter(|node| !node.is_leaf());
+                *offset = inner.and_then(|node| Some(node.pointer(self.rank(guard, &node, *key).ok()?.0)));
+                offset.iter().for_each(|offset| Self::prefetch_node(guard, *offset));
             }
-            for (index, key) in keys.iter().enumerate() {
-                let (Some(at), Some(node)) = (ways[index].take(), &nodes[index]) else { continue };
-                match self.step(guard, at, node, *key) {
-                    Ok(Some(Next::Child(child))) => {
-                        Self::prefetch_node(guard, child.offset);
-                        ways[index] = Some(child);
-                    }
-                    Ok(Some(Next::End(found, lsn))) => ends[index] = Some((found, lsn)),
-                    Ok(None) | Err(_) => {}
-                }
-            }
-            if ways.iter().take(keys.len()).all(Option::is_none) {
-                break;
+            if nodes[..keys.len()].iter().all(Option::is_none) {
+                return;
             }
         }
-        ends
     }
 }

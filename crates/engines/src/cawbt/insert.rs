@@ -1,16 +1,11 @@
 //! Inserts and updates.
 
-use medium::{Lsn, Medium};
-use pool::Guard;
-
 use super::CawbTree;
-use super::change::{Change, Writer};
+use super::change::Writer;
 use super::find::Place;
 use super::layout::{Content, LEAF_ENTRIES};
 use super::record::{Fresh, retire};
-use crate::Result;
-use crate::index::{Codec, Condition, EntryWords};
-use crate::kit::write::holds;
+use crate::kit::prelude::*;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Gives a key this value, if `condition` holds.
@@ -29,38 +24,29 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             _ => fresh.record(key, value).ok(),
         };
         let mut state = self.lock(&guard)?;
-        let (mut place, record) = loop {
+        let mut writer = Writer { guard: &guard, state: &mut state };
+        let mut place = loop {
             let mut place = self.locate(&guard, key)?;
             if !holds::<M, C>(&guard, condition, place.found)? {
-                let lsn = self.versions.lsn(place.leaf);
-                drop(state);
-                guard.wait_for(lsn)?;
-                return Ok(false);
+                return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| false);
             }
             let splits = place.found.is_none() && place.node.count() >= LEAF_ENTRIES;
-            if splits && self.settle(&mut Writer { guard: &guard, state: &mut state }, &mut place.path)? {
-                continue;
+            if !splits || !self.split_full(&mut writer, &mut place.path)? {
+                break place;
             }
-            let record = early.map_or_else(|| fresh.record(key, value), Ok)?;
-            if splits {
-                Self::reserve(&mut fresh, &place.path)?;
-            }
-            break (place, record);
         };
-        let mut writer = Writer { guard: &guard, state: &mut state };
+        let record = early.map_or_else(|| fresh.record(key, value), Ok)?;
         let (lsn, old) = match place.found {
             Some(_) => self.replace(&guard, &place, record).map(|(lsn, old)| (lsn, Some(old)))?,
             None => (self.add(&mut writer, &mut fresh, &mut place, record)?, None),
         };
         fresh.published();
-        drop(state);
-        guard.wait_for(lsn)?;
+        Self::settle(&guard, state, lsn)?;
         old.into_iter().for_each(|old| retire::<M, C>(&guard, old));
         Ok(true)
     }
 
     /// Gives a key that is there another record. Returns the old one.
-    #[inline]
     fn replace(
         &self,
         guard: &Guard<'_, M>,
@@ -73,21 +59,15 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         // PERSIST: the record is ordered before the leaf that leads to it; lost, the old value counts.
         guard.fence();
         // No reader waits: no ID changes.
-        let mut change = Change::of(self, guard, []);
-        change.publish(place.leaf, &place.node, &content, place.parent())?;
-        let lsn = guard.fence();
-        change.end(lsn);
+        let lsn = self.store_one(guard, (place.leaf, &place.node), &content, place.parent, &[])?;
         // A reader takes the value from the table, and after that the LSN of the node where it has met the ID.
         self.versions.stamp(place.leaf, lsn);
-        if let Some(level) = place.separator {
-            self.versions.stamp(place.path[level].offset, lsn);
-        }
+        self.versions.stamp(place.separated, lsn);
         self.ids.replace(id, words[1]);
         Ok((lsn, old))
     }
 
     /// Adds a key that is not there.
-    #[inline]
     fn add(
         &self,
         writer: &mut Writer<'_, '_, M>,
@@ -96,21 +76,27 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         (words, record): (EntryWords, u64),
     ) -> Result<Lsn> {
         let guard = writer.guard;
-        let mut content = Content::of(&place.node);
-        let id = fresh.id(words)?;
-        content.insert_entry(place.position, id, record);
-        let lsn = if content.count > LEAF_ENTRIES {
-            self.split_leaf(writer, fresh, place, &content)?
-        } else {
+        let (mut content, leaf) = (Content::of(&place.node), (place.leaf, &place.node));
+        if content.count > LEAF_ENTRIES {
+            return Err(Error::corrupt(place.leaf, "a leaf with too many keys"));
+        }
+        content.insert_entry(place.position, fresh.id(words)?, record);
+        writer.state.counts.keys += 1;
+        if content.count <= LEAF_ENTRIES {
             // PERSIST: the record is ordered before the leaf that leads to it; lost, the key is absent.
             guard.fence();
-            let mut change = Change::of(self, guard, [place.leaf]);
-            change.publish(place.leaf, &place.node, &content, place.parent())?;
-            let lsn = guard.fence();
-            change.end(lsn);
-            lsn
-        };
-        writer.state.counts.keys += 1;
-        Ok(lsn)
+            return self.store_one(guard, leaf, &content, place.parent, &[place.leaf]);
+        }
+        let above = place.path.last().copied();
+        let split = self.split(writer, fresh, leaf, &content, above);
+        let lsn = split.inspect_err(|_| writer.state.counts.keys -= 1)?;
+        if let Some(step) = place.path.last_mut() {
+            step.count += 1;
+        }
+        match self.split_full(writer, &mut place.path) {
+            // The key is there. The next split below goes on.
+            Err(error) if error.is_full() => Ok(lsn),
+            split => split.map(|_| lsn),
+        }
     }
 }

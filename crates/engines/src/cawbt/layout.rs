@@ -59,13 +59,10 @@ pub(super) struct Node(pub(super) LineValue);
 
 impl Node {
     /// The node at an offset. Not verified.
-    #[inline(always)]
     pub(super) fn load<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Self> {
         let found = guard.node::<NodeLine>(offset)?.line.load(guard);
         Ok(Self(found.map_err(Error::torn(offset))?))
     }
-
-    #[inline(always)]
     pub(super) fn is_leaf(&self) -> bool {
         self.0.0[0] & LEAF != 0
     }
@@ -80,18 +77,14 @@ impl Node {
     }
 
     /// An ID; 0 behind the last one.
-    #[inline(always)]
     pub(super) fn id(&self, position: usize) -> u32 {
         (self.0.0[IDS + position / 2] >> (ID_BITS * (position as u32 % 2)) & ID_MASK) as u32
     }
 
     /// How many IDs it has.
-    #[inline(always)]
     pub(super) fn count(&self) -> usize {
         (0..IDS_MAX).map(|position| usize::from(self.id(position) != 0)).sum()
     }
-
-    #[inline(always)]
     pub(super) fn pointer(&self, position: usize) -> u64 {
         self.0.0[1 + position] & OFFSET_MASK
     }
@@ -101,13 +94,12 @@ impl Node {
         (0..self.count() + usize::from(!self.is_leaf())).map(|position| self.pointer(position))
     }
 
-    /// Whether an inner node has this child.
-    pub(super) fn has_child(&self, offset: u64) -> bool {
-        !self.is_leaf() && self.pointers().any(|child| child == offset)
+    /// The position of a child of an inner node.
+    pub(super) fn position_of(&self, child: u64) -> Option<usize> {
+        self.pointers().position(|pointer| pointer == child).filter(|_| !self.is_leaf())
     }
 
     /// The leaf behind a leaf; 0 behind the last one.
-    #[inline(always)]
     pub(super) fn next(&self) -> u64 {
         self.pointer(NEXT)
     }
@@ -167,7 +159,6 @@ impl Content {
     }
 
     /// The node as it is to be stored at an offset.
-    #[inline]
     pub(super) fn sealed(&self, offset: u64, parent: u64) -> Node {
         let mut words = [0; 8];
         words[0] = u64::from(self.is_leaf) | self.status << STATUS_SHIFT | parent & PARENT_MASK;
@@ -179,17 +170,12 @@ impl Content {
         Node(LineValue(words))
     }
 
-    pub(super) fn next(&self) -> u64 {
-        self.pointers[NEXT]
-    }
-
     pub(super) fn with_next(mut self, next: u64) -> Self {
         self.pointers[NEXT] = next;
         self
     }
 
     /// Adds an entry to a leaf that has room.
-    #[inline]
     pub(super) fn insert_entry(&mut self, position: usize, id: u32, record: u64) {
         self.ids.copy_within(position..IDS_MAX - 1, position + 1);
         self.pointers.copy_within(position..IDS_MAX - 1, position + 1);
@@ -221,37 +207,46 @@ impl Content {
         self.count -= 1;
     }
 
-    /// The first `count` entries of a leaf, and the others.
-    pub(super) fn split_leaf(&self, count: usize) -> (Self, Self) {
+    /// A full node in two parts, and the separator between them: two and two keys of a leaf, three and two children.
+    pub(super) fn split(&self) -> (Self, u32, Self) {
         let (mut left, mut right) = (*self, *self);
-        (count..self.count).rev().for_each(|position| left.remove_entry(position));
-        (0..count).rev().for_each(|position| right.remove_entry(position));
-        (left, right)
-    }
-
-    /// The first `children` children of an inner node, the separator behind them, and the others.
-    pub(super) fn split_inner(&self, children: usize) -> (Self, u32, Self) {
-        let (mut left, mut right) = (*self, *self);
-        (children..=self.count).rev().for_each(|position| left.remove_child(position));
-        (0..children).rev().for_each(|position| right.remove_child(position));
-        (left, self.ids[children - 1], right)
-    }
-
-    /// This leaf and the next one, which together have at most four entries.
-    pub(super) fn joined_leaf(mut self, right: &Self) -> Self {
-        for position in 0..right.count {
-            self.insert_entry(self.count, right.ids[position], right.pointers[position]);
+        if self.is_leaf {
+            let half = self.count / 2;
+            (half..self.count).rev().for_each(|position| left.remove_entry(position));
+            (0..half).for_each(|_| right.remove_entry(0));
+            return (left, right.ids[0], right);
         }
-        self.with_next(right.next())
+        let half = self.count / 2 + 1;
+        (half..=self.count).rev().for_each(|position| left.remove_child(position));
+        (0..half).for_each(|_| right.remove_child(0));
+        (left, self.ids[half - 1], right)
     }
 
-    /// This inner node and the next one, which together have at most five children.
-    pub(super) fn joined_inner(mut self, separator: u32, right: &Self) -> Self {
-        for position in 0..=right.count {
-            let before = position.checked_sub(1).map_or(separator, |before| right.ids[before]);
-            self.insert_child(self.count + 1, before, right.pointers[position]);
+    /// A leaf without an entry.
+    pub(super) fn without(mut self, id: u32) -> Self {
+        if let Some(position) = (0..self.count).find(|position| self.ids[*position] == id) {
+            self.remove_entry(position);
         }
         self
+    }
+
+    /// Replaces a separator, if the node has it.
+    pub(super) fn replace_id(&mut self, old: u32, new: u32) {
+        self.ids[..self.count].iter_mut().filter(|id| **id == old).for_each(|id| *id = new);
+    }
+
+    /// A node and the next one, which together have at most four keys, or five children with the separator between them.
+    pub(super) fn joined(mut self, separator: u32, right: &Self) -> Self {
+        for position in 0..right.count + usize::from(!self.is_leaf) {
+            let pointer = right.pointers[position];
+            if self.is_leaf {
+                self.insert_entry(self.count, right.ids[position], pointer);
+            } else {
+                let before = position.checked_sub(1).map_or(separator, |before| right.ids[before]);
+                self.insert_child(self.count + 1, before, pointer);
+            }
+        }
+        if self.is_leaf { self.with_next(right.pointers[NEXT]) } else { self }
     }
 }
 

@@ -1,15 +1,12 @@
 //! Bulk load: a whole tree from sorted input, published by the root's line.
 
-use medium::Medium;
-use pool::Guard;
+use std::cell::RefCell;
 
 use super::change::Change;
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node};
 use super::record::{Fresh, offset_in};
 use super::{CawbTree, Counts, log};
-use crate::index::{Codec, NextEntry};
-use crate::kit::load::{Sorted, entries_per_leaf};
-use crate::{Error, Result};
+use crate::kit::prelude::*;
 
 /// A node that is written, and the ID of the first key below it.
 type Loaded = (u64, u32);
@@ -29,11 +26,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             self.write_log(&guard, state, &log::nothing())?;
             // PERSIST: all below the root, and the log, is ordered before the root; lost, the tree is empty.
             guard.fence();
+            state.counts = counts;
             let mut change = Change::of(self, &guard, [self.root]);
             change.publish(self.root, &Node::load(&guard, self.root)?, &root, 0)?;
             let lsn = guard.fence();
+            self.versions.stamp_all(lsn);
             change.end(lsn);
-            state.counts = counts;
             Ok(lsn)
         })?;
         fresh.published();
@@ -52,7 +50,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if state.counts.keys == 0 {
             return run(&mut state);
         }
-        self.settle_all(guard, state)?;
+        Self::settle(guard, state, self.versions.last_lsn())?;
         Err(Error::NotEmpty)
     }
 
@@ -64,61 +62,49 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         fill: f64,
         counts: &mut Counts,
     ) -> Result<Content> {
-        let per_leaf = entries_per_leaf(LEAF_ENTRIES, fill);
-        let mut level: Vec<Loaded> = Vec::new();
-        let mut leaf = Self::load_leaf(source, fresh, per_leaf)?;
-        let mut behind = Self::load_leaf(source, fresh, per_leaf)?;
-        (counts.keys, counts.leaves) = (leaf.count as u64, 1);
-        if behind.count == 0 {
-            return Ok(leaf);
+        let (mut level, mut root) = (Vec::<Loaded>::new(), Content::empty_leaf());
+        let first = fresh.allocate_node()?;
+        let fresh = RefCell::new(fresh);
+        let allocate = || fresh.borrow_mut().allocate_node();
+        source.for_each_leaf(
+            entries_per_leaf(LEAF_ENTRIES, fill),
+            first,
+            allocate,
+            |offset, next, entries| {
+                let (mut leaf, mut fresh) = (Content::empty_leaf().with_next(next), fresh.borrow_mut());
+                for words in entries {
+                    // The source gives back the records of byte strings.
+                    let record = if C::TIES { offset_in(words) } else { fresh.record_of(words)?.1 };
+                    leaf.insert_entry(leaf.count, fresh.id(words)?, record);
+                }
+                level.push((offset, leaf.ids[0]));
+                root = leaf;
+                fresh.write_node(offset, &leaf, 0)
+            },
+        )?;
+        let fresh = fresh.into_inner();
+        *counts = Counts { keys: source.entries(), leaves: level.len() as u64, ..*counts };
+        if level.len() == 1 {
+            // The leaf is the root.
+            fresh.free_node(first);
+            return Ok(root);
         }
-        let mut offset = fresh.allocate_node()?;
-        loop {
-            let next = if behind.count == 0 { 0 } else { fresh.allocate_node()? };
-            fresh.write_node(offset, &leaf.with_next(next), 0)?;
-            level.push((offset, leaf.ids[0]));
-            if next == 0 {
-                break;
-            }
-            (leaf, offset) = (behind, next);
-            behind = Self::load_leaf(source, fresh, per_leaf)?;
-        }
-        (counts.keys, counts.leaves, counts.levels) = (source.entries(), level.len() as u64, 1);
         // Two of three or four children stay, whatever the number.
         let most = entries_per_leaf(IDS_MAX, fill).max(3);
-        while level.len() > most {
+        loop {
             let nodes = level.len().div_ceil(most);
-            let parts =
-                (0..nodes).map(|number| level.len() * number / nodes..level.len() * (number + 1) / nodes);
-            let mut above = Vec::with_capacity(nodes);
-            for part in parts {
-                let offset = fresh.allocate_node()?;
-                fresh.write_node(offset, &Self::inner_of(&level[part.clone()]), 0)?;
-                above.push((offset, level[part.start].1));
-            }
             counts.inner += nodes as u64;
             counts.levels += 1;
-            level = above;
+            if nodes == 1 {
+                return Ok(Self::inner_of(&level));
+            }
+            let part = |number: usize| level.len() * number / nodes;
+            let above = (0..nodes).map(|number| {
+                let children = &level[part(number)..part(number + 1)];
+                Ok((fresh.node(&Self::inner_of(children), 0)?, children[0].1))
+            });
+            level = above.collect::<Result<_>>()?;
         }
-        counts.inner += 1;
-        Ok(Self::inner_of(&level))
-    }
-
-    /// The next leaf; without entries at the end.
-    fn load_leaf(
-        source: &mut Sorted<'_, '_, '_, M, C>,
-        fresh: &mut Fresh<'_, '_, '_, M, C>,
-        entries: usize,
-    ) -> Result<Content> {
-        let mut content = Content::empty_leaf();
-        while content.count < entries
-            && let Some(words) = source.next_entry()?
-        {
-            // The source gives back the records of byte strings.
-            let record = if C::TIES { offset_in(words) } else { fresh.record_of(words)?.1 };
-            content.insert_entry(content.count, fresh.id(words)?, record);
-        }
-        Ok(content)
     }
 
     fn inner_of(children: &[Loaded]) -> Content {

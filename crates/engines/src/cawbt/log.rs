@@ -1,42 +1,34 @@
 //! The log: one line, which says what is about to be done with several nodes.
 //!
 //! ```text
-//! status   1 split              2 merge              3 move
-//! pointers node                 left node            node with one child
-//!          new node             right node           node beside it
-//!          parent               parent               parent
-//!          records 0 and 1      first child of       the child
-//!            of a leaf            the right node
-//! IDs      0 and 1 of a leaf    the removed key      the separator before or behind the child
-//!          of the new node      the separator        1: the child is the first one; 2: the last one
+//! status   1 split            2 merge                      3 move
+//! node     the one            the left one                 one with a single child
+//! other    the new one        the right one                a child of the second
+//! second   the parent         the parent                   the node beside it
+//! spare    records 0 and 1    first child of `other`,      the parent
+//!            of a leaf        and what `removed` separates
+//! IDs      0 and 1 of a leaf  `removed`, separator         separators before and after
+//!          2: separator                                    1: `other` comes last; 2: first
 //! ```
 //!
 //! The line has the form of a node; that of leaves has the leaf's bit.
 //!
 //! 1. New nodes, the record and the log are flushed; a fence.
-//! 2. The nodes that the log names are stored and flushed; a fence.
+//! 2. Node, second, and a node further up that loses a separator, are stored and flushed; a fence.
 //!
-//! Recovery knows of each node whether it was stored. If none was, the first fence may not have been complete, and nothing has
-//! happened. If one was, the first fence was complete, and recovery stores the others. If all were, there is nothing to do, also after
-//! further operations: what tells that a node was stored is changed by no operation that does not write the log.
+//! Recovery knows of node and second whether they were stored. If neither was, the first fence may not have been complete, and nothing
+//! has happened. If one was, the first fence was complete, and recovery stores the other. If both were, there is nothing to do, also
+//! after further operations: what tells that a node was stored is changed by no operation that does not write the log.
 //! Separators are not the log's concern: recovery compares each with the first key to its right.
 
-use medium::Medium;
-use pool::Guard;
-
-use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
+use super::change::Change;
+use super::layout::{Content, IDS_MAX, Node, NodeLine};
 use super::{CawbTree, State};
-use crate::index::Codec;
-use crate::{Error, Result};
+use crate::kit::prelude::*;
 
 const SPLIT: u64 = 1;
 const MERGE: u64 = 2;
 const MOVE: u64 = 3;
-
-/// A child is the first one of the node that loses it.
-const FIRST: u32 = 1;
-/// A child is the last one of the node that loses it.
-const LAST: u32 = 2;
 
 /// The log of nothing: for changes of the root, which are one store.
 pub(super) fn nothing() -> Content {
@@ -44,82 +36,39 @@ pub(super) fn nothing() -> Content {
 }
 
 /// A node is split: it keeps the content `left`, and the parent gets the new node with the separator before it.
-pub(super) fn split(left: &Content, nodes: [u64; 3], separator: u32) -> Content {
-    let mut log = Content { is_leaf: left.is_leaf, status: SPLIT, ..Content::default() };
-    log.pointers[..3].copy_from_slice(&nodes);
-    log.pointers[3..].copy_from_slice(&left.pointers[..2]);
-    log.ids[..2].copy_from_slice(&left.ids[..2]);
-    log.ids[2] = separator;
-    log
+pub(super) fn split(left: &Content, [node, new, parent]: [u64; 3], separator: u32) -> Content {
+    let pointers = [node, new, parent, left.pointers[0], left.pointers[1]];
+    let ids = [left.ids[0], left.ids[1], separator, 0];
+    Content { is_leaf: left.is_leaf, status: SPLIT, ids, pointers, ..Content::default() }
 }
 
-/// A node gets the content of the next one, `right`, and the parent loses that; of leaves, without the ID `removed`.
-pub(super) fn merge(right: &Content, nodes: [u64; 3], removed: u32, separator: u32) -> Content {
-    let mut log = Content { is_leaf: right.is_leaf, status: MERGE, ..Content::default() };
-    log.pointers[..3].copy_from_slice(&nodes);
-    log.pointers[3] = right.pointers[0];
-    (log.ids[0], log.ids[1]) = (removed, separator);
-    log
+/// A node gets the content of the next one, which the parent loses; of leaves, without the ID `removed`. `next` is the next one's content,
+/// `separated` the inner node that the ID separates.
+pub(super) fn merge(
+    next: &Content,
+    [node, other, parent, separated]: [u64; 4],
+    [removed, separator]: [u32; 2],
+) -> Content {
+    let pointers = [node, other, parent, next.pointers[0], separated];
+    let ids = [removed, separator, 0, 0];
+    Content { is_leaf: next.is_leaf, status: MERGE, ids, pointers, ..Content::default() }
 }
 
-/// A node with one child gets a child of the node beside it.
-pub(super) fn moved(nodes: [u64; 3], child: u64, separator: u32, is_first: bool) -> Content {
-    let mut log = Content { status: MOVE, ..Content::default() };
-    log.pointers[..3].copy_from_slice(&nodes);
-    log.pointers[3] = child;
-    (log.ids[0], log.ids[1]) = (separator, if is_first { FIRST } else { LAST });
-    log
+/// A node with a single child gets `child`, the first or the last one of the node beside it. The parent's separator is replaced.
+pub(super) fn moved([node, child, beside, parent]: [u64; 4], separators: [u32; 2], is_last: bool) -> Content {
+    let ids = [separators[0], separators[1], if is_last { 1 } else { 2 }, 0];
+    Content { status: MOVE, ids, pointers: [node, child, beside, 0, parent], ..Content::default() }
 }
 
-/// The content of a leaf and the next one, without an ID.
-pub(super) fn joined_leaves(left: &Content, right: &Content, removed: u32) -> Content {
-    let (mut left, mut right) = (*left, *right);
-    for leaf in [&mut left, &mut right] {
-        if let Some(position) = (0..leaf.count).find(|position| leaf.ids[*position] == removed) {
-            leaf.remove_entry(position);
-        }
-    }
-    left.joined_leaf(&right)
-}
-
-/// An inner node with one child, and another child beside that.
-pub(super) fn with_moved(node: &Content, child: u64, separator: u32, is_first: bool) -> Content {
-    // The first child of the node behind comes last here.
-    if is_first {
-        let mut node = *node;
-        node.insert_child(1, separator, child);
-        return node;
-    }
-    Content::of_two(child, separator, node.pointers[0])
-}
-
-/// A node that recovery may store.
-struct Logged {
-    offset: u64,
-    node: Node,
-}
-
-impl Logged {
-    /// Reads a node, and mends a torn line.
-    fn read<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Self> {
-        let line = guard.node::<NodeLine>(offset)?.line.recover(guard);
-        let node = Node(line.map_err(Error::torn(offset))?);
-        node.validate(offset)?;
-        Ok(Self { offset, node })
-    }
-
-    fn store<M: Medium>(&self, guard: &Guard<'_, M>, content: &Content) -> Result<()> {
-        let (offset, node) = (self.offset, &self.node);
-        // PERSIST: the log, and what the node leads to, is durable, as another of its nodes was stored after that; lost, the next
-        // recovery stores it.
-        let new = content.sealed(offset, node.parent());
-        guard.node::<NodeLine>(offset)?.line.publish(guard, &node.0, &new.0)?;
-        Ok(())
-    }
+/// Reads and verifies a node, and mends a torn line.
+pub(super) fn read_mended<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
+    let line = guard.node::<NodeLine>(offset)?.line.recover(guard);
+    let node = Node(line.map_err(Error::torn(offset))?);
+    node.validate(offset).map(|()| node)
 }
 
 fn unfit(offset: u64) -> Error {
-    Error::corrupt(offset, "a node that does not fit to the log")
+    Error::corrupt(offset, "a node that does not fit to a split or a merge")
 }
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
@@ -130,99 +79,112 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(())
     }
 
+    /// Splits or merges nodes as a new log says. What these lead to is flushed.
+    pub(super) fn carry_out(&self, guard: &Guard<'_, M>, state: &mut State, log: &Content) -> Result<Lsn> {
+        self.write_log(guard, state, log)?;
+        // PERSIST: the new node, the record and the log are ordered before the nodes; lost, nothing happened.
+        guard.fence();
+        self.apply(guard, log, true)
+    }
+
     /// Finishes what a crash has cut off. Repeating it changes nothing.
     pub(super) fn finish_log(&self, guard: &Guard<'_, M>, state: &mut State) -> Result<()> {
-        let log = Logged::read(guard, self.log)?.node;
+        let log = read_mended(guard, self.log)?;
         state.log = log.0;
-        let content = Content::of(&log);
-        let changed = match log.status() {
-            0 => false,
-            SPLIT => Self::finish_split(guard, &content)?,
-            MERGE => Self::finish_merge(guard, &content)?,
-            MOVE => Self::finish_move(guard, &content)?,
-            _ => return Err(Error::corrupt(self.log, "a log that names no change")),
-        };
-        if changed {
-            // PERSIST: the nodes are ordered before the log changes; lost, the next recovery stores them.
-            guard.fence();
+        if log.status() != 0 {
+            self.apply(guard, &Content::of(&log), false)?;
         }
         Ok(())
     }
 
-    fn finish_split(guard: &Guard<'_, M>, log: &Content) -> Result<bool> {
-        let [offset, new, parent, first, second] = log.pointers;
-        let (node, parent) = (Logged::read(guard, offset)?, Logged::read(guard, parent)?);
-        let is_split = if log.is_leaf { node.node.next() == new } else { node.node.count() < IDS_MAX };
-        let has_new = parent.node.has_child(new);
-        if is_split == has_new {
-            return Ok(false);
-        }
-        let mut above = Content::of(&parent.node);
-        let position = (0..=above.count).find(|position| above.pointers[*position] == offset);
-        if !is_split && log.is_leaf {
-            let mut left = Content::empty_leaf().with_next(new);
-            left.insert_entry(0, log.ids[0], first);
-            left.insert_entry(1, log.ids[1], second);
-            node.store(guard, &left)?;
-        } else if !is_split {
-            node.store(guard, &Content::of(&node.node).split_inner(LEAF_ENTRIES).0)?;
-        } else {
-            let position = position.filter(|_| above.count < IDS_MAX && !above.is_leaf);
-            above.insert_child(position.ok_or_else(|| unfit(parent.offset))? + 1, log.ids[2], new);
-            parent.store(guard, &above)?;
-        }
-        Ok(true)
-    }
-
-    fn finish_merge(guard: &Guard<'_, M>, log: &Content) -> Result<bool> {
-        let [left, right, parent, first, _] = log.pointers;
-        let (node, parent) = (Logged::read(guard, left)?, Logged::read(guard, parent)?);
-        let is_merged = if log.is_leaf { node.node.next() != right } else { node.node.has_child(first) };
-        let has_right = parent.node.has_child(right);
-        if is_merged != has_right {
-            return Ok(false);
-        }
-        if is_merged {
-            let mut above = Content::of(&parent.node);
-            let position = (1..=above.count).find(|position| above.pointers[*position] == right);
-            above.remove_child(position.ok_or_else(|| unfit(parent.offset))?);
-            parent.store(guard, &above)?;
-            return Ok(true);
-        }
-        // It is as it was: it is given back only after both others are durable.
-        let other = Content::of(&Logged::read(guard, right)?.node);
-        let content = Content::of(&node.node);
-        let most = LEAF_ENTRIES + usize::from(log.is_leaf);
-        let is_fit = content.is_leaf == log.is_leaf && other.is_leaf == log.is_leaf;
-        if !is_fit || content.count + other.count > most {
-            return Err(unfit(left));
-        }
-        let joined = match log.is_leaf {
-            true => joined_leaves(&content, &other, log.ids[0]),
-            false => content.joined_inner(log.ids[1], &other),
+    /// Stores the nodes that a log names: all if it is new, otherwise the rest if some were stored.
+    fn apply(&self, guard: &Guard<'_, M>, log: &Content, is_new: bool) -> Result<Lsn> {
+        let [offset, other, second, first, further] = log.pointers;
+        let (node, beside) = (read_mended(guard, offset)?, read_mended(guard, second)?);
+        let is_stored = match (log.status, log.is_leaf) {
+            (SPLIT, true) => node.next() == other,
+            (SPLIT, false) => node.count() < IDS_MAX,
+            (MERGE, true) => node.next() != other,
+            (MERGE, false) => node.position_of(first).is_some(),
+            (MOVE, _) => node.position_of(other).is_some(),
+            _ => return Err(Error::corrupt(self.log, "a log that names no change")),
         };
-        node.store(guard, &joined)?;
-        Ok(true)
+        let is_second_stored = beside.position_of(other).is_some() == (log.status == SPLIT);
+        if is_stored == is_second_stored && !is_new {
+            return Ok(Lsn::DURABLE);
+        }
+        let further = if log.status == SPLIT { 0 } else { further };
+        let concerned = [offset, other, second, further].into_iter().filter(|offset| *offset != 0);
+        let mut change = Change::of(self, guard, concerned);
+        let mut content = Content::of(&node);
+        if !is_stored {
+            content = Self::first_of(guard, content, log)?;
+            // PERSIST: the log, and what the node leads to, is ordered before; lost, recovery stores it if the second was.
+            let parent = if log.status == MOVE { further } else { second };
+            change.publish(offset, &node, &content, parent)?;
+        }
+        let first = if log.status == MOVE { log.ids[1] } else { content.ids[0] };
+        if !is_second_stored {
+            let content = Self::second_of(&beside, log, first).ok_or_else(|| unfit(second))?;
+            // PERSIST: as the node; lost, recovery stores it if the node was.
+            change.publish(second, &beside, &content, beside.parent())?;
+        }
+        if further != 0 && further != second {
+            let node = read_mended(guard, further)?;
+            let mut separators = Content::of(&node);
+            separators.replace_id(log.ids[0], first);
+            // PERSIST: as the node; lost, recovery finds that it is not the first key to its right.
+            change.publish(further, &node, &separators, node.parent())?;
+        }
+        // PERSIST: the nodes are ordered before the log changes, or what is merged is used again; lost, recovery stores the rest.
+        let lsn = guard.fence();
+        change.end(lsn);
+        Ok(lsn)
     }
 
-    fn finish_move(guard: &Guard<'_, M>, log: &Content) -> Result<bool> {
-        let [offset, beside, _, child, _] = log.pointers;
-        let (node, beside) = (Logged::read(guard, offset)?, Logged::read(guard, beside)?);
-        let (has_child, beside_has) = (node.node.has_child(child), beside.node.has_child(child));
-        if has_child != beside_has {
-            return Ok(false);
+    /// What the node is to hold.
+    fn first_of(guard: &Guard<'_, M>, content: Content, log: &Content) -> Result<Content> {
+        match (log.status, log.is_leaf) {
+            (SPLIT, false) => Ok(content.split().0),
+            (SPLIT, true) => {
+                let mut left = Content::empty_leaf().with_next(log.pointers[1]);
+                left.insert_entry(0, log.ids[0], log.pointers[3]);
+                left.insert_entry(1, log.ids[1], log.pointers[4]);
+                Ok(left)
+            }
+            (MERGE, _) => Self::joined(guard, &content, log),
+            _ if content.is_leaf || content.count > 0 => Err(unfit(log.pointers[0])),
+            _ if log.ids[2] == 1 => Ok(Content::of_two(content.pointers[0], log.ids[0], log.pointers[1])),
+            _ => Ok(Content::of_two(log.pointers[1], log.ids[0], content.pointers[0])),
         }
-        let content = Content::of(if has_child { &beside.node } else { &node.node });
-        let is_first = log.ids[1] == FIRST;
-        if has_child && content.count > 0 {
-            let mut content = content;
-            content.remove_child(if is_first { 0 } else { content.count });
-            beside.store(guard, &content)?;
-        } else if has_child || content.is_leaf || content.count != 0 {
-            return Err(unfit(offset));
-        } else {
-            node.store(guard, &with_moved(&content, child, log.ids[0], is_first))?;
+    }
+
+    /// What the second node is to hold; `None` if it does not fit. `first` replaces the removed key.
+    fn second_of(second: &Node, log: &Content, first: u32) -> Option<Content> {
+        let [node, other, ..] = log.pointers;
+        let mut content = Content::of(second);
+        if log.status == SPLIT {
+            let position = second.position_of(node).filter(|_| content.count < IDS_MAX)?;
+            content.insert_child(position + 1, log.ids[2], other);
+            return Some(content);
         }
-        Ok(true)
+        content.remove_child(second.position_of(other).filter(|_| content.count > 0)?);
+        if log.status == MERGE {
+            content.replace_id(log.ids[0], first);
+        }
+        Some(content)
+    }
+
+    /// The content of a node and the next one, which is as it was until both others are durable.
+    fn joined(guard: &Guard<'_, M>, left: &Content, log: &Content) -> Result<Content> {
+        let right = Content::of(&read_mended(guard, log.pointers[1])?);
+        let is_fit = left.is_leaf == log.is_leaf && right.is_leaf == log.is_leaf;
+        if !is_fit || left.count + right.count + usize::from(!log.is_leaf) > IDS_MAX {
+            return Err(unfit(log.pointers[0]));
+        }
+        if !log.is_leaf {
+            return Ok(left.joined(log.ids[1], &right));
+        }
+        Ok(left.without(log.ids[0]).joined(0, &right.without(log.ids[0])))
     }
 }

@@ -13,8 +13,8 @@
 //! 1. All leaves are equally far from the root. Each links the next one.
 //! 2. A separator is the ID of the first key to its right. So each key but the first is a separator at most once, and a reader that
 //!    meets it in an inner node has found it.
-//! 3. A leaf has one to three keys, an inner node two to four children; the root may be an empty leaf. A node with four IDs, or
-//!    an inner node with one child, is one whose change a crash cut off; the next split or merge below it goes on with it.
+//! 3. A leaf has one to three keys; the root may be an empty leaf. An inner node has two to four children. One with five, or with a single
+//!    one, is split or merged at once; if a crash cuts that off, by the next split or merge below it.
 //! 4. An ID is in use from before its leaf has it until after its leaf, and the inner node that it separates, have lost it durably.
 //! 5. Readers see what is ordered, and wait until it is durable: versions are odd from before the first store of a change until
 //!    after its fence. An update changes no ID, so it raises no version; its value enters the table after the fence.
@@ -28,7 +28,7 @@
 //! | remove | 1: leaf, with the node that it separates | the leaf's line |
 //! | insert that splits a leaf | 2: record, new leaf, log; leaf and parent | the first of leaf and parent |
 //! | remove that merges leaves | 2: log; leaf and parent | the first of leaf and parent |
-//! | split, merge, move above it | 2 each: log, new node; nodes and parent | the first of them |
+//! | split, merge above it | 2 each: log, new node; node and parent | the first of node and parent |
 //! | new root | 2: log, new nodes; root | the root's line |
 //! | root with one child | 1: root, with the log | the root's line |
 //! | bulk load | 2: all below the root; root | the root's line |
@@ -82,13 +82,11 @@ mod versions;
 use std::marker::PhantomData;
 
 use medium::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
-use medium::{LineValue, Medium, MediumError};
-use pool::{Guard, Pool, ROOT_WORDS};
+use medium::{LineValue, MediumError};
 
-use crate::index::{Codec, Index, IndexStat, MaybeWords, Measured};
+use crate::index::Measured;
 use crate::kit::ids::Ids;
-use crate::kit::scan::Leaves;
-use crate::{Result, methods_of_entries, methods_of_trees, words_of_entries};
+use crate::kit::prelude::*;
 use versions::Versions;
 
 pub(crate) use entry::ENTRY;
@@ -113,6 +111,13 @@ struct Counts {
     levels: u32,
 }
 
+impl Counts {
+    /// The number of leaves, or of inner nodes.
+    fn of_kind(&mut self, is_leaf: bool) -> &mut u64 {
+        if is_leaf { &mut self.leaves } else { &mut self.inner }
+    }
+}
+
 /// What writers share, under their lock.
 #[derive(Default)]
 struct State {
@@ -121,7 +126,6 @@ struct State {
     counts: Counts,
     splits: u64,
     merges: u64,
-    moves: u64,
 }
 
 /// A CAWBT. Immediate durability: an operation is durable when it returns, and no other thread has answered from it before.
@@ -163,7 +167,6 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     ///
     /// # Errors
     /// [`MediumError::Failed`] after a change of several nodes that the medium did not store as a whole: the next open finishes it.
-    #[inline(always)]
     fn lock(&self, guard: &Guard<'_, M>) -> Result<MutexGuard<'_, State>> {
         guard.interleave(&self.state);
         let state = self.state.lock();
@@ -174,9 +177,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(state)
     }
 
-    /// Lets the next writer in, then waits until all that is ordered is durable.
-    fn settle_all(&self, guard: &Guard<'_, M>, state: MutexGuard<'_, State>) -> Result<()> {
-        let lsn = self.versions.last_lsn();
+    /// Lets the next writer in, then waits until everything up to `lsn` is durable.
+    #[track_caller]
+    fn settle(guard: &Guard<'_, M>, state: MutexGuard<'_, State>, lsn: Lsn) -> Result<()> {
         drop(state);
         guard.wait_for(lsn)
     }
@@ -185,7 +188,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let guard = self.pool.peek();
         let state = self.lock(&guard)?;
         let Counts { keys, leaves, inner, levels } = state.counts;
-        self.settle_all(&guard, state)?;
+        Self::settle(&guard, state, self.versions.last_lsn())?;
         Ok(IndexStat {
             keys,
             leaves,
@@ -220,7 +223,7 @@ where
 impl<M: Medium, C: Codec> Measured for CawbTree<M, C> {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let state = self.state.lock();
-        vec![("splits", state.splits), ("merges", state.merges), ("moves", state.moves)]
+        vec![("splits", state.splits), ("merges", state.merges)]
     }
 }
 

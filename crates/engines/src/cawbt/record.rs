@@ -7,15 +7,12 @@
 //!   0  key      8  value      16  check of both
 //! ```
 
-use medium::Medium;
-use pool::Guard;
 use smallvec::SmallVec;
 
 use super::CawbTree;
 use super::layout::{Content, NodeLine};
 use crate::index::record::Record;
-use crate::index::{Codec, EntryWords};
-use crate::{Error, Result};
+use crate::kit::prelude::*;
 
 /// Words of the record of a word entry.
 const WORDS: usize = 3;
@@ -59,8 +56,6 @@ pub(super) fn retire<M: Medium, C: Codec>(guard: &Guard<'_, M>, record: u64) {
 pub(super) struct Fresh<'t, 'g, 'p, M: Medium, C: Codec> {
     tree: &'t CawbTree<M, C>,
     guard: &'g Guard<'p, M>,
-    /// Nodes that will be needed.
-    reserved: SmallVec<[u64; 2]>,
     nodes: SmallVec<[u64; 2]>,
     records: SmallVec<[u64; 1]>,
     ids: SmallVec<[u32; 1]>,
@@ -68,19 +63,16 @@ pub(super) struct Fresh<'t, 'g, 'p, M: Medium, C: Codec> {
 
 impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
     pub(super) fn new(tree: &'t CawbTree<M, C>, guard: &'g Guard<'p, M>) -> Self {
-        let (reserved, nodes, records) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
-        Self { tree, guard, reserved, nodes, records, ids: SmallVec::new() }
+        Self { tree, guard, nodes: SmallVec::new(), records: SmallVec::new(), ids: SmallVec::new() }
     }
 
     /// Writes and flushes the record of an entry: the entry's words, and the record's offset.
-    #[inline]
     pub(super) fn record(&mut self, key: C::Key<'_>, value: C::Value<'_>) -> Result<(EntryWords, u64)> {
         let words = C::encode(self.guard, key, value)?;
         self.record_of(words)
     }
 
     /// As [`Fresh::record`], for an entry that is encoded.
-    #[inline]
     pub(super) fn record_of(&mut self, words: EntryWords) -> Result<(EntryWords, u64)> {
         if C::TIES {
             self.records.push(offset_in(words));
@@ -96,7 +88,6 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
     }
 
     /// An ID for an entry.
-    #[inline]
     pub(super) fn id(&mut self, words: EntryWords) -> Result<u32> {
         let id = self.tree.ids.claim()?;
         self.ids.push(id);
@@ -104,20 +95,17 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
         Ok(id)
     }
 
-    /// Makes sure that so many nodes can be made.
-    pub(super) fn reserve(&mut self, nodes: usize) -> Result<()> {
-        while self.reserved.len() < nodes {
-            self.reserved.push(self.guard.allocate_node(size_of::<NodeLine>())?);
-        }
-        Ok(())
-    }
-
     /// Space for a node.
     pub(super) fn allocate_node(&mut self) -> Result<u64> {
-        self.reserve(1)?;
-        let offset = self.reserved.pop().unwrap_or_default();
+        let offset = self.guard.allocate_node(size_of::<NodeLine>())?;
         self.nodes.push(offset);
         Ok(offset)
+    }
+
+    /// Gives back a node that is not needed after all.
+    pub(super) fn free_node(&mut self, offset: u64) {
+        self.nodes.retain(|node| *node != offset);
+        self.guard.free_node(offset);
     }
 
     /// Writes and flushes a node that nothing leads to.
@@ -135,7 +123,6 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
     }
 
     /// The tree reaches all that was made.
-    #[inline]
     pub(super) fn published(&mut self) {
         self.nodes.clear();
         self.records.clear();
@@ -144,9 +131,8 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
 }
 
 impl<M: Medium, C: Codec> Drop for Fresh<'_, '_, '_, M, C> {
-    #[inline]
     fn drop(&mut self) {
-        self.reserved.drain(..).chain(self.nodes.drain(..)).for_each(|node| self.guard.free_node(node));
+        self.nodes.drain(..).for_each(|node| self.guard.free_node(node));
         self.records.drain(..).for_each(|record| self.guard.free(record));
         self.ids.drain(..).for_each(|id| self.tree.ids.give_back(id));
     }

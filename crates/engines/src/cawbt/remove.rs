@@ -1,15 +1,11 @@
 //! Removes.
 
-use medium::{Lsn, Medium};
-
 use super::CawbTree;
 use super::change::{Change, Writer};
-use super::find::{Place, Step};
+use super::find::Place;
 use super::layout::{Content, Node};
 use super::record::retire;
-use crate::index::{Codec, Condition};
-use crate::kit::write::holds;
-use crate::{Error, Result};
+use crate::kit::prelude::*;
 
 /// Leaves are merged that have so many keys together, or of which one has none.
 const MERGED_MAX: usize = 2;
@@ -20,91 +16,69 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let guard = self.pool.pin();
         guard.admit()?;
         let mut state = self.lock(&guard)?;
-        let (lsn, id, record) = loop {
+        let mut writer = Writer { guard: &guard, state: &mut state };
+        let mut place = loop {
             let mut place = self.locate(&guard, key)?;
             let held = holds::<M, C>(&guard, condition, place.found)?;
             if place.found.is_none() || !held {
-                let lsn = self.versions.lsn(place.leaf);
-                drop(state);
-                guard.wait_for(lsn)?;
-                return Ok(held);
+                return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| held);
             }
-            let mut writer = Writer { guard: &guard, state: &mut state };
-            let (id, record) = (place.node.id(place.position - 1), place.node.pointer(place.position - 1));
-            let left = place.node.count() - 1;
-            let pair = if left < MERGED_MAX { self.to_be_merged(&writer, &place, left)? } else { None };
-            let separated = place.separator.map(|level| place.path[level]);
-            let lsn = match pair {
-                Some(_) if self.settle(&mut writer, &mut place.path)? => continue,
-                Some(pair) => self.merge_leaves(&mut writer, &mut place.path, pair, id, separated)?,
-                None => self.take_out(&writer, &place, separated)?,
-            };
-            break (lsn, id, record);
+            let merges = place.node.count() <= MERGED_MAX;
+            if !merges || !self.merge_single(&mut writer, &mut place.path)? {
+                break place;
+            }
+        };
+        let (id, record) = (place.node.id(place.position - 1), place.node.pointer(place.position - 1));
+        let lsn = match (self.to_be_merged(&guard, &place)?, place.path.last().copied()) {
+            (Some(position), Some(above)) => {
+                let lsn = self.merge(&mut writer, above, position, (id, place.separated))?;
+                place.path.iter_mut().next_back().iter_mut().for_each(|step| step.count -= 1);
+                self.merge_single(&mut writer, &mut place.path)?;
+                lsn
+            }
+            _ => self.take_out(&guard, &place, id)?,
         };
         state.counts.keys -= 1;
         self.ids.retire(&guard, id);
-        drop(state);
-        guard.wait_for(lsn)?;
+        Self::settle(&guard, state, lsn)?;
         retire::<M, C>(&guard, record);
         Ok(true)
     }
 
     /// Removes an entry from its leaf, and its ID from the inner node that it separates.
-    #[inline]
-    fn take_out(&self, writer: &Writer<'_, '_, M>, place: &Place, separated: Option<Step>) -> Result<Lsn> {
-        let guard = writer.guard;
-        let (mut content, removed) = (Content::of(&place.node), place.node.id(place.position - 1));
-        content.remove_entry(place.position - 1);
-        let mut above = None;
-        if let Some(step) = separated {
-            let node = Node::load(guard, step.offset)?;
-            let mut separators = Content::of(&node);
-            // The leaf's first key now. Either line alone is a tree that recovery mends.
-            separators.ids[..separators.count]
-                .iter_mut()
-                .filter(|id| **id == removed)
-                .for_each(|id| *id = content.ids[0]);
-            above = Some((step.offset, node, separators));
-        }
-        let concerned = std::iter::once(place.leaf).chain(above.map(|(offset, ..)| offset));
+    fn take_out(&self, guard: &Guard<'_, M>, place: &Place, removed: u32) -> Result<Lsn> {
+        let (content, separated) = (Content::of(&place.node).without(removed), place.separated);
+        let above = if separated == 0 { None } else { Some(Node::load(guard, separated)?) };
+        let concerned = [place.leaf, separated].into_iter().take(1 + usize::from(separated != 0));
         let mut change = Change::of(self, guard, concerned);
         // PERSIST: nothing must precede; lost, the key is there.
-        change.publish(place.leaf, &place.node, &content, place.parent())?;
-        if let Some((offset, node, separators)) = &above {
-            change.publish(*offset, node, separators, node.parent())?;
+        change.publish(place.leaf, &place.node, &content, place.parent)?;
+        if let Some(node) = &above {
+            let mut separators = Content::of(node);
+            separators.replace_id(removed, content.ids[0]);
+            // PERSIST: nothing must precede; lost, recovery finds that the separator is not the first key to its right.
+            change.publish(separated, node, &separators, node.parent())?;
         }
         let lsn = guard.fence();
         change.end(lsn);
         Ok(lsn)
     }
 
-    /// The leaf of a place and one beside it, in their order, if they are to be merged once the leaf has `left` keys.
-    fn to_be_merged(
-        &self,
-        writer: &Writer<'_, '_, M>,
-        place: &Place,
-        left: usize,
-    ) -> Result<Option<[(u64, Node); 2]>> {
-        let Some(above) = place.path.last() else { return Ok(None) };
-        let parent = Node::load(writer.guard, above.offset)?;
-        let this = (place.leaf, place.node);
-        let beside = |position: usize| -> Result<Option<(u64, Node)>> {
-            let offset = parent.pointer(position);
-            let node = Node::load(writer.guard, offset)?;
-            let merges = left == 0 || left + node.count() <= MERGED_MAX;
-            Ok((merges && node.is_leaf()).then_some((offset, node)))
-        };
-        if above.position < parent.count()
-            && let Some(next) = beside(above.position + 1)?
-        {
-            return Ok(Some([this, next]));
+    /// Whether a leaf is to be merged once it has lost a key: the position of the left one of two leaves below the parent.
+    fn to_be_merged(&self, guard: &Guard<'_, M>, place: &Place) -> Result<Option<usize>> {
+        let left = place.node.count() - 1;
+        let Some(above) = place.path.last().filter(|_| left < MERGED_MAX) else { return Ok(None) };
+        let parent = Node::load(guard, above.offset)?;
+        let (next, before) = (above.position, above.position.checked_sub(1));
+        let pairs = [(next < above.count).then_some((next, next + 1)), before.map(|before| (before, before))];
+        for (position, beside) in pairs.into_iter().flatten() {
+            if left == 0 || left + Node::load(guard, parent.pointer(beside))?.count() <= MERGED_MAX {
+                return Ok(Some(position));
+            }
         }
-        match above.position.checked_sub(1).map(beside).transpose()?.flatten() {
-            Some(before) => Ok(Some([before, this])),
-            // The single leaf below a node that a crash has left so: it gets others first.
-            None if left == 0 && parent.count() == 0 => Ok(Some([this, this])),
-            None if left == 0 => Err(Error::corrupt(above.offset, "a leaf with nothing beside it")),
-            None => Ok(None),
+        match left {
+            0 => Err(Error::corrupt(above.offset, "a leaf with nothing beside it")),
+            _ => Ok(None),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The tree on its own: counts of splits, models, reopening, threads.
+//! The tree on its own: counts of splits, models, reopening, damage, threads.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use medium::Ram;
 use pool::{Pool, PoolOptions};
@@ -9,6 +10,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::CawbTree;
+use super::layout::Node;
+use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
 };
@@ -138,4 +141,110 @@ fn loads_of_any_length() {
             expect_equal(&tree, &model);
         }
     }
+}
+
+/// A damaged inner node costs no key: the links of leaves lead on. A damaged leaf costs its own keys.
+#[test]
+fn salvage_reads_what_is_whole() {
+    let pool = pool();
+    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool, "t").unwrap();
+    for key in 0..200_u64 {
+        assert!(WordIndex::write(&tree, key, Some(key + 1), Condition::Absent).unwrap());
+    }
+    let guard = pool.pin();
+    let root = Node::load(&guard, tree.root).unwrap();
+    let inner = Node::load(&guard, root.pointer(1)).unwrap();
+    let mut leaf = inner.pointer(0);
+    while let Some(node) = Some(Node::load(&guard, leaf).unwrap()).filter(|node| !node.is_leaf()) {
+        leaf = node.pointer(1);
+    }
+    let keys: Vec<u64> =
+        (0..2).map(|position| tree.ids.entry(Node::load(&guard, leaf).unwrap().id(position))[0]).collect();
+    drop(tree);
+    let tree_root = pool.trees().unwrap().remove(0);
+    let salvage = || {
+        let mut found = Vec::new();
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            found.push((prefix_word(key), prefix_word(value)));
+            true
+        };
+        let left_out = CawbTree::<Ram, WordCodec>::salvage_of(&pool, &tree_root, visit).unwrap().unwrap();
+        (found, left_out.len())
+    };
+    let all: Vec<_> = (0..200).map(|key| (key, key + 1)).collect();
+    assert_eq!(salvage(), (all.clone(), 0));
+    for (damaged, lost) in [(root.pointer(1), &[][..]), (leaf, &keys)] {
+        let word = &guard.words(damaged + 16, 1).unwrap()[0];
+        let sound = word.load(&guard);
+        word.store(&guard, sound ^ 0x100);
+        assert!(
+            CawbTree::<Ram, WordCodec>::open_at(&pool, &tree_root, 1).is_err_and(|error| error.is_corrupt())
+        );
+        let (found, left_out) = salvage();
+        let rest: Vec<_> = all.iter().copied().filter(|(key, _)| !lost.contains(key)).collect();
+        assert_eq!(found, rest, "{damaged:#x}");
+        assert!(left_out > 0);
+        word.store(&guard, sound);
+    }
+    CawbTree::<Ram, WordCodec>::open_at(&pool, &tree_root, 2).unwrap();
+}
+
+/// The table grows with the keys, not with the inserts.
+#[test]
+fn ids_are_used_again() {
+    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool(), "t").unwrap();
+    for round in 0..100_000_u64 {
+        assert!(WordIndex::write(&tree, round, Some(round), Condition::Absent).unwrap());
+        assert!(round < 10 || WordIndex::write(&tree, round - 10, None, Condition::Present).unwrap());
+    }
+    // Ten keys, and those that readers of other tests may have kept for a while.
+    let bytes = tree.stat().unwrap().volatile_bytes;
+    assert!(bytes < 100_000 * 16 / 2, "{bytes} bytes");
+    assert_eq!(tree.check().unwrap(), []);
+}
+
+/// Readers of keys that stay find them, and scans are in order, whatever is split and merged around them.
+#[test]
+fn readers_beside_a_writer() {
+    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool(), "t").unwrap();
+    for key in (0..4000).step_by(8) {
+        assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+    }
+    let is_over = AtomicBool::new(false);
+    let read = |seed: u64| {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        while !is_over.load(Ordering::Relaxed) {
+            let keys: [u64; 20] = std::array::from_fn(|_| rng.random_range(0..500) * 8);
+            let mut values = [None; 20];
+            assert_eq!(WordIndex::get(&tree, keys[0]).unwrap(), Some(keys[0]));
+            WordIndex::get_many(&tree, &keys, &mut values).unwrap();
+            assert_eq!(values, keys.map(Some));
+            let mut next = keys[0];
+            let visit = &mut |entries: &[[u64; 2]]| {
+                for [key, value] in entries {
+                    assert!(key % 8 != 0 || *key == next, "{key} where {next} should be");
+                    assert_eq!(key, value);
+                    next += if key % 8 == 0 { 8 } else { 0 };
+                }
+                next < keys[0] + 400
+            };
+            WordIndex::scan(&tree, keys[0], visit).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let read = &read;
+        (0..2).for_each(|seed| drop(scope.spawn(move || read(seed))));
+        let mut rng = SmallRng::seed_from_u64(7);
+        for round in 0..60_000_u64 {
+            let key = rng.random_range(0..4000);
+            if key % 8 == 0 {
+                WordIndex::write(&tree, key, Some(key), Condition::Present).unwrap();
+            } else {
+                let value = (round / 8000 % 2 == 0).then_some(key);
+                WordIndex::write(&tree, key, value, Condition::Always).unwrap();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(tree.check().unwrap(), []);
 }

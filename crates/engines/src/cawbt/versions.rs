@@ -28,8 +28,6 @@ pub(super) struct Versions<M: 'static> {
     /// In an arena, where words have the same numbers in each run under a scheduler.
     stripes: Arena<Stripes<M>>,
 }
-
-#[inline(always)]
 fn stripe(offset: u64) -> usize {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % STRIPES
 }
@@ -40,14 +38,11 @@ impl<M: Medium> Versions<M> {
         stripes.allocate()?;
         Ok(Self { stripes })
     }
-
-    #[inline(always)]
     fn version(&self, offset: u64) -> &Atomic<M> {
         &self.stripes.get(1).versions[stripe(offset)]
     }
 
     /// The version of a node; `None` while a writer changes it.
-    #[inline(always)]
     pub(super) fn of(&self, offset: u64) -> Option<u64> {
         // ORDER: acquire pairs with the release in `lower`: what the writer did is seen.
         let version = self.version(offset).load(Ordering::Acquire);
@@ -55,7 +50,6 @@ impl<M: Medium> Versions<M> {
     }
 
     /// Whether a node has not changed since its version was taken.
-    #[inline(always)]
     pub(super) fn is_still(&self, offset: u64, version: u64) -> bool {
         // ORDER: cells are stored after the version was raised: a reader that has read such a store finds the version raised.
         fence(Ordering::Acquire);
@@ -63,7 +57,6 @@ impl<M: Medium> Versions<M> {
     }
 
     /// From here on readers of a node wait.
-    #[inline(always)]
     pub(super) fn raise(&self, offset: u64) {
         let version = self.version(offset);
         if version.load(Ordering::Relaxed) & 1 == 0 {
@@ -73,7 +66,6 @@ impl<M: Medium> Versions<M> {
     }
 
     /// A change of a node is over.
-    #[inline(always)]
     pub(super) fn lower(&self, offset: u64) {
         let version = self.version(offset);
         let raised = version.load(Ordering::Relaxed);
@@ -84,21 +76,20 @@ impl<M: Medium> Versions<M> {
     }
 
     /// When the last change of a node, or of an entry that its IDs stand for, is durable.
-    #[inline(always)]
     pub(super) fn lsn(&self, offset: u64) -> Lsn {
-        if M::LATE {
-            Lsn(self.stripes.get(1).lsns[stripe(offset)].load(Ordering::Acquire))
-        } else {
-            Lsn::DURABLE
-        }
+        Lsn(if M::LATE { self.stripes.get(1).lsns[stripe(offset)].load(Ordering::Acquire) } else { 0 })
     }
 
     /// A change of a node is durable at `lsn`.
-    #[inline(always)]
     pub(super) fn stamp(&self, offset: u64, lsn: Lsn) {
         if M::LATE {
             self.stripes.get(1).lsns[stripe(offset)].store(lsn.0, Ordering::Release);
         }
+    }
+
+    /// A change of any node is durable at `lsn`.
+    pub(super) fn stamp_all(&self, lsn: Lsn) {
+        self.stripes.get(1).lsns.iter().for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
     }
 
     /// When everything is durable.

@@ -24,7 +24,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         for _ in 0..FINISHED_MAX {
             let mut path = Path::new();
             let way = Way::Key(key, Tied::UpTo);
-            match self.descend(guard, &way, Some((writing, &mut path)))? {
+            match self.descend(guard, &way, Some((writing, &mut path)), false)? {
                 (leaf, None) => return Ok((leaf, path)),
                 (node, Some(right)) => self.finish(guard, writing, &path, (&node, &right))?,
             }
@@ -223,7 +223,8 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let mut space = Unpublished::new(guard);
         let kept = used.div_ceil(2).min(used.saturating_sub(1));
         let right = self.node(guard, space.allocate_lines(Node::bytes(self.entries))?)?;
-        let low = self.bound_at(guard, &mut space, node, kept)?;
+        let key = self.key_of(guard, node.level, entries[kept])?;
+        let low = Self::bound(guard, &mut space, entries[kept][0], &key)?;
         // The child at the bound is the sibling's first.
         let (first_child, moved) = match node.level {
             0 => (0, &entries[kept..]),
@@ -238,9 +239,9 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         // PERSIST: the sibling, and a root, are ordered before the words that lead to them; lost, nothing happened.
         guard.fence();
         writing.change();
-        node.publish_sibling(guard, right.offset);
+        let lsn = node.publish_sibling(guard, right.offset);
         space.published();
-        let lsn = node.truncate(guard, (used, kept));
+        node.truncate(guard, (used, kept));
         writing.stamp(node.offset, lsn);
         writing.stamp(right.offset, lsn);
         match (root, path.last()) {
@@ -250,38 +251,14 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         }
     }
 
-    /// The lower bound of what is from an entry of a full node on. Its record, if the word is not enough, is new.
-    fn bound_at(
-        &self,
-        guard: &Guard<'_, M>,
-        space: &mut Unpublished<'_, '_, M>,
-        node: &Node<'_>,
-        index: usize,
-    ) -> Result<Low> {
-        let [word, _] = node.words(guard, index);
-        let before = index.checked_sub(1).map(|before| node.words(guard, before)[0]);
-        let is_tied = match node.level {
-            0 => before == Some(word),
-            _ => C::TIES && self.child(guard, node, index + 1)?.low(guard)[1] != 0,
-        };
-        let key = if C::TIES && is_tied {
-            self.key_of(guard, node.level, node.words(guard, index))?
-        } else {
-            Vec::new()
-        };
-        Self::bound(guard, space, word, (C::TIES && is_tied).then_some(&key[..]))
-    }
-
-    /// A lower bound, with a new record if its key is not the smallest one that has the word.
+    /// The lower bound of a node whose first key is this: in trees of records with a record of its own.
     pub(super) fn bound(
         guard: &Guard<'_, M>,
         space: &mut Unpublished<'_, '_, M>,
         word: u64,
-        tied: Option<&[u8]>,
+        key: &[u8],
     ) -> Result<Low> {
-        let tail =
-            tied.map(|key| Ok::<_, Error>(space.adopt(record::write(guard, key, &[])?))).transpose()?;
-        Ok([word, tail.unwrap_or(0)])
+        Ok([word, if C::TIES { space.adopt(record::write(guard, key, &[])?) } else { 0 }])
     }
 
     /// Merges a leaf that has `count` entries left with those beside it, as far as they are short; then what is above it.
@@ -343,10 +320,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         parent.remove(guard, (parent.used(guard), position));
         let lsn = left.publish_sibling(guard, sibling);
         writing.stamp(left.offset, lsn);
-        guard.retire(right.offset);
-        if low[1] != 0 {
-            C::retire(guard, low);
-        }
+        Self::retire_node(guard, right.offset, low);
         Ok(true)
     }
 

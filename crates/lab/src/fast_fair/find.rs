@@ -65,16 +65,10 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// A lower bound as a key.
-    pub(super) fn key_of_low(guard: &Guard<'_, M>, [word, tail]: Low) -> Result<Vec<u8>> {
+    pub(super) fn key_of_low(guard: &Guard<'_, M>, low: Low) -> Result<Vec<u8>> {
         let mut key = Vec::new();
-        if tail != 0 {
-            C::copy_key(guard, [word, tail], &mut key)?;
-            return Ok(key);
-        }
-        key.extend(word.to_be_bytes());
-        // The smallest key that has this word.
-        while C::TIES && key.last() == Some(&0) {
-            key.pop();
+        if !C::TIES || low[1] != 0 {
+            C::copy_key(guard, low, &mut key)?;
         }
         Ok(key)
     }
@@ -101,7 +95,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let Way::Key(key, which) = *way else { return Ok(matches!(way, Way::Last)) };
         Ok(match C::word(key).cmp(&word) {
             Ordering::Equal if C::TIES && which != Tied::Behind => {
-                // No key with its word is below a bound without a tail.
+                // That of the leftmost node has no record, and no key is below it.
                 let order =
                     if tail == 0 { Ordering::Greater } else { C::compare_tie(guard, key, [word, tail])? };
                 order.is_gt() || which == Tied::UpTo && order.is_eq()
@@ -155,13 +149,15 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// Goes down to a leaf. A reader moves right where a parent does not lead to a node yet. A writer, which notes its path and
-    /// makes nodes whole on its way, stops there: the sibling that is to be entered in the parent comes with the node.
+    /// makes nodes whole on its way, stops there: the sibling that is to be entered in the parent comes with the node. Unless it
+    /// is to be exact, a descent may end in a leaf whose sibling has the key, if no entry of the leaf is above the key.
     #[inline(always)]
     pub(super) fn descend<'g>(
         &self,
         guard: &'g Guard<'_, M>,
         way: &Way<C::Key<'_>>,
         mut writer: Option<(&Writing<'_, M>, &mut Path)>,
+        is_exact: bool,
     ) -> Result<(Node<'g>, Option<Node<'g>>)> {
         let (mut node, mut moves) = (self.root(guard)?, 0);
         loop {
@@ -171,7 +167,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             let is_leaf = node.level == 0;
             let (position, used) = if is_leaf { (0, 0) } else { self.rank(guard, &node, way)? };
             // The keys of a sibling are above all entries, but where a crash has left copies of its first ones.
-            if (self.is_unfinished || position == used && !is_leaf)
+            if (self.is_unfinished || if is_leaf { is_exact } else { position == used })
                 && let Some(right) = self.right_of(guard, &node, way)?
             {
                 if writer.is_some() {
@@ -267,7 +263,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         // A record is read after the look, so it must not be reused; words are there already.
         let guard = if C::TIES { self.pool.pin() } else { self.pool.peek() };
         let (found, lsn) = self.latch.read(&guard, |_| {
-            let (leaf, _) = self.descend(&guard, &Way::Key(key, Tied::UpTo), None)?;
+            let (leaf, _) = self.descend(&guard, &Way::Key(key, Tied::UpTo), None, false)?;
             let (leaf, look) = self.look_right(&guard, leaf, key)?;
             Ok((look.found, self.latch.lsn(leaf.offset)))
         })?;
@@ -333,14 +329,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for FastFair<M, C> {
     ) -> Result<()> {
         let way = goal.way::<C>();
         let lsn = self.latch.read(guard, |_| {
-            let (mut leaf, _) = self.descend(guard, &way, None)?;
-            for moves in 0.. {
-                let Some(right) = self.right_of(guard, &leaf, &way)? else { break };
-                if moves == MOVES_MAX {
-                    return Err(Error::corrupt(leaf.offset, "siblings that run in a circle"));
-                }
-                leaf = right;
-            }
+            let (leaf, _) = self.descend(guard, &way, None, true)?;
             copy.offset = leaf.offset;
             copy.end = self.copy_entries(guard, &leaf, &mut copy.entries)?;
             if direction == Direction::Reverse {

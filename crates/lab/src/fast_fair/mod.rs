@@ -7,7 +7,7 @@
 //! ```text
 //! node with room for n entries, 64 + 16 n bytes (512 for 28)
 //!   0  low      first word of the lower bound; of the leftmost node of a level 0
-//!   8  tail     0, or a record with the lower bound, where the first word is not enough
+//!   8  tail     in trees of records a record with the lower bound; of the leftmost node of a level 0
 //!  16  sibling  the next node of the level; 0 after the last
 //!  24  first    of an inner node the first child, of a leaf of words 1 if there is an entry
 //!  32  level    0 for leaves
@@ -32,7 +32,7 @@
 //! | insert | n + 1; with records n + 2 | the last store to the entry |
 //! | remove | n + 1 | the first store: with records a value, else a key |
 //! | update | 1; with records 2 | the value |
-//! | split | 4: sibling; the word that leads to it; the end of the node; the parent | the second |
+//! | split | 3: sibling; the word that leads to it; the end of the node and the parent | the second |
 //! | merge | 3: copies; the parent; the word that leads to the sibling | the last |
 //!
 //! ## Recovery

@@ -28,7 +28,7 @@ pub(super) struct Node<'g> {
     pub(super) entries: &'g [[Word; 2]],
 }
 
-/// The lower bound of a node: the first word of the key, and 0 or a record with the key where the word is not enough.
+/// The lower bound of a node: the first word of the key, and in trees of records a record with the key. Zeros of the leftmost node.
 pub(super) type Low = [u64; 2];
 
 /// What a new node has.
@@ -247,14 +247,13 @@ impl<'g> Node<'g> {
         guard.fence()
     }
 
-    /// Removes the entries from `kept` on, which the sibling has as well; durable at the LSN.
-    pub(super) fn truncate<M: Medium>(&self, guard: &Guard<'_, M>, (used, kept): (usize, usize)) -> Lsn {
+    /// Removes the entries from `kept` on, which the sibling has as well: flushes them, for they do not count anyway.
+    pub(super) fn truncate<M: Medium>(&self, guard: &Guard<'_, M>, (used, kept): (usize, usize)) {
         if kept == 0 && self.is_by_key() {
-            return self.publish_first(guard, false);
+            self.publish_first(guard, false);
         }
         (kept..used).for_each(|index| self.end_word(index).store(guard, 0));
         guard.flush_words(self.entries[kept..used].as_flattened());
-        guard.fence()
     }
 
     /// Adds entries behind those in use, which count once the sibling that has them as well is gone.

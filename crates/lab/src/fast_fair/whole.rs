@@ -1,10 +1,9 @@
 //! What concerns the whole tree: making and opening it, bulk loads, verification, figures, giving back.
 
-use std::collections::HashSet;
 use std::time::Instant;
 
-use engines::kit::latch::Latch;
-use engines::kit::paged::checked;
+use engines::kit::latch::{Latch, Writing};
+use engines::kit::paged::{checked, unchecked};
 use engines::kit::prelude::*;
 use medium::LINE_BYTES;
 use std::marker::PhantomData;
@@ -12,8 +11,11 @@ use std::marker::PhantomData;
 use super::node::{Content, Low, Node};
 use super::{ENTRIES_MAX, ENTRIES_MIN, ENTRY, FastFair, ROOT_ENTRIES, ROOT_OFFSET};
 
-/// A node of a level that a load has written, and its lower bound.
-type Loaded = (u64, u64, Option<Vec<u8>>);
+/// Where a node is, and its lower bound.
+type Placed = (u64, Low);
+
+/// A node of a level that a load has written, and its lower bound, as a word and as a key.
+type Loaded = (u64, u64, Vec<u8>);
 
 impl<M: Medium, C: Codec> FastFair<M, C> {
     /// The tree at a root, not recovered.
@@ -113,17 +115,12 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// Verifies all nodes.
+    #[expect(clippy::unnecessary_wraps, reason = "other trees' walks can fail")]
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let _writing = self.latch.write(&guard);
-        let (mut violations, mut last, mut above) = (Vec::new(), None, HashSet::new());
-        let mut level = self.root(&guard)?.level;
-        let mut children = HashSet::new();
+        let (mut violations, mut last) = (Vec::new(), None);
         let walked = self.walk(&guard, |node| {
-            if node.level != level {
-                (level, above) = (node.level, std::mem::take(&mut children));
-            }
-            above.remove(&node.offset);
             let mut found = |what: &str| {
                 violations.push(Violation { offset: node.offset, what: what.to_owned() });
             };
@@ -132,19 +129,14 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             if end.as_ref().is_some_and(|end| *end <= low) {
                 found("a sibling that is not above it");
             }
-            if node.level > 0 {
-                for position in 0..=node.used(&guard) {
-                    let child = self.child(&guard, node, position)?;
-                    children.insert(child.offset);
-                    let first_or_dead =
-                        position == 0 || node.is_dead(&guard, position - 1, node.used(&guard));
-                    if !first_or_dead && child.low(&guard)[0] != node.words(&guard, position - 1)[0] {
+            for words in entries {
+                if node.level > 0 {
+                    let child = unchecked(words[1]).unwrap_or(0);
+                    if self.node(&guard, child)?.low(&guard)[0] != words[0] {
                         found("a child with another lower bound");
                     }
+                    continue;
                 }
-                return Ok(());
-            }
-            for words in entries {
                 verify_entry::<M, C>(&guard, words, &mut last)?.into_iter().for_each(&mut found);
                 if last.as_ref().is_some_and(|key| *key < low) {
                     found("an entry below the lower bound of its leaf");
@@ -154,8 +146,6 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         });
         if let Err(error) = walked {
             violations.push(Violation { offset: self.root, what: error.to_string() });
-        } else if !above.is_empty() {
-            violations.push(Violation { offset: self.root, what: "a child that is no sibling".to_owned() });
         }
         Ok(violations)
     }
@@ -169,21 +159,27 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             nodes.push((node.offset, node.low(&guard)));
             Ok(())
         });
-        nodes.into_iter().for_each(|(offset, low)| Self::free_node(&guard, offset, low));
+        for (offset, low) in nodes {
+            guard.free(offset);
+            if low[1] != 0 {
+                C::discard(&guard, low);
+            }
+        }
         guard.free(self.root);
         walked.or_else(|error| if error.is_corrupt() { Ok(()) } else { Err(error) })
     }
 
-    fn free_node(guard: &Guard<'_, M>, offset: u64, low: Low) {
-        guard.free(offset);
+    /// Retires a node that nothing leads to any more.
+    pub(super) fn retire_node(guard: &Guard<'_, M>, offset: u64, low: Low) {
+        guard.retire(offset);
         if low[1] != 0 {
-            C::discard(guard, low);
+            C::retire(guard, low);
         }
     }
 
     /// Fills an empty tree.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
-        self.demand_empty(&self.pool.pin())?;
+        self.lock_empty(&self.pool.pin()).map(drop)?;
         // What is written nobody else reaches.
         let guard = self.pool.peek();
         let mut source = Sorted::<M, C>::new(&guard, next);
@@ -191,23 +187,23 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let allocate = |nodes: &mut Unpublished<'_, '_, M>| nodes.allocate_lines(Node::bytes(self.entries));
         let first = allocate(&mut nodes)?;
         let mut level: Vec<Loaded> = Vec::new();
-        let mut before = None;
         let per_leaf = entries_per_leaf(self.entries, fill);
         source.for_each_leaf(
             per_leaf,
             first,
             || allocate(&mut nodes),
             |offset, sibling, entries| {
-                let word = if level.is_empty() { 0 } else { entries.first().map_or(0, |words| words[0]) };
-                let mut tied = None;
-                if C::TIES && !level.is_empty() && before == Some(word) {
-                    C::copy_key(&guard, entries[0], tied.insert(Vec::new()))?;
-                }
-                let low = Self::bound(&guard, &mut tails, word, tied.as_deref())?;
+                let mut key = Vec::new();
+                let low = match entries.first() {
+                    Some(first) if !level.is_empty() => {
+                        C::copy_key(&guard, *first, &mut key)?;
+                        Self::bound(&guard, &mut tails, first[0], &key)?
+                    }
+                    _ => [0; 2],
+                };
                 let content = Content { level: 0, low, sibling, first_child: 0, entries: &entries };
                 self.node(&guard, offset)?.write(&guard, &content);
-                before = entries.last().map(|words| words[0]);
-                level.push((offset, word, tied));
+                level.push((offset, low[0], key));
                 Ok(())
             },
         )?;
@@ -221,12 +217,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             level = self.load_level(&guard, (&mut nodes, &mut tails), height, &level, fill)?;
         }
         let pinned = self.pool.pin();
-        let writing = self.latch.write(&pinned);
-        let mut old = Vec::new();
-        self.walk_entries(&pinned, |node, entries| {
-            old.push((node.offset, node.low(&pinned)));
-            if entries.is_empty() { Ok(()) } else { Err(Error::NotEmpty) }
-        })?;
+        let (writing, old) = self.lock_empty(&pinned)?;
         // PERSIST: the nodes are ordered before the word that leads to them; lost, the tree is empty.
         guard.fence();
         writing.change();
@@ -236,12 +227,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         tails.published();
         let loaded = source.published();
         writing.settle(&guard, lsn)?;
-        for (offset, low) in old {
-            pinned.retire(offset);
-            if low[1] != 0 {
-                C::retire(&pinned, low);
-            }
-        }
+        old.into_iter().for_each(|(offset, low)| Self::retire_node(&pinned, offset, low));
         Ok(loaded)
     }
 
@@ -264,31 +250,32 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             let children = &below[below.len() * number / count..below.len() * (number + 1) / count];
             let entries: Vec<EntryWords> =
                 children[1..].iter().map(|(child, word, _)| [*word, checked(*child)]).collect();
-            let (first_child, word, tied) = &children[0];
+            let (first_child, word, key) = &children[0];
             let content = Content {
                 level: height,
-                low: Self::bound(guard, tails, *word, tied.as_deref())?,
+                low: if number == 0 { [0; 2] } else { Self::bound(guard, tails, *word, key)? },
                 sibling: offsets.get(number + 1).copied().unwrap_or(0),
                 first_child: *first_child,
                 entries: &entries,
             };
             self.node(guard, *offset)?.write(guard, &content);
-            level.push((*offset, *word, tied.clone()));
+            level.push((*offset, *word, key.clone()));
         }
         Ok(level)
     }
 
-    /// Refuses a tree that has entries, once they are durable.
-    fn demand_empty(&self, guard: &Guard<'_, M>) -> Result<()> {
-        let writing = self.latch.write(guard);
-        let walked = self.walk_entries(
-            guard,
-            |_, entries| {
-                if entries.is_empty() { Ok(()) } else { Err(Error::NotEmpty) }
-            },
-        );
-        writing.settle(guard, self.latch.last_lsn())?;
-        walked
+    /// The lock, and all nodes of a tree without entries. Refuses one that has entries, once they are durable.
+    fn lock_empty(&self, guard: &Guard<'_, M>) -> Result<(Writing<'_, M>, Vec<Placed>)> {
+        let (writing, mut nodes) = (self.latch.write(guard), Vec::new());
+        let walked = self.walk_entries(guard, |node, entries| {
+            nodes.push((node.offset, node.low(guard)));
+            if entries.is_empty() { Ok(()) } else { Err(Error::NotEmpty) }
+        });
+        if let Err(error) = walked {
+            writing.settle(guard, self.latch.last_lsn())?;
+            return Err(error);
+        }
+        Ok((writing, nodes))
     }
 }
 
@@ -328,19 +315,5 @@ where
         drop(guard);
         tree.recovery_ns = start.elapsed().as_nanos() as u64;
         Ok(tree)
-    }
-
-    fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        let (guard, tree) = (pool.pin(), Self::unopened(pool, &root.words)?);
-        let mut first = tree.root(&guard)?;
-        while first.level > 0 {
-            first = tree.child(&guard, &first, 0)?;
-        }
-        let read = |offset| {
-            let (leaf, mut entries) = (tree.node(&guard, offset)?, Vec::new());
-            let copied = tree.copy_entries(&guard, &leaf, &mut entries);
-            Ok((leaf.sibling(&guard)?, copied.map(|_| entries)))
-        };
-        Ok(Some(salvage_chain::<M, C>(&guard, first.offset, visit, read)))
     }
 }

@@ -94,6 +94,8 @@ fn trees(families: &[fn(u64) -> Tree]) -> Vec<Tree> {
 
 /// Measures a figure.
 pub(super) fn figure(number: u8, args: &Args, notes: Notes<'_>) -> Result<Figure> {
+    // Pages of a file in memory are small, so those of memory are to be.
+    medium::disable_huge_pages();
     let lab = Lab { args, keys: keys(number, args.scale), notes, points: Vec::new() };
     match number {
         1 => lab.profile(),
@@ -160,13 +162,13 @@ impl Lab<'_> {
             for (panel, ms) in [("search", search), ("flushes, fences, log", durable)] {
                 let percent = (100.0 * ms / all).clamp(0.0, 100.0);
                 self.point(panel, &consistent(degree), percent);
-                let paper = if panel == "search" { "38%, binary search" } else { "15%, cache-line flushes" };
+                let paper = if panel == "search" { "38%, binary search" } else { "15%, flushes" };
                 claims.push(Claim::new(format!("{panel}, degree {degree}"), paper, format!("{percent:.0}%")));
             }
         }
         let missing = "a profile by function: the search is that of finds of the same keys in memory, what durability costs is \
                        the difference to inserts in memory; and the paper's compiler, which did not optimise: its search is \
-                       slower, so its flushes weigh less. A fence of today waits for its lines, a cache-line flush of the paper, on DRAM, did not";
+                       slower, so its flushes weigh less. A fence of today waits for its lines, a flush of 2012 to DRAM did not";
         let title = "Figure 1: where an insert spends its time, ascending keys";
         Ok(Figure { claims, ..self.figure(title, "% of the time", missing) })
     }
@@ -212,8 +214,9 @@ impl Lab<'_> {
                 (format!("{}, degree {}", tree.series, tree.degree.1), claimed_flushes(&tree));
             claims.push(Claim::new(what, paper, format!("{lines:.2} lines flushed, {fences:.2} fences")));
         }
-        let missing = "its counts of flushes as numbers: they are bars. Ascending keys shift nothing, so a B+-tree flushes more with \
-                       the degree only where a split logs more; the paper's sorts by flushed steps even then";
+        let missing = "its counts as numbers: they are bars. Ascending keys shift nothing, so a B+-tree flushes more with \
+                       the degree only where a split logs more; the paper's sorts by flushed steps even then. Where the processor has no store of a \
+                       line, a node of CAWBT is two lines";
         let title = "Figure 8: lines flushed by an insert, ascending keys, counted";
         Ok(Figure { claims, ..self.figure(title, "an insert", missing) })
     }

@@ -32,7 +32,7 @@ fn entries_come_and_go() {
     assert_eq!(pointers_of(&content), [16, 32, 48, (1 << 48) - 16]);
     content.remove_entry(0);
     content.remove_entry(1);
-    assert_eq!((ids_of(&content), content.next()), (vec![2, (1 << ID_BITS) - 1], 0x1000));
+    assert_eq!((ids_of(&content), content.pointers[NEXT]), (vec![2, (1 << ID_BITS) - 1], 0x1000));
 }
 
 #[test]
@@ -49,13 +49,14 @@ fn children_come_and_go() {
 
 #[test]
 fn nodes_are_split_and_joined() {
-    let (left, right) = leaf(&[1, 2, 3, 4]).split_leaf(2);
-    assert_eq!((ids_of(&left), ids_of(&right)), (vec![1, 2], vec![3, 4]));
-    assert_eq!(ids_of(&left.joined_leaf(&right)), [1, 2, 3, 4]);
-    let (left, separator, right) = inner(&[2, 3, 4, 5]).split_inner(3);
+    let (left, separator, right) = leaf(&[1, 2, 3, 4]).split();
+    assert_eq!((ids_of(&left), separator, ids_of(&right)), (vec![1, 2], 3, vec![3, 4]));
+    assert_eq!(ids_of(&left.without(1).without(7)), [2]);
+    assert_eq!(ids_of(&left.joined(0, &right)), [1, 2, 3, 4]);
+    let (left, separator, right) = inner(&[2, 3, 4, 5]).split();
     assert_eq!((ids_of(&left), separator, ids_of(&right)), (vec![2, 3], 4, vec![5]));
     assert_eq!(pointers_of(&right), [256, 320]);
-    let joined = left.joined_inner(separator, &right);
+    let joined = left.joined(separator, &right);
     assert_eq!((ids_of(&joined), pointers_of(&joined)), (vec![2, 3, 4, 5], vec![64, 128, 192, 256, 320]));
 }
 

@@ -243,22 +243,17 @@ const WBTREE_SLOT_ONLY: &[Justified] = &[
 
 /// `cawbt`.
 const CAWBT: &[Justified] = &[
-    justified("engines/src/cawbt/change.rs CawbTree::split publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/change.rs CawbTree::merge_leaves publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/change.rs CawbTree::merge_leaves publish 3", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/change.rs CawbTree::merge_inner publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/change.rs CawbTree::move_child publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/change.rs CawbTree::move_child publish 3", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/change.rs CawbTree::lower_root publish 1", &[DoneFirst], EITHER_FIRST),
+    justified("engines/src/cawbt/log.rs CawbTree::apply publish 2", &[DoneFirst], EITHER_FIRST),
+    justified("engines/src/cawbt/log.rs CawbTree::apply publish 3", &[DoneFirst], EITHER_FIRST),
     justified("engines/src/cawbt/remove.rs CawbTree::take_out publish 2", &[DoneFirst], EITHER_FIRST),
     justified("engines/src/cawbt/record.rs Fresh::write_node init 1", &[DoneFirst], NO_PUBLISH),
-    justified("engines/src/cawbt/recover.rs Surveyor::mend_separators publish 1", &[Flush], MENDED_AGAIN),
-    justified("engines/src/cawbt/recover.rs Surveyor::end fence 1", &[Fence, Swapped], MENDED_AGAIN),
-    justified("engines/src/cawbt/change.rs CawbTree::split fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/recover.rs CawbTree::mend publish 1", &[Flush], MENDED_AGAIN),
+    justified("engines/src/cawbt/recover.rs CawbTree::mend fence 1", &[Fence, Swapped], MENDED_AGAIN),
     justified("engines/src/cawbt/insert.rs CawbTree::replace fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/insert.rs CawbTree::add fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/log.rs CawbTree::carry_out fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/load.rs CawbTree::load fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/cawbt/recover.rs CawbTree::create_nodes fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/recover.rs CawbTree::create_at fence 1", &[Swapped], BOTH_BEFORE),
 ];
 
 /// The sorted chain.
