@@ -63,7 +63,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn read_recovered(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
         if self.recovered_from_crash {
             let node = read_mended(guard, offset)?;
-            return Ok(guard.mark_node(offset).map(|()| node)?);
+            return guard.mark_node(offset).map(|()| node);
         }
         let found = guard.node::<NodeLine>(offset)?.line.inspect(guard).map_err(Error::torn(offset))?;
         if !found.is_whole {
