@@ -30,6 +30,25 @@ pub mod search;
 pub mod walk;
 pub mod write;
 
+use std::panic::resume_unwind;
+
+use crate::Result;
+
+/// Runs `work` on so many threads, this one among them; on fewer if the system gives no more. Returns what all have returned.
+///
+/// # Errors
+/// An error that `work` has returned on some thread.
+pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let helpers: Vec<_> = (1..threads).map_while(helper).collect();
+        let own = work();
+        let theirs =
+            helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        std::iter::once(own).chain(theirs).collect()
+    })
+}
+
 /// A value of 48 bits with a check of 16 bits.
 pub fn checked(value: u64) -> u64 {
     debug_assert!(value >> 48 == 0);

@@ -137,6 +137,13 @@ impl Batch {
         *own = from;
     }
 
+    /// The scan goes on behind the last key that was taken, unless the range ends before.
+    pub fn go_on_behind_last(&mut self) {
+        if let Some(last) = self.last_key().filter(|_| !self.is_finished) {
+            self.go_on_from(Bound::Excluded(last));
+        }
+    }
+
     /// The last key that was taken.
     fn last_key(&self) -> Option<Vec<u8>> {
         let (key_length, value_length) = *self.entries.iter().rev().find_map(|entry| entry.as_ref().ok())?;
@@ -364,9 +371,7 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
                 continue;
             }
             // The batch is full, or the range ends.
-            if let Some(last) = batch.last_key().filter(|_| !batch.is_finished) {
-                batch.go_on_from(Bound::Excluded(last));
-            }
+            batch.go_on_behind_last();
             return Ok(());
         }
         let Some(end) = leaf.end else {

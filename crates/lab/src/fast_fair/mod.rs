@@ -113,29 +113,10 @@ where
     Self: MaybeWords,
 {
     methods_of_entries!();
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
+    methods_of_trees!();
 
     fn len(&self) -> Result<u64> {
         Ok(self.figures()?.keys)
-    }
-
-    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.load(next, fill)
-    }
-
-    fn check(&self) -> Result<Vec<Violation>> {
-        self.verify()
-    }
-
-    fn stat(&self) -> Result<IndexStat> {
-        self.figures()
-    }
-
-    fn destroy(&self) -> Result<()> {
-        self.give_back()
     }
 }
 

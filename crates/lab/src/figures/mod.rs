@@ -46,11 +46,13 @@ pub struct Args {
     /// cawbt: the numbers of keys, in place of --keys, --ops and --threads
     #[arg(long, value_enum, default_value = "machine")]
     scale: cawbt::Scale,
-    /// Also draw the figure, as SVG
-    #[arg(long, requires = "figure")]
+    /// Also draw the figure, as SVG. Without --figure each is drawn into a file of its own, with its number in the name
+    #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
+/// The x axis of figures by threads.
+const THREADS: &str = "threads";
 /// The x axis of figures by the size of the tree, which is drawn by decades.
 const KEYS: &str = "keys";
 
@@ -123,7 +125,8 @@ impl Figure {
             "keys": args.keys,
             "ops": args.ops,
             "runs": args.runs,
-            "cores": std::thread::available_parallelism().map_or(0, usize::from),
+            "machine": plot::machine(),
+            "threads": args.threads,
             "points": points,
             "claims": claims,
             "missing": self.missing,
@@ -192,6 +195,13 @@ impl Args {
         if self.system == "cawbt" { Self { keys, ops: keys, ..self.clone() } } else { self.clone() }
     }
 
+    /// The machine, the keys and the threads, in words.
+    fn setup(&self) -> String {
+        let threads: Vec<String> = self.threads.iter().map(ToString::to_string).collect();
+        let of = if threads == ["1"] { "thread" } else { "threads" };
+        format!("{}; {} keys; {} {of}", plot::machine(), bench::grouped(self.keys), threads.join(", "))
+    }
+
     /// The numbers of the figures that are wanted.
     pub fn numbers(&self) -> Result<Vec<u8>> {
         if self.threads.is_empty() || self.threads.contains(&0) {
@@ -204,9 +214,10 @@ impl Args {
 /// Measures a figure, and draws it if that is wanted.
 pub fn run(args: &Args, number: u8, notes: Notes<'_>) -> Result<Said> {
     let args = &args.sized(number);
-    let figure = args.system().1(number, args, notes)?;
-    if let Some(path) = &args.plot {
-        plot::draw(&figure, path)?;
-    }
-    Ok(Said { json: figure.json(args, number), text: figure.text() })
+    let mut figure = args.system().1(number, args, notes)?;
+    // A measurement that gave no number has no place on an axis.
+    figure.points.retain(|point| point.y.is_finite());
+    plot::draw(&figure, args, number)?;
+    let text = format!("{}\n{}", figure.text(), args.setup());
+    Ok(Said { json: figure.json(args, number), text })
 }

@@ -79,7 +79,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// How many entries of a node live.
     #[inline(always)]
     pub(super) fn count(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> usize {
-        self.format.live(guard, node).count_ones() as usize
+        kernels::count_ones(self.format.live(guard, node))
     }
 
     #[inline(always)]
@@ -192,7 +192,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         (live, below, tied): (u64, u64, u64),
         (key, which): (C::Key<'_>, Tied),
     ) -> Result<usize> {
-        let (first, count) = (below.count_ones() as usize, tied.count_ones() as usize);
+        let (first, count) = (kernels::count_ones(below), kernels::count_ones(tied));
         Ok(match count {
             1.. if C::TIES && which != Tied::Behind => {
                 first + self.rank_tied(guard, (node, live), (first, count), key, which == Tied::UpTo)?
@@ -259,7 +259,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 Way::First => (0, 0),
                 Way::Last => {
                     let live = self.format.live(guard, &node);
-                    (live, live.count_ones() as usize)
+                    (live, kernels::count_ones(live))
                 }
             };
             note(Step { offset, position });

@@ -61,15 +61,13 @@ mod walk;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use crate::Result;
 use medium::{Lsn, Medium};
 use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 
 use super::latch::Latch;
-use super::scan::LeafBatches;
-use crate::index::{Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation};
+use crate::index::{Codec, Index, MaybeWords};
 use crate::registry::Settings;
-use crate::{methods_of_entries, words_of_entries};
+use crate::{Result, methods_of_entries, methods_of_trees, words_of_entries};
 
 pub use super::{checked, unchecked};
 pub use log::{HEAD_WRITES_MAX, Redo};
@@ -197,29 +195,10 @@ where
     Self: MaybeWords,
 {
     methods_of_entries!();
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
+    methods_of_trees!();
 
     fn len(&self) -> Result<u64> {
         Ok(self.figures()?.keys)
-    }
-
-    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.load(next, fill)
-    }
-
-    fn check(&self) -> Result<Vec<Violation>> {
-        self.verify()
-    }
-
-    fn stat(&self) -> Result<IndexStat> {
-        self.figures()
-    }
-
-    fn destroy(&self) -> Result<()> {
-        self.give_back()
     }
 }
 
