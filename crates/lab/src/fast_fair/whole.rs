@@ -144,8 +144,11 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             }
             Ok(())
         });
-        if let Err(error) = walked {
-            violations.push(Violation { offset: self.root, what: error.to_string() });
+        match walked {
+            Err(error) if error.is_corrupt() => {
+                violations.push(Violation { offset: self.root, what: error.to_string() });
+            }
+            walked => walked?,
         }
         Ok(violations)
     }

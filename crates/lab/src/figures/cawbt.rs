@@ -168,7 +168,7 @@ impl Lab<'_> {
         }
         let missing = "a profile by function: the search is that of finds of the same keys in memory, what durability costs is \
                        the difference to inserts in memory; and the paper's compiler, which did not optimise: its search is \
-                       slower, so its flushes weigh less. A fence of today waits for its lines, a flush of 2012 to DRAM did not";
+                       slower, so its flushes weigh less. A fence of today waits for its lines, a flush of 2012 did not";
         let title = "Figure 1: where an insert spends its time, ascending keys";
         Ok(Figure { claims, ..self.figure(title, "% of the time", missing) })
     }
@@ -214,9 +214,9 @@ impl Lab<'_> {
                 (format!("{}, degree {}", tree.series, tree.degree.1), claimed_flushes(&tree));
             claims.push(Claim::new(what, paper, format!("{lines:.2} lines flushed, {fences:.2} fences")));
         }
-        let missing = "its counts as numbers: they are bars. Ascending keys shift nothing, so a B+-tree flushes more with \
-                       the degree only where a split logs more; the paper's sorts by flushed steps even then. Where the processor has no store of a \
-                       line, a node of CAWBT is two lines";
+        let missing = "its counts as numbers: they are bars. Ascending keys shift nothing, so a B+-tree flushes more with the degree \
+                       only where a split logs more; the paper's sorts by flushed steps even then. Where the processor has no \
+                       store of a line, a node of CAWBT is two lines";
         let title = "Figure 8: lines flushed by an insert, ascending keys, counted";
         Ok(Figure { claims, ..self.figure(title, "an insert", missing) })
     }
