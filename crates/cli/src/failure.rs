@@ -4,6 +4,9 @@ use std::io;
 
 use everleaf::{Error, LogError, PoolError};
 use medium::MediumError;
+use serde_json::{Map, Value, json};
+
+use crate::interrupt::Interruption;
 
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,19 @@ pub(crate) enum Failure {
     /// The command refuses, for another reason.
     #[error("{0}")]
     Refused(String),
+    /// A signal asked the command to end.
+    #[error("interrupted")]
+    Interrupted,
+    /// Something had been done before the command failed.
+    #[error("{failure}; before that, {words}")]
+    Halfway {
+        /// What was done, in words.
+        words: String,
+        /// The same for a script.
+        done: Map<String, Value>,
+        /// Why the rest failed.
+        failure: Box<Failure>,
+    },
 }
 
 impl From<lab::failure::Failure> for Failure {
@@ -51,9 +67,58 @@ impl From<lab::failure::Failure> for Failure {
 }
 
 impl Failure {
+    /// The exit code for wrong use.
+    pub(crate) const USAGE: u8 = 2;
+
     /// A closure for `map_err`.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { action: action.into(), source }
+        move |source| match source.get_ref() {
+            Some(inner) if inner.is::<Interruption>() => Self::Interrupted,
+            _ => Self::Io { action: action.into(), source },
+        }
+    }
+
+    /// The failure, and what had been done before it: in words, and as an object of JSON.
+    pub(crate) fn after(self, words: String, done: Value) -> Self {
+        let Value::Object(done) = done else { return self };
+        Self::Halfway { words, done, failure: Box::new(self) }
+    }
+
+    /// The exit code.
+    pub(crate) fn exit_code(&self) -> u8 {
+        if self.kind() == "usage" { Self::USAGE } else { 3 }
+    }
+
+    /// What kind of failure it is, for scripts.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Store(error) => match error.root() {
+                Error::Pool(PoolError::Locked { .. }) => "locked",
+                Error::Pool(PoolError::PoolFull { .. }) => "full",
+                Error::Pool(PoolError::NoSuchPool | PoolError::NoSuchTree { .. }) => "absent",
+                _ if self.is_damage() => "damaged",
+                _ => "store",
+            },
+            Self::Io { .. } => "io",
+            Self::Output(_) => "output",
+            Self::Line { .. } => "input",
+            Self::Usage(_) => "usage",
+            Self::Refused(_) => "refused",
+            Self::Interrupted => "interrupted",
+            Self::Halfway { failure, .. } => failure.kind(),
+        }
+    }
+
+    /// The failure as an object.
+    pub(crate) fn json(&self) -> Value {
+        let mut object = match self {
+            Self::Halfway { done, .. } => done.clone(),
+            _ => Map::new(),
+        };
+        object.insert("error".to_owned(), self.to_string().into());
+        object.insert("kind".to_owned(), self.kind().into());
+        object.insert("exit_code".to_owned(), json!(self.exit_code()));
+        Value::Object(object)
     }
 
     /// Whether the pool or its log is damaged, or the two do not belong together.

@@ -19,6 +19,7 @@ pub(crate) trait Backend: Send + Sync {
     /// `None` for engines whose trees have to be opened for that.
     fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
+    fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()>;
     fn needs_mark(&self) -> bool;
     fn finish_marking(&self);
     fn finish_marking_later(&self);
@@ -100,6 +101,10 @@ impl<M: Host> Backend for Pool<M> {
 
     fn remove_tree(&self, root: &TreeRoot) -> Result<()> {
         Ok(Pool::remove_tree(self, root)?)
+    }
+
+    fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()> {
+        Ok(Pool::rename_tree(self, root, name).map(drop)?)
     }
 
     fn needs_mark(&self) -> bool {

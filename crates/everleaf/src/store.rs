@@ -330,6 +330,43 @@ impl Store {
         self.at(self.drop_found(name))
     }
 
+    /// Gives the tree `name` another name. Durable when this returns; a crash leaves it with one of the two names. O(1).
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchTree`]; [`PoolError::TreeExists`] if a tree has the new name; [`PoolError::BadTreeName`];
+    /// [`PoolError::TooManyTrees`], as the new name needs a free slot for a moment; [`PoolError::InUse`] as
+    /// [`Store::drop_tree`].
+    pub fn rename_tree(&self, name: &str, new: &str) -> Result<()> {
+        self.at(self.rename_found(name, new))
+    }
+
+    fn rename_found(&self, name: &str, new: &str) -> Result<()> {
+        // The thread that recovers in the background uses the trees.
+        if !self.inner.has_recovered() {
+            return Err(Error::Pool(PoolError::InUse));
+        }
+        let Inner { trees, backend, .. } = &*self.inner;
+        let mut trees = trees.lock();
+        if let Some(tree) = trees.remove(name) {
+            let ended = if tree.any.is_unshared() {
+                tree.any.index.sync()
+            } else {
+                Err(Error::Pool(PoolError::InUse))
+            };
+            if let Err(error) = ended {
+                trees.insert(name.to_owned(), tree);
+                return Err(error);
+            }
+            // Dropped here: an open tree writes to the slot that it was opened from.
+        }
+        let roots = backend.roots()?;
+        let root = roots.find(name)?;
+        let root = root.ok_or_else(|| Error::Pool(PoolError::NoSuchTree { name: name.to_owned() }))?;
+        backend.rename_tree(root, new)?;
+        // With deferred durability the new name is not durable yet.
+        backend.sync()
+    }
+
     fn drop_found(&self, name: &str) -> Result<()> {
         // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {

@@ -140,7 +140,7 @@ fn fill_disk(folder: &Path, medium: MediumChoice) {
         LimitedBy::FileSize => assert!(error.to_string().contains("ulimit"), "{error}"),
         _ => panic!("{error}"),
     }
-    assert!(!error.to_string().contains("are the limit"), "{error}");
+    assert!(!error.to_string().contains("its limit is"), "{error}");
     assert!(u64::from(count) * 1000 > DISK_BYTES / 2, "only {count} keys");
     assert_eq!((tree.len().unwrap(), store.check().unwrap()), (u64::from(count), vec![]));
     // Nothing is left for another pool, and nothing is left of it.

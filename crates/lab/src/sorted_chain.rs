@@ -294,10 +294,6 @@ where
 {
     methods_of_entries!();
 
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
-
     fn len(&self) -> Result<u64> {
         let guard = self.pool.pin();
         let state = self.lock(&guard);

@@ -31,6 +31,8 @@ mod mapping;
 mod medium;
 mod names;
 mod node;
+#[doc(hidden)]
+pub mod progress;
 mod ram;
 mod signals;
 pub mod sim;
@@ -51,7 +53,7 @@ pub use instrumented::Instrumented;
 pub use line_store::{LineNotStored, LineStore, LineValue, TAG_MASK, WholeLoad, twin};
 pub use mapping::MapError;
 pub use medium::{LimitedBy, LineForm, Lsn, Medium, MediumError, Survives};
-pub use names::UnknownName;
+pub use names::{UnknownName, size};
 pub use node::Node;
 pub use ram::Ram;
 pub use signals::ignore_file_size_signal;

@@ -76,15 +76,15 @@ impl LimitedBy {
     /// A message: what was wanted, what is full, the way out.
     #[must_use]
     pub fn explain(self, wanted: u64, limit: u64) -> String {
-        let longer = format!("a file of {limit} bytes was to have {wanted}");
+        let longer = format!("a file of {limit} bytes could not grow to {wanted}");
         match self {
             Self::Limit => format!(
-                "the pool is full: {wanted} bytes wanted, {limit} bytes are the limit; nothing was changed. Remove \
+                "the pool is full: it would need {wanted} bytes, and its limit is {limit} bytes; nothing was changed. Remove \
                  entries, or raise the limit"
             ),
             Self::Addresses => format!(
-                "the process is out of addresses: the pool was to have {wanted} bytes, and the system reserved {limit}; \
-                 nothing was changed. Raise what `ulimit -v` allows, or remove entries"
+                "the address space is full: the pool would need {wanted} bytes, and the system reserved {limit}; nothing \
+                 was changed. Raise what `ulimit -v` allows, or remove entries"
             ),
             Self::Disk { free_bytes } => format!(
                 "the disk is full: {longer}, and {free_bytes} bytes are free; nothing was changed. Free disk space, or \
@@ -118,7 +118,7 @@ pub enum MediumError {
     },
     /// The memory for pages that were written is used up.
     #[error(
-        "no memory for more written pages: they take {bytes} bytes, and {limit} bytes are the limit; raise the limit, or close the pool and open it again, which frees them"
+        "no memory for more written pages: they take {bytes} bytes, and their limit is {limit} bytes; raise the limit, or close the pool and open it again, which frees them"
     )]
     PrivatePages {
         /// What they take.
@@ -155,6 +155,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
 
     /// Whether an LSN may become durable later than its fence returns.
     const LATE: bool;
+    /// Whether nothing is ever durable: flushes and fences do nothing, and a log of changes would never be read.
+    const VOLATILE: bool = false;
 
     /// Whether loads may bypass the medium (kernels then read memory directly).
     const DIRECT: bool;

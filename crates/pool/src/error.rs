@@ -12,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("cannot {action}: {source}; put right what it names, then try again")]
+    #[error("cannot {action}: {source}; remove the cause, then try again")]
     Io {
         /// What was tried.
         action: &'static str,
@@ -26,7 +26,7 @@ pub enum Error {
     NoSuchPool,
     /// The file, its folder or its file system is read-only.
     #[error(
-        "the pool cannot be written ({source}), and opening one writes to it even if only to read; give write permission, or open a copy"
+        "the pool is not writable ({source}), and every open writes to the pool; give write permission, or open a copy"
     )]
     ReadOnly {
         /// What the operating system said.
@@ -97,7 +97,7 @@ pub enum Error {
     },
     /// The pool's content keeps it from being opened, so nothing of it can be read.
     #[error(
-        "the pool cannot be opened, for it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
+        "the pool cannot be opened: it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
     )]
     Unopenable {
         /// Where.
@@ -106,7 +106,9 @@ pub enum Error {
         what: String,
     },
     /// No allocation can be so long.
-    #[error("an allocation of {bytes} bytes, and {limit} are the limit; split what is stored there")]
+    #[error(
+        "an allocation of {bytes} bytes exceeds the limit of {limit} bytes; store the value in several parts"
+    )]
     TooLong {
         /// What was asked for, in bytes.
         bytes: usize,
@@ -124,7 +126,7 @@ pub enum Error {
         by: LimitedBy,
     },
     /// The tree was made with another engine or codec.
-    #[error("tree {name:?} was made with {found}, not with {wanted}; open it as what it is")]
+    #[error("tree {name:?} was made with {found}, not with {wanted}; open it with what it was made with")]
     TreeMismatch {
         /// The tree.
         name: String,
@@ -155,18 +157,18 @@ pub enum Error {
     },
     /// The root table is full.
     #[error(
-        "the pool holds {limit} trees, and that is the limit; use another pool, or prefix keys within one tree"
+        "the pool holds {limit} trees already, the most that a pool can hold; use another pool, or prefix keys within one tree"
     )]
     TooManyTrees {
         /// The most trees that a pool holds.
         limit: usize,
     },
     /// Somebody still uses the pool, or the tree.
-    #[error("it is still in use: a tree, a range or another handle of it lives; drop that first")]
+    #[error("the pool is still in use: a tree, a range or another handle exists; drop it first")]
     InUse,
     /// What was asked for is weaker than what was required.
     #[error(
-        "durability {required:?} is required, but this is {found}; use a file system that gives it, or require less"
+        "durability {required:?} is required, but this is {found}; use a file system that offers it, or require less"
     )]
     NotDurable {
         /// What was required.

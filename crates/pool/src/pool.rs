@@ -278,6 +278,15 @@ impl<M: Medium> Pool<M> {
         roots::remove(&self.pin(), tree.slot)
     }
 
+    /// Gives a tree another name; no thread may have it open. Durable when this returns; a crash leaves it with one of both names.
+    ///
+    /// # Errors
+    /// [`Error::TreeExists`], [`Error::BadTreeName`]; [`Error::TooManyTrees`], as the table needs a free slot.
+    pub fn rename_tree(&self, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
+        let _serial = self.shared.roots.lock();
+        roots::rename(&self.pin(), tree, name)
+    }
+
     /// Whether the trees must mark what they reach, because the pool was not closed cleanly. They may do it when they are
     /// opened or later, beside writers; until all have and [`Pool::finish_marking`] was called, no space is reused that
     /// was in use before the open.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! a slot of 256 bytes, in words
-//!  0      state: 0 unused; else engine, codec and "in use", with a check: published last
+//!  0      state: 0 unused; else engine, codec and "in use", with a check: published last. While a tree gets another
+//!         name also the number of its old slot, plus one: that slot holds nothing any more, whatever is in it
 //!  1      length of the name in bytes
 //!  2..18  the name, UTF-8, padded with zeros
 //! 18..26  root words, each 48 bits with a check: what the engine needs to find its tree
@@ -28,6 +29,8 @@ const NAME: usize = 2;
 const ROOTS: usize = 18;
 const CHECK: usize = 26;
 const IN_USE: u64 = 1 << 32;
+/// Where a state has the number of the slot that it replaces, plus one.
+const REPLACES: u32 = 40;
 
 type MediumGuard<'m, M> = medium::Guard<'m, M>;
 
@@ -175,10 +178,23 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     Ok(Slot::Tree(TreeRoot { slot, name, engine: state as u16, codec: (state >> 16) as u16, words: roots }))
 }
 
+/// The slots that replace another one, with the latter.
+fn replacing<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Vec<(usize, usize)>> {
+    let mut found = Vec::new();
+    for slot in 0..TREES_MAX {
+        let state = unchecked(slot_words(guard, slot)?[0].load(guard)).unwrap_or(0);
+        // One that names no slot replaces none.
+        let replaced = (state >> REPLACES) as usize;
+        found.extend((1..=TREES_MAX).contains(&replaced).then_some((slot, replaced.wrapping_sub(1))));
+    }
+    Ok(found)
+}
+
 /// All trees, in the order of their slots.
 pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
-    let mut roots = Roots::default();
-    for slot in 0..TREES_MAX {
+    let (mut roots, replacing) = (Roots::default(), replacing(guard)?);
+    let is_replaced = |slot: usize| replacing.iter().any(|(_, replaced)| *replaced == slot);
+    for slot in (0..TREES_MAX).filter(|slot| !is_replaced(*slot)) {
         match read(guard, slot)? {
             Slot::Free => {}
             Slot::Tree(tree) => roots.trees.push(tree),
@@ -192,8 +208,44 @@ pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
 pub(crate) fn create<M: Medium>(
     guard: &MediumGuard<'_, M>,
     name: &str,
+    kind: (u16, u16),
+    roots: &[u64; ROOT_WORDS],
+) -> Result<TreeRoot> {
+    clear_replaced(guard)?;
+    add(guard, name, kind, roots, None)
+}
+
+/// Gives a tree another name, and so another slot; durable when this returns. A crash leaves it with one of the two names. The
+/// caller serialises, and no thread has the tree open.
+pub(crate) fn rename<M: Medium>(guard: &MediumGuard<'_, M>, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
+    clear_replaced(guard)?;
+    let renamed = add(guard, name, (tree.engine, tree.codec), &tree.words, Some(tree.slot))?;
+    clear_replaced(guard)?;
+    Ok(renamed)
+}
+
+/// Ends renames that were not ended: clears the slots that are replaced, then what says so.
+fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
+    for (slot, replaced) in replacing(guard)? {
+        // PERSIST: the new slot is durable; lost, this one is still replaced.
+        slot_words(guard, replaced)?[0].publish(guard, 0);
+        guard.fence();
+        let state = &slot_words(guard, slot)?[0];
+        let kept = unchecked(state.load(guard)).unwrap_or(0) & ((1 << REPLACES) - 1);
+        // PERSIST: the old slot is empty; otherwise both names would lead to the tree.
+        state.publish(guard, checked(kept));
+        // Before another tree takes the old slot.
+        guard.fence();
+    }
+    Ok(())
+}
+
+fn add<M: Medium>(
+    guard: &MediumGuard<'_, M>,
+    name: &str,
     (engine, codec): (u16, u16),
     roots: &[u64; ROOT_WORDS],
+    replaced: Option<usize>,
 ) -> Result<TreeRoot> {
     if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
         return Err(Error::BadTreeName { length: name.len(), limit: TREE_NAME_BYTES_MAX });
@@ -226,7 +278,8 @@ pub(crate) fn create<M: Medium>(
     guard.flush_words(cells);
     guard.fence();
     // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not exist.
-    cells[0].publish(guard, checked(IN_USE | u64::from(codec) << 16 | u64::from(engine)));
+    let replaced = replaced.map_or(0, |slot| slot as u64 + 1) << REPLACES;
+    cells[0].publish(guard, checked(replaced | IN_USE | u64::from(codec) << 16 | u64::from(engine)));
     if let Err(error) = guard.drain() {
         // The next open may find it or not. Here it is not there: its nodes are the caller's again.
         cells[0].store(guard, 0);
@@ -237,6 +290,7 @@ pub(crate) fn create<M: Medium>(
 
 /// Removes a tree from the table; durable when this returns.
 pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
+    clear_replaced(guard)?;
     let state = &slot_words(guard, slot)?[0];
     let listed = state.load(guard);
     // PERSIST: nothing must precede; lost, the tree is still there.

@@ -24,7 +24,7 @@ use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, PoolError, Result};
 
 /// Attempts after which an operation gives up.
-pub(super) const ATTEMPTS_MAX: u32 = 1 << 16;
+const ATTEMPTS_MAX: u32 = 1 << 16;
 
 /// How one attempt of an operation ended.
 pub(super) enum Attempt {
@@ -72,8 +72,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ) -> Result<bool> {
         let guard = self.pool.pin();
         let mut encoded = Encoded::<M, C>::new(&guard, key, value);
+        self.attempt(|| self.try_store(&guard, key, &mut encoded, condition))
+    }
+
+    /// Repeats a write until it is done; returns whether its condition held.
+    #[inline(always)]
+    pub(super) fn attempt(&self, mut write: impl FnMut() -> Result<Attempt>) -> Result<bool> {
         for _ in 0..ATTEMPTS_MAX {
-            if let Attempt::Done(held) = self.try_store(&guard, key, &mut encoded, condition)? {
+            if let Attempt::Done(held) = write()? {
                 return Ok(held);
             }
         }

@@ -23,7 +23,8 @@ pub(super) fn sort<T: Copy>(
         equal |= found.is_eq();
         Ok(found.is_lt())
     };
-    let mut late: Run<T> = SmallVec::from_slice(&run[sorted..]);
+    let mut copied: Run<T> = SmallVec::from_slice(&run[sorted..]);
+    let late = copied.as_mut_slice();
     for position in 1..late.len() {
         let (entry, mut hole) = (late[position], position);
         while hole > 0 && goes_before(&entry, &late[hole - 1])? {
@@ -32,18 +33,17 @@ pub(super) fn sort<T: Copy>(
         }
         late[hole] = entry;
     }
-    // From the end, so that entries that are in place already are not moved.
-    let (mut early, mut end) = (sorted, run.len());
-    while let Some(last) = late.last() {
-        end -= 1;
-        if early > 0 && goes_before(last, &run[early - 1])? {
-            early -= 1;
-            run[end] = run[early];
-        } else {
-            run[end] = *last;
-            late.pop();
-        }
+    // From the end, so that entries that are in place already are not moved. Both indices move without a branch: no processor
+    // predicts which entry comes next.
+    let (mut early, mut left) = (sorted, late.len());
+    while early > 0 && left > 0 {
+        let (one, other) = (late[left - 1], run[early - 1]);
+        let is_early = goes_before(&one, &other)?;
+        run[early + left - 1] = if is_early { other } else { one };
+        early -= usize::from(is_early);
+        left -= usize::from(!is_early);
     }
+    run[..left].copy_from_slice(&late[..left]);
     Ok(equal)
 }
 

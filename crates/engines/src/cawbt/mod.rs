@@ -183,31 +183,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         drop(state);
         Ok(guard.wait_for(lsn)?)
     }
-}
 
-impl<M: Medium, C: Codec> Index for CawbTree<M, C>
-where
-    Self: MaybeWords,
-{
-    methods_of_entries!();
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
-
-    fn len(&self) -> Result<u64> {
-        Ok(self.stat()?.keys)
-    }
-
-    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.load(next, fill)
-    }
-
-    fn check(&self) -> Result<Vec<Violation>> {
-        self.verify()
-    }
-
-    fn stat(&self) -> Result<IndexStat> {
+    fn figures(&self) -> Result<IndexStat> {
         let guard = self.pool.peek();
         let state = self.lock(&guard)?;
         let Counts { keys, leaves, inner, levels } = state.counts;
@@ -225,9 +202,17 @@ where
             ..IndexStat::default()
         })
     }
+}
 
-    fn destroy(&self) -> Result<()> {
-        self.give_back()
+impl<M: Medium, C: Codec> Index for CawbTree<M, C>
+where
+    Self: MaybeWords,
+{
+    methods_of_entries!();
+    methods_of_trees!();
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.figures()?.keys)
     }
 
     fn measured(&self) -> Option<&dyn Measured> {

@@ -65,6 +65,7 @@ pub fn verify_entry<M: Medium, C: Codec>(
     words: EntryWords,
     last: &mut Option<Vec<u8>>,
 ) -> Result<Option<&'static str>> {
+    medium::progress::advance(1);
     let mut key = Vec::new();
     C::copy_key(guard, words, &mut key)?;
     let coded = C::key(&key)?;

@@ -8,13 +8,13 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use medium::sync::schedule::AccessKind;
-use medium::sync::{Ordering, is_scheduled, thread_number};
+use medium::sync::{Ordering, is_scheduled, pause, thread_number};
 use medium::{Medium, VolatileWord, kernels};
 use pool::Guard;
 
 use super::core::Core;
 use super::layout::{
-    Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, VERSION, WordBorder, stamped_epoch,
+    Anchor, Border, EPOCH_MASK, INTERIOR, Interior, LISTED, OFFSET_MASK, VERSION, WordBorder, stamped_epoch,
 };
 use super::options::Mode;
 use super::shard::Work;
@@ -203,11 +203,7 @@ impl<M: Medium> View<'_, M> {
         if attempts.count > ATTEMPTS_ALONE {
             return self.retry_slowly(attempts);
         }
-        if attempts.count > 16 {
-            medium::sync::yield_now();
-        } else {
-            medium::sync::spin_loop();
-        }
+        pause(&mut attempts.count);
         Ok(())
     }
 
@@ -352,8 +348,8 @@ impl<M: Medium> View<'_, M> {
 
     /// Lists lines of a locked node that change, to be flushed before the epoch ends.
     #[inline(always)]
-    pub(super) fn list_node(&self, work: &mut Work<'_>, pointer: u64, listed: &VolatileWord, lines: u64) {
-        self.core.epochs.list_node(work, pointer & OFFSET_MASK, listed, lines);
+    pub(super) fn list_node(&self, work: &mut Work<'_>, listed: &VolatileWord, lines: u64) {
+        self.core.epochs.list_node(work, self.guard.offset_of(listed) - LISTED, listed, lines);
     }
 
     /// Writes a node to the external log, unless the tree has none.

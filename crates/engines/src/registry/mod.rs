@@ -66,6 +66,8 @@ pub struct Entry {
 pub enum Contract {
     /// When it returns. It takes so many ordered persists, unless nodes split or merge.
     Immediate(Persists),
+    /// As [`Contract::Immediate`], in nodes whose entries shift: each shift may take persists of its own, beside these.
+    Shifting(Persists),
     /// With the end of its epoch.
     Epoch,
 }

@@ -1,16 +1,12 @@
 //! The kernels with 256-bit vectors, for processors without AVX-512.
 //!
-//! As in `avx512`, loads of shared memory are `asm!` and stand for relaxed atomic loads of the aligned words in it. All but
-//! one are single `asm!` blocks, which inline into code that is compiled without AVX; each ends with VZEROUPPER, so that
+//! As in `avx512`, loads of shared memory are `asm!` and stand for relaxed atomic loads of the aligned words in it. All are
+//! single `asm!` blocks, which inline into code that is compiled without AVX; each ends with VZEROUPPER, so that
 //! code with 128-bit vectors behind it stays fast. AVX2 compares words as signed: their sign bits are flipped before.
 
 use std::arch::asm;
-use std::arch::x86_64::{
-    __m256i, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpgt_epi64, _mm256_movemask_pd,
-    _mm256_set1_epi64x, _mm256_unpacklo_epi64, _mm256_xor_si256,
-};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use crate::line_store::{LineValue, TAG_MASK};
 
@@ -363,54 +359,68 @@ pub(super) unsafe fn find_slot(line: &LineValue, count: usize, slot: u8) -> Opti
     (found != 0).then_some(found.trailing_zeros() as usize)
 }
 
-/// Four words from shared memory, relaxed.
-///
-/// # Safety
-/// The 32 bytes at `first`, aligned to 8, are readable.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn load_words(first: *const AtomicU64) -> __m256i {
-    let words: __m256i;
-    // SAFETY: readable, says the caller.
-    unsafe {
-        asm!("vmovdqu {words}, [{first}]", first = in(reg) first, words = lateout(ymm_reg) words,
-             options(nostack, preserves_flags, readonly));
-    }
-    words
-}
-
-/// Compares the keys of four entries at a time.
+/// Compares the keys of four entries at a time, the last ones first.
 ///
 /// # Safety
 /// AVX2 exists; there are at most 64 entries.
-#[target_feature(enable = "avx2")]
-pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
-    let sign = _mm256_set1_epi64x(SIGN.cast_signed());
-    let wanted = _mm256_set1_epi64x((key ^ SIGN).cast_signed());
-    let mask = |words| u64::from(_mm256_movemask_pd(_mm256_castsi256_pd(words)).cast_unsigned());
-    let (mut below, mut equal) = (0, 0);
-    let (groups, rest) = entries.as_chunks::<4>();
-    for (index, group) in groups.iter().enumerate() {
-        let words = group.as_flattened().as_ptr();
-        // SAFETY: a group is 8 words.
-        let (front, back) = unsafe { (load_words(words), load_words(words.wrapping_add(4))) };
-        // The keys of entries 0, 2, 1, 3.
-        let keys = _mm256_xor_si256(_mm256_unpacklo_epi64(front, back), sign);
-        below |= mask(_mm256_cmpgt_epi64(wanted, keys)) << (4 * index);
-        equal |= mask(_mm256_cmpeq_epi64(wanted, keys)) << (4 * index);
-    }
-    (below, equal) = (in_order(below), in_order(equal));
-    for (index, entry) in rest.iter().enumerate() {
-        let word = entry[0].load(Ordering::Relaxed);
-        below |= u64::from(word < key) << (4 * groups.len() + index);
-        equal |= u64::from(word == key) << (4 * groups.len() + index);
-    }
-    (below, equal)
-}
-
-/// Swaps the inner two bits of each four.
 #[inline(always)]
-fn in_order(mask: u64) -> u64 {
-    let ones = 0x1111_1111_1111_1111;
-    mask & (9 * ones) | (mask & (2 * ones)) << 1 | (mask & (4 * ones)) >> 1
+pub(super) unsafe fn compare_entries(entries: &[[AtomicU64; 2]], key: u64) -> (u64, u64) {
+    let Some(last) = entries.len().checked_sub(1) else { return (0, 0) };
+    let start = entries.as_ptr();
+    let group = start.wrapping_add(last & !3);
+    // Two words for each entry of the last group, which may have less than four.
+    let masks = MASKS.as_ptr().wrapping_add(16 - 2 * (last % 4 + 1));
+    let (below, equal): (u64, u64);
+    // SAFETY: the instructions exist, says the caller; reads whole groups of four entries, and of the last group, by the masks,
+    // what it has; the masks are 8 words of `MASKS`.
+    unsafe {
+        asm!(
+            "vmovq xmm3, {key}",
+            "vpbroadcastq ymm3, xmm3",
+            "vpcmpeqd ymm2, ymm2, ymm2",
+            "vpsllq ymm2, ymm2, 63",
+            "xor {below:e}, {below:e}",
+            "xor {equal:e}, {equal:e}",
+            "vmovdqu ymm0, [{masks}]",
+            "vmovdqu ymm1, [{masks} + 32]",
+            "vpmaskmovq ymm0, ymm0, [{group}]",
+            "vpmaskmovq ymm1, ymm1, [{group} + 32]",
+            "jmp 3f",
+            "2:",
+            "vmovdqu ymm0, [{group}]",
+            "vmovdqu ymm1, [{group} + 32]",
+            "3:",
+            // The keys of entries 0, 2, 1, 3; then in order.
+            "vpunpcklqdq ymm0, ymm0, ymm1",
+            "vpermq ymm0, ymm0, 0xd8",
+            "vpxor ymm0, ymm0, ymm2",
+            "vpcmpgtq ymm1, ymm3, ymm0",
+            "vpcmpeqq ymm0, ymm3, ymm0",
+            "vmovmskpd {less:e}, ymm1",
+            "vmovmskpd {same:e}, ymm0",
+            "shl {below}, 4",
+            "shl {equal}, 4",
+            "or {below}, {less}",
+            "or {equal}, {same}",
+            "sub {group}, 64",
+            "cmp {group}, {start}",
+            "jae 2b",
+            zero_upper!(),
+            key = in(reg) key ^ SIGN,
+            start = in(reg) start,
+            group = inout(reg) group => _,
+            masks = in(reg) masks,
+            less = out(reg) _,
+            same = out(reg) _,
+            below = out(reg) below,
+            equal = out(reg) equal,
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+            options(nostack, readonly),
+        );
+    }
+    let valid = !0 >> (63 - last);
+    (below & valid, equal & valid)
 }

@@ -282,6 +282,7 @@ fn the_public_functions_use_what_is_installed() {
         assert_eq!(super::match_byte(&line, 8), 0x0101_0101_0101_0101);
         assert_eq!((super::rank_le(&keys, 99, 31), super::rank_lt(&keys, 99, 31)), (32, 31));
         assert_eq!(super::compare_entries(&[], 3), (0, 0));
+        assert_eq!([0, 1 << 63, u64::MAX].map(super::count_ones), [0, 1, 64]);
         let inserted = insert_slot(&value, 0, 63);
         assert_eq!(super::find_slot(&inserted, 99, 63), Some(0));
         assert_eq!(remove_slot(&inserted, 0).0[..7], value.0[..7]);

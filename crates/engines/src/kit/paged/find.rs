@@ -11,6 +11,7 @@ use super::log::Anchor;
 use super::node::bits;
 use super::{Format, Item, Kind, Node, Order, Paged, unchecked};
 use crate::index::{Codec, EntryWords};
+use crate::kit::scan::{Tied, Way};
 
 /// Keys that descend together.
 const GROUP: usize = 16;
@@ -26,27 +27,6 @@ pub(super) struct Step {
 
 /// The inner nodes from the root to a leaf.
 pub(super) type Path = SmallVec<[Step; 8]>;
-
-/// Which separators with a key's first word a descent to the key leaves behind.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Tied {
-    /// Those that are not above the key.
-    UpTo,
-    /// Those below the key, which is not the smallest one with its first word.
-    Below,
-    /// None.
-    Behind,
-}
-
-/// Where a descent goes.
-pub(super) enum Way<K> {
-    /// To the leaf that covers a key, or those next below it.
-    Key(K, Tied),
-    /// To the first leaf.
-    First,
-    /// To the last leaf.
-    Last,
-}
 
 /// What a search found in a leaf.
 #[derive(Clone, Copy)]
@@ -69,8 +49,8 @@ impl Look {
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     #[inline(always)]
-    pub(super) fn anchor<'g>(&self, guard: &'g Guard<'_, M>) -> Result<&'g Anchor> {
-        Ok(guard.node::<Anchor>(self.anchor)?)
+    pub(super) fn anchor<'g>(&self, guard: &'g Guard<'_, M>) -> Result<Anchor<'g>> {
+        Anchor::at(guard, self.anchor, F::LOG_WRITES_MAX)
     }
 
     /// The root, and the levels of inner nodes.
@@ -99,7 +79,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// How many entries of a node live.
     #[inline(always)]
     pub(super) fn count(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> usize {
-        self.format.live(guard, node).count_ones() as usize
+        kernels::count_ones(self.format.live(guard, node))
     }
 
     #[inline(always)]
@@ -212,7 +192,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         (live, below, tied): (u64, u64, u64),
         (key, which): (C::Key<'_>, Tied),
     ) -> Result<usize> {
-        let (first, count) = (below.count_ones() as usize, tied.count_ones() as usize);
+        let (first, count) = (kernels::count_ones(below), kernels::count_ones(tied));
         Ok(match count {
             1.. if C::TIES && which != Tied::Behind => {
                 first + self.rank_tied(guard, (node, live), (first, count), key, which == Tied::UpTo)?
@@ -279,7 +259,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 Way::First => (0, 0),
                 Way::Last => {
                     let live = self.format.live(guard, &node);
-                    (live, live.count_ones() as usize)
+                    (live, kernels::count_ones(live))
                 }
             };
             note(Step { offset, position });

@@ -79,7 +79,7 @@ impl<'g> Node<'g> {
 
     /// An entry.
     #[inline(always)]
-    pub(super) fn item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize) -> Item {
+    pub fn item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize) -> Item {
         let [word, value] = &self.entries[slot];
         let tail = self.tails.get(slot).map_or(0, |tail| tail.load(guard));
         Item { word: word.load(guard), value: value.load(guard), tail }
@@ -192,9 +192,14 @@ impl Order {
     }
 
     /// Refuses what is no order of these entries.
+    #[inline]
     pub(super) fn validated(self, live: u64, offset: u64) -> Result<Self> {
-        let is_a_slot = |slot: usize| slot <= ENTRIES_MAX;
-        if self.count() != live.count_ones() as usize || !self.slots().all(is_a_slot) || self.live() != live {
+        let (mut listed, mut all) = (0, 0);
+        for slot in self.slots() {
+            listed |= 1 << (slot & 63);
+            all |= slot;
+        }
+        if self.count() != live.count_ones() as usize || all > ENTRIES_MAX || listed != live {
             return Err(Error::corrupt(offset, "a slot array that does not list the entries of its node"));
         }
         Ok(self)
