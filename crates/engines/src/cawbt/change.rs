@@ -6,14 +6,15 @@
 use medium::sync::Ordering;
 use smallvec::SmallVec;
 
-use super::find::{Path, Step};
+use super::find::{Path, Place, Step};
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
 use super::record::Fresh;
-use super::{CawbTree, State, log};
+use super::remove::MERGED_MAX;
+use super::{CawbTree, LEVELS_MAX, State, log};
 use crate::kit::prelude::*;
 
 /// A change of nodes, whose readers wait until it ends. If it does not, as the medium failed after the first store, the tree is not
-/// written any more.
+/// written any more, and readers of these nodes give up.
 pub(super) struct Change<'t, 'g, 'p, M: Medium, C: Codec> {
     tree: &'t CawbTree<M, C>,
     guard: &'g Guard<'p, M>,
@@ -53,7 +54,7 @@ impl<M: Medium, C: Codec> Drop for Change<'_, '_, '_, M, C> {
     fn drop(&mut self) {
         if self.is_published {
             self.tree.is_cut_off.store(true, Ordering::Relaxed);
-            self.tree.pool.leave_unclean();
+            return self.tree.pool.leave_unclean();
         }
         self.offsets.iter().for_each(|offset| self.tree.versions.lower(*offset));
     }
@@ -73,6 +74,35 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Err(Error::corrupt(offset, "a leaf where an inner node should be"));
         }
         Ok(node)
+    }
+
+    /// The place of a key for a write, and whether its condition holds. If the write is to split or merge its leaf, the inner nodes
+    /// above have room.
+    pub(super) fn place_for(
+        &self,
+        writer: &mut Writer<'_, '_, M>,
+        key: C::Key<'_>,
+        condition: Condition<C::Value<'_>>,
+        removes: bool,
+    ) -> Result<(Place, bool)> {
+        for _ in 0..2 * LEVELS_MAX {
+            let mut place = self.locate(writer.guard, key)?;
+            let held = holds::<M, C>(writer.guard, condition, place.found)?;
+            let (is_there, count) = (place.found.is_some(), place.node.count());
+            let has_changed = match removes {
+                true if held && is_there && count <= MERGED_MAX => {
+                    self.merge_single(writer, &mut place.path)?
+                }
+                false if held && !is_there && count >= LEAF_ENTRIES => {
+                    self.split_full(writer, &mut place.path)?
+                }
+                _ => false,
+            };
+            if !has_changed {
+                return Ok((place, held));
+            }
+        }
+        Err(Error::corrupt(self.root, "inner nodes that splits and merges do not mend"))
     }
 
     /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was one.

@@ -23,12 +23,8 @@ struct Visited {
     low_at: u64,
 }
 
-/// A separator that is not the first key to its right, in the node at an offset.
-pub(super) struct Stale {
-    pub(super) offset: u64,
-    pub(super) separator: u32,
-    pub(super) first: u32,
-}
+/// A separator that is not the first key to its right: the node that has it, the separator, and that key.
+pub(super) type Stale = (u64, u32, u32);
 
 /// What there is in a tree.
 #[derive(Default)]
@@ -110,7 +106,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 found(format!("a leaf with {} keys", node.count()));
             }
             if at.low != 0 && at.low != node.id(0) {
-                survey.stale.push(Stale { offset: at.low_at, separator: at.low, first: node.id(0) });
+                survey.stale.push((at.low_at, at.low, node.id(0)));
             }
             next = Some(node.next());
             survey.counts.keys += node.count() as u64;
@@ -131,7 +127,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let Survey { counts, leaves, stale, mut violations } =
             self.survey(&guard, &|offset| Self::read_sound(&guard, offset));
         let mut found = |offset: u64, what: String| violations.push(Violation { offset, what });
-        stale.iter().for_each(|stale| found(stale.offset, NOT_FIRST.to_owned()));
+        stale.iter().for_each(|(offset, ..)| found(*offset, NOT_FIRST.to_owned()));
         let mut last_key = None;
         for offset in leaves {
             let node = Node::load(&guard, offset)?;

@@ -61,17 +61,10 @@ pub(super) struct At {
     pub(super) version: u64,
 }
 
-/// Where a reader has come to.
-pub(super) struct Reached {
-    pub(super) at: At,
-    pub(super) node: Node,
-    /// The key's entry, if the way is to a key.
-    pub(super) found: Option<EntryWords>,
-    /// Whether there is no node before this one on its level.
-    pub(super) is_first: bool,
-}
+/// Where a reader has come to: the node, the key's entry if it is a key's way, and whether no node comes before on the same level.
+pub(super) type Reached = (At, Node, Option<EntryWords>, bool);
 
-pub(super) fn too_deep(offset: u64) -> Error {
+fn too_deep(offset: u64) -> Error {
     Error::corrupt(offset, "a tree with more levels than any tree has")
 }
 
@@ -138,7 +131,6 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// The place of a key. The caller keeps other writers out.
-    #[inline(always)]
     pub(super) fn locate(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<Place> {
         let (mut path, mut separated, mut offset) = (Path::new(), 0, self.root);
         loop {
@@ -212,7 +204,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             }
             let (position, found) = self.rank_way(guard, &node, way)?;
             if node.is_leaf() || stops && found.is_some() {
-                return Ok(Some(Reached { at, node, found, is_first }));
+                return Ok(Some((at, node, found, is_first)));
             }
             is_first &= position == 0;
             let Some(child) = self.go_on(at, node.pointer(position)) else { return Ok(None) };
@@ -224,9 +216,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// The entry of a key, and when it is durable.
     fn look(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<(Option<EntryWords>, Lsn)> {
         self.read(guard, || {
-            let Some(Reached { at, found, .. }) = self.descend(guard, Way::Key(key), true)? else {
-                return Ok(None);
-            };
+            let Some((at, _, found, _)) = self.descend(guard, Way::Key(key), true)? else { return Ok(None) };
             // Loaded after the entry, so it is that of the entry or of a later one.
             let lsn = self.versions.lsn(at.offset);
             Ok(self.is_still(at).then_some((found, lsn)))

@@ -25,16 +25,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         };
         let mut state = self.lock(&guard)?;
         let mut writer = Writer { guard: &guard, state: &mut state };
-        let mut place = loop {
-            let mut place = self.locate(&guard, key)?;
-            if !holds::<M, C>(&guard, condition, place.found)? {
-                return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| false);
-            }
-            let splits = place.found.is_none() && place.node.count() >= LEAF_ENTRIES;
-            if !splits || !self.split_full(&mut writer, &mut place.path)? {
-                break place;
-            }
-        };
+        let (mut place, held) = self.place_for(&mut writer, key, condition, false)?;
+        if !held {
+            return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| false);
+        }
         let record = early.map_or_else(|| fresh.record(key, value), Ok)?;
         let (lsn, old) = match place.found {
             Some(_) => self.replace(&guard, &place, record).map(|(lsn, old)| (lsn, Some(old)))?,

@@ -63,30 +63,25 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         counts: &mut Counts,
     ) -> Result<Content> {
         let (mut level, mut root) = (Vec::<Loaded>::new(), Content::empty_leaf());
-        let first = fresh.allocate_node()?;
         let fresh = RefCell::new(fresh);
         let allocate = || fresh.borrow_mut().allocate_node();
-        source.for_each_leaf(
-            entries_per_leaf(LEAF_ENTRIES, fill),
-            first,
-            allocate,
-            |offset, next, entries| {
-                let (mut leaf, mut fresh) = (Content::empty_leaf().with_next(next), fresh.borrow_mut());
-                for words in entries {
-                    // The source gives back the records of byte strings.
-                    let record = if C::TIES { offset_in(words) } else { fresh.record_of(words)?.1 };
-                    leaf.insert_entry(leaf.count, fresh.id(words)?, record);
-                }
-                level.push((offset, leaf.ids[0]));
-                root = leaf;
-                fresh.write_node(offset, &leaf, 0)
-            },
-        )?;
+        let per_leaf = entries_per_leaf(LEAF_ENTRIES, fill);
+        source.for_each_leaf(per_leaf, 0, allocate, |offset, next, entries| {
+            let (mut leaf, mut fresh) = (Content::empty_leaf().with_next(next), fresh.borrow_mut());
+            for words in entries {
+                // The source gives back the records of byte strings.
+                let record = if C::TIES { offset_in(words) } else { fresh.record_of(words)?.1 };
+                leaf.insert_entry(leaf.count, fresh.id(words)?, record);
+            }
+            root = leaf;
+            // A single leaf is the root.
+            let offset = if offset == 0 && next != 0 { fresh.allocate_node()? } else { offset };
+            level.push((offset, leaf.ids[0]));
+            if offset == 0 { Ok(()) } else { fresh.write_node(offset, &leaf, 0) }
+        })?;
         let fresh = fresh.into_inner();
         *counts = Counts { keys: source.entries(), leaves: level.len() as u64, ..*counts };
         if level.len() == 1 {
-            // The leaf is the root.
-            fresh.free_node(first);
             return Ok(root);
         }
         // Two of three or four children stay, whatever the number.

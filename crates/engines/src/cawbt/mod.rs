@@ -193,7 +193,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             keys,
             leaves,
             height: levels,
-            volatile_bytes: self.ids.bytes_used() + self.versions.bytes_used(),
+            volatile_bytes: self.ids.bytes_used() + versions::BYTES,
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: size_of::<layout::NodeLine>() as u64,

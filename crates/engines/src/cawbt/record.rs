@@ -7,6 +7,7 @@
 //!   0  key      8  value      16  check of both
 //! ```
 
+use medium::sync::Ordering;
 use smallvec::SmallVec;
 
 use super::CawbTree;
@@ -102,12 +103,6 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
         Ok(offset)
     }
 
-    /// Gives back a node that is not needed after all.
-    pub(super) fn free_node(&mut self, offset: u64) {
-        self.nodes.retain(|node| *node != offset);
-        self.guard.free_node(offset);
-    }
-
     /// Writes and flushes a node that nothing leads to.
     pub(super) fn write_node(&self, offset: u64, content: &Content, parent: u64) -> Result<()> {
         let node = content.sealed(offset, parent);
@@ -132,6 +127,10 @@ impl<'t, 'g, 'p, M: Medium, C: Codec> Fresh<'t, 'g, 'p, M, C> {
 
 impl<M: Medium, C: Codec> Drop for Fresh<'_, '_, '_, M, C> {
     fn drop(&mut self) {
+        // Of a change that was cut off something may lead here.
+        if self.tree.is_cut_off.load(Ordering::Relaxed) {
+            return;
+        }
         self.nodes.drain(..).for_each(|node| self.guard.free_node(node));
         self.records.drain(..).for_each(|record| self.guard.free(record));
         self.ids.drain(..).for_each(|id| self.tree.ids.give_back(id));

@@ -48,7 +48,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if let Some(violation) = violations.into_iter().next() {
             return Err(Error::corrupt(violation.offset, violation.what));
         }
-        stale.iter().try_for_each(|stale| tree.mend(&guard, stale))?;
+        stale.into_iter().try_for_each(|stale| tree.mend(&guard, stale))?;
         let ids = tree.fill(&leaves, threads)?;
         if !tree.ids.resume(ids.iter().flatten().copied()) {
             return Err(Error::corrupt(tree.root, "two entries with one ID"));
@@ -74,16 +74,16 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     }
 
     /// Replaces a separator by the first key to its right.
-    fn mend(&self, guard: &Guard<'_, M>, stale: &Stale) -> Result<()> {
-        let node = Node::load(guard, stale.offset)?;
+    fn mend(&self, guard: &Guard<'_, M>, (offset, separator, first): Stale) -> Result<()> {
+        let node = Node::load(guard, offset)?;
         if !self.recovered_from_crash {
-            return Err(Error::corrupt(stale.offset, NOT_FIRST));
+            return Err(Error::corrupt(offset, NOT_FIRST));
         }
         let mut content = Content::of(&node);
-        content.replace_id(stale.separator, stale.first);
-        let new = content.sealed(stale.offset, node.parent());
+        content.replace_id(separator, first);
+        let new = content.sealed(offset, node.parent());
         // PERSIST: nothing must precede; lost, the separator is replaced again.
-        guard.node::<NodeLine>(stale.offset)?.line.publish(guard, &node.0, &new.0)?;
+        guard.node::<NodeLine>(offset)?.line.publish(guard, &node.0, &new.0)?;
         // PERSIST: ordered before the line is stored again.
         guard.fence();
         Ok(())

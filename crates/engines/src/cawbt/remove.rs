@@ -8,7 +8,7 @@ use super::record::retire;
 use crate::kit::prelude::*;
 
 /// Leaves are merged that have so many keys together, or of which one has none.
-const MERGED_MAX: usize = 2;
+pub(super) const MERGED_MAX: usize = 2;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Removes a key, if `condition` holds.
@@ -17,17 +17,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         guard.admit()?;
         let mut state = self.lock(&guard)?;
         let mut writer = Writer { guard: &guard, state: &mut state };
-        let mut place = loop {
-            let mut place = self.locate(&guard, key)?;
-            let held = holds::<M, C>(&guard, condition, place.found)?;
-            if place.found.is_none() || !held {
-                return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| held);
-            }
-            let merges = place.node.count() <= MERGED_MAX;
-            if !merges || !self.merge_single(&mut writer, &mut place.path)? {
-                break place;
-            }
-        };
+        let (mut place, held) = self.place_for(&mut writer, key, condition, true)?;
+        if place.found.is_none() || !held {
+            return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| held);
+        }
         let (id, record) = (place.node.id(place.position - 1), place.node.pointer(place.position - 1));
         let lsn = match (self.to_be_merged(&guard, &place)?, place.path.last().copied()) {
             (Some(position), Some(above)) => {

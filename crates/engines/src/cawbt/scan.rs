@@ -1,7 +1,7 @@
 //! Ranges: some leaves at once forward, along their links; one leaf at a time backward.
 
 use super::CawbTree;
-use super::find::{Reached, Way};
+use super::find::Way;
 use super::layout::Node;
 use crate::kit::prelude::*;
 
@@ -22,9 +22,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         direction: Direction,
         copy: &mut LeafCopy,
     ) -> Result<Option<(Option<EntryWords>, Lsn)>> {
-        let Some(Reached { mut at, mut node, is_first, .. }) = self.descend(guard, way, false)? else {
-            return Ok(None);
-        };
+        let Some((mut at, mut node, _, is_first)) = self.descend(guard, way, false)? else { return Ok(None) };
         (copy.offset, copy.entries) = (at.offset, Vec::new());
         let mut lsn = Lsn::DURABLE;
         loop {
@@ -35,7 +33,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 let end = copy.entries.first().filter(|_| direction == Direction::Reverse && !is_first);
                 return Ok(self.is_still(at).then_some((end.copied(), lsn)));
             }
-            let Some(next) = self.go_on(at, node.next()) else { return Ok(None) };
+            let Some(next) = self.go_on(at, node.next()).filter(|_| node.count() > 0) else {
+                return Ok(None);
+            };
             (at, node) = (next, Node::load(guard, next.offset)?);
             if copy.entries.len() >= ENTRIES {
                 let end = self.entries(&node).next();

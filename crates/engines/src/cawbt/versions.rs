@@ -23,6 +23,9 @@ volatile! {
     }
 }
 
+/// Bytes of the table.
+pub(super) const BYTES: u64 = 16 * STRIPES as u64;
+
 /// The table.
 pub(super) struct Versions<M: 'static> {
     /// In an arena, where words have the same numbers in each run under a scheduler.
@@ -96,9 +99,5 @@ impl<M: Medium> Versions<M> {
     pub(super) fn last_lsn(&self) -> Lsn {
         let lsns = &self.stripes.get(1).lsns;
         lsns.iter().map(|lsn| Lsn(lsn.load(Ordering::Acquire))).max().unwrap_or_default()
-    }
-
-    pub(super) fn bytes_used(&self) -> u64 {
-        self.stripes.bytes_used()
     }
 }
