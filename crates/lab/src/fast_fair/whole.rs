@@ -115,7 +115,6 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     }
 
     /// Verifies all nodes.
-    #[expect(clippy::unnecessary_wraps, reason = "other trees' walks can fail")]
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let _writing = self.latch.write(&guard);
