@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use everleaf::{Error, Options, PoolError, Store};
+use everleaf::{Error, Options, Store};
 
 use crate::context::PoolArgs;
 use crate::failure::Failure;
@@ -77,10 +77,7 @@ pub(crate) fn open_after_kill(options: &Options, path: &Path) -> Result<Store, F
     let start = Instant::now();
     loop {
         match options.open(path) {
-            Err(error)
-                if matches!(error.root(), Error::Pool(PoolError::Locked { .. }))
-                    && start.elapsed() < LOCK_WAIT_MAX =>
-            {
+            Err(error) if matches!(&error, Error::Locked { .. }) && start.elapsed() < LOCK_WAIT_MAX => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             opened => return Ok(opened?),
@@ -98,11 +95,9 @@ pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result
     let refused = |why: String| Failure::Refused(format!("{} exists: {why}{way_out}", path.display()));
     let store = match pool.options().create(false).open(path) {
         Ok(store) => store,
-        Err(error) => match error.root() {
-            Error::Pool(PoolError::Locked { .. } | PoolError::ReadOnly { .. }) => {
-                return Err(error.into());
-            }
-            _ => return Err(refused(format!("{}; ", error.root()))),
+        Err(error) => match &error {
+            Error::Locked { .. } | Error::ReadOnly { .. } => return Err(error.into()),
+            _ => return Err(Failure::Refused(format!("{error}; {way_out}"))),
         },
     };
     if let Some(foreign) = store.trees()?.iter().find(|tree| !names.contains(&tree.name.as_str())) {

@@ -3,18 +3,23 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use everleaf::{
-    Codec, Engine, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree, TreeOptions,
+    Bounds, Codec, Engine, Error, FlushKind, LineStore, MediumChoice, Options, Store, Survives, Tree,
+    TreeOptions,
 };
+use lab::arguments::{any_of, engine_of};
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::failure::Failure;
-use crate::text;
+use crate::failure::{Answer, Failure, Outcome};
+use crate::{interrupt, progress, text};
 
 /// The name of the tree that is made if none is named.
 pub(crate) const MAIN_TREE: &str = "main";
@@ -43,6 +48,15 @@ impl Context {
             writeln!(output, "{}", words.as_ref())?;
         }
         Ok(output.flush()?)
+    }
+
+    /// Prints an answer that is no more than yes or no; `no` says why it is no, on standard error.
+    pub(crate) fn answer(self, json: &impl Serialize, yes: bool, no: &str) -> Outcome {
+        self.say(json, "")?;
+        if !yes && !self.json {
+            self.note(no);
+        }
+        Ok(Answer::from_bool(yes))
     }
 
     /// Notes on standard error if the store would not survive a loss of power, as on emulated persistent memory or on a file
@@ -80,10 +94,21 @@ impl Context {
     }
 }
 
-/// One object on a line of its own.
+/// One object on a line of its own. A field without a value is left out.
 pub(crate) fn write_json(output: &mut impl Write, object: &impl Serialize) -> Result<(), Failure> {
-    serde_json::to_writer(&mut *output, object).map_err(io::Error::from)?;
-    Ok(writeln!(output)?)
+    let object = serde_json::to_value(object).map(without_null).map_err(io::Error::from)?;
+    Ok(writeln!(output, "{object}")?)
+}
+
+fn without_null(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(fields.map(|(name, value)| (name, without_null(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.into_iter().map(without_null).collect()),
+        other => other,
+    }
 }
 
 /// A pool, and how it is opened.
@@ -94,14 +119,14 @@ pub(crate) struct PoolArgs {
     /// The largest length of the file: bytes, or with K, M, G, T
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
     pub(crate) limit_bytes: Option<u64>,
-    /// The medium: auto, dax (mapped persistent memory, emulated if there is none), file (a file with a log beside it)
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_medium, help_heading = "Opening the pool")]
+    /// The medium: dax is mapped persistent memory, emulated if there is none; file is a file with a log beside it
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = medium(), help_heading = "Opening the pool")]
     pub(crate) medium: MediumChoice,
-    /// The store of a 64-byte line: movdir64b, avx512, rtm, twin [default: detected]
-    #[arg(long, value_name = "NAME", value_parser = LineStore::from_str, help_heading = "Opening the pool")]
+    /// The store of a 64-byte line [default: detected]
+    #[arg(long, value_name = "NAME", value_parser = any_of::<LineStore, _>(LineStore::all().map(LineStore::name)), help_heading = "Opening the pool")]
     pub(crate) line_store: Option<LineStore>,
-    /// The flush instruction: clwb, clflushopt, clflush, or nothing (eADR) [default: detected]
-    #[arg(long, value_name = "NAME", value_parser = FlushKind::from_str, help_heading = "Opening the pool")]
+    /// The instruction that flushes a line; nothing is for eADR [default: detected]
+    #[arg(long, value_name = "NAME", value_parser = any_of::<FlushKind, _>(FlushKind::all().map(FlushKind::name)), help_heading = "Opening the pool")]
     pub(crate) flush: Option<FlushKind>,
     /// The size of a new log beside a file [default: 32M, growing]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
@@ -109,13 +134,20 @@ pub(crate) struct PoolArgs {
     /// The size up to which the log grows with its pool [default: 2G, or --log-bytes]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Opening the pool")]
     pub(crate) log_bytes_max: Option<u64>,
+    /// How long to wait for a pool that another process has open, instead of failing at once
+    #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true, value_parser = parse_wait, help_heading = "Opening the pool")]
+    pub(crate) wait: Duration,
 }
+
+/// The pause between two attempts to open a pool that another process has open.
+const REST: Duration = Duration::from_millis(5);
 
 impl PoolArgs {
     /// A pool with default options.
     pub(crate) fn new(pool: PathBuf) -> Self {
         let (limit_bytes, line_store, flush, log_bytes, log_bytes_max) = (None, None, None, None, None);
-        Self { pool, limit_bytes, medium: MediumChoice::Auto, line_store, flush, log_bytes, log_bytes_max }
+        let (medium, wait) = (MediumChoice::Auto, Duration::ZERO);
+        Self { pool, limit_bytes, medium, line_store, flush, log_bytes, log_bytes_max, wait }
     }
 
     /// The same as command-line arguments.
@@ -156,12 +188,31 @@ impl PoolArgs {
 
     /// Opens the pool, and notes if its medium is volatile or a tree is damaged.
     pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
-        let store = self.options().create(create).open(&self.pool)?;
+        let opened = progress::while_running(context, "opening the pool", || {
+            self.wait(|| self.options().create(create).open(&self.pool))
+        });
+        let store = opened?;
         context.note_medium(&store);
         for (tree, why) in &store.recovery().damaged {
             context.note(format!("warning: tree {tree:?} could not be recovered: {why}"));
         }
         Ok(store)
+    }
+
+    /// Tries `open` until no other process has the pool open, or the time to wait is over.
+    pub(crate) fn wait<T>(&self, open: impl Fn() -> everleaf::Result<T>) -> Result<T, Failure> {
+        let start = Instant::now();
+        loop {
+            let error = match open() {
+                Ok(opened) => return Ok(opened),
+                Err(error) => error,
+            };
+            let is_locked = matches!(&error, Error::Locked { .. });
+            if !is_locked || start.elapsed() >= self.wait {
+                return Err(error.into());
+            }
+            std::thread::sleep(REST);
+        }
     }
 
     /// Opens the pool, or makes it, for `write`, and closes it. If `write` fails, a pool that was made here and holds no
@@ -172,7 +223,12 @@ impl PoolArgs {
         write: impl FnOnce(&Store) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let is_new = self.is_new();
+        if is_new {
+            // From here on a signal must not leave an empty pool behind.
+            interrupt::gently();
+        }
         let store = self.open(context, true)?;
+        interrupt::gently();
         let written = write(&store);
         if written.is_err() && is_new && has_no_entry(&store).unwrap_or(false) {
             // Removed under its lock, so no other process has it open. If that fails, an empty pool remains, which does no harm.
@@ -202,9 +258,14 @@ fn has_no_entry(store: &Store) -> everleaf::Result<bool> {
 const MEDIA: [(&str, MediumChoice); 3] =
     [("auto", MediumChoice::Auto), ("dax", MediumChoice::Dax), ("file", MediumChoice::File)];
 
-fn parse_medium(name: &str) -> Result<MediumChoice, String> {
-    let found = MEDIA.into_iter().find(|(known, _)| *known == name);
-    found.map(|(_, medium)| medium).ok_or_else(|| "no such medium; give auto, dax or file".to_owned())
+fn medium() -> impl TypedValueParser<Value = MediumChoice> {
+    let named = |name: String| MEDIA.into_iter().find(|(known, _)| *known == name).map(|(_, medium)| medium);
+    PossibleValuesParser::new(MEDIA.map(|(name, _)| name)).map(move |name| named(name).unwrap_or_default())
+}
+
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "give a number of seconds, such as 5 or 0.5".to_owned())
 }
 
 fn medium_name(medium: MediumChoice) -> &'static str {
@@ -238,27 +299,54 @@ pub(crate) struct TreeArgs {
 pub(crate) struct NewTreeArgs {
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
-    /// How a new tree codes its entries: record (byte strings) or word (u64) [default: record]
-    #[arg(long, value_name = "NAME", value_parser = parse_codec)]
+    /// What a new tree holds: record is byte strings, word is numbers of 64 bits [default: record]
+    #[arg(long, value_name = "NAME", value_parser = codec())]
     pub(crate) codec: Option<Codec>,
-    /// The engine of a new tree, one of those that `everleaf engines` lists [default: rntree]
-    #[arg(long, value_name = "NAME", value_parser = parse_engine)]
+    /// The engine of a new tree; `everleaf engines` describes them [default: rntree]
+    #[arg(long, value_name = "NAME", value_parser = engine_of(Engine::ALL))]
     pub(crate) engine: Option<Engine>,
 }
 
-/// An engine by its name.
-pub(crate) fn parse_engine(name: &str) -> Result<Engine, String> {
-    let names = || Engine::ALL.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
-    Engine::from_name(name).ok_or_else(|| format!("no such engine; there are {}", names()))
+fn codec() -> impl TypedValueParser<Value = Codec> {
+    let codecs = [Codec::Record, Codec::Word];
+    let named = move |name: String| Codec::from_name(&name).unwrap_or(codecs[0]);
+    PossibleValuesParser::new(codecs.map(Codec::name)).map(named)
 }
 
-fn parse_codec(name: &str) -> Result<Codec, String> {
-    Codec::from_name(name).ok_or_else(|| "no such codec; give record or word".to_owned())
+/// A range of keys.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RangeArgs {
+    /// The first key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<OsString>,
+    /// The key before which the range ends
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<OsString>,
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    pub(crate) prefix: Option<OsString>,
+}
+
+impl RangeArgs {
+    pub(crate) fn bounds(&self, notation: Notation, codec: Codec) -> Result<Bounds, Failure> {
+        let read = |key: &OsString| notation.argument(key, codec);
+        if let Some(prefix) = &self.prefix {
+            if codec == Codec::Word && !notation.hex {
+                return Err(Failure::Usage(
+                    "--prefix does not apply to a tree of numbers; give --from and --to, or --hex".into(),
+                ));
+            }
+            return Ok(Bounds::prefix(&read(prefix)?));
+        }
+        let lower = self.from.as_ref().map(read).transpose()?.map_or(Bound::Unbounded, Bound::Included);
+        let upper = self.to.as_ref().map(read).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(Bounds { lower, upper })
+    }
 }
 
 impl TreeArgs {
     /// The name of the chosen tree.
-    fn name(&self, store: &Store) -> Result<String, Failure> {
+    pub(crate) fn name(&self, store: &Store) -> Result<String, Failure> {
         if let Some(name) = &self.tree {
             return Ok(name.clone());
         }
@@ -355,7 +443,7 @@ impl Notation {
         }
     }
 
-    /// Bytes of a tree as JSON: `name` if they are text or a number, `name_hex` otherwise.
+    /// Bytes of a tree as JSON, and a field that names their encoding: number, text, or hex.
     pub(crate) fn add_json(
         self,
         object: &mut serde_json::Map<String, serde_json::Value>,
@@ -363,15 +451,12 @@ impl Notation {
         bytes: &[u8],
         codec: Codec,
     ) {
-        let value = match (codec, bytes.first_chunk::<8>(), std::str::from_utf8(bytes)) {
-            _ if self.hex => None,
-            (Codec::Word, Some(word), _) => Some(u64::from_be_bytes(*word).into()),
-            (_, _, Ok(text)) => Some(text.into()),
-            _ => None,
+        let (encoding, value) = match (codec, bytes.first_chunk::<8>(), std::str::from_utf8(bytes)) {
+            (Codec::Word, Some(word), _) if !self.hex => ("number", u64::from_be_bytes(*word).into()),
+            (_, _, Ok(text)) if !self.hex => ("text", text.into()),
+            _ => ("hex", text::to_hex(bytes).into()),
         };
-        match value {
-            Some(value) => object.insert(name.to_owned(), value),
-            None => object.insert(format!("{name}_hex"), text::to_hex(bytes).into()),
-        };
+        object.insert(name.to_owned(), value);
+        object.insert(format!("{name}_encoding"), encoding.into());
     }
 }

@@ -2,14 +2,17 @@
 
 use std::io;
 
-use everleaf::{Error, LogError, PoolError};
+use everleaf::{Error, LogError};
 use medium::MediumError;
+use serde_json::{Map, Value, json};
+
+use crate::interrupt::Interruption;
 
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An error of the store.
-    #[error(transparent)]
+    #[error("{store}{hint}", store = .0, hint = hint(.0))]
     Store(#[from] everleaf::Error),
     /// An error of the operating system.
     #[error("cannot {action}: {source}")]
@@ -38,6 +41,33 @@ pub(crate) enum Failure {
     /// The command refuses, for another reason.
     #[error("{0}")]
     Refused(String),
+    /// A signal asked the command to end.
+    #[error("interrupted")]
+    Interrupted,
+    /// Something had been done before the command failed.
+    #[error("{failure}; before that, {words}")]
+    Halfway {
+        /// What was done, in words.
+        words: String,
+        /// The same for a script.
+        done: Map<String, Value>,
+        /// Why the rest failed.
+        failure: Box<Failure>,
+    },
+}
+
+/// The commands that help, which the library does not know of.
+fn hint(error: &Error) -> &'static str {
+    match error {
+        Error::Corrupt { .. } => " (`everleaf check` lists it, `everleaf dump --salvage` saves the rest)",
+        Error::NoSuchPool { .. } => " (`everleaf put` and `everleaf load` make one)",
+        Error::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
+        Error::Medium { source: MediumError::Log(LogError::Mark { .. }), .. } => {
+            " (`--medium dax` does that)"
+        }
+        Error::Version { .. } | Error::LineForm { .. } => " (`everleaf dump` there, `everleaf restore` here)",
+        _ => "",
+    }
 }
 
 impl From<lab::failure::Failure> for Failure {
@@ -51,17 +81,66 @@ impl From<lab::failure::Failure> for Failure {
 }
 
 impl Failure {
+    /// The exit code for wrong use.
+    pub(crate) const USAGE: u8 = 2;
+
     /// A closure for `map_err`.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { action: action.into(), source }
+        move |source| match source.get_ref() {
+            Some(inner) if inner.is::<Interruption>() => Self::Interrupted,
+            _ => Self::Io { action: action.into(), source },
+        }
+    }
+
+    /// The failure, and what had been done before it: in words, and as an object of JSON.
+    pub(crate) fn after(self, words: String, done: Value) -> Self {
+        let Value::Object(done) = done else { return self };
+        Self::Halfway { words, done, failure: Box::new(self) }
+    }
+
+    /// The exit code.
+    pub(crate) fn exit_code(&self) -> u8 {
+        if self.kind() == "usage" { Self::USAGE } else { 3 }
+    }
+
+    /// What kind of failure it is, for scripts.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Store(error) => match error {
+                Error::Locked { .. } => "locked",
+                Error::PoolFull { .. } => "full",
+                Error::NoSuchPool { .. } | Error::NoSuchTree { .. } => "absent",
+                _ if self.is_damage() => "damaged",
+                _ => "store",
+            },
+            Self::Io { .. } => "io",
+            Self::Output(_) => "output",
+            Self::Line { .. } => "input",
+            Self::Usage(_) => "usage",
+            Self::Refused(_) => "refused",
+            Self::Interrupted => "interrupted",
+            Self::Halfway { failure, .. } => failure.kind(),
+        }
+    }
+
+    /// The failure as an object.
+    pub(crate) fn json(&self) -> Value {
+        let mut object = match self {
+            Self::Halfway { done, .. } => done.clone(),
+            _ => Map::new(),
+        };
+        object.insert("error".to_owned(), self.to_string().into());
+        object.insert("kind".to_owned(), self.kind().into());
+        object.insert("exit_code".to_owned(), json!(self.exit_code()));
+        Value::Object(object)
     }
 
     /// Whether the pool or its log is damaged, or the two do not belong together.
     pub(crate) fn is_damage(&self) -> bool {
         let Self::Store(error) = self else { return false };
-        match error.root() {
-            Error::Pool(PoolError::Corrupt { .. } | PoolError::Unopenable { .. }) => true,
-            Error::Pool(PoolError::Medium(MediumError::Log(log))) => {
+        match error {
+            Error::Corrupt { .. } | Error::Unopenable { .. } => true,
+            Error::Medium { source: MediumError::Log(log), .. } => {
                 !matches!(log, LogError::Io { .. } | LogError::Overrun | LogError::Unsettled)
             }
             _ => false,

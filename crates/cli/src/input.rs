@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use everleaf::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::failure::Failure;
+use crate::interrupt::Interruptible;
 
 /// The longest valid line: the longest key, a tab, the longest value, all of it escaped, and the line's end.
 pub(crate) const LINE_BYTES_MAX: usize = ESCAPE_BYTES * (KEY_BYTES_MAX + VALUE_BYTES_MAX) + 2;
@@ -24,14 +26,20 @@ impl Input {
     /// Opens `file`; `-` is standard input.
     pub(crate) fn open(file: &Path) -> Result<Self, Failure> {
         if file == Path::new("-") {
-            let name = "standard input".to_owned();
-            return Ok(Self { reader: Box::new(io::stdin().lock()), name, length: None });
+            let handle =
+                io::stdin().as_fd().try_clone_to_owned().map_err(Failure::io("read standard input"))?;
+            return Ok(Self::of("standard input", handle.into(), None));
         }
         let name = file.display().to_string();
         let opened = File::open(file).and_then(|input| Ok((input.metadata()?, input)));
         let (metadata, input) = opened.map_err(Failure::io(format!("open {name}")))?;
         let length = metadata.is_file().then_some(metadata.len());
-        Ok(Self { reader: Box::new(BufReader::with_capacity(1 << 20, input)), name, length })
+        Ok(Self::of(&name, input, length))
+    }
+
+    fn of(name: &str, input: File, length: Option<u64>) -> Self {
+        let reader = BufReader::with_capacity(1 << 20, Interruptible(input));
+        Self { reader: Box::new(reader), name: name.to_owned(), length }
     }
 
     /// As [`read_line`].

@@ -1,6 +1,6 @@
 //! The `everleaf` command.
 //!
-//! Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error occurred; 2 = wrong usage.
+//! Exit codes: 0 = yes, or done; 1 = no; 2 = wrong use; 3 = an error. `docs/COMMAND.md` has all answers.
 #![forbid(unsafe_code)]
 
 mod child;
@@ -9,56 +9,98 @@ mod context;
 mod dump_format;
 mod failure;
 mod input;
+mod interrupt;
 mod progress;
 mod text;
 mod under_way;
 mod whole_file;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
-use context::Context;
-use failure::{Answer, Failure};
+use context::{Context, write_json};
+use failure::{Answer, Failure, Outcome};
 
 /// Durable ordered indexes: a file of named trees that survives a crash.
 ///
-/// Exit codes: 0 = yes, or done; 1 = no, or violations were found, or an error occurred; 2 = wrong usage.
+/// Exit codes: 0 = yes, or done; 1 = no: a key is absent, or violations were found; 2 = wrong use; 3 = an error.
 #[derive(Parser, Debug)]
 #[command(name = "everleaf", version, arg_required_else_help = true)]
-struct Cli {
-    /// Print JSON on standard output, one object a line
+struct Cli<C: Subcommand> {
+    /// Print JSON on standard output, one object a line; also for errors
     #[arg(long, global = true)]
     json: bool,
     /// Print no notes and no progress on standard error
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
-    command: commands::Command,
+    command: C,
 }
 
 fn main() -> ExitCode {
     everleaf::ignore_file_size_signal();
-    let cli = Cli::parse();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let named =
+        arguments.iter().skip(1).filter_map(|argument| argument.to_str()).find(|name| !name.starts_with('-'));
+    if named.is_some_and(commands::Child::has_subcommand) {
+        return run(&arguments, commands::run_child);
+    }
+    run(&arguments, |command, context| {
+        interrupt::install(context);
+        commands::run(command, context)
+    })
+}
+
+fn run<C: Subcommand>(arguments: &[OsString], run: impl FnOnce(C, Context) -> Outcome) -> ExitCode {
+    let parsed = Cli::<C>::try_parse_from(arguments);
+    let cli = match parsed {
+        Ok(cli) => cli,
+        // Help and the version are errors to the parser.
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => {
+            if arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+            {
+                tell_script(&Failure::Usage(of_parser(&error)));
+            }
+            // If this fails, the exit code still tells.
+            let _ = error.print();
+            return ExitCode::from(Failure::USAGE);
+        }
+    };
     let context = Context { json: cli.json, quiet: cli.quiet };
-    match commands::run(cli.command, context) {
+    match run(cli.command, context) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Child(code)) => ExitCode::from(code),
         Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
-        Err(failure) => report(context, &failure),
+        Err(failure) => ExitCode::from(report(context, &failure)),
     }
 }
 
-fn report(context: Context, failure: &Failure) -> ExitCode {
-    let message = failure.to_string();
+/// What the parser found wrong, without the usage below it.
+fn of_parser(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let lines: Vec<&str> = first.trim_start_matches("error: ").lines().map(str::trim).collect();
+    lines.join(" ")
+}
+
+/// Reports a failure; returns the exit code.
+fn report(context: Context, failure: &Failure) -> u8 {
     if context.json {
-        // If this fails too, the exit code still tells.
-        let _ = context.say(&serde_json::json!({ "error": message }), "");
+        tell_script(failure);
     }
-    let _ = writeln!(std::io::stderr(), "everleaf: {message}");
-    ExitCode::from(if matches!(failure, Failure::Usage(_)) { 2 } else { 1 })
+    let _ = writeln!(std::io::stderr(), "everleaf: {failure}");
+    failure.exit_code()
+}
+
+/// Prints a failure as JSON. Another thread may have locked standard output, so the bytes go to its file.
+fn tell_script(failure: &Failure) {
+    // If this fails, the exit code still tells.
+    let _ = child::raw_output().map(|mut output| write_json(&mut output, &failure.json()));
 }
 
 #[cfg(test)]
@@ -67,6 +109,7 @@ mod tests {
 
     #[test]
     fn the_arguments_fit_together() {
-        super::Cli::command().debug_assert();
+        super::Cli::<super::commands::Command>::command().debug_assert();
+        super::Cli::<super::commands::Child>::command().debug_assert();
     }
 }

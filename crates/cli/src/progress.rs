@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 use crate::context::Context;
 
-/// A bar up to `total`, or a spinner that counts. Drawn on standard error if that is a terminal.
-pub(crate) fn bar(context: Context, total: Option<u64>, template: &str) -> ProgressBar {
+pub(crate) use medium::size as bytes;
+
+/// A bar up to `total`, or a spinner that counts. Drawn on standard error if that is a terminal, and removed at the end.
+/// `message` is in place before the first frame.
+pub(crate) fn bar(context: Context, total: Option<u64>, message: &str, template: &str) -> ProgressBar {
     if context.quiet {
         return ProgressBar::hidden();
     }
@@ -16,18 +19,63 @@ pub(crate) fn bar(context: Context, total: Option<u64>, template: &str) -> Progr
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("\u{2588}\u{2593}\u{2591}"));
     }
+    bar.set_message(message.to_owned());
     bar.enable_steady_tick(Duration::from_millis(100));
-    bar
+    bar.with_finish(ProgressFinish::AndClear)
 }
+
+/// A bar of entries up to `total`.
+pub(crate) fn entries(context: Context, total: u64, message: &str) -> ProgressBar {
+    bar(
+        context,
+        Some(total),
+        message,
+        "{msg} {bar:40} {percent:>3}%, {human_pos} of {human_len} entries, {elapsed}",
+    )
+}
+
+/// Shows `message` and the time while `run` does what cannot be counted. Nothing appears if it takes less than a moment.
+pub(crate) fn while_running<T>(context: Context, message: &str, run: impl FnOnce() -> T) -> T {
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if is_done
+                .recv_timeout(MOMENT)
+                .is_err_and(|error| error == std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
+                let _bar = bar(context, None, message, "{spinner} {msg}, {elapsed}");
+                // An error means that it is done.
+                let _ = is_done.recv();
+            }
+        });
+        let result = run();
+        drop(done);
+        result
+    })
+}
+
+/// What takes less is not worth a bar.
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// A count with separators: 1,234,567.
 pub(crate) fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// Bytes with a unit: 1.21 MiB.
-pub(crate) fn bytes(number: u64) -> String {
-    HumanBytes(number).to_string()
+/// A count of things: 1 tree, 2 trees, 3 entries.
+pub(crate) fn many(number: u64, thing: &str) -> String {
+    let things = match thing.strip_suffix('y') {
+        _ if number == 1 => thing.to_owned(),
+        _ if thing == "leaf" => "leaves".to_owned(),
+        Some(stem) if !stem.ends_with('e') => format!("{stem}ies"),
+        _ => format!("{thing}s"),
+    };
+    format!("{} {things}", count(number))
+}
+
+/// The same with a verb: 1 entry was, 2 entries were.
+pub(crate) fn were(number: u64, thing: &str) -> String {
+    format!("{} {}", many(number, thing), if number == 1 { "was" } else { "were" })
 }
 
 /// A rate per second: 1.21 M/s.
@@ -66,5 +114,11 @@ mod tests {
         assert_eq!(duration(Duration::from_millis(12_345)), "12.3 s");
         assert_eq!(rate(2_500_000, Duration::from_secs(1)), "2.50 M/s");
         assert_eq!(count(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        assert_eq!([many(1, "tree"), many(0, "key"), many(2, "entry")], ["1 tree", "0 keys", "2 entries"]);
+        assert_eq!([were(1, "entry"), were(3000, "leaf")], ["1 entry was", "3,000 leaves were"]);
     }
 }

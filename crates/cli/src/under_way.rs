@@ -9,18 +9,18 @@ const UNDER_WAY_MAX: u64 = 4096;
 /// After this time the next write waits for those before it, so that slow input becomes durable line by line.
 const UNDER_WAY_TIME_MAX: Duration = Duration::from_millis(50);
 
-/// Puts entries into a tree. A put does not wait until it is durable; an occasional wait covers all puts before it.
-pub(crate) struct Puts<'a> {
+/// Writes to a tree. A write does not wait until it is durable; an occasional wait covers all writes before it.
+pub(crate) struct Writes<'a> {
     store: &'a Store,
     tree: &'a Tree,
-    /// The ticket of the last put. Once it was waited for, the puts before it are durable too.
+    /// The ticket of the last write. Once it was waited for, the writes before it are durable too.
     last: Option<Ticket>,
     under_way: u64,
     settled: Instant,
     durable: u64,
 }
 
-impl<'a> Puts<'a> {
+impl<'a> Writes<'a> {
     pub(crate) fn new(store: &'a Store, tree: &'a Tree) -> Self {
         Self { store, tree, last: None, under_way: 0, settled: Instant::now(), durable: 0 }
     }
@@ -28,6 +28,17 @@ impl<'a> Puts<'a> {
     /// Puts an entry, to become durable later.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.last = Some(self.tree.put_async(key, value)?);
+        self.wrote()
+    }
+
+    /// Removes a key, if it is present, durably later.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<()> {
+        let (removed, ticket) = self.tree.remove_async(key)?;
+        self.last = Some(ticket);
+        if removed { self.wrote() } else { Ok(()) }
+    }
+
+    fn wrote(&mut self) -> Result<()> {
         self.under_way += 1;
         let many = self.under_way >= UNDER_WAY_MAX && !self.tree.kind().engine.is_buffered();
         if many || self.settled.elapsed() >= UNDER_WAY_TIME_MAX {
@@ -36,7 +47,7 @@ impl<'a> Puts<'a> {
         Ok(())
     }
 
-    /// Returns when all puts are durable.
+    /// Returns when all writes are durable.
     pub(crate) fn settle(&mut self) -> Result<()> {
         if let Some(ticket) = &self.last {
             ticket.wait()?;
@@ -51,7 +62,7 @@ impl<'a> Puts<'a> {
         Ok(())
     }
 
-    /// How many entries are known to be durable.
+    /// How many writes are known to be durable.
     pub(crate) fn durable(&self) -> u64 {
         self.durable
     }

@@ -30,11 +30,17 @@ fn every_command_speaks_json() {
         let (subcommand, more) = arguments.split_first().unwrap();
         run(&[on(subcommand, &pool, more), vec!["--json".into()]].concat()).expect(code).json()
     };
-    assert_eq!(json(&["put", "k", "v"], 0), json!({ "done": true }));
+    assert_eq!(json(&["put", "k", "v"], 0), json!({ "stored": 1 }));
     assert_eq!(json(&["insert", "k", "w"], 1), json!({ "inserted": false }));
-    assert_eq!(json(&["get", "k"], 0), json!({ "key": "k", "found": true, "value": "v" }));
-    assert_eq!(json(&["get", "l"], 1), json!({ "key": "l", "found": false }));
-    assert_eq!(json(&["scan"], 0), json!({ "key": "k", "value": "v" }));
+    assert_eq!(
+        json(&["get", "k"], 0),
+        json!({ "key": "k", "key_encoding": "text", "found": true, "value": "v", "value_encoding": "text" })
+    );
+    assert_eq!(json(&["get", "l"], 1), json!({ "key": "l", "key_encoding": "text", "found": false }));
+    assert_eq!(
+        json(&["scan"], 0),
+        json!({ "key": "k", "key_encoding": "text", "value": "v", "value_encoding": "text" })
+    );
     let check = json(&["check"], 0);
     assert_eq!((&check["sound"], &check["violations"]), (&json!(true), &json!([])));
     let trees = json!({ "trees": [{ "name": "main", "engine": "rntree", "codec": "record", "keys": 1 }] });
@@ -47,8 +53,8 @@ fn every_command_speaks_json() {
     assert!(
         medium.starts_with("dax") || medium.starts_with("file") && stat["log"]["capacity_bytes"].is_u64()
     );
-    assert_eq!(json(&["rm", "k"], 0), json!({ "removed": true }));
-    let error = run(&["--json", "get", "/no/such.pool", "k"]).expect(1);
+    assert_eq!(json(&["rm", "k"], 0), json!({ "removed": 1 }));
+    let error = run(&["--json", "get", "/no/such.pool", "k"]).expect(3);
     assert!(error.json()["error"].as_str().unwrap().contains("/no/such.pool: no such pool"), "{error:?}");
     assert!(error.errors.contains("no such pool"));
 }
@@ -130,7 +136,7 @@ fn a_backup_is_a_pool_of_its_own() {
     assert!(copied.json()["bytes"].as_u64().unwrap() >= 64 << 10);
     assert_eq!(run(&on("get", &copy, &["k"])).expect(0).text().trim_end(), "v");
     assert!(run(&on("check", &copy, &[])).expect(0).text().contains("log: "));
-    let refused = run(&on("backup", &pool, &[copy.to_str().unwrap()])).expect(1);
+    let refused = run(&on("backup", &pool, &[copy.to_str().unwrap()])).expect(3);
     assert!(refused.errors.contains("copy"), "{refused:?}");
 }
 
@@ -181,7 +187,10 @@ fn binary_keys_are_given_and_shown_in_hex_or_escaped() {
     assert_eq!(run(&on("scan", &pool, &["--hex", "--limit", "1"])).text(), "00ff\t0a09\n");
     assert_eq!(run(&on("get", &pool, &["00ff", "--hex"])).expect(0).text(), "0a09\n");
     let json = run(&on("scan", &pool, &["--limit", "1", "--json"])).json();
-    assert_eq!(json, json!({ "key_hex": "00ff", "value": "\n\t" }));
+    assert_eq!(
+        json,
+        json!({ "key": "00ff", "key_encoding": "hex", "value": "\n\t", "value_encoding": "text" })
+    );
     // Without a notation bytes are taken as they are.
     run(&on("put", &pool, &["a\\tb", "v"])).expect(0);
     assert_eq!(run(&on("get", &pool, &["a\\\\tb", "--escaped"])).expect(0).text(), "v\n");
@@ -194,18 +203,21 @@ fn trees_are_chosen_and_words_are_numbers() {
     assert_eq!(run(&on("get", &pool, &["7"])).expect(0).text(), "42\n");
     let said = run(&on("get", &pool, &["seven"])).expect(2);
     assert!(said.errors.contains("seven"), "{said:?}");
-    assert_eq!(run(&on("scan", &pool, &["--json"])).json(), json!({ "key": 7, "value": 42 }));
+    assert_eq!(
+        run(&on("scan", &pool, &["--json"])).json(),
+        json!({ "key": 7, "key_encoding": "number", "value": 42, "value_encoding": "number" })
+    );
     run(&on("put", &pool, &["k", "v", "--tree", "names"])).expect(0);
     let said = run(&on("get", &pool, &["k"])).expect(2);
     assert!(said.errors.contains("ages") && said.errors.contains("names"), "{said:?}");
     assert_eq!(run(&on("get", &pool, &["k", "--tree", "names"])).expect(0).text(), "v\n");
-    let said = run(&on("put", &pool, &["k", "v", "--tree", "names", "--codec", "word"])).expect(1);
+    let said = run(&on("put", &pool, &["k", "v", "--tree", "names", "--codec", "word"])).expect(3);
     assert!(said.errors.contains("names") && said.errors.contains("record"), "{said:?}");
-    let said = run(&on("get", &pool, &["k", "--tree", "none"])).expect(1);
+    let said = run(&on("get", &pool, &["k", "--tree", "none"])).expect(3);
     assert!(said.errors.contains("no tree \"none\""), "{said:?}");
     assert_eq!(
         run(&on("trees", &pool, &[])).text(),
-        "ages\trntree\tword\t1 keys\nnames\trntree\trecord\t1 keys\n"
+        "ages\trntree\tword\t1 key\nnames\trntree\trecord\t1 key\n"
     );
 }
 
@@ -214,14 +226,14 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     let (folder, pool) = pool();
     let long_key = "k".repeat(70_000);
     let lines = format!("a\t1\nno tab here\nb\t2\tmore\n\n{long_key}\tv\nc\t3");
-    let said = run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(1);
+    let said = run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(3);
     assert!(said.errors.contains("standard input, line 2: no tab"), "{said:?}");
     assert_eq!(run(&on("scan", &pool, &[])).text(), "a\t1\n");
 
     let file = folder.path().join("lines.txt");
     std::fs::write(&file, &lines).unwrap();
     let said = run(&on("load", &pool, &[file.to_str().unwrap(), "--skip-bad", "--json"])).expect(0);
-    assert_eq!((&said.json()["loaded"], &said.json()["skipped"]), (&json!(3), &json!(3)));
+    assert_eq!((&said.json()["stored"], &said.json()["skipped"]), (&json!(3), &json!(3)));
     assert!(said.json()["first_skipped"].as_str().unwrap().contains("lines.txt, line 2"));
     assert_eq!(run(&on("scan", &pool, &[])).text(), "a\t1\nb\t2\\tmore\nc\t3\n");
 
@@ -229,16 +241,153 @@ fn load_names_malformed_lines_and_skips_them_if_asked() {
     let said =
         run_with(&on("load", &pool, &["--tree", "w", "--codec", "word", "--skip-bad"]), words).expect(0);
     assert!(said.text().contains("2 lines skipped") && said.text().contains("line 2"), "{said:?}");
-    let said = run(&on("load", &pool, &["/no/such/file"])).expect(1);
+    let said = run(&on("load", &pool, &["/no/such/file"])).expect(3);
     assert!(said.errors.contains("/no/such/file"), "{said:?}");
 
     // No key and value are so long in any notation; the line is not kept in memory.
     let lines = format!("d\t4\ne\t{}\nf\t6\n", "v".repeat(70 << 20));
-    let said = run_with(&on("load", &pool, &["--tree", "long"]), lines.as_bytes()).expect(1);
+    let said = run_with(&on("load", &pool, &["--tree", "long"]), lines.as_bytes()).expect(3);
     assert!(said.errors.contains("standard input, line 2: a line of 73400323 bytes"), "{said:?}");
     let said = run_with(&on("load", &pool, &["--tree", "long", "--skip-bad"]), lines.as_bytes()).expect(0);
-    assert!(said.text().contains("1 lines skipped"), "{said:?}");
+    assert!(said.text().contains("1 line skipped"), "{said:?}");
     assert_eq!(run(&on("scan", &pool, &["--tree", "long"])).text(), "d\t4\nf\t6\n");
+}
+
+#[test]
+fn a_scan_is_loaded_as_it_was() {
+    let (folder, pool) = pool();
+    for (key, value) in
+        [("back\\slash", "C:\\new\\table"), ("tab\tkey", "line\nfeed\r"), ("", ""), ("ä", "\u{7f}")]
+    {
+        run(&on("put", &pool, &[key, value])).expect(0);
+    }
+    run(&on("put", &pool, &["ff00", "fe", "--hex"])).expect(0);
+    let scanned = run(&on("scan", &pool, &[])).expect(0).output;
+    let other = folder.path().join("other.pool");
+    run_with(&on("load", &other, &[]), &scanned).expect(0);
+    assert_eq!(run(&on("scan", &other, &[])).expect(0).output, scanned);
+    assert_eq!(run(&on("get", &other, &["back\\slash", "--raw"])).expect(0).text(), "C:\\new\\table");
+    let hex = run(&on("scan", &pool, &["--hex"])).expect(0).output;
+    let third = folder.path().join("third.pool");
+    run_with(&on("load", &third, &["--hex"]), &hex).expect(0);
+    assert_eq!(run(&on("scan", &third, &[])).expect(0).output, scanned);
+    // What other programs write has backslashes of its own.
+    run_with(&on("load", &third, &["--raw", "--tree", "raw"]), b"C:\\new\t\\\\host\n").expect(0);
+    assert_eq!(run(&on("get", &third, &["C:\\new", "--raw", "--tree", "raw"])).expect(0).text(), "\\\\host");
+}
+
+#[test]
+fn a_value_comes_from_standard_input_or_from_a_file() {
+    let (folder, pool) = pool();
+    let value = b"two\nlines\n\x00\xff\n";
+    run_with(&on("put", &pool, &["a", "-"]), value).expect(0);
+    let file = folder.path().join("value");
+    std::fs::write(&file, value).unwrap();
+    run(&on("insert", &pool, &["b", "--value-file", file.to_str().unwrap()])).expect(0);
+    for key in ["a", "b"] {
+        assert_eq!(run(&on("get", &pool, &[key, "--raw"])).expect(0).output, value);
+    }
+    // A number may end with a line feed.
+    run_with(&on("put", &pool, &["1", "-", "--tree", "w", "--codec", "word"]), b"42\n").expect(0);
+    assert_eq!(run(&on("get", &pool, &["1", "--tree", "w"])).expect(0).text(), "42\n");
+    run(&on("put", &pool, &["k"])).expect(2);
+    run(&on("put", &pool, &["k", "v", "--value-file", "v"])).expect(2);
+    run(&on("put", &pool, &["k", "--value-file", "/no/such/file"])).expect(3);
+}
+
+#[test]
+fn absence_is_told_on_standard_error_only() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    for arguments in [
+        vec!["get", "x"],
+        vec!["rm", "x"],
+        vec!["insert", "k", "w"],
+        vec!["drop", "x"],
+        vec!["rename", "x", "y"],
+    ] {
+        let said = run(&on(arguments[0], &pool, &arguments[1..])).expect(1);
+        assert!(said.output.is_empty() && !said.errors.is_empty(), "{said:?}");
+        let said = run(&on(arguments[0], &pool, &[&arguments[1..], &["--json"]].concat())).expect(1);
+        said.json();
+    }
+}
+
+#[test]
+fn a_range_is_removed_and_counted() {
+    let (_folder, pool) = pool();
+    let lines = lines(0..10_000, |number| format!("k{number:05}\t{number}\n"));
+    for engine in ["rntree", "bztree", "masstree", "wbtree"] {
+        run_with(&on("load", &pool, &["--engine", engine, "--tree", engine]), lines.as_bytes()).expect(0);
+        let rm = |more: &[&str], code| {
+            run(&on("rm", &pool, &[&["--tree", engine, "--json"], more].concat())).expect(code).json()
+        };
+        assert_eq!(rm(&["--prefix", "k0000"], 0), json!({ "removed": 10 }));
+        assert_eq!(rm(&["--prefix", "k0000"], 1), json!({ "removed": 0 }));
+        assert_eq!(rm(&["--from", "k00100", "--to", "k09990"], 0), json!({ "removed": 9890 }));
+        let left = run(&on("scan", &pool, &["--keys", "--tree", engine])).expect(0);
+        assert_eq!(left.text().lines().count(), 90 + 10);
+        assert_eq!(rm(&["--from", "k0999"], 0), json!({ "removed": 10 }));
+    }
+    run(&on("rm", &pool, &["k", "--prefix", "k"])).expect(2);
+    run(&on("rm", &pool, &[])).expect(2);
+    run(&on("check", &pool, &[])).expect(0);
+}
+
+#[test]
+fn trees_are_renamed_and_dropped() {
+    let (_folder, pool) = pool();
+    for engine in ["rntree", "bztree", "masstree", "wbtree"] {
+        run(&on("put", &pool, &["k", engine, "--tree", engine, "--engine", engine])).expect(0);
+        let new = format!("new {engine}");
+        run(&on("rename", &pool, &[engine, &new])).expect(0);
+        assert_eq!(run(&on("get", &pool, &["k", "--tree", &new])).expect(0).text().trim_end(), engine);
+        run(&on("get", &pool, &["k", "--tree", engine])).expect(3);
+        // A tree of the old name is another one.
+        run(&on("put", &pool, &["l", "v", "--tree", engine, "--engine", engine])).expect(0);
+        let said = run(&on("rename", &pool, &[engine, &new])).expect(3);
+        assert!(said.errors.contains("exists already"), "{said:?}");
+        run(&on("drop", &pool, &[engine])).expect(0);
+        run(&on("check", &pool, &[])).expect(0);
+        assert_eq!(run(&on("get", &pool, &["k", "--tree", &new])).expect(0).text().trim_end(), engine);
+        run(&on("drop", &pool, &[&new])).expect(0);
+    }
+    assert_eq!(run(&on("trees", &pool, &["--json"])).expect(0).json(), json!({ "trees": [] }));
+}
+
+#[test]
+fn a_command_waits_for_the_holder_of_a_pool_if_asked() {
+    let (_folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v"])).expect(0);
+    let held = std::fs::File::open(&pool).unwrap();
+    held.lock().unwrap();
+    let start = std::time::Instant::now();
+    run(&on("get", &pool, &["k", "--wait", "0.2"])).expect(3);
+    assert!(start.elapsed().as_millis() >= 200);
+    let waiting =
+        everleaf().args(on("get", &pool, &["k", "--wait", "60"])).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    drop(held);
+    assert_eq!(Said::of(waiting.wait_with_output().unwrap()).expect(0).text(), "v\n");
+    run(&on("get", &pool, &["k", "--wait", "soon"])).expect(2);
+}
+
+#[test]
+fn errors_and_wrong_use_are_json_for_scripts() {
+    let (_folder, pool) = pool();
+    let wrong = run(&["get", "--json"]).expect(2).json();
+    assert_eq!((&wrong["kind"], &wrong["exit_code"]), (&json!("usage"), &json!(2)));
+    assert!(wrong["error"].as_str().unwrap().contains("<KEY>"), "{wrong}");
+    assert_eq!(run(&["no-such-command", "--json"]).expect(2).json()["kind"], json!("usage"));
+    // Here it is a key.
+    assert!(run(&["get", "--", "--json"]).expect(2).output.is_empty());
+    let failed = run_with(&on("load", &pool, &["--json"]), b"a\t1\nb\t2\nno tab\n").expect(3).json();
+    assert_eq!(
+        (&failed["kind"], &failed["stored"], &failed["skipped"]),
+        (&json!("input"), &json!(2), &json!(0))
+    );
+    let absent = run(&on("get", &pool, &["a", "--tree", "none", "--json"])).expect(3).json();
+    assert_eq!(absent["kind"], json!("absent"));
 }
 
 /// The signal that the system sends in this case would end the command without an error message.
@@ -255,7 +404,7 @@ fn a_limit_of_the_shell_is_told_and_nothing_is_lost() {
             input.display()
         );
         let said =
-            Said::of(Command::new("sh").arg("-c").arg(script).arg(program()).output().unwrap()).expect(1);
+            Said::of(Command::new("sh").arg("-c").arg(script).arg(program()).output().unwrap()).expect(3);
         assert!(said.errors.contains("ulimit -f"), "{said:?}");
         run(&on("check", &pool, &["--medium", medium])).expect(0);
     }
@@ -275,7 +424,7 @@ fn a_pool_that_needs_more_addresses_than_there_are_is_refused() {
         let said = Said::of(Command::new("sh").arg("-c").arg(script).arg(program()).output().unwrap());
         // Where the shell's limits leave room after all, the answer is right.
         if said.code != 0 {
-            assert!(said.expect(1).errors.contains("ulimit -v"));
+            assert!(said.expect(3).errors.contains("ulimit -v"));
         }
     }
 }
@@ -285,9 +434,9 @@ fn a_limit_is_told_and_nothing_is_lost() {
     let (_folder, pool) = pool();
     let lines = lines(0..20_000, |number| format!("{number:05}\t{}\n", "v".repeat(100)));
     let limited = ["--limit-bytes", "1M"];
-    let said = run_with(&on("load", &pool, &limited), lines.as_bytes()).expect(1);
-    assert!(said.errors.contains("a.pool: the pool is full"), "{said:?}");
-    assert!(said.errors.contains("1048576 bytes are the limit"), "{said:?}");
+    let said = run_with(&on("load", &pool, &limited), lines.as_bytes()).expect(3);
+    assert!(said.errors.contains("pool full: growing "), "{said:?}");
+    assert!(said.errors.contains("a.pool to ") && said.errors.contains("1 MiB are its limit"), "{said:?}");
     let stored = run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count();
     assert!(said.errors.contains(&format!("{},{:03} entries were stored", stored / 1000, stored % 1000)));
     run(&on("rm", &pool, &["00000", "--limit-bytes=1M"])).expect(0);
@@ -304,20 +453,20 @@ fn a_mistake_makes_no_pool_and_no_tree() {
         for subcommand in ["put", "insert"] {
             run(&on(subcommand, &pool, &[&word[..], &[medium]].concat())).expect(2);
             assert_eq!(left(), (false, false), "{subcommand} {medium}");
-            run(&on(subcommand, &pool, &[&"k".repeat(70_000), "v", medium])).expect(1);
+            run(&on(subcommand, &pool, &[&"k".repeat(70_000), "v", medium])).expect(3);
             assert_eq!(left(), (false, false), "{subcommand} {medium}");
         }
-        run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(1);
+        run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(3);
         assert_eq!(left(), (false, false), "load {medium}");
-        run_with(&on("restore", &pool, &[medium]), b"# everleaf dump 1\nno tree\n").expect(1);
+        run_with(&on("restore", &pool, &[medium]), b"# everleaf dump 1\nno tree\n").expect(3);
         assert_eq!(left(), (false, false), "restore {medium}");
         // Entries before the malformed line stay.
-        run_with(&on("load", &pool, &[medium]), b"a\t1\nno tab\n").expect(1);
+        run_with(&on("load", &pool, &[medium]), b"a\t1\nno tab\n").expect(3);
         assert_eq!(run(&on("scan", &pool, &[medium])).expect(0).text(), "a\t1\n");
         // An existing pool stays, and gets no tree.
         run(&on("rm", &pool, &["a", medium])).expect(0);
         run(&on("put", &pool, &[&word[..], &["--tree=new", medium]].concat())).expect(2);
-        run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(1);
+        run_with(&on("load", &pool, &[medium]), b"no tab\n").expect(3);
         assert_eq!(run(&on("trees", &pool, &[])).expect(0).text(), "main\trntree\trecord\t0 keys\n");
         std::fs::remove_file(&pool).unwrap();
     }
@@ -330,7 +479,7 @@ fn nobody_is_blamed_for_what_a_dead_process_held() {
     // The file still names the process that just ended.
     let held = std::fs::File::open(&pool).unwrap();
     held.lock().unwrap();
-    let said = run(&on("get", &pool, &["k"])).expect(1);
+    let said = run(&on("get", &pool, &["k"])).expect(3);
     assert!(said.errors.contains("the pool is open in another process"), "{said:?}");
 }
 
@@ -349,7 +498,7 @@ fn a_second_process_is_told_who_has_the_pool() {
     let refused = (0..500).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         let said = run(&on("get", &pool, &["k"]));
-        said.code == 1 && said.errors.contains(&wanted)
+        said.code == 3 && said.errors.contains(&wanted)
     });
     assert!(refused, "the holder is named");
     drop(holder.stdin.take());
@@ -363,13 +512,13 @@ fn what_is_no_pool_is_refused_by_every_command() {
     let text = folder.path().join("notes.txt");
     std::fs::write(&text, "dear diary").unwrap();
     for subcommand in ["load", "scan", "trees", "stat", "check", "dump", "torture"] {
-        let said = run(&on(subcommand, &text, &[])).expect(1);
+        let said = run(&on(subcommand, &text, &[])).expect(3);
         assert!(
             said.errors.contains("notes.txt") && said.errors.contains("not an Everleaf pool"),
             "{said:?}"
         );
     }
-    run(&on("put", &text, &["k", "v"])).expect(1);
+    run(&on("put", &text, &["k", "v"])).expect(3);
     assert_eq!(std::fs::read_to_string(&text).unwrap(), "dear diary");
 }
 
@@ -393,6 +542,18 @@ fn completions_are_made_for_shells() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let said = run(&["completions", shell]).expect(0);
         assert!(said.text().contains("torture") && said.text().len() > 1000);
+        // Names of enumerations are offered; what only this program calls is not.
+        // The scripts of some shells offer no values at all.
+        let offers_values = ["bash", "zsh", "fish"].contains(&shell);
+        assert!(
+            !offers_values || ["twin", "masstree", "record"].iter().all(|name| said.text().contains(name)),
+            "{shell}"
+        );
+        assert!(!said.text().contains("torture-writer") && !said.text().contains("demo-writer"), "{shell}");
+    }
+    for command in ["put", "bench", "crash"] {
+        let help = run(&[command, "--help"]).expect(0);
+        assert!(help.text().contains("rntree, bztree"), "{help:?}");
     }
     run(&["completions", "no-such-shell"]).expect(2);
     let said = run(&["completions", "bash", "--json"]).expect(0);

@@ -96,7 +96,7 @@ fn a_violation_is_told_and_its_command_repeats_it() {
 
 #[test]
 fn every_engine_is_explored_by_one_thread_and_by_two() {
-    for engine in ["bztree", "masstree", "wbtree", "wbtree-bitmap-only", "wbtree-slot-only"] {
+    for engine in ["bztree", "masstree", "wbtree", "wbtree-bitmap-only", "wbtree-slot-only", "cawbt"] {
         for codec in ["word", "record"] {
             let always = ["crash", "--json", "--engine", engine, "--codec", codec];
             for scope in [&["--exhaustive", "--length", "1"][..], &["--ops", "60", "--seed", "1"]] {

@@ -85,8 +85,50 @@ fn what_the_text_of_incll_measures() {
 }
 
 #[test]
+fn figures_of_cawbt_and_their_drawings() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("figure.svg");
+    for number in [1, 7, 8, 9, 10, 11, 12] {
+        let number_text = number.to_string();
+        let arguments =
+            ["lab", "cawbt", "--json", "--scale", "small", "--runs", "1", "--figure", &number_text];
+        let figure = run(&[&arguments[..], &["--plot", plot.to_str().unwrap()]].concat()).expect(0).json();
+        assert_eq!(figure["figure"], number);
+        expect_sound(&figure);
+        assert!(!figure["claims"].as_array().unwrap().is_empty(), "{figure}");
+        assert!(std::fs::read_to_string(&plot).unwrap().contains("<svg"));
+        std::fs::remove_file(&plot).unwrap();
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said() {
     let said = run(&["lab", "bztree", "--figure", "3"]).expect(2);
     assert!(said.errors.contains("figure 3"), "{said:?}");
-    run(&["lab", "bztree", "--plot", "all.svg"]).expect(2);
+}
+
+/// Hours of measurement are not thrown away for a folder that is not there.
+#[test]
+fn a_drawing_that_cannot_be_written_fails_before_anything_is_measured() {
+    let start = std::time::Instant::now();
+    let said = run(&["lab", "incll", "--plot", "/no/such/folder/all.svg", "--keys", "20000000"]).expect(3);
+    assert!(said.errors.contains("write /no/such/folder/all-2.svg"), "{said:?}");
+    assert!(start.elapsed().as_secs() < 5, "it did not measure");
+}
+
+#[test]
+fn each_figure_is_drawn_into_a_file_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("all.svg");
+    let drawn = figures("bztree", &["--plot", plot.to_str().unwrap()]);
+    for figure in drawn {
+        let path = folder.path().join(format!("all-{}.svg", figure["figure"]));
+        let svg = std::fs::read_to_string(&path).unwrap();
+        // The setup is named, and threads are whole numbers.
+        assert!(svg.contains("3,000 keys; 1, 2 threads"), "{svg}");
+        if figure["x"] == "threads" {
+            let labels: Vec<&str> = svg.lines().map(str::trim).collect();
+            assert!(labels.contains(&"1") && labels.contains(&"2"), "{svg}");
+        }
+    }
 }

@@ -7,10 +7,10 @@
 #[doc(hidden)]
 pub use medium;
 
-pub use error::{Error, PoolError, Result};
+pub use pool::{At, Error, Result};
 
 pub mod bztree;
-mod error;
+pub mod cawbt;
 pub mod index;
 pub mod kit;
 pub mod masstree;

@@ -135,7 +135,7 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
         let both_wait = late.until_waiting(2, PATIENCE);
         late.set_release(Release::Immediate);
         assert!(both_wait, "a load that is refused because of a key that a crash could take back");
-        assert!(matches!(loader.join().unwrap().root(), Error::NotEmpty));
+        assert!(matches!(loader.join().unwrap(), Error::NotEmpty));
     });
 }
 

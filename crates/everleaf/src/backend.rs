@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engines::index::EpochLength;
 use engines::registry::{self, AnyTree, Engine, Host, Salvaged, Settings, Visit};
-use engines::{Error, PoolError, Result};
+use engines::{At, Error, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Survives};
 use pool::{Pool, PoolStat, Roots, TreeRoot};
@@ -19,6 +19,7 @@ pub(crate) trait Backend: Send + Sync {
     /// `None` for engines whose trees have to be opened for that.
     fn salvage(&self, root: &TreeRoot, opening: &Opening, visit: &mut Visit<'_>) -> Salvaged;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
+    fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()>;
     fn needs_mark(&self) -> bool;
     fn finish_marking(&self);
     fn finish_marking_later(&self);
@@ -80,7 +81,7 @@ impl Opening {
 
 impl<M: Host> Backend for Pool<M> {
     fn roots(&self) -> Result<Roots> {
-        Ok(Pool::roots(self)?)
+        Pool::roots(self)
     }
 
     fn create_tree(&self, name: &str, kind: TreeOptions, opening: &Opening) -> Result<AnyTree> {
@@ -99,7 +100,11 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn remove_tree(&self, root: &TreeRoot) -> Result<()> {
-        Ok(Pool::remove_tree(self, root)?)
+        Pool::remove_tree(self, root)
+    }
+
+    fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()> {
+        Pool::rename_tree(self, root, name).map(drop)
     }
 
     fn needs_mark(&self) -> bool {
@@ -119,7 +124,7 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn read_bitmaps(&self) -> Result<()> {
-        Ok(Pool::read_bitmaps(self)?)
+        Pool::read_bitmaps(self)
     }
 
     fn give_up_marking(&self) {
@@ -140,7 +145,7 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn settle(&self, lsn: Lsn) -> Result<()> {
-        Ok(self.peek().settle(lsn)?)
+        self.peek().settle(lsn)
     }
 
     fn durable(&self) -> Lsn {
@@ -154,7 +159,7 @@ impl<M: Host> Backend for Pool<M> {
     fn backup(&self, target: &CopyTarget) -> Result<u64> {
         let file = self.medium().file();
         let file =
-            file.ok_or_else(|| Error::Pool(PoolError::NoBackup { why: "its medium has no log".to_owned() }))?;
+            file.ok_or_else(|| Error::NoBackup { why: "its medium has no log".to_owned(), at: At::UNKNOWN })?;
         Ok(file.backup(target)?)
     }
 
@@ -175,6 +180,6 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        Ok(Pool::close(*self)?)
+        Pool::close(*self)
     }
 }

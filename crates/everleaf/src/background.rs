@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use engines::Error;
 use engines::index::Index;
-use engines::{Error, PoolError};
 use medium::sync::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 
@@ -83,8 +83,8 @@ impl State {
     }
 
     fn note(&self, tree: Option<String>, error: &Error) {
-        let (offset, what) = match error.root() {
-            Error::Pool(PoolError::Corrupt { offset, what }) => (Some(*offset), what.clone()),
+        let (offset, what) = match &error {
+            Error::Corrupt { offset, what, .. } => (Some(*offset), what.clone()),
             other => (None, other.to_string()),
         };
         *self.damage.lock() = Some(StoreViolation { tree, offset, what });

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engines::{Error, PoolError, Result};
+use engines::{At, Error, Result};
 use medium::MediumError;
 use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access, sync_folder};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -31,7 +31,7 @@ pub(crate) struct NewCopy {
 }
 
 fn refused(source: io::Error) -> Error {
-    Error::Pool(PoolError::Io { action: "make the copy", source })
+    Error::io("make the copy")(source)
 }
 
 impl NewCopy {
@@ -116,9 +116,9 @@ impl Options {
     ///
     /// # Errors
     /// - As [`Options::open`] and [`Store::backup`];
-    /// - [`PoolError::NoBackup`] if another process has the store open on another medium than
+    /// - [`Error::NoBackup`] if another process has the store open on another medium than
     ///   [`MediumChoice::File`](crate::MediumChoice::File), or others keep opening and closing it;
-    /// - [`PoolError::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside the pool is so small, and so
+    /// - [`Error::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside the pool is so small, and so
     ///   much is written, that its space is used again before it was read.
     pub fn backup(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<u64> {
         let (path, target) = (path.as_ref(), target.as_ref());
@@ -130,8 +130,8 @@ impl Options {
             }
             match options.open(path) {
                 Ok(store) => return back_up_and_close(store, target),
-                Err(error) => match error.root() {
-                    Error::Pool(PoolError::Locked { holder: found }) => holder = *found,
+                Err(error) => match &error {
+                    Error::Locked { holder: found, .. } => holder = *found,
                     _ => return Err(error),
                 },
             }
@@ -143,9 +143,10 @@ impl Options {
         }
         let holder =
             holder.map_or_else(|| "another process".to_owned(), |process| format!("process {process}"));
-        Err(Error::Pool(PoolError::NoBackup {
+        Err(Error::NoBackup {
             why: format!("{holder} has it open on a medium without a log"),
-        })
+            at: At::UNKNOWN,
+        }
         .at(path))
     }
 }
@@ -158,8 +159,7 @@ fn back_up_and_close(store: Store, target: &Path) -> Result<u64> {
 
 /// Copies a pool that another process has open; `None` if it has no log.
 fn copy_beside(path: &Path, target: &CopyTarget) -> Result<Option<u64>> {
-    let pool =
-        File::open(path).map_err(|source| Error::Pool(PoolError::Io { action: "open the pool", source }))?;
+    let pool = File::open(path).map_err(Error::io("open the pool"))?;
     let copied = medium::File::backup_beside(pool, &log_path(path), target, pool::MEDIUM_LINE);
     Ok(copied.map_err(MediumError::from)?)
 }

@@ -1,7 +1,7 @@
 //! What a tree is: its engine, its codec, its settings.
 
 use engines::registry::{Codec, Engine, Settings};
-use engines::{Error, PoolError, Result};
+use engines::{At, Error, Result};
 use pool::TreeRoot;
 
 /// How a tree is made. An existing tree must have been made with the same options.
@@ -48,6 +48,7 @@ impl TreeOptions {
                 name: root.name.clone(),
                 engine: root.engine,
                 codec: root.codec,
+                at: At::UNKNOWN,
             });
         };
         Ok(Self { engine, codec, settings: (engine.settings_of)(root)? })
@@ -59,11 +60,15 @@ impl TreeOptions {
         if is_same && self.engine.accepts(&self.settings, &wanted.settings) {
             return Ok(());
         }
-        Err(Error::Pool(PoolError::TreeMismatch {
-            name: name.to_owned(),
-            found: self.to_string(),
-            wanted: wanted.to_string(),
-        }))
+        // What differs first is told.
+        let (found, wanted) = if self.engine != wanted.engine {
+            (format!("engine {}", self.engine), wanted.engine.to_string())
+        } else if self.codec != wanted.codec {
+            (format!("codec {}", self.codec.name()), wanted.codec.name().to_owned())
+        } else {
+            (self.engine.describe(&self.settings), wanted.engine.describe(&wanted.settings))
+        };
+        Err(Error::TreeMismatch { name: name.to_owned(), found, wanted, at: At::UNKNOWN })
     }
 }
 

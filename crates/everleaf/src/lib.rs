@@ -149,7 +149,7 @@
 //!
 //! # Processes
 //!
-//! One *process* has a pool open at a time; a second one gets [`PoolError::Locked`], which names the first.
+//! One *process* has a pool open at a time; a second one gets [`Error::Locked`], which names the first.
 //!
 //! # What is durable when
 //!
@@ -173,11 +173,11 @@
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("money.pool");
-//! use everleaf::{Error, Options, PoolError, Survives};
+//! use everleaf::{Error, Options, Survives};
 //!
 //! match Options::new().require(Survives::PowerLoss).open(&path) {
 //!     Ok(store) => assert_eq!(store.survives(), Survives::PowerLoss),
-//!     Err(error) => assert!(matches!(error.root(), Error::Pool(PoolError::NotDurable { .. }))),
+//!     Err(error) => assert!(matches!(error, Error::NotDurable { .. })),
 //! }
 //! ```
 //!
@@ -189,23 +189,25 @@
 //!
 //! # Errors
 //!
-//! There is one [`Error`]; errors of the file and its space are a [`PoolError`] in it. It carries the path of the pool; match on [`Error::root`]. Its text names the offset or the limit,
-//! and the way out. A damaged or hostile pool gives [`PoolError::Corrupt`],
-//! [`PoolError::Unopenable`] or a wrong answer, never undefined behaviour; [`Store::check`] finds damage.
+//! There is one [`Error`]. Its text says what failed, where, and a way out; [`Error::path`] is the pool that it concerns. A damaged
+//! or hostile pool gives [`Error::Corrupt`], [`Error::Unopenable`] or a wrong answer, never undefined behaviour; [`Store::check`]
+//! finds damage.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("small.pool");
-//! use everleaf::{Error, Options, PoolError};
+//! use everleaf::{Error, Options};
 //!
 //! let store = Options::new().limit_bytes(1 << 20).open(&path)?;
 //! let tree = store.tree("big")?;
-//! let error = tree.put("key", vec![0; 4 << 20]).unwrap_err();
-//! assert!(matches!(error.root(), Error::Pool(PoolError::PoolFull { limit: 1_048_576, .. })));
+//! match tree.put("key", vec![0; 4 << 20]) {
+//!     Err(error @ Error::PoolFull { limit: 1_048_576, .. }) => assert_eq!(error.path(), Some(path.as_path())),
+//!     other => panic!("{other:?}"),
+//! }
 //! tree.put("key", "small")?; // nothing was lost, and the tree is usable
 //!
 //! let second = Options::new().open(&path).unwrap_err();
-//! assert!(matches!(second.root(), Error::Pool(PoolError::Locked { .. })));
+//! assert!(matches!(second, Error::Locked { .. }));
 //! assert!(second.to_string().contains("small.pool"));
 //! # Ok::<(), Error>(())
 //! ```
@@ -236,11 +238,11 @@ pub use engines::index::{
     Bounds, Condition, Direction, EpochStat, Index, IndexStat, NextEntry, Scan, Value, Violation, WordIndex,
 };
 pub use engines::registry::{Codec, Contract, Engine, Setting, Settings, Values};
-pub use engines::{Error, PoolError, Result};
+pub use engines::{At, Error, Result};
 pub use kind::TreeOptions;
 pub use medium::file::{LogEnd, LogError, Replay};
 pub use medium::{
-    Durability, FileStat, FlushKind, LimitedBy, LineForm, LineStore, MediumError, Survives,
+    Durability, FileStat, FlushKind, Grown, LimitedBy, LineForm, LineStore, MediumError, Survives,
     ignore_file_size_signal,
 };
 pub use options::{MediumChoice, Options, log_path};

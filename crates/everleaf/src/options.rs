@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use engines::index::EpochLength;
 use engines::registry::{Engine, Host, Settings};
-use engines::{Error, PoolError, Result};
+use engines::{At, Error, Result};
 use medium::file::{Beside, Io, Through, sync_folder};
 use medium::{
     Dax, DaxOptions, Durability, FileOptions, FlushKind, LineForm, LineStore, Medium, Ram, Survives,
@@ -100,15 +100,15 @@ impl Options {
         Self::default()
     }
 
-    /// Whether a missing or empty file becomes a new pool. Default: yes. Otherwise it is [`PoolError::NoSuchPool`] or
-    /// [`PoolError::NotAPool`].
+    /// Whether a missing or empty file becomes a new pool. Default: yes. Otherwise it is [`Error::NoSuchPool`] or
+    /// [`Error::NotAPool`].
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
     /// The largest length that the file may get, in bytes. An operation that would need more fails with
-    /// [`PoolError::PoolFull`] and changes nothing; removes go on working. Default: what the disk holds.
+    /// [`Error::PoolFull`] and changes nothing; removes go on working. Default: what the disk holds.
     pub fn limit_bytes(mut self, limit_bytes: u64) -> Self {
         self.limit_bytes = limit_bytes;
         self
@@ -135,7 +135,7 @@ impl Options {
         self
     }
 
-    /// What the medium must survive at least; if it promises less, opening fails with [`PoolError::NotDurable`]. Default:
+    /// What the medium must survive at least; if it promises less, opening fails with [`Error::NotDurable`]. Default:
     /// nothing.
     pub fn require(mut self, survives: Survives) -> Self {
         self.require = survives;
@@ -237,13 +237,13 @@ impl Options {
     /// [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
-    /// - [`PoolError::NoSuchPool`], [`PoolError::NotAPool`], [`PoolError::ReadOnly`], [`PoolError::Locked`], [`PoolError::Io`]: the file;
-    /// - [`PoolError::Version`], [`PoolError::UnknownFeatures`], [`PoolError::LineForm`]: a pool of another release or machine;
-    /// - [`PoolError::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
-    /// - [`PoolError::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
+    /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::ReadOnly`], [`Error::Locked`], [`Error::Io`]: the file;
+    /// - [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`]: a pool of another release or machine;
+    /// - [`Error::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
+    /// - [`Error::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
     ///   or of another pool;
-    /// - [`PoolError::NotDurable`], [`PoolError::Unsupported`]: this machine lacks what was asked for;
-    /// - [`PoolError::PoolFull`]: no room for a new pool.
+    /// - [`Error::NotDurable`], [`Error::Unsupported`]: this machine lacks what was asked for;
+    /// - [`Error::PoolFull`]: no room for a new pool.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         if self.medium == MediumChoice::Ram {
@@ -255,7 +255,7 @@ impl Options {
     /// Makes a store in memory, on [`MediumChoice::Ram`].
     ///
     /// # Errors
-    /// [`PoolError::NotDurable`] if [`Options::require`] asks for anything; [`PoolError::Medium`] if the system gives no memory.
+    /// [`Error::NotDurable`] if [`Options::require`] asks for anything; [`Error::Medium`] if the system gives no memory.
     pub fn open_in_memory(&self) -> Result<Store> {
         let (path, start) = (Path::new("(memory)"), Instant::now());
         let ram = Ram::new(self.limit_bytes).map_err(medium::MediumError::from)?;
@@ -301,11 +301,11 @@ impl Options {
         match std::fs::metadata(path) {
             Ok(found) if !found.is_file() => {
                 let what = if found.is_dir() { "a folder" } else { "no regular file" };
-                return Err(Error::Pool(PoolError::NotAPool { why: format!("it is {what}") }));
+                return Err(Error::NotAPool { why: format!("it is {what}"), at: At::UNKNOWN });
             }
             Ok(_) => return options.open(path).map(|file| (file, false)).map_err(refused),
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(refused(error)),
-            Err(_) if !self.create => return Err(Error::Pool(PoolError::NoSuchPool)),
+            Err(_) if !self.create => return Err(Error::NoSuchPool { at: At::UNKNOWN }),
             Err(_) => {}
         }
         match options.clone().create_new(true).open(path) {
@@ -326,9 +326,10 @@ impl Options {
         let identity = if needs_log { None } else { Identity::of_file(&file)? };
         let blank = identity.is_none() && !needs_log;
         if blank && !self.create {
-            return Err(Error::Pool(PoolError::NotAPool {
+            return Err(Error::NotAPool {
                 why: "nothing was ever written to it".to_owned(),
-            }));
+                at: At::UNKNOWN,
+            });
         }
         let store = match self.medium {
             MediumChoice::Dax => self.open_dax(path, file, blank, start)?,
@@ -349,7 +350,7 @@ impl Options {
         if blank {
             // A new file is durable only once its folder is synced.
             let action = "make the new file durable in its folder";
-            sync_folder(path).map_err(|source| Error::Pool(PoolError::Io { action, source }))?;
+            sync_folder(path).map_err(Error::io(action))?;
         }
         Ok(store)
     }
@@ -395,7 +396,7 @@ impl Options {
         let wanted = self.line_store.map(form_of);
         match (Identity::of_medium(&medium)?, wanted) {
             (Some(pool), Some(wanted)) if pool.line_form != wanted => {
-                return Err(Error::Pool(PoolError::LineForm { pool: pool.line_form, medium: wanted }));
+                return Err(Error::LineForm { pool: pool.line_form, medium: wanted, at: At::UNKNOWN });
             }
             (Some(pool), _) => medium.set_line_form(pool.line_form),
             (None, wanted) => medium.set_line_form(wanted.unwrap_or(LineForm::Single)),
@@ -403,10 +404,11 @@ impl Options {
         if medium.survives() < self.require {
             // The log is written back and removed, as it is no longer needed.
             medium.finish()?;
-            return Err(Error::Pool(PoolError::NotDurable {
+            return Err(Error::NotDurable {
                 required: self.require,
                 found: medium.describe(),
-            }));
+                at: At::UNKNOWN,
+            });
         }
         self.finish(path, medium, start)
     }
@@ -436,10 +438,10 @@ impl Options {
     /// Refuses instructions that this processor lacks, whether or not the medium will use them.
     fn check_instructions(&self) -> Result<()> {
         if let Some(flush) = self.flush.filter(|flush| !flush.is_supported()) {
-            return Err(Error::Pool(PoolError::Unsupported { what: format!("flush {flush}") }));
+            return Err(Error::Unsupported { what: format!("flush {flush}") });
         }
         match self.line_store.filter(|store| !store.is_supported()) {
-            Some(store) => Err(Error::Pool(PoolError::Unsupported { what: format!("line store {store}") })),
+            Some(store) => Err(Error::Unsupported { what: format!("line store {store}") }),
             None => Ok(()),
         }
     }
@@ -452,7 +454,7 @@ impl Options {
         };
         match pool {
             Some(pool) if pool != form_of(store) => {
-                Err(Error::Pool(PoolError::LineForm { pool, medium: form_of(store) }))
+                Err(Error::LineForm { pool, medium: form_of(store), at: At::UNKNOWN })
             }
             _ => Ok(store),
         }
@@ -462,10 +464,11 @@ impl Options {
         // What a new file survives is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
         if medium.survives() < self.require {
-            return Err(Error::Pool(PoolError::NotDurable {
+            return Err(Error::NotDurable {
                 required: self.require,
                 found: medium.describe(),
-            }));
+                at: At::UNKNOWN,
+            });
         }
         let pool_options = PoolOptions {
             close_on_drop: self.close_cleanly,
@@ -502,9 +505,9 @@ pub fn log_path(path: &Path) -> PathBuf {
 fn refused(source: io::Error) -> Error {
     match source.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            Error::Pool(PoolError::ReadOnly { source })
+            Error::ReadOnly { source, at: At::UNKNOWN }
         }
-        _ => Error::Pool(PoolError::Io { action: "open the pool", source }),
+        _ => Error::io("open the pool")(source),
     }
 }
 
@@ -521,10 +524,11 @@ fn lock(file: &File) -> Result<()> {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
             // Until the holder has written its number, the file names the holder before it.
-            Err(Error::Pool(PoolError::Locked {
+            Err(Error::Locked {
                 holder: pool::holder_of_file(file).filter(|holder| is_alive(*holder)),
-            }))
+                at: At::UNKNOWN,
+            })
         }
-        Err(errno) => Err(Error::Pool(PoolError::Io { action: "lock the pool", source: errno.into() })),
+        Err(errno) => Err(Error::io("lock the pool")(errno.into())),
     }
 }

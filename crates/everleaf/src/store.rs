@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use engines::index::Violation;
 use engines::registry::{AnyTree, Settings};
-use engines::{Error, PoolError, Result};
+use engines::{At, Error, Result};
 use medium::{FileStat, LineForm, Lsn, Survives};
 use parking_lot::Mutex;
 use pool::{DamagedRoot, TreeRoot};
@@ -19,7 +19,7 @@ use crate::{Options, Tree, TreeOptions, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
 ///
-/// One process has a pool open at a time, and within it one store: a second open fails with [`PoolError::Locked`], also
+/// One process has a pool open at a time, and within it one store: a second open fails with [`Error::Locked`], also
 /// in the same process. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
@@ -136,7 +136,7 @@ impl Store {
     /// A store in memory, for tests and caches: the same trees, nothing durable.
     ///
     /// # Errors
-    /// [`PoolError::Medium`] if the system gives no memory.
+    /// [`Error::Medium`] if the system gives no memory.
     pub fn in_memory() -> Result<Self> {
         Options::new().open_in_memory()
     }
@@ -189,11 +189,11 @@ impl Store {
     /// close, else O(nodes in its log + its slabs). O(log trees) from then on.
     ///
     /// # Errors
-    /// - [`PoolError::TreeMismatch`]: it exists with another engine or codec, or with nodes of other sizes than are asked for;
+    /// - [`Error::TreeMismatch`]: it exists with another engine or codec, or with nodes of other sizes than are asked for;
     /// - [`Error::NodeSize`]: nodes cannot be of the size that is asked for;
     /// - [`Error::UnknownEngine`]: a newer release made it;
-    /// - [`PoolError::BadTreeName`]: names have 1 to 128 bytes; [`PoolError::TooManyTrees`]: a pool holds 208 trees;
-    /// - [`PoolError::Corrupt`]: the tree is damaged; [`PoolError::PoolFull`]: no room for a new tree.
+    /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds 208 trees;
+    /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         self.tree_with(name, TreeOptions::RECORDS)
     }
@@ -212,19 +212,15 @@ impl Store {
     pub fn word_tree(&self, name: &str) -> Result<WordTree> {
         let tree = self.tree_with(name, TreeOptions::WORDS)?;
         tree.as_words().ok_or_else(|| {
-            let (found, wanted) = (tree.kind().to_string(), TreeOptions::WORDS.to_string());
-            self.inner.name_path(Error::Pool(PoolError::TreeMismatch {
-                name: name.to_owned(),
-                found,
-                wanted,
-            }))
+            let (name, found, wanted) = (name.to_owned(), "codec record".to_owned(), "word".to_owned());
+            self.inner.name_path(Error::TreeMismatch { name, found, wanted, at: At::UNKNOWN })
         })
     }
 
     /// The existing tree `name`, whatever its engine and codec. Cost as [`Store::tree`].
     ///
     /// # Errors
-    /// [`PoolError::NoSuchTree`]; otherwise as [`Store::tree`].
+    /// [`Error::NoSuchTree`]; otherwise as [`Store::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         self.at(self.find(name, None))
     }
@@ -236,10 +232,10 @@ impl Store {
     /// entries that are written meanwhile may be left out. O(n).
     ///
     /// # Errors
-    /// - [`PoolError::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
-    /// - [`PoolError::TreeMismatch`]: it was made with leaves of another size;
+    /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
+    /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
     /// - [`Error::InBatch`]: within a batch, of a tree of `masstree`;
-    /// - [`PoolError::Corrupt`]: the slot of the root table that says where it begins is damaged; or it is one of `masstree` and does
+    /// - [`Error::Corrupt`]: the slot of the root table that says where it begins is damaged; or it is one of `masstree` and does
     ///   not open.
     pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
         let Inner { backend, opening, .. } = &*self.inner;
@@ -247,7 +243,7 @@ impl Store {
         let opened = self.find(name, None);
         let salvaged = backend.roots().and_then(|roots| {
             let root = roots.find(name)?;
-            let root = root.ok_or_else(|| Error::Pool(PoolError::NoSuchTree { name: name.to_owned() }))?;
+            let root = root.ok_or_else(|| Error::no_such_tree(name))?;
             if let Some(left_out) = backend.salvage(root, opening, &mut visit)? {
                 return Ok(left_out);
             }
@@ -278,12 +274,10 @@ impl Store {
                     self.inner.find_space_of(&trees);
                 })?;
                 let roots = backend.roots()?;
-                let made = roots
-                    .find(name)?
-                    .ok_or_else(|| Error::Pool(PoolError::NoSuchTree { name: name.to_owned() }))?;
+                let made = roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?;
                 OpenTree { any, kind: opening.kind(made)? }
             }
-            (None, None) => return Err(Error::Pool(PoolError::NoSuchTree { name: name.to_owned() })),
+            (None, None) => return Err(Error::no_such_tree(name)),
         };
         let handle = self.handle(name, &tree);
         trees.insert(name.to_owned(), tree);
@@ -298,7 +292,7 @@ impl Store {
     /// under its name, or under the number of the slot if the name is damaged. O(208).
     ///
     /// # Errors
-    /// [`PoolError::Corrupt`] if the file ends inside of the root table.
+    /// [`Error::Corrupt`] if the file ends inside of the root table.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         let roots = self.at(self.inner.backend.roots())?;
         let whole = roots.trees.iter();
@@ -323,34 +317,63 @@ impl Store {
     /// before, it is gone wholly or not at all. O(its entries); a tree that is not open is opened for this.
     ///
     /// # Errors
-    /// [`PoolError::NoSuchTree`]; [`PoolError::InUse`] while a handle or a range of it lives, or any range while the store recovers
-    /// ([`Store::finish_recovery`]); [`PoolError::Corrupt`] if it is damaged. A damaged tree stays, so that it can be salvaged, unless
+    /// [`Error::NoSuchTree`]; [`Error::InUse`] while a handle or a range of it lives, or any range while the store recovers
+    /// ([`Store::finish_recovery`]); [`Error::Corrupt`] if it is damaged. A damaged tree stays, so that it can be salvaged, unless
     /// the damage is met only while its space is freed: the next open then finds out what is free.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.at(self.drop_found(name))
     }
 
+    /// Gives the tree `name` another name. Durable when this returns; a crash leaves it with one of the two names. O(1).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTree`]; [`Error::TreeExists`] if a tree has the new name; [`Error::BadTreeName`];
+    /// [`Error::TooManyTrees`], as the new name needs a free slot for a moment; [`Error::InUse`] as
+    /// [`Store::drop_tree`].
+    pub fn rename_tree(&self, name: &str, new: &str) -> Result<()> {
+        self.at(self.rename_found(name, new))
+    }
+
+    fn rename_found(&self, name: &str, new: &str) -> Result<()> {
+        // The thread that recovers in the background uses the trees.
+        if !self.inner.has_recovered() {
+            return Err(Error::in_use());
+        }
+        let Inner { trees, backend, .. } = &*self.inner;
+        let mut trees = trees.lock();
+        if let Some(tree) = trees.remove(name) {
+            let ended = if tree.any.is_unshared() { tree.any.index.sync() } else { Err(Error::in_use()) };
+            if let Err(error) = ended {
+                trees.insert(name.to_owned(), tree);
+                return Err(error);
+            }
+            // Dropped here: an open tree writes to the slot that it was opened from.
+        }
+        let roots = backend.roots()?;
+        let root = roots.find(name)?;
+        let root = root.ok_or_else(|| Error::no_such_tree(name))?;
+        backend.rename_tree(root, new)?;
+        // With deferred durability the new name is not durable yet.
+        backend.sync()
+    }
+
     fn drop_found(&self, name: &str) -> Result<()> {
         // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {
-            return Err(Error::Pool(PoolError::InUse));
+            return Err(Error::in_use());
         }
         let Inner { trees, backend, opening, .. } = &*self.inner;
         let mut trees = trees.lock();
         let roots = backend.roots()?;
         let Some(root) = roots.find(name)? else {
-            return Err(Error::Pool(PoolError::NoSuchTree { name: name.to_owned() }));
+            return Err(Error::no_such_tree(name));
         };
         let tree = match trees.remove(name) {
             Some(tree) => tree,
             None => OpenTree::open(backend.as_ref(), root, Settings::NONE, opening)?,
         };
         // New handles are made under the lock of `trees` only.
-        let removed = if tree.any.is_unshared() {
-            backend.remove_tree(root)
-        } else {
-            Err(Error::Pool(PoolError::InUse))
-        };
+        let removed = if tree.any.is_unshared() { backend.remove_tree(root) } else { Err(Error::in_use()) };
         if let Err(error) = removed {
             trees.insert(name.to_owned(), tree);
             return Err(error);
@@ -368,7 +391,7 @@ impl Store {
     /// become durable by epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)), whose epochs end now.
     ///
     /// # Errors
-    /// [`PoolError::Medium`] if the medium failed; [`Error::InBatch`] within a batch of any tree. After an error the other trees are
+    /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch of any tree. After an error the other trees are
     /// still made durable, and the first error is returned.
     pub fn sync(&self) -> Result<()> {
         let trees: Vec<AnyTree> = self.inner.trees.lock().values().map(|tree| tree.any.clone()).collect();
@@ -385,8 +408,8 @@ impl Store {
     /// For a store that another process has open: [`Options::backup`].
     ///
     /// # Errors
-    /// [`PoolError::Io`] if `target` exists or cannot be made; [`PoolError::NoBackup`] if the store is not on
-    /// [`MediumChoice::File`](crate::MediumChoice::File); [`PoolError::Medium`] if the disk fails. After an error there is no copy.
+    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::NoBackup`] if the store is not on
+    /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails. After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
         let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
         let copied = self.inner.backend.backup(&new.target).map(Some);
@@ -396,7 +419,7 @@ impl Store {
     /// Figures about the pool and its medium. O(slabs).
     ///
     /// # Errors
-    /// [`PoolError::Corrupt`] if the file ends inside of the root table.
+    /// [`Error::Corrupt`] if the file ends inside of the root table.
     pub fn stat(&self) -> Result<StoreStat> {
         let Inner { path, recovery, backend, .. } = &*self.inner;
         if !recovery.after_crash {
@@ -466,16 +489,16 @@ impl Store {
             let is_open = opened.is_ok();
             match opened.and_then(|tree| tree.check()) {
                 Ok(violations) => found.extend(violations.into_iter().map(of_tree)),
-                Err(error) => match error.root() {
+                Err(error) => match &error {
                     // Other threads may write to the tree, so it is not read without its locks.
-                    Error::Pool(PoolError::Corrupt { offset, what }) if is_open => {
+                    Error::Corrupt { offset, what, .. } if is_open => {
                         found.push(violation(Some(*offset), what.clone()));
                     }
-                    Error::Pool(PoolError::Corrupt { offset, what }) => {
+                    Error::Corrupt { offset, what, .. } => {
                         let first = Violation { offset: *offset, what: what.clone() };
                         found.extend(self.damage(&info.name, first)?.into_iter().map(of_tree));
                     }
-                    Error::UnknownEngine { .. } => found.push(violation(None, error.root().to_string())),
+                    Error::UnknownEngine { .. } => found.push(violation(None, error.to_string())),
                     _ => return Err(error),
                 },
             }
@@ -509,16 +532,15 @@ impl Store {
     /// Durable when this returns. Dropping the last handle does the same, but cannot report an error.
     ///
     /// # Errors
-    /// [`PoolError::InUse`] while another clone of the store, one of its trees or a [`Ticket`](crate::Ticket) lives; it is
-    /// then closed when the last of them is dropped. [`PoolError::Medium`] if the medium failed.
+    /// [`Error::InUse`] while another clone of the store, one of its trees or a [`Ticket`](crate::Ticket) lives; it is
+    /// then closed when the last of them is dropped. [`Error::Medium`] if the medium failed.
     pub fn close(self) -> Result<()> {
         let path = self.inner.path.clone();
-        let closed =
-            Arc::try_unwrap(self.inner).map_err(|_| Error::Pool(PoolError::InUse)).and_then(|inner| {
-                drop(inner.background);
-                drop(inner.trees);
-                inner.backend.close()
-            });
+        let closed = Arc::try_unwrap(self.inner).map_err(|_| Error::in_use()).and_then(|inner| {
+            drop(inner.background);
+            drop(inner.trees);
+            inner.backend.close()
+        });
         closed.map_err(|error| error.at(&path))
     }
 

@@ -10,7 +10,6 @@ use crate::store::Inner;
 /// A write that may not be durable yet, to be waited for. Dropping a ticket does not wait; the write becomes durable all the
 /// same, with a later sync. Like a tree, a ticket keeps its store open.
 #[derive(Clone)]
-#[must_use = "the write is durable only after `wait`"]
 pub struct Ticket {
     lsn: Lsn,
     store: Arc<Inner>,
@@ -38,7 +37,7 @@ impl Ticket {
     /// [`Store::sync`](crate::Store::sync).
     ///
     /// # Errors
-    /// [`PoolError::Medium`](crate::PoolError::Medium) if the medium failed: then it is not known whether the write is durable.
+    /// [`Error::Medium`](crate::Error::Medium) if the medium failed: then it is not known whether the write is durable.
     pub fn wait(&self) -> Result<()> {
         self.store.settle(self.lsn)
     }

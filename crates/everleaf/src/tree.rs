@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engines::index::{Bounds, Condition, EpochStat, Epochs, Index, IndexStat, Value, Violation};
 use engines::registry::AnyTree;
-use engines::{Error, PoolError, Result};
+use engines::{Error, Result};
 
 use crate::store::Inner;
 use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
@@ -18,9 +18,8 @@ use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
 ///
 /// # Errors of all methods
 /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`] for arguments beyond these limits;
-/// [`PoolError::Corrupt`] where the tree is damaged; [`PoolError::Medium`] if the medium failed. Writes also
-/// [`PoolError::PoolFull`]: nothing was changed, and the tree stays usable. Each error carries the pool's path;
-/// match on [`Error::root`].
+/// [`Error::Corrupt`] where the tree is damaged; [`Error::Medium`] if the medium failed. Writes also
+/// [`Error::PoolFull`]: nothing was changed, and the tree stays usable. [`Error::path`] is the pool's path.
 #[derive(Clone)]
 pub struct Tree {
     // Dropped before the store.
@@ -306,7 +305,7 @@ impl Tree {
                 Some(Err(error)) => {
                     failure = Some(error);
                     // Only stops the load; the source's own error is what the caller gets.
-                    Err(Error::Pool(PoolError::InUse))
+                    Err(Error::in_use())
                 }
             },
             if fill.is_nan() { 1.0 } else { fill.clamp(0.5, 1.0) },
@@ -366,9 +365,9 @@ pub struct Batch<'b> {
 
 impl Batch<'_> {
     /// As [`Tree::get`].
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let mut value = Vec::new();
-        Ok(self.inner.get_into(key.as_ref(), &mut value)?.then_some(value))
+        Ok(self.inner.get_into(key.as_ref(), &mut value)?.then(|| Value::from_vec(value)))
     }
 
     /// As [`Tree::insert`].

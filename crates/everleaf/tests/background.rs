@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use everleaf::{Engine, Error, Options, PoolError, Store, Tree, TreeOptions};
+use everleaf::{Engine, Error, Options, Store, Tree, TreeOptions};
 use tempfile::TempDir;
 
 const WORDS: TreeOptions = TreeOptions { engine: Engine::BZTREE, ..TreeOptions::WORDS };
@@ -213,9 +213,7 @@ fn a_store_closes_and_drops_trees_while_it_marks() {
     crashed(&folder).close().unwrap();
     let store = crashed(&folder);
     store.drop_tree("words").unwrap();
-    assert!(
-        matches!(store.open_tree("words"), Err(error) if matches!(error.root(), Error::Pool(PoolError::NoSuchTree { .. })))
-    );
+    assert!(matches!(store.open_tree("words"), Err(error) if matches!(&error, Error::NoSuchTree { .. })));
     assert!(store.stat().unwrap().allocations < 100);
     drop(store);
     let store = crashed(&folder);
@@ -261,10 +259,7 @@ fn a_thread_that_holds_a_range_is_not_waited_for() {
     let full = (5000..).find_map(|number| words.insert(key(number), b"inserted").err()).unwrap();
     assert!(full.is_full(), "{full}");
     let other = store.tree("other").map(drop).and_then(|()| store.drop_tree("other"));
-    assert!(other.is_err_and(|error| matches!(
-        error.root(),
-        Error::Pool(PoolError::InUse | PoolError::PoolFull { .. })
-    )));
+    assert!(other.is_err_and(|error| matches!(&error, Error::InUse { .. } | Error::PoolFull { .. })));
     drop(range);
     store.finish_recovery();
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use everleaf::{Durability, Error, LineStore, MediumChoice, Options, PoolError, Result, Store, WordTree};
+use everleaf::{Durability, Error, LineStore, MediumChoice, Options, Result, Store, WordTree};
 
 /// Where a process that was started by a test finds the pool that it writes.
 const POOL: &str = "EVERLEAF_TEST_BACKUP_POOL";
@@ -114,9 +114,7 @@ fn a_copy_takes_nobodys_place() {
             copied.join().unwrap()
         });
         if let Err(error) = copied {
-            assert!(
-                matches!(error.root(), Error::Pool(PoolError::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists)
-            );
+            assert!(matches!(&error, Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists));
             assert_eq!(std::fs::read(&copy).unwrap(), b"mine");
             assert_eq!(others(), std::slice::from_ref(&copy), "nothing else is left");
             refused += 1;
@@ -170,7 +168,7 @@ fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
             assert!(said.read_line(&mut line).unwrap() > 0, "the writer ended by itself");
             acknowledged = line.trim().parse().unwrap_or(acknowledged);
         }
-        assert!(matches!(options().open(&pool).unwrap_err().root(), Error::Pool(PoolError::Locked { .. })));
+        assert!(matches!(options().open(&pool).unwrap_err(), Error::Locked { .. }));
         let target = folder.path().join(format!("copy {number}"));
         let bytes = options().backup(&pool, &target).unwrap();
         assert_eq!(std::fs::metadata(&target).unwrap().len(), bytes);
@@ -204,17 +202,17 @@ fn a_copy_has_what_was_durable_and_leaves_nothing_behind_if_there_is_none() {
     // Where durability is deferred, more than was asked for may be durable.
     assert!(found.is_some(), "what was durable");
     let again = options().backup(&pool, &copy).unwrap_err();
-    assert!(matches!(again.root(), Error::Pool(PoolError::Io { .. })), "{again}");
+    assert!(matches!(&again, Error::Io { .. }), "{again}");
     drop((store, words));
     // Held on a medium without a log.
     let other = folder.path().join("b.pool");
     let mapped = Options::new().medium(MediumChoice::Dax).open(&other).unwrap();
     let none = options().backup(&other, folder.path().join("none")).unwrap_err();
-    assert!(matches!(none.root(), Error::Pool(PoolError::NoBackup { .. })), "{none}");
+    assert!(matches!(&none, Error::NoBackup { .. }), "{none}");
     assert!(!folder.path().join("none").exists());
     drop(mapped);
     let missing = options().backup(folder.path().join("no.pool"), folder.path().join("none")).unwrap_err();
-    assert!(matches!(missing.root(), Error::Pool(PoolError::NoSuchPool)), "{missing}");
+    assert!(matches!(&missing, Error::NoSuchPool { .. }), "{missing}");
 }
 
 /// It looks like the log of a pool that is open, but whoever opens the pool as mapped memory writes none.
@@ -240,6 +238,6 @@ fn a_log_that_a_killed_process_left_is_not_taken_for_that_of_mapped_memory() {
     let store = options().medium(MediumChoice::Dax).open(&path).unwrap();
     store.word_tree("first").unwrap().put(1, 1).unwrap();
     let error = options().backup(&path, folder.path().join("copy")).unwrap_err();
-    assert!(matches!(error.root(), Error::Pool(PoolError::NoBackup { .. })), "{error}");
+    assert!(matches!(&error, Error::NoBackup { .. }), "{error}");
     assert!(!folder.path().join("copy").exists());
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Engine, Error, LimitedBy, LineForm, LineStore, Options, PoolError, Result, Store, Survives, TreeOptions,
+    Engine, Error, LimitedBy, LineForm, LineStore, Options, Result, Store, Survives, TreeOptions,
 };
 use tempfile::TempDir;
 
@@ -94,10 +94,7 @@ fn both_header_copies_with_a_flipped_byte_are_a_typed_error_and_nothing_is_writt
         let damaged = flipped(&whole, &[byte, COPIES[1] + byte], 0x10);
         fs::write(&path, &damaged).unwrap();
         let error = opened(&path).unwrap_err();
-        let typed = matches!(
-            error.root(),
-            Error::Pool(PoolError::Unopenable { offset: 0, .. } | PoolError::NotAPool { .. })
-        );
+        let typed = matches!(&error, Error::Unopenable { offset: 0, .. } | Error::NotAPool { .. });
         assert!(typed, "byte {byte}: {error}");
         assert!(error.to_string().contains("a.pool"), "{error}");
         assert!(fs::read(&path).unwrap() == damaged, "byte {byte}: the file was written to");
@@ -329,14 +326,8 @@ fn a_damaged_tree_leaves_the_others_usable_and_is_not_overwritten() {
             let store = Options::new().create(false).line_store(form).open(&path).unwrap();
             assert!(store.recovery().after_crash);
             assert_eq!(store.recovery().damaged.len(), 1);
-            assert!(matches!(
-                store.tree("records").unwrap_err().root(),
-                Error::Pool(PoolError::Corrupt { .. })
-            ));
-            assert!(matches!(
-                store.drop_tree("records").unwrap_err().root(),
-                Error::Pool(PoolError::Corrupt { .. })
-            ));
+            assert!(matches!(store.tree("records").unwrap_err(), Error::Corrupt { .. }));
+            assert!(matches!(store.drop_tree("records").unwrap_err(), Error::Corrupt { .. }));
             let found = store.check().unwrap();
             assert_eq!(found.len(), 1);
             assert_eq!(found[0].tree.as_deref(), Some("records"));
@@ -369,10 +360,7 @@ fn what_a_damaged_tree_that_was_dropped_leaves_behind_is_found_by_the_next_open(
     let store = opened(&path)?;
     let error = store.drop_tree("bztree").unwrap_err();
     assert!(error.is_corrupt(), "{error}");
-    assert!(matches!(
-        store.open_tree("bztree").unwrap_err().root(),
-        Error::Pool(PoolError::NoSuchTree { .. })
-    ));
+    assert!(matches!(store.open_tree("bztree").unwrap_err(), Error::NoSuchTree { .. }));
     let before = store.stat()?.allocations;
     store.close()?;
     let store = opened(&path)?;
@@ -393,8 +381,7 @@ fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
     }
     fs::write(&path, &bytes).unwrap();
     let store = opened(&path)?;
-    let Error::Pool(PoolError::Corrupt { offset: first, .. }) = *store.open_tree("words").unwrap_err().root()
-    else {
+    let Error::Corrupt { offset: first, .. } = store.open_tree("words").unwrap_err() else {
         panic!("no damage")
     };
     let found = store.check()?;
@@ -407,10 +394,7 @@ fn all_damage_of_a_tree_that_does_not_open_is_listed() -> Result<()> {
         true
     });
     assert_eq!((left_out?.len(), saved > 80), (2, true));
-    assert!(matches!(
-        store.salvage("none", |_, _| true).unwrap_err().root(),
-        Error::Pool(PoolError::NoSuchTree { .. })
-    ));
+    assert!(matches!(store.salvage("none", |_, _| true).unwrap_err(), Error::NoSuchTree { .. }));
     Ok(())
 }
 
@@ -422,15 +406,13 @@ fn a_pool_of_another_version_or_with_unknown_features_is_refused() {
     for found in [ours - 1, ours + 1] {
         fs::write(&path, header_with(&whole, 1, found)).unwrap();
         let error = opened(&path).unwrap_err();
-        let Error::Pool(PoolError::Version { found: other, supported }) = *error.root() else {
-            panic!("{error}")
-        };
+        let Error::Version { found: other, supported, .. } = error else { panic!("{error}") };
         assert_eq!((u64::from(other), u64::from(supported)), (found, ours));
         assert!(error.to_string().contains("dump"), "{error}");
     }
     fs::write(&path, header_with(&whole, 2, 1 << 9)).unwrap();
     let error = opened(&path).unwrap_err();
-    assert!(matches!(error.root(), Error::Pool(PoolError::UnknownFeatures { unknown: 0x200 })), "{error}");
+    assert!(matches!(&error, Error::UnknownFeatures { unknown: 0x200, .. }), "{error}");
 }
 
 #[test]
@@ -443,7 +425,7 @@ fn a_tree_of_an_unknown_engine_is_named_and_the_others_are_usable() -> Result<()
     fs::write(&path, &bytes).unwrap();
     let store = opened(&path)?;
     let error = store.tree("records").unwrap_err();
-    assert!(matches!(error.root(), Error::UnknownEngine { engine: 77, .. }), "{error}");
+    assert!(matches!(&error, Error::UnknownEngine { engine: 77, .. }), "{error}");
     assert!(store.trees()?.iter().any(|tree| tree.kind.is_none()));
     assert_eq!(store.word_tree("words")?.len()?, 200);
     assert_eq!(store.check()?.len(), 1);
@@ -457,8 +439,8 @@ fn a_truncated_pool_is_refused_and_not_written_to() {
     for length in [1, 7, 63, 64, 4096, 0x2008, 0xffff, 0x10000, 0x10001, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
         let error = opened(&path).unwrap_err();
-        let typed = matches!(error.root(), Error::Pool(PoolError::Unopenable { .. }))
-            || length < 64 && matches!(error.root(), Error::Pool(PoolError::NotAPool { .. }));
+        let typed = matches!(&error, Error::Unopenable { .. })
+            || length < 64 && matches!(&error, Error::NotAPool { .. });
         assert!(typed, "{length} bytes: {error}");
         assert!(fs::read(&path).unwrap() == whole[..length], "{length} bytes: the file was written to");
     }
@@ -478,16 +460,16 @@ fn files_that_are_no_pools_are_refused_and_not_written_to() {
     for content in contents {
         fs::write(&path, &content).unwrap();
         let error = Store::open(&path).unwrap_err();
-        assert!(matches!(error.root(), Error::Pool(PoolError::NotAPool { .. })), "{error}");
+        assert!(matches!(&error, Error::NotAPool { .. }), "{error}");
         assert!(error.to_string().contains("notes.txt"), "{error}");
         assert!(fs::read(&path).unwrap() == content);
     }
     for odd in [folder.path(), Path::new("/dev/null")] {
         let error = Store::open(odd).unwrap_err();
-        assert!(matches!(error.root(), Error::Pool(PoolError::NotAPool { .. })), "{error}");
+        assert!(matches!(&error, Error::NotAPool { .. }), "{error}");
     }
     fs::write(&path, "").unwrap();
-    assert!(matches!(opened(&path).unwrap_err().root(), Error::Pool(PoolError::NotAPool { .. })));
+    assert!(matches!(opened(&path).unwrap_err(), Error::NotAPool { .. }));
     Store::open(&path).unwrap().tree("t").unwrap();
 }
 
@@ -495,17 +477,17 @@ fn files_that_are_no_pools_are_refused_and_not_written_to() {
 fn a_missing_file_is_made_only_if_asked() {
     let folder = folder();
     let path = folder.path().join("new.pool");
-    assert!(matches!(opened(&path).unwrap_err().root(), Error::Pool(PoolError::NoSuchPool)));
+    assert!(matches!(opened(&path).unwrap_err(), Error::NoSuchPool { .. }));
     assert!(!path.exists());
     let error = Store::open(folder.path().join("no/such/folder")).unwrap_err();
-    assert!(matches!(error.root(), Error::Pool(PoolError::Io { .. })), "{error}");
+    assert!(matches!(&error, Error::Io { .. }), "{error}");
     // What fails leaves no file behind.
     if let Err(error) = Options::new().require(Survives::PowerLoss).open(&path) {
-        assert!(matches!(error.root(), Error::Pool(PoolError::NotDurable { .. })), "{error}");
+        assert!(matches!(&error, Error::NotDurable { .. }), "{error}");
         assert!(!path.exists());
     }
     let error = Options::new().limit_bytes(1000).open(&path).unwrap_err();
-    assert!(matches!(error.root(), Error::Pool(PoolError::PoolFull { limit: 1000, .. })), "{error}");
+    assert!(matches!(&error, Error::PoolFull { limit: 1000, .. }), "{error}");
     assert!(!path.exists());
 }
 
@@ -517,7 +499,7 @@ fn read_only_files_and_folders_are_named_as_such() {
             return;
         }
         let error = Store::open(path).unwrap_err();
-        assert!(matches!(error.root(), Error::Pool(PoolError::ReadOnly { .. })), "{error}");
+        assert!(matches!(&error, Error::ReadOnly { .. }), "{error}");
     }
 }
 
@@ -534,13 +516,12 @@ fn a_pool_keeps_the_form_of_its_lines() -> Result<()> {
     store.close()?;
     for single in [LineStore::Movdir64b, LineStore::Avx512, LineStore::Rtm] {
         let error = Options::new().line_store(single).open(&path).unwrap_err();
-        let Error::Pool(error) = error.root() else { panic!("{error}") };
         let expected = if single.is_supported() { "LineForm" } else { "Unsupported" };
         assert!(format!("{error:?}").starts_with(expected), "{error}");
     }
     let unsupported = everleaf::FlushKind::all().into_iter().find(|flush| !flush.is_supported());
     let error = Options::new().flush(unsupported.unwrap()).open(&path).unwrap_err();
-    assert!(matches!(error.root(), Error::Pool(PoolError::Unsupported { .. })), "{error}");
+    assert!(matches!(&error, Error::Unsupported { .. }), "{error}");
     Ok(())
 }
 
@@ -558,7 +539,7 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
             if let Err(error) = result {
                 let by = LimitedBy::Limit;
                 assert!(
-                    matches!(error.root(), Error::Pool(PoolError::PoolFull { limit: 1_048_576, by: found, .. }) if *found == by),
+                    matches!(&error, Error::PoolFull { limit: 1_048_576, by: found, .. } if *found == by),
                     "{error}"
                 );
                 refused += 1;

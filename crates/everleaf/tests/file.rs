@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf::{
-    Codec, Durability, Engine, Error, LineStore, LogEnd, LogError, MediumChoice, Options, PoolError, Result,
-    Store, Survives, Ticket, Tree, TreeOptions,
+    Codec, Durability, Engine, Error, LineStore, LogEnd, LogError, MediumChoice, Options, Result, Store,
+    Survives, Ticket, Tree, TreeOptions,
 };
 use medium::MediumError;
 use medium::file::{Disk, FileOptions, Io};
@@ -144,10 +144,8 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         });
         let failed = (0..500).find_map(|_| history.operate(&tree, &mut random, &machine).err());
         let failed = failed.expect("a failure");
-        let known = matches!(
-            failed.root(),
-            Error::Pool(PoolError::Medium(MediumError::Failed(_)) | PoolError::PoolFull { .. })
-        );
+        let known =
+            matches!(&failed, Error::Medium { source: MediumError::Failed(_), .. } | Error::PoolFull { .. });
         assert!(known, "{failed}");
         if failed.medium().is_some() {
             machine.set_faults(Faults::default());
@@ -212,10 +210,7 @@ fn log_error(pool: &Path) -> LogError {
     let error = options().open(pool).unwrap_err();
     assert!(error.to_string().contains("pool"), "{error}");
     match error {
-        Error::At { source, .. } => match *source {
-            Error::Pool(PoolError::Medium(MediumError::Log(error))) => error,
-            other => panic!("{other}"),
-        },
+        Error::Medium { source: MediumError::Log(error), .. } => error,
         other => panic!("{other}"),
     }
 }
@@ -291,7 +286,7 @@ fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
     };
     with(MediumChoice::File).open(&path).unwrap().tree("t").unwrap().put("1", "closed").unwrap();
     flip();
-    assert!(expect_damage(MediumChoice::File).contains("--medium dax"));
+    assert!(expect_damage(MediumChoice::File).contains("open it as mapped memory"));
     with(MediumChoice::Dax).open(&path).unwrap().close().unwrap();
     let killed = with(MediumChoice::File).close_cleanly(false).open(&path).unwrap();
     killed.tree("t").unwrap().put("2", "in the log").unwrap();
@@ -324,7 +319,7 @@ fn a_file_in_memory_is_no_promise_against_loss_of_power() {
     drop(store);
     for path in [path, folder.path().join("b.pool")] {
         let error = Options::new().require(Survives::PowerLoss).open(&path).unwrap_err();
-        assert!(matches!(error.root(), Error::Pool(PoolError::NotDurable { .. })), "{error}");
+        assert!(matches!(&error, Error::NotDurable { .. }), "{error}");
         assert!(!log_of(&path).exists());
     }
     assert!(!folder.path().join("b.pool").exists());
@@ -452,9 +447,9 @@ fn a_backup_is_taken_while_writers_run() {
         stop.store(true, Ordering::Relaxed);
     });
     let again = store.backup(folder.path().join("copy 0")).unwrap_err();
-    assert!(matches!(again.root(), Error::Pool(PoolError::Io { .. })), "{again}");
+    assert!(matches!(&again, Error::Io { .. }), "{again}");
     let memory = Store::in_memory().unwrap().backup(folder.path().join("memory")).unwrap_err();
-    assert!(matches!(memory.root(), Error::Pool(PoolError::NoBackup { .. })), "{memory}");
+    assert!(matches!(&memory, Error::NoBackup { .. }), "{memory}");
     assert!(!folder.path().join("memory").exists());
 }
 
@@ -504,7 +499,10 @@ fn a_log_that_has_failed_gives_no_space() {
     guard.flush_words(guard.words(offset, 1).unwrap());
     assert!(guard.drain().is_err());
     for allocated in allocate() {
-        assert!(matches!(allocated, Err(PoolError::Medium(MediumError::Failed(_)))), "{allocated:?}");
+        assert!(
+            matches!(allocated, Err(Error::Medium { source: MediumError::Failed(_), .. })),
+            "{allocated:?}"
+        );
     }
 }
 
@@ -745,7 +743,7 @@ fn a_bulk_load_that_waits_for_the_disk_holds_no_lock() {
             let loaded = load.join().unwrap();
             put.join().unwrap().unwrap();
             assert!(was_shut, "{engine:?}: who wrote waited for the load to get on");
-            assert!(matches!(loaded.unwrap_err().root(), Error::NotEmpty), "{engine:?}");
+            assert!(matches!(loaded.unwrap_err(), Error::NotEmpty), "{engine:?}");
         });
     }
 }

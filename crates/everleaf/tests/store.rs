@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use everleaf::{
-    Bounds, Durability, Engine, Error, LineStore, MediumChoice, Options, PoolError, Result, Store, Survives,
-    TreeOptions,
+    Bounds, Durability, Engine, Error, LineStore, MediumChoice, Options, Result, Store, Survives, TreeOptions,
 };
 use tempfile::TempDir;
 
@@ -68,7 +67,7 @@ fn a_sync_inside_of_a_batch_is_refused() -> Result<()> {
         held.batch(|batch| {
             batch.put("key", "value")?;
             free.put("key", "value")?;
-            assert!(matches!(store.sync().unwrap_err().root(), Error::InBatch));
+            assert!(matches!(store.sync().unwrap_err(), Error::InBatch));
             assert_eq!(ended(free), before);
             Ok(())
         })?;
@@ -96,12 +95,9 @@ fn a_tree_is_dropped_inside_of_a_batch_of_another_one() -> Result<()> {
         let tree = store.tree_with("held", held)?;
         tree.batch(|batch| {
             batch.put("key", "value")?;
-            assert!(matches!(store.drop_tree("held").unwrap_err().root(), Error::Pool(PoolError::InUse)));
+            assert!(matches!(store.drop_tree("held").unwrap_err(), Error::InUse { .. }));
             store.drop_tree("other")?;
-            assert!(matches!(
-                store.open_tree("other").unwrap_err().root(),
-                Error::Pool(PoolError::NoSuchTree { .. })
-            ));
+            assert!(matches!(store.open_tree("other").unwrap_err(), Error::NoSuchTree { .. }));
             store.tree_with("new", options(engine))?;
             batch.put("more", "value")
         })?;
@@ -152,10 +148,7 @@ fn the_second_opener_is_told_who_is_first() -> Result<()> {
         }
         let error = second.open(&path).unwrap_err();
         let me = std::process::id();
-        assert!(
-            matches!(error.root(), Error::Pool(PoolError::Locked { holder: Some(pid) }) if *pid == me),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::Locked { holder: Some(pid), .. } if *pid == me), "{error}");
         let words = error.to_string();
         assert!(words.contains("a.pool") && words.contains(&me.to_string()), "{error}");
         store.close()?;
@@ -175,9 +168,9 @@ fn a_handle_keeps_the_store_open_and_the_last_one_closes_it() -> Result<()> {
     let tree = store.tree("t")?;
     let other = tree.clone();
     let error = store.close().unwrap_err();
-    assert!(matches!(error.root(), Error::Pool(PoolError::InUse)), "{error}");
+    assert!(matches!(&error, Error::InUse { .. }), "{error}");
     drop(tree);
-    assert!(matches!(Store::open(&path).unwrap_err().root(), Error::Pool(PoolError::Locked { .. })));
+    assert!(matches!(Store::open(&path).unwrap_err(), Error::Locked { .. }));
     other.put("still", "usable")?;
     drop(other);
     let store = Store::open(&path)?;
@@ -200,14 +193,14 @@ fn a_tree_keeps_the_node_sizes_it_was_made_with() -> Result<()> {
         }
         assert!(store.tree_with("usual", any)?.kind().to_string().contains("leaf-entries 56"));
         let error = store.tree_with("small", any.with("leaf-entries", 56)?).unwrap_err();
-        assert!(matches!(error.root(), Error::Pool(PoolError::TreeMismatch { .. })), "{error}");
+        assert!(matches!(&error, Error::TreeMismatch { .. }), "{error}");
         assert!(error.to_string().contains("leaf-entries 16, free-entries 3"), "{error}");
         let error = any.with("leaf-entries", 3).unwrap_err();
-        assert!(matches!(error.root(), Error::Setting { .. }), "{error}");
+        assert!(matches!(&error, Error::Setting { .. }), "{error}");
         assert!(error.to_string().contains("it takes a number from 4 to 56"), "{error}");
         for engine in [Engine::RNTREE, Engine::MASSTREE] {
             let error = TreeOptions { engine, ..any }.with("inner-children", 16).unwrap_err();
-            assert!(matches!(error.root(), Error::Setting { .. }), "{error}");
+            assert!(matches!(&error, Error::Setting { .. }), "{error}");
         }
         assert_eq!(store.trees()?.len(), 2);
     }
@@ -227,35 +220,23 @@ fn a_tree_is_opened_as_what_it_is() -> Result<()> {
             store.word_tree("words")?;
         }
         let error = store.word_tree("records").unwrap_err();
-        assert!(
-            matches!(error.root(), Error::Pool(PoolError::TreeMismatch { name, .. }) if name == "records"),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::TreeMismatch { name, .. } if name == "records"), "{error}");
         assert!(error.to_string().contains("record") && error.to_string().contains("word"), "{error}");
-        assert!(matches!(
-            store.tree("words").unwrap_err().root(),
-            Error::Pool(PoolError::TreeMismatch { .. })
-        ));
+        assert!(matches!(store.tree("words").unwrap_err(), Error::TreeMismatch { .. }));
     }
     // As byte strings a tree of words takes 8 bytes and nothing else.
     let words = store.open_tree("words")?;
     assert_eq!(words.kind(), TreeOptions::WORDS);
     assert_eq!(words.get(1_u64.to_be_bytes())?.as_deref(), Some(2_u64.to_be_bytes().as_slice()));
     let error = words.put("short", 2_u64.to_be_bytes()).unwrap_err();
-    assert!(matches!(error.root(), Error::NotAWord { what: "key", length: 5 }), "{error}");
-    assert!(matches!(
-        store.open_tree("other").unwrap_err().root(),
-        Error::Pool(PoolError::NoSuchTree { .. })
-    ));
+    assert!(matches!(&error, Error::NotAWord { what: "key", length: 5 }), "{error}");
+    assert!(matches!(store.open_tree("other").unwrap_err(), Error::NoSuchTree { .. }));
     drop(words);
     store.close()?;
     // And when the tree is not open yet.
     let store = Store::open(&path)?;
-    assert!(matches!(
-        store.word_tree("records").unwrap_err().root(),
-        Error::Pool(PoolError::TreeMismatch { .. })
-    ));
-    assert!(matches!(store.tree("words").unwrap_err().root(), Error::Pool(PoolError::TreeMismatch { .. })));
+    assert!(matches!(store.word_tree("records").unwrap_err(), Error::TreeMismatch { .. }));
+    assert!(matches!(store.tree("words").unwrap_err(), Error::TreeMismatch { .. }));
     let names: Vec<_> = store.trees()?.into_iter().map(|tree| (tree.name, tree.kind)).collect();
     let expected =
         [("records".to_owned(), Some(TreeOptions::RECORDS)), ("words".to_owned(), Some(TreeOptions::WORDS))];
@@ -271,10 +252,7 @@ fn a_tree_is_opened_by_the_engine_that_it_was_made_with() -> Result<()> {
         let kind = |engine| TreeOptions { engine, ..TreeOptions::RECORDS };
         let refused = |store: &Store| {
             let error = store.tree_with("t", kind(asked)).unwrap_err();
-            assert!(
-                matches!(error.root(), Error::Pool(PoolError::TreeMismatch { name, .. }) if name == "t"),
-                "{error}"
-            );
+            assert!(matches!(&error, Error::TreeMismatch { name, .. } if name == "t"), "{error}");
         };
         for clean in [true, false] {
             let store = Options::new().close_cleanly(clean).open(&path)?;
@@ -298,17 +276,14 @@ fn names_and_numbers_of_trees_have_limits() -> Result<()> {
     let store = Store::in_memory()?;
     for name in ["", &"n".repeat(129)] {
         let error = store.tree(name).unwrap_err();
-        assert!(matches!(error.root(), Error::Pool(PoolError::BadTreeName { limit: 128, .. })), "{error}");
+        assert!(matches!(&error, Error::BadTreeName { limit: 128, .. }), "{error}");
     }
     store.tree(&"n".repeat(128))?;
     store.tree("unicode, spaces\tand tabs: ä")?;
     for number in 2..everleaf::TREES_MAX {
         store.tree(&number.to_string())?;
     }
-    assert!(matches!(
-        store.tree("one more").unwrap_err().root(),
-        Error::Pool(PoolError::TooManyTrees { .. })
-    ));
+    assert!(matches!(store.tree("one more").unwrap_err(), Error::TooManyTrees { .. }));
     store.drop_tree("5")?;
     store.tree("one more")?;
     Ok(())
@@ -324,9 +299,9 @@ fn keys_and_values_have_limits() -> Result<()> {
     assert_eq!(tree.get(&long_key)?.as_deref(), Some(long_value.as_slice()));
     assert_eq!(tree.get("")?.as_deref(), Some([].as_slice()));
     let error = tree.put([long_key.as_slice(), b"1"].concat(), "").unwrap_err();
-    assert!(matches!(error.root(), Error::KeyTooLong { length: 65_537, limit: 65_536 }), "{error}");
+    assert!(matches!(&error, Error::KeyTooLong { length: 65_537, limit: 65_536 }), "{error}");
     let error = tree.put("k", [long_value.as_slice(), b"1"].concat()).unwrap_err();
-    assert!(matches!(error.root(), Error::ValueTooLong { .. }), "{error}");
+    assert!(matches!(&error, Error::ValueTooLong { .. }), "{error}");
     assert_eq!(tree.len()?, 2);
     Ok(())
 }
@@ -380,7 +355,7 @@ fn a_bulk_load_is_done_wholly_or_not_at_all() -> Result<()> {
     let store = Store::in_memory()?;
     let tree = store.tree("t")?;
     let error = tree.bulk_load([("b", "1"), ("a", "2")], 1.0).unwrap_err();
-    assert!(matches!(error.root(), Error::NotSorted { index: 1 }), "{error}");
+    assert!(matches!(&error, Error::NotSorted { index: 1 }), "{error}");
     let lines = ["a 1", "b 2", "c", "d 4"];
     let parsed = lines.iter().map(|line| line.split_once(' ').ok_or(format!("no blank in {line:?}").into()));
     let failed: std::result::Result<u64, Box<dyn std::error::Error>> = tree.try_bulk_load(parsed, 0.8);
@@ -388,7 +363,7 @@ fn a_bulk_load_is_done_wholly_or_not_at_all() -> Result<()> {
     assert!(tree.is_empty()?);
     assert_eq!(store.stat()?.allocations, 1, "what was written for nothing is given back");
     assert_eq!(tree.bulk_load((0..5000).map(|number| (key(number), "x")), f64::NAN)?, 5000);
-    assert!(matches!(tree.bulk_load([("z", "")], 1.0).unwrap_err().root(), Error::NotEmpty));
+    assert!(matches!(tree.bulk_load([("z", "")], 1.0).unwrap_err(), Error::NotEmpty));
     assert_eq!(tree.len()?, 5000);
     assert_eq!(store.check()?, []);
     Ok(())
@@ -432,18 +407,12 @@ fn a_dropped_tree_gives_its_space_back() -> Result<()> {
         let before = store.stat()?.allocations;
         let tree = store.tree("big")?;
         (0..3000).try_for_each(|number| tree.put(key(number), vec![1; number as usize]))?;
-        assert!(matches!(store.drop_tree("big").unwrap_err().root(), Error::Pool(PoolError::InUse)));
-        assert!(matches!(
-            store.drop_tree("none").unwrap_err().root(),
-            Error::Pool(PoolError::NoSuchTree { .. })
-        ));
+        assert!(matches!(store.drop_tree("big").unwrap_err(), Error::InUse { .. }));
+        assert!(matches!(store.drop_tree("none").unwrap_err(), Error::NoSuchTree { .. }));
         drop(tree);
         store.drop_tree("big")?;
         assert_eq!(store.stat()?.allocations, before);
-        assert!(matches!(
-            store.open_tree("big").unwrap_err().root(),
-            Error::Pool(PoolError::NoSuchTree { .. })
-        ));
+        assert!(matches!(store.open_tree("big").unwrap_err(), Error::NoSuchTree { .. }));
         drop((keep, store));
         let store = Store::open(&path)?;
         assert_eq!(store.stat()?.allocations, before);
@@ -481,7 +450,7 @@ fn memory_survives_nothing_and_says_so() -> Result<()> {
     assert_eq!(store.survives(), Survives::Nothing);
     assert!(store.stat()?.medium.starts_with("ram"));
     let error = Options::new().require(Survives::ProcessCrash).open_in_memory().unwrap_err();
-    assert!(matches!(error.root(), Error::Pool(PoolError::NotDurable { .. })), "{error}");
+    assert!(matches!(&error, Error::NotDurable { .. }), "{error}");
     Ok(())
 }
 

@@ -2,13 +2,25 @@
 
 use std::time::Duration;
 
+use std::str::FromStr;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engines::registry::Engine;
 use medium::Durability;
 
-/// An engine by its name, including those for comparison only.
-pub fn parse_any_engine(name: &str) -> Result<Engine, String> {
-    let names = || crate::ENGINES.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
-    crate::engine_from_name(name).ok_or_else(|| format!("no such engine; there are {}", names()))
+/// A parser of names that completions offer: the names of these engines.
+pub fn engine_of(engines: &'static [Engine]) -> impl TypedValueParser<Value = Engine> {
+    let names = engines.iter().map(|engine| engine.name());
+    // The names before are the only ones that reach this.
+    PossibleValuesParser::new(names).map(|name| crate::engine_from_name(&name).unwrap_or_default())
+}
+
+/// A parser of these names, which completions offer.
+pub fn any_of<T, N: IntoIterator<Item = &'static str>>(names: N) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<T>())
 }
 
 /// When an operation on the file medium is durable.

@@ -9,15 +9,24 @@ use engines::wbtree;
 
 pub mod arguments;
 pub mod bench;
+pub mod btree;
 pub mod failure;
+pub mod fast_fair;
 pub mod figures;
 pub mod notes;
 pub mod sorted_chain;
+pub mod temporary;
 #[doc(hidden)]
 pub mod testing;
 
 /// Sorted chain: the smallest complete engine on the kit, see [`sorted_chain`].
 pub const SORTED_CHAIN: Engine = Engine::new(&sorted_chain::ENTRY);
+
+/// The B+-tree with consistency of the CAWBT paper, see [`btree`].
+pub const BTREE: Engine = Engine::new(&btree::ENTRY);
+
+/// FAST-FAIR, see [`fast_fair`].
+pub const FAST_FAIR: Engine = Engine::new(&fast_fair::ENTRY);
 
 /// The wB+-Tree with its other designs of nodes: the same engine under names of their own, with the budgets of these.
 pub const WBTREE_BITMAP_LEAVES: Engine = Engine::new(&wbtree::BITMAP_LEAVES);
@@ -25,7 +34,7 @@ pub const WBTREE_BITMAP_LEAVES: Engine = Engine::new(&wbtree::BITMAP_LEAVES);
 pub const WBTREE_SLOT_ONLY: Engine = Engine::new(&wbtree::SLOT_ONLY);
 
 /// The engines of this crate.
-const OWN: &[Engine] = &[WBTREE_BITMAP_LEAVES, WBTREE_SLOT_ONLY, SORTED_CHAIN];
+const OWN: &[Engine] = &[WBTREE_BITMAP_LEAVES, WBTREE_SLOT_ONLY, BTREE, FAST_FAIR, SORTED_CHAIN];
 
 /// Every engine, those for users first.
 pub const ENGINES: &[Engine] = &all();

@@ -126,7 +126,7 @@ impl<M: Medium, C: Codec> SortedChain<M, C> {
     fn settle(guard: &Guard<'_, M>, state: MutexGuard<'_, State>) -> Result<()> {
         let lsn = state.lsn;
         drop(state);
-        Ok(guard.wait_for(lsn)?)
+        guard.wait_for(lsn)
     }
 
     fn leaf_bytes(&self) -> usize {
@@ -293,10 +293,6 @@ where
     Self: MaybeWords,
 {
     methods_of_entries!();
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
 
     fn len(&self) -> Result<u64> {
         let guard = self.pool.pin();

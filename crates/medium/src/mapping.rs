@@ -16,7 +16,7 @@ use rustix::mm::{
 
 use crate::file::{Disk, Io, is_full};
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
-use crate::{Extent, LimitedBy, MediumError};
+use crate::{Extent, Grown, LimitedBy, MediumError};
 
 /// The address space that a mapping asks for first; it is halved as long as the system refuses.
 const RESERVE_BYTES_WANTED: u64 = 1 << 40;
@@ -252,7 +252,7 @@ impl Mapping {
         if length <= old {
             return Ok(());
         }
-        let by = |limit, by| MediumError::Full { wanted: length, limit, by };
+        let by = |limit, by| MediumError::Full { wanted: length, limit, by, file: Grown::Pool };
         if length > self.limit_bytes {
             return Err(by(self.limit_bytes, LimitedBy::Limit));
         }
@@ -458,7 +458,7 @@ fn fill_holes(disk: &Disk, length: u64) -> Result<(), MediumError> {
 /// Why a file could not grow.
 fn not_allocated(source: io::Error, old: u64, length: u64, file: &File) -> MediumError {
     match LimitedBy::of(&source, file) {
-        Some(by) => MediumError::Full { wanted: length, limit: old, by },
+        Some(by) => MediumError::Full { wanted: length, limit: old, by, file: Grown::Pool },
         None => MapError { action: "allocate", bytes: length - old, source }.into(),
     }
 }

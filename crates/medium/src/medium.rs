@@ -1,12 +1,13 @@
 //! The trait that every medium implements.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::file::{File, LogError};
 use crate::line_store::{LineNotStored, LineValue};
 use crate::mapping::MapError;
-use crate::{Extent, kernels};
+use crate::{Extent, kernels, size};
 
 /// A position in the order of durability (log sequence number). On media where a fence is itself durable every
 /// LSN is [`Lsn::DURABLE`].
@@ -75,31 +76,47 @@ impl LimitedBy {
 
     /// A message: what was wanted, what is full, the way out.
     #[must_use]
-    pub fn explain(self, wanted: u64, limit: u64) -> String {
-        let longer = format!("a file of {limit} bytes was to have {wanted}");
+    pub fn explain(self, file: Grown, pool: Option<&Path>, wanted: u64, limit: u64) -> String {
+        let mut name = pool.map_or_else(|| "the pool".to_owned(), |path| path.display().to_string());
+        if file == Grown::Log {
+            name = pool.map_or_else(|| "the log".to_owned(), |_| name + ".log");
+        }
+        let [from, to] = [limit, wanted].map(size);
+        let growing = match limit {
+            0 => format!("creating {name} with {to} failed"),
+            _ => format!("growing {name} from {from} to {to} failed"),
+        };
         match self {
-            Self::Limit => format!(
-                "the pool is full: {wanted} bytes wanted, {limit} bytes are the limit; nothing was changed. Remove \
-                 entries, or raise the limit"
-            ),
+            Self::Limit => {
+                format!(
+                    "pool full: growing {name} to {to} failed, {from} are its limit; raise the limit or remove entries"
+                )
+            }
             Self::Addresses => format!(
-                "the process is out of addresses: the pool was to have {wanted} bytes, and the system reserved {limit}; \
-                 nothing was changed. Raise what `ulimit -v` allows, or remove entries"
+                "out of addresses: growing {name} to {to} failed, the system reserved {from}; raise what `ulimit -v` allows \
+                 or remove entries"
             ),
             Self::Disk { free_bytes } => format!(
-                "the disk is full: {longer}, and {free_bytes} bytes are free; nothing was changed. Free disk space, or \
-                 remove entries"
+                "disk full: {growing}, {} are free; free some space or remove entries",
+                size(free_bytes)
             ),
             Self::Quota => format!(
-                "the user's disk quota is used up: {longer}; nothing was changed. Free disk space, remove entries, or \
-                 have the quota raised"
+                "disk quota used up: {growing}; free some space, remove entries or have the quota raised"
             ),
             Self::FileSize => format!(
-                "the file may not get longer: {longer}, and the file system or `ulimit -f` allows less; nothing was \
-                 changed. Remove entries, or raise that limit"
+                "file too long: {growing}, the file system or `ulimit -f` allows less; raise that limit or remove entries"
             ),
         }
     }
+}
+
+/// A file that grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grown {
+    /// The pool's.
+    Pool,
+    /// The log beside it.
+    Log,
 }
 
 /// A medium failed.
@@ -107,7 +124,7 @@ impl LimitedBy {
 #[non_exhaustive]
 pub enum MediumError {
     /// The medium cannot grow: the disk or a configured limit is full. Nothing was changed.
-    #[error("{}", by.explain(*wanted, *limit))]
+    #[error("{}", by.explain(*file, None, *wanted, *limit))]
     Full {
         /// Bytes that the file would have had.
         wanted: u64,
@@ -115,10 +132,12 @@ pub enum MediumError {
         limit: u64,
         /// What is full.
         by: LimitedBy,
+        /// The file that was to grow.
+        file: Grown,
     },
     /// The memory for pages that were written is used up.
     #[error(
-        "no memory for more written pages: they take {bytes} bytes, and {limit} bytes are the limit; raise the limit, or close the pool and open it again, which frees them"
+        "no memory for more written pages: they take {bytes} bytes, and their limit is {limit} bytes; raise the limit, or close the pool and open it again, which frees them"
     )]
     PrivatePages {
         /// What they take.
@@ -155,6 +174,8 @@ pub unsafe trait Medium: Send + Sync + 'static {
 
     /// Whether an LSN may become durable later than its fence returns.
     const LATE: bool;
+    /// Whether nothing is ever durable: flushes and fences do nothing, and a log of changes would never be read.
+    const VOLATILE: bool = false;
 
     /// Whether loads may bypass the medium (kernels then read memory directly).
     const DIRECT: bool;

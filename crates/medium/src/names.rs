@@ -1,4 +1,20 @@
-//! Instructions that a user chooses by name.
+//! Instructions that a user chooses by name, and sizes that a user reads.
+
+/// Bytes as a person writes them: `1 byte`, `56 KiB`, `19.9 MiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    let (mut value, mut unit) = (bytes as f64, "bytes");
+    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
+        if value < 1023.95 {
+            break;
+        }
+        (value, unit) = (value / 1024.0, larger);
+    }
+    match format!("{value:.1}").trim_end_matches(".0") {
+        "1" if unit == "bytes" => "1 byte".to_owned(),
+        number => format!("{number} {unit}"),
+    }
+}
 
 /// A name that stands for nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -53,3 +69,15 @@ macro_rules! named {
     };
 }
 pub(crate) use named;
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_are_as_people_write_them() {
+        let sizes = [0, 1, 1023, 1024, 57_344, 1_048_575, 20_888_750, 3 << 40].map(size);
+        let expected = ["0 bytes", "1 byte", "1023 bytes", "1 KiB", "56 KiB", "1 MiB", "19.9 MiB", "3 TiB"];
+        assert_eq!(sizes, expected);
+    }
+}

@@ -23,6 +23,7 @@ impl Ram {
 unsafe impl Medium for Ram {
     type Notes = ();
     const LATE: bool = false;
+    const VOLATILE: bool = true;
     const DIRECT: bool = true;
 
     #[inline(always)]

@@ -1,36 +1,59 @@
 //! What can go wrong with a pool and the trees in it.
 
+use std::fmt;
 use std::io;
+use std::path::Path;
 
-use medium::{BadOffset, LimitedBy, LineForm, MediumError, Torn};
+use medium::{BadOffset, Grown, LimitedBy, LineForm, MediumError, Torn};
 
-/// The result of an operation on a pool.
+/// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong, what it concerns, and the way out.
+/// The pool that an error concerns. Errors that come from a store name it.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct At(Option<Box<Path>>);
+
+impl At {
+    /// For an error that does not know its pool.
+    pub const UNKNOWN: Self = Self(None);
+}
+
+/// `a.pool: `, or nothing.
+impl fmt::Display for At {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |path| write!(formatter, "{}: ", path.display()))
+    }
+}
+
+/// What can go wrong: what failed, where, and a way out. [`Error::path`] is the file that it concerns.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("cannot {action}: {source}; put right what it names, then try again")]
+    #[error("{at}cannot {action}: {source}")]
     Io {
         /// What was tried.
         action: &'static str,
         /// Why not.
         source: io::Error,
+        /// The pool.
+        at: At,
     },
     /// There is no such file, and none was to be made.
-    #[error(
-        "no such pool; check the path. `everleaf put` and `load` make one, and so does opening it with `create`"
-    )]
-    NoSuchPool,
+    #[error("{at}no such pool; check the path, or open it with `create`")]
+    NoSuchPool {
+        /// The pool.
+        at: At,
+    },
     /// The file, its folder or its file system is read-only.
     #[error(
-        "the pool cannot be written ({source}), and opening one writes to it even if only to read; give write permission, or open a copy"
+        "{at}the pool is not writable ({source}), and every open writes to the pool; give write permission, or open a copy"
     )]
     ReadOnly {
         /// What the operating system said.
         source: io::Error,
+        /// The pool.
+        at: At,
     },
     /// This machine cannot do what was asked for.
     #[error("this processor has no {what}; leave the choice to be detected, or use another machine")]
@@ -39,74 +62,90 @@ pub enum Error {
         what: String,
     },
     /// The pool cannot be copied while it is open.
-    #[error("no copy can be made while the pool is open: {why}; copy its file when it is closed")]
+    #[error("{at}cannot copy an open pool: {why}; copy its file when it is closed")]
     NoBackup {
         /// Why not.
         why: String,
+        /// The pool.
+        at: At,
     },
     /// The file is something else.
-    #[error("not an Everleaf pool: {why}; give the path of a pool, or of a new file")]
+    #[error("{at}not an Everleaf pool: {why}; give the path of a pool, or of a new file")]
     NotAPool {
         /// What was found.
         why: String,
+        /// The file.
+        at: At,
     },
     /// The pool was written by another version of the format.
     #[error(
-        "the pool has format version {found}, this program reads {supported}; open it with the release that made it and `dump`, then `restore` here"
+        "{at}format version {found}, and this program reads {supported}; dump it with the release that made it, and restore it here"
     )]
     Version {
         /// The pool's version.
         found: u32,
         /// This program's version.
         supported: u32,
+        /// The pool.
+        at: At,
     },
     /// The pool uses features that this program does not know.
-    #[error("the pool has features {unknown:#x} that this program does not know; use a newer release")]
+    #[error("{at}the pool has features {unknown:#x}, which this program does not know; use a newer release")]
     UnknownFeatures {
         /// The bits that are not known.
         unknown: u64,
+        /// The pool.
+        at: At,
     },
     /// Another process has the pool open.
     #[error(
-        "the pool is open in {}, and one process has it at a time; close it there, or copy it with `everleaf backup` meanwhile",
+        "{at}the pool is open in {}, and one process has it at a time; close it there, or back it up meanwhile",
         holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"))
     )]
     Locked {
         /// The other process.
         holder: Option<u32>,
+        /// The pool.
+        at: At,
     },
     /// The pool's lines have a form that this medium cannot write.
-    #[error(
-        "the pool holds {pool:?} lines, but the medium writes {medium:?} lines; choose a line store of that form, or `dump` where it works and `restore` here"
-    )]
+    #[error("{at}created with {} lines, but this medium writes {} lines; choose a line store of that form, or dump it where it works", form(*pool), form(*medium))]
     LineForm {
         /// The form of the pool.
         pool: LineForm,
         /// The form of the medium.
         medium: LineForm,
+        /// The pool.
+        at: At,
     },
     /// The pool is corrupt.
     #[error(
-        "the pool is damaged at offset {offset:#x}: {what}; `everleaf check` lists all damage, `everleaf dump --salvage` saves the rest"
+        "{at}the pool is damaged at offset {offset:#x}: {what}; a check lists all damage, a salvage saves the rest"
     )]
     Corrupt {
         /// Where.
         offset: u64,
         /// What is wrong there.
         what: String,
+        /// The pool.
+        at: At,
     },
     /// The pool's content keeps it from being opened, so nothing of it can be read.
     #[error(
-        "the pool cannot be opened, for it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
+        "{at}the pool cannot be opened: it is damaged at offset {offset:#x}: {what}; restore it from a dump or a backup"
     )]
     Unopenable {
         /// Where.
         offset: u64,
         /// What is wrong there.
         what: String,
+        /// The pool.
+        at: At,
     },
     /// No allocation can be so long.
-    #[error("an allocation of {bytes} bytes, and {limit} are the limit; split what is stored there")]
+    #[error(
+        "an allocation of {bytes} bytes exceeds the limit of {limit} bytes; store the value in several parts"
+    )]
     TooLong {
         /// What was asked for, in bytes.
         bytes: usize,
@@ -114,36 +153,46 @@ pub enum Error {
         limit: usize,
     },
     /// No space is left for what was asked; nothing was changed.
-    #[error("{}", by.explain(*wanted, *limit))]
+    #[error("{}", by.explain(*file, at.0.as_deref(), *wanted, *limit))]
     PoolFull {
-        /// The length that the pool's file would need; that of its log, if it has none yet.
+        /// The length that the file would need.
         wanted: u64,
         /// The length that it may have: by the limit, or because it has it and the disk gives no more.
         limit: u64,
         /// What is full: the limit is met, or the disk.
         by: LimitedBy,
+        /// The file that was to grow: the pool's, or its log.
+        file: Grown,
+        /// The pool.
+        at: At,
     },
-    /// The tree was made with another engine or codec.
-    #[error("tree {name:?} was made with {found}, not with {wanted}; open it as what it is")]
+    /// The tree was made with another engine or codec, or with nodes of other sizes.
+    #[error("{at}tree {name} uses {found}, not {wanted}; open it with what it was made with")]
     TreeMismatch {
         /// The tree.
         name: String,
-        /// What it is.
+        /// What it uses.
         found: String,
         /// What was asked for.
         wanted: String,
+        /// The pool.
+        at: At,
     },
     /// No tree has this name.
-    #[error("no tree {name:?} in this pool; `everleaf trees` lists those there are")]
+    #[error("{at}no tree {name:?} in this pool; check the name, or make the tree")]
     NoSuchTree {
         /// The name.
         name: String,
+        /// The pool.
+        at: At,
     },
     /// A tree of this name exists.
-    #[error("tree {name:?} exists already; open it, or take another name")]
+    #[error("{at}tree {name:?} exists already; open it, or take another name")]
     TreeExists {
         /// The name.
         name: String,
+        /// The pool.
+        at: At,
     },
     /// A tree's name is empty or too long.
     #[error("a tree name of {length} bytes; take one of 1 to {limit} bytes")]
@@ -155,40 +204,234 @@ pub enum Error {
     },
     /// The root table is full.
     #[error(
-        "the pool holds {limit} trees, and that is the limit; use another pool, or prefix keys within one tree"
+        "{at}the pool holds {limit} trees already, the most that a pool can hold; use another pool, or prefix keys within one tree"
     )]
     TooManyTrees {
         /// The most trees that a pool holds.
         limit: usize,
+        /// The pool.
+        at: At,
     },
-    /// Somebody still uses the pool, or the tree.
-    #[error("it is still in use: a tree, a range or another handle of it lives; drop that first")]
-    InUse,
+    /// Something still uses the pool, or the tree.
+    #[error("{at}the pool is still in use: a tree, a range or another handle exists; drop it first")]
+    InUse {
+        /// The pool.
+        at: At,
+    },
     /// What was asked for is weaker than what was required.
     #[error(
-        "durability {required:?} is required, but this is {found}; use a file system that gives it, or require less"
+        "{at}durability {required:?} is required, but this is {found}; use a file system that offers it, or require less"
     )]
     NotDurable {
         /// What was required.
         required: medium::Survives,
         /// What the medium is.
         found: String,
+        /// The pool.
+        at: At,
     },
     /// The medium failed.
-    #[error(transparent)]
-    Medium(MediumError),
+    #[error("{at}{source}")]
+    Medium {
+        /// Why.
+        source: MediumError,
+        /// The pool.
+        at: At,
+    },
+    /// An operation gave up after a bounded number of attempts: another thread blocked it for long, as one that waits for a slow
+    /// disk, or memory is damaged. Nothing was changed.
+    #[error(
+        "{at}other threads blocked an operation for too long at offset {offset:#x}, and it changed nothing; try it again"
+    )]
+    Contended {
+        /// Where.
+        offset: u64,
+        /// The pool.
+        at: At,
+    },
+    /// A key is too long.
+    #[error(
+        "a key of {length} bytes is too long, the limit is {limit}; shorten it, or move a part of it into the value"
+    )]
+    KeyTooLong {
+        /// The key's length.
+        length: usize,
+        /// The longest key.
+        limit: usize,
+    },
+    /// A value is too long.
+    #[error("a value of {length} bytes is too long, the limit is {limit}; split it over several keys")]
+    ValueTooLong {
+        /// The value's length.
+        length: usize,
+        /// The longest value.
+        limit: usize,
+    },
+    /// A tree of words was given bytes of another length.
+    #[error(
+        "a {what} of {length} bytes, but this tree holds words of exactly 8; make a tree with the record codec for other lengths"
+    )]
+    NotAWord {
+        /// Key or value.
+        what: &'static str,
+        /// Its length.
+        length: usize,
+    },
+    /// A node size out of bounds.
+    #[error("{size} {what} are out of bounds; take {least} to {most}")]
+    NodeSize {
+        /// What is counted.
+        what: &'static str,
+        /// How many were asked for.
+        size: usize,
+        /// The fewest.
+        least: usize,
+        /// The most.
+        most: usize,
+    },
+    /// An engine has no such setting, or the setting does not take this value.
+    #[error("{what}")]
+    Setting {
+        /// The engine, the setting, and the possible values.
+        what: String,
+    },
+    /// The tree was made by an engine or with a codec that this program does not know.
+    #[error(
+        "{at}tree {name:?} was made by engine number {engine} with codec number {codec}, which this program does not know; use a newer release"
+    )]
+    UnknownEngine {
+        /// The tree.
+        name: String,
+        /// The engine's number.
+        engine: u16,
+        /// The codec's number.
+        codec: u16,
+        /// The pool.
+        at: At,
+    },
+    /// The engine cannot keep several writes together across a crash.
+    #[error("engine {engine} has no batches; make the tree with engine masstree")]
+    NoBatches {
+        /// The engine.
+        engine: &'static str,
+    },
+    /// The operation would wait for the end of the batch that it is called from, or for a batch of another thread, which may in
+    /// turn wait for this one.
+    #[error(
+        "the operation would wait for ever inside of a batch; use only the batch there, and call this after the batch has ended"
+    )]
+    InBatch,
+    /// A batch changed more nodes than the log of an epoch takes. Its earlier writes stay.
+    #[error(
+        "the batch changes more nodes than the {limit} that one thread can log in an epoch; end it earlier, and write the rest in further batches"
+    )]
+    EpochFull {
+        /// The most nodes that one thread can log in an epoch.
+        limit: u64,
+    },
+    /// A tree of an engine that numbers its keys has as many as it has numbers.
+    #[error(
+        "the tree has as many keys as this engine can number, {limit}; remove some, or begin another tree"
+    )]
+    TreeFull {
+        /// The most keys.
+        limit: u64,
+    },
+    /// `bulk_load` needs an empty tree.
+    #[error(
+        "bulk load needs an empty tree, and this one has entries; put the others one by one, or load a new tree"
+    )]
+    NotEmpty,
+    /// `bulk_load` needs sorted input.
+    #[error(
+        "bulk load needs keys in strictly ascending order, and entry {index} is not above the one before; sort them first"
+    )]
+    NotSorted {
+        /// The first entry out of order, from 0.
+        index: u64,
+    },
+    /// An invalid operation on several words. Nothing was changed.
+    #[error("invalid PMwCAS operation: {what}; build another one")]
+    BadOperation {
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+fn form(form: LineForm) -> &'static str {
+    if form == LineForm::Twin { "twin" } else { "single" }
+}
+
+/// The place of an error, if its kind has one.
+macro_rules! place {
+    ($error:expr) => {
+        match $error {
+            Error::Io { at, .. }
+            | Error::NoSuchPool { at }
+            | Error::ReadOnly { at, .. }
+            | Error::NoBackup { at, .. }
+            | Error::NotAPool { at, .. }
+            | Error::Version { at, .. }
+            | Error::UnknownFeatures { at, .. }
+            | Error::Locked { at, .. }
+            | Error::LineForm { at, .. }
+            | Error::Corrupt { at, .. }
+            | Error::Unopenable { at, .. }
+            | Error::PoolFull { at, .. }
+            | Error::TreeMismatch { at, .. }
+            | Error::NoSuchTree { at, .. }
+            | Error::TreeExists { at, .. }
+            | Error::TooManyTrees { at, .. }
+            | Error::InUse { at }
+            | Error::NotDurable { at, .. }
+            | Error::Medium { at, .. }
+            | Error::Contended { at, .. }
+            | Error::UnknownEngine { at, .. } => Some(at),
+            _ => None,
+        }
+    };
 }
 
 impl Error {
+    /// The file of the pool that the error concerns. `None` if it concerns none, but an argument, or if it does not come from a
+    /// store.
+    pub fn path(&self) -> Option<&Path> {
+        place!(self)?.0.as_deref()
+    }
+
+    /// The error with the path of the pool that it concerns, unless it has one.
+    #[must_use]
+    pub fn at(mut self, path: &Path) -> Self {
+        if let Some(at) = place!(&mut self) {
+            at.0.get_or_insert_with(|| path.into());
+        }
+        self
+    }
+
     /// Damage at `offset`.
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
-        Self::Corrupt { offset, what: what.into() }
+        Self::Corrupt { offset, what: what.into(), at: At::UNKNOWN }
+    }
+
+    /// No tree of this name.
+    pub fn no_such_tree(name: &str) -> Self {
+        Self::NoSuchTree { name: name.to_owned(), at: At::UNKNOWN }
+    }
+
+    /// Something still uses the pool, or the tree.
+    pub fn in_use() -> Self {
+        Self::InUse { at: At::UNKNOWN }
+    }
+
+    /// Other threads blocked an operation for too long.
+    pub fn contended(offset: u64) -> Self {
+        Self::Contended { offset, at: At::UNKNOWN }
     }
 
     /// For opening a pool: what is damaged keeps it from being opened.
     pub(crate) fn unopenable(self) -> Self {
         match self {
-            Self::Corrupt { offset, what } => Self::Unopenable { offset, what },
+            Self::Corrupt { offset, what, at } => Self::Unopenable { offset, what, at },
             other => other,
         }
     }
@@ -197,90 +440,43 @@ impl Error {
     pub fn torn(offset: u64) -> impl FnOnce(Torn) -> Self {
         move |torn| Self::corrupt(offset, torn.to_string())
     }
+
+    /// A closure for `map_err`: the operating system refused.
+    pub fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action, source, at: At::UNKNOWN }
+    }
+
+    /// The error of the medium, if that failed.
+    pub fn medium(&self) -> Option<&MediumError> {
+        if let Self::Medium { source, .. } = self { Some(source) } else { None }
+    }
+
+    /// Whether the pool is damaged: [`Error::Corrupt`].
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt { .. })
+    }
+
+    /// Whether there is no space left: [`Error::PoolFull`].
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::PoolFull { .. })
+    }
 }
 
 impl From<BadOffset> for Error {
     fn from(bad: BadOffset) -> Self {
-        Self::Corrupt { offset: bad.offset, what: bad.to_string() }
+        Self::corrupt(bad.offset, bad.to_string())
     }
 }
 
 impl From<MediumError> for Error {
-    fn from(error: MediumError) -> Self {
-        match error {
-            MediumError::Full { wanted, limit, by } => Self::PoolFull { wanted, limit, by },
-            other => Self::Medium(other),
+    fn from(source: MediumError) -> Self {
+        let at = At::UNKNOWN;
+        match source {
+            MediumError::Full { wanted, limit, by, file } => Self::PoolFull { wanted, limit, by, file, at },
+            source => Self::Medium { source, at },
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What the text of an error must say: the thing concerned, and the way out.
-    fn parts(error: &Error) -> (&'static str, &'static str) {
-        match error {
-            Error::Io { .. } => ("the lock", "put right"),
-            Error::NoSuchPool => ("no such pool", "make one"),
-            Error::ReadOnly { .. } => ("read-only", "give write permission, or open a copy"),
-            Error::Unsupported { .. } => ("avx512", "use another machine"),
-            Error::NoBackup { .. } => ("no log", "copy its file when it is closed"),
-            Error::NotAPool { .. } => ("magic", "give the path"),
-            Error::Version { .. } => ("version 77", "`restore`"),
-            Error::UnknownFeatures { .. } => ("0x4d", "use a newer release"),
-            Error::Locked { .. } => ("process 77", "close it there"),
-            Error::LineForm { .. } => ("Twin", "choose a line store"),
-            Error::Corrupt { .. } => ("0x4d: a leaf", "dump --salvage"),
-            Error::Unopenable { .. } => ("0x4d: a header", "restore it from a dump or a backup"),
-            Error::PoolFull { .. } => ("77 bytes", "raise the limit"),
-            Error::TooLong { .. } => ("77 bytes", "split"),
-            Error::TreeMismatch { .. } => ("\"t\"", "open it as what it is"),
-            Error::NoSuchTree { .. } => ("\"t\"", "`everleaf trees` lists"),
-            Error::TreeExists { .. } => ("\"t\"", "take another name"),
-            Error::BadTreeName { .. } => ("77 bytes", "take one of"),
-            Error::TooManyTrees { .. } => ("77 trees", "use another pool"),
-            Error::InUse => ("a tree, a range or another handle", "drop that first"),
-            Error::NotDurable { .. } => ("PowerLoss", "require less"),
-            Error::Medium(_) => ("the disk is gone", "reopen the pool"),
-        }
-    }
-
-    #[test]
-    fn every_error_names_the_thing_and_a_way_out() {
-        let source = || io::Error::other("the lock is in a state");
-        let name = || "t".to_owned();
-        let (length, limit, found) = (77, 7, || "what it is".to_owned());
-        let errors = [
-            Error::Io { action: "lock", source: source() },
-            Error::NoSuchPool,
-            Error::ReadOnly { source: io::ErrorKind::ReadOnlyFilesystem.into() },
-            Error::Unsupported { what: "avx512".to_owned() },
-            Error::NoBackup { why: "it has no log".to_owned() },
-            Error::NotAPool { why: "the magic number is missing".to_owned() },
-            Error::Version { found: 77, supported: 3 },
-            Error::UnknownFeatures { unknown: 77 },
-            Error::Locked { holder: Some(77) },
-            Error::LineForm { pool: LineForm::Twin, medium: LineForm::Single },
-            Error::corrupt(77, "a leaf"),
-            Error::corrupt(77, "a header").unopenable(),
-            Error::PoolFull { wanted: 77, limit: 7, by: LimitedBy::Limit },
-            Error::TooLong { bytes: length, limit: 7 },
-            Error::TreeMismatch { name: name(), found: found(), wanted: found() },
-            Error::NoSuchTree { name: name() },
-            Error::TreeExists { name: name() },
-            Error::BadTreeName { length, limit },
-            Error::TooManyTrees { limit: 77 },
-            Error::InUse,
-            Error::NotDurable { required: medium::Survives::PowerLoss, found: found() },
-            Error::Medium(MediumError::Failed("the disk is gone".to_owned())),
-        ];
-        for error in &errors {
-            let ((thing, way_out), text) = (parts(error), error.to_string());
-            assert!(text.contains(thing) && text.contains(way_out), "{text}");
-        }
-        // Each kind once.
-        let kinds = errors.iter().map(std::mem::discriminant);
-        assert_eq!(kinds.collect::<std::collections::HashSet<_>>().len(), errors.len());
-    }
-}
+mod tests;

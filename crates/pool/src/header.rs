@@ -14,7 +14,7 @@
 
 use medium::{LineForm, Medium, Word};
 
-use crate::{Error, Result, SLAB_BYTES};
+use crate::{At, Error, Result, SLAB_BYTES};
 
 /// The version of the format that this crate writes.
 pub const FORMAT_VERSION: u32 = 7;
@@ -55,16 +55,20 @@ impl Identity {
 
     fn decode(words: &[u64; HEADER_WORDS]) -> Result<Self> {
         if words[0] != MAGIC {
-            return Err(Error::NotAPool { why: "the magic number is missing".to_owned() });
+            return Err(Error::NotAPool { why: "the magic number is missing".to_owned(), at: At::UNKNOWN });
         }
         if words[7] != check(&words[..7]) {
             return Err(Error::corrupt(0, "both copies of the header fail their checksum"));
         }
         if words[1] != u64::from(FORMAT_VERSION) {
-            return Err(Error::Version { found: words[1] as u32, supported: FORMAT_VERSION });
+            return Err(Error::Version {
+                found: words[1] as u32,
+                supported: FORMAT_VERSION,
+                at: At::UNKNOWN,
+            });
         }
         if words[2] & !FEATURES_KNOWN != 0 {
-            return Err(Error::UnknownFeatures { unknown: words[2] & !FEATURES_KNOWN });
+            return Err(Error::UnknownFeatures { unknown: words[2] & !FEATURES_KNOWN, at: At::UNKNOWN });
         }
         if words[5] != SLAB_BYTES {
             return Err(Error::corrupt(40, format!("slabs of {} bytes", words[5])));

@@ -21,7 +21,7 @@ mod roots;
 mod space;
 
 pub use class::lines_taken;
-pub use error::{Error, Result};
+pub use error::{At, Error, Result};
 pub use header::{FORMAT_VERSION, Identity, MEDIUM_LINE};
 pub use pool::{Guard, Pool, PoolOptions, PoolStat, holder_of_file, set_holder_of_file};
 pub use quarantine::Quarantine;

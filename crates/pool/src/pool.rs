@@ -13,7 +13,7 @@ use crate::limbo::{Batch, Limbo, Sink, free_batch};
 use crate::quarantine::Quarantine;
 use crate::roots::{self, ROOT_WORDS, Roots, TreeRoot};
 use crate::space::{SLAB_BYTES, Space};
-use crate::{Error, FORMAT_VERSION, Result};
+use crate::{At, Error, FORMAT_VERSION, Result};
 
 /// How a pool is opened.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Identity {
     /// The identity of the pool in `file`, from the file itself; `None` if the file is empty or blank. For choosing
     /// a medium before mapping.
     pub fn of_file(file: &File) -> Result<Option<Self>> {
-        let io = |source| Error::Io { action: "read the pool's header", source };
+        let io = |source| Error::Io { action: "read the pool's header", source, at: At::UNKNOWN };
         let length = file.metadata().map_err(io)?.len();
         if length == 0 {
             return Ok(None);
@@ -154,7 +154,7 @@ pub fn holder_of_file(file: &File) -> Option<u32> {
 pub fn set_holder_of_file(file: &File) -> Result<()> {
     let holder = header::checked(u64::from(std::process::id())).to_le_bytes();
     std::os::unix::fs::FileExt::write_all_at(file, &holder, State::Holder.offset())
-        .map_err(|source| Error::Io { action: "write to the pool", source })
+        .map_err(|source| Error::Io { action: "write to the pool", source, at: At::UNKNOWN })
 }
 
 impl<M: Medium> Pool<M> {
@@ -175,7 +175,11 @@ impl<M: Medium> Pool<M> {
         let identity =
             if blank { Self::create(&medium)? } else { header::open(&medium::Guard::new(&medium))? };
         if identity.line_form != medium.line_form() {
-            return Err(Error::LineForm { pool: identity.line_form, medium: medium.line_form() });
+            return Err(Error::LineForm {
+                pool: identity.line_form,
+                medium: medium.line_form(),
+                at: At::UNKNOWN,
+            });
         }
         let guard = medium::Guard::new(&medium);
         let space = if blank {
@@ -215,7 +219,7 @@ impl<M: Medium> Pool<M> {
         medium.grow(PREFIX_BYTES)?;
         let guard = medium::Guard::new(medium);
         let identity =
-            Identity { version: FORMAT_VERSION, uuid: rand::random(), line_form: medium.line_form() };
+            Identity { version: FORMAT_VERSION, uuid: medium::random_id(), line_form: medium.line_form() };
         header::create(&guard, &identity)?;
         Ok(identity)
     }
@@ -269,13 +273,22 @@ impl<M: Medium> Pool<M> {
         words: &[u64; ROOT_WORDS],
     ) -> Result<TreeRoot> {
         let _serial = self.shared.roots.lock();
-        roots::create(&self.pin(), name, engine_and_codec, words)
+        roots::create(&self.pin(), name, engine_and_codec, words, None)
     }
 
     /// Removes a tree from the root table; its space is the caller's to free. Durable when this returns.
     pub fn remove_tree(&self, tree: &TreeRoot) -> Result<()> {
         let _serial = self.shared.roots.lock();
         roots::remove(&self.pin(), tree.slot)
+    }
+
+    /// Gives a tree another name; no thread may have it open. Durable when this returns; a crash leaves it with one of both names.
+    ///
+    /// # Errors
+    /// [`Error::TreeExists`], [`Error::BadTreeName`]; [`Error::TooManyTrees`], as the table needs a free slot.
+    pub fn rename_tree(&self, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
+        let _serial = self.shared.roots.lock();
+        roots::rename(&self.pin(), tree, name)
     }
 
     /// Whether the trees must mark what they reach, because the pool was not closed cleanly. They may do it when they are
@@ -298,12 +311,9 @@ impl<M: Medium> Pool<M> {
     /// Ends the mark of trees at work, once no thread that is pinned now is so any more: until then one may be about to
     /// retire what it made unreachable before its tree's mark came by, or to read it.
     pub fn finish_marking_later(&self) {
-        if !sync::is_scheduled::<M>() && !self.shared.options.reclaim_by_epoch {
-            return self.finish_marking();
-        }
         let space = Arc::clone(&self.shared.space);
         let guard = self.pin();
-        guard.inner.pin().defer(move || space.finish_marking());
+        guard.after_readers(move || space.finish_marking());
         guard.inner.pin().flush();
     }
 
@@ -391,7 +401,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Error::InUse`] while another clone lives; the pool is then closed when that is dropped.
     pub fn close(self) -> Result<()> {
-        Arc::try_unwrap(self.shared).map_err(|_| Error::InUse)?.close()
+        Arc::try_unwrap(self.shared).map_err(|_| Error::in_use())?.close()
     }
 }
 
@@ -501,6 +511,15 @@ impl<M: Medium> Guard<'_, M> {
         self.pin().defer(move || free_batch(&batch, &*sink));
         // Else up to 64 batches wait with this thread, for as long as it retires nothing more.
         self.pin().flush();
+    }
+
+    /// Calls `call` once no thread that is pinned now is so any more; at once in a pool that reuses at once what is retired.
+    pub fn after_readers(&self, call: impl FnOnce() + Send + 'static) {
+        if sync::is_scheduled::<M>() || self.shared.options.reclaim_by_epoch {
+            self.inner.pin().defer(call);
+        } else {
+            call();
+        }
     }
 
     /// As [`Guard::retire`], for a node that begins with a line.

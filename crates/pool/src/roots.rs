@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! a slot of 256 bytes, in words
-//!  0      state: 0 unused; else engine, codec and "in use", with a check: published last
+//!  0      state: 0 unused; else engine, codec and "in use", with a check: published last. While a tree gets another
+//!         name also the number of its old slot, plus one: that slot holds nothing any more, whatever is in it
 //!  1      length of the name in bytes
 //!  2..18  the name, UTF-8, padded with zeros
 //! 18..26  root words, each 48 bits with a check: what the engine needs to find its tree
@@ -12,7 +13,7 @@
 use medium::{Medium, Word};
 
 use crate::header::{PREFIX_BYTES, ROOT_TABLE, checked, unchecked};
-use crate::{Error, Result};
+use crate::{At, Error, Result};
 
 /// The longest name of a tree, in bytes.
 pub const TREE_NAME_BYTES_MAX: usize = 128;
@@ -28,6 +29,8 @@ const NAME: usize = 2;
 const ROOTS: usize = 18;
 const CHECK: usize = 26;
 const IN_USE: u64 = 1 << 32;
+/// Where a state has the number of the slot that it replaces, plus one.
+const REPLACES: u32 = 40;
 
 type MediumGuard<'m, M> = medium::Guard<'m, M>;
 
@@ -53,15 +56,14 @@ impl TreeRoot {
     /// # Errors
     /// [`Error::TreeMismatch`].
     pub fn demand(&self, (engine, codec): (u16, u16), nodes: &[String; 2]) -> Result<()> {
-        let made = [(self.engine, self.codec), (engine, codec)];
-        if made[0] == made[1] && nodes[0] == nodes[1] {
-            return Ok(());
-        }
-        let describe = |index: usize| {
-            let (engine, codec) = made[index];
-            format!("engine {engine}, codec {codec}, {}", nodes[index])
+        // What differs first is told.
+        let (found, wanted) = match () {
+            () if self.engine != engine => (format!("engine {}", self.engine), engine.to_string()),
+            () if self.codec != codec => (format!("codec {}", self.codec), codec.to_string()),
+            () if nodes[0] != nodes[1] => (nodes[0].clone(), nodes[1].clone()),
+            () => return Ok(()),
         };
-        Err(Error::TreeMismatch { name: self.name.clone(), found: describe(0), wanted: describe(1) })
+        Err(Error::TreeMismatch { name: self.name.clone(), found, wanted, at: At::UNKNOWN })
     }
 }
 
@@ -175,10 +177,23 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     Ok(Slot::Tree(TreeRoot { slot, name, engine: state as u16, codec: (state >> 16) as u16, words: roots }))
 }
 
+/// The slots that replace another one, with the latter.
+fn replacing<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Vec<(usize, usize)>> {
+    let mut found = Vec::new();
+    for slot in 0..TREES_MAX {
+        let state = unchecked(slot_words(guard, slot)?[0].load(guard)).unwrap_or(0);
+        // One that names no slot replaces none.
+        let replaced = (state >> REPLACES) as usize;
+        found.extend((1..=TREES_MAX).contains(&replaced).then_some((slot, replaced.wrapping_sub(1))));
+    }
+    Ok(found)
+}
+
 /// All trees, in the order of their slots.
 pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
-    let mut roots = Roots::default();
-    for slot in 0..TREES_MAX {
+    let (mut roots, replacing) = (Roots::default(), replacing(guard)?);
+    let is_replaced = |slot: usize| replacing.iter().any(|(_, replaced)| *replaced == slot);
+    for slot in (0..TREES_MAX).filter(|slot| !is_replaced(*slot)) {
         match read(guard, slot)? {
             Slot::Free => {}
             Slot::Tree(tree) => roots.trees.push(tree),
@@ -188,26 +203,55 @@ pub(crate) fn list<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<Roots> {
     Ok(roots)
 }
 
-/// Adds a tree whose nodes are flushed; durable when this returns. The caller serialises.
+/// Gives a tree another name, and so another slot; durable when this returns. A crash leaves it with one of the two names. The
+/// caller serialises, and no thread has the tree open.
+pub(crate) fn rename<M: Medium>(guard: &MediumGuard<'_, M>, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
+    let renamed = create(guard, name, (tree.engine, tree.codec), &tree.words, Some(tree.slot))?;
+    clear_replaced(guard)?;
+    Ok(renamed)
+}
+
+/// Ends renames that were not ended: clears the slots that are replaced, then what says so.
+fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
+    for (slot, replaced) in replacing(guard)? {
+        // PERSIST: the new slot is durable; lost, this one is still replaced.
+        slot_words(guard, replaced)?[0].publish(guard, 0);
+        guard.fence();
+        let state = &slot_words(guard, slot)?[0];
+        let kept = unchecked(state.load(guard)).unwrap_or(0) & ((1 << REPLACES) - 1);
+        // PERSIST: the old slot is empty; otherwise both names would lead to the tree.
+        state.publish(guard, checked(kept));
+        // Before another tree takes the old slot.
+        guard.fence();
+    }
+    Ok(())
+}
+
+/// Adds a tree whose nodes are flushed, in place of that in the slot `replaced`, if one is named; durable when this returns. The
+/// caller serialises.
 pub(crate) fn create<M: Medium>(
     guard: &MediumGuard<'_, M>,
     name: &str,
     (engine, codec): (u16, u16),
     roots: &[u64; ROOT_WORDS],
+    replaced: Option<usize>,
 ) -> Result<TreeRoot> {
+    clear_replaced(guard)?;
     if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
         return Err(Error::BadTreeName { length: name.len(), limit: TREE_NAME_BYTES_MAX });
     }
     let mut free = None;
     for slot in (0..TREES_MAX).rev() {
         match read(guard, slot)? {
-            Slot::Tree(tree) if tree.name == name => return Err(Error::TreeExists { name: name.to_owned() }),
+            Slot::Tree(tree) if tree.name == name => {
+                return Err(Error::TreeExists { name: name.to_owned(), at: At::UNKNOWN });
+            }
             Slot::Damaged(damaged) if damaged.may_be(name) => return Err(damaged.error()),
             Slot::Tree(_) | Slot::Damaged(_) => {}
             Slot::Free => free = Some(slot),
         }
     }
-    let slot = free.ok_or(Error::TooManyTrees { limit: TREES_MAX })?;
+    let slot = free.ok_or(Error::TooManyTrees { limit: TREES_MAX, at: At::UNKNOWN })?;
     let cells = slot_words(guard, slot)?;
     let mut words = [0; SLOT_WORDS];
     words[NAME_LENGTH] = name.len() as u64;
@@ -226,7 +270,8 @@ pub(crate) fn create<M: Medium>(
     guard.flush_words(cells);
     guard.fence();
     // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not exist.
-    cells[0].publish(guard, checked(IN_USE | u64::from(codec) << 16 | u64::from(engine)));
+    let replaced = replaced.map_or(0, |slot| slot as u64 + 1) << REPLACES;
+    cells[0].publish(guard, checked(replaced | IN_USE | u64::from(codec) << 16 | u64::from(engine)));
     if let Err(error) = guard.drain() {
         // The next open may find it or not. Here it is not there: its nodes are the caller's again.
         cells[0].store(guard, 0);
@@ -237,6 +282,7 @@ pub(crate) fn create<M: Medium>(
 
 /// Removes a tree from the table; durable when this returns.
 pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
+    clear_replaced(guard)?;
     let state = &slot_words(guard, slot)?[0];
     let listed = state.load(guard);
     // PERSIST: nothing must precede; lost, the tree is still there.

@@ -12,6 +12,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -260,9 +261,11 @@ impl Watched {
 /// # Errors
 /// If the command cannot be run or watched.
 pub fn watch(mut command: Command, limit: Duration) -> io::Result<Result<ExitStatus, Ended>> {
-    let beacons = tempfile::NamedTempFile::new()?;
-    let mut child = command.env(VARIABLE, beacons.path()).spawn()?;
-    let result = follow(&mut child, beacons.as_file(), limit);
+    // It has no name in any folder, so none is left behind however this process ends.
+    let beacons = tempfile::tempfile()?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), beacons.as_raw_fd());
+    let mut child = command.env(VARIABLE, path).spawn()?;
+    let result = follow(&mut child, &beacons, limit);
     if !matches!(result, Ok(Ok(_))) {
         // It may have ended already; then there is nothing to kill.
         let _ = child.kill();

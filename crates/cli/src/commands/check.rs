@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
+use everleaf::Store;
 use serde::Serialize;
 
 use super::stat::LogReport;
 use crate::context::{Context, PoolArgs, write_json};
-use crate::failure::{Answer, Outcome};
+use crate::failure::{Answer, Failure, Outcome};
 use crate::progress;
 
 #[derive(clap::Args, Debug)]
@@ -22,9 +23,35 @@ struct Violation {
     what: String,
 }
 
+#[derive(Serialize)]
+struct Report {
+    sound: bool,
+    trees: u64,
+    /// Of the trees that open.
+    entries: u64,
+    violations: Vec<Violation>,
+    log: Option<LogReport>,
+}
+
+/// The trees, and the entries of those that open.
+fn count(store: &Store) -> Result<(u64, u64), Failure> {
+    let trees = store.trees()?;
+    let entries =
+        trees.iter().map(|tree| store.open_tree(&tree.name).and_then(|tree| tree.len()).unwrap_or(0)).sum();
+    Ok((trees.len() as u64, entries))
+}
+
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.open(context, false)?;
-    let found = store.check()?;
+    let (trees, entries) = count(&store)?;
+    let bar = progress::entries(context, entries, "checking");
+    let shown = bar.clone();
+    let tick = move |entries| {
+        shown.inc(entries);
+        true
+    };
+    let found = medium::progress::watched(tick, || store.check())?;
+    bar.finish_and_clear();
     let sound = found.is_empty();
     let mut output = Context::output();
     if context.json {
@@ -37,7 +64,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             })
             .collect();
         let log = store.stat()?.log.map(LogReport::of);
-        let report = serde_json::json!({ "sound": sound, "violations": violations, "log": log });
+        let report = Report { sound, trees, entries, violations, log };
         write_json(&mut output, &report)?;
     } else {
         for violation in &found {
@@ -47,12 +74,13 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             writeln!(output, "log: {}", log.words())?;
         }
         if sound {
-            writeln!(output, "sound: {} trees, no violation", store.trees()?.len())?;
+            let (trees, entries) = (progress::many(trees, "tree"), progress::many(entries, "entry"));
+            writeln!(output, "sound: {trees}, {entries}, no violation")?;
         } else {
-            let count = progress::count(found.len() as u64);
+            let count = progress::many(found.len() as u64, "violation");
             writeln!(
                 output,
-                "{count} violations; `everleaf dump --salvage` saves what is whole, `restore` it elsewhere"
+                "{count}; `everleaf dump --salvage` saves what is whole, `restore` it elsewhere"
             )?;
         }
     }

@@ -14,7 +14,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "everleaf", &mut script);
+    clap_complete::generate(
+        args.shell,
+        &mut crate::Cli::<super::Command>::command(),
+        "everleaf",
+        &mut script,
+    );
     let script = String::from_utf8_lossy(&script);
     let json = serde_json::json!({ "shell": args.shell.to_string(), "script": script });
     context.say(&json, script.trim_end())?;

@@ -5,12 +5,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use everleaf::Store;
+use indicatif::ProgressBar;
 
 use crate::context::{Context, PoolArgs};
 use crate::dump_format::DumpWriter;
 use crate::failure::{Answer, Failure, Outcome};
-use crate::progress;
 use crate::whole_file::{WholeFile, are_same};
+use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -56,15 +57,18 @@ impl Args {
         store: &Store,
         name: &str,
         writer: &mut DumpWriter<Output>,
+        bar: &ProgressBar,
     ) -> Result<u64, Failure> {
         if self.salvage {
-            return Self::salvage_tree(context, store, name, writer);
+            return Self::salvage_tree(context, store, name, writer, bar);
         }
         let tree = store.open_tree(name)?;
         writer.tree(name, tree.kind())?;
         let mut range = tree.iter();
         while let Some((key, value)) = range.next_entry()? {
+            interrupt::check()?;
             writer.entry(key, value)?;
+            bar.inc(1);
         }
         writer.end_tree()?;
         Ok(0)
@@ -76,6 +80,7 @@ impl Args {
         store: &Store,
         name: &str,
         writer: &mut DumpWriter<Output>,
+        bar: &ProgressBar,
     ) -> Result<u64, Failure> {
         let left_out_wholly = |error: &everleaf::Error| {
             context.note(format!("left out: tree {name:?}: {error}"));
@@ -91,7 +96,8 @@ impl Args {
         let salvaged = store.salvage(name, |key, value| {
             let begun = if is_begun { Ok(()) } else { writer.tree(name, kind) };
             is_begun = true;
-            written = begun.and_then(|()| writer.entry(key, value));
+            written = begun.and_then(|()| interrupt::check()).and_then(|()| writer.entry(key, value));
+            bar.inc(1);
             written.is_ok()
         });
         written?;
@@ -117,6 +123,7 @@ impl Args {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.open(context, false)?;
+    interrupt::gently();
     let names: BTreeSet<String> = match args.trees.as_slice() {
         [] => store.trees()?.into_iter().map(|tree| tree.name).collect(),
         names => names.iter().cloned().collect(),
@@ -124,14 +131,19 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let (output, file) = args.output()?;
     let mut writer = DumpWriter::new(output)?;
     let mut damages = 0;
+    // The length of a damaged tree is not known.
+    let length = |name: &String| store.open_tree(name).and_then(|tree| tree.len()).unwrap_or_default();
+    let bar = progress::entries(context, names.iter().map(length).sum(), "dumping");
     for name in &names {
-        damages += args.dump_tree(context, &store, name, &mut writer)?;
+        damages += args.dump_tree(context, &store, name, &mut writer, &bar)?;
     }
+    bar.finish_and_clear();
     let (_, entries) = writer.finish()?;
     if let Some(file) = file {
         file.finish().map_err(Failure::io(format!("write {}", args.file.display())))?;
         let report = serde_json::json!({ "trees": names.len(), "entries": entries, "damages": damages });
-        let words = format!("{} entries of {} trees", progress::count(entries), names.len());
+        let trees = progress::many(names.len() as u64, "tree");
+        let words = format!("{} of {trees}", progress::many(entries, "entry"));
         context.say(&report, words)?;
     }
     Ok(Answer::from_bool(damages == 0))

@@ -18,14 +18,18 @@ pub(crate) struct Args {
 fn durable(engine: Engine) -> String {
     match engine.contract {
         Contract::Epoch => "with the end of its epoch, or a sync".to_owned(),
-        Contract::Immediate(persists) => {
+        Contract::Immediate(persists) | Contract::Shifting(persists) => {
             let of_words = if persists.update_words == persists.update {
                 String::new()
             } else {
                 format!(" ({} of a word)", persists.update_words)
             };
+            let shifts = match engine.contract {
+                Contract::Shifting(_) => ", more where entries shift",
+                _ => "",
+            };
             format!(
-                "when it returns; persists of an insert {}, update {}{of_words}, remove {}",
+                "when it returns; persists of an insert {}, update {}{of_words}, remove {}{shifts}",
                 persists.insert, persists.update, persists.remove
             )
         }

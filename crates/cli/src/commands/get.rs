@@ -3,14 +3,11 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use everleaf::{Store, Tree};
-
 use crate::context::{Context, Notation, PoolArgs, TreeArgs, write_json};
-use crate::failure::{Answer, Failure, Outcome};
+use crate::failure::{Answer, Outcome};
 
-/// A key of a tree; all arguments of `rm`.
 #[derive(clap::Args, Debug)]
-pub(crate) struct KeyArgs {
+pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
     /// The key
@@ -18,31 +15,17 @@ pub(crate) struct KeyArgs {
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
-    pub(super) notation: Notation,
-}
-
-impl KeyArgs {
-    /// Opens the tree; returns it with its store, and the key.
-    pub(super) fn open(&self, context: Context) -> Result<(Store, Tree, Vec<u8>), Failure> {
-        let store = self.pool.open(context, false)?;
-        let tree = self.tree.open(&store)?;
-        let key = self.notation.argument(&self.key, tree.kind().codec)?;
-        Ok((store, tree, key))
-    }
-}
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    key: KeyArgs,
+    notation: Notation,
     /// Print the value's bytes as they are, and nothing else
     #[arg(long, conflicts_with = "hex")]
     raw: bool,
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let (_store, tree, key) = args.key.open(context)?;
-    let (codec, notation) = (tree.kind().codec, &args.key.notation);
+    let store = args.pool.open(context, false)?;
+    let tree = args.tree.open(&store)?;
+    let (codec, notation) = (tree.kind().codec, args.notation);
+    let key = notation.argument(&args.key, codec)?;
     let value = tree.get(&key)?;
     let mut output = Context::output();
     if context.json {

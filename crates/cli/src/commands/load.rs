@@ -11,14 +11,15 @@ use serde::Serialize;
 use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::{Input, LineRead, too_long};
-use crate::progress;
-use crate::under_way::Puts;
+use crate::under_way::Writes;
+use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The file of lines, `key TAB value`; `-` is standard input. A carriage return at a line's end belongs to its value
+    /// The file of lines, `key TAB value`, as `scan` prints them; `-` is standard input. A carriage return at a line's end belongs
+    /// to its value
     #[arg(default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
@@ -26,13 +27,17 @@ pub(crate) struct Args {
     /// Skip and count malformed lines, instead of stopping at the first
     #[arg(long)]
     skip_bad: bool,
-    #[command(flatten)]
-    notation: Notation,
+    /// Keys and values are hex digits
+    #[arg(long, conflicts_with = "raw")]
+    hex: bool,
+    /// A backslash in a key or a value stands for itself, and not for an escape such as `\t`
+    #[arg(long)]
+    raw: bool,
 }
 
 #[derive(Serialize, Default)]
 struct Report {
-    loaded: u64,
+    stored: u64,
     skipped: u64,
     first_skipped: Option<String>,
     seconds: f64,
@@ -41,14 +46,15 @@ struct Report {
 
 impl Args {
     /// Stores one line; `Err(Ok(what))` if it is malformed.
-    fn store(&self, codec: Codec, puts: &mut Puts<'_>, line: &[u8]) -> Result<(), Result<String, Error>> {
+    fn store(&self, codec: Codec, writes: &mut Writes<'_>, line: &[u8]) -> Result<(), Result<String, Error>> {
         let tab = line.iter().position(|byte| *byte == b'\t');
         let tab = tab.ok_or_else(|| Ok("no tab between key and value".to_owned()))?;
-        let key = self.notation.read(&line[..tab], codec).map_err(Ok)?;
-        let value = self.notation.read(&line[tab + 1..], codec).map_err(Ok)?;
-        puts.put(&key, &value).map_err(|error| match error.root() {
+        let notation = Notation { hex: self.hex, escaped: !self.raw };
+        let key = notation.read(&line[..tab], codec).map_err(Ok)?;
+        let value = notation.read(&line[tab + 1..], codec).map_err(Ok)?;
+        writes.put(&key, &value).map_err(|error| match &error {
             Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::NotAWord { .. } => {
-                Ok(error.root().to_string())
+                Ok(error.to_string())
             }
             _ => Err(error),
         })
@@ -57,25 +63,26 @@ impl Args {
     fn load(
         &self,
         codec: Codec,
-        puts: &mut Puts<'_>,
+        writes: &mut Writes<'_>,
         input: &mut Input,
         bar: &indicatif::ProgressBar,
         report: &mut Report,
     ) -> Result<(), Failure> {
         let (mut line, mut number, mut bytes) = (Vec::new(), 0_u64, 0_u64);
         loop {
+            interrupt::check()?;
             let read = input.read_line(&mut line)?;
             let (LineRead::Line(length) | LineRead::TooLong(length)) = read else { return Ok(()) };
             number += 1;
             bytes += length as u64;
             if number % 256 == 0 {
                 bar.set_position(bytes);
-                bar.set_message(progress::count(puts.durable()));
+                bar.set_message(progress::count(writes.durable()));
             }
             let content = line.strip_suffix(b"\n").unwrap_or(&line);
             let stored = match read {
                 LineRead::TooLong(length) => Err(Ok(too_long(length))),
-                _ => self.store(codec, puts, content),
+                _ => self.store(codec, writes, content),
             };
             match stored {
                 Ok(()) => {}
@@ -96,37 +103,39 @@ impl Args {
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut input = Input::open(&args.file)?;
     let template = match input.length {
-        Some(_) => "{bar:40} {percent:>3}%  {msg} entries, {bytes_per_sec}, {eta} left",
-        None => "{spinner} {msg} entries, {bytes} read, {bytes_per_sec}",
+        Some(_) => "{bar:40} {percent:>3}%, {msg} entries, {elapsed}",
+        None => "{spinner} {msg} entries, {binary_bytes} read, {elapsed}",
     };
-    let bar = progress::bar(context, input.length, template);
+    let bar = progress::bar(context, input.length, "0", template);
     let (mut report, start) = (Report::default(), Instant::now());
     let loaded = args.pool.write(context, |store| {
         let tree = args.tree.open(store)?;
-        let mut puts = Puts::new(store, &tree);
-        let loaded = args.load(tree.kind().codec, &mut puts, &mut input, &bar, &mut report);
-        let settled = puts.settle();
-        report.loaded = puts.durable();
+        let mut writes = Writes::new(store, &tree);
+        let loaded = args.load(tree.kind().codec, &mut writes, &mut input, &bar, &mut report);
+        let settled = writes.settle();
+        report.stored = writes.durable();
         loaded?;
         Ok(settled?)
     });
     bar.finish_and_clear();
     let elapsed: Duration = start.elapsed();
     (report.seconds, report.per_second) =
-        (elapsed.as_secs_f64(), progress::per_second(report.loaded, elapsed));
+        (elapsed.as_secs_f64(), progress::per_second(report.stored, elapsed));
     if let Err(failure) = loaded {
-        context.note(format!("{} entries were stored, then:", progress::count(report.loaded)));
-        return Err(failure);
+        let words = format!("{} stored", progress::were(report.stored, "entry"));
+        return Err(
+            failure.after(words, serde_json::json!({ "stored": report.stored, "skipped": report.skipped }))
+        );
     }
     let mut words = format!(
-        "{} entries in {}, {}",
-        progress::count(report.loaded),
+        "{} in {}, {}",
+        progress::many(report.stored, "entry"),
         progress::duration(elapsed),
-        progress::rate(report.loaded, elapsed)
+        progress::rate(report.stored, elapsed)
     );
     if let Some(first) = &report.first_skipped {
-        let skipped = progress::count(report.skipped);
-        words = format!("{words}; {skipped} lines skipped, the first: {first}");
+        let skipped = progress::many(report.skipped, "line");
+        words = format!("{words}; {skipped} skipped, the first: {first}");
     }
     context.say(&report, words)?;
     Ok(Answer::Yes)

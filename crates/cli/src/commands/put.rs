@@ -1,11 +1,16 @@
 //! `everleaf put`: sets the value of a key.
 
 use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use everleaf::Codec;
 
 use crate::context::{Context, NewTreeArgs, Notation, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
+use crate::input::{Input, LINE_BYTES_MAX, too_long};
+use crate::interrupt;
 
 /// Also the arguments of `insert`.
 #[derive(clap::Args, Debug)]
@@ -14,8 +19,12 @@ pub(crate) struct Args {
     pool: PoolArgs,
     /// The key
     key: OsString,
-    /// The value
-    value: OsString,
+    /// The value; `-` is standard input, as it is
+    #[arg(required_unless_present = "value_file")]
+    value: Option<OsString>,
+    /// Take the value from this file, as it is
+    #[arg(long, value_name = "FILE", conflicts_with = "value")]
+    value_file: Option<PathBuf>,
     #[command(flatten)]
     tree: NewTreeArgs,
     #[command(flatten)]
@@ -23,8 +32,31 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn entry(&self, codec: Codec) -> Result<(Vec<u8>, Vec<u8>), Failure> {
-        Ok((self.notation.argument(&self.key, codec)?, self.notation.argument(&self.value, codec)?))
+    /// The text of the value.
+    fn value(&self) -> Result<Vec<u8>, Failure> {
+        let file = match (&self.value_file, &self.value) {
+            (Some(file), _) => file.as_path(),
+            (None, Some(value)) if value != "-" => return Ok(value.as_bytes().to_vec()),
+            _ => Path::new("-"),
+        };
+        interrupt::gently();
+        let mut input = Input::open(file)?;
+        let (mut text, most) = (Vec::new(), LINE_BYTES_MAX as u64);
+        let read = input.reader.by_ref().take(most + 1).read_to_end(&mut text);
+        read.map_err(Failure::io(format!("read {}", input.name)))?;
+        if text.len() as u64 > most {
+            return Err(Failure::Refused(format!("{} is no value: {}", input.name, too_long(text.len()))));
+        }
+        Ok(text)
+    }
+
+    /// Key and value as bytes.
+    fn entry(&self, value: &[u8], codec: Codec) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+        let is_text = codec == Codec::Word || self.notation.hex || self.notation.escaped;
+        // A file of text ends with a line feed that is not a part of it.
+        let value = value.strip_suffix(b"\n").filter(|_| is_text).unwrap_or(value);
+        let value = self.notation.read(value, codec).map_err(Failure::Usage)?;
+        Ok((self.notation.argument(&self.key, codec)?, value))
     }
 
     /// Opens the tree, calls `write` with it, key and value, and closes the store. Neither pool nor tree is made for an invalid key
@@ -34,11 +66,12 @@ impl Args {
         context: Context,
         write: impl FnOnce(&everleaf::Tree, &[u8], &[u8]) -> everleaf::Result<T>,
     ) -> Result<T, Failure> {
+        let value = self.value()?;
         if self.pool.is_new() {
-            self.entry(self.tree.new_codec())?;
+            self.entry(&value, self.tree.new_codec())?;
         }
         self.pool.write(context, |store| {
-            let (key, value) = self.entry(self.tree.codec(store)?)?;
+            let (key, value) = self.entry(&value, self.tree.codec(store)?)?;
             Ok(write(&self.tree.open(store)?, &key, &value)?)
         })
     }
@@ -46,6 +79,6 @@ impl Args {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     args.write(context, |tree, key, value| tree.put(key, value))?;
-    context.say(&serde_json::json!({ "done": true }), "")?;
+    context.say(&serde_json::json!({ "stored": 1 }), "")?;
     Ok(Answer::Yes)
 }

@@ -10,8 +10,8 @@ use crate::context::{Context, PoolArgs};
 use crate::dump_format::{DumpReader, Event};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::Input;
-use crate::progress;
-use crate::under_way::Puts;
+use crate::under_way::Writes;
+use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -32,7 +32,7 @@ type Reader = DumpReader<Box<dyn BufRead>>;
 
 /// Fills an empty tree: wholly, or not at all if the dump turns out to be damaged.
 fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
-    let entries = std::iter::from_fn(|| match reader.next() {
+    let entries = std::iter::from_fn(|| match interrupt::check().and_then(|()| reader.next()) {
         Ok(Event::Entry(key, value)) => Some(Ok((key, value))),
         // Only the tree's end can follow: the reader refuses anything else inside a tree.
         Ok(_) => None,
@@ -41,14 +41,15 @@ fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
     tree.try_bulk_load(entries, fill)
 }
 
-/// Puts the entries of a tree over existing ones; returns how many. All are durable.
+/// Writes the entries of a tree over existing ones; returns how many. All are durable.
 fn merge(store: &Store, tree: &Tree, reader: &mut Reader) -> Result<u64, Failure> {
-    let mut puts = Puts::new(store, tree);
+    let mut writes = Writes::new(store, tree);
     while let Event::Entry(key, value) = reader.next()? {
-        puts.put(&key, &value)?;
+        interrupt::check()?;
+        writes.put(&key, &value)?;
     }
-    puts.settle()?;
-    Ok(puts.durable())
+    writes.settle()?;
+    Ok(writes.durable())
 }
 
 impl Args {
@@ -80,7 +81,13 @@ impl Args {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let input = Input::open(&args.file)?;
-    let mut reader = DumpReader::new(input.reader, &input.name)?;
+    let template = match input.length {
+        Some(_) => "{msg} {bar:40} {percent:>3}%, {binary_bytes} of {binary_total_bytes}, {elapsed}",
+        None => "{spinner} {msg}, {binary_bytes} read, {elapsed}",
+    };
+    let bar = progress::bar(context, input.length, "restoring", template);
+    let counted: Box<dyn BufRead> = Box::new(bar.wrap_read(input.reader));
+    let mut reader = DumpReader::new(counted, &input.name)?;
     let (mut trees, mut entries) = (0_u64, 0);
     let restored = args.pool.write(context, |store| {
         loop {
@@ -95,11 +102,14 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             }
         }
     });
-    let words = format!("{} entries in {trees} trees", progress::count(entries));
-    if restored.is_err() {
-        context.note(format!("{words} were restored, then:"));
+    bar.finish_and_clear();
+    let done = serde_json::json!({ "trees": trees, "stored": entries });
+    if let Err(failure) = restored {
+        let words =
+            format!("{} of {} restored", progress::many(entries, "entry"), progress::were(trees, "tree"));
+        return Err(failure.after(words, done));
     }
-    restored?;
-    context.say(&serde_json::json!({ "trees": trees, "entries": entries }), words)?;
+    let words = format!("{} in {}", progress::many(entries, "entry"), progress::many(trees, "tree"));
+    context.say(&done, words)?;
     Ok(Answer::Yes)
 }

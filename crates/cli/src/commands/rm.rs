@@ -1,16 +1,77 @@
-//! `everleaf rm`: removes a key.
+//! `everleaf rm`: removes a key, or a range of keys.
 
-use crate::context::Context;
-use crate::failure::{Answer, Outcome};
+use std::ffi::OsString;
 
-pub(crate) use super::get::KeyArgs as Args;
+use everleaf::{Bounds, Store, Tree};
+use serde_json::json;
+
+use crate::context::{Context, Notation, PoolArgs, RangeArgs, TreeArgs};
+use crate::failure::{Failure, Outcome};
+use crate::under_way::Writes;
+use crate::{interrupt, progress};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The key; or give --prefix, --from or --to, for all keys of a range
+    #[arg(required_unless_present_any = ["from", "to", "prefix"], conflicts_with_all = ["from", "to", "prefix"])]
+    key: Option<OsString>,
+    #[command(flatten)]
+    range: RangeArgs,
+    #[command(flatten)]
+    tree: TreeArgs,
+    #[command(flatten)]
+    notation: Notation,
+}
+
+/// Keys that are removed together: between them no range is open, so that their space can be reused.
+const TOGETHER: usize = 4096;
+
+/// Removes a range.
+fn remove_all(store: &Store, tree: &Tree, bounds: &Bounds, context: Context) -> Result<u64, Failure> {
+    let bar =
+        progress::bar(context, None, "removing", "{spinner} {msg}, {human_pos} entries so far, {elapsed}");
+    let mut writes = Writes::new(store, tree);
+    let mut removed = || -> Result<(), Failure> {
+        loop {
+            let keys = tree.range(bounds.clone()).take(TOGETHER).map(|entry| entry.map(|(key, _)| key));
+            let keys = keys.collect::<everleaf::Result<Vec<_>>>()?;
+            for key in &keys {
+                interrupt::check()?;
+                writes.remove(key)?;
+            }
+            bar.set_position(writes.durable());
+            if keys.len() < TOGETHER {
+                return Ok(());
+            }
+        }
+    };
+    let removed = removed();
+    let settled = writes.settle();
+    let count = writes.durable();
+    bar.finish_and_clear();
+    let words = format!("{} removed", progress::were(count, "entry"));
+    removed
+        .and(settled.map_err(Failure::from))
+        .map_err(|failure| failure.after(words, json!({ "removed": count })))?;
+    Ok(count)
+}
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let (store, tree, key) = args.open(context)?;
-    let removed = tree.remove(&key)?;
+    let store = args.pool.open(context, false)?;
+    interrupt::gently();
+    let tree = args.tree.open(&store)?;
+    let codec = tree.kind().codec;
+    let removed = match &args.key {
+        Some(key) => tree.remove(args.notation.argument(key, codec)?)?.into(),
+        None => remove_all(&store, &tree, &args.range.bounds(args.notation, codec)?, context)?,
+    };
     drop(tree);
     store.close()?;
-    context
-        .say(&serde_json::json!({ "removed": removed }), if removed { "" } else { "the key is absent" })?;
-    Ok(Answer::from_bool(removed))
+    if args.key.is_none() && removed > 0 && !context.json {
+        context.say(&(), format!("{} removed", progress::were(removed, "entry")))?;
+    }
+    let none = if args.key.is_some() { "the key is absent" } else { "no key is in this range" };
+    context.answer(&json!({ "removed": removed }), removed > 0, none)
 }

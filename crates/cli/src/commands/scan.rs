@@ -1,13 +1,12 @@
 //! `everleaf scan`: the entries of a range of keys.
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::ops::Bound;
 
-use everleaf::{Bounds, Codec, Range};
+use everleaf::{Codec, Range};
 
-use crate::context::{Context, Notation, PoolArgs, TreeArgs, write_json};
+use crate::context::{Context, Notation, PoolArgs, RangeArgs, TreeArgs, write_json};
 use crate::failure::{Answer, Failure, Outcome};
+use crate::interrupt;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -15,15 +14,8 @@ pub(crate) struct Args {
     pool: PoolArgs,
     #[command(flatten)]
     tree: TreeArgs,
-    /// The first key
-    #[arg(long, value_name = "KEY")]
-    from: Option<OsString>,
-    /// The key before which the range ends
-    #[arg(long, value_name = "KEY")]
-    to: Option<OsString>,
-    /// Only keys that begin with this
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
-    prefix: Option<OsString>,
+    #[command(flatten)]
+    range: RangeArgs,
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,
@@ -38,26 +30,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    fn bounds(&self, codec: Codec) -> Result<Bounds, Failure> {
-        let read = |key: &OsString| self.notation.argument(key, codec);
-        if let Some(prefix) = &self.prefix {
-            if codec == Codec::Word && !self.notation.hex {
-                return Err(Failure::Usage(
-                    "--prefix does not apply to a tree of numbers; give --from and --to, or --hex".into(),
-                ));
-            }
-            return Ok(Bounds::prefix(&read(prefix)?));
-        }
-        let lower = self.from.as_ref().map(read).transpose()?.map_or(Bound::Unbounded, Bound::Included);
-        let upper = self.to.as_ref().map(read).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
-        Ok(Bounds { lower, upper })
-    }
-
     fn print(&self, context: Context, mut range: Range<'_>, codec: Codec) -> Result<(), Failure> {
         let mut output = Context::output();
         for _ in 0..self.limit.unwrap_or(u64::MAX) {
             let entry = if self.reverse { range.next_entry_back()? } else { range.next_entry()? };
             let Some((key, value)) = entry else { break };
+            interrupt::check()?;
             if context.json {
                 let mut object = serde_json::Map::new();
                 self.notation.add_json(&mut object, "key", key, codec);
@@ -77,8 +55,9 @@ impl Args {
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.open(context, false)?;
+    interrupt::gently();
     let tree = args.tree.open(&store)?;
     let codec = tree.kind().codec;
-    args.print(context, tree.range(args.bounds(codec)?), codec)?;
+    args.print(context, tree.range(args.range.bounds(args.notation, codec)?), codec)?;
     Ok(Answer::Yes)
 }

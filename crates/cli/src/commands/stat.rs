@@ -37,10 +37,17 @@ struct Report {
     bytes_per_key: Option<f64>,
     recovered_after_crash: bool,
     /// Trees that could not be recovered, and why. While there is one, no space is reused that was in use before the open.
-    damaged: Vec<(String, String)>,
+    damaged: Vec<Damaged>,
     open_ns: u64,
     log: Option<LogReport>,
     trees: Vec<TreeReport>,
+}
+
+/// A tree that could not be recovered.
+#[derive(Serialize)]
+struct Damaged {
+    tree: String,
+    what: String,
 }
 
 /// The line log of a pool on the file medium.
@@ -99,16 +106,16 @@ impl LogReport {
         });
         let torn = if self.torn_tail { ", behind them a torn tail" } else { "" };
         format!(
-            "{} of {} used; last checkpoint {ago}; {} syncs of {:.1} groups (most {}); {} in written pages; replayed {} \
-             groups of {} syncs at the open{torn}",
+            "{} of {} used; last checkpoint {ago}; {} of {:.1} groups (most {}); {} in written pages; replayed {} of {} at \
+             the open{torn}",
             progress::bytes(self.used_bytes),
             progress::bytes(self.capacity_bytes),
-            progress::count(self.syncs),
+            progress::many(self.syncs, "sync"),
             self.groups_per_sync_mean,
             progress::count(self.groups_per_sync_max),
             progress::bytes(self.private_bytes),
-            progress::count(self.replayed_groups),
-            progress::count(self.replayed_syncs),
+            progress::many(self.replayed_groups, "group"),
+            progress::many(self.replayed_syncs, "sync"),
         )
     }
 }
@@ -128,7 +135,6 @@ struct TreeReport {
     /// The engine's counters since the tree was opened.
     counters: BTreeMap<&'static str, u64>,
     /// Figures of an engine that is durable by epochs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     epochs: Option<EpochReport>,
     /// Why there are no figures.
     error: Option<String>,
@@ -221,7 +227,7 @@ impl Report {
             keys,
             bytes_per_key: per_key(stat.used_bytes, keys),
             recovered_after_crash: stat.recovery.after_crash,
-            damaged: stat.recovery.damaged,
+            damaged: stat.recovery.damaged.into_iter().map(|(tree, what)| Damaged { tree, what }).collect(),
             open_ns: stat.recovery.duration.as_nanos() as u64,
             log: stat.log.map(LogReport::of),
             trees,
@@ -243,15 +249,15 @@ impl Report {
         let (used, file) = (progress::bytes(self.used_bytes), progress::bytes(self.file_bytes));
         line(
             "space",
-            format!("{used} in use, file {file}, {} allocations", progress::count(self.allocations)),
+            format!("{used} in use, file {file}, {}", progress::many(self.allocations, "allocation")),
         );
-        for (name, why) in &self.damaged {
-            line("damaged", format!("{name}: {why}"));
+        for Damaged { tree, what } in &self.damaged {
+            line("damaged", format!("{}: {what}", text::escape(tree.as_bytes())));
         }
         if let Some(marked) = self.marked.filter(|_| self.damaged.is_empty()) {
             line(
                 "mark",
-                format!("running beside the trees, {} allocations found so far", progress::count(marked)),
+                format!("running beside the trees, {} found so far", progress::many(marked, "allocation")),
             );
         }
         let per_key = self.bytes_per_key.map_or(String::new(), |bytes| format!(", {bytes:.1} bytes per key"));
@@ -305,11 +311,11 @@ impl TreeReport {
             let _ = write!(counters, ", {name} {}", progress::count(*number));
         }
         format!(
-            "{head}: {} keys, {} leaves of {} bytes, {} levels above, {} of memory, recovered in {}{}{counters}",
-            progress::count(self.keys),
-            progress::count(self.leaves),
-            self.leaf_bytes,
-            self.height,
+            "{head}: {}, {} of {}, {} above, {} of memory, recovered in {}{}{counters}",
+            progress::many(self.keys, "key"),
+            progress::many(self.leaves, "leaf"),
+            progress::bytes(self.leaf_bytes),
+            progress::many(self.height.into(), "level"),
             progress::bytes(self.volatile_bytes),
             progress::duration(Duration::from_nanos(self.recovery_ns)),
             self.epochs.as_ref().map(EpochReport::words).unwrap_or_default(),

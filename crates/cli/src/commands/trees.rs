@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         write_json(&mut output, &serde_json::json!({ "trees": rows }))?;
     } else {
         for row in &rows {
-            let keys = row.keys.map_or("damaged".to_owned(), |keys| progress::count(keys) + " keys");
+            let keys = row.keys.map_or("damaged".to_owned(), |keys| progress::many(keys, "key"));
             let name = text::escape(row.name.as_bytes());
             writeln!(output, "{name}\t{}\t{}\t{keys}", row.engine, row.codec)?;
         }

@@ -15,15 +15,15 @@ fn what_a_disk_that_fails_did_not_keep_is_not_called_durable() {
             let options = options.log_bytes(64 << 10).recovery_threads(1);
             let store = options.open_on(machine.io(Which::Pool), machine.io(Which::Log)).unwrap();
             let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
-            let mut puts = Puts::new(&store, &tree);
-            puts.put(b"before", b"value").unwrap();
-            puts.settle().unwrap();
+            let mut writes = Writes::new(&store, &tree);
+            writes.put(b"before", b"value").unwrap();
+            writes.settle().unwrap();
             machine.set_faults(faults);
-            let failed = (0..1000_u32).any(|number| puts.put(&number.to_be_bytes(), b"value").is_err());
-            assert!(failed | puts.settle().is_err(), "{faults:?} of {}", engine.name());
+            let failed = (0..1000_u32).any(|number| writes.put(&number.to_be_bytes(), b"value").is_err());
+            assert!(failed | writes.settle().is_err(), "{faults:?} of {}", engine.name());
             // As `load` does to say what was stored.
-            assert!(puts.settle().is_err());
-            assert_eq!(puts.durable(), 1);
+            assert!(writes.settle().is_err());
+            assert_eq!(writes.durable(), 1);
         }
     }
 }
@@ -36,15 +36,15 @@ fn few_syncs_make_many_puts_durable() {
         let options = Options::new().medium(MediumChoice::File);
         let store = options.clone().close_cleanly(false).open(&path).unwrap();
         let tree = store.tree_with("t", TreeOptions { engine, ..TreeOptions::RECORDS }).unwrap();
-        let mut puts = Puts::new(&store, &tree);
+        let mut writes = Writes::new(&store, &tree);
         let count = 3 * UNDER_WAY_MAX + 5;
         let before = store.stat().unwrap().log.unwrap().syncs;
         for number in 0..count {
-            puts.put(&number.to_be_bytes(), b"value").unwrap();
-            assert!(puts.durable() <= number + 1);
+            writes.put(&number.to_be_bytes(), b"value").unwrap();
+            assert!(writes.durable() <= number + 1);
         }
-        puts.settle().unwrap();
-        assert_eq!(puts.durable(), count);
+        writes.settle().unwrap();
+        assert_eq!(writes.durable(), count);
         let log = store.stat().unwrap().log.unwrap();
         assert_eq!(log.backlog_bytes, 0, "all is durable");
         let syncs = log.syncs - before;

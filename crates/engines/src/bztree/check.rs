@@ -228,6 +228,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             keys.push(key);
         }
         let count = keys.len();
+        medium::progress::advance(count as u64);
         keys.sort_unstable();
         keys.dedup();
         expect(keys.len() == count, &|| "a key is there twice".to_owned());

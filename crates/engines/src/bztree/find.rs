@@ -236,7 +236,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     pub(super) fn next_level(header: InnerHeader, level: usize, pointer: Pointer) -> Result<usize> {
         let found = header.level();
         if found == 0 || found >= level || level != LEVELS_MAX && found != level - 1 {
-            return Err(Error::corrupt(pointer.offset(), "an inner node of a level that cannot be here"));
+            return Err(Error::corrupt(pointer.offset(), "an inner node of the wrong level"));
         }
         Ok(found)
     }
@@ -244,7 +244,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     #[inline(always)]
     pub(super) fn expect_kind(pointer: Pointer, level: usize) -> Result<()> {
         if pointer.is_leaf() != (level == 1) || !pointer.is_plain() {
-            return Err(Error::corrupt(pointer.offset(), "a node on a level where it cannot be"));
+            return Err(Error::corrupt(pointer.offset(), "a node on the wrong level"));
         }
         Ok(())
     }

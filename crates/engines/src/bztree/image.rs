@@ -14,7 +14,7 @@ use super::layout::{
 use super::runs::{self, Run};
 use crate::index::{Codec, EntryWords};
 use crate::pmwcas::{BadTarget, Commit, Descriptor, Recycling, Seen, VALUE_MASK};
-use crate::{Error, PoolError, Result};
+use crate::{Error, Result};
 
 /// An entry on its way from one leaf to another.
 #[derive(Clone, Copy, Debug)]
@@ -126,8 +126,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut place =
             |capacity: usize| new.allocate(leaf_bytes(capacity)).map(|offset| Place { offset, capacity });
         let wanted = self.rooms.room(entries);
-        place(wanted).or_else(|error| match error.root() {
-            Error::Pool(PoolError::PoolFull { .. }) => {
+        place(wanted).or_else(|error| match &error {
+            Error::PoolFull { .. } => {
                 let mut others = self.rooms.from(least + 1).filter(|room| *room != wanted);
                 others.find_map(|room| place(room).ok()).ok_or(error)
             }

@@ -21,10 +21,10 @@ use super::layout::{EntryState, KEY, LEAF_STATUS, Leaf, LeafStatus, META, Meta, 
 use crate::index::{Codec, Condition};
 use crate::kit::write::{Encoded, holds};
 use crate::pmwcas::{Seen, VALUE_MASK};
-use crate::{Error, PoolError, Result};
+use crate::{Error, Result};
 
 /// Attempts after which an operation gives up.
-pub(super) const ATTEMPTS_MAX: u32 = 1 << 16;
+const ATTEMPTS_MAX: u32 = 1 << 16;
 
 /// How one attempt of an operation ended.
 pub(super) enum Attempt {
@@ -56,7 +56,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ) -> Result<bool> {
         match self.store_once(key, value, condition) {
             // Nodes are replaced rather than changed, so much may be waiting to be free. Nothing is pinned here.
-            Err(Error::Pool(PoolError::PoolFull { .. })) => {
+            Err(Error::PoolFull { .. }) => {
                 self.reclaim();
                 self.store_once(key, value, condition)
             }
@@ -72,12 +72,18 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ) -> Result<bool> {
         let guard = self.pool.pin();
         let mut encoded = Encoded::<M, C>::new(&guard, key, value);
+        self.attempt(|| self.try_store(&guard, key, &mut encoded, condition))
+    }
+
+    /// Repeats a write until it is done; returns whether its condition held.
+    #[inline(always)]
+    pub(super) fn attempt(&self, mut write: impl FnMut() -> Result<Attempt>) -> Result<bool> {
         for _ in 0..ATTEMPTS_MAX {
-            if let Attempt::Done(held) = self.try_store(&guard, key, &mut encoded, condition)? {
+            if let Attempt::Done(held) = write()? {
                 return Ok(held);
             }
         }
-        Err(Error::Contended { offset: self.anchor })
+        Err(Error::contended(self.anchor))
     }
 
     fn try_store(
@@ -130,7 +136,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             if needs_room && status.is_full() && !status.is_frozen() {
                 return Err(error);
             }
-            if !matches!(error, Error::Pool(PoolError::PoolFull { .. })) {
+            if !matches!(error, Error::PoolFull { .. }) {
                 // A merge would meet the same, and freeze it once more.
                 return Ok(Attempt::Again);
             }

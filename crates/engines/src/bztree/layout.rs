@@ -222,7 +222,7 @@ impl LeafStatus {
             || self.sorted() > self.count()
             || self.pending() + self.dead() > self.count()
         {
-            return Err(Error::corrupt(offset, "a leaf's status that cannot be"));
+            return Err(Error::corrupt(offset, "a leaf with an impossible status"));
         }
         Ok(self)
     }

@@ -107,13 +107,9 @@ use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, TreeRoot};
 
-use crate::Result;
-use crate::index::{
-    Bounds, Codec, Direction, Index, IndexStat, MaybeWords, Measured, NextEntry, Profile, Scan, Violation,
-};
-use crate::kit::scan::LeafBatches;
+use crate::index::{Codec, Index, MaybeWords, Measured, Profile};
 use crate::pmwcas::{Pmwcas, PmwcasStat};
-use crate::{methods_of_entries, words_of_entries};
+use crate::{Result, methods_of_entries, methods_of_trees, words_of_entries};
 
 pub(crate) use entry::ENTRY;
 pub use layout::ENTRIES_MAX;
@@ -227,29 +223,14 @@ where
     Self: MaybeWords,
 {
     methods_of_entries!();
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
+    methods_of_trees!();
 
     fn len(&self) -> Result<u64> {
         Ok(self.count()?.0)
     }
 
-    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.load(next, fill)
-    }
-
-    fn check(&self) -> Result<Vec<Violation>> {
-        self.verify()
-    }
-
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         self.mark_reached(go_on)
-    }
-
-    fn stat(&self) -> Result<IndexStat> {
-        self.figures()
     }
 
     fn reclaim(&self) {
@@ -258,10 +239,6 @@ where
 
     fn measured(&self) -> Option<&dyn Measured> {
         Some(self)
-    }
-
-    fn destroy(&self) -> Result<()> {
-        self.give_back()
     }
 }
 

@@ -51,7 +51,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_ANCHOR], words[ROOT_SLOTS]) = (anchor, slots as u64);
             sizes.enter(&mut words);
-            Ok(pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?)
+            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
         };
         let root = enter().inspect_err(|_| {
             guard.free(leaf);
@@ -64,8 +64,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// options leave that for later. O(1), or O(n) with the mark.
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch): it is another engine's, of another codec, or with nodes of other sizes;
-    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt)
+    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch): it is another engine's, of another codec, or with nodes of other sizes;
+    /// [`Error::Corrupt`](crate::Error::Corrupt)
     /// names a damaged descriptor, or says what else is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: BzTreeOptions) -> Result<Self> {
         let crashed = pool.needs_mark();

@@ -4,23 +4,18 @@ use medium::Medium;
 use pool::Guard;
 
 use super::BzTree;
-use super::insert::{ATTEMPTS_MAX, Attempt};
+use super::insert::Attempt;
 use super::layout::{LEAF_STATUS, META};
+use crate::Result;
 use crate::index::{Codec, Condition};
 use crate::kit::write::holds;
 use crate::pmwcas::Seen;
-use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Removes a key if the condition holds. Durable when this returns. O(log n).
     pub(super) fn erase(&self, key: C::Key<'_>, condition: Condition<C::Value<'_>>) -> Result<bool> {
         let guard = self.pool.pin();
-        for _ in 0..ATTEMPTS_MAX {
-            if let Attempt::Done(held) = self.try_erase(&guard, key, condition)? {
-                return Ok(held);
-            }
-        }
-        Err(Error::Contended { offset: self.anchor })
+        self.attempt(|| self.try_erase(&guard, key, condition))
     }
 
     fn try_erase(

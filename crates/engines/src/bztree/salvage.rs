@@ -12,14 +12,14 @@ use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, Violation};
 use crate::kit::salvage::{Salvage, read_whole, what_of};
 use crate::pmwcas::Seen;
-use crate::{Error, PoolError, Result};
+use crate::{Error, Result};
 
 impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`. Returns what was
     /// left out. Changes nothing, and needs no tree that is open. O(n).
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`]: it is another engine's, or of another codec.
+    /// [`Error::TreeMismatch`]: it is another engine's, or of another codec.
     pub fn salvage(
         pool: &Pool<M>,
         root: &TreeRoot,
@@ -42,8 +42,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             Ok(())
         });
         if let Err(error) = walked {
-            let offset =
-                if let Error::Pool(PoolError::Corrupt { offset, .. }) = error { offset } else { tree.anchor };
+            let offset = if let Error::Corrupt { offset, .. } = error { offset } else { tree.anchor };
             salvage.leave_out(offset, format!("all of the tree: {}", what_of(&error)));
         }
         Ok(salvage.finish())

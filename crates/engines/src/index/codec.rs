@@ -236,7 +236,7 @@ impl Codec for RecordCodec {
     }
 
     fn mark<M: Medium>(pool: &pool::Pool<M>, entry: EntryWords) -> Result<()> {
-        Ok(pool.mark(entry[1] & OFFSET_MASK)?)
+        pool.mark(entry[1] & OFFSET_MASK)
     }
 
     fn compare_tie<M: Medium>(guard: &Guard<'_, M>, key: &[u8], entry: EntryWords) -> Result<Ordering> {

@@ -164,6 +164,19 @@ pub struct EpochStat {
     pub swept_keys: u64,
 }
 
+impl EpochStat {
+    /// What is counted, with names.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("epochs", self.epochs),
+            ("nodes_logged", self.nodes_logged),
+            ("in_line_logs", self.in_line_logs),
+            ("lines_flushed", self.lines_flushed),
+            ("pause_ns", self.pause_ns),
+        ]
+    }
+}
+
 /// A range being read: each key at most once, in order, and every key that is present for the whole scan.
 pub trait Scan {
     /// Replaces `key` and `value` by the next entry; `false` at the end.
@@ -232,7 +245,7 @@ pub trait Index: Any + Send + Sync {
     /// and then whether to go on; returns whether all is marked. The calling thread must not be pinned. O(n).
     ///
     /// # Errors
-    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if the tree is damaged.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the tree is damaged.
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         let _ = go_on;
         Ok(true)
@@ -307,9 +320,10 @@ impl dyn Index {
         self.epochs().ok_or(Error::NoBatches { engine: self.engine() })?.batch(run)
     }
 
-    /// As [`Measured::counters`]; empty for engines without counters.
+    /// As [`Measured::counters`], or else those of its epochs; empty for engines without either.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.measured().map_or_else(Vec::new, Measured::counters)
+        let of_epochs = || self.epochs().map_or_else(Vec::new, |epochs| epochs.epoch_stat().counters());
+        self.measured().map_or_else(of_epochs, Measured::counters)
     }
 }
 

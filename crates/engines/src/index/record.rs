@@ -88,7 +88,7 @@ impl Record {
             value_length: ((header >> KEY_BITS) & ((1 << VALUE_BITS) - 1)) as usize,
         };
         if record.key_length > KEY_BYTES_MAX || record.value_length > VALUE_BYTES_MAX {
-            return Err(Error::corrupt(offset, "a record whose lengths cannot be"));
+            return Err(Error::corrupt(offset, "a record with impossible lengths"));
         }
         Ok(record)
     }

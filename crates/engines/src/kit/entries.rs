@@ -2,7 +2,7 @@
 //! compiled as if it contained them.
 //!
 //! Such an engine has a constant `ENGINE`, and the methods `find`, `find_many`, `store`, `erase` and, for words,
-//! `visit_words`.
+//! `visit_words`; and it has [`Leaves`](crate::kit::scan::Leaves).
 
 /// Methods of [`Index`](crate::index::Index), for an engine with the codec `C`.
 #[macro_export]
@@ -49,8 +49,38 @@ macro_rules! methods_of_entries {
             Ok(values)
         }
 
+        fn range<'i>(
+            &'i self,
+            bounds: $crate::index::Bounds,
+            direction: $crate::index::Direction,
+        ) -> $crate::Result<Box<dyn $crate::index::Scan + 'i>> {
+            Ok(Box::new($crate::kit::scan::LeafBatches::cursor(self, bounds, direction)))
+        }
+
         fn words(&self) -> Option<&dyn $crate::index::WordIndex> {
             $crate::index::MaybeWords::maybe_words(self)
+        }
+    };
+}
+
+/// Further methods of [`Index`](crate::index::Index), for an engine with the methods `load`, `verify`, `figures` and `give_back`.
+#[macro_export]
+macro_rules! methods_of_trees {
+    () => {
+        fn bulk_load(&self, next: &mut $crate::index::NextEntry<'_>, fill: f64) -> $crate::Result<u64> {
+            self.load(next, fill)
+        }
+
+        fn check(&self) -> $crate::Result<Vec<$crate::index::Violation>> {
+            self.verify()
+        }
+
+        fn stat(&self) -> $crate::Result<$crate::index::IndexStat> {
+            self.figures()
+        }
+
+        fn destroy(&self) -> $crate::Result<()> {
+            self.give_back()
         }
     };
 }
@@ -58,20 +88,20 @@ macro_rules! methods_of_entries {
 /// [`WordIndex`](crate::index::WordIndex) for an engine with words, and [`MaybeWords`](crate::index::MaybeWords) for its codecs.
 #[macro_export]
 macro_rules! words_of_entries {
-    ($tree:ident) => {
-        impl<M: $crate::medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::WordCodec> {
+    ($tree:ident $(, $format:ident: $bound:path)?) => {
+        impl<M: $crate::medium::Medium $(, $format: $bound)?> $crate::index::MaybeWords for $tree<M, $crate::index::WordCodec $(, $format)?> {
             fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
                 Some(self)
             }
         }
 
-        impl<M: $crate::medium::Medium> $crate::index::MaybeWords for $tree<M, $crate::index::RecordCodec> {
+        impl<M: $crate::medium::Medium $(, $format: $bound)?> $crate::index::MaybeWords for $tree<M, $crate::index::RecordCodec $(, $format)?> {
             fn maybe_words(&self) -> Option<&dyn $crate::index::WordIndex> {
                 None
             }
         }
 
-        impl<M: $crate::medium::Medium> $crate::index::WordIndex for $tree<M, $crate::index::WordCodec> {
+        impl<M: $crate::medium::Medium $(, $format: $bound)?> $crate::index::WordIndex for $tree<M, $crate::index::WordCodec $(, $format)?> {
             #[inline]
             fn get(&self, key: u64) -> $crate::Result<Option<u64>> {
                 self.find(key, |_, words| Ok(words[1]))

@@ -8,7 +8,9 @@
 //! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |
 //! | [`salvage`] | what can be read of a damaged tree |
+//! | [`latch`] | a reader-writer lock that readers do not write to |
 //! | [`chain`] | inner nodes in memory over leaves that their owner keeps |
+//! | [`ids`] | a table of IDs in memory |
 //! | [`paged`] | a tree wholly in the pool, over a node format |
 //! | [`prelude`] | all of these, and the other names that an engine's files use |
 //! | [`entries`] | the methods of `Index` that follow from an engine's operations on entries |
@@ -17,6 +19,8 @@
 
 pub mod chain;
 pub mod entries;
+pub mod ids;
+pub mod latch;
 pub mod load;
 pub mod paged;
 pub mod prelude;
@@ -25,6 +29,25 @@ pub mod scan;
 pub mod search;
 pub mod walk;
 pub mod write;
+
+use std::panic::resume_unwind;
+
+use crate::Result;
+
+/// Runs `work` on so many threads, this one among them; on fewer if the system gives no more. Returns what all have returned.
+///
+/// # Errors
+/// An error that `work` has returned on some thread.
+pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let helpers: Vec<_> = (1..threads).map_while(helper).collect();
+        let own = work();
+        let theirs =
+            helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        std::iter::once(own).chain(theirs).collect()
+    })
+}
 
 /// A value of 48 bits with a check of 16 bits.
 pub fn checked(value: u64) -> u64 {

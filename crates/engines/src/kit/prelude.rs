@@ -15,4 +15,4 @@ pub use crate::registry::{
     Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Visit,
 };
 pub use crate::{Error, Result};
-pub use crate::{media_of, methods_of_entries, words_of_entries};
+pub use crate::{media_of, methods_of_entries, methods_of_trees, words_of_entries};

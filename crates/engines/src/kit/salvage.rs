@@ -6,7 +6,7 @@ use medium::Medium;
 use pool::Guard;
 
 use crate::index::{Codec, EntryWords, Violation};
-use crate::{Error, PoolError, Result};
+use crate::{Error, Result};
 
 /// A key and a value.
 type Entry = (Vec<u8>, Vec<u8>);
@@ -72,8 +72,8 @@ impl<'v> Salvage<'v> {
 
 /// The damage that an error names, without its offset.
 pub fn what_of(error: &Error) -> String {
-    match error.root() {
-        Error::Pool(PoolError::Corrupt { what, .. }) => what.clone(),
+    match &error {
+        Error::Corrupt { what, .. } => what.clone(),
         other => other.to_string(),
     }
 }

@@ -137,6 +137,13 @@ impl Batch {
         *own = from;
     }
 
+    /// The scan goes on behind the last key that was taken, unless the range ends before.
+    pub fn go_on_behind_last(&mut self) {
+        if let Some(last) = self.last_key().filter(|_| !self.is_finished) {
+            self.go_on_from(Bound::Excluded(last));
+        }
+    }
+
     /// The last key that was taken.
     fn last_key(&self) -> Option<Vec<u8>> {
         let (key_length, value_length) = *self.entries.iter().rev().find_map(|entry| entry.as_ref().ok())?;
@@ -229,7 +236,22 @@ pub enum Goal<'k> {
     Below(&'k [u8]),
 }
 
-impl Goal<'_> {
+impl<'k> Goal<'k> {
+    /// The descent to the leaf.
+    pub fn way<C: Codec>(self) -> Way<C::Key<'k>> {
+        match self {
+            Goal::First => Way::First,
+            Goal::Last => Way::Last,
+            // The bound of bytes that are too short for a word is the first word above them.
+            Goal::UpTo(key) if !C::TIES && key.len() < 8 => Way::Key(C::bound(key), Tied::Behind),
+            Goal::Below(key) if !C::is_rounded(key) => {
+                let is_smallest = key.len() <= 8 && key.last() != Some(&0);
+                Way::Key(C::bound(key), if is_smallest { Tied::Behind } else { Tied::Below })
+            }
+            Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => Way::Key(C::bound(key), Tied::UpTo),
+        }
+    }
+
     /// The position of the leaf among so many. `around` returns the position of the leaf that covers the greatest keys below a
     /// key, and of the one that covers the key.
     pub fn position<C: Codec>(
@@ -244,6 +266,27 @@ impl Goal<'_> {
             Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => around(C::bound(key))?[1],
         })
     }
+}
+
+/// Which separators with a key's first word a descent to the key leaves behind.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Tied {
+    /// Those that are not above the key.
+    UpTo,
+    /// Those below the key, which is not the smallest one with its first word.
+    Below,
+    /// None.
+    Behind,
+}
+
+/// Where a descent goes.
+pub enum Way<K> {
+    /// To the leaf that covers a key, or those next below it.
+    Key(K, Tied),
+    /// To the first leaf.
+    First,
+    /// To the last leaf.
+    Last,
 }
 
 /// A leaf at one moment.
@@ -328,9 +371,7 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
                 continue;
             }
             // The batch is full, or the range ends.
-            if let Some(last) = batch.last_key().filter(|_| !batch.is_finished) {
-                batch.go_on_from(Bound::Excluded(last));
-            }
+            batch.go_on_behind_last();
             return Ok(());
         }
         let Some(end) = leaf.end else {

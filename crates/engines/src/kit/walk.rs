@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// to an end on any pool. O(leaves), with some bytes of memory for each.
 ///
 /// # Errors
-/// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if the chain leads to a leaf twice; otherwise what `visit` returns.
+/// [`Error::Corrupt`](crate::Error::Corrupt) if the chain leads to a leaf twice; otherwise what `visit` returns.
 pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
     let (mut offset, mut visited) = (first, HashSet::new());
     while offset != 0 {
@@ -65,6 +65,7 @@ pub fn verify_entry<M: Medium, C: Codec>(
     words: EntryWords,
     last: &mut Option<Vec<u8>>,
 ) -> Result<Option<&'static str>> {
+    medium::progress::advance(1);
     let mut key = Vec::new();
     C::copy_key(guard, words, &mut key)?;
     let coded = C::key(&key)?;

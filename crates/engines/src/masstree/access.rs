@@ -8,18 +8,18 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use medium::sync::schedule::AccessKind;
-use medium::sync::{Ordering, is_scheduled, thread_number};
+use medium::sync::{Ordering, is_scheduled, pause, thread_number};
 use medium::{Medium, VolatileWord, kernels};
 use pool::Guard;
 
 use super::core::Core;
 use super::layout::{
-    Anchor, Border, EPOCH_MASK, INTERIOR, Interior, OFFSET_MASK, VERSION, WordBorder, stamped_epoch,
+    Anchor, Border, EPOCH_MASK, INTERIOR, Interior, LISTED, OFFSET_MASK, VERSION, WordBorder, stamped_epoch,
 };
 use super::options::Mode;
 use super::shard::Work;
 use super::version::{Lock, Version};
-use crate::{Error, PoolError, Result};
+use crate::{Error, Result};
 
 /// Why a walk ended without a result.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl<M: Medium> Core<M> {
 
     /// The error of an operation that is not started again.
     pub(super) fn error_of(&self, stop: Stop) -> Error {
-        stop.error_or(|| Error::Contended { offset: self.anchor })
+        stop.error_or(|| Error::contended(self.anchor))
     }
 
     /// Runs a read with a pass, until the tree does not change under it.
@@ -148,7 +148,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn with_pass_held<R>(&self, mut read: impl FnMut(&View<'_, M>) -> Walk<R>) -> Result<R> {
         let (view, _work) = self.enter();
         if self.epochs.are_over() {
-            return Err(Error::Pool(PoolError::InUse));
+            return Err(Error::in_use());
         }
         loop {
             match read(&view) {
@@ -203,11 +203,7 @@ impl<M: Medium> View<'_, M> {
         if attempts.count > ATTEMPTS_ALONE {
             return self.retry_slowly(attempts);
         }
-        if attempts.count > 16 {
-            medium::sync::yield_now();
-        } else {
-            medium::sync::spin_loop();
-        }
+        pause(&mut attempts.count);
         Ok(())
     }
 
@@ -228,7 +224,7 @@ impl<M: Medium> View<'_, M> {
         };
         if is_over {
             let offset = if attempts.blocked_by == 0 { self.core.anchor } else { attempts.blocked_by };
-            return Err(Error::Contended { offset }.into());
+            return Err(Error::contended(offset).into());
         }
         self.attempts.set(attempts);
         if attempts.count > ATTEMPTS_AWAKE && !is_scheduled::<M>() {
@@ -352,8 +348,8 @@ impl<M: Medium> View<'_, M> {
 
     /// Lists lines of a locked node that change, to be flushed before the epoch ends.
     #[inline(always)]
-    pub(super) fn list_node(&self, work: &mut Work<'_>, pointer: u64, listed: &VolatileWord, lines: u64) {
-        self.core.epochs.list_node(work, pointer & OFFSET_MASK, listed, lines);
+    pub(super) fn list_node(&self, work: &mut Work<'_>, listed: &VolatileWord, lines: u64) {
+        self.core.epochs.list_node(work, self.guard.offset_of(listed) - LISTED, listed, lines);
     }
 
     /// Writes a node to the external log, unless the tree has none.

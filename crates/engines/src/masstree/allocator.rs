@@ -46,42 +46,27 @@ const RENEWAL_EPOCHS: u64 = 1 << 30;
 /// How often a shard tries again while those that have free objects are locked for short operations.
 const TRIES: usize = 64;
 
-/// The class of border nodes of 320 bytes. No other object is in it: so the sweep knows a node by its run.
-const BORDER: usize = CLASSES - 1;
+/// The first of the two classes of border nodes. No other object is in them: so the sweep knows a node by its run.
+const BORDER: usize = CLASSES - 2;
 
-/// Sizes of objects. Border nodes of words have 576; the longest record has the last size but one.
+/// Sizes of objects. The longest record has the last size before those of border nodes.
 const SIZES: [u32; CLASSES] = {
     let mut sizes = [0; CLASSES];
     let (mut index, mut size): (usize, u32) = (0, 32);
     while index < BORDER - 1 {
         sizes[index] = size;
-        // By 16 up to 128, then four steps per doubling up to a slab's half, the first of those from 512 in two, then
-        // doubling.
-        size += if size < 128 {
-            16
-        } else if size == 512 || size == 576 {
-            64
-        } else if size < 1 << 14 {
-            1 << (size.ilog2() - 2)
-        } else {
-            size
-        };
+        // By 16 up to 128, then four steps per doubling up to 16 KiB, then doubling.
+        let step = if size < 1 << 14 { 1 << (size.ilog2() - 2) } else { size };
+        size += if size < 128 { 16 } else { step };
         index += 1;
     }
     sizes[BORDER - 1] = ALLOCATION_BYTES_MAX as u32 - RUN_HEADER_BYTES as u32;
     sizes[BORDER] = border_bytes(false) as u32;
+    sizes[BORDER + 1] = border_bytes(true) as u32;
     sizes
 };
 
-/// The class of border nodes in a tree of words, which has no records.
-const WORD_BORDER: usize = 15;
-
-const _: () = assert!(
-    SIZES[6] == 128
-        && SIZES[WORD_BORDER] as usize == border_bytes(true)
-        && SIZES[BORDER - 2] < SIZES[BORDER - 1]
-        && SIZES[BORDER - 2] >= 1 << 24
-);
+const _: () = assert!(SIZES[6] == 128 && SIZES[BORDER - 2] == 1 << 24 && SIZES[BORDER - 1] > 1 << 24);
 
 /// The class of an object of so many bytes, other than a border node. [`BORDER`] if there is none so large.
 fn class_of(bytes: usize) -> usize {
@@ -90,7 +75,7 @@ fn class_of(bytes: usize) -> usize {
 
 /// The class of border nodes.
 pub(super) fn border_class(are_words: bool) -> usize {
-    if are_words { WORD_BORDER } else { BORDER }
+    BORDER + usize::from(are_words)
 }
 
 /// Where the run of an object begins.
@@ -162,8 +147,6 @@ impl Link {
 /// The allocator of a tree, in use by one thread.
 pub(super) struct Space<'v, M: Medium> {
     pub(super) anchor: u64,
-    /// The class of border nodes.
-    pub(super) border: usize,
     /// Held while a run is added.
     pub(super) runs: &'v Mutex<()>,
     pub(super) guard: &'v Guard<'v, M>,
@@ -408,15 +391,10 @@ impl<M: Medium> Space<'_, M> {
             shard != own && self.queue(shard, class).is_ok_and(|queue| queue.head.load(self.guard) != 0)
         };
         for _ in 0..if is_scheduled::<M>() { 1 } else { TRIES } {
-            let mut busy = (0..self.epochs.barrier.shards().len()).filter(|shard| has_some(*shard)).count();
             for mut other in self.epochs.barrier(AccessKind::Store).enter_free(has_some) {
-                busy = busy.saturating_sub(1);
                 if self.take_from(&mut other, work, class)? {
                     return Ok(true);
                 }
-            }
-            if busy == 0 {
-                break;
             }
             std::hint::spin_loop();
         }
@@ -505,7 +483,7 @@ impl<M: Medium> Space<'_, M> {
     /// A free object of a larger class, for a pool that is full. Border nodes have their class for themselves: the sweep knows a
     /// node by its run.
     fn take_larger(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
-        for larger in (class + 1..BORDER).filter(|larger| *larger != self.border) {
+        for larger in class + 1..BORDER {
             let object = self.take(work, larger)?;
             if object.is_some() {
                 return Ok(object);

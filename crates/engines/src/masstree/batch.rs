@@ -16,7 +16,6 @@ use super::access::View;
 use super::cells::Value;
 use super::core::Core;
 use super::shard::Work;
-use crate::index::record::check_lengths;
 use crate::index::{Batch, Condition};
 use crate::{Error, Result};
 
@@ -52,14 +51,10 @@ impl Drop for Mark {
     }
 }
 
-/// Refuses a key or a value that the tree's codec cannot hold.
-pub(super) type CheckEntry<'t> = &'t dyn Fn(&[u8], &[u8]) -> Result<()>;
-
 /// A batch of writes.
 struct Writes<'t, M: Medium> {
     view: View<'t, M>,
     work: RefCell<Work<'t>>,
-    check: CheckEntry<'t>,
 }
 
 impl<M: Medium> Core<M> {
@@ -93,21 +88,17 @@ impl<M: Medium> Core<M> {
     }
 
     /// Runs `run` within one epoch.
-    pub(super) fn batch<'t>(
-        &'t self,
-        check: CheckEntry<'t>,
-        run: &mut dyn FnMut(&dyn Batch) -> Result<()>,
-    ) -> Result<()> {
+    pub(super) fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
         let _mark = self.begin_batch()?;
         let (view, work) = self.enter_for_long();
-        run(&Writes { view, work: RefCell::new(work), check })
+        run(&Writes { view, work: RefCell::new(work) })
     }
 }
 
 impl<M: Medium> Batch for Writes<'_, M> {
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
-        (self.check)(key, &[0; 8])?;
+        self.view.core.check_entry(key, &[0; 8])?;
         self.view.begin_operation();
         let found =
             self.view.find_with(key, &mut |view: &View<'_, M>, found: Value| found.copy(&view.guard, value));
@@ -115,8 +106,7 @@ impl<M: Medium> Batch for Writes<'_, M> {
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, condition: Condition<&[u8]>) -> Result<bool> {
-        (self.check)(key, value.unwrap_or(&[0; 8]))?;
-        check_lengths(key, value.unwrap_or_default())?;
+        self.view.core.check_entry(key, value.unwrap_or(&[0; 8]))?;
         self.view.begin_operation();
         let written = self.view.write(&mut self.work.borrow_mut(), key, value, condition);
         written.map_err(|stop| self.view.core.error_of(stop))

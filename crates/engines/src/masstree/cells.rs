@@ -40,15 +40,10 @@ pub(super) fn side_of(slot: usize, pointer: u64) -> Option<usize> {
     if distance == 0 || distance == 16 { Some(distance as usize / 16) } else { None }
 }
 
-/// The error for a key of another class in a tree of words.
-pub(super) fn no_word(node: u64) -> Error {
-    Error::corrupt(node, "a key that is no word")
-}
-
-/// The error for a pointer that leads to no cell of its slot.
-pub(super) fn no_cell(node: u64) -> Error {
-    Error::corrupt(node, "a value that lies in no cell of its slot, in a tree of words")
-}
+/// A key of another class in a tree of words.
+pub(super) const NO_WORD: &str = "a key that is no word";
+/// A pointer that leads to no cell of its slot.
+pub(super) const NO_CELL: &str = "a value that lies in no cell of its slot, in a tree of words";
 
 /// The value of a key.
 #[derive(Clone, Copy, Debug)]
@@ -108,10 +103,8 @@ impl<M: Medium> View<'_, M> {
         if !self.core.are_words {
             return Ok(pointer);
         }
-        match self.load_cell(node, slot, pointer) {
-            Some(word) => Ok(word),
-            None => Err(no_cell(self.guard.offset_of(node)).into()),
-        }
+        let word = self.load_cell(node, slot, pointer);
+        Ok(word.ok_or_else(|| Error::corrupt(self.guard.offset_of(node), NO_CELL))?)
     }
 
     /// Writes the content, in the sense of [`View::content_of`], of a slot that is not in use.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use medium::Medium;
 
 use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
-use super::cells::{Value, no_cell, no_word};
+use super::cells::{NO_CELL, NO_WORD, Value};
 use super::core::Core;
 use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
@@ -133,19 +133,13 @@ impl<M: Medium> View<'_, M> {
             survey.expect(offset, is_at_rest, || "a node that is locked or deleted".to_owned());
         }
         match node {
-            NodeRef::Border(node) => self.survey_border(node, offset, place, survey),
-            NodeRef::Interior(node) => self.survey_interior(node, offset, &place, survey),
+            NodeRef::Border(node) => self.survey_border(node, place, survey),
+            NodeRef::Interior(node) => self.survey_interior(node, &place, survey),
         }
     }
 
-    fn survey_interior(
-        &self,
-        node: &Interior,
-        offset: u64,
-        place: &Place,
-        survey: &mut Survey<'_>,
-    ) -> Walk<()> {
-        let claimed = node.shape.load(&self.guard) & 15;
+    fn survey_interior(&self, node: &Interior, place: &Place, survey: &mut Survey<'_>) -> Walk<()> {
+        let (offset, claimed) = (self.guard.offset_of(node), node.shape.load(&self.guard) & 15);
         if claimed > self.core.width as u64 {
             return Err(Error::corrupt(offset, format!("{claimed} separators")).into());
         }
@@ -161,7 +155,8 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    fn survey_border(&self, node: &Border, offset: u64, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
+    fn survey_border(&self, node: &Border, place: Place, survey: &mut Survey<'_>) -> Walk<()> {
+        let offset = self.guard.offset_of(node);
         let permutation = Permutation(node.permutation.load(&self.guard));
         if !permutation.is_sound(self.core.width) {
             return Err(Error::corrupt(offset, format!("permutation {:x}", permutation.0)).into());
@@ -185,7 +180,7 @@ impl<M: Medium> View<'_, M> {
                 place.low.is_none_or(|low| low <= slice) && above.is_none_or(|above| slice < above);
             survey.expect(offset, is_inside, || format!("position {position} is out of order"));
             if class != LAYER || self.core.are_words {
-                let read = self.survey_entry(offset, slot, &place.prefix, survey);
+                let read = self.survey_entry(node, slot, &place.prefix, survey);
                 survey.is_sound &= read.is_ok();
                 if !survey.salvage.entry(offset, read.map_err(|stop| self.core.error_of(stop))) {
                     // No more are wanted.
@@ -208,20 +203,21 @@ impl<M: Medium> View<'_, M> {
     /// The key and the value in a slot of a border node.
     fn survey_entry(
         &self,
-        offset: u64,
+        node: &Border,
         slot: usize,
         prefix: &[u8],
         survey: &mut Survey<'_>,
     ) -> Walk<(Vec<u8>, Vec<u8>)> {
         survey.keys += 1;
-        let node = self.border(offset)?;
+        medium::progress::advance(1);
+        let offset = self.guard.offset_of(node);
         let class = nibble(node.classes.load(&self.guard), slot);
         let mut content = node.values.value(slot).load(&self.guard);
         if self.core.are_words {
             if class != 8 {
-                return Err(no_word(offset).into());
+                return Err(Error::corrupt(offset, NO_WORD).into());
             }
-            content = self.load_cell(node, slot, content).ok_or_else(|| no_cell(offset))?;
+            content = self.load_cell(node, slot, content).ok_or_else(|| Error::corrupt(offset, NO_CELL))?;
         } else if class > LONGER {
             return Err(Error::corrupt(offset, format!("slot {slot} has class {class}")).into());
         } else {
@@ -234,7 +230,7 @@ impl<M: Medium> View<'_, M> {
         let content = found.value(self)?;
         if let Value::Record(record) = &content {
             let goes_on = record.key_length() > prefix.len() + 8;
-            if class == LONGER && !(goes_on && record.has_part(&self.guard, 0, &key)?) {
+            if class == LONGER && !(goes_on && record.has_tail(&self.guard, 0, &key)?) {
                 return Err(Error::corrupt(offset, "its record has another key").into());
             }
             if !record.is_padded(&self.guard)? {

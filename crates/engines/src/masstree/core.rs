@@ -15,7 +15,7 @@ use medium::Medium;
 use medium::sync::{AtomicU64, Mutex};
 use pool::{Guard, Pool};
 
-use super::allocator::{Space, border_class};
+use super::allocator::Space;
 use super::epochs::{Epochs, Shards};
 use super::external_log::ExternalLog;
 use super::layout::{
@@ -66,8 +66,7 @@ impl<M: Medium> Core<M> {
         options: &MassTreeOptions,
         are_words: bool,
     ) -> Self {
-        const { assert!(size_of::<WordBorder>() <= 1024) };
-        const { assert!(interior_bytes() <= border_bytes(false)) };
+        const { assert!(size_of::<WordBorder>() <= 1024 && interior_bytes() <= border_bytes(false)) };
         Self {
             pool: pool.clone(),
             anchor,
@@ -98,8 +97,7 @@ impl<M: Medium> Core<M> {
     /// The allocator in use.
     #[inline(always)]
     pub(super) fn space<'v>(&'v self, guard: &'v Guard<'v, M>) -> Space<'v, M> {
-        let border = border_class(self.are_words);
-        Space { anchor: self.anchor, border, runs: &self.runs, guard, epochs: &self.epochs }
+        Space { anchor: self.anchor, runs: &self.runs, guard, epochs: &self.epochs }
     }
 
     /// A new tree without a root. The root table leads to it only after its first epoch.

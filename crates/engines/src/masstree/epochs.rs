@@ -31,11 +31,11 @@ use medium::{LINE_BYTES, Lsn, Medium, VolatileWord};
 use pool::{Guard, Pool};
 
 use super::barrier::{Barrier, Pass};
-use super::layout::{EpochWords, FAILED_RANGES, all_lines, checked, unchecked};
+use super::layout::{EpochWords, FAILED_MAX, all_lines, checked, unchecked};
 use crate::Result;
 
-/// Ranges in the set of failed epochs from which on an open sweeps at once.
-const RANGES_SWEPT_AT: usize = FAILED_RANGES - 4;
+/// Failed epochs from which on an open sweeps at once.
+const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
 
 /// What a thread needs to write: the list of what changed, and what the parts of a tree keep. In lines of its own.
 #[repr(align(128))]
@@ -148,8 +148,8 @@ pub(super) struct Epochs<M: Medium, S> {
     is_over: AtomicBool,
     /// The first epoch of this execution.
     pub(super) first: u64,
-    /// Ranges of failed epochs, as the open found them.
-    failed: Vec<(u64, u64)>,
+    /// Failed epochs, as the open found them.
+    failed: Vec<u64>,
     /// Whether something of failed epochs may be left.
     any_failed: AtomicBool,
     pub(super) figures: Figures,
@@ -227,12 +227,12 @@ impl<M: Medium, S> Epochs<M, S> {
     /// Whether an epoch failed. The set is empty but for the time between a crash and the end of the sweep.
     #[inline]
     pub(super) fn has_failed(&self, epoch: u64) -> bool {
-        self.any_failed() && self.failed.iter().any(|(first, last)| (*first..=*last).contains(&epoch))
+        self.any_failed() && self.failed.contains(&epoch)
     }
 
     /// Whether an open should sweep before it returns.
     pub(super) fn is_sweep_due(&self) -> bool {
-        self.failed.len() >= RANGES_SWEPT_AT
+        self.failed.len() >= FAILED_SWEPT_AT
     }
 
     /// Bytes of memory beside the shards'.
@@ -306,7 +306,7 @@ impl<M: Medium, S> Epochs<M, S> {
             drop(shards);
             self.is_owed.store(false, Ordering::Relaxed);
             // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
-            return Ok(guard.settle(*ended)?);
+            return guard.settle(*ended);
         }
         let flushed = self.flush_listed(&guard, &listed);
         guard.fence();

@@ -14,6 +14,7 @@ use super::layout::{
     interior_words_logged, shard_area, unchecked,
 };
 use super::shard::{Own, Work};
+use crate::kit::on_threads;
 use crate::{Error, Result};
 
 /// Bytes of a segment: a whole slab of the pool.
@@ -182,26 +183,15 @@ impl ExternalLog {
         let next_shard = std::sync::atomic::AtomicUsize::new(0);
         let restore = || -> Result<u64> {
             let (guard, mut restored) = (pool.peek(), 0);
-            loop {
-                let shard = next_shard.fetch_add(1, Ordering::Relaxed);
-                if shard >= self.shards {
-                    break;
-                }
+            let shards = std::iter::repeat_with(|| next_shard.fetch_add(1, Ordering::Relaxed));
+            for shard in shards.take_while(|shard| *shard < self.shards) {
                 restored += self.restore_shard(&guard, shard, epoch)?;
             }
             // Ordered before the epoch is in the set; no open reads the log of an epoch that is.
             guard.fence();
             Ok(restored)
         };
-        std::thread::scope(|scope| {
-            // If the system gives no more threads, fewer do the work.
-            let helper = |_| std::thread::Builder::new().spawn_scoped(scope, restore).ok();
-            let helpers: Vec<_> = (1..threads.min(self.shards)).map_while(helper).collect();
-            let own = restore();
-            let panicked = |_| Err(Error::corrupt(self.anchor, "the external log could not be read"));
-            let theirs = helpers.into_iter().map(|helper| helper.join().unwrap_or_else(panicked));
-            theirs.fold(own, |sum, restored| Ok(sum? + restored?))
-        })
+        Ok(on_threads(threads.min(self.shards), restore)?.into_iter().sum())
     }
 
     fn restore_shard<M: Medium>(&self, guard: &Guard<'_, M>, shard: usize, epoch: u64) -> Result<u64> {

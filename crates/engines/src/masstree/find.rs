@@ -1,17 +1,16 @@
 //! Finding: down the layers, and within each from its root to a border node.
 
 use medium::Medium;
-use smallvec::SmallVec;
 
 use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
-use super::cells::{Value, no_cell};
+use super::cells::{NO_CELL, Value};
 use super::core::Core;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::{Lock, Version};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Border nodes that a scan prefetches ahead of the one that it reads.
 const LEAVES_AHEAD: usize = 3;
@@ -19,14 +18,13 @@ const LEAVES_AHEAD: usize = 3;
 /// A border node that a descent reached.
 pub(super) struct Leaf<'v, T = ()> {
     pub(super) node: &'v Border,
-    pub(super) pointer: u64,
     /// The version of the node when the descent reached it and it was the right one.
     pub(super) version: Version,
     /// What is remembered of the descent.
     pub(super) trail: T,
 }
 
-/// What is remembered of a descent: nothing to find a key, [`Neighbours`] to go on from there, [`Interiors`] to change those.
+/// What is remembered of a descent: nothing to find a key, [`Neighbours`] to go on from there.
 pub(super) trait Trail<'v, M: Medium>: Default {
     /// The descent goes on with the child `rank` of a node.
     fn step(&mut self, view: &'v View<'_, M>, at: (&'v Interior, Version), shape: u64, rank: usize);
@@ -35,15 +33,6 @@ pub(super) trait Trail<'v, M: Medium>: Default {
 impl<'v, M: Medium> Trail<'v, M> for () {
     #[inline(always)]
     fn step(&mut self, _: &'v View<'_, M>, _: (&'v Interior, Version), _: u64, _: usize) {}
-}
-
-/// The interior nodes of a layer on the way to a border node.
-pub(super) type Interiors = SmallVec<[u64; 8]>;
-
-impl<'v, M: Medium> Trail<'v, M> for Interiors {
-    fn step(&mut self, view: &'v View<'_, M>, (node, _): (&'v Interior, Version), _: u64, _: usize) {
-        self.push(view.guard.offset_of(node) | INTERIOR);
-    }
 }
 
 /// Between which slices a border node lies.
@@ -145,8 +134,8 @@ pub(super) enum Origin<'v> {
 }
 
 /// Where a key belongs.
-pub(super) struct Place<'v, T = ()> {
-    pub(super) leaf: Leaf<'v, T>,
+pub(super) struct Place<'v> {
+    pub(super) leaf: Leaf<'v>,
     /// The layer, counted from the first.
     pub(super) depth: usize,
     /// The entry of the key's slice as it was at the leaf's version.
@@ -157,7 +146,6 @@ pub(super) struct Place<'v, T = ()> {
 pub(super) struct Locked<'v, M: Medium> {
     pub(super) lock: Lock<'v, M>,
     pub(super) node: &'v Border,
-    pub(super) pointer: u64,
     pub(super) depth: usize,
     pub(super) slice: Slice,
     pub(super) permutation: Permutation,
@@ -255,7 +243,7 @@ impl<M: Medium> View<'_, M> {
                     continue 'again;
                 }
                 match node {
-                    NodeRef::Border(node) => return Ok(Leaf { node, pointer, version, trail }),
+                    NodeRef::Border(node) => return Ok(Leaf { node, version, trail }),
                     NodeRef::Interior(node) => {
                         let shape = node.shape.load(&self.guard);
                         let rank = self.rank(node, shape, target);
@@ -323,7 +311,7 @@ impl<M: Medium> View<'_, M> {
         }
         let node = self.border(pointer)?;
         let version = self.stable(&node.version)?;
-        (leaf.node, leaf.pointer, leaf.version) = (node, pointer, version);
+        (leaf.node, leaf.version) = (node, version);
         Ok(!version.is_deleted() && trail.is_still(self))
     }
 
@@ -399,25 +387,13 @@ impl<M: Medium> View<'_, M> {
     /// Where `key` belongs.
     #[inline(always)]
     pub(super) fn place(&self, key: &[u8]) -> Walk<Place<'_>> {
-        self.place_along(key, usize::MAX, |_, _: &Leaf<'_>| {})
-    }
-
-    /// As [`View::place`], but at most to layer `depth_max`; calls `visit` with the layers' border nodes on the way, from the first
-    /// one again when it starts again.
-    #[inline(always)]
-    pub(super) fn place_along<'v, T: Trail<'v, M>>(
-        &'v self,
-        key: &[u8],
-        depth_max: usize,
-        mut visit: impl FnMut(usize, &Leaf<'v, T>),
-    ) -> Walk<Place<'v, T>> {
         'again: loop {
             let mut root = self.anchor()?.root.value.load(&self.guard);
             let mut origin = Origin::Anchor;
             let mut depth = 0;
             loop {
                 let slice = Slice::of(Slice::rest(key, depth));
-                let mut leaf: Leaf<'v, T> = match self.descend(root, origin, Target::At(slice)) {
+                let mut leaf: Leaf<'_> = match self.descend(root, origin, Target::At(slice)) {
                     Ok(leaf) => leaf,
                     Err(Stop::Again) => {
                         self.retry()?;
@@ -436,9 +412,8 @@ impl<M: Medium> View<'_, M> {
                         version => version?,
                     };
                 };
-                visit(depth, &leaf);
                 match entry {
-                    Some(entry) if entry.class == LAYER && depth < depth_max => {
+                    Some(entry) if entry.class == LAYER => {
                         (root, origin, depth) =
                             (entry.value, Origin::Entry(leaf.node, leaf.version), depth + 1);
                     }
@@ -459,8 +434,7 @@ impl<M: Medium> View<'_, M> {
                 let entry = self.search(leaf.node, permutation, slice);
                 // Another writer may have made a layer of what was no entry, or one key.
                 if entry.is_none_or(|entry| entry.class != LAYER) {
-                    let (node, pointer) = (leaf.node, leaf.pointer);
-                    return Ok(Locked { lock, node, pointer, depth, slice, permutation, entry });
+                    return Ok(Locked { lock, node: leaf.node, depth, slice, permutation, entry });
                 }
             }
             drop(lock);
@@ -472,17 +446,18 @@ impl<M: Medium> View<'_, M> {
     #[inline(always)]
     pub(super) fn value_for(
         &self,
-        node: u64,
+        node: &Border,
         depth: usize,
         entry: Entry,
         key: &[u8],
     ) -> Result<Option<Value>> {
         if self.core.are_words {
-            return entry.cell.map(|word| Some(Value::Word(word))).ok_or_else(|| no_cell(node));
+            let value = entry.cell.map(|word| Some(Value::Word(word)));
+            return value.ok_or_else(|| Error::corrupt(self.guard.offset_of(node), NO_CELL));
         }
         let record = Record::at(&self.guard, entry.value)?;
-        let is_same =
-            entry.class < LONGER || record.has_tail(&self.guard, depth, Slice::rest(key, depth + 1))?;
+        let is_same = entry.class < LONGER
+            || record.has_tail(&self.guard, 8 * (depth + 1), Slice::rest(key, depth + 1))?;
         Ok(is_same.then_some(Value::Record(record)))
     }
 
@@ -495,10 +470,8 @@ impl<M: Medium> View<'_, M> {
     ) -> Walk<Option<R>> {
         let place = self.place(key)?;
         let Some(entry) = place.entry else { return Ok(None) };
-        match self.value_for(place.leaf.pointer, place.depth, entry, key)? {
-            Some(value) => Ok(Some(use_value(self, value)?)),
-            None => Ok(None),
-        }
+        let value = self.value_for(place.leaf.node, place.depth, entry, key)?;
+        Ok(value.map(|value| use_value(self, value)).transpose()?)
     }
 }
 

@@ -48,13 +48,7 @@ impl<M: Medium> View<'_, M> {
     /// # Errors
     /// If the external log is full; nothing was changed then.
     #[inline]
-    pub(super) fn prepare(
-        &self,
-        work: &mut Work<'_>,
-        pointer: u64,
-        node: &Border,
-        change: Change,
-    ) -> Walk<bool> {
+    pub(super) fn prepare(&self, work: &mut Work<'_>, node: &Border, change: Change) -> Walk<bool> {
         if self.core.mode == Mode::Transient {
             return Ok(true);
         }
@@ -69,11 +63,11 @@ impl<M: Medium> View<'_, M> {
             self.guard.fence();
         }
         let may_overwrite = if state & EPOCH_MASK == self.epoch {
-            self.prepare_again(work, pointer, node, change, state)?
+            self.prepare_again(work, node, change, state)?
         } else {
-            self.prepare_first(work, pointer, node, change, state, &mut lines)?
+            self.prepare_first(work, node, change, state, &mut lines)?
         };
-        self.list_node(work, pointer, &node.listed, lines);
+        self.list_node(work, &node.listed, lines);
         Ok(may_overwrite)
     }
 
@@ -95,7 +89,6 @@ impl<M: Medium> View<'_, M> {
     fn prepare_first(
         &self,
         work: &mut Work<'_>,
-        pointer: u64,
         node: &Border,
         change: Change,
         state: u64,
@@ -104,15 +97,13 @@ impl<M: Medium> View<'_, M> {
         // Wraps around if damage put another object over the node.
         let is_far = self.epoch.wrapping_sub(state & EPOCH_MASK) >= EPOCHS_APART_MAX;
         if is_far || change == Change::Everything || self.core.mode == Mode::Logging {
-            self.log_node(work, pointer)?;
+            self.log_node(work, self.guard.offset_of(node))?;
             *lines |= self.clear(node, &node.values.log_low) | self.clear(node, &node.values.log_high);
             node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
             return Ok(true);
         }
-        let log = match change {
-            Change::Update(slot) => Some(self.log_value(&node.values, slot)),
-            _ => None,
-        };
+        let log =
+            if let Change::Update(slot) = change { Some(self.log_value(&node.values, slot)) } else { None };
         for other in [&node.values.log_low, &node.values.log_high] {
             if !log.is_some_and(|log| std::ptr::eq(log, other)) {
                 *lines |= self.clear(node, other);
@@ -127,14 +118,7 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// The node was changed in this epoch before.
-    fn prepare_again(
-        &self,
-        work: &mut Work<'_>,
-        pointer: u64,
-        node: &Border,
-        change: Change,
-        state: u64,
-    ) -> Walk<bool> {
+    fn prepare_again(&self, work: &mut Work<'_>, node: &Border, change: Change, state: u64) -> Walk<bool> {
         if state & LOGGED != 0 {
             return Ok(true);
         }
@@ -161,7 +145,7 @@ impl<M: Medium> View<'_, M> {
             Change::Everything => false,
         };
         if !fits {
-            self.log_node(work, pointer)?;
+            self.log_node(work, self.guard.offset_of(node))?;
             node.epoch.store(&self.guard, state | LOGGED);
         }
         Ok(!fits || is_own)
@@ -186,16 +170,16 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// Before a locked interior node is changed: writes it to the external log once an epoch, and lists it.
-    pub(super) fn prepare_interior(&self, work: &mut Work<'_>, pointer: u64, node: &Interior) -> Walk<()> {
+    pub(super) fn prepare_interior(&self, work: &mut Work<'_>, node: &Interior) -> Walk<()> {
         if self.core.mode == Mode::Transient {
             return Ok(());
         }
         let state = node.epoch.load(&self.guard);
         if state & EPOCH_MASK != self.epoch || state & LOGGED == 0 {
-            self.log_node(work, pointer)?;
+            self.log_node(work, self.pointer_to(node))?;
             node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         }
-        self.list_node(work, pointer, &node.listed, all_lines(interior_bytes()));
+        self.list_node(work, &node.listed, all_lines(interior_bytes()));
         Ok(())
     }
 }

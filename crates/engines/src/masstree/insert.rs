@@ -48,7 +48,7 @@ impl<M: Medium> View<'_, M> {
                 .or_else(|stop| self.give_up(work, made, stop));
         }
         let slot = place.permutation.free_slot(self.core.width);
-        self.prepare(work, place.pointer, place.node, Change::Insert(slot))
+        self.prepare(work, place.node, Change::Insert(slot))
             .or_else(|stop| self.give_up(work, made, stop))?;
         // A reader may still read the key that the slot had before.
         place.lock.begin_insert();
@@ -80,7 +80,7 @@ impl<M: Medium> View<'_, M> {
         let root = self
             .make_layers(work, (&old_tail, entry.value), (new_tail, key, value), &mut made)
             .and_then(|root| {
-                self.prepare(work, place.pointer, place.node, Change::Everything)?;
+                self.prepare(work, place.node, Change::Everything)?;
                 Ok(root)
             })
             .or_else(|stop| self.give_up(work, &made, stop))?;

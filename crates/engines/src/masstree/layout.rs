@@ -47,8 +47,8 @@ pub(super) const SHARDS_MAX: usize = 65;
 pub(super) const WIDTH: usize = 14;
 /// The most slots of any border node: without logs there is one more.
 pub(super) const WIDTH_MAX: usize = 15;
-/// Ranges in the set of failed epochs.
-pub(super) const FAILED_RANGES: usize = 28;
+/// The most failed epochs in their set.
+pub(super) const FAILED_MAX: usize = 56;
 
 /// Flag of a border node's epoch word: it is of a first touch, so the medium may have an older one, and as long as it has no
 /// value log may be written.
@@ -146,8 +146,8 @@ node! {
         /// 1 with its check: the tree was closed, and nothing was written in the running epoch.
         pub(super) clean: Word,
         spare: [Word; 6],
-        /// Ranges of failed epochs: first and last, with their checks; 0 where unused.
-        pub(super) failed: [[Word; 2]; FAILED_RANGES],
+        /// Failed epochs, with their checks; 0 where unused.
+        pub(super) failed: [Word; FAILED_MAX],
     }
 }
 
@@ -200,18 +200,15 @@ const _: () = {
     assert!(offset_of!(Interior, version) == 16 && offset_of!(Border, version) == 16);
     assert!(offset_of!(Interior, slices) == 64 && offset_of!(Interior, first) == 184);
     assert!(offset_of!(WordBorder, cells) == 320 && size_of::<WordBorder>() == 576);
-    assert!(
-        size_of::<Queue>() == 64
-            && offset_of!(ShardArea, queues) == 64
-            && size_of::<ShardArea>().is_multiple_of(64)
-    );
-    assert!(
-        offset_of!(EpochWords, failed) == 64 && offset_of!(Anchor, root) == 512 && size_of::<Anchor>() == 576
-    );
+    assert!(size_of::<Queue>() == 64 && offset_of!(ShardArea, queues) == 64);
+    assert!(size_of::<ShardArea>().is_multiple_of(64) && size_of::<Anchor>() == 576);
+    assert!(offset_of!(EpochWords, failed) == 64 && offset_of!(Anchor, root) == 512);
 };
 
 /// Where a node has its version.
 pub(super) const VERSION: u64 = std::mem::offset_of!(Border, version) as u64;
+/// Where a node notes which of its lines are listed.
+pub(super) const LISTED: u64 = std::mem::offset_of!(Border, listed) as u64;
 
 /// The slots that a border node of `width` uses. A narrow one has them on both sides of the line between the values, so that it
 /// uses both value logs.

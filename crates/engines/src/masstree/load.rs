@@ -1,7 +1,5 @@
 //! Bulk load: nodes filled from sorted input, published by one store of the root.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
 use medium::Medium;
 
 use super::access::{NodeRef, View, Walk};
@@ -12,7 +10,6 @@ use super::record::Record;
 use super::shard::Work;
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::NextEntry;
-use crate::index::record::check_lengths;
 use crate::kit::load::entries_per_leaf;
 use crate::{Error, Result};
 
@@ -25,8 +22,10 @@ struct Layer {
     borders: Vec<(Slice, u64)>,
 }
 
-/// What is written of a load before it is published.
-struct Load {
+/// A load. If it is dropped before it is published, all that it has allocated is given back.
+struct Load<'l, 'w, M: Medium> {
+    view: &'l View<'l, M>,
+    work: &'l mut Work<'w>,
     /// Entries of a node.
     per_node: usize,
     /// The layers of the last key.
@@ -37,33 +36,32 @@ struct Load {
     made: Vec<u64>,
 }
 
+impl<M: Medium> Drop for Load<'_, '_, M> {
+    fn drop(&mut self) {
+        for object in self.made.drain(..) {
+            // What cannot be given back is found by `check`; the error that led here matters more.
+            let _ = self.view.free(self.work, object);
+        }
+    }
+}
+
 impl<M: Medium> Core<M> {
     /// Fills an empty tree. All of it lies in one epoch, which is held while the source runs; so a crash leaves all or
     /// nothing, and a source that would wait for the end of that epoch is refused.
-    pub(super) fn load(
-        &self,
-        next: &mut NextEntry<'_>,
-        fill: f64,
-        check: impl Fn(&[u8], &[u8]) -> Result<()>,
-    ) -> Result<u64> {
+    pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
         let _mark = self.begin_batch()?;
         let (view, mut work) = self.enter_for_long();
-        let per_node = entries_per_leaf(self.width, fill);
-        let mut load = Load { per_node, layers: Vec::new(), last: Vec::new(), entries: 0, made: Vec::new() };
-        // What was allocated is given back if the source panics, too.
-        let done = catch_unwind(AssertUnwindSafe(|| view.load(&mut work, next, &check, &mut load)));
-        if let Ok(Ok(())) = done {
-            return Ok(load.entries);
-        }
-        for object in load.made {
-            // What cannot be given back is found by `check`; the error that led here matters more.
-            let _ = view.free(&mut work, object);
-        }
-        match done {
-            Ok(Err(stop)) => Err(stop.error_or(|| Error::NotEmpty)),
-            Ok(Ok(())) => Ok(load.entries),
-            Err(panic) => resume_unwind(panic),
-        }
+        let mut load = Load {
+            view: &view,
+            work: &mut work,
+            per_node: entries_per_leaf(self.width, fill),
+            layers: vec![Layer::default()],
+            last: Vec::new(),
+            entries: 0,
+            made: Vec::new(),
+        };
+        load.run(next).map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
+        Ok(load.entries)
     }
 }
 
@@ -78,133 +76,121 @@ impl<M: Medium> View<'_, M> {
         }
         Err(Error::NotEmpty.into())
     }
+}
 
-    fn load(
-        &self,
-        work: &mut Work<'_>,
-        next: &mut NextEntry<'_>,
-        check: &impl Fn(&[u8], &[u8]) -> Result<()>,
-        load: &mut Load,
-    ) -> Walk<()> {
-        self.empty_root()?;
+impl<M: Medium> Load<'_, '_, M> {
+    fn run(&mut self, next: &mut NextEntry<'_>) -> Walk<()> {
+        let view = self.view;
+        view.empty_root()?;
         // A load that fills the pool leaves a run for interior nodes, too: no other object may take their place.
-        let spare = self.allocate_interior(work)?;
-        load.made.push(spare);
+        let spare = view.allocate_interior(self.work)?;
+        self.made.push(spare);
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while next(&mut key, &mut value)? {
-            if load.entries > 0 && key <= load.last {
-                return Err(Error::NotSorted { index: load.entries }.into());
+            if self.entries > 0 && key <= self.last {
+                return Err(Error::NotSorted { index: self.entries }.into());
             }
-            check_lengths(&key, &value)?;
-            check(&key, &value)?;
-            self.guard.admit()?;
-            self.load_entry(work, load, &key, &value)?;
-            std::mem::swap(&mut key, &mut load.last);
-            load.entries += 1;
+            view.core.check_entry(&key, &value)?;
+            view.guard.admit()?;
+            self.add(&key, &value)?;
+            std::mem::swap(&mut key, &mut self.last);
+            self.entries += 1;
         }
-        if load.entries == 0 {
-            return self.free(work, spare);
+        if self.entries == 0 {
+            return Ok(());
         }
-        let root = self.close_layers(work, load, 0)?;
+        let root = self.close_layers(0)?;
         // The node is locked before the root, as everywhere. A tree whose root has changed meanwhile counts as not empty.
-        let (old, node) = self.empty_root()?;
-        let mut old_lock = self.lock(&node.version)?;
-        let lock = self.core.root.lock();
-        if self.empty_root()?.0 != old {
+        let (old, node) = view.empty_root()?;
+        let mut old_lock = view.lock(&node.version)?;
+        let lock = view.core.root.lock();
+        if view.empty_root()?.0 != old {
             return Err(Error::NotEmpty.into());
         }
         // PERSIST: nothing; durable with the epoch, and undone by the log of the root if that fails.
-        self.set_first_root(work, root)?;
+        view.set_first_root(self.work, root)?;
         old_lock.delete();
         drop((old_lock, lock));
-        load.made.clear();
-        self.free(work, spare)?;
-        self.free(work, old & OFFSET_MASK)
+        self.made.clear();
+        view.free(self.work, spare)?;
+        view.free(self.work, old & OFFSET_MASK)
     }
 
     /// Adds an entry behind all that are there.
-    fn load_entry(&self, work: &mut Work<'_>, load: &mut Load, key: &[u8], value: &[u8]) -> Walk<()> {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Walk<()> {
+        let view = self.view;
         // Layers whose prefix the key does not have are complete.
-        let shared = key.iter().zip(&load.last).take_while(|(one, other)| one == other).count() / 8;
-        match load.layers.len() {
-            0 => load.layers.push(Layer::default()),
-            layers if layers > shared + 1 => _ = self.close_layers(work, load, shared + 1)?,
-            _ => {}
-        }
+        let shared = key.iter().zip(&self.last).take_while(|(one, other)| one == other).count() / 8;
+        self.close_layers(shared + 1)?;
         loop {
-            let depth = load.layers.len() - 1;
+            let depth = self.layers.len() - 1;
             let slice = Slice::of(Slice::rest(key, depth));
-            let layer = &mut load.layers[depth];
+            let entries = &mut self.layers[depth].entries;
             // A key before that shares this slice: both go a layer down.
-            if let Some((before, record)) = layer.entries.last_mut()
+            if let Some((before, record)) = entries.last_mut()
                 && *before == slice
                 && slice.class == LONGER
             {
                 before.class = LAYER;
                 let mut tail = Vec::new();
-                Record::at(&self.guard, *record)?.copy_tail(&self.guard, 8 * (depth + 1), &mut tail)?;
+                Record::at(&view.guard, *record)?.copy_tail(&view.guard, 8 * (depth + 1), &mut tail)?;
                 let entries = vec![(Slice::of(&tail), *record)];
-                load.layers.push(Layer { entries, borders: Vec::new() });
+                self.layers.push(Layer { entries, borders: Vec::new() });
                 continue;
             }
-            let content = self.write_content(work, key, slice, value)?;
-            if !self.core.are_words {
-                load.made.push(content);
+            let is_full = entries.len() == self.per_node;
+            let content = view.write_content(self.work, key, slice, value)?;
+            if !view.core.are_words {
+                self.made.push(content);
             }
-            if layer.entries.len() == load.per_node {
-                self.close_border(work, layer, &mut load.made)?;
+            if is_full {
+                self.close_border(depth)?;
             }
-            layer.entries.push((slice, content));
+            self.layers[depth].entries.push((slice, content));
             return Ok(());
         }
     }
 
     /// Writes the next border node of a layer.
-    fn close_border(&self, work: &mut Work<'_>, layer: &mut Layer, made: &mut Vec<u64>) -> Walk<()> {
+    fn close_border(&mut self, depth: usize) -> Walk<()> {
+        let layer = &mut self.layers[depth];
         let entries = std::mem::take(&mut layer.entries);
-        let offset = self.new_border(work, &entries)?;
-        made.push(offset);
+        let offset = self.view.new_border(self.work, &entries)?;
+        self.made.push(offset);
         let first = Slice { class: entries[0].0.class.min(LONGER), ..entries[0].0 };
         layer.borders.push((first, offset));
         Ok(())
     }
 
-    /// Layers from `depth` on are complete: the last entry of the layer above each leads to it. Returns the root of the last one.
-    fn close_layers(&self, work: &mut Work<'_>, load: &mut Load, depth: usize) -> Walk<u64> {
+    /// All layers from `depth` on are complete: writes their last nodes, each layer's root into the last entry of the layer above.
+    /// Returns the last root.
+    fn close_layers(&mut self, depth: usize) -> Walk<u64> {
         let mut root = 0;
-        for layer in load.layers.drain(depth..).rev() {
-            root = self.build_layer(work, layer, (root, &mut load.made))?;
-        }
-        if let Some(entry) = load.layers.last_mut().and_then(|above| above.entries.last_mut()) {
-            entry.1 = root;
+        for depth in (depth..self.layers.len()).rev() {
+            self.close_border(depth)?;
+            let borders = std::mem::take(&mut self.layers[depth].borders);
+            self.layers.truncate(depth);
+            root = self.build_interiors(borders)?;
+            if let Some(above) = self.layers.last_mut().and_then(|above| above.entries.last_mut()) {
+                above.1 = root;
+            }
         }
         Ok(root)
     }
 
-    /// Writes the last border node of a layer, whose last entry leads to the layer `below` if there is one, and the interior nodes
-    /// above; returns the root.
-    fn build_layer(
-        &self,
-        work: &mut Work<'_>,
-        mut layer: Layer,
-        (below, made): (u64, &mut Vec<u64>),
-    ) -> Walk<u64> {
-        if let Some(last) = layer.entries.last_mut().filter(|_| below != 0) {
-            last.1 = below;
-        }
-        self.close_border(work, &mut layer, made)?;
-        let mut nodes = layer.borders;
+    /// Writes the interior nodes above the border nodes of a layer; returns the root.
+    fn build_interiors(&mut self, mut nodes: Vec<(Slice, u64)>) -> Walk<u64> {
+        let (view, width) = (self.view, self.view.core.width);
         while nodes.len() > 1 {
-            let mut above = Vec::with_capacity(nodes.len() / self.core.width + 1);
+            let mut above = Vec::with_capacity(nodes.len() / width + 1);
             // Parts of one size; the last one may have a single child.
-            let per_node = nodes.len().div_ceil(nodes.len().div_ceil(self.core.width + 1));
+            let per_node = nodes.len().div_ceil(nodes.len().div_ceil(width + 1));
             for children in nodes.chunks(per_node) {
-                let offset = self.allocate_interior(work)?;
-                made.push(offset);
+                let offset = view.allocate_interior(self.work)?;
+                self.made.push(offset);
                 let separators: Vec<Slice> = children[1..].iter().map(|(slice, _)| *slice).collect();
                 let pointers: Vec<u64> = children.iter().map(|(_, pointer)| *pointer).collect();
-                let pointer = self.fill_interior(work, offset, &separators, &pointers)?;
-                above.push((children[0].0, pointer));
+                above.push((children[0].0, view.fill_interior(self.work, offset, &separators, &pointers)?));
             }
             nodes = above;
         }

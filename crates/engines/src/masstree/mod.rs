@@ -78,9 +78,9 @@
 //! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
 //! | the parts together; recovery | `core` `recover` `sweep` `ticker` |
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
-//! | operations | `find` `get_many` `scan` `words`; `split` `remove` `insert` `write` `batch` `load`; `check` |
+//! | operations | `find` `get_many` `scan`; `split` `remove` `insert` `write` `batch` `load`; `check` |
 //!
-//! Only `mod` and `entry` know codecs, so the rest is compiled once for each medium.
+//! Only `mod` and `entry` are generic over codecs, so the rest is compiled once for each medium.
 
 mod access;
 mod allocator;
@@ -116,7 +116,6 @@ mod sweep;
 mod ticker;
 mod value_log;
 mod version;
-mod words;
 mod write;
 
 pub(crate) use entry::ENTRY;
@@ -130,8 +129,8 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use self::core::Core;
 use crate::index::{
-    Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, Measured,
-    NextEntry, Scan, Value, Violation, WordCodec, WordIndex,
+    Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, NextEntry,
+    Scan, Value, Violation, WordCodec, WordIndex,
 };
 use crate::{Error, Result};
 use layout::WIDTH_MAX;
@@ -168,27 +167,22 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
         options.check_width()?;
         let core = Core::create(pool, &options, Self::ARE_WORDS)?;
-        core.begin().inspect_err(|_| {
-            let _ = core.give_back();
-        })?;
         let mut words = [0; ROOT_WORDS];
         (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, core.width as u64);
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
-        if let Err(error) = pool.create_tree(name, (Self::ENGINE.0, C::ID), &words) {
-            if core.give_back().is_err() {
-                pool.leave_unclean();
-            }
-            return Err(error.into());
+        let made = core.begin().and_then(|()| pool.create_tree(name, (Self::ENGINE.0, C::ID), &words));
+        if made.is_err() && core.give_back().is_err() {
+            pool.leave_unclean();
         }
-        Self::start(core, &options)
+        made.and_then(|_| Self::start(core, &options))
     }
 
     /// Opens a tree; after a crash usable at once. The width of its nodes is the one it was made with. O(nodes in the external
     /// log + slabs).
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch) if the tree is of another kind or width;
-    /// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if what recovery rests on is damaged.
+    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch) if the tree is of another kind or width;
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if what recovery rests on is damaged.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;
@@ -217,18 +211,12 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         self.core.refuse_in_any_batch()?;
         self.core.sweep()
     }
-
-    fn check_entry(key: &[u8], value: &[u8]) -> Result<()> {
-        C::key(key)?;
-        C::value(value)?;
-        Ok(())
-    }
 }
 
 /// The width of the nodes of a tree in a pool.
 ///
 /// # Errors
-/// [`PoolError::Corrupt`](crate::PoolError::Corrupt) if no tree can have it.
+/// [`Error::Corrupt`](crate::Error::Corrupt) if no tree can have it.
 pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
     let width = root.words[ROOT_WIDTH] as usize;
     if (WIDTH_MIN..=WIDTH_MAX).contains(&width) {
@@ -300,7 +288,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.core.load(next, fill, Self::check_entry)
+        self.core.load(next, fill)
     }
 
     fn check(&self) -> Result<Vec<Violation>> {
@@ -347,10 +335,6 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     fn epochs(&self) -> Option<&dyn Epochs> {
         Some(self)
     }
-
-    fn measured(&self) -> Option<&dyn Measured> {
-        Some(self)
-    }
 }
 
 impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
@@ -360,7 +344,7 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     }
 
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
-        self.core.batch(&Self::check_entry, run)
+        self.core.batch(run)
     }
 
     fn epoch_stat(&self) -> EpochStat {
@@ -380,19 +364,6 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     }
 }
 
-impl<M: Medium, C: Codec> Measured for MassTree<M, C> {
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        let stat = self.epoch_stat();
-        vec![
-            ("epochs", stat.epochs),
-            ("nodes_logged", stat.nodes_logged),
-            ("in_line_logs", stat.in_line_logs),
-            ("lines_flushed", stat.lines_flushed),
-            ("pause_ns", stat.pause_ns),
-        ]
-    }
-}
-
 impl<M: Medium, C: Codec> WordIndex for MassTree<M, C> {
     #[inline]
     fn get(&self, key: u64) -> Result<Option<u64>> {
@@ -400,11 +371,9 @@ impl<M: Medium, C: Codec> WordIndex for MassTree<M, C> {
     }
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
-        let key = key.to_be_bytes();
-        let value = value.map(u64::to_be_bytes);
-        let condition = condition.map(u64::to_be_bytes);
+        let (value, condition) = (value.map(u64::to_be_bytes), condition.map(u64::to_be_bytes));
         let condition = condition.as_ref().map(|value| &value[..]);
-        self.core.write(&key, value.as_ref().map(|value| &value[..]), condition)
+        self.core.write(&key.to_be_bytes(), value.as_ref().map(|value| &value[..]), condition)
     }
 
     fn get_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<()> {

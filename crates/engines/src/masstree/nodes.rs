@@ -11,7 +11,6 @@ use super::options::Mode;
 use super::permutation::Permutation;
 use super::shard::Work;
 use super::slice::Slice;
-use super::version::Version;
 use crate::Result;
 
 /// Separators and children of an interior node while it is taken apart.
@@ -22,9 +21,10 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Adds a child behind the one at `position`.
-    pub(super) fn insert(&mut self, position: usize, separator: Slice, child: u64) {
+    pub(super) fn with(mut self, position: usize, separator: Slice, child: u64) -> Self {
         self.separators.insert(position, separator);
         self.children.insert(position + 1, child);
+        self
     }
 }
 
@@ -58,7 +58,7 @@ impl<M: Medium> View<'_, M> {
     /// Makes a border node of allocated memory.
     pub(super) fn fill_border(&self, work: &mut Work<'_>, offset: u64, entries: &[(Slice, u64)]) -> Walk<()> {
         let node = self.guard.node::<Border>(offset)?;
-        Version::start(&self.guard, &node.version);
+        node.version.start(&self.guard, 0);
         // Before the values: a tree without logs has one of them in the place of the high log.
         node.values.log_low.store(&self.guard, 0);
         node.values.log_high.store(&self.guard, 0);
@@ -76,6 +76,11 @@ impl<M: Medium> View<'_, M> {
         node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         self.core.epochs.list_new(&self.guard, work, offset, &node.listed, self.core.border_bytes());
         Ok(())
+    }
+
+    /// The pointer to an interior node.
+    pub(super) fn pointer_to(&self, node: &Interior) -> u64 {
+        self.guard.offset_of(node) | INTERIOR
     }
 
     pub(super) fn parts(&self, node: &Interior) -> Parts {
@@ -109,7 +114,7 @@ impl<M: Medium> View<'_, M> {
         children: &[u64],
     ) -> Walk<u64> {
         let node = self.guard.node::<Interior>(offset)?;
-        Version::start(&self.guard, &node.version);
+        node.version.start(&self.guard, 0);
         self.store_parts(node, separators, children);
         node.epoch.store(&self.guard, self.epoch_word() | LOGGED);
         self.core.epochs.list_new(&self.guard, work, offset, &node.listed, interior_bytes());

@@ -13,8 +13,6 @@ use super::layout::{WIDTH_MAX, slots};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Permutation(pub(super) u64);
 
-const ONES: u64 = 0x1111_1111_1111_1111;
-
 /// The low `nibbles` nibbles.
 fn low(nibbles: usize) -> u64 {
     if nibbles >= 16 { !0 } else { (1 << (4 * nibbles)) - 1 }
@@ -44,10 +42,7 @@ impl Permutation {
     /// The position of a slot.
     #[inline(always)]
     pub(super) fn position(self, slot: usize) -> usize {
-        let differences = (self.0 >> 4 | 0xf << 60) ^ (ONES * slot as u64);
-        // The lowest zero nibble; borrows only reach nibbles above it.
-        let zeros = differences.wrapping_sub(ONES) & !differences & (ONES << 3);
-        zeros.trailing_zeros() as usize / 4
+        (0..WIDTH_MAX).find(|position| self.slot(*position) == slot).unwrap_or(WIDTH_MAX)
     }
 
     /// The slot that the next insert takes.

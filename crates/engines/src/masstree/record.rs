@@ -44,7 +44,7 @@ impl Record {
             || key_length > KEY_BYTES_MAX
             || header >> (VALUE_BITS + KEY_BITS) != 0
         {
-            return Err(Error::corrupt(object, "a record whose lengths cannot be"));
+            return Err(Error::corrupt(object, "a record with impossible lengths"));
         }
         Ok(Self { start, value_length, key_length })
     }
@@ -81,29 +81,16 @@ impl Record {
         is_same(guard, self.value_offset(), value)
     }
 
-    /// Whether the key has these bytes behind `skipped` ones, a multiple of 8.
+    /// Whether the key goes on with `tail` behind `skipped` bytes, a multiple of 8, and ends there.
     #[inline(always)]
-    pub(super) fn has_part<M: Medium>(
-        &self,
-        guard: &Guard<'_, M>,
-        skipped: usize,
-        bytes: &[u8],
-    ) -> Result<bool> {
-        if self.key_length < skipped + bytes.len() {
-            return Ok(false);
-        }
-        is_same(guard, self.key_offset() + skipped as u64, bytes)
-    }
-
-    /// Whether what is left of the key in layer `depth`, from its second slice on, is `tail`.
     pub(super) fn has_tail<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        depth: usize,
+        skipped: usize,
         tail: &[u8],
     ) -> Result<bool> {
-        let skipped = 8 * (depth + 1);
-        Ok(self.key_length == skipped + tail.len() && self.has_part(guard, skipped, tail)?)
+        Ok(self.key_length == skipped + tail.len()
+            && is_same(guard, self.key_offset() + skipped as u64, tail)?)
     }
 
     /// Appends what is left of the key behind `skipped` bytes, a multiple of 8.

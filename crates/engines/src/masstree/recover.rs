@@ -16,7 +16,6 @@ use super::layout::{
 };
 use super::permutation::Permutation;
 use super::value_log::{EPOCHS_APART_MAX, ValueLog};
-use super::version::Version;
 use crate::{Error, Result};
 
 impl<M: Medium> Core<M> {
@@ -28,7 +27,7 @@ impl<M: Medium> Core<M> {
         if pointer & INTERIOR != 0 {
             let node = guard.node::<Interior>(offset)?;
             if node.epoch.load(guard) & EPOCH_MASK < self.epochs.first {
-                Version::start(guard, &node.version);
+                node.version.start(guard, 0);
                 node.listed.start(guard, 0);
                 // ORDER: pairs with the load in `interior`: the version is visible.
                 node.epoch.store(guard, running | self.stamp);
@@ -84,7 +83,7 @@ impl<M: Medium> Core<M> {
         if !Permutation(node.permutation.load(guard)).is_sound(self.width) {
             return Err(Error::corrupt(guard.offset_of(node), "a permutation that is none"));
         }
-        Version::start(guard, &node.version);
+        node.version.start(guard, 0);
         node.listed.start(guard, 0);
         // ORDER: pairs with the load in `border`: what was restored, and the version, are visible.
         node.epoch.store(guard, running | self.stamp | TOUCHED);

@@ -9,14 +9,13 @@ use medium::Medium;
 use super::access::{View, Walk};
 use super::find::{Entry, Locked};
 use super::in_line_log::Change;
-use super::layout::OFFSET_MASK;
 use super::permutation::Permutation;
 use super::shard::Work;
-use super::split::{EntryLock, InteriorLock, Parent, Path, RootLock};
+use super::split::{EntryLock, InteriorLock, Parent, RootLock};
 use super::version::Lock;
 
-/// Nodes that go, locked, with the pointers to them.
-type Doomed<'v, M> = Vec<(Lock<'v, M>, u64)>;
+/// Locks of nodes that go.
+type Doomed<'v, M> = Vec<Lock<'v, M>>;
 
 impl<M: Medium> View<'_, M> {
     /// Removes the entry of a key from a locked border node.
@@ -27,8 +26,8 @@ impl<M: Medium> View<'_, M> {
         entry: Entry,
         key: &[u8],
     ) -> Walk<()> {
-        let Locked { lock, node, pointer, depth, permutation, .. } = place;
-        let own = EntryLock { lock, node, pointer, slot: entry.slot };
+        let Locked { lock, node, depth, permutation, .. } = place;
+        let own = EntryLock { lock, node, slot: entry.slot };
         if permutation.count(self.core.width) > 1 {
             self.remove_entry(work, &own)?;
             drop(own);
@@ -40,7 +39,7 @@ impl<M: Medium> View<'_, M> {
     }
 
     fn remove_entry(&self, work: &mut Work<'_>, entry: &EntryLock<'_, M>) -> Walk<()> {
-        self.prepare(work, entry.pointer, entry.node, Change::Remove)?;
+        self.prepare(work, entry.node, Change::Remove)?;
         let permutation = Permutation(entry.node.permutation.load(&self.guard));
         let position = permutation.position(entry.slot);
         if position < permutation.count(self.core.width) {
@@ -58,29 +57,28 @@ impl<M: Medium> View<'_, M> {
         depth: usize,
         mut last: EntryLock<'v, M>,
     ) -> Walk<()> {
-        let (mut child, mut path, mut doomed) = (last.pointer, Path::new(), Doomed::new());
+        let (mut child, mut doomed) = (self.guard.offset_of(last.node), Doomed::new());
         loop {
-            match self.lock_parent(key, depth, child, &mut path)? {
-                Parent::Interior(parent) if parent.parts.separators.is_empty() => {
-                    child = parent.pointer;
-                    doomed.push((parent.lock, child));
+            match self.lock_parent(key, depth, child)? {
+                Parent::Interior(parent) if self.separators(&parent) == 0 => {
+                    child = self.pointer_to(parent.node);
+                    doomed.push(parent.lock);
                 }
                 Parent::Interior(parent) => {
                     let mut root = None;
-                    if parent.parts.separators.len() == 1
+                    if self.separators(&parent) == 1
                         && let Parent::Root(place) =
-                            self.lock_parent(key, depth, parent.pointer, &mut path)?
+                            self.lock_parent(key, depth, self.pointer_to(parent.node))?
                     {
                         root = Some(place);
                     }
-                    doomed.push((last.lock, last.pointer));
-                    self.remove_child(work, *parent, root, &mut doomed)?;
+                    doomed.push(last.lock);
+                    self.remove_child(work, parent, root, &mut doomed)?;
                     break;
                 }
                 Parent::Root(RootLock::Entry(entry)) => {
-                    child = entry.pointer;
-                    let gone = std::mem::replace(&mut last, entry);
-                    doomed.push((gone.lock, gone.pointer));
+                    child = self.guard.offset_of(entry.node);
+                    doomed.push(std::mem::replace(&mut last, entry).lock);
                     if Permutation(last.node.permutation.load(&self.guard)).count(self.core.width) > 1 {
                         self.remove_entry(work, &last)?;
                         break;
@@ -89,16 +87,17 @@ impl<M: Medium> View<'_, M> {
                 // The border node of the first layer stays without a key, as its root.
                 Parent::Root(mut root) => {
                     self.remove_entry(work, &last)?;
-                    if self.anchor()?.root.value.load(&self.guard) != last.pointer {
-                        self.set_root(work, &mut root, last.pointer)?;
+                    let pointer = self.guard.offset_of(last.node);
+                    if self.anchor()?.root.value.load(&self.guard) != pointer {
+                        self.set_root(work, &mut root, pointer)?;
                     }
                     break;
                 }
             }
         }
         // All of them are gone, whether or not their space can be given back.
-        doomed.iter_mut().for_each(|(lock, _)| lock.delete());
-        doomed.into_iter().try_for_each(|(_lock, pointer)| self.free(work, pointer & OFFSET_MASK))
+        doomed.iter_mut().for_each(Lock::delete);
+        doomed.into_iter().try_for_each(|lock| self.free(work, lock.node()))
     }
 
     /// Removes a child of an interior node. If that is a root, whose place is `root`, the child that is left becomes the root.
@@ -109,19 +108,20 @@ impl<M: Medium> View<'_, M> {
         root: Option<RootLock<'v, M>>,
         doomed: &mut Doomed<'v, M>,
     ) -> Walk<()> {
-        let InteriorLock { mut lock, node, pointer, position, mut parts } = parent;
+        let InteriorLock { mut lock, node, position, .. } = parent;
         if let Some(root) = &root {
             self.prepare_root(work, root)?;
         }
-        self.prepare_interior(work, pointer, node)?;
+        self.prepare_interior(work, node)?;
         lock.begin_change();
+        let mut parts = self.parts(node);
         parts.children.remove(position);
         parts.separators.remove(position.saturating_sub(1));
         match root {
             None => self.store_parts(node, &parts.separators, &parts.children),
             Some(mut root) => {
                 self.set_root(work, &mut root, parts.children[0])?;
-                doomed.push((lock, pointer));
+                doomed.push(lock);
             }
         }
         Ok(())

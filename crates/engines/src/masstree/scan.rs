@@ -8,18 +8,18 @@
 use std::ops::Bound;
 
 use medium::Medium;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::access::{Stop, View, Walk};
-use super::cells::{Value, no_cell, no_word};
+use super::cells::{NO_CELL, NO_WORD, Value, side_of};
 use super::core::Core;
-use super::find::{Neighbours, Origin, ScanLeaf};
-use super::layout::{Border, nibble};
+use super::find::{Origin, ScanLeaf};
+use super::layout::{Border, WIDTH_MAX, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use crate::index::record::KEY_BYTES_MAX;
-use crate::index::{Bounds, Direction};
+use crate::index::{Bounds, Direction, Scan};
 use crate::kit::scan::{Batch, Batches, Cursor};
 use crate::{Error, Result};
 
@@ -48,23 +48,46 @@ impl NodesRead {
     }
 }
 
-/// Where a frame goes on.
-#[derive(Clone, Copy)]
-enum Edge {
-    /// Everything.
-    Nothing,
-    /// At the scan's start, a key that may go on below.
-    Key,
-    /// At this slice, without it or with it.
-    Slice(Slice, bool),
-}
-
 /// A layer that is being read.
 #[derive(Clone, Copy)]
 struct Frame<'v> {
     root: u64,
     origin: Origin<'v>,
-    edge: Edge,
+    /// The slice where it goes on, and whether that is included; `None` for all of the layer.
+    at: Option<(Slice, bool)>,
+    /// Whether that is a slice of the key from which the scan starts, which may go on below.
+    is_start: bool,
+}
+
+impl<'v> Frame<'v> {
+    /// The layer `depth`, all of it, or from a key on.
+    fn new(root: u64, origin: Origin<'v>, from: Option<&[u8]>, depth: usize) -> Self {
+        let at = from.map(|key| (Slice::of(Slice::rest(key, depth)), true));
+        Self { root, origin, at, is_start: at.is_some() }
+    }
+
+    fn go_on_at(&mut self, slice: Slice, is_included: bool) {
+        (self.at, self.is_start) = (Some((slice, is_included)), false);
+    }
+
+    /// The border node that it goes on with.
+    #[inline(always)]
+    fn target(&self, is_forward: bool) -> Target {
+        match self.at {
+            Some((slice, is_included)) if is_forward || is_included => Target::At(slice),
+            Some((slice, _)) => Target::Below(slice),
+            None if is_forward => Target::At(Slice::FIRST),
+            None => Target::Last,
+        }
+    }
+
+    /// Whether a slice lies where it goes on, or behind.
+    #[inline(always)]
+    fn takes(&self, slice: Slice, is_forward: bool) -> bool {
+        self.at.is_none_or(|(at, is_included)| {
+            is_included && slice == at || if is_forward { slice > at } else { slice < at }
+        })
+    }
 }
 
 /// An entry that a scan found.
@@ -93,288 +116,142 @@ impl Found<'_> {
     }
 }
 
-/// Where a scan begins, or goes on.
-pub(super) struct Start<'k> {
-    pub(super) from: Bound<&'k [u8]>,
-    pub(super) direction: Direction,
-    /// What the scan has read before.
-    pub(super) read: NodesRead,
+/// The entries of a border node: of each the word of its slice, its pointer, or in a tree of words its value, and its class.
+struct Entries {
+    words: [[u64; 2]; WIDTH_MAX],
+    classes: [u8; WIDTH_MAX],
+    count: usize,
 }
 
-impl Start<'_> {
-    /// The key, and whether it is part of the range.
-    fn key(&self) -> (&[u8], bool) {
-        match self.from {
-            Bound::Included(key) => (key, true),
-            Bound::Excluded(key) => (key, false),
-            Bound::Unbounded => (&[], true),
-        }
-    }
-
-    fn is_forward(&self) -> bool {
-        self.direction == Direction::Forward
-    }
-
-    /// The border node of the layer `depth` that a frame goes on with.
-    fn target(&self, depth: usize, edge: Edge) -> Target {
-        match edge {
-            Edge::Key => Target::At(Slice::of(Slice::rest(self.key().0, depth))),
-            Edge::Slice(slice, _) if self.is_forward() => Target::At(slice),
-            Edge::Slice(slice, _) => Target::Below(slice),
-            Edge::Nothing if self.is_forward() => Target::At(Slice::FIRST),
-            Edge::Nothing => Target::Last,
-        }
+impl Entries {
+    fn slice(&self, position: usize) -> Slice {
+        Slice { word: self.words[position][0], class: self.classes[position].min(LONGER) }
     }
 }
-
-/// What the edge says of an entry.
-#[derive(PartialEq, Eq)]
-enum Verdict {
-    Skip,
-    Take,
-    /// The start key goes on in this layer.
-    Enter,
-}
-
-/// Entries of a border node: each its slice, its class, and its pointer, or in a tree of words its value.
-pub(super) type Entries = SmallVec<[(Slice, u8, u64); 16]>;
 
 impl<M: Medium> View<'_, M> {
-    /// The entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
+    /// Reads the entries of a border node at one version, in the order of the scan, to its end there. It may have come to cover
     /// more than when it was found, as its neighbour went: what lies there is taken where the scan goes on.
-    fn entries_of(&self, leaf: &mut ScanLeaf<'_>, is_forward: bool) -> Walk<Entries> {
-        let Neighbours { low, high, .. } = leaf.trail;
-        let is_within = |(slice, ..): &(Slice, u8, u64)| match is_forward {
-            true => high.is_none_or(|high| *slice < high),
-            false => low.is_none_or(|low| *slice >= low),
-        };
+    #[inline(always)]
+    fn read_entries(&self, leaf: &mut ScanLeaf<'_>, is_forward: bool, entries: &mut Entries) -> Walk<()> {
+        let node = leaf.node;
+        let cells = if self.core.are_words { Some(self.cells(node)?) } else { None };
         loop {
-            let permutation = Permutation(leaf.node.permutation.load(&self.guard));
-            let count = permutation.count(self.core.width);
-            let classes = leaf.node.classes.load(&self.guard);
-            let mut damage = None;
-            let entry = |position: usize| {
+            let permutation = Permutation(node.permutation.load(&self.guard));
+            let (count, classes) = (permutation.count(self.core.width), node.classes.load(&self.guard));
+            let (mut are_words, mut are_in_cells, mut are_sorted) = (true, true, true);
+            let mut last = if is_forward { 0 } else { u64::MAX };
+            for position in 0..count {
                 let slot = permutation.slot(if is_forward { position } else { count - 1 - position });
                 let class = nibble(classes, slot);
-                let slice =
-                    Slice { word: leaf.node.slices[slot].load(&self.guard), class: class.min(LONGER) };
-                let mut content = leaf.node.values.value(slot).load(&self.guard);
-                if self.core.are_words {
-                    let cell = self.load_cell(leaf.node, slot, content);
-                    if class != 8 {
-                        damage = Some(no_word(leaf.pointer));
-                    } else if cell.is_none() {
-                        damage = Some(no_cell(leaf.pointer));
-                    }
-                    content = cell.unwrap_or_default();
+                let mut content = node.values.value(slot).load(&self.guard);
+                if let Some(cells) = cells {
+                    let side = side_of(slot, content);
+                    are_words &= class == 8;
+                    are_in_cells &= side.is_some();
+                    content = cells[slot][side.unwrap_or_default()].load(&self.guard);
                 }
-                (slice, class, content)
+                let word = node.slices[slot].load(&self.guard);
+                are_sorted &= if is_forward { word > last } else { word < last };
+                last = word;
+                entries.words[position] = [word, content];
+                entries.classes[position] = class;
+            }
+            if !leaf.version.is_still(&self.guard, &node.version) {
+                leaf.version = self.renew(leaf.version, &node.version)?;
+                continue;
+            }
+            let is_before = |one: Slice, other| if is_forward { one < other } else { one > other };
+            // Slices with one word differ in class.
+            are_sorted =
+                are_sorted || (1..count).all(|next| is_before(entries.slice(next - 1), entries.slice(next)));
+            if !(are_words && are_in_cells && are_sorted) {
+                let what = if are_words { "entries out of order" } else { NO_WORD };
+                let what = if are_in_cells { what } else { NO_CELL };
+                return Err(Error::corrupt(self.guard.offset_of(node), what).into());
+            }
+            let is_within = |slice: Slice| match is_forward {
+                true => leaf.trail.high.is_none_or(|high| slice < high),
+                false => leaf.trail.low.is_none_or(|low| slice >= low),
             };
-            let (mut entries, mut last, mut is_ordered) = (Entries::new(), None, true);
-            for entry in (0..count).map(entry) {
-                let (slice, ..) = entry;
-                is_ordered &= last.is_none_or(|last| last != slice && (last < slice) == is_forward);
-                last = Some(slice);
-                if is_within(&entry) {
-                    entries.push(entry);
-                }
-            }
-            if leaf.version.is_still(&self.guard, &leaf.node.version) {
-                let disorder = || Error::corrupt(leaf.pointer, "entries out of order");
-                let damage = damage.or_else(|| (!is_ordered).then(disorder));
-                return damage.map_or(Ok(entries), |error| Err(error.into()));
-            }
-            leaf.version = self.renew(leaf.version, &leaf.node.version)?;
+            let within = (0..count).rposition(|position| is_within(entries.slice(position)));
+            entries.count = within.map_or(0, |last| last + 1);
+            return Ok(());
         }
     }
 
-    fn judge(&self, start: &Start<'_>, depth: usize, edge: Edge, entry: (Slice, u8, u64)) -> Walk<Verdict> {
-        let (slice, class, object) = entry;
-        let (key, is_key_included) = start.key();
-        let (at, is_included) = match edge {
-            Edge::Nothing => return Ok(Verdict::Take),
-            Edge::Slice(at, is_included) => (at, is_included),
-            Edge::Key => (Slice::of(Slice::rest(key, depth)), is_key_included),
-        };
-        let mut order = slice.cmp(&at);
-        if matches!(edge, Edge::Key) && order.is_eq() && slice.class == LONGER {
-            if class == LAYER {
-                return Ok(Verdict::Enter);
-            }
-            let mut tail = Vec::new();
-            Record::at(&self.guard, object)?.copy_tail(&self.guard, 8 * (depth + 1), &mut tail)?;
-            order = tail.as_slice().cmp(Slice::rest(key, depth + 1));
-        }
-        let is_beyond = if start.is_forward() { order.is_gt() } else { order.is_lt() };
-        Ok(if is_beyond || is_included && order.is_eq() { Verdict::Take } else { Verdict::Skip })
-    }
-
-    /// The border node that a frame of layer `depth` goes on with, `next` if that is known; those behind it are prefetched.
+    /// Calls `take` with what the keys of some entries begin with, and with words and classes of these entries, from the slices of
+    /// `from` on, until it returns `false`. The first ones may lie before `from`. Returns whether it came to the end.
     #[inline(always)]
-    fn leaf_of<'v>(
-        &'v self,
-        start: &Start<'_>,
-        depth: usize,
-        frame: Frame<'v>,
-        next: Option<ScanLeaf<'v>>,
-    ) -> Walk<ScanLeaf<'v>> {
-        let (first, leaf) = match next {
-            Some(leaf) => (leaf.trail.first_ahead(), leaf),
-            None => (1, self.descend(frame.root, frame.origin, start.target(depth, frame.edge))?),
-        };
-        if start.is_forward() {
-            self.prefetch_behind(&leaf, first);
-        }
-        Ok(leaf)
-    }
-
-    #[inline(always)]
-    fn prefetch_records(&self, entries: &Entries) {
-        if !self.core.are_words {
-            for (_, _, object) in entries.iter().filter(|(_, class, _)| *class != LAYER) {
-                self.prefetch_record(*object);
-            }
-        }
-    }
-
-    /// Calls `take` with the entries from `start` on, until it returns `false`. Returns the last key then, `None` at the end; and
-    /// what was read.
     fn collect(
         &self,
-        start: &Start<'_>,
-        mut take: impl FnMut(&Found<'_>) -> Result<bool>,
-    ) -> Walk<(Option<Vec<u8>>, NodesRead)> {
+        from: Option<&[u8]>,
+        direction: Direction,
+        nodes_read: &mut NodesRead,
+        mut take: impl FnMut(&[u8], &[[u64; 2]], &[u8]) -> Walk<bool>,
+    ) -> Walk<bool> {
+        let is_forward = direction == Direction::Forward;
         let root = self.anchor()?.root.value.load(&self.guard);
-        let edge = if start.from == Bound::Unbounded { Edge::Nothing } else { Edge::Key };
-        let mut frames = vec![Frame { root, origin: Origin::Anchor, edge }];
+        let mut frames: SmallVec<[_; 2]> = smallvec![Frame::new(root, Origin::Anchor, from, 0)];
         let mut prefix = Vec::new();
-        let mut next_leaf = None;
-        let mut nodes_read = start.read;
-        while let Some(&frame) = frames.last() {
-            let top = frames.len() - 1;
-            let mut leaf = self.leaf_of(start, top, frame, next_leaf.take())?;
-            let entries = match self.entries_of(&mut leaf, start.is_forward()) {
+        let mut entries = Entries { words: [[0; 2]; WIDTH_MAX], classes: [0; WIDTH_MAX], count: 0 };
+        let mut next_leaf: Option<ScanLeaf<'_>> = None;
+        while let Some(frame) = frames.last_mut() {
+            let target = frame.target(is_forward);
+            let (first, leaf) = match &mut next_leaf {
+                Some(leaf) => (leaf.trail.first_ahead(), leaf),
+                None => (1, next_leaf.insert(self.descend(frame.root, frame.origin, target)?)),
+            };
+            if is_forward {
+                self.prefetch_behind(leaf, first);
+            }
+            match self.read_entries(leaf, is_forward, &mut entries) {
                 Err(Stop::Again) => {
                     self.retry()?;
+                    next_leaf = None;
                     continue;
                 }
-                entries => entries?,
-            };
+                read => read?,
+            }
             // Each batch reads the nodes on the way to its start key once more. They are at most as many as the key has slices.
-            if !matches!(frame.edge, Edge::Key) {
-                nodes_read.add(self, leaf.pointer)?;
+            if !frame.is_start {
+                nodes_read.add(self, self.guard.offset_of(leaf.node))?;
             }
-            self.prefetch_records(&entries);
-            let mut below = None;
-            for entry in entries {
-                let verdict = self.judge(start, top, frame.edge, entry)?;
-                let (slice, class, value) = entry;
-                if verdict == Verdict::Skip {
-                    continue;
-                }
-                if class == LAYER {
-                    below = Some((slice, value, verdict));
-                    break;
-                }
-                let found = Found { prefix: &prefix, slice, content: value };
-                if !take(&found)? {
-                    let mut key = Vec::new();
-                    found.copy_key(self, &mut key)?;
-                    return Ok((Some(key), nodes_read));
-                }
+            let Entries { words, classes, count } = &entries;
+            if !self.core.are_words {
+                words[..*count].iter().for_each(|[_, object]| self.prefetch_record(*object));
             }
-            match below {
-                Some((slice, root, verdict)) => {
-                    // When the layer below is read this one goes on behind its entry.
-                    frames[top].edge = Edge::Slice(slice, false);
-                    prefix.extend_from_slice(&slice.word.to_be_bytes());
-                    if prefix.len() > KEY_BYTES_MAX {
-                        return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
-                    }
-                    let edge = if verdict == Verdict::Enter { Edge::Key } else { Edge::Nothing };
-                    frames.push(Frame { root, origin: Origin::Entry(leaf.node, leaf.version), edge });
+            let start = (0..*count).find(|at| frame.takes(entries.slice(*at), is_forward)).unwrap_or(*count);
+            let end = (start..*count).find(|position| classes[*position] == LAYER).unwrap_or(*count);
+            if !take(&prefix, &words[start..end], &classes[start..end])? {
+                return Ok(false);
+            }
+            if end < *count {
+                let (slice, root) = (entries.slice(end), words[end][1]);
+                let from = from.filter(|_| frame.is_start && frame.at == Some((slice, true)));
+                // When the layer below is read this one goes on behind its entry.
+                frame.go_on_at(slice, false);
+                prefix.extend_from_slice(&slice.word.to_be_bytes());
+                if prefix.len() > KEY_BYTES_MAX {
+                    return Err(Error::corrupt(root, "a layer deeper than the longest key").into());
                 }
-                None => match self.go_on(start, top, frame.edge, &leaf)? {
-                    Some(edge) => {
-                        frames[top].edge = edge;
-                        if start.is_forward() && self.next_leaf(&mut leaf)? {
-                            next_leaf = Some(leaf);
-                        }
-                    }
-                    None => {
-                        frames.pop();
-                        prefix.truncate(8 * frames.len().saturating_sub(1));
-                    }
-                },
+                frames.push(Frame::new(root, Origin::Entry(leaf.node, leaf.version), from, prefix.len() / 8));
+                next_leaf = None;
+            } else if let Some(end) = if is_forward { leaf.trail.high } else { leaf.trail.low } {
+                if frame.at.is_some_and(|(at, _)| at == end && is_forward) || !frame.takes(end, is_forward) {
+                    return Err(self.damaged(self.guard.offset_of(leaf.node), "separators out of order"));
+                }
+                frame.go_on_at(end, is_forward);
+                if !(is_forward && self.next_leaf(leaf)?) {
+                    next_leaf = None;
+                }
+            } else {
+                next_leaf = None;
+                frames.pop();
+                prefix.truncate(8 * frames.len().saturating_sub(1));
             }
         }
-        Ok((None, nodes_read))
-    }
-
-    /// Where a frame of layer `depth` goes on behind a border node, if there is another one.
-    fn go_on(&self, start: &Start<'_>, depth: usize, edge: Edge, leaf: &ScanLeaf<'_>) -> Walk<Option<Edge>> {
-        let end = if start.is_forward() { leaf.trail.high } else { leaf.trail.low };
-        let Some(end) = end else { return Ok(None) };
-        let is_progress = match start.target(depth, edge) {
-            Target::At(before) | Target::Below(before) if start.is_forward() => end > before,
-            Target::At(before) => end <= before,
-            Target::Below(before) => end < before,
-            Target::Last => true,
-        };
-        if is_progress {
-            Ok(Some(Edge::Slice(end, start.is_forward())))
-        } else {
-            Err(self.damaged(leaf.pointer, "separators out of order"))
-        }
-    }
-}
-
-impl<M: Medium> Core<M> {
-    /// The count of a scan that begins now.
-    fn nothing_read(&self) -> NodesRead {
-        NodesRead { count: 0, first_epoch: self.epochs.running() }
-    }
-
-    /// Reads one batch: calls `take` with what `make` makes anew for each attempt, and with each entry, until it returns `false`.
-    /// Returns what was made, and the last key; `None` at the end.
-    fn read_batch<T>(
-        &self,
-        start: &mut Start<'_>,
-        make: impl Fn() -> T,
-        take: impl Fn(&mut T, &View<'_, M>, &Found<'_>) -> Result<bool>,
-    ) -> Result<(T, Option<Vec<u8>>)> {
-        let read = |view: &View<'_, M>| {
-            let mut taken = make();
-            let read = view.collect(start, |found| take(&mut taken, view, found))?;
-            Ok((taken, read))
-        };
-        let view = self.look();
-        let (taken, (last, nodes_read)) = match read(&view) {
-            Ok(batch) if view.is_valid() => batch,
-            _ => self.with_pass_held(read)?,
-        };
-        start.read = nodes_read;
-        Ok((taken, last))
-    }
-
-    /// The number of keys; exact when no thread writes.
-    pub(super) fn count(&self) -> Result<u64> {
-        let count_some = |count: &mut u64, _: &View<'_, M>, _: &Found<'_>| {
-            *count += 1;
-            Ok(!count.is_multiple_of(4096))
-        };
-        let (mut total, mut last): (u64, Option<Vec<u8>>) = (0, None);
-        let mut read = self.nothing_read();
-        loop {
-            let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let mut start = Start { from, direction: Direction::Forward, read };
-            let (count, end) = self.read_batch(&mut start, || 0, count_some)?;
-            (total, read) = (total + count, start.read);
-            match end {
-                Some(end) => last = Some(end),
-                None => return Ok(total),
-            }
-        }
+        Ok(true)
     }
 }
 
@@ -393,17 +270,86 @@ impl<'i, M: Medium> RangeBatches<'i, M> {
 
 impl<M: Medium> Batches for RangeBatches<'_, M> {
     fn read(&mut self, batch: &mut Batch) -> Result<()> {
-        let from = batch.from().as_ref().map(Vec::as_slice);
-        let mut start = Start { from, direction: batch.direction(), read: self.read };
-        let push = |batch: &mut Batch, view: &View<'_, M>, found: &Found<'_>| {
-            batch.push(|key| found.copy_key(view, key), |value| found.value(view)?.copy(&view.guard, value))
+        let from = match batch.from() {
+            Bound::Included(key) | Bound::Excluded(key) => Some(&key[..]),
+            Bound::Unbounded => None,
         };
-        let (filled, last) = self.core.read_batch(&mut start, || batch.fresh(), push)?;
-        self.read = start.read;
-        *batch = filled;
-        match last {
-            Some(last) => batch.go_on_from(Bound::Excluded(last)),
-            None => batch.finish(),
+        let read = |view: &View<'_, M>| {
+            let (mut filled, mut nodes_read) = (batch.fresh(), self.read);
+            let is_end =
+                view.collect(from, batch.direction(), &mut nodes_read, |prefix, words, classes| {
+                    for (&[word, content], &class) in words.iter().zip(classes) {
+                        let slice = Slice { word, class: class.min(LONGER) };
+                        let found = Found { prefix, slice, content };
+                        let copy_value = |value: &mut Vec<u8>| found.value(view)?.copy(&view.guard, value);
+                        if !filled.push(|key| found.copy_key(view, key), copy_value)? {
+                            return Ok(false);
+                        }
+                    }
+                    Ok(true)
+                })?;
+            Ok((filled, nodes_read, is_end))
+        };
+        let view = self.core.look();
+        let (filled, nodes_read, is_end) = match read(&view) {
+            Ok(batch) if view.is_valid() => batch,
+            _ => self.core.with_pass_held(read)?,
+        };
+        (*batch, self.read) = (filled, nodes_read);
+        if is_end {
+            batch.finish();
+        } else {
+            batch.go_on_behind_last();
+        }
+        Ok(())
+    }
+}
+
+impl<M: Medium> Core<M> {
+    /// The count of a scan that begins now.
+    fn nothing_read(&self) -> NodesRead {
+        NodesRead { count: 0, first_epoch: self.epochs.running() }
+    }
+
+    /// The number of keys; exact when no thread writes.
+    pub(super) fn count(&self) -> Result<u64> {
+        let mut entries = RangeBatches::cursor(self, Bounds::all(), Direction::Forward);
+        let (mut key, mut value, mut count) = (Vec::new(), Vec::new(), 0);
+        while entries.next_into(&mut key, &mut value)? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Calls `visit` with the entries from `from` on, ascending and some at a time, until it returns `false`. For trees of words.
+    pub(super) fn visit_words(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
+        let mut hand_over = |words: &[[u64; 2]]| {
+            let goes_on = visit(words);
+            words.last().and_then(|[last, _]| last.checked_add(1)).filter(|_| goes_on)
+        };
+        let mut next = Some(from);
+        while let Some(from) = next {
+            let (view, mut nodes_read) = (self.look(), self.nothing_read());
+            let key = from.to_be_bytes();
+            let read = view.collect(Some(&key), Direction::Forward, &mut nodes_read, |_, words, _| {
+                if !view.is_valid() {
+                    return Err(Stop::NeedsPass);
+                }
+                if !words.is_empty() {
+                    next = hand_over(words);
+                }
+                Ok(next.is_some())
+            });
+            let (Err(_), Some(from)) = (read, next) else { break };
+            // `visit` is called without a pass, because it may wait for the end of the epoch.
+            let (key, mut batch) = (from.to_be_bytes(), Vec::new());
+            self.with_pass_held(|view| {
+                view.collect(Some(&key), Direction::Forward, &mut nodes_read, |_, words, _| {
+                    batch.extend_from_slice(words);
+                    Ok(batch.is_empty())
+                })
+            })?;
+            next = if batch.is_empty() { None } else { hand_over(&batch) };
         }
         Ok(())
     }

@@ -9,39 +9,33 @@
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::access::{NodeRef, View, Walk};
-use super::find::{Interiors, Leaf, Locked};
+use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
+use super::find::Locked;
 use super::in_line_log::Change;
-use super::layout::{Border, Interior, nibble};
+use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
 use super::nodes::Parts;
 use super::permutation::Permutation;
 use super::shard::Work;
-use super::slice::{LAYER, LONGER, Slice};
+use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::Lock;
-
-/// The nodes on the way to a key, from the root of the first layer down, each with its layer.
-pub(super) type Path = Vec<(usize, u64)>;
 
 /// The parent of a node, locked: what leads to it.
 pub(super) enum Parent<'v, M: Medium> {
-    Interior(Box<InteriorLock<'v, M>>),
+    Interior(InteriorLock<'v, M>),
     Root(RootLock<'v, M>),
 }
 
-/// A locked interior node, the position of the child that the lock was taken for, and all that the node holds.
+/// A locked interior node, and the position of the child that the lock was taken for.
 pub(super) struct InteriorLock<'v, M: Medium> {
     pub(super) lock: Lock<'v, M>,
     pub(super) node: &'v Interior,
-    pub(super) pointer: u64,
     pub(super) position: usize,
-    pub(super) parts: Parts,
 }
 
 /// A locked border node, and the slot of one of its entries.
 pub(super) struct EntryLock<'v, M: Medium> {
     pub(super) lock: Lock<'v, M>,
     pub(super) node: &'v Border,
-    pub(super) pointer: u64,
     pub(super) slot: usize,
 }
 
@@ -53,79 +47,75 @@ pub(super) enum RootLock<'v, M: Medium> {
     Entry(EntryLock<'v, M>),
 }
 
+/// Whether two pointers lead to one node.
+fn is_same(one: u64, other: u64) -> bool {
+    (one ^ other) & (OFFSET_MASK | INTERIOR) == 0
+}
+
 impl<M: Medium> View<'_, M> {
-    /// Locks what leads to the node `child`. The child is locked, and covers `key` in layer `depth` or above. `path` is the way to
-    /// the key as a descent found it, or empty; if it has changed, this descends once more.
-    pub(super) fn lock_parent(
-        &self,
-        key: &[u8],
-        depth: usize,
-        child: u64,
-        path: &mut Path,
-    ) -> Walk<Parent<'_, M>> {
+    /// Locks what leads to the node `child`. The child is locked, and covers `key` in layer `depth` or above.
+    pub(super) fn lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Parent<'_, M>> {
         loop {
-            if let Some(position) = path.iter().rposition(|(_, pointer)| *pointer == child) {
-                path.truncate(position + 1);
-                let above = position.checked_sub(1).map(|above| path[above]);
-                if let Some(parent) = self.try_lock_parent(key, above, child)? {
-                    return Ok(parent);
-                }
+            if let Some(parent) = self.try_lock_parent(key, depth, child)? {
+                return Ok(parent);
             }
-            if !path.is_empty() {
-                self.retry()?;
-            }
-            self.place_along(key, depth, |layer, leaf: &Leaf<'_, Interiors>| {
-                if layer == 0 {
-                    path.clear();
-                }
-                path.extend(leaf.trail.iter().chain([&leaf.pointer]).map(|pointer| (layer, *pointer)));
-            })?;
+            self.retry()?;
         }
     }
 
-    /// Locks the node `above`, or the anchor's root if there is none; `None` if that does not lead to `child`.
-    fn try_lock_parent(
-        &self,
-        key: &[u8],
-        above: Option<(usize, u64)>,
-        child: u64,
-    ) -> Walk<Option<Parent<'_, M>>> {
-        let Some((layer, pointer)) = above else {
+    /// As [`View::lock_parent`], which descends from the first root; `None` if the way to the child has changed meanwhile.
+    fn try_lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Option<Parent<'_, M>>> {
+        let root = &self.anchor()?.root.value;
+        let (mut pointer, mut layer) = (root.load(&self.guard), 0);
+        if is_same(pointer, child) {
             let lock = self.core.root.lock();
-            let is_root = self.anchor()?.root.value.load(&self.guard) == child;
+            let is_root = is_same(root.load(&self.guard), child);
             return Ok(is_root.then_some(Parent::Root(RootLock::Anchor(lock))));
-        };
-        let slice = Slice::of(Slice::rest(key, layer));
-        Ok(match self.node(pointer)? {
+        }
+        for _ in 0..HEIGHT_MAX * (depth + 1) {
+            let (node, slice) = (self.node(pointer)?, Slice::of(Slice::rest(key, layer)));
+            self.stable(node.version())?;
+            let Some((_, below)) = self.step(&node, slice) else { break };
+            if is_same(below, child) {
+                let lock = self.lock(node.version())?;
+                let leads = self.step(&node, slice).filter(|(_, below)| is_same(*below, child));
+                return Ok(leads.filter(|_| !lock.is_deleted()).map(|(position, _)| match node {
+                    NodeRef::Interior(node) => Parent::Interior(InteriorLock { lock, node, position }),
+                    NodeRef::Border(node) => {
+                        Parent::Root(RootLock::Entry(EntryLock { lock, node, slot: position }))
+                    }
+                }));
+            }
+            layer += usize::from(matches!(node, NodeRef::Border(_)));
+            pointer = below;
+        }
+        Ok(None)
+    }
+
+    /// Where a node leads to for a slice: the position of a child or the slot of an entry, and the pointer there.
+    fn step(&self, node: &NodeRef<'_>, slice: Slice) -> Option<(usize, u64)> {
+        match node {
             NodeRef::Interior(node) => {
-                let lock = self.lock(&node.version)?;
-                let parts = self.parts(node);
-                let position = parts.separators.partition_point(|separator| *separator <= slice);
-                let leads = parts.children[position] == child && !lock.is_deleted();
-                leads.then(|| {
-                    Parent::Interior(Box::new(InteriorLock { lock, node, pointer, position, parts }))
-                })
+                let rank = self.rank(node, node.shape.load(&self.guard), Target::At(slice));
+                Some((rank, node.child(rank).load(&self.guard)))
             }
             NodeRef::Border(node) => {
-                let lock = self.lock(&node.version)?;
-                let permutation = Permutation(node.permutation.load(&self.guard));
-                let entry = self
-                    .search(node, permutation, slice)
-                    .filter(|entry| entry.class == LAYER && entry.value == child && !lock.is_deleted());
-                entry.map(|entry| {
-                    Parent::Root(RootLock::Entry(EntryLock { lock, node, pointer, slot: entry.slot }))
-                })
+                let entry = self.search(node, Permutation(node.permutation.load(&self.guard)), slice);
+                entry.filter(|entry| entry.class == LAYER).map(|entry| (entry.slot, entry.value))
             }
-        })
+        }
+    }
+
+    /// How many separators a locked interior node has.
+    pub(super) fn separators(&self, parent: &InteriorLock<'_, M>) -> usize {
+        Interior::separators(parent.node.shape.load(&self.guard))
     }
 
     /// Logs the place of a root before it changes.
     pub(super) fn prepare_root(&self, work: &mut Work<'_>, root: &RootLock<'_, M>) -> Walk<()> {
         match root {
             RootLock::Anchor(_) => Ok(()),
-            RootLock::Entry(entry) => {
-                self.prepare(work, entry.pointer, entry.node, Change::Everything).map(drop)
-            }
+            RootLock::Entry(entry) => self.prepare(work, entry.node, Change::Everything).map(drop),
         }
     }
 
@@ -152,23 +142,22 @@ impl<M: Medium> View<'_, M> {
         content: u64,
     ) -> Walk<()> {
         let width = self.core.width;
-        let (mut full, mut path) = (Vec::new(), Path::new());
-        let mut child = place.pointer;
+        let mut full = Vec::new();
+        let mut child = self.guard.offset_of(place.node);
         let mut top = loop {
-            match self.lock_parent(key, place.depth, child, &mut path)? {
-                Parent::Interior(parent) if parent.parts.separators.len() >= width => {
-                    child = parent.pointer;
-                    full.push(*parent);
+            match self.lock_parent(key, place.depth, child)? {
+                Parent::Interior(parent) if self.separators(&parent) >= width => {
+                    child = self.pointer_to(parent.node);
+                    full.push(parent);
                 }
                 top => break top,
             }
         };
         let parent = match (full.first(), &top) {
-            (Some(parent), _) => Some(parent),
-            (None, Parent::Interior(parent)) => Some(&**parent),
+            (Some(parent), _) | (None, Parent::Interior(parent)) => Some(parent),
             (None, Parent::Root(_)) => None,
         };
-        let is_last = parent.is_none_or(|parent| parent.position == parent.parts.separators.len());
+        let is_last = parent.is_none_or(|parent| parent.position == self.separators(parent));
         // With keys in ascending order the left node stays full, and those above nearly so.
         let kept = if is_last && position == width { width } else { width.div_ceil(2) };
         let upper = self.upper_of(&place, position, content, kept)?;
@@ -176,23 +165,24 @@ impl<M: Medium> View<'_, M> {
         self.prepare_split(work, &place, &full, &top, &mut made)
             .or_else(|stop| self.give_up(work, &made, stop))?;
 
-        let (mut left, mut right) = (place.pointer, made[0]);
+        let (mut left, mut right) = (self.guard.offset_of(place.node), made[0]);
         let mut separator = self.split_border(work, &mut place, position, content, (right, &upper))?;
         for (parent, offset) in full.iter_mut().zip(&made[1..]) {
-            parent.parts.insert(parent.position, separator, right);
-            let Parts { separators, children } = &parent.parts;
+            let Parts { separators, children } =
+                self.parts(parent.node).with(parent.position, separator, right);
             let middle = if is_last && parent.position == width { width - 1 } else { width.div_ceil(2) };
             parent.lock.begin_change();
             right = self.fill_interior(work, *offset, &separators[middle + 1..], &children[middle + 1..])?;
             separator = separators[middle];
             self.store_parts(parent.node, &separators[..middle], &children[..=middle]);
-            left = parent.pointer;
+            left = self.pointer_to(parent.node);
         }
         match &mut top {
             Parent::Interior(parent) => {
                 parent.lock.begin_change();
-                parent.parts.insert(parent.position, separator, right);
-                self.store_parts(parent.node, &parent.parts.separators, &parent.parts.children);
+                let Parts { separators, children } =
+                    self.parts(parent.node).with(parent.position, separator, right);
+                self.store_parts(parent.node, &separators, &children);
             }
             Parent::Root(root) => {
                 let offset = made[made.len() - 1];
@@ -219,13 +209,13 @@ impl<M: Medium> View<'_, M> {
             made.push(self.allocate_interior(work)?);
         }
         for parent in full {
-            self.prepare_interior(work, parent.pointer, parent.node)?;
+            self.prepare_interior(work, parent.node)?;
         }
         match top {
-            Parent::Interior(parent) => self.prepare_interior(work, parent.pointer, parent.node)?,
+            Parent::Interior(parent) => self.prepare_interior(work, parent.node)?,
             Parent::Root(root) => self.prepare_root(work, root)?,
         }
-        self.prepare(work, place.pointer, place.node, Change::Everything).map(drop)
+        self.prepare(work, place.node, Change::Everything).map(drop)
     }
 
     /// What the new node gets when an entry is inserted into a full one, whose first `kept` entries stay.

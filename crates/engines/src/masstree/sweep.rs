@@ -9,6 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use medium::Medium;
+use pool::Guard;
 
 use super::allocator::{Objects, border_class};
 use super::core::Core;
@@ -58,14 +59,14 @@ impl<M: Medium> Core<M> {
         };
         let running = self.epochs.running();
         for count in 0..OBJECTS_TOGETHER {
-            let next = loop {
+            let (object, class) = loop {
                 let Some(run) = objects.last_mut() else { return Ok(count > 0) };
                 match run.next() {
                     Some(object) => break (object, run.class),
                     None => drop(objects.pop()),
                 }
             };
-            match self.sweep_object(&guard, running, next) {
+            match self.sweep_object(&guard, running, object, class) {
                 Err(error) if !error.is_corrupt() => return Err(error),
                 _ => {}
             }
@@ -73,12 +74,7 @@ impl<M: Medium> Core<M> {
         Ok(true)
     }
 
-    fn sweep_object(
-        &self,
-        guard: &pool::Guard<'_, M>,
-        running: u64,
-        (object, class): (u64, usize),
-    ) -> Result<()> {
+    fn sweep_object(&self, guard: &Guard<'_, M>, running: u64, object: u64, class: usize) -> Result<()> {
         self.space(guard).sweep_link(object, running)?;
         if class == border_class(self.are_words) {
             self.recover_node(guard, running, object)?;

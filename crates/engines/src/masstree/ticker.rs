@@ -9,10 +9,12 @@ use medium::sync::{AtomicBool, Ordering};
 
 use super::core::Core;
 use super::sweep::Sweep;
-use crate::{PoolError, Result};
+use crate::{Error, Result};
 
 /// The shortest epoch. With shorter ones most of the time would be spent on ending them.
 const EPOCH_MIN: Duration = Duration::from_millis(1);
+/// The longest epoch. The clock can say when it ends.
+const EPOCH_MAX: Duration = Duration::from_secs(1 << 40);
 /// The time between two steps of a sweep, for other threads to work.
 const SWEEP_PAUSE: Duration = Duration::from_micros(50);
 
@@ -29,16 +31,15 @@ impl Ticker {
         let thread = std::thread::Builder::new()
             .name("everleaf-epochs".to_owned())
             .spawn(move || Self::run(&weak, &stop, length))
-            .map_err(|source| PoolError::Io { action: "start the thread that ends epochs", source })?;
+            .map_err(Error::io("start the thread that ends epochs"))?;
         Ok(Self { thread: Some(thread), is_stopped })
     }
 
     fn run<M: Medium>(core: &Weak<Core<M>>, stop: &AtomicBool, length: Duration) {
         let mut sweep = Some(Sweep::default());
         loop {
-            // `None`: later than the clock can say.
-            let next = Instant::now().checked_add(length.max(EPOCH_MIN));
-            let is_time = || next.is_none_or(|next| Instant::now() < next) && !stop.load(Ordering::Acquire);
+            let next = Instant::now() + length.clamp(EPOCH_MIN, EPOCH_MAX);
+            let is_time = || Instant::now() < next && !stop.load(Ordering::Acquire);
             // Right after the open: an epoch may last longer than the tree is open.
             while sweep.is_some() && is_time() {
                 let Some(core) = core.upgrade() else { return };
@@ -50,10 +51,7 @@ impl Ticker {
                 }
             }
             while is_time() {
-                match next {
-                    Some(next) => std::thread::park_timeout(next.saturating_duration_since(Instant::now())),
-                    None => std::thread::park(),
-                }
+                std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
             }
             let Some(core) = core.upgrade() else { return };
             if stop.load(Ordering::Acquire) {

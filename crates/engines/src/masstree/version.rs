@@ -14,6 +14,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use medium::{Guard, Medium, VolatileWord};
 
+use super::layout::VERSION;
+
 const LOCKED: u64 = 1;
 const DIRTY: u64 = 2;
 const DELETED: u64 = 4;
@@ -30,12 +32,6 @@ impl Version {
     pub(super) fn now<M: Medium>(guard: &Guard<'_, M>, word: &VolatileWord) -> Self {
         // ORDER: pairs with the releases below; what was stored before them is visible.
         Self(word.load(guard, Ordering::Acquire))
-    }
-
-    /// Makes the version of a node that no other thread sees yet.
-    #[track_caller]
-    pub(super) fn start<M: Medium>(guard: &Guard<'_, M>, word: &VolatileWord) {
-        word.start(guard, 0);
     }
 
     #[inline(always)]
@@ -94,6 +90,11 @@ impl<'n, M: Medium> Lock<'n, M> {
     /// Whether the node covers what it covered at `version`, and is there.
     pub(super) fn covers_since(&self, version: Version) -> bool {
         (self.version ^ version.0) & !(CHANGE - 1) == 0 && self.version & DELETED == 0
+    }
+
+    /// The node.
+    pub(super) fn node(&self) -> u64 {
+        self.guard.offset_of(self.word) - VERSION
     }
 
     /// Whether the node is no part of the tree any more.

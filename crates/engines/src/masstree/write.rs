@@ -3,21 +3,27 @@
 use medium::Medium;
 
 use super::access::{View, Walk};
-use super::cells::{cell_pointer, no_cell, side_of};
+use super::cells::{NO_CELL, cell_pointer, side_of};
 use super::core::Core;
 use super::find::{Entry, Locked};
 use super::in_line_log::Change;
 use super::insert::stored_key;
 use super::layout::line_of;
 use super::shard::Work;
-use crate::index::Condition;
-use crate::index::record::{check_lengths, prefix_word};
+use crate::index::record::prefix_word;
+use crate::index::{Codec, Condition, RecordCodec, WordCodec};
 use crate::{Error, Result};
 
-/// How often an operation ends the epoch to make room before it gives up.
-const ROUNDS_MAX: u32 = 2;
-
 impl<M: Medium> Core<M> {
+    /// Refuses a key or a value that the tree cannot hold.
+    pub(super) fn check_entry(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.are_words {
+            WordCodec::key(key).and(WordCodec::value(value)).map(drop)
+        } else {
+            RecordCodec::key(key).and(RecordCodec::value(value)).map(drop)
+        }
+    }
+
     /// Writes or removes, if `condition` holds; returns whether it held. O(log n).
     pub(super) fn write(
         &self,
@@ -25,25 +31,19 @@ impl<M: Medium> Core<M> {
         value: Option<&[u8]>,
         condition: Condition<&[u8]>,
     ) -> Result<bool> {
-        check_lengths(key, value.unwrap_or_default())?;
         self.refuse_in_batch()?;
-        let mut rounds = 0;
-        loop {
-            let (view, mut work) = if rounds == 0 { self.enter() } else { self.enter_with_log() };
-            let full = match view.write(&mut work, key, value, condition).map_err(|stop| self.error_of(stop))
-            {
-                Err(error) if error.is_full() || matches!(error.root(), Error::EpochFull { .. }) => error,
-                written => return written,
-            };
-            drop(work);
-            rounds += 1;
-            // A thread in a batch of another tree ends no epoch.
-            if rounds == ROUNDS_MAX || self.is_in_any_batch() {
-                return Err(full);
-            }
-            // After the end of the epoch freed objects can be reused, and the external log is empty.
-            self.advance()?;
+        let attempt = |(view, mut work): (View<'_, M>, Work<'_>)| {
+            view.write(&mut work, key, value, condition).map_err(|stop| self.error_of(stop))
+        };
+        let written = attempt(self.enter());
+        let is_full = |error: &Error| error.is_full() || matches!(error, Error::EpochFull { .. });
+        // A thread in a batch of another tree ends no epoch.
+        if !written.as_ref().is_err_and(is_full) || self.is_in_any_batch() {
+            return written;
         }
+        // After the end of the epoch freed objects can be reused, and the external log is empty.
+        self.advance()?;
+        attempt(self.enter_with_log())
     }
 }
 
@@ -57,10 +57,8 @@ impl<M: Medium> View<'_, M> {
         condition: Condition<&[u8]>,
     ) -> Walk<bool> {
         let place = self.lock_place(key)?;
-        let found = match place.entry {
-            Some(entry) => self.value_for(place.pointer, place.depth, entry, key)?,
-            None => None,
-        };
+        let value_for = |entry| self.value_for(place.node, place.depth, entry, key);
+        let found = place.entry.map_or(Ok(None), value_for)?;
         let holds = match (condition, &found) {
             (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
             (Condition::Equals(expected), Some(found)) => found.is(&self.guard, expected)?,
@@ -92,7 +90,7 @@ impl<M: Medium> View<'_, M> {
             return self.update_cell(work, place, entry, prefix_word(value));
         }
         let new = self.write_record(work, stored_key(place.slice, key), value)?;
-        self.prepare(work, place.pointer, place.node, Change::Update(entry.slot))
+        self.prepare(work, place.node, Change::Update(entry.slot))
             .or_else(|stop| self.give_up(work, &[new], stop))?;
         // PERSIST: nothing; durable with the epoch, and undone by the in-line log if that fails.
         // ORDER: pairs with the load in `search`: the record is visible.
@@ -104,12 +102,12 @@ impl<M: Medium> View<'_, M> {
     fn update_cell(&self, work: &mut Work<'_>, place: &Locked<'_, M>, entry: Entry, word: u64) -> Walk<()> {
         let node = place.node;
         let Some(current) = side_of(entry.slot, entry.value) else {
-            return Err(no_cell(place.pointer).into());
+            return Err(Error::corrupt(self.guard.offset_of(node), NO_CELL).into());
         };
         let cells = &self.cells(node)?[entry.slot];
-        let may_overwrite = self.prepare(work, place.pointer, node, Change::Update(entry.slot))?;
+        let may_overwrite = self.prepare(work, node, Change::Update(entry.slot))?;
         let side = if may_overwrite { current } else { 1 - current };
-        self.list_node(work, place.pointer, &node.listed, line_of(node, &cells[side]));
+        self.list_node(work, &node.listed, line_of(node, &cells[side]));
         // PERSIST: nothing; durable with the epoch. If that fails the pointer leads to the other cell again, or all of the
         // node is put back.
         cells[side].store(&self.guard, word);

@@ -11,7 +11,7 @@ use super::seen::clean;
 use super::slots::{DESCRIPTORS_PER_SLOT, Held, Phase, count};
 use super::word::{CONDITIONAL, Name, SEQUENCE_MASK, VALUE_MASK, conditional_word, is_name};
 use super::{DescriptorNode, Leftovers, Pmwcas, Swap, Swaps, Targets};
-use crate::{Error, PoolError, Result};
+use crate::{Error, Result};
 
 /// An operation that is being executed or helped.
 struct Operation<'o> {
@@ -292,12 +292,12 @@ impl Pmwcas {
     /// closed. O(slots).
     ///
     /// # Errors
-    /// [`PoolError::InUse`] if a thread is in the middle of an operation, or ended there by a panic, and [`PoolError::Corrupt`] for a
+    /// [`Error::InUse`] if a thread is in the middle of an operation, or ended there by a panic, and [`Error::Corrupt`] for a
     /// damaged descriptor. Then the pool must not be closed cleanly ([`pool::Pool::leave_unclean`]); the next open finishes
     /// the operations.
     pub fn finish<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<()> {
         let mut leftovers = self.leftovers();
-        if self.clear_leftovers(guard, &mut leftovers)? { Ok(()) } else { Err(Error::Pool(PoolError::InUse)) }
+        if self.clear_leftovers(guard, &mut leftovers)? { Ok(()) } else { Err(Error::in_use()) }
     }
 
     /// The slots whose descriptors may still hold operations that have ended. Memory with words of these operations must not be
@@ -311,7 +311,7 @@ impl Pmwcas {
     /// given back; the others remain in `leftovers`, to be tried again. A descriptor that is given back durably names no word.
     ///
     /// # Errors
-    /// [`PoolError::Corrupt`]: a damaged descriptor, which remains.
+    /// [`Error::Corrupt`]: a damaged descriptor, which remains.
     pub fn clear_leftovers<M: Medium>(
         &self,
         guard: &Guard<'_, M>,

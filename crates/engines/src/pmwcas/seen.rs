@@ -120,7 +120,7 @@ impl Pmwcas {
     /// Returns when all values in `seen` are durable. Does nothing on media whose fences make durable.
     ///
     /// # Errors
-    /// [`PoolError::Medium`](crate::PoolError::Medium): the medium failed; the caller must not answer from these values.
+    /// [`Error::Medium`](crate::Error::Medium): the medium failed; the caller must not answer from these values.
     #[inline(always)]
     #[track_caller]
     pub fn settle<M: Medium>(&self, guard: &Guard<'_, M>, seen: &mut Seen) -> Result<()> {

@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use crate::index::{Codec as _, RecordCodec, WordCodec};
-use crate::{bztree, masstree, rntree, wbtree};
+use crate::{bztree, cawbt, masstree, rntree, wbtree};
 
 pub use open::{AnyTree, Build, Factory, Host, Media, Opening, Salvaged, Visit};
 pub use settings::{Setting, Settings, Values};
@@ -66,6 +66,8 @@ pub struct Entry {
 pub enum Contract {
     /// When it returns. It takes so many ordered persists, unless nodes split or merge.
     Immediate(Persists),
+    /// As [`Contract::Immediate`], in nodes whose entries shift: each shift may take persists of its own, beside these.
+    Shifting(Persists),
     /// With the end of its epoch.
     Epoch,
 }
@@ -111,8 +113,12 @@ impl Engine {
     /// less: its setting `design`.
     pub const WBTREE: Self = Self(&wbtree::ENTRY);
 
+    /// CAWBT (IEICE 2019): nodes of one line in the pool, keys as numbers of a table in memory, one writer at a time. Durable when
+    /// an operation returns; an insert or an update costs two ordered persists, a remove one, a read none.
+    pub const CAWBT: Self = Self(&cawbt::ENTRY);
+
     /// Every engine of this crate, the default first.
-    pub const ALL: &'static [Self] = &[Self::RNTREE, Self::BZTREE, Self::MASSTREE, Self::WBTREE];
+    pub const ALL: &'static [Self] = &[Self::RNTREE, Self::BZTREE, Self::MASSTREE, Self::WBTREE, Self::CAWBT];
 
     /// An engine outside this crate.
     pub const fn new(entry: &'static Entry) -> Self {

@@ -106,6 +106,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             next => self.leaves.get(next).offset(),
         };
         report.expect(slots.next() == next, || "the next leaf is not the durable one".to_owned());
+        medium::progress::advance(slots.count() as u64);
         let mut key = Vec::new();
         for position in 0..slots.count() {
             let words = leaf.entry(guard, &slots, position);
@@ -179,8 +180,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: size_of::<super::layout::Leaf>() as u64,
-            allocations: None,
-            epochs: None,
+            ..IndexStat::default()
         })
     }
 }

@@ -91,11 +91,9 @@ use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering};
 use pool::{Pool, ROOT_WORDS, TreeRoot};
 
-use crate::index::{Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation};
+use crate::index::{Codec, Index, MaybeWords};
 use crate::kit::chain::InnerTree;
-use crate::kit::scan::LeafBatches;
-use crate::{Error, Result};
-use crate::{methods_of_entries, words_of_entries};
+use crate::{Error, Result, methods_of_entries, methods_of_trees, words_of_entries};
 use layout::{EntrySum, Leaf, LeafRecord, Slots};
 
 pub(crate) use entry::ENTRY;
@@ -181,7 +179,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             guard.fence();
             let mut words = [0; ROOT_WORDS];
             (words[ROOT_HEAD], words[ROOT_ENTRIES]) = (offset, options.leaf_entries as u64);
-            Ok(pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?)
+            pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)
         };
         let root = enter().inspect_err(|_| guard.free_node(offset))?;
         let mut tree = Self::empty(pool, options.leaf_entries)?;
@@ -237,29 +235,10 @@ where
     Self: MaybeWords,
 {
     methods_of_entries!();
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
+    methods_of_trees!();
 
     fn len(&self) -> Result<u64> {
         Ok(self.count()?.0)
-    }
-
-    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.load(next, fill)
-    }
-
-    fn check(&self) -> Result<Vec<Violation>> {
-        self.verify()
-    }
-
-    fn stat(&self) -> Result<IndexStat> {
-        self.figures()
-    }
-
-    fn destroy(&self) -> Result<()> {
-        self.give_back()
     }
 }
 

@@ -19,7 +19,7 @@ use pool::Guard;
 use super::RnTree;
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use crate::index::{Codec, EntryWords};
-use crate::kit::chain::Separator;
+use crate::kit::{chain::Separator, on_threads};
 use crate::{Error, Result};
 
 /// A leaf as the chain has it.
@@ -84,17 +84,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 self.rebuild_records(chain, chunk * CHUNK, first, part)?;
             }
         };
-        std::thread::scope(|scope| {
-            // If the system gives fewer threads, these do all the work.
-            let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            let workers: Vec<_> = (1..threads).map_while(helper).collect();
-            let mine = work();
-            let theirs = workers.into_iter().map(|worker| match worker.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            theirs.fold(mine, Result::and)
-        })
+        on_threads(threads, work).map(drop)
     }
 
     /// Collects the chain from the head on. Writes nothing.

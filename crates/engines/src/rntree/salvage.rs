@@ -19,7 +19,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// damaged, leaves in between may be missed and are not reported.
     ///
     /// # Errors
-    /// [`PoolError::TreeMismatch`](crate::PoolError::TreeMismatch), as [`RnTree::open`].
+    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch), as [`RnTree::open`].
     pub fn salvage(
         pool: &Pool<M>,
         root: &TreeRoot,

@@ -1,25 +1,20 @@
 //! The wB+-Tree in the list of engines.
 
-use medium::Medium;
-use pool::{Pool, TreeRoot};
+use medium::Ram;
 
 use super::WbTree;
-use super::layout::{DESIGNS, Design, ENTRIES_MIN, Layout};
-use crate::Result;
-use crate::index::{Codec, MaybeWords};
-use crate::kit::paged::{Format, ROOT_FORMAT};
+use super::layout::{DESIGNS, ENTRIES_MIN};
+use crate::index::WordCodec;
 use crate::media_of;
 use crate::registry;
-use crate::registry::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
-};
+use crate::registry::{Contract, Entry, Nodes, Persists, Setting, Values};
 
 pub(super) const ID: u16 = 6;
 pub(super) const NAME: &str = "wbtree";
 
 // Positions of settings.
-const DESIGN: usize = 0;
-const LEAF_ENTRIES: usize = 1;
+pub(super) const DESIGN: usize = 0;
+pub(super) const LEAF_ENTRIES: usize = 1;
 
 /// The wB+-Tree in the list of engines.
 pub(crate) static ENTRY: Entry = entry(
@@ -83,38 +78,7 @@ const fn entry(
         full,
         small,
         explored: &[],
-        settings_of: |root| Ok(settings_of(Layout::of_root(root.words[ROOT_FORMAT])?)),
+        settings_of: WbTree::<Ram, WordCodec>::settings_of,
         media: media_of!(WbTree),
-    }
-}
-
-fn settings_of(layout: Layout) -> Settings {
-    Settings::NONE.with(DESIGN, layout.design() as u64).with(LEAF_ENTRIES, layout.leaf_entries() as u64)
-}
-
-/// The nodes that settings ask for.
-fn layout(settings: &Settings) -> Result<Layout> {
-    let design = settings.get(DESIGN).map_or(Design::SlotBitmap, |design| DESIGNS[design as usize].0);
-    let most = DESIGNS[design as usize].2;
-    Layout::new(design, settings.get(LEAF_ENTRIES).map_or(most, |entries| entries as usize))
-}
-
-impl<M: Medium, C: Codec> Build<M> for WbTree<M, C>
-where
-    Self: MaybeWords,
-{
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
-        Self::create_as(pool, name, layout(&opening.settings)?)
-    }
-
-    fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
-        let made = Layout::of_root(root.words[ROOT_FORMAT])?;
-        let wanted = layout(&opening.settings.or(settings_of(made)))?;
-        root.demand((ID, C::ID), &[made, wanted].map(|layout| format!("{layout:?}")))?;
-        Self::open_at(pool, root)
-    }
-
-    fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        Self::salvage_of(pool, root, visit)
     }
 }

@@ -26,7 +26,9 @@ use crate::{Error, Result};
 use medium::Medium;
 use pool::Guard;
 
+use super::entry::{DESIGN, LEAF_ENTRIES};
 use crate::kit::paged::{Format, HEAD_WORDS_MAX, Item, Kind, Node, Order, Shape};
+use crate::registry::Settings;
 
 /// Which of the paper's nodes a tree has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,6 +163,15 @@ impl Format for Layout {
 
     fn to_root(self) -> u64 {
         self.leaf_entries as u64 | (self.design as u64) << 8
+    }
+
+    fn of_settings(settings: &Settings) -> Result<Self> {
+        let (design, _, most) = DESIGNS[settings.get(DESIGN).unwrap_or(0) as usize];
+        Self::new(design, settings.get(LEAF_ENTRIES).map_or(most, |entries| entries as usize))
+    }
+
+    fn to_settings(self) -> Settings {
+        Settings::NONE.with(DESIGN, self.design as u64).with(LEAF_ENTRIES, self.leaf_entries as u64)
     }
 
     #[inline(always)]

@@ -49,7 +49,6 @@ mod entry;
 mod layout;
 
 use crate::kit::paged::Paged;
-use crate::words_of_entries;
 
 pub(crate) use entry::ENTRY;
 pub use entry::{BITMAP_LEAVES, SLOT_ONLY};
@@ -57,5 +56,3 @@ pub use layout::{Design, Layout};
 
 /// A wB+-Tree.
 pub type WbTree<M, C> = Paged<M, C, Layout>;
-
-words_of_entries!(WbTree);

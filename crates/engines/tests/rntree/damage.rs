@@ -1,9 +1,9 @@
 //! Damage to RNTree's leaves: every byte of every leaf, changed in several ways, is a typed error or means nothing. And a
 //! check that every operation keeps right, for a check that is wrong without damage is found by these tests as well.
 
+use everleaf_engines::Error;
 use everleaf_engines::index::{Codec, Condition, Index, MaybeWords, RecordCodec, WordCodec};
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
-use everleaf_engines::{Error, PoolError};
 use medium::testing::late::Late;
 use medium::{LineForm, Medium, Ram};
 use pool::{Pool, PoolOptions, TreeRoot};
@@ -76,7 +76,7 @@ fn is_found(tree: &dyn Index, entries: &Entries, at: &str) -> bool {
             assert_eq!(content(tree).unwrap(), *entries, "{at}: not noticed");
             false
         }
-        Ok(_) | Err(Error::Pool(PoolError::Corrupt { .. })) => true,
+        Ok(_) | Err(Error::Corrupt { .. }) => true,
         Err(error) => panic!("{at}: {error}"),
     }
 }
@@ -96,7 +96,7 @@ where
             is_found(&tree, entries, at);
             false
         }
-        Err(Error::Pool(PoolError::Corrupt { .. })) => true,
+        Err(Error::Corrupt { .. }) => true,
         Err(error) => panic!("{at}: {error}"),
     }
 }
@@ -259,7 +259,7 @@ fn salvage_ends_where_the_chain_leads_back_or_out_of_the_pool() {
 fn assert_is_damaged(pool: &Pool<Ram>, root: &TreeRoot, tree: &dyn Index) {
     assert_eq!(tree.check().unwrap().len(), 1);
     let opened = RnTree::<Ram, WordCodec>::open(pool, root, of_leaf(4));
-    assert!(matches!(opened.map(drop), Err(Error::Pool(PoolError::Corrupt { .. }))));
+    assert!(matches!(opened.map(drop), Err(Error::Corrupt { .. })));
 }
 
 /// What moves to another leaf gets a new check there: damage would be sound from then on.
@@ -270,7 +270,7 @@ fn a_split_launders_no_damage() {
         let (pool, tree, root) = ascending(4);
         damage(&pool, &root, damaged);
         let refused = tree.insert(&25_u64.to_be_bytes(), &[7; 8]);
-        assert!(matches!(refused, Err(Error::Pool(PoolError::Corrupt { .. }))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
         assert_eq!(tree.len().unwrap(), 4);
         assert_is_damaged(&pool, &root, &tree);
     }

@@ -8,7 +8,7 @@ use medium::kernels::Kernels;
 use medium::{Durability, LineStore};
 
 use super::keys::Keys;
-use crate::arguments::{parse_any_engine, parse_durability, parse_fill};
+use crate::arguments::{any_of, engine_of, parse_durability, parse_fill};
 use crate::failure::{Failure, Result};
 
 /// The most keys of a tree on which persists are counted.
@@ -138,7 +138,7 @@ pub(crate) enum BaselineChoice {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Args {
     /// The engine
-    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
+    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = engine_of(crate::ENGINES))]
     pub(crate) engine: Engine,
     /// A setting of the engine, such as leaf-entries=16; `everleaf engines` lists them
     #[arg(long, value_name = "NAME=VALUE")]
@@ -202,10 +202,10 @@ pub struct Args {
     #[arg(long)]
     pub(crate) pool: Option<PathBuf>,
     /// The failure-atomic line store [default: the best one of this processor]
-    #[arg(long)]
+    #[arg(long, value_parser = any_of::<LineStore, _>(LineStore::all().map(LineStore::name)))]
     pub(crate) line_store: Option<LineStore>,
-    /// The search kernels: avx512, avx2 or portable [default: the best ones of this processor]
-    #[arg(long)]
+    /// The search kernels [default: the best ones of this processor]
+    #[arg(long, value_parser = any_of::<Kernels, _>(Kernels::all().map(Kernels::name)))]
     pub(crate) kernels: Option<Kernels>,
     /// Bulk-load the initial keys with this fill factor of leaves, from 0.5 to 1, instead of inserting them one by one
     #[arg(long, value_name = "FILL", value_parser = parse_fill)]
@@ -327,6 +327,10 @@ impl Args {
             Workload::Load => self.keys,
             Workload::Scan | Workload::Scan10 | Workload::E => {
                 self.ops.unwrap_or((self.keys / 50).clamp(20_000, 200_000))
+            }
+            // Half of the keys is what these may add.
+            Workload::Insert | Workload::Mixed => {
+                self.ops.unwrap_or((self.keys / 10).clamp(100_000, 2_000_000).min(self.keys / 2))
             }
             _ => self.ops.unwrap_or((self.keys / 10).clamp(100_000, 2_000_000)),
         }

@@ -11,9 +11,10 @@ use super::subject::{NAME, padded};
 use super::workload::Script;
 use crate::failure::Result;
 
-/// Whether it is measured: for finds, in a pool that a store opens without options.
+/// Whether it is measured: for finds by an engine of users, in a pool that a store opens without options.
 pub(crate) fn is_measured(args: &Args) -> bool {
     args.workload == Workload::Find
+        && engines::registry::Engine::ALL.contains(&args.engine)
         && args.medium == args::MediumChoice::Dax
         && args.persist_delay_ns.is_none()
         && !args.is_transient()

@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::args::Args;
 use super::keys::Random;
-use super::subject::{Scratch, new_file};
+use super::subject::open_file;
 use crate::failure::Result;
 use crate::notes::Said;
+use crate::temporary::Scratch;
 
 /// The region of lines, in bytes.
 const REGION_BYTES: u64 = 512 << 20;
@@ -51,9 +52,11 @@ fn measure(args: &Args, line_store: LineStore) -> Result<f64> {
     let folder = args.pool.clone().unwrap_or_else(|| "/dev/shm".into());
     let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
     let path = folder.join(format!("everleaf-lines-{}.region", std::process::id()));
-    let file = new_file(&path)?;
-    let _scratch = Scratch(path);
-    time_stores(args, Dax::new(file, DaxOptions { line_store, ..DaxOptions::default() }))
+    let scratch = Scratch::create(path)?;
+    time_stores(
+        args,
+        Dax::new(open_file(scratch.path())?, DaxOptions { line_store, ..DaxOptions::default() }),
+    )
 }
 
 fn time_stores(args: &Args, dax: std::result::Result<Dax, medium::MediumError>) -> Result<f64> {

@@ -9,8 +9,10 @@ mod face;
 mod inside;
 mod keys;
 mod line_stores;
+mod once;
 mod report;
 mod subject;
+mod table;
 mod turns;
 mod workload;
 
@@ -24,16 +26,23 @@ use crate::failure::{Failure, Result};
 use crate::notes::{Notes, Said};
 use compare::Baseline;
 use keys::Keys;
+pub(crate) use once::{Once, once};
 pub(crate) use report::median;
 use report::{LogShare, Report};
 pub(crate) use subject::count_of;
 use subject::{Bench, Measured, Recoveries};
+pub(crate) use table::grouped;
 use turns::turns;
 pub(crate) use turns::{Sample, Series, Trees, fit_together, sample};
 use workload::{Script, Step};
 
 /// The index of the tree in memory, of the two that take turns.
 const IN_MEMORY: usize = 1;
+
+/// How many steps a benchmark has; a note begins each.
+pub fn steps(args: &Args) -> u64 {
+    2 + args.runs as u64 + u64::from(face::is_measured(args)) + u64::from(args.count)
+}
 
 /// Runs the benchmark.
 pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
@@ -46,7 +55,7 @@ pub fn run(args: &Args, notes: Notes<'_>) -> Result<Said> {
     let keys = args.keys_drawn();
     let mut bench = Bench::create(args)?;
     bench.note_medium(notes);
-    notes.note(format!("loading {} keys", args.keys));
+    notes.note("loading the tree");
     let load_started = Instant::now();
     let prefill = args.keys - args.withheld();
     bench.load(args, &keys, prefill)?;

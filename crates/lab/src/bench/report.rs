@@ -12,9 +12,9 @@ use super::subject::{Measured, Recoveries, Sizes};
 
 /// The measurements so far. Times are those of one operation, one for each run.
 pub(crate) struct Report {
-    args: Args,
+    pub(super) args: Args,
     pub(crate) load_mops: f64,
-    ns: Vec<f64>,
+    pub(super) ns: Vec<f64>,
     /// The same on one thread.
     pub(crate) alone_ns: Vec<f64>,
     pub(crate) find_ns: Vec<f64>,
@@ -24,7 +24,7 @@ pub(crate) struct Report {
     /// The same tree in memory.
     pub(crate) ram_ns: Vec<f64>,
     pub(crate) ram_find_ns: Vec<f64>,
-    latency_ns: Histogram<u64>,
+    pub(super) latency_ns: Histogram<u64>,
     /// The counts for [`Args::count`], and the number of operations.
     pub(crate) counts: Option<(Counts, u64)>,
     pub(crate) persist_ns: f64,
@@ -107,7 +107,7 @@ impl Report {
 
     /// Ordered persists of one operation of this workload, by the engine's budget; not a number for mixes.
     fn budget(&self) -> f64 {
-        let Contract::Immediate(persists) = self.args.engine.contract else {
+        let (Contract::Immediate(persists) | Contract::Shifting(persists)) = self.args.engine.contract else {
             return 0.0;
         };
         let update = if self.args.words() { persists.update_words } else { persists.update };
@@ -133,7 +133,7 @@ impl Report {
 
     /// The floor of an operation: a find, by this engine or half of one by the standard library's map, whichever is less; plus
     /// the budget of persists.
-    fn floor_ns(&self) -> f64 {
+    pub(super) fn floor_ns(&self) -> f64 {
         let find = median(&self.find_ns).min(median(&self.baseline_find_ns) / 2.0);
         find + self.budget() * self.persist_ns
     }
@@ -266,7 +266,7 @@ impl Report {
         match self.args.engine.contract {
             _ if self.args.is_transient() => "never".to_owned(),
             Contract::Epoch => format!("epochs of {} ms, each {medium}", self.args.epoch_ms),
-            Contract::Immediate(_) => medium,
+            Contract::Immediate(_) | Contract::Shifting(_) => medium,
         }
     }
 
@@ -298,14 +298,5 @@ impl Report {
             "groups_per_sync": of_log(|log| log.groups as f64 / log.syncs.max(1) as f64, 1.0),
             "private_bytes": of_log(|log| log.private_bytes as f64, 1.0),
         })
-    }
-
-    /// All figures, as an aligned table.
-    pub(crate) fn text(&self) -> String {
-        let Value::Object(figures) = self.json() else { return String::new() };
-        let shown = figures.iter().filter(|(_, value)| !value.is_null());
-        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let lines: Vec<String> = shown.map(|(name, value)| format!("{name:<24}{}", plain(value))).collect();
-        lines.join("\n")
     }
 }

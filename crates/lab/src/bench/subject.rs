@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use engines::index::{Bounds, Condition, Direction, EpochStat, Index, Profile, WordIndex};
+use engines::index::{Bounds, Condition, Direction, EpochStat, Index, IndexStat, Profile, WordIndex};
 use everleaf::{Codec, Options, Replay, Store, Ticket, Tree, TreeOptions};
 use hdrhistogram::Histogram;
 use medium::{Counts, Dax, DaxOptions, FileStat, Instrumented, Medium};
@@ -19,6 +19,7 @@ use super::keys::{Keys, Random};
 use super::workload::{Script, Step};
 use crate::failure::{Failure, Result};
 use crate::notes::Notes;
+use crate::temporary::Scratch;
 
 /// The tree's name in its pool.
 pub(crate) const NAME: &str = "bench";
@@ -81,16 +82,6 @@ pub(crate) fn count_of(counters: &[(&'static str, u64)], name: &str) -> u64 {
     counters.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count)
 }
 
-/// A file that is removed at the end.
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-        let _ = std::fs::remove_file(everleaf::log_path(&self.0));
-    }
-}
-
 /// The tree that is measured, its store, and the file of both.
 pub(crate) struct Bench {
     // The tree before its store, the store before its file.
@@ -109,9 +100,9 @@ fn default_folder() -> PathBuf {
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
 }
 
-pub(crate) fn new_file(path: &Path) -> Result<File> {
-    let open = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-    open.map_err(Failure::io(format!("create {}", path.display())))
+pub(crate) fn open_file(path: &Path) -> Result<File> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    file.map_err(Failure::io(format!("open {}", path.display())))
 }
 
 pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions> {
@@ -134,6 +125,7 @@ fn store_options(args: &Args) -> Result<Options> {
         .durability(args.durability)
         .epoch(Duration::from_millis(args.epoch_ms))
         .settings(args.engine, args.settings()?)
+        .engines(crate::ENGINES)
         // A pool with a log is dropped without a clean close.
         .close_cleanly(args.medium != MediumChoice::File);
     if let Some(line_store) = args.line_store {
@@ -149,9 +141,7 @@ fn store_options(args: &Args) -> Result<Options> {
 }
 
 fn new_dax(path: &Path, args: &Args) -> Result<Dax> {
-    let file = OpenOptions::new().read(true).write(true).open(path);
-    let file = file.map_err(Failure::io(format!("open {}", path.display())))?;
-    Ok(Dax::new(file, dax_options(args)?).map_err(everleaf::Error::from)?)
+    Ok(Dax::new(open_file(path)?, dax_options(args)?).map_err(everleaf::Error::from)?)
 }
 
 fn open_store(path: &Path, args: &Args, options: &Options) -> Result<Store> {
@@ -176,12 +166,8 @@ impl Bench {
         let name = format!("everleaf-bench-{process}-{number}.{kind}");
         let default = if args.medium == MediumChoice::File { PathBuf::from(".") } else { default_folder() };
         let path = args.pool.clone().unwrap_or_else(|| default.join(name));
-        let scratch = if args.medium == MediumChoice::Ram {
-            None
-        } else {
-            drop(new_file(&path)?);
-            Some(Scratch(path.clone()))
-        };
+        let scratch =
+            if args.medium == MediumChoice::Ram { None } else { Some(Scratch::create(path.clone())?) };
         let options = store_options(args)?;
         let instrumented = match args.persist_delay_ns {
             _ if counted => Some(Instrumented::new(new_dax(&path, args)?).counted()),
@@ -310,9 +296,8 @@ impl Bench {
             return Ok(0.0);
         }
         let path = self.folder().join(format!("everleaf-bench-{}.region", std::process::id()));
-        drop(new_file(&path)?);
-        let scratch = Scratch(path);
-        let region = Instrumented::new(new_dax(&scratch.0, args)?);
+        let scratch = Scratch::create(path)?;
+        let region = Instrumented::new(new_dax(scratch.path(), args)?);
         let region = region.delayed(args.persist_delay_ns.unwrap_or(0));
         region.grow(PERSIST_REGION_BYTES).map_err(everleaf::Error::from)?;
         let guard = medium::Guard::new(&region);
@@ -349,6 +334,11 @@ impl Bench {
     /// The engine's counters since `before`.
     pub(crate) fn counters_since(&self, before: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
         self.counters().iter().zip(before).map(|(after, before)| (after.0, after.1 - before.1)).collect()
+    }
+
+    /// The tree's figures.
+    pub(crate) fn stat(&self) -> Result<IndexStat> {
+        Ok(self.tree().index().stat()?)
     }
 
     pub(crate) fn sizes(&self) -> Result<Sizes> {
@@ -388,7 +378,7 @@ impl Bench {
             store.finish_recovery();
             store.close()?;
         }
-        Ok(self.scratch.as_ref().map(|scratch| &*scratch.0))
+        Ok(self.scratch.as_ref().map(Scratch::path))
     }
 
     /// Times recovery, which ends the measurement.

@@ -1,7 +1,7 @@
 //! The figures of the BzTree paper (section 7): upserts as writes, 8-byte keys and values unless the figure says otherwise,
 //! the tree filled beforehand.
 
-use super::{Args, Claim, Figure, KEYS, Point, bench_args};
+use super::{Args, Claim, Figure, KEYS, Point, THREADS, bench_args};
 use crate::bench::{
     Distribution, MediumChoice, Sample, Series, Shares, Trees, Workload, count_of, median, recoveries,
     sample, shares, words,
@@ -23,7 +23,6 @@ const fn curve(panel: &'static str, workload: Workload, distribution: Distributi
     Curve { panel, series: "bztree", workload, distribution, medium: MediumChoice::Ram }
 }
 
-const THREADS: &str = "threads";
 const MOPS: &str = "M ops/s";
 const NO_RIVAL: &str = "the paper's Bw-tree, to which its claims compare";
 

@@ -3,7 +3,7 @@
 
 use everleaf::Engine;
 
-use super::{Args, Claim, Figure, KEYS, Point, bench_args};
+use super::{Args, Claim, Figure, KEYS, Point, THREADS, bench_args};
 use crate::bench::{
     Distribution, MediumChoice, Sample, Series, Trees, Workload, count_of, fit_together, median, recoveries,
 };
@@ -210,7 +210,7 @@ impl Lab<'_> {
         for ((panel, ..), samples) in panels.iter().zip(found) {
             self.points_of(panel, &trees, threads, &samples);
         }
-        let mut figure = self.figure("Figure 2: YCSB-A, B, C, and E as ranges of 10", "threads", MOPS, NO_MT);
+        let mut figure = self.figure("Figure 2: YCSB-A, B, C, and E as ranges of 10", THREADS, MOPS, NO_MT);
         for (tree, is_in_paper) in [(IN_LINE, true), (LOGGING, false)] {
             for (panel, _, paper) in &panels {
                 let overhead = Self::overhead(&figure, panel, [tree, TRANSIENT], threads);
@@ -256,7 +256,7 @@ impl Lab<'_> {
             self.points_of(panel, &trees, setting.threads as f64, &samples);
         }
         let (threads, tree) = (self.args.threads.clone(), &TREES[usize::from(self.args.keys >= LARGE_TREE)]);
-        let mut figure = self.figure("Figure 4: threads, YCSB-A", "threads", MOPS, tree.other);
+        let mut figure = self.figure("Figure 4: threads, YCSB-A", THREADS, MOPS, tree.other);
         for ((panel, _), paper) in DISTRIBUTIONS.into_iter().zip(tree.losses) {
             for threads in &threads {
                 let overhead = Self::overhead(&figure, panel, [IN_LINE, TRANSIENT], *threads as f64);

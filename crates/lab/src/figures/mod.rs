@@ -1,6 +1,7 @@
 //! `everleaf lab`: the figures of the papers, measured again on this machine, the paper's claim beside each.
 
 mod bztree;
+mod cawbt;
 mod incll;
 mod plot;
 
@@ -15,16 +16,18 @@ use crate::failure::{Failure, Result};
 use crate::notes::{Notes, Said};
 
 /// Measure the figures of a paper again
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// The paper: bztree (Arulraj et al., VLDB 2018) or incll (Cohen et al., ASPLOS 2019)
-    #[arg(value_parser = ["bztree", "incll"])]
+    /// The paper: bztree (Arulraj et al., VLDB 2018), incll (Cohen et al., ASPLOS 2019) or cawbt (Lee et al., IEICE 2019)
+    #[arg(value_parser = ["bztree", "incll", "cawbt"])]
     system: String,
     /// The figure; all, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys), 6 (cost of durability), 7
     /// (ranges), 8 (key sizes, free space), 9 (where the time goes); 1 is table 1 (words of PMwCAS), 0 is table 2 (memory), 2 is
     /// recovery, from the text. incll: 2 (workloads), 3 (latency of fences), 4 (threads), 5 and 6 (sizes of the tree), 7 (nodes
-    /// logged), 8 (latency, without in-line logs); 0 is the cost of the end of an epoch and 9 is recovery, from the text
-    #[arg(long, value_parser = clap::value_parser!(u8).range(0..10))]
+    /// logged), 8 (latency, without in-line logs); 0 is the cost of the end of an epoch and 9 is recovery, from the text. cawbt: 1
+    /// (where an insert spends its time), 7 (splits), 8 (flushes), 9 (inserts), 10 (finds), 11 (rebuild of the table of IDs), 12
+    /// (space)
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..13))]
     figure: Option<u8>,
     /// Keys in the tree [default: as in the papers, 1,000,000, for incll 20,000,000]
     #[arg(long, hide_default_value = true, default_value_t = 1_000_000)]
@@ -40,11 +43,16 @@ pub struct Args {
     /// Number of runs; the result is their median
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Also draw the figure, as SVG
-    #[arg(long, requires = "figure")]
+    /// cawbt: the numbers of keys, in place of --keys, --ops and --threads
+    #[arg(long, value_enum, default_value = "machine")]
+    scale: cawbt::Scale,
+    /// Also draw the figure, as SVG. Without --figure each is drawn into a file of its own, with its number in the name
+    #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
+/// The x axis of figures by threads.
+const THREADS: &str = "threads";
 /// The x axis of figures by the size of the tree, which is drawn by decades.
 const KEYS: &str = "keys";
 
@@ -117,7 +125,8 @@ impl Figure {
             "keys": args.keys,
             "ops": args.ops,
             "runs": args.runs,
-            "cores": std::thread::available_parallelism().map_or(0, usize::from),
+            "machine": plot::machine(),
+            "threads": args.threads,
             "points": points,
             "claims": claims,
             "missing": self.missing,
@@ -175,8 +184,22 @@ impl Args {
     fn system(&self) -> (&'static [u8], Measure) {
         match self.system.as_str() {
             "incll" => (&incll::FIGURES, incll::figure),
+            "cawbt" => (&cawbt::FIGURES, cawbt::figure),
             _ => (&bztree::FIGURES, bztree::figure),
         }
+    }
+
+    /// The same with the numbers of keys that a figure has of itself.
+    fn sized(&self, number: u8) -> Self {
+        let keys = cawbt::keys(number, self.scale);
+        if self.system == "cawbt" { Self { keys, ops: keys, ..self.clone() } } else { self.clone() }
+    }
+
+    /// The machine, the keys and the threads, in words.
+    fn setup(&self) -> String {
+        let threads: Vec<String> = self.threads.iter().map(ToString::to_string).collect();
+        let of = if threads == ["1"] { "thread" } else { "threads" };
+        format!("{}; {} keys; {} {of}", plot::machine(), bench::grouped(self.keys), threads.join(", "))
     }
 
     /// The numbers of the figures that are wanted.
@@ -190,9 +213,11 @@ impl Args {
 
 /// Measures a figure, and draws it if that is wanted.
 pub fn run(args: &Args, number: u8, notes: Notes<'_>) -> Result<Said> {
-    let figure = args.system().1(number, args, notes)?;
-    if let Some(path) = &args.plot {
-        plot::draw(&figure, path)?;
-    }
-    Ok(Said { json: figure.json(args, number), text: figure.text() })
+    let args = &args.sized(number);
+    let mut figure = args.system().1(number, args, notes)?;
+    // A measurement that gave no number has no place on an axis.
+    figure.points.retain(|point| point.y.is_finite());
+    plot::draw(&figure, args, number)?;
+    let text = format!("{}\n{}", figure.text(), args.setup());
+    Ok(Said { json: figure.json(args, number), text })
 }

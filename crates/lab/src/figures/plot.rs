@@ -1,21 +1,66 @@
 //! A figure as SVG: one panel beside the other, a line for each series.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::{Figure, KEYS, Point};
+use super::{Args, Figure, KEYS, Point, THREADS};
 use crate::failure::{Failure, Result};
 
-const PANEL: (u32, u32) = (340, 300);
+const PANEL: (u32, u32) = (360, 330);
 
 /// Where a panel is drawn.
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// Draws a figure into a file.
-pub(super) fn draw(figure: &Figure, path: &Path) -> Result<()> {
-    let drawn = try_draw(figure, path);
+impl Args {
+    /// The file of a figure: with its number before the extension, unless only one figure is wanted.
+    fn plot_path(&self, number: u8) -> Option<PathBuf> {
+        let path = self.plot.as_ref()?;
+        if self.figure.is_some() {
+            return Some(path.clone());
+        }
+        let [stem, extension] =
+            [path.file_stem(), path.extension()].map(|part| part.unwrap_or_default().to_string_lossy());
+        let extension = if extension.is_empty() { "svg" } else { &extension };
+        Some(path.with_file_name(format!("{stem}-{number}.{extension}")))
+    }
+
+    /// Makes sure that the drawings can be written, before hours of measurement.
+    ///
+    /// # Errors
+    /// [`Failure::Io`] for the first that cannot.
+    pub fn try_plots(&self, numbers: &[u8]) -> Result<()> {
+        for path in numbers.iter().filter_map(|number| self.plot_path(*number)) {
+            let is_new = !path.exists();
+            let opened = std::fs::OpenOptions::new().append(true).create(true).open(&path);
+            opened.map_err(Failure::io(format!("write {}", path.display())))?;
+            if is_new {
+                // If this fails, an empty file remains until the drawing replaces it.
+                let _ = std::fs::remove_file(&path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The processor, and how many of its cores this process may use.
+pub(super) fn machine() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let model = model.map_or(std::env::consts::ARCH, |(_, model)| model.trim());
+    match std::thread::available_parallelism().map_or(1, usize::from) {
+        1 => format!("{model}, 1 core"),
+        cores => format!("{model}, {cores} cores"),
+    }
+}
+
+/// Draws a figure into its file, if that is wanted.
+pub(super) fn draw(figure: &Figure, args: &Args, number: u8) -> Result<()> {
+    let Some(path) = args.plot_path(number) else { return Ok(()) };
+    let drawn = try_draw(figure, &args.setup(), &path);
     drawn.map_err(|error| {
         Failure::io(format!("draw {}", path.display()))(std::io::Error::other(error.to_string()))
     })
@@ -31,24 +76,61 @@ fn names(figure: &Figure, name: impl Fn(&Point) -> &String) -> Vec<&String> {
     names
 }
 
-fn try_draw(figure: &Figure, path: &Path) -> std::result::Result<(), Box<dyn std::error::Error>> {
+fn try_draw(figure: &Figure, setup: &str, path: &Path) -> Drawn {
     let (panels, series) = (names(figure, |point| &point.panel), names(figure, |point| &point.series));
     let root = SVGBackend::new(path, (PANEL.0 * panels.len().max(1) as u32, PANEL.1)).into_drawing_area();
     root.fill(&WHITE)?;
-    let root = root.titled(figure.title, ("sans-serif", 16))?;
+    let root = root.titled(figure.title, ("sans-serif", 16))?.titled(setup, ("sans-serif", 11))?;
     for (area, panel) in root.split_evenly((1, panels.len().max(1))).iter().zip(&panels) {
         let points: Vec<&Point> = figure.points.iter().filter(|point| point.panel == **panel).collect();
-        let x_max = points.iter().map(|point| point.x).fold(0.0, f64::max) * 1.05;
-        let least = points.iter().map(|point| point.x).fold(f64::INFINITY, f64::min);
+        let mut all_x: Vec<f64> = points.iter().map(|point| point.x).collect();
+        all_x.sort_by(f64::total_cmp);
+        all_x.dedup();
+        let (least, most) =
+            (all_x.first().copied().unwrap_or(0.0), all_x.last().copied().unwrap_or(1.0) * 1.05);
         let chart = Panel { figure, points, series: &series };
         if figure.x == KEYS && least > 0.0 {
-            chart.draw(area, panel, (least / 1.05..x_max).log_scale())?;
+            chart.draw(area, panel, (least / 1.05..most).log_scale())?;
+        } else if figure.x == THREADS {
+            chart.draw(area, panel, Threads { range: (0.0..most).into(), measured: all_x })?;
         } else {
-            chart.draw(area, panel, 0.0..x_max)?;
+            chart.draw(area, panel, 0.0..most)?;
         }
     }
     root.present()?;
     Ok(())
+}
+
+/// A number on the x axis: 2, 0.5, 20k, 1M.
+fn label(number: f64) -> String {
+    match number {
+        number if number >= 1e6 => format!("{}M", number / 1e6),
+        number if number >= 1e4 => format!("{}k", number / 1e3),
+        number => ((number * 1e3).round() / 1e3).to_string(),
+    }
+}
+
+/// The axis of numbers of threads: marked only where something was measured, as there is no half of a thread.
+struct Threads {
+    range: RangedCoordf64,
+    measured: Vec<f64>,
+}
+
+impl Ranged for Threads {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.range.map(value, limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.measured.clone()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.range.range()
+    }
 }
 
 /// A panel.
@@ -59,12 +141,7 @@ struct Panel<'f> {
 }
 
 impl Panel<'_> {
-    fn draw<X>(
-        &self,
-        area: &Area<'_>,
-        name: &str,
-        x: X,
-    ) -> std::result::Result<(), Box<dyn std::error::Error>>
+    fn draw<X>(&self, area: &Area<'_>, name: &str, x: X) -> Drawn
     where
         X: AsRangedCoord<Value = f64>,
         X::CoordDescType: ValueFormatter<f64>,
@@ -77,11 +154,15 @@ impl Panel<'_> {
             .y_label_area_size(44)
             .build_cartesian_2d(x, 0.0..y_max)?;
         let Figure { x, y, .. } = self.figure;
-        chart.configure_mesh().x_desc(*x).y_desc(*y).x_labels(5).y_labels(6).draw()?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc(*x).y_desc(*y).x_labels(5).y_labels(6).x_label_formatter(&|x| label(*x)).draw()?;
         for (number, name) in self.series.iter().enumerate() {
             let color = Palette99::pick(number).to_rgba();
             let line = self.points.iter().filter(|point| point.series == **name);
             let line: Vec<(f64, f64)> = line.map(|point| (point.x, point.y)).collect();
+            if line.is_empty() {
+                continue;
+            }
             chart
                 .draw_series(LineSeries::new(line, color.stroke_width(2)).point_size(3))?
                 .label(name.as_str())

@@ -9,7 +9,7 @@ use engines::index::{
 use engines::registry::{
     Build, Contract, Engine, Entry, Nodes, OUTSIDE_IDS, Opening, Persists, Setting, Settings, Values,
 };
-use engines::{Error, PoolError, Result, media_of};
+use engines::{Error, Result, media_of};
 use everleaf_lab::sorted_chain::SortedChain;
 use medium::Medium;
 use pool::{Pool, TreeRoot};
@@ -279,7 +279,7 @@ where
             None => self.tree.write(key, value, self.condition(condition, value.is_none())),
         };
         let held = held.inspect_err(|error| {
-            if self.has(Flaw::FullPoolLoses) && matches!(error, Error::Pool(PoolError::PoolFull { .. })) {
+            if self.has(Flaw::FullPoolLoses) && matches!(error, Error::PoolFull { .. }) {
                 let _ = remove_last(&self.tree);
             }
         })?;

@@ -25,8 +25,11 @@ engines! {
     bztree: engines::registry::Engine::BZTREE, on_media_without_lines;
     masstree: engines::registry::Engine::MASSTREE, on_media_without_lines;
     wbtree: engines::registry::Engine::WBTREE, on_media_without_lines;
+    cawbt: engines::registry::Engine::CAWBT, on_every_medium;
     wbtree_bitmap_leaves: everleaf_lab::WBTREE_BITMAP_LEAVES, on_some_media;
     wbtree_slot_only: everleaf_lab::WBTREE_SLOT_ONLY, on_some_media;
+    btree: everleaf_lab::BTREE, on_some_media;
+    fast_fair: everleaf_lab::FAST_FAIR, on_some_media;
     sorted_chain: everleaf_lab::SORTED_CHAIN, on_some_media;
 }
 

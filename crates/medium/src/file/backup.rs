@@ -17,6 +17,7 @@
 //! their positions, so the copy notices that, and begins anew.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -175,6 +176,9 @@ pub(super) fn copy(
         let bytes = read_some(pool, &mut part, offset).map_err(refused("read the pool"))?;
         write_all(&*target.copy, &part[..bytes], offset).map_err(refused("write the copy"))?;
         offset += bytes as u64;
+        if !crate::progress::advance(bytes as u64) {
+            return Err(refused("finish the copy")(io::ErrorKind::Interrupted.into()));
+        }
         match tail.follow()? {
             Copied::Whole(_) => {}
             other => return Ok(other),

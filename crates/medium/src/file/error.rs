@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum LogError {
     /// The system refused.
-    #[error("cannot {action}: {source}; put right what it names, then try again")]
+    #[error("cannot {action}: {source}; remove the cause, then try again")]
     Io {
         /// What was tried.
         action: &'static str,
@@ -17,7 +17,7 @@ pub enum LogError {
     },
     /// The pool needs the log beside it, and there is none.
     #[error(
-        "the log of the pool (uuid {uuid:032x}) is missing, and with it what was written last; bring it back beside the pool, or restore a backup"
+        "the log of the pool (uuid {uuid:032x}) is missing, and with it the last writes; put it back beside the pool, or restore a backup"
     )]
     Missing {
         /// The log that the pool names.
@@ -35,7 +35,7 @@ pub enum LogError {
     },
     /// The pool needs no log, but the one beside it holds something.
     #[error(
-        "the pool needs no log, but the one beside it (uuid {found:032x}) holds data: of a newer copy of this pool, or of another; move it away to open the pool as it is"
+        "the pool needs no log, but the log beside it (uuid {found:032x}) holds data. It belongs to a newer copy of this pool, or to another pool; move it away to open the pool as it is"
     )]
     Unasked {
         /// The log that was found.
@@ -43,11 +43,11 @@ pub enum LogError {
     },
     /// The pool needs no log, but the one beside it holds something, and does not say what it belongs to.
     #[error(
-        "the pool needs no log, but the one beside it holds data, and its header is damaged: of a newer copy of this pool, or of another; move it away to open the pool as it is"
+        "the pool needs no log, but the log beside it holds data, and its header is damaged. It belongs to a newer copy of this pool, or to another pool; move it away to open the pool as it is"
     )]
     UnaskedDamaged,
     /// The file where the log should be is something else.
-    #[error("the file where the log belongs is no log of Everleaf; move it away, it was not touched")]
+    #[error("the file at the path of the log is not an Everleaf log, and was not changed; move it away")]
     NotALog,
     /// A symbolic link lies where the log should be. It is not followed: the log gets the pool's owner and permissions, and
     /// a user who may write to the folder could redirect them to another file.
@@ -81,7 +81,7 @@ pub enum LogError {
     },
     /// The pool's file is damaged in the line that names its log.
     #[error(
-        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; if it was closed cleanly, and so no log lies beside it, open it as mapped memory (`--medium dax`), which writes the line anew; else restore a backup"
+        "the pool is damaged at offset {offset:#x}: the line that names its log fails its check; if it was closed cleanly, and so no log lies beside it, open it as mapped memory, which writes the line anew; else restore a backup"
     )]
     Mark {
         /// Where in the pool's file.
@@ -90,7 +90,7 @@ pub enum LogError {
     /// A copy was to be made of a pool that another process writes, and the space of its log was used again before it was
     /// read.
     #[error(
-        "the log of the pool went around faster than it could be copied; copy it when less is written, or from within the process that has it open"
+        "the log was overwritten faster than it could be copied; copy the pool when less is written, or from within the process that has it open"
     )]
     Overrun,
     /// A copy was to be made of a pool that another process has open, and one copy of its log's header could not be read

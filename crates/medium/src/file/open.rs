@@ -28,7 +28,7 @@ use super::{Core, File, FileOptions, Tail, checkpoint, worker};
 use crate::mapping::Mapping;
 use crate::testing::Hooked;
 use crate::testing::mutant::Mutant;
-use crate::{LINE_BYTES, LimitedBy, MediumError, Survives};
+use crate::{Grown, LINE_BYTES, LimitedBy, MediumError, Survives, random_id};
 
 /// An environment variable that takes all syncs out, and the only value that does so. What such a process writes is lost with
 /// the power: a test of power cuts must notice that.
@@ -340,9 +340,9 @@ pub fn sync_folder(path: &Path) -> std::io::Result<()> {
     fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn no_room(error: std::io::Error, wanted: u64, limit: u64, file: &fs::File) -> MediumError {
+fn no_room(error: std::io::Error, grown: Grown, [from, to]: [u64; 2], file: &fs::File) -> MediumError {
     match LimitedBy::of(&error, file) {
-        Some(by) => MediumError::Full { wanted, limit, by },
+        Some(by) => MediumError::Full { wanted: to, limit: from, by, file: grown },
         None => refused("make room on the disk")(error).into(),
     }
 }
@@ -374,9 +374,10 @@ fn lengthen(pool: &dyn Io, length: u64, options: &FileOptions) -> Result<u64, Me
     }
     if wanted > options.limit_bytes {
         let (limit, by) = (options.limit_bytes, LimitedBy::Limit);
-        return Err(MediumError::Full { wanted, limit, by });
+        return Err(MediumError::Full { wanted, limit, by, file: Grown::Pool });
     }
-    pool.allocate(length, wanted).map_err(|error| no_room(error, wanted, length, pool.file()))?;
+    pool.allocate(length, wanted)
+        .map_err(|error| no_room(error, Grown::Pool, [length, wanted], pool.file()))?;
     Ok(wanted)
 }
 
@@ -393,14 +394,14 @@ fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Lo
         let smaller = (capacity / 2).next_multiple_of(BLOCK_BYTES);
         if !is_full(&error) || smaller < CAPACITY_MIN {
             let _ = io.truncate(0);
-            return Err(no_room(error, RING + capacity, 0, io.file()));
+            return Err(no_room(error, Grown::Log, [0, RING + capacity], io.file()));
         }
         io.truncate(0).map_err(refused("empty the log"))?;
         capacity = smaller;
     }
-    let incarnation = rand::random::<u32>() / 2 + 1;
+    let incarnation = random_id() as u32 / 2 + 1;
     let header = Header {
-        uuid: rand::random(),
+        uuid: random_id(),
         sequence: 0,
         capacity,
         base: 0,

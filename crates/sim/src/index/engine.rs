@@ -196,7 +196,7 @@ impl Explorable for Explored {
 
     fn durability(&self) -> Durability {
         match self.engine.contract {
-            Contract::Immediate(_) => Durability::OnReturn,
+            Contract::Immediate(_) | Contract::Shifting(_) => Durability::OnReturn,
             Contract::Epoch => Durability::WithEpoch,
         }
     }

@@ -207,9 +207,7 @@ impl IndexSubject {
         let (Some(tree), Some(pool)) = (opened.tree.take(), opened.pool.as_ref()) else { return Ok(()) };
         Self::mark(pool, &*tree)?;
         let trees = pool.trees()?;
-        let root = trees
-            .first()
-            .ok_or(engines::Error::Pool(engines::PoolError::NoSuchTree { name: "t".to_owned() }))?;
+        let root = trees.first().ok_or_else(|| engines::Error::no_such_tree("t"))?;
         pool.remove_tree(root)?;
         tree.destroy()?;
         drop(tree);

@@ -5,6 +5,7 @@ mod common;
 
 mod bztree;
 mod bztree_threads;
+mod cawbt;
 mod exhaustive;
 mod masstree;
 mod masstree_batches;

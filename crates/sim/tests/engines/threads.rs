@@ -94,6 +94,16 @@ fn pairs_with_every_image() {
     explore(&rntree(Word), pairs, 3, (&options(Images::All), ONE));
 }
 
+/// Readers of nodes without versions validate against a table beside them.
+#[test]
+fn pairs_of_cawbt() {
+    explore(&common::small(Engine::CAWBT, Word), pairs, 1, (&options(LINEAR), ONE));
+    explore(&common::small(Engine::CAWBT, Record), pairs, 3, (&options(LINEAR), ONE));
+    explore(&common::small(Engine::CAWBT, Word), pairs, 5, (&options(Images::All), Search::Sweep));
+    let twin = Options { line_form: LineForm::Twin, ..options(LINEAR) };
+    explore(&common::small(Engine::CAWBT, Word), pairs, 7, (&twin, ONE));
+}
+
 /// With epochs a crash leaves each key as it was at the end of the last one, wherever that fell.
 #[test]
 fn pairs_in_epochs() {
@@ -239,6 +249,11 @@ fn waits_of_readers_of_bztree_are_found_missing() {
 #[test]
 fn waits_of_readers_of_paged_trees_are_found_missing() {
     expect_waits_of_readers_are_found_missing(Engine::WBTREE, "kit/paged/");
+}
+
+#[test]
+fn waits_of_readers_of_cawbt_are_found_missing() {
+    expect_waits_of_readers_are_found_missing(Engine::CAWBT, "cawbt/");
 }
 
 /// Each wait of an operation in `folder` for values that it read is needed.

@@ -21,11 +21,13 @@ enum Operation {
     Clear { tree: u8, slot: usize },
     /// Removes a tree with all its blocks.
     Remove { tree: u8 },
+    /// Gives a tree another name.
+    Rename { tree: u8, name: u8 },
     /// Closes the pool and opens it again.
     Reopen,
 }
 
-use Operation::{Clear, Create, Put, Remove, Reopen};
+use Operation::{Clear, Create, Put, Remove, Rename, Reopen};
 
 const SLOTS: usize = 8;
 /// In a directory's word: the length in bytes, above the offset.
@@ -135,6 +137,13 @@ impl Opened {
         Ok(())
     }
 
+    fn rename(&mut self, tree: u8, name: u8) -> Result<(), Complaint> {
+        let Some(root) = self.trees.remove(&tree) else { return Ok(()) };
+        let renamed = self.pool().rename_tree(&root, &char::from(name).to_string()).map_err(text)?;
+        self.trees.insert(name, renamed);
+        Ok(())
+    }
+
     fn remove(&mut self, tree: u8) -> Result<(), Complaint> {
         let pool = self.pool();
         let guard = pool.pin();
@@ -167,6 +176,11 @@ impl Subject for PoolProtocol {
             }
             Clear { tree, slot } => drop(state.entry(tree).or_default().remove(&slot)),
             Remove { tree } => drop(state.remove(&tree)),
+            Rename { tree, name } => {
+                if let Some(blocks) = state.remove(&tree) {
+                    state.insert(name, blocks);
+                }
+            }
             Reopen => {}
         }
     }
@@ -183,6 +197,7 @@ impl Subject for PoolProtocol {
             Put { tree, slot, bytes, value } => opened.put(tree, slot, bytes, value),
             Clear { tree, slot } => opened.clear(tree, slot),
             Remove { tree } => opened.remove(tree),
+            Rename { tree, name } => opened.rename(tree, name),
             Reopen => {
                 let pool = opened.pool.take().expect("an open pool");
                 pool.close().map_err(text)?;
@@ -230,6 +245,9 @@ impl Subject for PoolProtocol {
         operations.extend([put(0, 40, 70), put(1, 4096, 71), Reopen, put(2, 40, 72)]);
         operations.extend(state.keys().map(|tree| Put { tree: *tree, slot: 0, bytes: 40, value: 73 }));
         operations.push(Clear { tree: b'z', slot: 0 });
+        // The slot that a rename left is used again, and what it held does not come back.
+        operations.extend(state.keys().next().map(|tree| Remove { tree: *tree }));
+        operations.extend([Create { tree: b'y' }, Put { tree: b'y', slot: 0, bytes: 40, value: 74 }, Reopen]);
         operations
     }
 }
@@ -254,6 +272,10 @@ fn script() -> Vec<Operation> {
         Put { tree: b'b', slot: 3, bytes: 1024, value: 7 },
         Remove { tree: b'a' },
         Reopen,
+        Rename { tree: b'b', name: b'c' },
+        Create { tree: b'd' },
+        Reopen,
+        Rename { tree: b'd', name: b'a' },
     ]
 }
 
@@ -297,6 +319,33 @@ fn the_waits_for_a_tree_that_is_made_or_removed_are_missed() {
     for (_, site) in waits {
         let options = Options { mutations: vec![Mutation::DropWait(site)], ..options.clone() };
         let report = explore(options, &script()).expect_err("a missing wait that was not noticed");
+        println!("{report}");
+    }
+}
+
+/// Each fence of the root table orders something that a crash would show.
+#[test]
+fn the_fences_of_a_rename_are_missed() {
+    let options = Options { images: Images::All, shrink: false, ..Options::default() };
+    let script = [
+        Create { tree: b'a' },
+        put(0, 40, 1),
+        Rename { tree: b'a', name: b'c' },
+        Create { tree: b'd' },
+        Remove { tree: b'c' },
+    ];
+    let mut explorer = Explorer::new(PoolProtocol, options.clone()).unwrap();
+    explorer.sim().start_census();
+    explorer.explore(&script).unwrap_or_else(|failure| panic!("{failure}"));
+    let is_here = |(kind, site): &(SiteKind, Site)| {
+        *kind == SiteKind::Fence && site.file.ends_with("pool/src/roots.rs")
+    };
+    let fences: Vec<_> = explorer.sim().census().into_keys().filter(is_here).collect();
+    println!("{fences:?}");
+    for (_, site) in fences {
+        let options = Options { mutations: vec![Mutation::DropFence(site)], ..options.clone() };
+        let report =
+            explore(options, &script).expect_err(&format!("a missing fence that was not noticed: {site:?}"));
         println!("{report}");
     }
 }

@@ -1,6 +1,7 @@
 //! Runs the explorer and shows its progress.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
@@ -103,25 +104,30 @@ pub(super) fn explorer(
 
 /// Every short sequence on small trees.
 fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
-    let bar = progress::bar(context, None, "{bar:40} {pos} of {len} sequences, {msg}");
+    let template = "{bar:40} {human_pos} of {human_len} sequences, {msg}, {elapsed}";
+    // The first report tells how many there are.
+    let bar = OnceLock::new();
     let tell = |progress: &Progress| {
-        bar.set_length(progress.sequences);
+        let first = || progress::bar(context, Some(progress.sequences), "", template);
+        let bar: &ProgressBar = bar.get_or_init(first);
         bar.set_position(progress.sequences_done);
         bar.set_message(format!("{}; {}", message(&progress.stats), progress.scope));
     };
     let suite = Suite { length: args.length as usize, threads: args.workers(), progress: Some(&tell) };
     let report = exhaust(engine, suite, options);
-    bar.finish_and_clear();
+    // Removes it from the screen.
+    drop(bar);
     (report.stats, report.failure)
 }
 
 pub(super) fn message(stats: &Stats) -> String {
-    let count = progress::count;
     let schedules = match stats.schedules {
         0 => String::new(),
-        schedules => format!("{} schedules, ", count(schedules)),
+        schedules => format!("{}, ", progress::many(schedules, "schedule")),
     };
-    format!("{schedules}{} crash points, {} recoveries", count(stats.points), count(stats.recoveries))
+    let (points, recoveries) =
+        (progress::many(stats.points, "crash point"), progress::many(stats.recoveries, "recovery"));
+    format!("{schedules}{points}, {recoveries}")
 }
 
 /// One random sequence.
@@ -131,7 +137,12 @@ fn random(
     operations: &[IndexOperation],
     context: Context,
 ) -> Result<Found, Failure> {
-    let bar = progress::bar(context, Some(1000), "{bar:40} {msg}");
+    let bar = progress::bar(
+        context,
+        Some(1000),
+        &message(&Stats::default()),
+        "{bar:40} {percent:>3}%, {msg}, {elapsed}",
+    );
     // Without a forced split after each recovery, which would take most of the time with leaves of full size.
     let mut explorer = explorer(engine, FollowUp::Keys, options)?;
     let shown: ProgressBar = bar.clone();

@@ -11,7 +11,7 @@ use std::num::NonZero;
 
 use clap::ValueEnum;
 use everleaf::Engine;
-use lab::arguments::parse_any_engine;
+use lab::arguments::engine_of;
 use medium::LineForm;
 use sim::index::{AnyEngine, Size};
 use sim::{Rules, watchdog};
@@ -40,7 +40,7 @@ const LONG_MINUTES: u64 = 60;
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
     /// The engine
-    #[arg(long, value_name = "NAME", value_parser = parse_any_engine)]
+    #[arg(long, value_name = "NAME", value_parser = engine_of(lab::ENGINES))]
     engine: Engine,
     /// The codec of entries [default: record; with --exhaustive and one thread also layers, for a trie, with a report each]
     #[arg(long, value_enum)]

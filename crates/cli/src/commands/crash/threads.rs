@@ -27,6 +27,8 @@ fn work<'w>(
     Work { options, follow_up: FollowUp::Keys, scheduling, workers: args.workers(), progress: Some(tell) }
 }
 
+const PROGRAMS: &str = "{bar:40} {human_pos} of {human_len} programs, {msg}, {elapsed}";
+
 /// Every pair or triple of operations on small trees, under every schedule.
 pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> Found {
     let scopes = scopes(engine.leaf_entries());
@@ -36,7 +38,7 @@ pub(super) fn all(engine: &AnyEngine, args: &Args, options: &Options, context: C
     });
     let programs: Vec<_> = programs.collect();
     let total = programs.iter().map(|programs| programs.len() as u64).sum();
-    let bar = progress::bar(context, Some(total), "{bar:40} {pos} of {len} programs, {msg}");
+    let bar = progress::bar(context, Some(total), &message(&Stats::default()), PROGRAMS);
     let stats = Mutex::new(Stats::default());
     for (scope, programs) in scopes.iter().zip(&programs) {
         let tell = |more: &Stats| {
@@ -72,12 +74,11 @@ pub(super) fn random(
         Length::Operations(count) => ((count as usize).div_ceil(operations), Duration::MAX),
         Length::Minutes(minutes) => (usize::MAX, Duration::from_secs(60 * minutes)),
     };
-    let (bar, unit) = match limit {
-        Duration::MAX => {
-            (progress::bar(context, Some(total as u64), "{bar:40} {pos} of {len} programs, {msg}"), 1)
-        }
-        _ => (progress::bar(context, Some(limit.as_secs()), "{bar:40} {pos} of {len} s, {msg}"), 0),
+    let (length, template, unit) = match limit {
+        Duration::MAX => (total as u64, PROGRAMS, 1),
+        _ => (limit.as_secs(), "{bar:40} {pos} of {len} s, {msg}", 0),
     };
+    let bar = progress::bar(context, Some(length), &message(&Stats::default()), template);
     let (stats, done) = (Mutex::new(Stats::default()), AtomicU64::new(0));
     let tell = |more: &Stats| {
         *stats.lock() += *more;

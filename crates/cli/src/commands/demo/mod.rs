@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf::{Engine, Store, Tree};
+use lab::arguments::engine_of;
 
-use crate::context::{Context, PoolArgs, parse_engine};
+use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{child, progress};
 use listing::Listing;
@@ -40,8 +41,8 @@ pub(crate) struct Args {
     /// The pool to make; an earlier demo's is replaced, anything else is not touched
     #[arg(long, value_name = "FILE", default_value = "everleaf-demo.pool")]
     pool: PathBuf,
-    /// The engine of the tree, one of those that `everleaf engines` lists
-    #[arg(long, default_value = "rntree", value_name = "NAME", value_parser = parse_engine)]
+    /// The engine of the tree
+    #[arg(long, default_value = "rntree", value_name = "NAME", value_parser = engine_of(Engine::ALL))]
     engine: Engine,
 }
 
@@ -69,7 +70,7 @@ fn write_and_kill(
     };
     // `send` closes the pipe at its end, which tells the writer that there are no more paths.
     let sent = writer::send(listing, BufWriter::with_capacity(1 << 20, input));
-    let bar = progress::bar(context, Some(listing.len() as u64), BAR);
+    let bar = progress::bar(context, Some(listing.len() as u64), "0 acknowledged", BAR);
     let kill_at = ((listing.len() as f64 * KILLED_AFTER) as usize).max(1);
     let mut acknowledged = Acknowledged::none(listing.len());
     let (mut start, mut duration, mut status) = (None, Duration::ZERO, None);
@@ -156,7 +157,7 @@ fn walk(args: &Args, context: Context, report: &mut Report) -> Result<(Listing, 
     let root = args.root.canonicalize();
     let root = root.map_err(Failure::io(format!("walk {}", args.root.display())))?;
     let own_pool = std::path::absolute(&args.pool).unwrap_or_else(|_| args.pool.clone());
-    let spinner = progress::bar(context, None, "     {spinner:.cyan} {msg}");
+    let spinner = progress::bar(context, None, "0 paths", "     {spinner:.cyan} {msg}");
     let listing = Listing::walk(&root, args.paths as usize, &own_pool, |count| {
         spinner.set_message(format!("{} paths", progress::count(count)));
     });
@@ -189,7 +190,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     show.step("recover", &report.recovered(&store, &tree, start.elapsed())?);
     context.note_medium(&store);
 
-    let bar = progress::bar(context, Some(killed.acknowledged.count as u64), BAR);
+    let bar = progress::bar(context, Some(killed.acknowledged.count as u64), "looked up", BAR);
     let start = Instant::now();
     let proof = prove::prove(&tree, &listing, &killed.acknowledged, |count| bar.inc(count))?;
     bar.finish_and_clear();

@@ -9,11 +9,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use everleaf::{Engine, Store, Tree, TreeOptions};
+use lab::arguments::engine_of;
 
 use super::TREE;
 use super::listing::Listing;
 use crate::child;
-use crate::context::{PoolArgs, parse_engine};
+use crate::context::PoolArgs;
 use crate::failure::{Answer, Failure, Outcome};
 
 /// Threads that write.
@@ -30,7 +31,7 @@ const PACED_DURATION: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    #[arg(long, value_parser = parse_engine)]
+    #[arg(long, value_parser = engine_of(Engine::ALL))]
     engine: Engine,
 }
 

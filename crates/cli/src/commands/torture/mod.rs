@@ -13,7 +13,7 @@ pub(crate) mod writer;
 use std::time::Duration;
 
 use everleaf::Engine;
-use lab::arguments::parse_any_engine;
+use lab::arguments::engine_of;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
@@ -29,8 +29,8 @@ use verify::{Contents, open_trees};
 /// The work of writers: the same for all processes of a run.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Work {
-    /// The engine, one of those that `everleaf engines --all` lists
-    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = parse_any_engine)]
+    /// The engine
+    #[arg(long, value_name = "NAME", default_value = "rntree", value_parser = engine_of(lab::ENGINES))]
     engine: Engine,
     /// The durability that writers rely on: immediate, sync (at a sync), a number of milliseconds (or a sync), or tickets
     #[arg(long, value_name = "PROMISE", default_value = "immediate")]
@@ -123,10 +123,10 @@ impl Report {
         let count = progress::count;
         let nanoseconds = |ns| progress::duration(Duration::from_nanos(ns));
         let words = format!(
-            "{} rounds in {}: {} operations, {} of them acknowledged; of those under way at a kill {} were done, {} \
+            "{} in {}: {} operations, {} of them acknowledged; of those under way at a kill {} were done, {} \
              were not\nopening after a kill took {} (median), {} (longest); {} writers died before they could write\n\
-             {} keys and {} in the end\n",
-            count(self.rounds.into()),
+             {} and {} in the end\n",
+            progress::many(self.rounds.into(), "round"),
             progress::duration(Duration::from_secs_f64(self.seconds)),
             count(self.tally.operations),
             count(self.tally.acknowledged),
@@ -135,12 +135,16 @@ impl Report {
             nanoseconds(self.recovery_ns_median),
             nanoseconds(self.recovery_ns_max),
             self.killed_while_opening,
-            count(self.keys),
+            progress::many(self.keys, "key"),
             progress::bytes(self.used_bytes),
         );
         match self.violations {
             0 => words + "no violation",
-            violations => format!("{words}{} VIOLATIONS; replay: {}", count(violations), self.replay),
+            violations => format!(
+                "{words}{}; replay: {}",
+                progress::many(violations, "violation").to_uppercase(),
+                self.replay
+            ),
         }
     }
 }
@@ -158,7 +162,12 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let mut model = Model::new(Contents::empty(args.work.keys), args.work.clone());
     let mut report = Report { seed, replay: args.replay(seed), ..Report::default() };
     make_pool(args, context)?;
-    let bar = progress::bar(context, Some(args.rounds.into()), "{bar:40} round {pos} of {len}, {msg}");
+    let bar = progress::bar(
+        context,
+        Some(args.rounds.into()),
+        "0 operations",
+        "{bar:40} round {pos} of {len}, {msg}",
+    );
     let mut recoveries = Vec::new();
     for round in 1..=args.rounds {
         let (recovery, violations) = round::run(args, seed, round, random.random(), &mut model, &mut report)?;
@@ -168,11 +177,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         let room = VIOLATIONS_TOLD - report.first_violations.len();
         report.first_violations.extend(violations.into_iter().take(room));
         bar.inc(1);
-        bar.set_message(format!(
-            "{} operations, {} violations",
-            progress::count(report.tally.operations),
-            progress::count(report.violations)
-        ));
+        bar.set_message(progress::many(report.tally.operations, "operation"));
         if report.violations > 0 {
             // The model does not hold any more; the pool is left for examination.
             break;

@@ -7,10 +7,10 @@ use pool::Guard;
 use smallvec::SmallVec;
 
 use super::find::{Path, Step};
-use super::latch::Writing;
 use super::log::Redo;
 use super::{Format, Item, Kind, Node, Order, Paged, checked};
 use crate::index::Codec;
+use crate::kit::latch::Writing;
 use crate::kit::write::Unpublished;
 
 /// What a node holds, in order.
@@ -127,24 +127,20 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let mut redo = Redo::default();
         match parent {
             Some((parent, position)) => {
-                let live = self.format.live(guard, &parent);
-                let mut above = self.order(guard, &parent, live)?;
-                let slot = (!live).trailing_zeros() as usize;
-                parent.write_item(guard, slot, separator);
-                above.insert(position, slot);
-                redo.set_head(guard, &parent, self.format.head(Kind::Inner, &above));
+                let above = self.order(guard, &parent, self.format.live(guard, &parent))?;
+                self.format.insert_separator(guard, &parent, (above, position), separator, &mut redo);
             }
             None => {
                 let (old, levels) = self.root(guard)?;
                 let root = self.allocate(&mut space, Kind::Inner)?;
                 self.write_node(guard, (root, Kind::Inner), old, &[separator])?;
-                redo.set(guard, &self.anchor(guard)?.root, Self::root_word(root, levels + 1)?);
+                redo.set(guard, self.anchor(guard)?.root, Self::root_word(root, levels + 1)?);
             }
         }
         redo.set_head(guard, &node, self.format.head(node.kind, &Order::of(order.slots().take(kept))));
         redo.set(guard, node.link(), left_link);
         writing.change();
-        let lsn = redo.commit(guard, self.anchor(guard)?)?;
+        let lsn = redo.commit(guard, &self.anchor(guard)?)?;
         space.published();
         writing.stamp(node.offset, lsn);
         writing.stamp(right, lsn);
@@ -201,7 +197,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         if counts[0] + counts[1] + pulled > room {
             return Ok(false);
         }
-        let mut above = self.order(guard, parent, live)?;
+        self.format.mend(guard, &left, || writing.change());
+        let above = self.order(guard, parent, live)?;
         let separator = parent.item(guard, above.slot(position));
         let [mut one, other] = [self.content(guard, &left)?, self.content(guard, &right)?];
         let link = right.link().load(guard);
@@ -217,10 +214,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         if kind == Kind::Leaf {
             redo.set(guard, left.link(), link);
         }
-        above.remove(position);
-        redo.set_head(guard, parent, self.format.head(Kind::Inner, &above));
+        self.format.remove_separator(guard, parent, (above, position), &mut redo);
         writing.change();
-        let lsn = redo.commit(guard, self.anchor(guard)?)?;
+        let lsn = redo.commit(guard, &self.anchor(guard)?)?;
         writing.stamp(left.offset, lsn);
         guard.retire(right.offset);
         if kind == Kind::Leaf && separator.tail != 0 {
@@ -239,9 +235,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             }
             let child = Self::offset_in(&root, root.link().load(guard))?;
             let (anchor, mut redo) = (self.anchor(guard)?, Redo::default());
-            redo.set(guard, &anchor.root, Self::root_word(child, levels - 1)?);
+            redo.set(guard, anchor.root, Self::root_word(child, levels - 1)?);
             writing.change();
-            redo.commit(guard, anchor)?;
+            redo.commit(guard, &anchor)?;
             guard.retire(offset);
         }
     }

@@ -11,6 +11,7 @@ use super::log::Anchor;
 use super::node::bits;
 use super::{Format, Item, Kind, Node, Order, Paged, unchecked};
 use crate::index::{Codec, EntryWords};
+use crate::kit::scan::{Tied, Way};
 
 /// Keys that descend together.
 const GROUP: usize = 16;
@@ -26,27 +27,6 @@ pub(super) struct Step {
 
 /// The inner nodes from the root to a leaf.
 pub(super) type Path = SmallVec<[Step; 8]>;
-
-/// Which separators with a key's first word a descent to the key leaves behind.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Tied {
-    /// Those that are not above the key.
-    UpTo,
-    /// Those below the key, which is not the smallest one with its first word.
-    Below,
-    /// None.
-    Behind,
-}
-
-/// Where a descent goes.
-pub(super) enum Way<K> {
-    /// To the leaf that covers a key, or those next below it.
-    Key(K, Tied),
-    /// To the first leaf.
-    First,
-    /// To the last leaf.
-    Last,
-}
 
 /// What a search found in a leaf.
 #[derive(Clone, Copy)]
@@ -69,8 +49,8 @@ impl Look {
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     #[inline(always)]
-    pub(super) fn anchor<'g>(&self, guard: &'g Guard<'_, M>) -> Result<&'g Anchor> {
-        Ok(guard.node::<Anchor>(self.anchor)?)
+    pub(super) fn anchor<'g>(&self, guard: &'g Guard<'_, M>) -> Result<Anchor<'g>> {
+        Anchor::at(guard, self.anchor, F::LOG_WRITES_MAX)
     }
 
     /// The root, and the levels of inner nodes.

@@ -3,9 +3,10 @@
 use crate::Result;
 use medium::Medium;
 
-use super::find::{Path, Tied, Way};
+use super::find::Path;
 use super::{Format, Item, Paged};
 use crate::index::{Codec, Condition};
+use crate::kit::scan::{Tied, Way};
 use crate::kit::write::{Encoded, holds};
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
@@ -23,6 +24,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let (leaf, look) = loop {
             let mut path = Path::new();
             let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |step| path.push(step))?;
+            self.format.mend(&guard, &leaf, || writing.change());
             let look = self.look(&guard, &leaf, key)?;
             if !holds::<M, C>(&guard, condition, look.entry())? {
                 writing.settle(&guard, self.latch.lsn(leaf.offset))?;

@@ -4,11 +4,11 @@ use crate::{Error, Result};
 use medium::Medium;
 use pool::Guard;
 
-use super::latch::Writing;
 use super::log::Redo;
 use super::walk::Visited;
 use super::{Format, Item, Kind, Paged, checked};
 use crate::index::{Codec, NextEntry};
+use crate::kit::latch::Writing;
 use crate::kit::load::{Sorted, entries_per_leaf};
 use crate::kit::write::Unpublished;
 
@@ -50,9 +50,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let (writing, old) = self.lock_empty(&pinned)?;
         let anchor = self.anchor(&guard)?;
         let mut redo = Redo::default();
-        redo.set(&guard, &anchor.root, root);
+        redo.set(&guard, anchor.root, root);
         writing.change();
-        let lsn = redo.commit(&guard, anchor)?;
+        let lsn = redo.commit(&guard, &anchor)?;
         writing.stamp_all(lsn);
         nodes.published();
         tails.published();

@@ -1,10 +1,10 @@
 //! The anchor of a tree, and its redo log: how several words change at once.
 //!
 //! ```text
-//! anchor, 448 bytes
+//! anchor, 64 + 16 n bytes
 //!   0  root     offset of the root, in its lowest six bits the levels of inner nodes; 16 bits that tell damage
 //!   8  commit   0, or how many words the log has (bits 0 to 7) and the CRC-32C of them (bits 32 to 63)
-//!  64  log      24 times: the offset of a word, its new value
+//!  64  log      n times: the offset of a word, its new value; n is the format's (24: the heads of two nodes, and the root)
 //! ```
 //!
 //! 1. The words are written to the log, with all new nodes that they lead to; a fence.
@@ -12,39 +12,43 @@
 //! 3. The words are written in their places; a fence.
 //! 4. The commit record is cleared; a fence. Only then is the log used again, and are the words changed again.
 //!
-//! Recovery repeats 3 and 4 if there is a commit record.
+//! Recovery repeats 3 and 4 if there is a commit record. On a volatile medium there is no recovery, and 1 and 2 are left out.
 
 use crate::{Error, Result};
-use medium::{LINE_BYTES, Lsn, Medium, Word, node};
+use medium::{LINE_BYTES, Lsn, Medium, Word};
 use pool::Guard;
 use smallvec::SmallVec;
 
 use super::{HEAD_WORDS_MAX, Node};
 
-/// Words that change at once, at most: the heads of two nodes, and the root.
-const WRITES_MAX: usize = 24;
+/// Words that change at once, at most, where heads tell which entries live: the heads of two nodes, and the root.
+pub const HEAD_WRITES_MAX: usize = 24;
+const _: () = assert!(2 * HEAD_WORDS_MAX < HEAD_WRITES_MAX);
 
-node! {
-    /// Where a tree begins.
-    pub(super) struct Anchor {
-        pub(super) root: Word,
-        commit: Word,
-        spare: [Word; 6],
-        log: [[Word; 2]; WRITES_MAX],
-    }
+/// Where a tree begins.
+pub(super) struct Anchor<'g> {
+    pub(super) root: &'g Word,
+    commit: &'g Word,
+    log: &'g [[Word; 2]],
 }
 
-const _: () = {
-    assert!(std::mem::offset_of!(Anchor, log) == LINE_BYTES && size_of::<Anchor>() == 448);
-    assert!(2 * HEAD_WORDS_MAX < WRITES_MAX);
-};
+impl<'g> Anchor<'g> {
+    /// Bytes of an anchor whose log has room for so many words.
+    pub(super) const fn bytes(writes_max: usize) -> usize {
+        LINE_BYTES + 16 * writes_max
+    }
 
-impl Anchor {
+    #[inline(always)]
+    pub(super) fn at<M: Medium>(guard: &'g Guard<'_, M>, offset: u64, writes_max: usize) -> Result<Self> {
+        let (line, log) = guard.words(offset, Self::bytes(writes_max) / 8)?.split_at(LINE_BYTES / 8);
+        Ok(Self { root: &line[0], commit: &line[1], log: log.as_chunks().0 })
+    }
+
     /// Gives the anchor of a new tree its first value, and flushes it.
     pub(super) fn start<M: Medium>(&self, guard: &Guard<'_, M>, root: u64) {
         self.root.store(guard, root);
         self.commit.store(guard, 0);
-        guard.flush_words(std::slice::from_ref(&self.root));
+        guard.flush(self.root);
     }
 
     /// Whether a change is to be finished: nodes may be as they were in the middle of it.
@@ -55,18 +59,18 @@ impl Anchor {
 
 /// Words that are to change at once: their offsets and new values.
 #[derive(Default)]
-pub(super) struct Redo(SmallVec<[[u64; 2]; WRITES_MAX]>);
+pub struct Redo(SmallVec<[[u64; 2]; HEAD_WRITES_MAX]>);
 
 impl Redo {
     /// A word is to have this value.
-    pub(super) fn set<M: Medium>(&mut self, guard: &Guard<'_, M>, word: &Word, value: u64) {
+    pub fn set<M: Medium>(&mut self, guard: &Guard<'_, M>, word: &Word, value: u64) {
         if word.load(guard) != value {
             self.0.push([guard.offset_of(word), value]);
         }
     }
 
     /// The head of a node is to be this, without the link.
-    pub(super) fn set_head<M: Medium>(
+    pub fn set_head<M: Medium>(
         &mut self,
         guard: &Guard<'_, M>,
         node: &Node<'_>,
@@ -82,13 +86,16 @@ impl Redo {
     }
 
     /// Changes the words, all or none; what was flushed before is ordered before them. A single word needs no log.
-    pub(super) fn commit<M: Medium>(self, guard: &Guard<'_, M>, anchor: &Anchor) -> Result<Lsn> {
+    pub(super) fn commit<M: Medium>(self, guard: &Guard<'_, M>, anchor: &Anchor<'_>) -> Result<Lsn> {
         if let [[offset, value]] = self.0[..] {
             let word = guard.node::<Word>(offset)?;
             // PERSIST: what the word leads to is ordered before it; lost, nothing happened.
             guard.fence();
             word.publish(guard, value);
             return Ok(guard.fence());
+        }
+        if M::VOLATILE {
+            return self.write(guard, anchor);
         }
         for (entry, [offset, value]) in anchor.log.iter().zip(&self.0) {
             entry[0].store(guard, *offset);
@@ -104,7 +111,7 @@ impl Redo {
     }
 
     /// Writes the words in their places, then clears the commit record.
-    fn write<M: Medium>(&self, guard: &Guard<'_, M>, anchor: &Anchor) -> Result<Lsn> {
+    fn write<M: Medium>(&self, guard: &Guard<'_, M>, anchor: &Anchor<'_>) -> Result<Lsn> {
         let line = |write: &[u64; 2]| write[0] / LINE_BYTES as u64;
         for writes in self.0.chunk_by(|one, next| line(one) == line(next)) {
             for [offset, value] in writes {
@@ -120,7 +127,7 @@ impl Redo {
     }
 
     /// Finishes what a crash cut off.
-    pub(super) fn recover<M: Medium>(guard: &Guard<'_, M>, anchor: &Anchor) -> Result<()> {
+    pub(super) fn recover<M: Medium>(guard: &Guard<'_, M>, anchor: &Anchor<'_>) -> Result<()> {
         let commit = anchor.commit.load(guard);
         if commit == 0 {
             return Ok(());
@@ -128,9 +135,9 @@ impl Redo {
         let entries = anchor.log.iter().take((commit & 0xff) as usize);
         let redo = Self(entries.map(|entry| [entry[0].load(guard), entry[1].load(guard)]).collect());
         if redo.commit_word() != commit {
-            return Err(Error::corrupt(guard.offset_of(anchor), "the redo log fails its check"));
+            return Err(Error::corrupt(guard.offset_of(anchor.commit), "the redo log fails its check"));
         }
         // No wait: as long as this is not durable, the next recovery does the same again.
-        redo.write(guard, anchor).map(|_| ())
+        redo.write(guard, anchor).map(drop)
     }
 }

@@ -45,12 +45,11 @@
 //!
 //! ## Concurrency
 //!
-//! One writer at a time; readers beside each other (`latch`). No lock is held while a thread waits for durability.
+//! One writer at a time; readers beside each other ([`latch`](super::latch)). No lock is held while a thread waits for durability.
 
 mod change;
 mod find;
 mod insert;
-mod latch;
 mod load;
 mod log;
 mod node;
@@ -59,30 +58,39 @@ mod remove;
 mod scan;
 mod walk;
 
+use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use crate::Result;
 use medium::{Lsn, Medium};
-use pool::{Guard, Pool, ROOT_WORDS};
+use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 
-use super::scan::LeafBatches;
-use crate::index::{Bounds, Codec, Direction, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation};
-use crate::methods_of_entries;
-use latch::Latch;
+use super::latch::Latch;
+use crate::index::{Codec, Index, MaybeWords};
+use crate::registry::Settings;
+use crate::{Result, methods_of_entries, methods_of_trees, words_of_entries};
 
 pub use super::{checked, unchecked};
+pub use log::{HEAD_WRITES_MAX, Redo};
 pub use node::{ENTRIES_MAX, HEAD_WORDS_MAX, Item, Kind, Node, Order, Shape};
 
 /// How nodes lie in the pool.
-pub trait Format: Copy + Send + Sync + 'static {
+pub trait Format: Copy + Debug + Send + Sync + 'static {
     /// The engine's number in a pool's root table, and its name.
     const ENGINE: (u16, &'static str);
+    /// The most words that a split or a merge changes at once.
+    const LOG_WRITES_MAX: usize = HEAD_WRITES_MAX;
 
     /// The format of the tree at a root, from the root's second word.
     fn of_root(word: u64) -> Result<Self>;
 
     /// The root's second word.
     fn to_root(self) -> u64;
+
+    /// The format that settings of the engine ask for.
+    fn of_settings(settings: &Settings) -> Result<Self>;
+
+    /// The settings that ask for it.
+    fn to_settings(self) -> Settings;
 
     /// How large nodes of a kind are.
     fn shape(self, kind: Kind) -> Shape;
@@ -108,6 +116,37 @@ pub trait Format: Copy + Send + Sync + 'static {
     fn remove<M: Medium>(self, guard: &Guard<'_, M>, leaf: &Node<'_>, at: (Order, usize), slot: usize)
     -> Lsn;
 
+    /// Adds a separator to an inner node that has room, at a position of its order, by words that change at once.
+    fn insert_separator<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        (mut order, position): (Order, usize),
+        separator: Item,
+        redo: &mut Redo,
+    ) {
+        let slot = (!order.live()).trailing_zeros() as usize;
+        node.write_item(guard, slot, separator);
+        order.insert(position, slot);
+        redo.set_head(guard, node, self.head(Kind::Inner, &order));
+    }
+
+    /// Removes the separator at a position of an inner node's order, by words that change at once.
+    fn remove_separator<M: Medium>(
+        self,
+        guard: &Guard<'_, M>,
+        node: &Node<'_>,
+        (mut order, position): (Order, usize),
+        redo: &mut Redo,
+    ) {
+        order.remove(position);
+        redo.set_head(guard, node, self.head(Kind::Inner, &order));
+    }
+
+    /// Makes a leaf whole that a crash has left in the middle of a change, before a writer changes it; calls `change` first. For
+    /// formats whose other methods rely on that.
+    fn mend<M: Medium>(self, _guard: &Guard<'_, M>, _leaf: &Node<'_>, _change: impl FnOnce()) {}
+
     /// What is wrong with the head of a node, as far as it tells.
     fn fault<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>) -> Option<&'static str>;
 }
@@ -115,7 +154,7 @@ pub trait Format: Copy + Send + Sync + 'static {
 /// Root word 0: the offset of the anchor.
 const ROOT_ANCHOR: usize = 0;
 /// Root word 1: the format.
-pub(crate) const ROOT_FORMAT: usize = 1;
+const ROOT_FORMAT: usize = 1;
 
 /// A tree. Immediate durability: an operation is durable when it returns, and no other thread has answered from it before.
 pub struct Paged<M: Medium, C: Codec, F: Format> {
@@ -131,6 +170,11 @@ pub struct Paged<M: Medium, C: Codec, F: Format> {
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// The engine's number in a pool's root table, and its name.
     pub const ENGINE: (u16, &'static str) = F::ENGINE;
+
+    /// The settings with which the tree of a root was made.
+    pub fn settings_of(root: &TreeRoot) -> Result<Settings> {
+        Ok(F::of_root(root.words[ROOT_FORMAT])?.to_settings())
+    }
 
     /// The tree at a root, not recovered.
     fn unopened(pool: &Pool<M>, words: &[u64; ROOT_WORDS]) -> Result<Self> {
@@ -151,28 +195,11 @@ where
     Self: MaybeWords,
 {
     methods_of_entries!();
-
-    fn range<'i>(&'i self, bounds: Bounds, direction: Direction) -> Result<Box<dyn Scan + 'i>> {
-        Ok(Box::new(LeafBatches::cursor(self, bounds, direction)))
-    }
+    methods_of_trees!();
 
     fn len(&self) -> Result<u64> {
         Ok(self.figures()?.keys)
     }
-
-    fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        self.load(next, fill)
-    }
-
-    fn check(&self) -> Result<Vec<Violation>> {
-        self.verify()
-    }
-
-    fn stat(&self) -> Result<IndexStat> {
-        self.figures()
-    }
-
-    fn destroy(&self) -> Result<()> {
-        self.give_back()
-    }
 }
+
+words_of_entries!(Paged, F: Format);

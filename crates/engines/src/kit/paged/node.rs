@@ -79,7 +79,7 @@ impl<'g> Node<'g> {
 
     /// An entry.
     #[inline(always)]
-    pub(super) fn item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize) -> Item {
+    pub fn item<M: Medium>(&self, guard: &Guard<'_, M>, slot: usize) -> Item {
         let [word, value] = &self.entries[slot];
         let tail = self.tails.get(slot).map_or(0, |tail| tail.load(guard));
         Item { word: word.load(guard), value: value.load(guard), tail }
@@ -186,21 +186,19 @@ impl Order {
         self.0[0] -= 1;
     }
 
-    /// One bit for each slot, and the bits of all slots together.
-    #[inline(always)]
-    fn listed(&self) -> (u64, usize) {
-        self.slots().fold((0, 0), |(live, all), slot| (live | 1 << (slot & 63), all | slot))
-    }
-
     /// One bit for each slot.
     pub fn live(&self) -> u64 {
-        self.listed().0
+        self.slots().fold(0, |live, slot| live | 1 << (slot & 63))
     }
 
     /// Refuses what is no order of these entries.
     #[inline]
     pub(super) fn validated(self, live: u64, offset: u64) -> Result<Self> {
-        let (listed, all) = self.listed();
+        let (mut listed, mut all) = (0, 0);
+        for slot in self.slots() {
+            listed |= 1 << (slot & 63);
+            all |= slot;
+        }
         if self.count() != live.count_ones() as usize || all > ENTRIES_MAX || listed != live {
             return Err(Error::corrupt(offset, "a slot array that does not list the entries of its node"));
         }

@@ -8,19 +8,19 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 
 use super::log::{Anchor, Redo};
 use super::{Format, Kind, Paged, ROOT_ANCHOR, ROOT_FORMAT};
-use crate::index::{Codec, Index};
+use crate::index::{Codec, MaybeWords};
 use crate::kit::write::Unpublished;
+use crate::registry::{Build, Opening, Salvaged, Visit};
 
-impl<M: Medium, C: Codec, F: Format> Paged<M, C, F>
+impl<M: Medium, C: Codec, F: Format> Build<M> for Paged<M, C, F>
 where
-    Self: Index,
+    Self: MaybeWords,
 {
-    /// Makes an empty tree: an anchor, and a leaf as its root.
-    pub(crate) fn create_as(pool: &Pool<M>, name: &str, format: F) -> Result<Self> {
+    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
         let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
         let mut space = Unpublished::new(&guard);
-        words[ROOT_ANCHOR] = space.allocate_lines(size_of::<Anchor>())?;
-        words[ROOT_FORMAT] = format.to_root();
+        words[ROOT_ANCHOR] = space.allocate_lines(Anchor::bytes(F::LOG_WRITES_MAX))?;
+        words[ROOT_FORMAT] = F::of_settings(&opening.settings)?.to_root();
         let tree = Self::unopened(pool, &words)?;
         let leaf = tree.allocate(&mut space, Kind::Leaf)?;
         tree.write_node(&guard, (leaf, Kind::Leaf), 0, &[])?;
@@ -32,12 +32,13 @@ where
         Ok(tree)
     }
 
-    /// Opens a tree of this kind: finishes its redo log, and marks what it reaches if the pool asks for that.
-    pub(crate) fn open_at(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
+    fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
         let start = Instant::now();
         let mut tree = Self::unopened(pool, &root.words)?;
+        let wanted = F::of_settings(&opening.settings.or(tree.format.to_settings()))?;
+        root.demand((F::ENGINE.0, C::ID), &[tree.format, wanted].map(|format| format!("{format:?}")))?;
         let guard = pool.pin();
-        Redo::recover(&guard, tree.anchor(&guard)?)?;
+        Redo::recover(&guard, &tree.anchor(&guard)?)?;
         tree.root(&guard)?;
         if pool.needs_mark() {
             tree.recovered_from_crash = true;
@@ -46,5 +47,9 @@ where
         drop(guard);
         tree.recovery_ns = start.elapsed().as_nanos() as u64;
         Ok(tree)
+    }
+
+    fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
+        Self::salvage_of(pool, root, visit)
     }
 }

@@ -3,9 +3,10 @@
 use crate::Result;
 use medium::Medium;
 
-use super::find::{Path, Tied, Way};
+use super::find::Path;
 use super::{Format, Paged};
 use crate::index::{Codec, Condition};
+use crate::kit::scan::{Tied, Way};
 use crate::kit::write::holds;
 
 impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
@@ -16,6 +17,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let writing = self.latch.write(&guard);
         let mut path = Path::new();
         let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |step| path.push(step))?;
+        self.format.mend(&guard, &leaf, || writing.change());
         let look = self.look(&guard, &leaf, key)?;
         let held = holds::<M, C>(&guard, condition, look.entry())?;
         let Some((slot, old)) = look.found.filter(|_| held) else {

@@ -5,10 +5,10 @@ use medium::Medium;
 use pool::{Guard, Pool};
 use smallvec::SmallVec;
 
-use super::find::{Path, Tied, Way};
+use super::find::Path;
 use super::{Format, Item, Kind, Node, Paged};
 use crate::index::{Codec, Direction, EntryWords};
-use crate::kit::scan::{Goal, LeafCopy, Leaves};
+use crate::kit::scan::{Goal, LeafCopy, Leaves, Tied, Way};
 
 type Entries = SmallVec<[EntryWords; 64]>;
 
@@ -73,17 +73,7 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
         direction: Direction,
         copy: &mut LeafCopy,
     ) -> Result<()> {
-        let way = match goal {
-            Goal::First => Way::First,
-            Goal::Last => Way::Last,
-            // The bound of bytes that are too short for a word is the first word above them.
-            Goal::UpTo(key) if !C::TIES && key.len() < 8 => Way::Key(C::bound(key), Tied::Behind),
-            Goal::Below(key) if !C::is_rounded(key) => {
-                let is_smallest = key.len() <= 8 && key.last() != Some(&0);
-                Way::Key(C::bound(key), if is_smallest { Tied::Behind } else { Tied::Below })
-            }
-            Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => Way::Key(C::bound(key), Tied::UpTo),
-        };
+        let way = goal.way::<C>();
         let mut entries = Entries::new();
         let lsn = self.latch.read(guard, |_| {
             let mut path = Path::new();
@@ -95,7 +85,7 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             Ok(self.latch.lsn(leaf.offset))
         })?;
         copy.entries.extend(entries);
-        Ok(guard.wait_for(lsn)?)
+        guard.wait_for(lsn)
     }
 }
 

@@ -144,7 +144,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             keys,
             leaves,
             height: levels as u32,
-            volatile_bytes: self.latch.words.bytes_used(),
+            volatile_bytes: self.latch.volatile_bytes(),
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,
             leaf_bytes: self.format.shape(Kind::Leaf).bytes(false) as u64,
@@ -230,7 +230,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     }
 
     /// As [`Build::salvage_at`](crate::registry::Build::salvage_at).
-    pub(crate) fn salvage_of(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
+    pub(super) fn salvage_of(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
         root.demand((F::ENGINE.0, C::ID), &[String::new(), String::new()])?;
         let tree = Self::unopened(pool, &root.words)?;
         let (guard, mut salvage, mut goes_on) = (pool.pin(), Salvage::new(visit), true);

@@ -6,24 +6,14 @@ use medium::Medium;
 use medium::sync::AtomicBool;
 use pool::{Guard, Pool};
 
-use super::{EpochWords, Epochs, FAILED_RANGES, Shards, checked, unchecked};
+use super::{EpochWords, Epochs, Shards, checked, unchecked};
 use crate::{Error, Result};
 
-/// Ranges of epochs, first and last; 0 and 0 where the pool has none.
-type Ranges = [(u64, u64); FAILED_RANGES];
-
 /// Reads the set of failed epochs.
-fn read_failed<M: Medium>(guard: &Guard<'_, M>, at: u64, cells: &EpochWords) -> Result<Ranges> {
-    let mut failed = [(0, 0); FAILED_RANGES];
-    for (range, cells) in failed.iter_mut().zip(&cells.failed) {
-        let (first, last) = (cells[0].load(guard), cells[1].load(guard));
-        match (unchecked(first), unchecked(last)) {
-            _ if first == 0 => {}
-            (Some(first), Some(last)) if first <= last => *range = (first, last),
-            _ => return Err(Error::corrupt(at, "the set of failed epochs is damaged")),
-        }
-    }
-    Ok(failed)
+fn read_failed<M: Medium>(guard: &Guard<'_, M>, at: u64, cells: &EpochWords) -> Result<Vec<u64>> {
+    let words = cells.failed.iter().map(|cell| cell.load(guard)).filter(|word| *word != 0);
+    let damaged = || Error::corrupt(at, "the set of failed epochs is damaged");
+    words.map(|word| unchecked(word).ok_or_else(damaged)).collect()
 }
 
 /// Adds an epoch to the set of failed ones.
@@ -31,25 +21,19 @@ fn fail<M: Medium>(
     guard: &Guard<'_, M>,
     at: u64,
     cells: &EpochWords,
-    failed: u64,
-    ranges: &mut Ranges,
+    epoch: u64,
+    failed: &mut Vec<u64>,
 ) -> Result<()> {
-    if ranges.iter().any(|(first, last)| (*first..=*last).contains(&failed)) {
+    if failed.contains(&epoch) {
         return Ok(());
     }
-    if let Some(index) = ranges.iter().position(|(first, last)| *first != 0 && last + 1 == failed) {
-        // PERSIST: the nodes are restored; lost, they are restored once more.
-        cells.failed[index][1].publish(guard, checked(failed));
-        ranges[index].1 = failed;
-    } else if let Some(index) = ranges.iter().position(|(first, _)| *first == 0) {
-        cells.failed[index][1].store(guard, checked(failed));
-        // PERSIST: as above; the end of the range lies in the same line, before.
-        cells.failed[index][0].publish(guard, checked(failed));
-        ranges[index] = (failed, failed);
-    } else {
+    let Some(cell) = cells.failed.iter().find(|cell| cell.load(guard) == 0) else {
         return Err(Error::corrupt(at, "the set of failed epochs is full"));
-    }
+    };
+    // PERSIST: the nodes are restored; lost, they are restored once more.
+    cell.publish(guard, checked(epoch));
     guard.fence();
+    failed.push(epoch);
     Ok(())
 }
 
@@ -70,7 +54,7 @@ impl<M: Medium, S: Default> Epochs<M, S> {
             return Err(Error::corrupt(words, "the number of the running epoch is damaged"));
         };
         let mut failed = read_failed(&guard, words, cells)?;
-        if failed.iter().any(|(_, last)| *last > running) {
+        if failed.iter().any(|epoch| *epoch > running) {
             return Err(Error::corrupt(words, "an epoch has failed that never began"));
         }
         let has_failed = cells.clean.load(&guard) != checked(1);
@@ -84,8 +68,8 @@ impl<M: Medium, S: Default> Epochs<M, S> {
         cells.clean.store(&guard, checked(0));
         cells.running.publish(&guard, checked(epochs.first));
         guard.fence();
-        epochs.failed = failed.into_iter().filter(|(first, _)| *first != 0).collect();
-        epochs.any_failed = AtomicBool::new(!epochs.failed.is_empty());
+        epochs.any_failed = AtomicBool::new(!failed.is_empty());
+        epochs.failed = failed;
         Ok((epochs, has_failed))
     }
 }
@@ -109,9 +93,9 @@ impl<M: Medium, S> Epochs<M, S> {
             return Ok(());
         }
         let guard = self.pool.peek();
-        for range in &guard.node::<EpochWords>(self.words)?.failed {
+        for cell in &guard.node::<EpochWords>(self.words)?.failed {
             // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
-            range[0].publish(&guard, 0);
+            cell.publish(&guard, 0);
         }
         guard.drain()?;
         self.any_failed.store(false, Ordering::Release);

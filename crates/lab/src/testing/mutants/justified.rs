@@ -76,6 +76,11 @@ pub(super) const ENGINES: &[Known] = &[
         folders: OF_WBTREE,
         justified: &[PAGED, ONE_WORD, WBTREE_SLOT_ONLY],
     },
+    Known {
+        engine: Engine::CAWBT,
+        folders: &["engines/src/cawbt/", "engines/src/kit/ids"],
+        justified: &[CAWBT],
+    },
     Known { engine: crate::SORTED_CHAIN, folders: &["lab/src/sorted_chain"], justified: &[SORTED_CHAIN] },
 ];
 
@@ -115,6 +120,10 @@ const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
 const INVALID: &str = "a slot array may be called invalid at any time before it changes: the bitmap lists the same entries, \
                        and the redo log writes it together with a slot array that is as it was";
+
+const EITHER_FIRST: &str = "the stores lie in one interval between fences: a crash may leave any of them, and recovery finishes the others";
+const MENDED_AGAIN: &str = "the next recovery mends the separator again; needed if the line is stored again and that is torn, \
+                            which takes a crash after a crash";
 
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
@@ -230,6 +239,21 @@ const WBTREE_SLOT_ONLY: &[Justified] = &[
         "a node of three entries is one line, which is flushed with its head; a larger one needs it",
     ),
     justified("engines/src/kit/paged/remove.rs Paged::erase settle 1", &[Wait], SEEN_ALONE),
+];
+
+/// `cawbt`.
+const CAWBT: &[Justified] = &[
+    justified("engines/src/cawbt/log.rs CawbTree::apply publish 2", &[DoneFirst], EITHER_FIRST),
+    justified("engines/src/cawbt/log.rs CawbTree::apply publish 3", &[DoneFirst], EITHER_FIRST),
+    justified("engines/src/cawbt/remove.rs CawbTree::take_out publish 2", &[DoneFirst], EITHER_FIRST),
+    justified("engines/src/cawbt/record.rs Fresh::write_node init 1", &[DoneFirst], NO_PUBLISH),
+    justified("engines/src/cawbt/recover.rs CawbTree::mend publish 1", &[Flush], MENDED_AGAIN),
+    justified("engines/src/cawbt/recover.rs CawbTree::mend fence 1", &[Fence, Swapped], MENDED_AGAIN),
+    justified("engines/src/cawbt/insert.rs CawbTree::replace fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/insert.rs CawbTree::add fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/log.rs CawbTree::carry_out fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/load.rs CawbTree::load fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/recover.rs CawbTree::create_at fence 1", &[Swapped], BOTH_BEFORE),
 ];
 
 /// The sorted chain.

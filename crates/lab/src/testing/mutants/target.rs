@@ -131,6 +131,7 @@ impl Target {
         match engine {
             _ if engine == Engine::RNTREE => rntree(),
             _ if engine == Engine::MASSTREE => masstree(),
+            _ if engine == Engine::CAWBT => cawbt(),
             _ => immediate(engine),
         }
     }
@@ -233,6 +234,29 @@ fn rntree() -> Target {
         Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
     };
     Target { suites: vec![slab_left_open], ..immediate(Engine::RNTREE) }
+}
+
+/// CAWBT, also where inner nodes give each other children.
+fn cawbt() -> Target {
+    let mut target = immediate(Engine::CAWBT);
+    let script = || {
+        let mut script: Vec<_> = (1..13).map(|key| Insert(10 * key, key)).collect();
+        script.extend([71, 72].map(|key| Insert(key, key)));
+        script.extend([10, 20, 30, 40].map(Remove));
+        script.extend([51, 52, 61, 62].map(|key| Insert(key, key)));
+        script.extend([72, 80, 90, 100].map(Remove));
+        script.extend([IndexOperation::Reopen, Remove(50)]);
+        script
+    };
+    for codec in CODECS {
+        for line_form in [LineForm::Single, LineForm::Twin] {
+            let engine = self::engine(Engine::CAWBT, codec, Size::Small);
+            let options = options(line_form, Rules::Lines);
+            target.quick.push(Trial::quick(Arc::clone(&engine), script(), options.clone()));
+            target.trials.push(Trial::of_script(engine, script(), options));
+        }
+    }
+    target
 }
 
 /// At four slots a node.

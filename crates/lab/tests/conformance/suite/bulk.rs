@@ -1,7 +1,7 @@
 //! Bulk load.
 
+use engines::Error;
 use engines::index::Index;
-use engines::{Error, PoolError};
 use rand::Rng;
 
 use crate::harness::{Cell, Check, Closing, Failure, Kind, Seed, expect_no_leak};
@@ -90,7 +90,7 @@ fn load_with(tree: &dyn Index, kind: Kind, trouble: Trouble, at: u64) -> Result<
                 Trouble::Unsorted => *key = key_of(kind, id - 5),
                 Trouble::Twice => *key = key_of(kind, id - 2),
                 Trouble::BadKey => key.resize(70_000, b'x'),
-                Trouble::Source => return Err(Error::Pool(PoolError::InUse)),
+                Trouble::Source => return Err(Error::in_use()),
                 Trouble::Full => {}
             }
         }
@@ -112,13 +112,12 @@ pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
     for trouble in [Trouble::Unsorted, Trouble::Twice, Trouble::BadKey, Trouble::Source, Trouble::Full] {
         for at in [1, cell.capacity as u64, rng.random_range(1..1000)] {
             let error = load_with(world.tree(), cell.kind, trouble, at)?;
-            let right = match (trouble, error.root()) {
+            let right = match (trouble, &error) {
                 (Trouble::Unsorted | Trouble::Twice, Error::NotSorted { index }) => *index == at,
                 (Trouble::BadKey, Error::KeyTooLong { length, .. } | Error::NotAWord { length, .. }) => {
                     *length == 70_000
                 }
-                (Trouble::Source, Error::Pool(PoolError::InUse))
-                | (Trouble::Full, Error::Pool(PoolError::PoolFull { .. })) => true,
+                (Trouble::Source, Error::InUse { .. }) | (Trouble::Full, Error::PoolFull { .. }) => true,
                 _ => false,
             };
             ensure!(right, "{trouble:?} at {at}: {error}");
@@ -143,10 +142,7 @@ pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
     }
     ensure_eq!(loaded?, 500, "entries loaded at last");
     let again = load(world.tree(), borrow(&model), 0.8);
-    ensure!(
-        matches!(&again, Err(error) if matches!(error.root(), Error::NotEmpty)),
-        "a second load: {again:?}"
-    );
+    ensure!(matches!(&again, Err(error) if matches!(&error, Error::NotEmpty)), "a second load: {again:?}");
     expect_equal(world.tree(), &model)?;
     expect_no_leak(&mut *world)
 }

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use engines::Error;
 use engines::index::{Bounds, Direction, Index};
-use engines::{Error, PoolError};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -112,8 +112,7 @@ pub fn another_format_version_is_refused(cell: &Cell, _seed: Seed) -> Check {
         }
         world.set_image(&other);
         let opened = world.open();
-        let refused =
-            matches!(&opened, Err(Error::Pool(PoolError::Version { found, .. })) if *found == version);
+        let refused = matches!(&opened, Err(Error::Version { found, .. }) if *found == version);
         ensure!(refused, "a pool of format version {version}: {opened:?}");
     }
     world.set_image(&image);

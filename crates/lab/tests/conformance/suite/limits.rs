@@ -65,7 +65,7 @@ fn beyond_the_limits(tree: &dyn Index) -> Check {
     ];
     for (what, result) in tries {
         let error = refused(result, what)?;
-        let right = matches!(error.root(), Error::KeyTooLong { length, limit }
+        let right = matches!(&error, Error::KeyTooLong { length, limit }
             if *length == key.len() && *limit == KEY_BYTES_MAX);
         ensure!(right, "{what} of a key too long: {error}");
     }
@@ -77,7 +77,7 @@ fn beyond_the_limits(tree: &dyn Index) -> Check {
     ];
     for (what, result) in tries {
         let error = refused(result, what)?;
-        let right = matches!(error.root(), Error::ValueTooLong { length, limit }
+        let right = matches!(&error, Error::ValueTooLong { length, limit }
             if *length == value.len() && *limit == VALUE_BYTES_MAX);
         ensure!(right, "{what} of a value too long: {error}");
     }
@@ -101,7 +101,7 @@ fn words_are_eight_bytes(tree: &dyn Index) -> Check {
         ];
         for (what, result) in tries {
             let error = refused(result, what)?;
-            let right = matches!(error.root(), Error::NotAWord { length: named, .. } if *named == length);
+            let right = matches!(&error, Error::NotAWord { length: named, .. } if *named == length);
             ensure!(right, "{what} of {length} bytes: {error}");
         }
         ensure!(!matches!(tree.get(&bytes), Ok(Some(_))), "a key of {length} bytes was found");

@@ -1,7 +1,7 @@
 //! Space: a full pool, an emptied tree, leaks.
 
+use engines::Error;
 use engines::index::Index;
-use engines::{Error, PoolError};
 use rand::Rng;
 use rand::seq::SliceRandom;
 
@@ -26,7 +26,7 @@ fn fill_up(tree: &dyn Index, kind: Kind, model: &mut Model, seed: Seed) -> Check
             Ok(done) => ensure_eq!(done, model.insert(key, value).is_none(), "insert of key {id}"),
             Err(error) => {
                 ensure!(
-                    matches!(error.root(), Error::Pool(PoolError::PoolFull { limit, .. }) if *limit <= LIMIT_BYTES),
+                    matches!(&error, Error::PoolFull { limit, .. } if *limit <= LIMIT_BYTES),
                     "a full pool says: {error}"
                 );
                 ensure_eq!(tree.get(&key)?, None, "the key that was refused");

@@ -21,27 +21,28 @@ const STRIPES: usize = 256;
 
 volatile! {
     /// What readers read.
-    pub(super) struct Words<M> {
+    struct Words<M> {
         version: Atomic<M>,
         lsns: [Atomic<M>; STRIPES],
     }
 }
 
 /// The lock.
-pub(super) struct Latch<M: 'static> {
+pub struct Latch<M: 'static> {
     /// In an arena, where words have the same numbers in each run under a scheduler.
-    pub(super) words: Arena<Words<M>>,
+    words: Arena<Words<M>>,
     writers: Mutex<()>,
 }
 
 /// The lock, held by a writer.
-pub(super) struct Writing<'l, M: Medium> {
+pub struct Writing<'l, M: Medium> {
     latch: &'l Latch<M>,
     _held: MutexGuard<'l, ()>,
 }
 
 impl<M: Medium> Latch<M> {
-    pub(super) fn new() -> Result<Self> {
+    /// A lock that no thread holds.
+    pub fn new() -> Result<Self> {
         let words = Arena::new(1)?;
         words.allocate()?;
         Ok(Self { words, writers: Mutex::new(()) })
@@ -55,7 +56,7 @@ impl<M: Medium> Latch<M> {
     /// Calls `look` with the version until no writer changed anything meanwhile. What it returned before that means nothing,
     /// errors included.
     #[inline(always)]
-    pub(super) fn read<T>(&self, guard: &Guard<'_, M>, mut look: impl FnMut(u64) -> Result<T>) -> Result<T> {
+    pub fn read<T>(&self, guard: &Guard<'_, M>, mut look: impl FnMut(u64) -> Result<T>) -> Result<T> {
         let mut spins = 0;
         for _ in 0..ATTEMPTS {
             // ORDER: acquire pairs with the release at the end of a write: what the writer did is seen.
@@ -77,7 +78,7 @@ impl<M: Medium> Latch<M> {
 
     /// Keeps other writers out. Readers go on until [`Writing::change`].
     #[inline(always)]
-    pub(super) fn write(&self, guard: &Guard<'_, M>) -> Writing<'_, M> {
+    pub fn write(&self, guard: &Guard<'_, M>) -> Writing<'_, M> {
         guard.interleave(&self.writers);
         Writing { latch: self, _held: self.writers.lock() }
     }
@@ -89,12 +90,17 @@ impl<M: Medium> Latch<M> {
 
     /// When the last change of a leaf is durable.
     #[inline(always)]
-    pub(super) fn lsn(&self, offset: u64) -> Lsn {
+    pub fn lsn(&self, offset: u64) -> Lsn {
         if M::LATE { Lsn(self.stripe(offset).load(Ordering::Acquire)) } else { Lsn::DURABLE }
     }
 
+    /// Bytes of volatile memory.
+    pub fn volatile_bytes(&self) -> u64 {
+        self.words.bytes_used()
+    }
+
     /// When everything is durable.
-    pub(super) fn last_lsn(&self) -> Lsn {
+    pub fn last_lsn(&self) -> Lsn {
         self.words().lsns.iter().map(|lsn| Lsn(lsn.load(Ordering::Acquire))).max().unwrap_or_default()
     }
 }
@@ -102,7 +108,7 @@ impl<M: Medium> Latch<M> {
 impl<M: Medium> Writing<'_, M> {
     /// From here on readers wait.
     #[inline(always)]
-    pub(super) fn change(&self) {
+    pub fn change(&self) {
         let version = self.latch.words().version.load(Ordering::Relaxed);
         if version & 1 == 0 {
             // The stores that follow are releases: none is seen before this one.
@@ -112,7 +118,7 @@ impl<M: Medium> Writing<'_, M> {
 
     /// A leaf has changed; this is durable at `lsn`.
     #[inline(always)]
-    pub(super) fn stamp(&self, offset: u64, lsn: Lsn) {
+    pub fn stamp(&self, offset: u64, lsn: Lsn) {
         if M::LATE {
             self.latch.stripe(offset).store(lsn.0, Ordering::Release);
         }
@@ -121,13 +127,13 @@ impl<M: Medium> Writing<'_, M> {
     /// Lets the next writer in, then waits until everything up to `lsn` is durable.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn settle(self, guard: &Guard<'_, M>, lsn: Lsn) -> Result<()> {
+    pub fn settle(self, guard: &Guard<'_, M>, lsn: Lsn) -> Result<()> {
         drop(self);
-        Ok(guard.wait_for(lsn)?)
+        guard.wait_for(lsn)
     }
 
     /// Every leaf has changed.
-    pub(super) fn stamp_all(&self, lsn: Lsn) {
+    pub fn stamp_all(&self, lsn: Lsn) {
         self.latch.words().lsns.iter().for_each(|stripe| stripe.store(lsn.0, Ordering::Release));
     }
 }

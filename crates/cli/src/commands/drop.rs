@@ -1,0 +1,56 @@
+//! `everleaf drop` and `everleaf rename`: a tree as a whole.
+
+use everleaf::{Error, Result, Store};
+
+use crate::context::{Context, PoolArgs};
+use crate::failure::{Failure, Outcome};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The tree to remove
+    tree: String,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct RenameArgs {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The tree
+    tree: String,
+    /// Its new name, which no tree may have
+    name: String,
+}
+
+/// Changes a tree; returns whether there is one of this name.
+fn change(
+    pool: &PoolArgs,
+    context: Context,
+    tree: &str,
+    change: impl FnOnce(&Store) -> Result<()>,
+) -> std::result::Result<bool, Failure> {
+    let store = pool.open(context, false)?;
+    // Space is freed only once it is known after a crash what is in use.
+    store.finish_recovery();
+    let changed = change(&store);
+    store.close()?;
+    match changed {
+        Err(error) => match &error {
+            Error::NoSuchTree { name, .. } if name == tree => Ok(false),
+            _ => Err(error.into()),
+        },
+        Ok(()) => Ok(true),
+    }
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let dropped = change(&args.pool, context, &args.tree, |store| store.drop_tree(&args.tree))?;
+    context.answer(&serde_json::json!({ "dropped": dropped }), dropped, "there is no such tree")
+}
+
+pub(crate) fn rename(args: &RenameArgs, context: Context) -> Outcome {
+    let rename = |store: &Store| store.rename_tree(&args.tree, &args.name);
+    let renamed = change(&args.pool, context, &args.tree, rename)?;
+    context.answer(&serde_json::json!({ "renamed": renamed }), renamed, "there is no such tree")
+}

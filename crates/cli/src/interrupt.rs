@@ -1,0 +1,77 @@
+//! Ctrl-C, and the other signals that ask a process to end.
+//!
+//! A command that has something to tidy up, or to report, calls [`gently`] and then [`check`] now and then. At any other
+//! time, and for a second signal, the process ends at once: pools survive that, and temporary files are removed.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+static IS_GENTLE: AtomicBool = AtomicBool::new(false);
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Between two looks at whether a signal came while input is awaited.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Takes the signals of this process from now on.
+pub(crate) fn install(context: Context) {
+    // Without this thread a signal ends the process at once, which harms no pool.
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    // The terminal sends a signal to parent and child alike; the parent reports it, and its end is the child's.
+    let is_child = sim::watchdog::is_watched();
+    std::thread::spawn(move || {
+        for signal in &mut signals {
+            if is_child && signal == SIGINT {
+                continue;
+            }
+            if IS_ASKED.swap(true, SeqCst) || !IS_GENTLE.load(SeqCst) {
+                lab::temporary::remove_all();
+                std::process::exit(crate::report(context, &Failure::Interrupted).into());
+            }
+        }
+    });
+}
+
+/// From now on this command calls [`check`] until it ends.
+pub(crate) fn gently() {
+    IS_GENTLE.store(true, SeqCst);
+}
+
+/// Whether the command was asked to end.
+pub(crate) fn is_asked() -> bool {
+    IS_ASKED.load(SeqCst)
+}
+
+/// Fails if the command was asked to end.
+pub(crate) fn check() -> Result<(), Failure> {
+    if is_asked() { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// Input whose reads fail once the command was asked to end.
+pub(crate) struct Interruptible(pub(crate) File);
+
+impl Read for Interruptible {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !is_asked() {
+            let mut input = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut input, Some(&LOOK_EVERY)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                // What cannot be waited for can be read.
+                _ => return self.0.read(buffer),
+            }
+        }
+        Err(io::Error::other(Interruption))
+    }
+}
+
+/// The error of a read that was interrupted.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(crate) struct Interruption;

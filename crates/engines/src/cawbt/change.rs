@@ -1,0 +1,251 @@
+//! Changes of nodes: splits, merges, and what follows from them above.
+//!
+//! A split gives the parent one more child, a merge takes one. A parent with five children is split at once, one with a single child
+//! merged, and so on up to the root. Where a crash, or a full pool, comes in between, the next split or merge below goes on with it.
+
+use medium::sync::Ordering;
+use smallvec::SmallVec;
+
+use super::find::{Path, Place, Step};
+use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
+use super::record::Fresh;
+use super::remove::MERGED_MAX;
+use super::{CawbTree, LEVELS_MAX, State, log};
+use crate::kit::prelude::*;
+
+/// A change of nodes, whose readers wait until it ends. If it does not, as the medium failed after the first store, the tree is not
+/// written any more, and readers of these nodes give up.
+pub(super) struct Change<'t, 'g, 'p, M: Medium, C: Codec> {
+    tree: &'t CawbTree<M, C>,
+    guard: &'g Guard<'p, M>,
+    offsets: SmallVec<[u64; 4]>,
+    is_published: bool,
+}
+
+impl<'t, 'g, 'p, M: Medium, C: Codec> Change<'t, 'g, 'p, M, C> {
+    /// Begins a change that concerns these nodes.
+    pub(super) fn of(
+        tree: &'t CawbTree<M, C>,
+        guard: &'g Guard<'p, M>,
+        offsets: impl IntoIterator<Item = u64>,
+    ) -> Self {
+        let offsets: SmallVec<[u64; 4]> = offsets.into_iter().collect();
+        offsets.iter().for_each(|offset| tree.versions.raise(*offset));
+        Self { tree, guard, offsets, is_published: false }
+    }
+
+    /// Stores and flushes a node.
+    #[track_caller]
+    pub(super) fn publish(&mut self, offset: u64, old: &Node, content: &Content, parent: u64) -> Result<()> {
+        let new = content.sealed(offset, parent);
+        self.guard.node::<NodeLine>(offset)?.line.publish(self.guard, &old.0, &new.0)?;
+        self.is_published = true;
+        Ok(())
+    }
+
+    /// The change is ordered, and durable at `lsn`.
+    pub(super) fn end(mut self, lsn: Lsn) {
+        self.is_published = false;
+        self.offsets.iter().for_each(|offset| self.tree.versions.stamp(*offset, lsn));
+    }
+}
+
+impl<M: Medium, C: Codec> Drop for Change<'_, '_, '_, M, C> {
+    fn drop(&mut self) {
+        if self.is_published {
+            self.tree.is_cut_off.store(true, Ordering::Relaxed);
+            return self.tree.pool.leave_unclean();
+        }
+        self.offsets.iter().for_each(|offset| self.tree.versions.lower(*offset));
+    }
+}
+
+/// What the operations of one writer share.
+pub(super) struct Writer<'w, 'p, M: Medium> {
+    pub(super) guard: &'w Guard<'p, M>,
+    pub(super) state: &'w mut State,
+}
+
+impl<M: Medium, C: Codec> CawbTree<M, C> {
+    /// An inner node.
+    fn inner(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
+        let node = Node::load(guard, offset)?;
+        if node.is_leaf() {
+            return Err(Error::corrupt(offset, "a leaf where an inner node should be"));
+        }
+        Ok(node)
+    }
+
+    /// The place of a key for a write, and whether its condition holds. If the write is to split or merge its leaf, the inner nodes
+    /// above have room.
+    pub(super) fn place_for(
+        &self,
+        writer: &mut Writer<'_, '_, M>,
+        key: C::Key<'_>,
+        condition: Condition<C::Value<'_>>,
+        removes: bool,
+    ) -> Result<(Place, bool)> {
+        for _ in 0..2 * LEVELS_MAX {
+            let mut place = self.locate(writer.guard, key)?;
+            let held = holds::<M, C>(writer.guard, condition, place.found)?;
+            let (is_there, count) = (place.found.is_some(), place.node.count());
+            let has_changed = match removes {
+                true if held && is_there && count <= MERGED_MAX => {
+                    self.merge_single(writer, &mut place.path)?
+                }
+                false if held && !is_there && count >= LEAF_ENTRIES => {
+                    self.split_full(writer, &mut place.path)?
+                }
+                _ => false,
+            };
+            if !has_changed {
+                return Ok((place, held));
+            }
+        }
+        Err(Error::corrupt(self.root, "inner nodes that splits and merges do not mend"))
+    }
+
+    /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was one.
+    pub(super) fn split_full(&self, writer: &mut Writer<'_, '_, M>, path: &mut Path) -> Result<bool> {
+        let mut found = false;
+        while let Some(level) = path.iter().position(|step| step.count == IDS_MAX) {
+            let offset = path[level].offset;
+            let node = Self::inner(writer.guard, offset)?;
+            let above = level.checked_sub(1).map(|above| path[above]);
+            let mut fresh = Fresh::new(self, writer.guard);
+            self.split(writer, &mut fresh, (offset, &node), &Content::of(&node), above)?;
+            path[level].count = 1;
+            found = true;
+            let Some(above) = level.checked_sub(1) else { break };
+            path[above].count += 1;
+        }
+        Ok(found)
+    }
+
+    /// Splits a node that is to have this content. What is new in it is in `fresh`.
+    pub(super) fn split(
+        &self,
+        writer: &mut Writer<'_, '_, M>,
+        fresh: &mut Fresh<'_, '_, '_, M, C>,
+        (offset, node): (u64, &Node),
+        content: &Content,
+        above: Option<Step>,
+    ) -> Result<Lsn> {
+        let (guard, (mut left, separator, right)) = (writer.guard, content.split());
+        let lsn = if let Some(above) = above {
+            let new = fresh.node(&right, above.offset)?;
+            let log = log::split(&left, [offset, new, above.offset], separator);
+            self.carry_out(guard, writer.state, &log)?
+        } else {
+            // The root becomes the parent of two new nodes.
+            let behind = fresh.node(&right, offset)?;
+            if left.is_leaf {
+                left = left.with_next(behind);
+            }
+            let before = fresh.node(&left, offset)?;
+            self.write_log(guard, writer.state, &log::nothing())?;
+            // PERSIST: the new nodes, the record and the log are ordered before the root; lost, nothing happened.
+            guard.fence();
+            writer.state.counts.levels += 1;
+            writer.state.counts.inner += 1;
+            let content = Content::of_two(before, separator, behind);
+            self.store_one(guard, (offset, node), &content, 0, &[offset, before, behind])?
+        };
+        fresh.published();
+        writer.state.splits += 1;
+        *writer.state.counts.of_kind(content.is_leaf) += 1;
+        Ok(lsn)
+    }
+
+    /// Stores one node, in a change for which readers of some nodes wait.
+    #[track_caller]
+    pub(super) fn store_one(
+        &self,
+        guard: &Guard<'_, M>,
+        (offset, old): (u64, &Node),
+        content: &Content,
+        parent: u64,
+        concerned: &[u64],
+    ) -> Result<Lsn> {
+        let mut change = Change::of(self, guard, concerned.iter().copied());
+        change.publish(offset, old, content, parent)?;
+        let lsn = guard.fence();
+        change.end(lsn);
+        Ok(lsn)
+    }
+
+    /// Gives the inner nodes of a path that have a single child another one, or merges them, the uppermost first. Whether there was one.
+    pub(super) fn merge_single(&self, writer: &mut Writer<'_, '_, M>, path: &mut Path) -> Result<bool> {
+        let mut found = false;
+        while let Some(level) = path.iter().position(|step| step.count == 0) {
+            found = true;
+            let Some(above) = level.checked_sub(1) else {
+                self.lower_root(writer)?;
+                break;
+            };
+            path[level].count = 1;
+            if !self.move_child(writer, path[level].offset, path[above])? {
+                // With the next one; the last one with the one before.
+                let step = path[above];
+                self.merge(writer, step, step.position.min(step.count - 1), (0, 0))?;
+                path[above].count -= 1;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Merges the child at a position with the next one; of leaves, without the ID `removed`, which separates an inner node.
+    pub(super) fn merge(
+        &self,
+        writer: &mut Writer<'_, '_, M>,
+        above: Step,
+        position: usize,
+        (removed, separated): (u32, u64),
+    ) -> Result<Lsn> {
+        let guard = writer.guard;
+        let parent = Self::inner(guard, above.offset)?;
+        let [left, right] = [position, position + 1].map(|position| parent.pointer(position));
+        let content = Content::of(&Node::load(guard, right)?);
+        let nodes = [left, right, above.offset, separated];
+        let log = log::merge(&content, nodes, [removed, parent.id(position)]);
+        let lsn = self.carry_out(guard, writer.state, &log)?;
+        guard.retire_node(right);
+        writer.state.merges += 1;
+        *writer.state.counts.of_kind(content.is_leaf) -= 1;
+        Ok(lsn)
+    }
+
+    /// Gives a node with a single child another one, if the node beside it has more than two or three.
+    fn move_child(&self, writer: &mut Writer<'_, '_, M>, offset: u64, above: Step) -> Result<bool> {
+        let (guard, position) = (writer.guard, above.position);
+        let parent = Self::inner(guard, above.offset)?;
+        let is_last = position < above.count;
+        let beside = parent.pointer(if is_last { position + 1 } else { position - 1 });
+        let node = Self::inner(guard, beside)?;
+        if node.count() < LEAF_ENTRIES {
+            return Ok(false);
+        }
+        let lost = if is_last { 0 } else { node.count() };
+        let separators = [parent.id(position - usize::from(!is_last)), node.id(lost.saturating_sub(1))];
+        let log = log::moved([offset, node.pointer(lost), beside, above.offset], separators, is_last);
+        self.carry_out(guard, writer.state, &log)?;
+        Ok(true)
+    }
+
+    /// Replaces a root that has a single child by the child.
+    fn lower_root(&self, writer: &mut Writer<'_, '_, M>) -> Result<()> {
+        let guard = writer.guard;
+        let root = Self::inner(guard, self.root)?;
+        let offset = root.pointer(0);
+        let child = Node::load(guard, offset)?;
+        // Whichever is durable first: the log is of a merge below the root, and finds nothing to do. It is durable before the child,
+        // which it names, is used again.
+        self.write_log(guard, writer.state, &log::nothing())?;
+        self.store_one(guard, (self.root, &root), &Content::of(&child), 0, &[self.root, offset])?;
+        guard.retire_node(offset);
+        writer.state.merges += 1;
+        writer.state.counts.levels -= 1;
+        writer.state.counts.inner -= 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! Descents and point reads.
+
+use std::cmp::Ordering;
+
+use medium::kernels;
+use medium::sync::pause;
+use smallvec::SmallVec;
+
+use super::layout::{IDS_MAX, Node, NodeLine};
+use super::{CawbTree, LEVELS_MAX};
+use crate::kit::prelude::*;
+
+/// How often a reader tries before it keeps writers out.
+const ATTEMPTS: usize = 256;
+/// Keys that descend together.
+const GROUP: usize = 16;
+
+/// Where a descent goes.
+#[derive(Clone, Copy)]
+pub(super) enum Way<K> {
+    /// To the leaf that covers a key.
+    Key(K),
+    /// To the leaf that covers the greatest keys below a key.
+    Below(K),
+    /// To the first leaf.
+    First,
+    /// To the last leaf.
+    Last,
+}
+
+/// An inner node on a path, how many IDs it has, and the position of the child that the path goes to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) offset: u64,
+    pub(super) count: usize,
+    pub(super) position: usize,
+}
+
+/// The inner nodes from the root to a leaf.
+pub(super) type Path = SmallVec<[Step; 24]>;
+
+/// A key's place, as a writer finds it.
+pub(super) struct Place {
+    pub(super) path: Path,
+    /// The node above the leaf; 0 if the leaf is the root.
+    pub(super) parent: u64,
+    pub(super) leaf: u64,
+    pub(super) node: Node,
+    /// How many keys of the leaf are not above the key.
+    pub(super) position: usize,
+    /// The key's entry: that of the ID before the position.
+    pub(super) found: Option<EntryWords>,
+    /// The offset of the inner node that has the key's ID as a separator; 0 if none has.
+    pub(super) separated: u64,
+}
+
+/// A reader on its way down: the node to read next, and the version that it had when the tree led there.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub(super) offset: u64,
+    pub(super) version: u64,
+}
+
+/// Where a reader has come to: the node, the key's entry if it is a key's way, and whether no node comes before on the same level.
+pub(super) type Reached = (At, Node, Option<EntryWords>, bool);
+
+fn too_deep(offset: u64) -> Error {
+    Error::corrupt(offset, "a tree with more levels than any tree has")
+}
+
+impl<M: Medium, C: Codec> CawbTree<M, C> {
+    pub(super) fn prefetch_node(guard: &Guard<'_, M>, offset: u64) {
+        if let Ok(node) = guard.node::<NodeLine>(offset) {
+            kernels::prefetch_read(node);
+        }
+    }
+
+    /// How many keys of a node are not above a key, and the key's entry, if one of them is the key.
+    #[inline(always)]
+    fn rank(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &Node,
+        key: C::Key<'_>,
+    ) -> Result<(usize, Option<EntryWords>)> {
+        let word = C::word(key);
+        if !C::TIES {
+            // Without a branch: which of three or four keys it is, no processor foretells.
+            let (mut position, mut last) = (0, [0, 0]);
+            for index in 0..IDS_MAX {
+                let id = node.id(index);
+                let entry = self.ids.entry(id);
+                let is_passed = id != 0 && entry[0] <= word;
+                position += usize::from(is_passed);
+                last = if is_passed { entry } else { last };
+            }
+            return Ok((position, (position > 0 && last[0] == word).then_some(last)));
+        }
+        for position in 0..node.count() {
+            let entry = self.ids.entry(node.id(position));
+            let order = match word.cmp(&entry[0]) {
+                Ordering::Equal => C::compare_tie(guard, key, entry)?,
+                order => order,
+            };
+            match order {
+                Ordering::Less => return Ok((position, None)),
+                Ordering::Equal => return Ok((position + 1, Some(entry))),
+                Ordering::Greater => {}
+            }
+        }
+        Ok((node.count(), None))
+    }
+
+    /// As [`CawbTree::rank`], for any way.
+    #[inline(always)]
+    fn rank_way(
+        &self,
+        guard: &Guard<'_, M>,
+        node: &Node,
+        way: Way<C::Key<'_>>,
+    ) -> Result<(usize, Option<EntryWords>)> {
+        match way {
+            Way::Key(key) => self.rank(guard, node, key),
+            Way::Below(key) => {
+                let (position, found) = self.rank(guard, node, key)?;
+                Ok((position - usize::from(found.is_some()), None))
+            }
+            Way::First => Ok((0, None)),
+            Way::Last => Ok((node.count(), None)),
+        }
+    }
+
+    /// The place of a key. The caller keeps other writers out.
+    pub(super) fn locate(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<Place> {
+        let (mut path, mut separated, mut offset) = (Path::new(), 0, self.root);
+        loop {
+            let node = Node::load(guard, offset)?;
+            if node.is_leaf() {
+                let (position, found) = self.rank(guard, &node, key)?;
+                let parent = path.last().map_or(0, |step: &Step| step.offset);
+                return Ok(Place { path, parent, leaf: offset, node, position, found, separated });
+            }
+            (0..IDS_MAX).for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
+            let (position, found) = self.rank(guard, &node, key)?;
+            if found.is_some() {
+                separated = offset;
+            }
+            if path.len() == LEVELS_MAX {
+                return Err(too_deep(offset));
+            }
+            path.push(Step { offset, count: node.count(), position });
+            offset = node.pointer(position);
+        }
+    }
+
+    /// Calls `attempt` until no writer comes between, which `None` says. An error counts only if no writer is at work.
+    pub(super) fn read<T>(
+        &self,
+        guard: &Guard<'_, M>,
+        mut attempt: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        let mut spins = 0;
+        for _ in 0..ATTEMPTS {
+            match attempt() {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => pause(&mut spins),
+                Err(_) => break,
+            }
+        }
+        guard.interleave(&self.state);
+        let _writers_wait = self.state.lock();
+        attempt()?.ok_or(Error::contended(self.root))
+    }
+
+    /// The root, at its version.
+    fn at_root(&self) -> Option<At> {
+        self.versions.of(self.root).map(|version| At { offset: self.root, version })
+    }
+
+    /// Goes from a node that was read to another one that it leads to; `None` if one of them changes or has changed.
+    pub(super) fn go_on(&self, from: At, offset: u64) -> Option<At> {
+        // The version is taken while the node that leads there is as it was: it is that of the node meant.
+        let version = self.versions.of(offset)?;
+        self.is_still(from).then_some(At { offset, version })
+    }
+    pub(super) fn is_still(&self, at: At) -> bool {
+        self.versions.is_still(at.offset, at.version)
+    }
+
+    /// Goes down to a leaf; if `stops`, to a node that has the key's ID. A key that is a separator is found in the inner node: the table
+    /// has its entry. `None` if a writer came between; what is returned is to be validated.
+    #[inline(always)]
+    pub(super) fn descend(
+        &self,
+        guard: &Guard<'_, M>,
+        way: Way<C::Key<'_>>,
+        stops: bool,
+    ) -> Result<Option<Reached>> {
+        let (Some(mut at), mut is_first) = (self.at_root(), true) else { return Ok(None) };
+        for _ in 0..=LEVELS_MAX {
+            let node = Node::load(guard, at.offset)?;
+            if !node.is_leaf() {
+                (0..IDS_MAX).for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
+            }
+            let (position, found) = self.rank_way(guard, &node, way)?;
+            if node.is_leaf() || stops && found.is_some() {
+                return Ok(Some((at, node, found, is_first)));
+            }
+            is_first &= position == 0;
+            let Some(child) = self.go_on(at, node.pointer(position)) else { return Ok(None) };
+            at = child;
+        }
+        Err(too_deep(at.offset))
+    }
+
+    /// The entry of a key, and when it is durable.
+    fn look(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<(Option<EntryWords>, Lsn)> {
+        self.read(guard, || {
+            let Some((at, _, found, _)) = self.descend(guard, Way::Key(key), true)? else { return Ok(None) };
+            // Loaded after the entry, so it is that of the entry or of a later one.
+            let lsn = self.versions.lsn(at.offset);
+            Ok(self.is_still(at).then_some((found, lsn)))
+        })
+    }
+
+    /// Access for a reader. The record of an entry is read after the descent, so it must not be reused meanwhile.
+    fn open_for_read(&self) -> Guard<'_, M> {
+        if C::TIES { self.pool.pin() } else { self.pool.peek() }
+    }
+
+    /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).
+    pub(super) fn find<R>(
+        &self,
+        key: C::Key<'_>,
+        use_entry: impl FnOnce(&Guard<'_, M>, EntryWords) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let guard = self.open_for_read();
+        let (found, lsn) = self.look(&guard, key)?;
+        guard.wait_for(lsn)?;
+        found.map(|words| use_entry(&guard, words)).transpose()
+    }
+
+    /// As [`CawbTree::find`] for many keys, whose cache misses overlap.
+    pub(super) fn find_many(
+        &self,
+        keys: &[C::Key<'_>],
+        mut use_entry: impl FnMut(&Guard<'_, M>, usize, Option<EntryWords>) -> Result<()>,
+    ) -> Result<()> {
+        for (group, keys) in keys.chunks(GROUP).enumerate() {
+            let guard = self.open_for_read();
+            self.prefetch_ways(&guard, keys);
+            for (position, key) in keys.iter().enumerate() {
+                let (words, lsn) = self.look(&guard, *key)?;
+                guard.wait_for(lsn)?;
+                use_entry(&guard, group * GROUP + position, words)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads all that lies on the ways to some keys, level by level. What it reads counts for nothing.
+    fn prefetch_ways(&self, guard: &Guard<'_, M>, keys: &[C::Key<'_>]) {
+        let mut nodes = [Some(self.root); GROUP];
+        for _ in 0..LEVELS_MAX {
+            let loaded = nodes.map(|offset| Node::load(guard, offset?).ok());
+            loaded
+                .iter()
+                .flatten()
+                .for_each(|node| (0..IDS_MAX).for_each(|id| self.ids.prefetch(node.id(id))));
+            for ((offset, node), key) in nodes.iter_mut().zip(loaded).zip(keys) {
+                let inner = node.filter(|node| !node.is_leaf());
+                *offset = inner.and_then(|node| Some(node.pointer(self.rank(guard, &node, *key).ok()?.0)));
+                offset.iter().for_each(|offset| Self::prefetch_node(guard, *offset));
+            }
+            if nodes[..keys.len()].iter().all(Option::is_none) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Inserts and updates.
+
+use super::CawbTree;
+use super::change::Writer;
+use super::find::Place;
+use super::layout::{Content, LEAF_ENTRIES};
+use super::record::{Fresh, retire};
+use crate::kit::prelude::*;
+
+impl<M: Medium, C: Codec> CawbTree<M, C> {
+    /// Gives a key this value, if `condition` holds.
+    pub(super) fn store(
+        &self,
+        key: C::Key<'_>,
+        value: C::Value<'_>,
+        condition: Condition<C::Value<'_>>,
+    ) -> Result<bool> {
+        let guard = self.pool.pin();
+        guard.admit()?;
+        let mut fresh = Fresh::new(self, &guard);
+        // Before the descent: the record is written back while nodes are read. If there is no space for it, the condition comes first.
+        let early = match condition {
+            Condition::Equals(_) => None,
+            _ => fresh.record(key, value).ok(),
+        };
+        let mut state = self.lock(&guard)?;
+        let mut writer = Writer { guard: &guard, state: &mut state };
+        let (mut place, held) = self.place_for(&mut writer, key, condition, false)?;
+        if !held {
+            return Self::settle(&guard, state, self.versions.lsn(place.leaf)).map(|()| false);
+        }
+        let record = early.map_or_else(|| fresh.record(key, value), Ok)?;
+        let (lsn, old) = match place.found {
+            Some(_) => self.replace(&guard, &place, record).map(|(lsn, old)| (lsn, Some(old)))?,
+            None => (self.add(&mut writer, &mut fresh, &mut place, record)?, None),
+        };
+        fresh.published();
+        Self::settle(&guard, state, lsn)?;
+        old.into_iter().for_each(|old| retire::<M, C>(&guard, old));
+        Ok(true)
+    }
+
+    /// Gives a key that is there another record. Returns the old one.
+    fn replace(
+        &self,
+        guard: &Guard<'_, M>,
+        place: &Place,
+        (words, record): (EntryWords, u64),
+    ) -> Result<(Lsn, u64)> {
+        let mut content = Content::of(&place.node);
+        let (id, pointer) = (content.ids[place.position - 1], &mut content.pointers[place.position - 1]);
+        let old = std::mem::replace(pointer, record);
+        // PERSIST: the record is ordered before the leaf that leads to it; lost, the old value counts.
+        guard.fence();
+        // No reader waits: no ID changes.
+        let lsn = self.store_one(guard, (place.leaf, &place.node), &content, place.parent, &[])?;
+        // A reader takes the value from the table, and after that the LSN of the node where it has met the ID.
+        self.versions.stamp(place.leaf, lsn);
+        self.versions.stamp(place.separated, lsn);
+        self.ids.replace(id, words[1]);
+        Ok((lsn, old))
+    }
+
+    /// Adds a key that is not there.
+    fn add(
+        &self,
+        writer: &mut Writer<'_, '_, M>,
+        fresh: &mut Fresh<'_, '_, '_, M, C>,
+        place: &mut Place,
+        (words, record): (EntryWords, u64),
+    ) -> Result<Lsn> {
+        let guard = writer.guard;
+        let (mut content, leaf) = (Content::of(&place.node), (place.leaf, &place.node));
+        if content.count > LEAF_ENTRIES {
+            return Err(Error::corrupt(place.leaf, "a leaf with too many keys"));
+        }
+        content.insert_entry(place.position, fresh.id(words)?, record);
+        writer.state.counts.keys += 1;
+        if content.count <= LEAF_ENTRIES {
+            // PERSIST: the record is ordered before the leaf that leads to it; lost, the key is absent.
+            guard.fence();
+            return self.store_one(guard, leaf, &content, place.parent, &[place.leaf]);
+        }
+        let above = place.path.last().copied();
+        let split = self.split(writer, fresh, leaf, &content, above);
+        let lsn = split.inspect_err(|_| writer.state.counts.keys -= 1)?;
+        if let Some(step) = place.path.last_mut() {
+            step.count += 1;
+        }
+        match self.split_full(writer, &mut place.path) {
+            // The key is there. The next split below goes on.
+            Err(error) if error.is_full() => Ok(lsn),
+            split => split.map(|_| lsn),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Bulk load: a whole tree from sorted input, published by the root's line.
+
+use std::cell::RefCell;
+
+use super::change::Change;
+use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node};
+use super::record::{Fresh, offset_in};
+use super::{CawbTree, Counts, log};
+use crate::kit::prelude::*;
+
+/// A node that is written, and the ID of the first key below it.
+type Loaded = (u64, u32);
+
+impl<M: Medium, C: Codec> CawbTree<M, C> {
+    /// Fills an empty tree. No lock is held, and nothing is pinned, while `next` runs.
+    pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
+        let guard = self.pool.peek();
+        self.expect_empty(&guard, |_| Ok(()))?;
+        let (mut source, mut fresh) = (Sorted::<M, C>::new(&guard, next), Fresh::new(self, &guard));
+        let mut counts = Counts::default();
+        let root = self.load_nodes(&mut source, &mut fresh, fill, &mut counts)?;
+        if source.entries() == 0 {
+            return Ok(0);
+        }
+        let lsn = self.expect_empty(&guard, |state| {
+            self.write_log(&guard, state, &log::nothing())?;
+            // PERSIST: all below the root, and the log, is ordered before the root; lost, the tree is empty.
+            guard.fence();
+            state.counts = counts;
+            let mut change = Change::of(self, &guard, [self.root]);
+            change.publish(self.root, &Node::load(&guard, self.root)?, &root, 0)?;
+            let lsn = guard.fence();
+            self.versions.stamp_all(lsn);
+            change.end(lsn);
+            Ok(lsn)
+        })?;
+        fresh.published();
+        let loaded = source.published();
+        guard.wait_for(lsn)?;
+        Ok(loaded)
+    }
+
+    /// Calls `run` with other writers kept out, if the tree is empty.
+    fn expect_empty<R>(
+        &self,
+        guard: &Guard<'_, M>,
+        run: impl FnOnce(&mut super::State) -> Result<R>,
+    ) -> Result<R> {
+        let mut state = self.lock(guard)?;
+        if state.counts.keys == 0 {
+            return run(&mut state);
+        }
+        Self::settle(guard, state, self.versions.last_lsn())?;
+        Err(Error::NotEmpty)
+    }
+
+    /// Writes all nodes but the root, whose content it returns.
+    fn load_nodes(
+        &self,
+        source: &mut Sorted<'_, '_, '_, M, C>,
+        fresh: &mut Fresh<'_, '_, '_, M, C>,
+        fill: f64,
+        counts: &mut Counts,
+    ) -> Result<Content> {
+        let (mut level, mut root) = (Vec::<Loaded>::new(), Content::empty_leaf());
+        let fresh = RefCell::new(fresh);
+        let allocate = || fresh.borrow_mut().allocate_node();
+        let per_leaf = entries_per_leaf(LEAF_ENTRIES, fill);
+        source.for_each_leaf(per_leaf, 0, allocate, |offset, next, entries| {
+            let (mut leaf, mut fresh) = (Content::empty_leaf().with_next(next), fresh.borrow_mut());
+            for words in entries {
+                // The source gives back the records of byte strings.
+                let record = if C::TIES { offset_in(words) } else { fresh.record_of(words)?.1 };
+                leaf.insert_entry(leaf.count, fresh.id(words)?, record);
+            }
+            root = leaf;
+            // A single leaf is the root.
+            let offset = if offset == 0 && next != 0 { fresh.allocate_node()? } else { offset };
+            level.push((offset, leaf.ids[0]));
+            if offset == 0 { Ok(()) } else { fresh.write_node(offset, &leaf, 0) }
+        })?;
+        let fresh = fresh.into_inner();
+        *counts = Counts { keys: source.entries(), leaves: level.len() as u64, ..*counts };
+        if level.len() == 1 {
+            return Ok(root);
+        }
+        // Two of three or four children stay, whatever the number.
+        let most = entries_per_leaf(IDS_MAX, fill).max(3);
+        loop {
+            let nodes = level.len().div_ceil(most);
+            counts.inner += nodes as u64;
+            counts.levels += 1;
+            if nodes == 1 {
+                return Ok(Self::inner_of(&level));
+            }
+            let part = |number: usize| level.len() * number / nodes;
+            let above = (0..nodes).map(|number| {
+                let children = &level[part(number)..part(number + 1)];
+                Ok((fresh.node(&Self::inner_of(children), 0)?, children[0].1))
+            });
+            level = above.collect::<Result<_>>()?;
+        }
+    }
+
+    fn inner_of(children: &[Loaded]) -> Content {
+        let mut content = Content::default();
+        content.pointers[0] = children[0].0;
+        for (position, (child, first)) in children.iter().enumerate().skip(1) {
+            content.insert_child(position, *first, *child);
+        }
+        content
+    }
+}

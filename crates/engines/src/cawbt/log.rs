@@ -1,0 +1,190 @@
+//! The log: one line, which says what is about to be done with several nodes.
+//!
+//! ```text
+//! status   1 split            2 merge                      3 move
+//! node     the one            the left one                 one with a single child
+//! other    the new one        the right one                a child of the second
+//! second   the parent         the parent                   the node beside it
+//! spare    records 0 and 1    first child of `other`,      the parent
+//!            of a leaf        and what `removed` separates
+//! IDs      0 and 1 of a leaf  `removed`, separator         separators before and after
+//!          2: separator                                    1: `other` comes last; 2: first
+//! ```
+//!
+//! The line has the form of a node; that of leaves has the leaf's bit.
+//!
+//! 1. New nodes, the record and the log are flushed; a fence.
+//! 2. Node, second, and a node further up that loses a separator, are stored and flushed; a fence.
+//!
+//! Recovery knows of node and second whether they were stored. If neither was, the first fence may not have been complete, and nothing
+//! has happened. If one was, the first fence was complete, and recovery stores the other. If both were, there is nothing to do, also
+//! after further operations: what tells that a node was stored is changed by no operation that does not write the log.
+//! Separators are not the log's concern: recovery compares each with the first key to its right.
+
+use super::change::Change;
+use super::layout::{Content, IDS_MAX, Node, NodeLine};
+use super::{CawbTree, State};
+use crate::kit::prelude::*;
+
+const SPLIT: u64 = 1;
+const MERGE: u64 = 2;
+const MOVE: u64 = 3;
+
+/// The log of nothing: for changes of the root, which are one store.
+pub(super) fn nothing() -> Content {
+    Content::empty_leaf()
+}
+
+/// A node is split: it keeps the content `left`, and the parent gets the new node with the separator before it.
+pub(super) fn split(left: &Content, [node, new, parent]: [u64; 3], separator: u32) -> Content {
+    let pointers = [node, new, parent, left.pointers[0], left.pointers[1]];
+    let ids = [left.ids[0], left.ids[1], separator, 0];
+    Content { is_leaf: left.is_leaf, status: SPLIT, ids, pointers, ..Content::default() }
+}
+
+/// A node gets the content of the next one, which the parent loses; of leaves, without the ID `removed`. `next` is the next one's content,
+/// `separated` the inner node that the ID separates.
+pub(super) fn merge(
+    next: &Content,
+    [node, other, parent, separated]: [u64; 4],
+    [removed, separator]: [u32; 2],
+) -> Content {
+    let pointers = [node, other, parent, next.pointers[0], separated];
+    let ids = [removed, separator, 0, 0];
+    Content { is_leaf: next.is_leaf, status: MERGE, ids, pointers, ..Content::default() }
+}
+
+/// A node with a single child gets `child`, the first or the last one of the node beside it. The parent's separator is replaced.
+pub(super) fn moved([node, child, beside, parent]: [u64; 4], separators: [u32; 2], is_last: bool) -> Content {
+    let ids = [separators[0], separators[1], if is_last { 1 } else { 2 }, 0];
+    Content { status: MOVE, ids, pointers: [node, child, beside, 0, parent], ..Content::default() }
+}
+
+/// Reads and verifies a node, and mends a torn line.
+pub(super) fn read_mended<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
+    let line = guard.node::<NodeLine>(offset)?.line.recover(guard);
+    let node = Node(line.map_err(Error::torn(offset))?);
+    node.validate(offset).map(|()| node)
+}
+
+fn unfit(offset: u64) -> Error {
+    Error::corrupt(offset, "a node that does not fit to a split or a merge")
+}
+
+impl<M: Medium, C: Codec> CawbTree<M, C> {
+    /// Stores and flushes the log.
+    pub(super) fn write_log(&self, guard: &Guard<'_, M>, state: &mut State, log: &Content) -> Result<()> {
+        let line = &guard.node::<NodeLine>(self.log)?.line;
+        state.log = line.publish(guard, &state.log, &log.sealed(self.log, 0).0)?;
+        Ok(())
+    }
+
+    /// Splits or merges nodes as a new log says. What these lead to is flushed.
+    pub(super) fn carry_out(&self, guard: &Guard<'_, M>, state: &mut State, log: &Content) -> Result<Lsn> {
+        self.write_log(guard, state, log)?;
+        // PERSIST: the new node, the record and the log are ordered before the nodes; lost, nothing happened.
+        guard.fence();
+        self.apply(guard, log, true)
+    }
+
+    /// Finishes what a crash has cut off. Repeating it changes nothing.
+    pub(super) fn finish_log(&self, guard: &Guard<'_, M>, state: &mut State) -> Result<()> {
+        let log = read_mended(guard, self.log)?;
+        state.log = log.0;
+        if log.status() != 0 {
+            self.apply(guard, &Content::of(&log), false)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the nodes that a log names: all if it is new, otherwise the rest if some were stored.
+    fn apply(&self, guard: &Guard<'_, M>, log: &Content, is_new: bool) -> Result<Lsn> {
+        let [offset, other, second, first, further] = log.pointers;
+        let (node, beside) = (read_mended(guard, offset)?, read_mended(guard, second)?);
+        let is_stored = match (log.status, log.is_leaf) {
+            (SPLIT, true) => node.next() == other,
+            (SPLIT, false) => node.count() < IDS_MAX,
+            (MERGE, true) => node.next() != other,
+            (MERGE, false) => node.position_of(first).is_some(),
+            (MOVE, _) => node.position_of(other).is_some(),
+            _ => return Err(Error::corrupt(self.log, "a log that names no change")),
+        };
+        let is_second_stored = beside.position_of(other).is_some() == (log.status == SPLIT);
+        if is_stored == is_second_stored && !is_new {
+            return Ok(Lsn::DURABLE);
+        }
+        let further = if log.status == SPLIT { 0 } else { further };
+        let concerned = [offset, other, second, further].into_iter().filter(|offset| *offset != 0);
+        let mut change = Change::of(self, guard, concerned);
+        let mut content = Content::of(&node);
+        if !is_stored {
+            content = Self::first_of(guard, content, log)?;
+            // PERSIST: the log, and what the node leads to, is ordered before; lost, recovery stores it if the second was.
+            let parent = if log.status == MOVE { further } else { second };
+            change.publish(offset, &node, &content, parent)?;
+        }
+        let first = if log.status == MOVE { log.ids[1] } else { content.ids[0] };
+        if !is_second_stored {
+            let content = Self::second_of(&beside, log, first).ok_or_else(|| unfit(second))?;
+            // PERSIST: as the node; lost, recovery stores it if the node was.
+            change.publish(second, &beside, &content, beside.parent())?;
+        }
+        if further != 0 && further != second {
+            let node = read_mended(guard, further)?;
+            let mut separators = Content::of(&node);
+            separators.replace_id(log.ids[0], first);
+            // PERSIST: as the node; lost, recovery finds that it is not the first key to its right.
+            change.publish(further, &node, &separators, node.parent())?;
+        }
+        // PERSIST: the nodes are ordered before the log changes, or what is merged is used again; lost, recovery stores the rest.
+        let lsn = guard.fence();
+        change.end(lsn);
+        Ok(lsn)
+    }
+
+    /// What the node is to hold.
+    fn first_of(guard: &Guard<'_, M>, content: Content, log: &Content) -> Result<Content> {
+        match (log.status, log.is_leaf) {
+            (SPLIT, false) => Ok(content.split().0),
+            (SPLIT, true) => {
+                let mut left = Content::empty_leaf().with_next(log.pointers[1]);
+                left.insert_entry(0, log.ids[0], log.pointers[3]);
+                left.insert_entry(1, log.ids[1], log.pointers[4]);
+                Ok(left)
+            }
+            (MERGE, _) => Self::joined(guard, &content, log),
+            _ if content.is_leaf || content.count > 0 => Err(unfit(log.pointers[0])),
+            _ if log.ids[2] == 1 => Ok(Content::of_two(content.pointers[0], log.ids[0], log.pointers[1])),
+            _ => Ok(Content::of_two(log.pointers[1], log.ids[0], content.pointers[0])),
+        }
+    }
+
+    /// What the second node is to hold; `None` if it does not fit. `first` replaces the removed key.
+    fn second_of(second: &Node, log: &Content, first: u32) -> Option<Content> {
+        let [node, other, ..] = log.pointers;
+        let mut content = Content::of(second);
+        if log.status == SPLIT {
+            let position = second.position_of(node).filter(|_| content.count < IDS_MAX)?;
+            content.insert_child(position + 1, log.ids[2], other);
+            return Some(content);
+        }
+        content.remove_child(second.position_of(other).filter(|_| content.count > 0)?);
+        if log.status == MERGE {
+            content.replace_id(log.ids[0], first);
+        }
+        Some(content)
+    }
+
+    /// The content of a node and the next one, which is as it was until both others are durable.
+    fn joined(guard: &Guard<'_, M>, left: &Content, log: &Content) -> Result<Content> {
+        let right = Content::of(&read_mended(guard, log.pointers[1])?);
+        let is_fit = left.is_leaf == log.is_leaf && right.is_leaf == log.is_leaf;
+        if !is_fit || left.count + right.count + usize::from(!log.is_leaf) > IDS_MAX {
+            return Err(unfit(log.pointers[0]));
+        }
+        if !log.is_leaf {
+            return Ok(left.joined(log.ids[1], &right));
+        }
+        Ok(left.without(log.ids[0]).joined(0, &right.without(log.ids[0])))
+    }
+}

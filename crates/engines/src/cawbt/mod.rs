@@ -1,0 +1,230 @@
+//! CAWBT: a B+-tree whose node is one line, written failure-atomically, and whose keys are numbers of a table in memory.
+//!
+//! After Lee, Lee, Park, Won: *CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized Atomic Write*, IEICE 2019.
+//!
+//! ## Layout
+//!
+//! In the pool: nodes of one line (`layout`), from the root on, whose offset never changes; the log, another line (`log`); the
+//! records that leaves lead to (`record`). In memory: the table of IDs ([`ids`](crate::kit::ids)), which holds each ID's entry, that
+//! is the two words that the codec makes of key and value or record; and versions of nodes (`versions`).
+//!
+//! ## Invariants
+//!
+//! 1. All leaves are equally far from the root. Each links the next one.
+//! 2. A separator is the ID of the first key to its right. So each key but the first is a separator at most once, and a reader that
+//!    meets it in an inner node has found it.
+//! 3. A leaf has one to three keys; the root may be an empty leaf. An inner node has two to four children. One with five, or with a single
+//!    one, is split or merged at once; if a crash cuts that off, by the next split or merge below it.
+//! 4. An ID is in use from before its leaf has it until after its leaf, and the inner node that it separates, have lost it durably.
+//! 5. Readers see what is ordered, and wait until it is durable: versions are odd from before the first store of a change until
+//!    after its fence. An update changes no ID, so it raises no version; its value enters the table after the fence.
+//!
+//! ## Commit points
+//!
+//! | operation | persists | commit point |
+//! | --- | --- | --- |
+//! | insert | 2: record; leaf | the leaf's line |
+//! | update | 2: record; leaf | the leaf's line |
+//! | remove | 1: leaf, with the node that it separates | the leaf's line |
+//! | insert that splits a leaf | 2: record, new leaf, log; leaf and parent | the first of leaf and parent |
+//! | remove that merges leaves | 2: log; leaf and parent | the first of leaf and parent |
+//! | split, merge above it | 2 each: log, new node; node and parent | the first of node and parent |
+//! | new root | 2: log, new nodes; root | the root's line |
+//! | root with one child | 1: root, with the log | the root's line |
+//! | bulk load | 2: all below the root; root | the root's line |
+//!
+//! The log holds what is about to be done. It is not a commit record: only if one of the lines that it names has changed
+//! was its fence complete, and recovery changes the others.
+//!
+//! ## Recovery
+//!
+//! 1. The log is finished: O(1).
+//! 2. All nodes are visited, on all cores, and verified: checks, the order of keys, the links of leaves. The entries of the leaves
+//!    fill the table. After a crash nodes and records are marked, torn twin lines mended, and a separator that is not the first
+//!    key to its right is replaced by that.
+//!
+//! The log stays as it is until the next change: finished, it finds nothing to do.
+//!
+//! ## What a crash may leave behind
+//!
+//! Nodes as in invariant 3. Records and nodes that nothing reaches: the mark frees them.
+//!
+//! ## Where this departs from the paper
+//!
+//! - *Section 3.4*: splits come with the fourth key, before it is in the leaf, so that the record, the new leaf and the log share a
+//!   fence, and an insert that splits a leaf costs the persists of one that does not. There is no status to be set before and cleared
+//!   after: see commit points. A split above comes next, with a record of its own.
+//! - The root keeps its place: it is split into two new nodes, and needs no log.
+//! - *Section 4.2*: the parent pointer is written with its node, and never read: a split would have to write all children it moved.
+//!   Writers keep their path. The fifth pointer of a leaf is the link to the next one, which the paper leaves out.
+//! - *Section 3.2.3*: an ID that was given back is used again before the table grows, so that the table does not grow with the number of
+//!   inserts.
+//! - *Section 3.5* leaves readers unguarded. They validate (`versions`).
+//! - *Section 3.1*: keys and values are persisted, before the line that leads to them. So operations are durable.
+//! - Deletion, merges, ranges, bulk loads are not in the paper.
+
+mod change;
+mod check;
+mod entry;
+mod find;
+mod insert;
+mod layout;
+mod load;
+mod log;
+mod record;
+mod recover;
+mod remove;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod versions;
+
+use std::marker::PhantomData;
+
+use medium::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use medium::{LineValue, MediumError};
+
+use crate::index::Measured;
+use crate::kit::ids::Ids;
+use crate::kit::prelude::*;
+use versions::Versions;
+
+pub(crate) use entry::ENTRY;
+
+/// Root word 0: the offset of the root node.
+const ROOT_NODE: usize = 0;
+/// Root word 1: the offset of the log.
+const ROOT_LOG: usize = 1;
+
+/// The most levels of inner nodes: with two children each, more than so many IDs need.
+const LEVELS_MAX: usize = 40;
+/// The most keys of a tree.
+const KEYS_MAX: u32 = (1 << layout::ID_BITS) - 1;
+
+/// What a tree has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Counts {
+    keys: u64,
+    leaves: u64,
+    inner: u64,
+    /// Levels of inner nodes.
+    levels: u32,
+}
+
+impl Counts {
+    /// The number of leaves, or of inner nodes.
+    fn of_kind(&mut self, is_leaf: bool) -> &mut u64 {
+        if is_leaf { &mut self.leaves } else { &mut self.inner }
+    }
+}
+
+/// What writers share, under their lock.
+#[derive(Default)]
+struct State {
+    /// The log's line as stored.
+    log: LineValue,
+    counts: Counts,
+    splits: u64,
+    merges: u64,
+}
+
+/// A CAWBT. Immediate durability: an operation is durable when it returns, and no other thread has answered from it before.
+pub struct CawbTree<M: Medium, C: Codec> {
+    pool: Pool<M>,
+    root: u64,
+    log: u64,
+    ids: Ids<M>,
+    versions: Versions<M>,
+    state: Mutex<State>,
+    /// A change of several nodes was cut off by a failure of the medium: see [`CawbTree::lock`].
+    is_cut_off: AtomicBool,
+    recovery_ns: u64,
+    recovered_from_crash: bool,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<M: Medium, C: Codec> CawbTree<M, C> {
+    /// The engine's number in a pool's root table, and its name.
+    pub const ENGINE: (u16, &'static str) = (ENTRY.id, ENTRY.name);
+
+    /// The tree at a root, not recovered.
+    fn unopened(pool: &Pool<M>, words: &[u64; ROOT_WORDS]) -> Result<Self> {
+        Ok(Self {
+            pool: pool.clone(),
+            root: words[ROOT_NODE],
+            log: words[ROOT_LOG],
+            ids: Ids::new(KEYS_MAX)?,
+            versions: Versions::new()?,
+            state: Mutex::default(),
+            is_cut_off: AtomicBool::new(false),
+            recovery_ns: 0,
+            recovered_from_crash: false,
+            codec: PhantomData,
+        })
+    }
+
+    /// Keeps other writers out.
+    ///
+    /// # Errors
+    /// [`MediumError::Failed`] after a change of several nodes that the medium did not store as a whole: the next open finishes it.
+    fn lock(&self, guard: &Guard<'_, M>) -> Result<MutexGuard<'_, State>> {
+        guard.interleave(&self.state);
+        let state = self.state.lock();
+        if self.is_cut_off.load(Ordering::Relaxed) {
+            let what = "a line of a change was not stored".to_owned();
+            return Err(MediumError::Failed(what).into());
+        }
+        Ok(state)
+    }
+
+    /// Lets the next writer in, then waits until everything up to `lsn` is durable.
+    #[track_caller]
+    fn settle(guard: &Guard<'_, M>, state: MutexGuard<'_, State>, lsn: Lsn) -> Result<()> {
+        drop(state);
+        guard.wait_for(lsn)
+    }
+
+    fn figures(&self) -> Result<IndexStat> {
+        let guard = self.pool.peek();
+        let state = self.lock(&guard)?;
+        let Counts { keys, leaves, inner, levels } = state.counts;
+        Self::settle(&guard, state, self.versions.last_lsn())?;
+        Ok(IndexStat {
+            keys,
+            leaves,
+            height: levels,
+            volatile_bytes: self.ids.bytes_used() + versions::BYTES,
+            recovery_ns: self.recovery_ns,
+            recovered_from_crash: self.recovered_from_crash,
+            leaf_bytes: size_of::<layout::NodeLine>() as u64,
+            // Each key has a record, and there is the log.
+            allocations: Some(keys + leaves + inner + 1),
+            ..IndexStat::default()
+        })
+    }
+}
+
+impl<M: Medium, C: Codec> Index for CawbTree<M, C>
+where
+    Self: MaybeWords,
+{
+    methods_of_entries!();
+    methods_of_trees!();
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.figures()?.keys)
+    }
+
+    fn measured(&self) -> Option<&dyn Measured> {
+        Some(self)
+    }
+}
+
+impl<M: Medium, C: Codec> Measured for CawbTree<M, C> {
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let state = self.state.lock();
+        vec![("splits", state.splits), ("merges", state.merges)]
+    }
+}
+
+words_of_entries!(CawbTree);

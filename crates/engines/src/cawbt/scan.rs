@@ -1,0 +1,75 @@
+//! Ranges: some leaves at once forward, along their links; one leaf at a time backward.
+
+use super::CawbTree;
+use super::find::Way;
+use super::layout::Node;
+use crate::kit::prelude::*;
+
+/// Entries after which a forward scan has read enough at once.
+const ENTRIES: usize = 32;
+
+impl<M: Medium, C: Codec> CawbTree<M, C> {
+    fn entries(&self, node: &Node) -> impl Iterator<Item = EntryWords> {
+        (0..node.count()).map(|position| self.ids.entry(node.id(position)))
+    }
+
+    /// Reads from a leaf on, until there are enough entries, or the direction is backward. Returns the entry at which the scan goes on,
+    /// that of the first key of the next leaf or of the leaf's own first key, and when all is durable.
+    fn gather(
+        &self,
+        guard: &Guard<'_, M>,
+        way: Way<C::Key<'_>>,
+        direction: Direction,
+        copy: &mut LeafCopy,
+    ) -> Result<Option<(Option<EntryWords>, Lsn)>> {
+        let Some((mut at, mut node, _, is_first)) = self.descend(guard, way, false)? else { return Ok(None) };
+        (copy.offset, copy.entries) = (at.offset, Vec::new());
+        let mut lsn = Lsn::DURABLE;
+        loop {
+            copy.entries.extend(self.entries(&node));
+            lsn = lsn.max(self.versions.lsn(at.offset));
+            if direction == Direction::Reverse || node.next() == 0 {
+                // In reverse the keys from its first one on are in this leaf and behind it.
+                let end = copy.entries.first().filter(|_| direction == Direction::Reverse && !is_first);
+                return Ok(self.is_still(at).then_some((end.copied(), lsn)));
+            }
+            let Some(next) = self.go_on(at, node.next()).filter(|_| node.count() > 0) else {
+                return Ok(None);
+            };
+            (at, node) = (next, Node::load(guard, next.offset)?);
+            if copy.entries.len() >= ENTRIES {
+                let end = self.entries(&node).next();
+                return Ok(self.is_still(at).then_some((end, lsn.max(self.versions.lsn(at.offset)))));
+            }
+        }
+    }
+}
+
+impl<M: Medium, C: Codec> Leaves<M, C> for CawbTree<M, C> {
+    fn pool(&self) -> &Pool<M> {
+        &self.pool
+    }
+
+    fn copy_leaf(
+        &self,
+        guard: &Guard<'_, M>,
+        goal: Goal<'_>,
+        direction: Direction,
+        copy: &mut LeafCopy,
+    ) -> Result<()> {
+        let way = match goal {
+            Goal::First => Way::First,
+            Goal::Last => Way::Last,
+            // The bound of bytes that are too short for a word is the first word above them.
+            Goal::UpTo(key) if !C::TIES && key.len() < 8 => Way::Below(C::bound(key)),
+            Goal::Below(key) if !C::is_rounded(key) => Way::Below(C::bound(key)),
+            Goal::At(key) | Goal::UpTo(key) | Goal::Below(key) => Way::Key(C::bound(key)),
+        };
+        let (end, lsn) = self.read(guard, || self.gather(guard, way, direction, copy))?;
+        guard.wait_for(lsn)?;
+        if let Some(end) = end {
+            C::copy_key(guard, end, copy.end.insert(Vec::new()))?;
+        }
+        Ok(())
+    }
+}

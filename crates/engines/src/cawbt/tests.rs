@@ -1,0 +1,250 @@
+//! The tree on its own: counts of splits, models, reopening, damage, threads.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use medium::Ram;
+use pool::{Pool, PoolOptions};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::CawbTree;
+use super::layout::Node;
+use crate::index::record::prefix_word;
+use crate::index::{
+    Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
+};
+
+fn pool() -> Pool<Ram> {
+    Pool::open(Ram::new(1 << 36).unwrap(), PoolOptions::default()).unwrap()
+}
+
+fn splits(tree: &impl Measured) -> u64 {
+    tree.counters().iter().find(|(name, _)| *name == "splits").unwrap().1
+}
+
+/// As the paper counts them (section 5.2).
+#[test]
+fn sequential_inserts_make_as_many_splits_as_in_the_paper() {
+    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool(), "t").unwrap();
+    for key in 0..500_000 {
+        assert!(WordIndex::write(&tree, key, Some(key * 3), Condition::Absent).unwrap());
+    }
+    assert_eq!(splits(&tree), 374_986);
+    assert_eq!(tree.check().unwrap(), []);
+}
+
+fn bytes_of<C: Codec>(key: u64) -> Vec<u8> {
+    // Records: of several lengths, some with the same first word.
+    match (C::TIES, key % 3) {
+        (false, _) => key.to_be_bytes().to_vec(),
+        (true, 0) => [b"the same word".as_slice(), &key.to_be_bytes()].concat(),
+        (true, _) => format!("{key:05}").into_bytes(),
+    }
+}
+
+fn expect_equal<C: Codec>(tree: &CawbTree<Ram, C>, model: &BTreeMap<Vec<u8>, Vec<u8>>)
+where
+    CawbTree<Ram, C>: MaybeWords,
+{
+    assert_eq!(tree.check().unwrap(), []);
+    assert_eq!(tree.len().unwrap(), model.len() as u64);
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let mut scan = tree.range(Bounds::all(), direction).unwrap();
+        let (mut key, mut value, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        while scan.next_into(&mut key, &mut value).unwrap() {
+            found.push((key.clone(), value.clone()));
+        }
+        if direction == Direction::Reverse {
+            found.reverse();
+        }
+        assert!(found.iter().map(|(key, value)| (key, value)).eq(model.iter()), "{direction:?}");
+    }
+    for (key, value) in model {
+        assert_eq!(tree.get(key).unwrap().as_deref(), Some(value.as_slice()));
+        let bounds = Bounds { lower: Bound::Excluded(key.clone()), upper: Bound::Unbounded };
+        let mut scan = tree.range(bounds, Direction::Forward).unwrap();
+        let (mut above, mut of_it) = (Vec::new(), Vec::new());
+        let is_there = scan.next_into(&mut above, &mut of_it).unwrap();
+        let next = model.range((Bound::Excluded(key.clone()), Bound::Unbounded)).next();
+        assert_eq!(is_there.then_some((&above, &of_it)), next);
+    }
+}
+
+fn run<C: Codec>(seed: u64)
+where
+    CawbTree<Ram, C>: MaybeWords,
+{
+    println!("seed {seed}");
+    let (pool, mut rng, mut model) = (pool(), SmallRng::seed_from_u64(seed), BTreeMap::new());
+    let mut tree = CawbTree::<Ram, C>::create_at(&pool, "t").unwrap();
+    for round in 0..12 {
+        // Grows, then shrinks.
+        let inserts = if round % 4 < 2 { 8 } else { 2 };
+        for _ in 0..400 {
+            let (key, value) = (bytes_of::<C>(rng.random_range(0..600)), rng.random::<u64>().to_be_bytes());
+            match rng.random_range(0..10) {
+                number if number < inserts => {
+                    let done = tree.insert(&key, &value).unwrap();
+                    assert_eq!(done, !model.contains_key(&key));
+                    model.entry(key).or_insert(value.to_vec());
+                }
+                9 => {
+                    assert_eq!(tree.update(&key, &value).unwrap(), model.contains_key(&key));
+                    model.entry(key).and_modify(|old| *old = value.to_vec());
+                }
+                _ => assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some()),
+            }
+        }
+        expect_equal(&tree, &model);
+        drop(tree);
+        let root = pool.trees().unwrap().remove(0);
+        tree = CawbTree::open_at(&pool, &root, 1 + round % 3).unwrap();
+        expect_equal(&tree, &model);
+    }
+    for key in std::mem::take(&mut model).into_keys() {
+        assert!(tree.remove(&key).unwrap());
+    }
+    expect_equal(&tree, &model);
+    assert_eq!(tree.stat().unwrap().leaves, 1);
+}
+
+#[test]
+fn trees_of_words_are_as_the_model_and_stay_so() {
+    (0..4).for_each(run::<WordCodec>);
+}
+
+#[test]
+fn trees_of_records_are_as_the_model_and_stay_so() {
+    (0..4).for_each(run::<RecordCodec>);
+}
+
+#[test]
+fn loads_of_any_length() {
+    for count in (0..70).chain([1000, 4097]) {
+        for fill in [0.5, 0.8, 1.0] {
+            let pool = pool();
+            let tree = CawbTree::<Ram, WordCodec>::create_at(&pool, "t").unwrap();
+            let (mut model, mut numbers) = (BTreeMap::new(), 0..count);
+            let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+                let Some(number) = numbers.next() else { return Ok(false) };
+                *key = bytes_of::<WordCodec>(number * 5);
+                *value = bytes_of::<WordCodec>(number);
+                model.insert(key.clone(), value.clone());
+                Ok(true)
+            };
+            assert_eq!(tree.bulk_load(&mut next, fill).unwrap(), count);
+            expect_equal(&tree, &model);
+            let mut ids = 0..;
+            model.retain(|key, _| ids.next().unwrap() % 3 == 0 || !tree.remove(key).unwrap());
+            expect_equal(&tree, &model);
+        }
+    }
+}
+
+/// A damaged inner node costs no key: the links of leaves lead on. A damaged leaf costs its own keys.
+#[test]
+fn salvage_reads_what_is_whole() {
+    let pool = pool();
+    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool, "t").unwrap();
+    for key in 0..200_u64 {
+        assert!(WordIndex::write(&tree, key, Some(key + 1), Condition::Absent).unwrap());
+    }
+    let guard = pool.pin();
+    let root = Node::load(&guard, tree.root).unwrap();
+    let inner = Node::load(&guard, root.pointer(1)).unwrap();
+    let mut leaf = inner.pointer(0);
+    while let Some(node) = Some(Node::load(&guard, leaf).unwrap()).filter(|node| !node.is_leaf()) {
+        leaf = node.pointer(1);
+    }
+    let keys: Vec<u64> =
+        (0..2).map(|position| tree.ids.entry(Node::load(&guard, leaf).unwrap().id(position))[0]).collect();
+    drop(tree);
+    let tree_root = pool.trees().unwrap().remove(0);
+    let salvage = || {
+        let mut found = Vec::new();
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            found.push((prefix_word(key), prefix_word(value)));
+            true
+        };
+        let left_out = CawbTree::<Ram, WordCodec>::salvage_of(&pool, &tree_root, visit).unwrap().unwrap();
+        (found, left_out.len())
+    };
+    let all: Vec<_> = (0..200).map(|key| (key, key + 1)).collect();
+    assert_eq!(salvage(), (all.clone(), 0));
+    for (damaged, lost) in [(root.pointer(1), &[][..]), (leaf, &keys)] {
+        let word = &guard.words(damaged + 16, 1).unwrap()[0];
+        let sound = word.load(&guard);
+        word.store(&guard, sound ^ 0x100);
+        assert!(
+            CawbTree::<Ram, WordCodec>::open_at(&pool, &tree_root, 1).is_err_and(|error| error.is_corrupt())
+        );
+        let (found, left_out) = salvage();
+        let rest: Vec<_> = all.iter().copied().filter(|(key, _)| !lost.contains(key)).collect();
+        assert_eq!(found, rest, "{damaged:#x}");
+        assert!(left_out > 0);
+        word.store(&guard, sound);
+    }
+    CawbTree::<Ram, WordCodec>::open_at(&pool, &tree_root, 2).unwrap();
+}
+
+/// The table grows with the keys, not with the inserts.
+#[test]
+fn ids_are_used_again() {
+    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool(), "t").unwrap();
+    for round in 0..100_000_u64 {
+        assert!(WordIndex::write(&tree, round, Some(round), Condition::Absent).unwrap());
+        assert!(round < 10 || WordIndex::write(&tree, round - 10, None, Condition::Present).unwrap());
+    }
+    // Ten keys, and those that readers of other tests may have kept for a while.
+    let bytes = tree.stat().unwrap().volatile_bytes;
+    assert!(bytes < 100_000 * 16 / 2, "{bytes} bytes");
+    assert_eq!(tree.check().unwrap(), []);
+}
+
+/// Readers of keys that stay find them, and scans are in order, whatever is split and merged around them.
+#[test]
+fn readers_beside_a_writer() {
+    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool(), "t").unwrap();
+    for key in (0..4000).step_by(8) {
+        assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+    }
+    let is_over = AtomicBool::new(false);
+    let read = |seed: u64| {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        while !is_over.load(Ordering::Relaxed) {
+            let keys: [u64; 20] = std::array::from_fn(|_| rng.random_range(0..500) * 8);
+            let mut values = [None; 20];
+            assert_eq!(WordIndex::get(&tree, keys[0]).unwrap(), Some(keys[0]));
+            WordIndex::get_many(&tree, &keys, &mut values).unwrap();
+            assert_eq!(values, keys.map(Some));
+            let mut next = keys[0];
+            let visit = &mut |entries: &[[u64; 2]]| {
+                for [key, value] in entries {
+                    assert!(key % 8 != 0 || *key == next, "{key} where {next} should be");
+                    assert_eq!(key, value);
+                    next += if key % 8 == 0 { 8 } else { 0 };
+                }
+                next < keys[0] + 400
+            };
+            WordIndex::scan(&tree, keys[0], visit).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let read = &read;
+        (0..2).for_each(|seed| drop(scope.spawn(move || read(seed))));
+        let mut rng = SmallRng::seed_from_u64(7);
+        for round in 0..60_000_u64 {
+            let key = rng.random_range(0..4000);
+            if key % 8 == 0 {
+                WordIndex::write(&tree, key, Some(key), Condition::Present).unwrap();
+            } else {
+                let value = (round / 8000 % 2 == 0).then_some(key);
+                WordIndex::write(&tree, key, value, Condition::Always).unwrap();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(tree.check().unwrap(), []);
+}

@@ -1,0 +1,145 @@
+//! A table of IDs in memory: short names for what a node has no room for.
+//!
+//! The table is one flat array, and an ID its index, from 1 on. An entry is two words, as a codec makes them. IDs are given out by a
+//! counter; where that comes to the end of the array, IDs that were given back are used again, the last one first; and only if
+//! there are none, the array doubles. So it is at most twice as long as the most IDs that were ever in use.
+//!
+//! An ID that is retired is used again when no thread that is pinned now is so any more. A reader that is not pinned must be sure, after
+//! it has read an entry, that its ID was still in use; an entry is always readable.
+
+use std::sync::Arc;
+
+use medium::Medium;
+use medium::arena::Arena;
+use medium::sync::{Atomic, Mutex, Ordering};
+use pool::Guard;
+
+use crate::index::EntryWords;
+use crate::{Error, Result};
+
+/// IDs that are retired share one deferred call, so many of them.
+const BATCH: usize = 64;
+/// The first length of an array.
+const FIRST_BOUND: u64 = 8;
+
+/// A table of IDs.
+pub struct Ids<M: 'static> {
+    entries: Arena<[Atomic<M>; 2]>,
+    most: u32,
+    state: Arc<Mutex<State>>,
+}
+
+/// Which IDs are in use.
+#[derive(Default)]
+struct State {
+    /// The next one of the counter.
+    next: u64,
+    /// The length of the array.
+    bound: u64,
+    free: Vec<u32>,
+    /// Retired, but not handed over to the collector.
+    retired: Vec<u32>,
+}
+
+impl<M: Medium> Ids<M> {
+    /// A table without IDs, for at most so many.
+    pub fn new(most: u32) -> Result<Self> {
+        let entries = Arena::new(most)?;
+        // Entry 0 is there to be read, by a reader that has read no ID.
+        entries.reach(1)?;
+        let state = State { next: 1, bound: FIRST_BOUND, ..State::default() };
+        Ok(Self { entries, most, state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// Makes the IDs those in use, which a recovery has [set](Ids::set). Whether none of them comes twice.
+    pub fn resume(&self, used: impl Iterator<Item = u32> + Clone) -> bool {
+        let last = used.clone().max().unwrap_or(0);
+        let (mut bits, mut is_twice) = (vec![0_u64; last as usize / 64 + 1], false);
+        for id in used {
+            let (word, bit) = (&mut bits[id as usize / 64], 1 << (id % 64));
+            is_twice |= *word & bit != 0;
+            *word |= bit;
+        }
+        let free = (1..last).rev().filter(|id| bits[*id as usize / 64] & 1 << (id % 64) == 0).collect();
+        let next = u64::from(last) + 1;
+        *self.state.lock() =
+            State { next, bound: next.next_power_of_two().max(FIRST_BOUND), free, retired: Vec::new() };
+        !is_twice
+    }
+
+    /// An ID that is not in use.
+    ///
+    /// # Errors
+    /// [`Error::TreeFull`] if all are in use.
+    pub fn claim(&self) -> Result<u32> {
+        let mut state = self.state.lock();
+        if state.next >= state.bound {
+            if let Some(id) = state.free.pop() {
+                return Ok(id);
+            }
+            state.bound *= 2;
+        }
+        if state.next > u64::from(self.most) {
+            return Err(Error::TreeFull { limit: u64::from(self.most) });
+        }
+        let id = state.next as u32;
+        // For some at once: it takes a lock.
+        self.entries.reach((id | 0xff).min(self.most))?;
+        state.next += 1;
+        Ok(id)
+    }
+
+    /// Gives back an ID that no other thread has seen.
+    pub fn give_back(&self, id: u32) {
+        self.state.lock().free.push(id);
+    }
+
+    /// Gives back an ID that new readers do not find.
+    pub fn retire(&self, guard: &Guard<'_, M>, id: u32) {
+        let mut state = self.state.lock();
+        state.retired.push(id);
+        // Under a scheduler each by itself, as early as possible: a test that reads an ID that is used again then fails.
+        if state.retired.len() >= if M::SCHEDULED { 1 } else { BATCH } {
+            let (batch, all) = (std::mem::take(&mut state.retired), Arc::clone(&self.state));
+            drop(state);
+            guard.after_readers(move || all.lock().free.extend(batch));
+        }
+    }
+
+    /// Gives an ID its entry, before any node has the ID.
+    pub fn set(&self, id: u32, words: EntryWords) -> Result<()> {
+        self.entries.reach(id)?;
+        let [first, second] = self.entries.get(id);
+        first.store(words[0], Ordering::Relaxed);
+        second.store(words[1], Ordering::Release);
+        Ok(())
+    }
+
+    /// Replaces the second word of an entry.
+    #[inline]
+    pub fn replace(&self, id: u32, second: u64) {
+        // ORDER: pairs with the acquire in `entry`: what the word leads to is seen.
+        self.entries.peek(id)[1].store(second, Ordering::Release);
+    }
+
+    /// The entry of an ID. Any words for an ID that is not in use.
+    #[inline(always)]
+    pub fn entry(&self, id: u32) -> EntryWords {
+        let [first, second] = self.entries.peek(id);
+        [first.load(Ordering::Relaxed), second.load(Ordering::Acquire)]
+    }
+
+    /// Hints the processor to load the entry of an ID.
+    #[inline(always)]
+    pub fn prefetch(&self, id: u32) {
+        medium::kernels::prefetch_read(self.entries.peek(id));
+    }
+
+    /// Bytes of the table.
+    pub fn bytes_used(&self) -> u64 {
+        self.entries.bytes_used()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,346 @@
+//! The figures of the CAWBT paper (section 5, and figure 1): 8-byte keys in ascending order, one thread.
+
+use super::{Args, Claim, Figure, KEYS, Point, bench_args};
+use crate::bench::{Distribution, MediumChoice, Once, Workload, median, once, recoveries};
+use crate::failure::{Failure, Result};
+use crate::notes::Notes;
+
+/// The figures there are.
+pub(super) const FIGURES: [u8; 7] = [1, 7, 8, 9, 10, 11, 12];
+
+/// How many keys, in place of the paper's numbers.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Scale {
+    /// A hundredth of them
+    Small,
+    /// The paper's, but a fifth of its 10 million
+    Machine,
+    /// The paper's
+    Paper,
+}
+
+impl Scale {
+    fn of(self, keys: u64) -> u64 {
+        match self {
+            Self::Small => keys / 100,
+            Self::Machine => keys.min(2_000_000),
+            Self::Paper => keys,
+        }
+    }
+}
+
+/// Keys of figures 1, 7, 8 and 12, and of 9 and 10.
+const FEW: u64 = 500_000;
+const MANY: u64 = 10_000_000;
+/// Keys of figure 11.
+const REBUILT: [u64; 4] = [500_000, 1_000_000, 1_500_000, 2_000_000];
+
+/// The keys of a figure.
+pub(super) fn keys(number: u8, scale: Scale) -> u64 {
+    scale.of(match number {
+        9 | 10 => MANY,
+        11 => REBUILT[3],
+        _ => FEW,
+    })
+}
+
+/// A tree of the paper.
+#[derive(Clone, Copy)]
+struct Tree {
+    series: &'static str,
+    engine: &'static str,
+    /// The setting that is the degree, and the degree.
+    degree: (&'static str, u64),
+    medium: MediumChoice,
+}
+
+const CAWBT: Tree = Tree { series: "CAWBT", engine: "cawbt", degree: ("", 4), medium: MediumChoice::Dax };
+const FAST_FAIR: Tree = Tree {
+    series: "FAST-FAIR",
+    engine: "fast-fair",
+    degree: ("leaf-entries", 28),
+    medium: MediumChoice::Dax,
+};
+const DEGREES: [u64; 3] = [4, 7, 15];
+
+/// The B+-tree without consistency: the same one in memory, where nothing is flushed, fenced or logged.
+const PLAIN: &str = "B+-tree, none";
+const CONSISTENT: &str = "B+-tree, consistent";
+const WB: &str = "wB+-tree";
+
+const MS: &str = "ms";
+const DEGREE: &str = "degree";
+const COMPILER: &str =
+    "the paper's compiler: it did not optimise there, which makes searches dearer beside flushes";
+
+fn plain(degree: u64) -> Tree {
+    Tree { series: PLAIN, medium: MediumChoice::Ram, ..consistent(degree) }
+}
+
+fn consistent(degree: u64) -> Tree {
+    Tree { series: CONSISTENT, engine: "btree", degree: ("degree", degree), medium: MediumChoice::Dax }
+}
+
+fn wb(degree: u64) -> Tree {
+    Tree { series: WB, engine: "wbtree", degree: ("leaf-entries", degree), medium: MediumChoice::Dax }
+}
+
+/// These trees with each degree, CAWBT before them, if it is among the engines.
+fn trees(families: &[fn(u64) -> Tree]) -> Vec<Tree> {
+    let cawbt = crate::engine_from_name(CAWBT.engine).map(|_| CAWBT);
+    let others = families.iter().flat_map(|family| DEGREES.map(family));
+    cawbt.into_iter().chain(others).collect()
+}
+
+/// Measures a figure.
+pub(super) fn figure(number: u8, args: &Args, notes: Notes<'_>) -> Result<Figure> {
+    // Pages of a file in memory are small, so those of memory are to be.
+    medium::disable_huge_pages();
+    let lab = Lab { args, keys: keys(number, args.scale), notes, points: Vec::new() };
+    match number {
+        1 => lab.profile(),
+        7 => lab.splits(),
+        8 => lab.flushes(),
+        9 => lab.inserts(),
+        10 => lab.searches(),
+        11 => lab.rebuilds(),
+        12 => lab.space(),
+        other => {
+            Err(Failure::Usage(format!("figure {other} is not here: the paper measures in 1 and in 7 to 12")))
+        }
+    }
+}
+
+/// A figure that is being measured.
+struct Lab<'a> {
+    args: &'a Args,
+    keys: u64,
+    notes: Notes<'a>,
+    points: Vec<Point>,
+}
+
+impl Lab<'_> {
+    fn bench(&self, tree: &Tree, workload: Workload) -> Result<crate::bench::Args> {
+        let missing = || Failure::Usage(format!("no engine is named {}", tree.engine));
+        let mut bench = bench_args(self.args);
+        bench.engine = crate::engine_from_name(tree.engine).ok_or_else(missing)?;
+        let (setting, degree) = tree.degree;
+        bench.set = if setting.is_empty() { Vec::new() } else { vec![format!("{setting}={degree}")] };
+        (bench.medium, bench.workload, bench.distribution) = (tree.medium, workload, Distribution::Monotonic);
+        (bench.threads, bench.keys, bench.ops) = (1, self.keys, Some(self.keys));
+        Ok(bench)
+    }
+
+    /// One run: of inserts of all keys into an empty tree, or of finds of all keys.
+    fn once(&self, tree: &Tree, workload: Workload, is_counted: bool) -> Result<Once> {
+        let (_, degree) = tree.degree;
+        self.notes.note(format!("{}, degree {degree}: {}, {} keys", tree.series, workload.name(), self.keys));
+        once(&self.bench(tree, workload)?, is_counted)
+    }
+
+    /// The median of the milliseconds of all runs.
+    fn ms(&self, tree: &Tree, workload: Workload) -> Result<f64> {
+        let run = |_| Ok(self.once(tree, workload, false)?.ms);
+        Ok(median(&(0..self.args.runs).map(run).collect::<Result<Vec<_>>>()?))
+    }
+
+    fn point(&mut self, panel: &str, tree: &Tree, y: f64) {
+        self.points.push(Point::new(panel, tree.series, tree.degree.1 as f64, y));
+    }
+
+    fn figure(self, title: &'static str, y: &'static str, missing: &'static str) -> Figure {
+        Figure { title, x: DEGREE, y, points: self.points, claims: Vec::new(), missing }
+    }
+
+    /// Figure 1: by differences, for there is no profiler that a release build does not mislead.
+    fn profile(mut self) -> Result<Figure> {
+        let mut claims = Vec::new();
+        for degree in DEGREES {
+            let all = self.ms(&consistent(degree), Workload::Load)?;
+            let search = self.ms(&plain(degree), Workload::Find)?;
+            let durable = all - self.ms(&plain(degree), Workload::Load)?;
+            for (panel, ms) in [("search", search), ("flushes, fences, log", durable)] {
+                let percent = (100.0 * ms / all).clamp(0.0, 100.0);
+                self.point(panel, &consistent(degree), percent);
+                let paper = if panel == "search" { "38%, binary search" } else { "15%, flushes" };
+                claims.push(Claim::new(format!("{panel}, degree {degree}"), paper, format!("{percent:.0}%")));
+            }
+        }
+        let missing = "a profile by function: the search is that of finds of the same keys in memory, what durability costs is \
+                       the difference to inserts in memory; and the paper's compiler, which did not optimise: its search is \
+                       slower, so its flushes weigh less. A fence of today waits for its lines, a flush of 2012 did not";
+        let title = "Figure 1: where an insert spends its time, ascending keys";
+        Ok(Figure { claims, ..self.figure(title, "% of the time", missing) })
+    }
+
+    fn splits(mut self) -> Result<Figure> {
+        for tree in trees(&[plain, wb]) {
+            let splits = self.once(&tree, Workload::Load, false)?.splits;
+            self.point("splits", &tree, splits as f64);
+        }
+        let per_key = |splits: f64, keys: u64| format!("{splits:.0} of {keys} inserts");
+        let keys = self.keys;
+        let missing = "the same count for the same degree: the paper splits at the fourth key into halves; paged trees split a \
+                       full node before an insert, and the last leaf keeps seven eighths, so ascending keys split less";
+        let mut figure = self.figure("Figure 7: splits, ascending keys", "splits", missing);
+        for (series, degree, paper) in [
+            ("CAWBT", 4, "374,986 of 500,000 inserts"),
+            (PLAIN, 4, "as CAWBT"),
+            (WB, 4, "as CAWBT"),
+            (PLAIN, 15, "as the wB+-tree"),
+            (WB, 15, "-"),
+        ] {
+            let splits = figure.at("splits", series, f64::from(degree));
+            if splits.is_finite() {
+                figure.claims.push(Claim::new(
+                    format!("{series}, degree {degree}"),
+                    paper,
+                    per_key(splits, keys),
+                ));
+            }
+        }
+        Ok(figure)
+    }
+
+    fn flushes(mut self) -> Result<Figure> {
+        let mut claims = Vec::new();
+        for tree in trees(&[consistent, wb]).into_iter().chain([FAST_FAIR]) {
+            let Some(counts) = self.once(&tree, Workload::Load, true)?.counts else { continue };
+            let of = |count: u64| count as f64 / self.keys as f64;
+            let (lines, fences) = (of(counts.lines_flushed), of(counts.fences));
+            self.point("flushes", &tree, lines);
+            self.point("fences", &tree, fences);
+            let (what, paper) =
+                (format!("{}, degree {}", tree.series, tree.degree.1), claimed_flushes(&tree));
+            claims.push(Claim::new(what, paper, format!("{lines:.2} lines flushed, {fences:.2} fences")));
+        }
+        let missing = "its counts as numbers: they are bars. Ascending keys shift nothing, so a B+-tree flushes more with the degree \
+                       only where a split logs more; the paper's sorts by flushed steps even then. Where the processor has no \
+                       store of a line, a node of CAWBT is two lines";
+        let title = "Figure 8: lines flushed by an insert, ascending keys, counted";
+        Ok(Figure { claims, ..self.figure(title, "an insert", missing) })
+    }
+
+    /// Inserts or finds of all keys with these trees.
+    fn times(&mut self, all: &[Tree], workload: Workload) -> Result<()> {
+        for tree in all {
+            let ms = self.ms(tree, workload)?;
+            self.point(MS, tree, ms);
+        }
+        Ok(())
+    }
+
+    fn inserts(mut self) -> Result<Figure> {
+        let mut all = trees(&[plain, consistent, wb]);
+        all.push(FAST_FAIR);
+        self.times(&all, Workload::Load)?;
+        let keys = self.keys;
+        let mut figure = self.figure("Figure 9: inserts of ascending keys", MS, COMPILER);
+        let ms = |series: &str, degree: u64| figure.at(MS, series, degree as f64);
+        let cawbt = ms(CAWBT.series, 4);
+        let per_key = |ms: f64| format!("{ms:.0} ms, {:.0} ns a key", ms * 1e6 / keys as f64);
+        let mut claims = vec![
+            Claim::new("CAWBT", "4,126 ms, 413 ns a key; the fastest", per_key(cawbt)),
+            Claim::new(
+                "CAWBT, beside the B+-tree without, degree 4",
+                "about the same",
+                ratio(ms(PLAIN, 4) / cawbt),
+            ),
+            Claim::new("FAST-FAIR", "-", per_key(ms(FAST_FAIR.series, 28))),
+            Claim::new(
+                "the consistent B+-tree, degree 15 beside 4",
+                "slower",
+                ratio(ms(CONSISTENT, 4) / ms(CONSISTENT, 15)),
+            ),
+        ];
+        claims.extend(DEGREES.map(|degree| {
+            let what = format!("CAWBT over the wB+-tree, degree {degree}");
+            Claim::new(what, "+200%, degree not told", ratio(ms(WB, degree) / cawbt))
+        }));
+        claims.retain(|claim| !claim.ours.contains("NaN"));
+        figure.claims = claims;
+        Ok(figure)
+    }
+
+    fn searches(mut self) -> Result<Figure> {
+        let mut all = trees(&[consistent, wb]);
+        all.push(FAST_FAIR);
+        self.times(&all, Workload::Find)?;
+        let mut figure = self.figure("Figure 10: finds of all keys, ascending", MS, COMPILER);
+        let ms = |series: &str, degree: u64| figure.at(MS, series, degree as f64);
+        let cawbt = ms(CAWBT.series, 4);
+        let mut claims = vec![
+            Claim::new(
+                "FAST-FAIR over the wB+-tree, degree 15",
+                "the best, before it",
+                ratio(ms(WB, 15) / ms(FAST_FAIR.series, 28)),
+            ),
+            Claim::new(
+                "the consistent B+-tree, degree 15 over 4",
+                "faster",
+                ratio(ms(CONSISTENT, 4) / ms(CONSISTENT, 15)),
+            ),
+        ];
+        claims.extend(DEGREES.map(|degree| {
+            let what = format!("CAWBT over the wB+-tree, degree {degree}");
+            Claim::new(what, "+40%, degree not told", ratio(ms(WB, degree) / cawbt))
+        }));
+        claims.retain(|claim| !claim.ours.contains("NaN"));
+        figure.claims = claims;
+        Ok(figure)
+    }
+
+    fn rebuilds(mut self) -> Result<Figure> {
+        let all = trees(&[|_| consistent(4)]);
+        let mut claims = Vec::new();
+        for keys in REBUILT.map(|keys| self.args.scale.of(keys)) {
+            self.keys = keys;
+            for tree in all.iter().take(2) {
+                self.notes.note(format!("{}, {keys} keys, opened after a crash", tree.series));
+                let bench = self.bench(tree, Workload::Find)?;
+                let open = |_| Ok(recoveries(&bench)?.crash.as_secs_f64() * 1e3);
+                let ms = median(&(0..self.args.runs).map(open).collect::<Result<Vec<_>>>()?);
+                self.points.push(Point::new("open to first answer", tree.series, keys as f64, ms));
+                let (ns, is_cawbt) = (ms * 1e6 / keys as f64, tree.series == CAWBT.series);
+                let paper = if is_cawbt { "10 ns a key, linear" } else { "-" };
+                let ours = format!("{ms:.2} ms, {ns:.1} ns a key");
+                claims.push(Claim::new(format!("{}, {keys} keys", tree.series), paper, ours));
+            }
+        }
+        let missing = "the rebuild by itself: an open after a crash also marks the space that the tree reaches, as that of the \
+                       B+-tree beside it, which has no table";
+        let title = "Figure 11: opening after a crash, with the rebuild of the table of IDs";
+        Ok(Figure { x: KEYS, claims, ..self.figure(title, MS, missing) })
+    }
+
+    fn space(mut self) -> Result<Figure> {
+        let mut claims = Vec::new();
+        for tree in trees(&[plain, wb]) {
+            let bytes = self.once(&tree, Workload::Load, false)?.bytes as f64 / self.keys as f64;
+            self.point("bytes a pair", &tree, bytes);
+            let paper = match tree.series {
+                "CAWBT" => "more than the wB+-trees of higher degree, not by much",
+                _ => "-",
+            };
+            let what = format!("{}, degree {}", tree.series, tree.degree.1);
+            claims.push(Claim::new(what, paper, format!("{bytes:.1} bytes a pair")));
+        }
+        let missing = "CAWBT with degree 6, which its line has no room for. Here CAWBT's records count, and memory as well as pool";
+        Ok(Figure { claims, ..self.figure("Figure 12: space, ascending keys", "bytes", missing) })
+    }
+}
+
+/// What the paper tells of a tree's flushes.
+fn claimed_flushes(tree: &Tree) -> &'static str {
+    match (tree.series, tree.degree.1) {
+        (WB, 4) => "the most of all",
+        (WB, 15) => "far fewer than with degree 4",
+        (CONSISTENT, 15) => "more than with degree 4",
+        _ => "-",
+    }
+}
+
+/// How many times as fast.
+fn ratio(times: f64) -> String {
+    format!("{times:.2}x")
+}

@@ -1,0 +1,104 @@
+//! CAWBT under crashes: nodes are small as they are.
+
+use everleaf_sim::index::CodecName::{Record, Word};
+use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Update};
+use everleaf_sim::index::script::{every_change, random_operations, writes};
+use everleaf_sim::index::{AnyEngine, Engine, FollowUp, RUBBISH_FROM};
+use everleaf_sim::{Images, Options, Rules, SecondCrash};
+use medium::LineForm;
+
+use crate::common;
+
+fn options(images: Images, second_crash: SecondCrash) -> Options {
+    Options { rubbish_from: Some(RUBBISH_FROM), ..common::options("engines", images, second_crash) }
+}
+
+fn engines() -> [AnyEngine; 2] {
+    [Word, Record].map(|codec| common::small(Engine::CAWBT, codec))
+}
+
+/// On each model of memory, with each form of lines.
+const SCOPES: [(Rules, LineForm); 4] = [
+    (Rules::Lines, LineForm::Single),
+    (Rules::Lines, LineForm::Twin),
+    (Rules::Log, LineForm::Single),
+    (Rules::PersistentCaches, LineForm::Single),
+];
+
+fn explore_each(operations: &[IndexOperation], follow_up: FollowUp, options: &Options) {
+    for engine in engines() {
+        for (rules, line_form) in SCOPES {
+            common::explore(&engine, operations, follow_up, Options { rules, line_form, ..options.clone() });
+        }
+    }
+}
+
+#[test]
+fn a_script_of_every_change() {
+    explore_each(&every_change(), FollowUp::SplitAndMerge, &options(Images::All, SecondCrash::InRecovery));
+}
+
+/// A write that meets what a crash has left goes on with it.
+#[test]
+fn writes_come_first_after_a_crash() {
+    let options =
+        Options { follow_up_first: true, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
+    explore_each(&every_change(), FollowUp::SplitAndMerge, &options);
+}
+
+#[test]
+fn loads_and_drops() {
+    common::explore_loads_and_drops(Engine::CAWBT, &options(Images::All, SecondCrash::InRecovery));
+}
+
+/// Three levels of inner nodes: splits go up to the root, merges and moves of children come down from there.
+#[test]
+fn changes_that_go_up_to_the_root() {
+    let ascending = (0..40).map(|key| Insert(key, key));
+    let operations: Vec<_> = ascending.chain((0..40).map(|key| Remove(key * 11 % 40))).collect();
+    explore_each(&operations, FollowUp::Keys, &options(Images::Some { random: 4 }, SecondCrash::InRecovery));
+    let mut operations: Vec<_> = (0..40).map(|key| Insert(key * 7 % 40, key)).collect();
+    operations.extend((0..40).map(|key| Update(key * 3 % 40, 100 + key)));
+    operations.extend((0..40).map(Remove));
+    explore_each(&operations, FollowUp::Keys, &options(Images::Some { random: 4 }, SecondCrash::InRecovery));
+    // From the end: nodes lose their last children, and get some from the left.
+    let ascending = (0..40).map(|key| Insert(key, key));
+    let operations: Vec<_> = ascending.chain((0..40).rev().map(Remove)).collect();
+    explore_each(
+        &operations,
+        FollowUp::SplitAndMerge,
+        &options(Images::Some { random: 2 }, SecondCrash::Never),
+    );
+}
+
+#[test]
+fn random_scripts() {
+    for seed in 1..4 {
+        println!("seed {seed}");
+        let options = options(Images::Some { random: 2 }, SecondCrash::Never);
+        explore_each(&random_operations(seed, 60, 16, writes), FollowUp::SplitAndMerge, &options);
+        explore_each(&random_operations(seed, 150, 60, writes), FollowUp::Keys, &options);
+    }
+}
+
+/// Every sequence of so many operations on small trees, every crash of the last one and of its recovery, every image.
+#[test]
+fn small_scopes_exhausted() {
+    for engine in engines() {
+        for (rules, line_form) in SCOPES {
+            let length = if rules == Rules::Lines { 2 } else { 1 };
+            let options = Options { rules, line_form, ..options(Images::All, SecondCrash::InRecovery) };
+            common::exhaust(&engine, length, &options);
+        }
+    }
+}
+
+#[test]
+#[ignore = "thorough: crashes after crashes"]
+fn second_crashes_anywhere() {
+    for engine in engines() {
+        let options = options(Images::All, SecondCrash::Anywhere);
+        common::exhaust(&engine, 1, &options);
+        common::exhaust(&engine, 1, &Options { line_form: LineForm::Twin, ..options });
+    }
+}
