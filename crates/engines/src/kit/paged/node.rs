@@ -186,19 +186,21 @@ impl Order {
         self.0[0] -= 1;
     }
 
+    /// One bit for each slot, and the bits of all slots together.
+    #[inline(always)]
+    fn listed(&self) -> (u64, usize) {
+        self.slots().fold((0, 0), |(live, all), slot| (live | 1 << (slot & 63), all | slot))
+    }
+
     /// One bit for each slot.
     pub fn live(&self) -> u64 {
-        self.slots().fold(0, |live, slot| live | 1 << (slot & 63))
+        self.listed().0
     }
 
     /// Refuses what is no order of these entries.
     #[inline]
     pub(super) fn validated(self, live: u64, offset: u64) -> Result<Self> {
-        let (mut listed, mut all) = (0, 0);
-        for slot in self.slots() {
-            listed |= 1 << (slot & 63);
-            all |= slot;
-        }
+        let (listed, all) = self.listed();
         if self.count() != live.count_ones() as usize || all > ENTRIES_MAX || listed != live {
             return Err(Error::corrupt(offset, "a slot array that does not list the entries of its node"));
         }
