@@ -109,7 +109,8 @@ fn a_damaged_record_of_bztree_keeps_nobody_from_the_others_in_its_leaf() -> Resu
 #[test]
 fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() -> Result<()> {
     let key = |number| format!("a prefix that all share {number:03}");
-    for engine in Engine::ALL.iter().copied() {
+    // An open of cawbt reads all records.
+    for engine in Engine::ALL.iter().copied().filter(|engine| *engine != Engine::CAWBT) {
         let (_folder, path, whole) = pool_of(engine, key);
         let mut bytes = whole.clone();
         // Of masstree the value comes before the key, and the lengths before that.
@@ -147,6 +148,17 @@ fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_opens() ->
             })?;
         }
     }
+    Ok(())
+}
+
+#[test]
+fn what_lies_before_damage_and_behind_it_is_salvaged_from_a_tree_that_does_not_open() -> Result<()> {
+    let key = |number| format!("a prefix that all share {number:03}");
+    let (_folder, path, whole) = pool_of(Engine::CAWBT, key);
+    let damaged = with_damaged_record(&whole, &key(120)).unwrap();
+    let expected: Vec<String> = (0..200).filter(|number| *number != 120).map(key).collect();
+    assert_eq!(salvaged(&path, &damaged)?, (expected, 1));
+    assert!(matches!(opened(&path)?.open_tree("t"), Err(Error::Corrupt { .. })));
     Ok(())
 }
 

@@ -34,6 +34,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             Some(_) => self.replace(&guard, &place, record).map(|(lsn, old)| (lsn, Some(old)))?,
             None => (self.add(&mut writer, &mut fresh, &mut place, record)?, None),
         };
+        state.counts.keys += u64::from(old.is_none());
         fresh.published();
         Self::settle(&guard, state, lsn)?;
         old.into_iter().for_each(|old| retire::<M, C>(&guard, old));
@@ -75,22 +76,18 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Err(Error::corrupt(place.leaf, "a leaf with too many keys"));
         }
         content.insert_entry(place.position, fresh.id(words)?, record);
-        writer.state.counts.keys += 1;
         if content.count <= LEAF_ENTRIES {
             // PERSIST: the record is ordered before the leaf that leads to it; lost, the key is absent.
             guard.fence();
             return self.store_one(guard, leaf, &content, place.parent, &[place.leaf]);
         }
         let above = place.path.last().copied();
-        let split = self.split(writer, fresh, leaf, &content, above);
-        let lsn = split.inspect_err(|_| writer.state.counts.keys -= 1)?;
+        let lsn = self.split(writer, fresh, leaf, &content, above)?;
         if let Some(step) = place.path.last_mut() {
             step.count += 1;
         }
-        match self.split_full(writer, &mut place.path) {
-            // The key is there. The next split below goes on.
-            Err(error) if error.is_full() => Ok(lsn),
-            split => split.map(|_| lsn),
-        }
+        // The key is there, so an error is not the insert's. The next split below meets it again.
+        _ = self.split_full(writer, &mut place.path);
+        Ok(lsn)
     }
 }

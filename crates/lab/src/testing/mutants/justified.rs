@@ -218,7 +218,7 @@ const PAGED: &[Justified] = &[
     )
     .after("pool/src/pool.rs"),
     justified("engines/src/kit/paged/insert.rs Paged::store fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/kit/paged/recover.rs Paged::create_as fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/kit/paged/recover.rs Paged::create fence 1", &[Swapped], BOTH_BEFORE),
 ];
 
 /// `wbtree`, whose slot arrays can be invalid.
