@@ -148,7 +148,7 @@ const ROOT_TRANSIENT: usize = 2;
 /// A durable Masstree. Epoch durability: after a crash the tree is as it was at the end of
 /// the last epoch that was completed; `sync` completes one.
 pub struct MassTree<M: Medium, C: Codec> {
-    // Stops before the tree is closed.
+    /// Of a transient tree; the durable ones of a pool share one. Stops before the tree is closed.
     ticker: Option<Ticker>,
     core: Arc<Core<M>>,
     close_cleanly: bool,
@@ -196,11 +196,10 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?, &options)
     }
 
-    fn start(core: Core<M>, options: &MassTreeOptions) -> Result<Self> {
-        let core = Arc::new(core);
+    fn start(core: Arc<Core<M>>, options: &MassTreeOptions) -> Result<Self> {
         let ticker = match options.epoch {
             EpochLength::Manual => None,
-            EpochLength::Every(length) => Some(Ticker::start(&core, length)?),
+            EpochLength::Every(length) => core.start_ticker(length)?,
         };
         let close_cleanly = options.close_cleanly && options.mode != Mode::Transient;
         Ok(Self { ticker, core, close_cleanly, codec: PhantomData })
@@ -211,6 +210,11 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         self.core.refuse_in_any_batch()?;
         self.core.sweep()
     }
+}
+
+/// Where a tree in a pool has its anchor, if it is one of this engine and not transient.
+fn durable_anchor_of(root: &TreeRoot) -> Option<u64> {
+    (root.engine == ENTRY.id && root.words[ROOT_TRANSIENT] == 0).then_some(root.words[ROOT_ANCHOR])
 }
 
 /// The width of the nodes of a tree in a pool.
@@ -228,10 +232,8 @@ pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
 impl<M: Medium, C: Codec> Drop for MassTree<M, C> {
     fn drop(&mut self) {
         self.ticker = None;
-        if self.close_cleanly {
-            // An error leaves the last epoch incomplete, as a crash does.
-            let _ = self.core.close();
-        }
+        // An error leaves the last epoch incomplete, as a crash does.
+        let _ = self.core.close(self.close_cleanly);
     }
 }
 
