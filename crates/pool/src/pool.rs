@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::fs::File;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};

@@ -43,7 +43,7 @@ fn read(path: &Path, args: &Args) -> Result<(Reading, Vec<u8>), Failure> {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let reading: Reading = serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
     match &reading.contents {
-        Some(contents) if !contents.is_of(args.work.keys) => Err(malformed("has other keys".to_owned())),
+        Some(contents) if !contents.is_of(&args.work) => Err(malformed("has other trees or keys".to_owned())),
         _ => Ok((reading, records)),
     }
 }

@@ -7,8 +7,8 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use medium::sync::schedule::AccessKind;
 use medium::sync::Mutex;
+use medium::sync::schedule::AccessKind;
 use medium::{Lsn, Medium, MediumError};
 use pool::{Guard, Pool};
 
@@ -111,7 +111,12 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 
     /// Lets a tree go, whose epoch ends if it is closed cleanly.
-    pub(in super::super) fn leave(&self, pool: &Pool<M>, epochs: &Epochs<M, S>, is_clean: bool) -> Result<()> {
+    pub(in super::super) fn leave(
+        &self,
+        pool: &Pool<M>,
+        epochs: &Epochs<M, S>,
+        is_clean: bool,
+    ) -> Result<()> {
         let mut state = self.state.lock();
         let ended = if is_clean { state.end(pool, None) } else { Ok(()) };
         state.is_cut_off |= !is_clean || ended.is_err();
@@ -192,9 +197,8 @@ impl<M: Medium, S> State<M, S> {
 
     /// Removes a tree.
     fn forget(&mut self, epochs: &Epochs<M, S>) {
-        self.members.retain(|member| {
-            member.upgrade().is_some_and(|member| !std::ptr::eq(member.epochs(), epochs))
-        });
+        self.members
+            .retain(|member| member.upgrade().is_some_and(|member| !std::ptr::eq(member.epochs(), epochs)));
     }
 
     /// Goes on with the epochs of an earlier process, with `first` or a later one. If an epoch was running, it has failed.
@@ -231,7 +235,9 @@ impl<M: Medium, S> State<M, S> {
     /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`.
     fn end(&mut self, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         if self.is_cut_off {
-            return Err(MediumError::Failed("a tree was closed without the end of its epoch".to_owned()).into());
+            return Err(
+                MediumError::Failed("a tree was closed without the end of its epoch".to_owned()).into()
+            );
         }
         let (guard, members) = (pool.peek(), self.live());
         // After an error the flushed lines are in no list any more. This flag makes the next attempt end the epoch nevertheless.

@@ -75,7 +75,9 @@ pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<Written> {
         (Some(first), Some(second)) if first.running < second.running => (second, Some(first)),
         (Some(first), second) => (first, second),
         (None, Some(second)) => (second, None),
-        (None, None) => return Err(Error::corrupt(EPOCHS[0], "both copies of the epochs' numbers are damaged")),
+        (None, None) => {
+            return Err(Error::corrupt(EPOCHS[0], "both copies of the epochs' numbers are damaged"));
+        }
     };
     if let Some(other) = other {
         later.is_clean &= other.is_clean || other.running < later.running;

@@ -112,7 +112,7 @@ fn a_removal_that_is_there_says_what_was_before_it() {
     .iter()
     .flat_map(Record::encode)
     .collect();
-    let contents = |versions: [Version; 4]| Contents::of([versions.to_vec(), vec![0; 4]]);
+    let contents = |versions: [Version; 4]| Contents::of(vec![versions.to_vec(), vec![0; 4]]);
     let judged = |found| {
         let durability = Promise::Store(everleaf::Durability::OnSync);
         let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 4 };
