@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let ((before, records), (after, _)) = (read(&args.before, args)?, read(&args.after, args)?);
     let mut verdict = Verdict { violations: after.violations, ..Verdict::default() };
     if let (Some(before), Some(after)) = (before.contents, after.contents) {
-        let history = History::read(&records, args.work.keys).unwrap_or_else(|what| {
+        let history = History::read(&records, &args.work).unwrap_or_else(|what| {
             verdict.violations.push(what);
             History::default()
         });

@@ -51,14 +51,16 @@ impl History {
     }
 
     /// Reads the records of a round. The last one may be cut off, and zeros may follow: its operation had not begun.
-    pub(super) fn read(said: &[u8], keys: u32) -> Result<Self, String> {
+    pub(super) fn read(said: &[u8], work: &Work) -> Result<Self, String> {
         let mut history = Self::default();
         let mut last: HashMap<u8, (u8, u32, usize)> = HashMap::new();
         // What each thread did since its last sync.
         let mut since: HashMap<u8, Vec<(u8, u32, usize)>> = HashMap::new();
         let records = said.as_chunks::<RECORD_BYTES>().0;
         for (place, bytes) in records.iter().enumerate() {
-            let Some(record) = Record::decode(bytes).filter(|record| record.key < keys) else {
+            let Some(record) =
+                Record::decode(bytes).filter(|record| record.key < work.keys && record.tree < work.trees)
+            else {
                 let rest = &said[(place + 1) * RECORD_BYTES..];
                 if rest.iter().all(|byte| *byte == 0) {
                     break;
