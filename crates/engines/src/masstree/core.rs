@@ -17,7 +17,6 @@ use medium::sync::{AtomicU64, Mutex};
 use pool::{Guard, Pool};
 
 use super::allocator::Space;
-use super::epochs::{Epochs, Joined, Member, PoolEpochs, Shards};
 use super::external_log::ExternalLog;
 use super::layout::{
     Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, interior_bytes, stamp, unchecked,
@@ -25,7 +24,8 @@ use super::layout::{
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
 use super::sweep::Sweep;
-use super::ticker::Ticker;
+use crate::kit::epochs::ticker::Ticker;
+use crate::kit::epochs::{Epochs, Joined, Member, PoolEpochs, Shards};
 use crate::{Error, Result};
 
 /// Locks for the recovery of nodes, which are found by their offset.
@@ -178,7 +178,7 @@ impl<M: Medium> Core<M> {
         }
         let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
         let mut nodes_restored = 0;
-        let failed: Vec<u64> = joined.failed.iter().copied().filter(|epoch| *epoch >= swept).collect();
+        let failed: Vec<u64> = joined.failed.iter().copied().filter(|epoch| *epoch >= swept.max(1)).collect();
         let unrestored = failed.iter().filter(|epoch| **epoch >= restored);
         for epoch in unrestored.clone() {
             nodes_restored += log.restore(pool, *epoch, options.recovery_threads)?;

@@ -242,11 +242,6 @@ pub(super) const fn interior_bytes() -> usize {
 /// The first line of a node, in a set of lines.
 pub(super) const HEADER_LINE: u64 = 1;
 
-/// All lines of a node of so many bytes.
-pub(super) const fn all_lines(bytes: usize) -> u64 {
-    (1 << (bytes / medium::LINE_BYTES)) - 1
-}
-
 /// The line of a word of a border node, as a set.
 #[inline(always)]
 pub(super) fn line_of(node: &Border, word: &Word) -> u64 {

@@ -58,14 +58,14 @@
 //!   and each split of an interior node half of its children. Parents and neighbours are found by descending once more.
 //! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be narrower than ten slots.
 //! - *Section 4*: no `wbinvd`, which is privileged: the first change of a node in an epoch lists it, and what is listed is
-//!   flushed, most of it while writers go on (`epochs`).
+//!   flushed, most of it while writers go on (`kit::epochs`).
 //! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as pointers, in the packed form
 //!   (`cells`).
 //! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last; and a shard takes what
 //!   others have free before it takes new space (`allocator`). Records hold the rest of the key, so there are no separate
 //!   suffixes.
-//! - The set of failed epochs is durable (`epochs`).
-//! - The trees of a pool share their epochs (`epochs::of_pool`).
+//! - The set of failed epochs is durable (`kit::epochs`).
+//! - The trees of a pool share their epochs (`kit::epochs`).
 //! - The paper has a log for each thread. Here each shard has one, so the number of threads does not matter.
 //!
 //! ## Parts
@@ -75,7 +75,6 @@
 //! | part | files |
 //! | --- | --- |
 //! | words of the pool | `layout` `slice` `permutation` `value_log` `version` `options` |
-//! | epochs, which know no nodes | `ticker` `barrier` `epochs` |
 //! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
 //! | the parts together; recovery | `core` `recover` `sweep` |
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
@@ -85,13 +84,11 @@
 
 mod access;
 mod allocator;
-mod barrier;
 mod batch;
 mod cells;
 mod check;
 mod core;
 mod entry;
-mod epochs;
 mod external_log;
 mod find;
 mod get_many;
@@ -99,8 +96,6 @@ mod in_line_log;
 mod insert;
 mod layout;
 mod load;
-#[cfg(all(test, loom))]
-mod loom_tests;
 mod nodes;
 mod options;
 mod permutation;
@@ -114,7 +109,6 @@ mod split;
 #[cfg(all(test, not(loom)))]
 mod stuck_tests;
 mod sweep;
-mod ticker;
 mod value_log;
 mod version;
 mod write;
@@ -133,12 +127,12 @@ use crate::index::{
     Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, NextEntry,
     Scan, Value, Violation, WordCodec, WordIndex,
 };
+use crate::kit::epochs::ticker::Ticker;
 use crate::{Error, Result};
 use batch::refuse_in_any_batch;
 use layout::WIDTH_MAX;
 use options::WIDTH_MIN;
 use slice::Slice;
-use ticker::Ticker;
 
 /// Root word 0: the anchor.
 const ROOT_ANCHOR: usize = 0;

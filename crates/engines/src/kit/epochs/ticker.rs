@@ -14,7 +14,7 @@ const EPOCH_MIN: Duration = Duration::from_millis(1);
 const EPOCH_MAX: Duration = Duration::from_secs(1 << 40);
 
 /// The thread that ends epochs. It ends when this is dropped.
-pub(super) struct Ticker {
+pub(crate) struct Ticker {
     thread: Option<JoinHandle<()>>,
     is_stopped: Arc<AtomicBool>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Ticker {
 impl Ticker {
     /// Calls `sweep` at the beginning of each epoch, with what says that it is time for something else, and then `end`. The first
     /// `sweep` comes at once: an epoch may last longer than the tree is open.
-    pub(super) fn start(
+    pub(crate) fn start(
         length: Duration,
         sweep: impl Fn(&dyn Fn() -> bool) + Send + 'static,
         end: impl Fn() + Send + 'static,

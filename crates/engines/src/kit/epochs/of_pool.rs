@@ -12,11 +12,11 @@ use medium::sync::schedule::AccessKind;
 use medium::{Lsn, Medium, MediumError};
 use pool::{Guard, Pool};
 
+use super::barrier::Barrier;
+use super::ticker::Ticker;
 use super::words::{self, FAILED_MAX, Written};
 use super::{Epochs, take};
 use crate::Result;
-use crate::masstree::barrier::Barrier;
-use crate::masstree::ticker::Ticker;
 
 /// Failed epochs from which on an open sweeps at once.
 pub(super) const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
@@ -24,7 +24,7 @@ pub(super) const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
 const SWEEP_PAUSE: Duration = Duration::from_micros(50);
 
 /// A tree that takes part.
-pub(in super::super) trait Member<M: Medium, S>: Send + Sync {
+pub(crate) trait Member<M: Medium, S>: Send + Sync {
     /// Its shards, and the lists of what changed.
     fn epochs(&self) -> &Epochs<M, S>;
 
@@ -36,7 +36,7 @@ pub(in super::super) trait Member<M: Medium, S>: Send + Sync {
 }
 
 /// The epochs that the trees of a pool share.
-pub(in super::super) struct PoolEpochs<M: Medium, S> {
+pub(crate) struct PoolEpochs<M: Medium, S> {
     state: Mutex<State<M, S>>,
     /// Ends epochs. Started by the first tree that asks for it.
     ticker: Mutex<Option<Ticker>>,
@@ -69,23 +69,23 @@ impl<M: Medium, S> Default for PoolEpochs<M, S> {
 }
 
 /// What a tree that joins has to know.
-pub(in super::super) struct Joined<'s> {
+pub(crate) struct Joined<'s> {
     /// The first epoch in which it may write.
-    pub(in super::super) first: u64,
-    /// The failed epochs, in ascending order.
-    pub(in super::super) failed: &'s [u64],
+    pub(crate) first: u64,
+    /// The failed epochs, and zeros.
+    pub(crate) failed: &'s [u64],
     /// The last one of those that the pool had no room for.
-    pub(in super::super) dropped: u64,
+    pub(crate) dropped: u64,
 }
 
 impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// The epochs of a pool.
-    pub(in super::super) fn of(pool: &Pool<M>) -> Arc<Self> {
+    pub(crate) fn of(pool: &Pool<M>) -> Arc<Self> {
         pool.common()
     }
 
     /// Takes up the tree that `open` makes or recovers, with `first` or a later epoch as its first one.
-    pub(in super::super) fn join<T: Member<M, S> + 'static>(
+    pub(crate) fn join<T: Member<M, S> + 'static>(
         &self,
         pool: &Pool<M>,
         first: u64,
@@ -111,12 +111,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 
     /// Lets a tree go, whose epoch ends if it is closed cleanly.
-    pub(in super::super) fn leave(
-        &self,
-        pool: &Pool<M>,
-        epochs: &Epochs<M, S>,
-        is_clean: bool,
-    ) -> Result<()> {
+    pub(crate) fn leave(&self, pool: &Pool<M>, epochs: &Epochs<M, S>, is_clean: bool) -> Result<()> {
         let mut state = self.state.lock();
         let ended = if is_clean { state.end(pool, None) } else { Ok(()) };
         state.is_cut_off |= !is_clean || ended.is_err();
@@ -131,30 +126,30 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 
     /// Lets a tree go whose memory is given back. No operation is under way any more, and none begins.
-    pub(in super::super) fn leave_for_good(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
+    pub(crate) fn leave_for_good(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
         let mut state = self.state.lock();
         state.forget(epochs);
         state.close_if_empty(pool)
     }
 
     /// Ends the running epoch: all operations before are durable when this returns.
-    pub(in super::super) fn advance(&self, pool: &Pool<M>) -> Result<()> {
+    pub(crate) fn advance(&self, pool: &Pool<M>) -> Result<()> {
         self.state.lock().end(pool, None)
     }
 
     /// Forgets the failed epochs before `swept`: nothing is left in any tree that was written in one.
-    pub(in super::super) fn forget_failed(&self, pool: &Pool<M>, swept: u64) -> Result<()> {
+    pub(crate) fn forget_failed(&self, pool: &Pool<M>, swept: u64) -> Result<()> {
         let mut state = self.state.lock();
-        let before = state.written.failed.len();
-        state.written.failed.retain(|epoch| *epoch >= swept);
-        if state.written.failed.len() < before {
-            words::write_failed(&pool.peek(), &state.written)?;
+        for failed in &mut state.written.failed {
+            if *failed < swept {
+                *failed = 0;
+            }
         }
-        Ok(())
+        words::write_failed(&pool.peek(), &state.written)
     }
 
     /// Has a thread sweep and end epochs of this length, until the last tree leaves.
-    pub(in super::super) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<()> {
+    pub(crate) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<()> {
         let mut ticker = self.ticker.lock();
         if ticker.is_none() {
             let (sweeping, ending) = (Arc::downgrade(self), Arc::downgrade(self));
@@ -205,18 +200,23 @@ impl<M: Medium, S> State<M, S> {
     fn resume(&mut self, pool: &Pool<M>, first: u64) -> Result<()> {
         let guard = pool.peek();
         let mut written = words::read(&guard)?;
-        let Written { running, is_clean, ref mut failed, ref mut dropped } = written;
+        let Written { running, is_clean, mut failed, .. } = written;
         if running != 0 && !is_clean && !failed.contains(&running) {
-            if failed.len() >= FAILED_MAX {
-                // Some tree that is damaged was not opened since. A tree that needs this epoch does not open any more.
-                *dropped = failed.remove(0);
+            // A free place, or that of the first one.
+            if let Some(place) = failed.iter_mut().min() {
+                if *place != 0 {
+                    // Some tree that is damaged was not opened since. A tree that needs this epoch does not open any more.
+                    written.dropped = *place;
+                    words::write_dropped(&guard, &written)?;
+                }
+                *place = running;
             }
-            failed.push(running);
+            written.failed = failed;
         }
         // Before the number, without which the failed epoch would seem to be an earlier one.
         words::write_failed(&guard, &written)?;
         written.running = first.max(running + 1);
-        words::write_running(&guard, &written)?;
+        words::write_running(&guard, written.running)?;
         // Whatever is durable later is so after this, so there is nothing to wait for.
         self.ended = guard.fence();
         (self.written, self.is_owed) = (written, false);
@@ -272,7 +272,7 @@ impl<M: Medium, S> State<M, S> {
         guard.fence();
         flushed?;
         let next = wanted.unwrap_or(0).max(self.written.running + 1);
-        words::write_running(&guard, &Written { running: next, ..self.written.clone() })?;
+        words::write_running(&guard, next)?;
         self.ended = guard.fence();
         (self.written.running, self.is_owed) = (next, false);
         let mut begun = Ok(());

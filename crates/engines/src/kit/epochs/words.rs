@@ -28,15 +28,20 @@ node! {
 
 const _: () = assert!(size_of::<EpochWords>() == 512 && std::mem::offset_of!(EpochWords, failed) == 64);
 
-/// The content of a copy.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+/// The content of a copy; 0 stands for none.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub(super) running: u64,
     pub(super) is_clean: bool,
-    /// See [`EpochWords`].
     pub(super) dropped: u64,
-    /// In ascending order.
-    pub(super) failed: Vec<u64>,
+    /// Each keeps its place, so that none is lost while another one comes or goes.
+    pub(super) failed: [u64; FAILED_MAX],
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self { running: 0, is_clean: false, dropped: 0, failed: [0; FAILED_MAX] }
+    }
 }
 
 fn word_of(epoch: u64) -> u64 {
@@ -51,11 +56,12 @@ impl EpochWords {
             word => unchecked(word).filter(|epoch| (1..1 << 47).contains(epoch)),
         };
         let [running, clean, dropped] = [&self.running, &self.clean, &self.dropped].map(epoch);
-        let mut failed = self.failed.iter().map(epoch).collect::<Option<Vec<_>>>()?;
-        failed.retain(|epoch| *epoch != 0);
-        failed.sort_unstable();
-        let written = Written { running: running?, is_clean: clean? != 0, dropped: dropped?, failed };
-        Some(written).filter(|written| written.failed.iter().all(|failed| *failed <= written.running))
+        let mut written =
+            Written { running: running?, is_clean: clean? != 0, dropped: dropped?, ..Written::default() };
+        for (failed, cell) in written.failed.iter_mut().zip(&self.failed) {
+            *failed = epoch(cell).filter(|failed| *failed <= written.running)?;
+        }
+        Some(written)
     }
 }
 
@@ -81,17 +87,15 @@ pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<Written> {
     };
     if let Some(other) = other {
         later.is_clean &= other.is_clean || other.running < later.running;
-        later.failed.extend(other.failed);
-        later.failed.sort_unstable();
-        later.failed.dedup();
+        later.failed.iter_mut().zip(other.failed).for_each(|(failed, other)| *failed = (*failed).max(other));
     }
     Ok(later)
 }
 
 /// Writes the failed epochs; ordered when this returns.
 pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &Written) -> Result<()> {
-    for index in 0..FAILED_MAX {
-        let word = word_of(written.failed.get(index).copied().unwrap_or(0));
+    for (index, failed) in written.failed.into_iter().enumerate() {
+        let word = word_of(failed);
         for cell in both(guard, |words| &words.failed[index])? {
             if cell.load(guard) != word {
                 // PERSIST: for an epoch that is new here nothing must precede, and lost, it has failed once more; of one that
@@ -104,9 +108,18 @@ pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &Written) -
     Ok(())
 }
 
+/// Writes the failed epoch that is dropped; ordered when this returns.
+pub(super) fn write_dropped<M: Medium>(guard: &Guard<'_, M>, written: &Written) -> Result<()> {
+    for cell in both(guard, |words| &words.dropped)? {
+        // PERSIST: nothing must precede; lost, the epoch is in the set still.
+        cell.publish(guard, word_of(written.dropped));
+    }
+    guard.fence();
+    Ok(())
+}
+
 /// Writes the number of an epoch that begins, in a pool that is not clean from then on. The caller fences.
-pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, written: &Written) -> Result<()> {
-    let dropped = both(guard, |words| &words.dropped)?;
+pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, running_epoch: u64) -> Result<()> {
     let clean = both(guard, |words| &words.clean)?;
     let running = both(guard, |words| &words.running)?;
     for copy in 0..2 {
@@ -114,11 +127,8 @@ pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, written: &Written) 
         if clean[copy].load(guard) != 0 {
             clean[copy].store(guard, 0);
         }
-        if dropped[copy].load(guard) != word_of(written.dropped) {
-            dropped[copy].store(guard, word_of(written.dropped));
-        }
         // PERSIST: all that changed in the epoch before is ordered before; lost, that epoch has failed.
-        running[copy].publish(guard, checked(written.running));
+        running[copy].publish(guard, checked(running_epoch));
     }
     Ok(())
 }
