@@ -86,7 +86,7 @@ pub struct Arena<T: Volatile> {
     elements: PhantomData<fn() -> T>,
 }
 
-/// Whether arenas that this thread drops leave their memory to those that it makes next, as long as they are small.
+/// Whether small arenas that this thread drops leave their memory to the next ones that it makes.
 ///
 /// Making an arena otherwise costs three system calls and a page fault: nothing for a pool that stays open, and most of
 /// the time of a harness that opens ten thousand pools a second.

@@ -110,8 +110,8 @@ impl VolatileWord {
         guard.medium().start_volatile(&self.0, value);
     }
 
-    /// The atomic itself: its stores bypass the medium, and no scheduler learns of them. For memory that nobody else
-    /// reaches yet, and for hints.
+    /// The atomic itself. Its stores bypass the medium and the explorer's scheduler, so it is for memory
+    /// that no other thread reaches yet, and for hints.
     #[inline(always)]
     pub fn get(&self) -> &AtomicU64 {
         &self.0
@@ -152,7 +152,7 @@ impl VolatileWord {
     }
 }
 
-/// A line that no crash of a correct program leaves, so the pool is damaged.
+/// A torn line that no crash leaves, so the pool is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Torn {
     /// Neither copy of a twin line is whole.

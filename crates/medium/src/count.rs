@@ -11,7 +11,7 @@ use crate::LINE_BYTES;
 /// Threads spread over this many sets of counters.
 const SHARDS: usize = 8;
 
-/// What was counted so far; the difference of two of them is what happened in between.
+/// The counts so far; the difference of two is what happened in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Words stored, successful compare-exchanges included; those of single-form line stores are not.

@@ -93,7 +93,7 @@ unsafe impl Medium for Dax {
 
     #[inline(always)]
     fn store_copy(&self, notes: &(), copy: &[AtomicU64; 8], value: &LineValue) {
-        // Where caches are durable, past them is the long way.
+        // With durable caches, a store past the caches only costs time.
         if self.flush == FlushKind::Nothing || !stream(copy, value) {
             for (word, value) in copy.iter().zip(value.0) {
                 self.store(word, value);

@@ -1,8 +1,8 @@
 //! Operations that return before they are durable.
 //!
-//! An engine ends each operation by waiting for its commit. A caller that wants to wait later, once for many operations, runs them
-//! through [`deferred`]: waits of this thread then only note what they would have waited for. Order comes from fences; whoever
-//! relies on a wait for anything but its acknowledgement looks whether what was waited for is durable.
+//! An engine ends each operation by waiting for its commit. A caller that wants to wait once for many
+//! operations runs them through [`deferred`]: this thread's waits then only note their LSNs. Fences still
+//! order. Code that needs more than order after a wait must check that the LSN is durable.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ thread_local! {
     static DEFERRED: Cell<Option<Lsn>> = const { Cell::new(None) };
 }
 
-/// Gives back what was there before, also when the call panics.
+/// Restores the state from before the call, also if the call panics.
 struct Restore(Option<Lsn>);
 
 impl Drop for Restore {

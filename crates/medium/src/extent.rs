@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::{LINE_BYTES, WORD_BYTES};
 
 /// The mapped memory of a medium: a base address that never moves, and a length that only grows while
-/// anybody can look.
+/// threads use it.
 #[derive(Debug)]
 pub struct Extent {
     base: NonNull<u8>,

@@ -48,7 +48,7 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.medium
     }
 
-    /// Whether it keeps what is retired meanwhile.
+    /// Whether this guard is pinned: retired memory stays readable.
     pub fn is_pinned(&self) -> bool {
         self.pin.is_some()
     }
@@ -62,8 +62,8 @@ impl<'m, M: Medium> Guard<'m, M> {
         self.pin.as_ref().expect("a guard that is pinned")
     }
 
-    /// Another thread may come between here: for volatile state that is neither a cell nor an
-    /// [`Atomic`](crate::sync::Atomic) of this medium, before it is locked or changed. No code but under a scheduler.
+    /// A yield point for the scheduler of the crash explorer, before a lock or a change of volatile state
+    /// that is neither a cell nor an [`Atomic`](crate::sync::Atomic) of this medium. No code otherwise.
     #[inline(always)]
     pub fn interleave<T>(&self, _what: &T) {
         if is_scheduled::<M>() {
@@ -71,7 +71,7 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// As [`Guard::interleave`], before such state is read: what is found depends on which thread came first.
+    /// As [`Guard::interleave`], before such state is read.
     #[inline(always)]
     pub fn interleave_read<T>(&self, _what: &T) {
         if is_scheduled::<M>() {
@@ -79,8 +79,8 @@ impl<'m, M: Medium> Guard<'m, M> {
         }
     }
 
-    /// Another thread may come between here, before memory is allocated or given back: whatever it gives back may be
-    /// what is allocated. No code but under a scheduler.
+    /// As [`Guard::interleave`], before memory is allocated or given back: which memory a thread gets
+    /// depends on the order of the threads.
     #[inline(always)]
     pub fn interleave_memory(&self) {
         if is_scheduled::<M>() {
@@ -181,7 +181,7 @@ impl<'m, M: Medium> Guard<'m, M> {
     #[track_caller]
     pub fn wait(&self, lsn: Lsn) -> Result<(), MediumError> {
         if M::LATE {
-            // What most reads have seen: they are to cost no more than this.
+            // The common case of a read, so it comes first and is cheap.
             if lsn <= self.medium.durable() {
                 return Ok(());
             }

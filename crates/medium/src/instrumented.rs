@@ -1,8 +1,8 @@
-//! A medium behind a pointer: shared between owners, its stores and fences counted, its fences delayed, as tests and
-//! benchmarks ask.
+//! A medium behind a pointer: several owners share it, and tests and benchmarks may count its stores and
+//! fences, or delay its fences.
 //!
-//! Engines are compiled for each medium. For what only measures or plays tricks one compiled form is enough, so every medium
-//! fits in here whose words lie in memory as they are.
+//! Engines are compiled for each medium. Code that only measures needs one compiled form for all of them,
+//! so every medium fits in here whose words lie in memory as they are.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -212,7 +212,7 @@ unsafe impl Medium for Instrumented {
     passed_on!(pass_to_inner!);
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
-        // Exclusive access is what makes shrinking sound.
+        // Shrinking is sound only with exclusive access.
         Arc::get_mut(&mut self.medium).map_or(Ok(()), |only| only.shrink(length))
     }
 

@@ -20,7 +20,8 @@ impl Sink for Space {
     }
 }
 
-/// Frees a batch. Under its lock: a close that finds it empty finds its offsets freed, too.
+/// Frees a batch while its lock is held, so a close that finds the batch empty knows that its offsets are
+/// free.
 pub(crate) fn free_batch(batch: &Batch, sink: &impl Sink) {
     batch.lock().drain(..).for_each(|offset| sink.accept(offset));
 }
@@ -44,7 +45,7 @@ impl Default for Limbo {
 struct Inner {
     filling: Vec<u64>,
     waiting: Vec<Batch>,
-    /// Once so many wait, those that were freed meanwhile are swept out.
+    /// With this many entries, those that were freed meanwhile are removed.
     sweep_at: usize,
 }
 
@@ -66,7 +67,8 @@ impl Limbo {
         Self { inner: Mutex::default(), batch_offsets }
     }
 
-    /// Adds an offset. A batch that is full by it is returned, to be freed after the current epoch.
+    /// Adds an offset. If that fills the batch, returns the batch, which the caller frees after the current
+    /// epoch.
     pub(crate) fn add(&self, offset: u64) -> Option<Batch> {
         let mut inner = self.inner.lock();
         inner.filling.push(offset);

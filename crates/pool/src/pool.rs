@@ -25,8 +25,8 @@ pub struct PoolOptions {
     pub reclaim_by_epoch: bool,
     /// Whether dropping the last handle closes the pool cleanly, as [`Pool::close`] does.
     pub close_on_drop: bool,
-    /// Whether the caller sees to it that [`Pool::read_bitmaps`] is called, beside the trees at work; without, or if there are
-    /// few, the open does, which takes it O(slabs).
+    /// Whether the caller calls [`Pool::read_bitmaps`] later, while trees already work. Otherwise, or if
+    /// there are few slabs, the open reads the bitmaps: O(slabs).
     pub read_bitmaps_later: bool,
 }
 
@@ -36,7 +36,8 @@ impl Default for PoolOptions {
     }
 }
 
-/// How often, and with what pauses, a full pool looks whether what was retired is free: a fifth of a second.
+/// How often, and with what pauses, a full pool checks whether retired memory is free: for a fifth of a
+/// second in all.
 const RECLAIM_LOOKS: usize = 200;
 const RECLAIM_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
@@ -55,8 +56,8 @@ pub struct PoolStat {
     pub allocations: u64,
     /// Frees of what was no allocation: not 0 only in a damaged pool.
     pub frees_refused: u64,
-    /// The offsets of slabs whose class word is damaged, as far as trees reach there. What lies in them is read as before, and
-    /// none of their space is reused.
+    /// The offsets of slabs whose class word is damaged and into which trees reach. Their content is read
+    /// as before, and their space is not reused.
     pub classes_damaged: Vec<u64>,
     /// After a crash, until the mark has ended: how many allocations it has found so far.
     pub marked: Option<u64>,
@@ -308,8 +309,9 @@ impl<M: Medium> Pool<M> {
         self.shared.space.finish_marking();
     }
 
-    /// Ends the mark of trees at work, once no thread that is pinned now is so any more: until then one may be about to
-    /// retire what it made unreachable before its tree's mark came by, or to read it.
+    /// Ends the mark while trees work, once every thread that is pinned now has unpinned. Until then a
+    /// thread may still read, or be about to retire, what it made unreachable before the mark of its tree
+    /// got there.
     pub fn finish_marking_later(&self) {
         let space = Arc::clone(&self.shared.space);
         let guard = self.pin();
@@ -322,8 +324,9 @@ impl<M: Medium> Pool<M> {
         self.shared.space.has_old() && !self.needs_mark()
     }
 
-    /// After a clean close: reads what is in use, beside the trees at work. Until then, no space is reused that was in use
-    /// before the open. Nothing where that is known, or to be marked. O(slabs).
+    /// After a clean close: reads which old allocations are in use, while trees may work. Until this
+    /// returns, no old space is reused. Does nothing if that is known already, or if trees must mark.
+    /// O(slabs).
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a bitmap is damaged: space is reused again after the next open, which marks.
@@ -338,19 +341,19 @@ impl<M: Medium> Pool<M> {
         Err(Error::corrupt(offset, what))
     }
 
-    /// Says that the mark will not end before the next open, for a tree is damaged: what is freed meanwhile of what was there
-    /// before stays taken until then.
+    /// Gives up the mark until the next open, because a tree is damaged. Old allocations that are freed
+    /// until then stay taken.
     pub fn give_up_marking(&self) {
         self.shared.space.give_up_marking();
     }
 
-    /// Frees what was retired, as far as no thread that is pinned now can still read it: for a pool that is full. The
-    /// calling thread must not be pinned, or it waits for itself in vain.
+    /// Frees retired memory that no pinned thread can still read, for a pool that is full. The calling
+    /// thread must not be pinned: it would wait for itself.
     pub fn reclaim(&self) {
         self.reclaim_with(None);
     }
 
-    /// As [`Pool::reclaim`], for what is in quarantine as well, which its owner may then take.
+    /// As [`Pool::reclaim`], but also waits until the owner of quarantined memory may take it.
     pub fn reclaim_with(&self, quarantine: Option<&Quarantine>) {
         let guard = self.pin();
         if let Some(batch) = self.shared.limbo.take_batch() {
@@ -360,8 +363,8 @@ impl<M: Medium> Pool<M> {
             quarantine.close_batch(&guard);
         }
         drop(guard);
-        // The epoch advances by one step for each look, if every thread that is pinned has seen the last: some may only
-        // be waiting for a processor, others may be in the middle of a long scan.
+        // Each check advances the epoch by one step if every pinned thread has seen the last one. A pinned
+        // thread may be waiting for a processor, or be in the middle of a long scan.
         for look in 0..RECLAIM_LOOKS {
             medium::pin().flush();
             if !self.shared.limbo.is_waiting()
@@ -390,8 +393,8 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Leaves the pool as a crash would when it is closed: for a tree that could not bring to an end what it was at, so that
-    /// the next open does.
+    /// Makes the close leave the pool unclean, as a crash would: for a tree with unfinished work, which the
+    /// next open finishes.
     pub fn leave_unclean(&self) {
         self.shared.is_unclean.store(true, Ordering::Relaxed);
     }
@@ -416,8 +419,8 @@ impl<M: Medium> Shared<M> {
             || self.space.needs_mark()
             || !self.space.classes_damaged().is_empty();
         if self.space.read_bitmaps(&guard)?.is_some() || is_unclean {
-            // A tree was never opened since a crash, or its mark has not ended, so what it reaches is not known; or a tree
-            // says so, or a slab was left alone for which bitmaps do not tell: the pool stays unclean.
+            // The pool stays unclean: a tree was not opened since a crash or its mark has not ended, so its
+            // space is not known; or a tree asked for it; or bitmaps do not cover a damaged slab.
             drop(guard);
             return self.finish();
         }
@@ -505,7 +508,7 @@ impl<M: Medium> Guard<'_, M> {
         }
     }
 
-    /// Gives `sink` a batch when no thread that is pinned now is so any more.
+    /// Gives `sink` a batch once every thread that is pinned now has unpinned.
     pub(crate) fn free_later(&self, batch: Batch, sink: &Arc<impl Sink>) {
         let sink = Arc::clone(sink);
         self.pin().defer(move || free_batch(&batch, &*sink));
@@ -513,7 +516,8 @@ impl<M: Medium> Guard<'_, M> {
         self.pin().flush();
     }
 
-    /// Calls `call` once no thread that is pinned now is so any more; at once in a pool that reuses at once what is retired.
+    /// Calls `call` once every thread that is pinned now has unpinned; at once in a pool that reuses
+    /// retired memory at once.
     pub fn after_readers(&self, call: impl FnOnce() + Send + 'static) {
         if sync::is_scheduled::<M>() || self.shared.options.reclaim_by_epoch {
             self.inner.pin().defer(call);
@@ -549,8 +553,8 @@ impl<M: Medium> Guard<'_, M> {
         Ok(self.inner.settle(lsn)?)
     }
 
-    /// Orders what was flushed, and lets a disk that is far behind hold this thread up, as it does at the end of an operation
-    /// whose wait is put off. For long operations, where they hold no lock.
+    /// Orders what was flushed, and slows this thread down if the disk is far behind, as at the end of an
+    /// operation with a deferred wait. For long operations, at moments when they hold no lock.
     pub fn keep_pace(&self) -> Result<()> {
         let lsn = self.inner.fence();
         medium::deferred(|| self.wait_for(lsn)).0

@@ -9,12 +9,12 @@
 //!
 //! A crash therefore leaks nothing.
 //!
-//! **The old generation** is what was written before the last open. What of it is in use is found out while trees work: by
-//! the mark after a crash, else from the bitmaps. Until that ends ([`Space::finish_marking`]), whatever it takes, allocation
-//! takes fresh slabs above the old high-water mark, and old allocations that are freed wait. So an open costs the same
-//! whatever the size, and the mark is simple: as nothing old is allocated anew meanwhile, whatever is old and in use at the
-//! end was so all the time, wherever in its tree it lay. It is enough that each tree walks through all of its keys once,
-//! and marks what it finds; what it misses, for it was removed before the walk came by, marks itself when it is retired.
+//! **The old generation** is what was allocated before the last open. Which of it is in use is found while
+//! trees already work: by the mark after a crash, otherwise from the bitmaps. Until that ends
+//! ([`Space::finish_marking`]), threads allocate from fresh slabs above the old high-water mark, and old
+//! allocations that are freed wait. So an open takes O(1). It also makes the mark simple: no old space is
+//! allocated again meanwhile, so each tree walks its keys once and marks what it finds. What the walk
+//! misses was removed before the walk got there, and is marked when it is retired.
 
 mod bitmaps;
 mod left_alone;
@@ -46,7 +46,7 @@ const SPAN_SLABS_MAX: u64 = (ALLOCATION_BYTES_MAX as u64 + SPAN_HEADER_BYTES).di
 const SHARDS: usize = 8;
 /// A full slab is offered for allocation again when one in this many of its slots is free.
 const REOPEN_FRACTION: u32 = 32;
-/// So many slabs are few.
+/// Reading the bitmaps of this many slabs is cheap.
 const SMALL_SLABS: u32 = 128;
 /// The file grows by a sixteenth of its length within these bounds.
 const STEP_SLABS_MAX: u32 = 1024;
@@ -65,7 +65,8 @@ volatile! {
     }
 }
 
-/// Old, and what is in use is not known yet; or never used. 0, so that nothing need be done for each slab at an open.
+/// Old, and not known yet what is in use; or never used. The value is 0, so an open need not touch each
+/// slab's record.
 const UNMARKED: u64 = 0;
 /// Some shard allocates from it.
 const OPEN: u64 = 1;
@@ -100,11 +101,12 @@ pub(crate) struct Space {
     unmarked_below: AtomicU32,
     /// 1 while bitmaps tell, or should, what is in use of the old slabs.
     has_bitmaps: AtomicU32,
-    /// Old allocations that were freed before it was known what is in use; `None` if that will not be known.
+    /// Old allocations that were freed before it was known what is in use; `None` if this open will not
+    /// find out.
     early_frees: Mutex<Option<Vec<u64>>>,
     /// Allocations marked so far.
     marked: AtomicU64,
-    /// Frees of what is no allocation.
+    /// Refused frees: their offset was no allocation.
     frees_refused: AtomicU64,
     /// Slabs whose class word is damaged.
     left_alone: Mutex<BTreeSet<u32>>,
@@ -291,22 +293,25 @@ impl Space {
         Ok(())
     }
 
-    /// What is about to be retired is still in use, whether or not its tree's mark came by.
+    /// Marks an old allocation that is about to be retired: it is still in use, and the mark of its tree
+    /// may not have reached it.
     pub(crate) fn mark_retired<M: Medium>(&self, guard: &MediumGuard<'_, M>, offset: u64) {
         if self.is_old(offset) && self.needs_mark() {
-            // What is no allocation is refused when it is freed.
+            // An offset that is no allocation is refused when it is freed.
             let _ = self.mark(guard, offset);
         }
     }
 
-    /// What is in use of the old slabs will not be known before the next open: nothing of them is reused until then.
+    /// Records that the use of old slabs stays unknown until the next open: none of their space is reused
+    /// until then.
     pub(crate) fn give_up_marking(&self) {
         *self.early_frees.lock() = None;
     }
 
-    /// All trees have marked: what is not marked is free. Nothing if that was said before, or given up.
+    /// Ends the mark: all trees have marked, so what is not marked is free. Does nothing if the mark has
+    /// ended or was given up.
     pub(crate) fn finish_marking(&self) {
-        // Held to the end: what is freed meanwhile waits for that.
+        // Held to the end, so that threads that free old allocations wait.
         let mut early_frees = self.early_frees.lock();
         let Some(early_frees) = early_frees.as_mut().filter(|_| self.has_old()) else { return };
         for offset in early_frees.drain(..) {
@@ -441,12 +446,13 @@ impl Space {
         self.offer(slab, class);
     }
 
-    /// Puts a full slab with enough free slots on the list of its class, and one of such a list with no slot in use among the
-    /// emptied ones.
+    /// Puts a full slab with enough free slots on the list of its class, and a listed slab with no slot in
+    /// use on the list of empty slabs.
     fn offer(&self, slab: u32, class: Class) {
         let known = self.slabs.get(slab);
         let used = known.used.load(Ordering::SeqCst) as u32;
-        // The thread that freed the last slot may come late: the slab can be another class's by now, with more slots in use.
+        // The thread that freed the last slot may be late: by now the slab can belong to another class,
+        // with more slots in use.
         let worth_it = class.slots().saturating_sub(used) * REOPEN_FRACTION >= class.slots();
         let state = known.state.load(Ordering::SeqCst);
         if !(worth_it && state == FULL || used == 0 && state == PARTIAL) {
@@ -494,8 +500,8 @@ impl Space {
         Ok(slab)
     }
 
-    /// Takes a full slab of a class that has a free slot all the same: too few to be offered while there was room, but in a
-    /// full pool every slot counts. O(slabs).
+    /// Takes a slab with free slots that counts as full: while there was room it had too few free slots to
+    /// be offered, but in a full pool every slot counts. O(slabs).
     fn reopen_full(&self, end: u32, class: Class) -> Option<u32> {
         (1..end).find(|slab| {
             let known = self.slabs.get(*slab);

@@ -13,6 +13,7 @@ use super::layout::{
     LeafStatus, META, Meta, PAYLOAD, Pointer,
 };
 use crate::index::{Codec, EntryWords};
+use crate::kit::bits;
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -352,16 +353,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         key: C::Key<'_>,
         seen: &mut Seen,
     ) -> Result<Option<Found>> {
-        let mut matches = Self::matches(guard, leaf, key);
-        while matches != 0 {
-            let entry = matches.trailing_zeros() as usize;
+        for entry in bits(Self::matches(guard, leaf, key)) {
             if let Some(found) = self.read_entry(guard, leaf, entry, seen)?
                 && found.words[0] == C::word(key)
                 && C::compare_tie(guard, key, found.words)? == Compare::Equal
             {
                 return Ok(Some(found));
             }
-            matches &= matches - 1;
         }
         Ok(None)
     }

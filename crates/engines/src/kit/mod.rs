@@ -49,6 +49,17 @@ pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> Result<T> + Sync) 
     })
 }
 
+/// The bits of a set, from the lowest on.
+#[inline(always)]
+pub fn bits(set: impl Into<u64>) -> impl Iterator<Item = usize> {
+    let mut set = set.into();
+    std::iter::from_fn(move || {
+        let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
+        set &= set - 1;
+        Some(bit)
+    })
+}
+
 /// A value of 48 bits with a check of 16 bits.
 pub fn checked(value: u64) -> u64 {
     debug_assert!(value >> 48 == 0);

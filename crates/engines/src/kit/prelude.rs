@@ -3,6 +3,7 @@
 pub use medium::{Lsn, Medium, Word};
 pub use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 
+pub use super::bits;
 pub use super::load::{Sorted, entries_per_leaf};
 pub use super::scan::{Goal, LeafBatches, LeafCopy, Leaves};
 pub use super::search::rank;

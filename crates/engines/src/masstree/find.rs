@@ -10,6 +10,7 @@ use super::permutation::Permutation;
 use super::record::Record;
 use super::slice::{LAYER, LONGER, Slice, Target};
 use super::version::{Lock, Version};
+use crate::kit::bits;
 use crate::{Error, Result};
 
 /// Border nodes that a scan prefetches ahead of the one that it reads.
@@ -195,12 +196,9 @@ impl<M: Medium> View<'_, M> {
         let (below, equal) = self.guard.compare_words(&node.slices, slice.word);
         let present = (1_u32 << count) - 1;
         let mut before = below & present;
-        let mut ties = equal & present;
-        while ties != 0 {
-            let index = ties.trailing_zeros() as usize;
+        for index in bits(equal & present) {
             let class = nibble(shape >> 4, index);
             before |= u32::from(class < slice.class || included && class == slice.class) << index;
-            ties &= ties - 1;
         }
         before.count_ones() as usize
     }
@@ -341,16 +339,13 @@ impl<M: Medium> View<'_, M> {
         slice: Slice,
     ) -> Option<(usize, u8)> {
         let (_, equal) = self.guard.compare_words(&node.slices, slice.word);
-        let mut candidates = equal;
-        while candidates != 0 {
-            let slot = candidates.trailing_zeros() as usize;
+        for slot in bits(equal) {
             let class = nibble(node.classes.load(&self.guard), slot);
             if class.min(LONGER) == slice.class
                 && permutation.position(slot) < permutation.count(self.core.width)
             {
                 return Some((slot, class));
             }
-            candidates &= candidates - 1;
         }
         None
     }

@@ -9,6 +9,7 @@ use super::RnTree;
 use super::layout::{Leaf, LeafRecord};
 use crate::Result;
 use crate::index::{Codec, EntryWords};
+use crate::kit::bits;
 use crate::kit::chain::{GROUP, HeapGuard, InnerTree};
 
 /// What a point read found in a leaf.
@@ -154,10 +155,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if candidates == 0 {
             return Ok(None);
         }
-        let mut matches = candidates;
         let leaf = Self::leaf(guard, record)?;
-        while matches != 0 {
-            let entry = matches.trailing_zeros() as usize;
+        for entry in bits(candidates) {
             let Some(cells) = leaf.entries.get(entry) else { break };
             let first = cells[0].load(guard);
             if first == C::word(key) {
@@ -166,7 +165,6 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     return Ok(Some((entry, words)));
                 }
             }
-            matches &= matches - 1;
         }
         Ok(None)
     }

@@ -15,6 +15,7 @@ use super::order::Scale;
 use super::{ENTRIES_MAX, RnTree};
 use crate::Result;
 use crate::index::{Codec, Condition, EntryWords};
+use crate::kit::bits;
 use crate::kit::chain::HeapGuard;
 use crate::kit::write::{Encoded, holds};
 
@@ -409,12 +410,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             self.rescale(guard, (record, leaf), live, word);
             tied = 0;
         }
-        while tied != 0 {
-            let entry = tied.trailing_zeros();
-            let other = leaf.entries[(entry as usize).min(ENTRIES_MAX - 1)][0].load(guard);
+        for entry in bits(tied) {
+            let other = leaf.entries[entry.min(ENTRIES_MAX - 1)][0].load(guard);
             below |= u64::from(other < word) << entry;
             equal |= u64::from(other == word) << entry;
-            tied &= tied - 1;
         }
         let mut low = (below & live).count_ones() as usize;
         if C::TIES {

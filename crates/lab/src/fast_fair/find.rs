@@ -199,7 +199,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
         let used = leaf.used(guard);
         let in_use = (1_u64 << used) - 1;
         let (below, equal) = guard.medium().compare_entries(Word::pairs(leaf.entries), C::word(key));
-        let (below, mut tied) = (below & in_use, equal & in_use);
+        let (below, tied) = (below & in_use, equal & in_use);
         let mut look = Look {
             used,
             position: below.count_ones() as usize,
@@ -213,9 +213,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             look.found = last.map(|last| leaf.words(guard, last));
             return Ok(look);
         }
-        while tied != 0 {
-            let index = tied.trailing_zeros() as usize;
-            tied &= tied - 1;
+        for index in bits(tied) {
             if leaf.is_dead(guard, index, used) {
                 continue;
             }

@@ -44,9 +44,9 @@ pub enum FlushKind {
     /// AArch64 without FEAT_DPB: cleans the line to the point of coherency. What lies between that point and
     /// the memory is the platform's matter, as for Linux itself, which falls back to the same instruction.
     DcCvac,
-    /// No flush: the caches themselves are durable (eADR), or nothing has to be (RAM). No processor tells
-    /// this, so [`FlushKind::detect`] never answers it where it knows an instruction; who opens the medium
-    /// may choose it.
+    /// No flush: the caches are durable (eADR), or nothing has to be (RAM). A processor cannot report this,
+    /// so [`FlushKind::detect`] returns it only on processors without a known flush; the caller who opens
+    /// the medium may choose it.
     Nothing,
 }
 

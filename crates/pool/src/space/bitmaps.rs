@@ -10,8 +10,9 @@ use crate::class::{BITMAP_WORD, Class};
 use crate::header::{checked, unchecked};
 
 impl Space {
-    /// Reads from the bitmaps what is in use of the old slabs; if one is damaged, returns the offset of its slab and what is
-    /// damaged there: then the trees must mark, at the next open if they are open already. Nothing if that is known. O(slabs).
+    /// Reads from the bitmaps which slots of old slabs are in use. If a bitmap is damaged, returns its
+    /// slab's offset and the damage: then the trees must mark, at the next open if they are open already.
+    /// Does nothing if the use is known. O(slabs).
     pub(crate) fn read_bitmaps<M: Medium>(
         &self,
         guard: &MediumGuard<'_, M>,

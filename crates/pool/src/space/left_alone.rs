@@ -10,7 +10,7 @@ use super::{
 use crate::Result;
 use crate::header::unchecked;
 
-/// What is said of such a slab.
+/// The description of such a slab.
 pub(super) const CLASS_DAMAGED: &str =
     "the class word of a slab, which tells how it is cut up, fails its check";
 
@@ -40,8 +40,9 @@ impl Space {
         Ok(true)
     }
 
-    /// Whether a slab is left alone, when all trees have marked: its word is damaged, or nobody reaches it and it may belong to
-    /// the large record that begins in one before it. `rest` counts how many may.
+    /// Whether a slab is left alone once all trees have marked: its class word is damaged, or no tree
+    /// reaches it and it may belong to a large record that begins in an earlier slab. `rest` counts how
+    /// many slabs may.
     pub(super) fn is_left_alone(known: &Slab, rest: &mut u64) -> bool {
         let used = known.used.load(Ordering::Relaxed);
         if known.state.load(Ordering::Relaxed) == LEFT_ALONE {

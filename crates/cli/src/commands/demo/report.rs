@@ -93,10 +93,11 @@ impl Report {
     ) -> Result<String, Failure> {
         let recovery = store.recovery().duration;
         (self.recovery_seconds, self.reopen_seconds) = (recovery.as_secs_f64(), duration.as_secs_f64());
-        self.leaves_read = if tree.kind().engine == Engine::RNTREE { tree.stat()?.leaves } else { 0 };
-        let read = match progress::count(self.leaves_read) {
-            _ if self.leaves_read == 0 => "no node of the tree was read for that".to_owned(),
-            leaves => format!("{leaves} leaves read, inner nodes rebuilt, free space found again"),
+        let reads_nothing = [Engine::MASSTREE, Engine::BZTREE].contains(&tree.kind().engine);
+        self.leaves_read = if reads_nothing { 0 } else { tree.stat()?.leaves };
+        let read = match reads_nothing {
+            true => "no node of the tree was read for that".to_owned(),
+            false => format!("{} leaves read, free space found again", progress::count(self.leaves_read)),
         };
         Ok(format!("reopened and recovered in {}: {read}", progress::duration(recovery)))
     }

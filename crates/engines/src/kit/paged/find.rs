@@ -8,9 +8,9 @@ use pool::Guard;
 use smallvec::SmallVec;
 
 use super::log::Anchor;
-use super::node::bits;
 use super::{Format, Item, Kind, Node, Order, Paged, unchecked};
 use crate::index::{Codec, EntryWords};
+use crate::kit::bits;
 use crate::kit::scan::{Tied, Way};
 
 /// Keys that descend together.

@@ -104,16 +104,6 @@ impl<'g> Node<'g> {
     }
 }
 
-/// The bits of a set, from the lowest on.
-#[inline(always)]
-pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = (set != 0).then(|| set.trailing_zeros() as usize)?;
-        set &= set - 1;
-        Some(bit)
-    })
-}
-
 /// An entry of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Item {

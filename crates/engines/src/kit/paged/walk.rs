@@ -8,9 +8,9 @@ use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
 use super::change::Content;
-use super::node::bits;
 use super::{Format, Item, Kind, Node, Paged, checked, unchecked};
 use crate::index::{Codec, EntryWords, IndexStat, Violation};
+use crate::kit::bits;
 use crate::kit::salvage::{Salvage, read_whole, what_of};
 use crate::kit::walk::verify_entry;
 use crate::registry::{Salvaged, Visit};
