@@ -5,7 +5,7 @@
 //! the epoch, so in a full pool, or when the external log is full, a write fails at once.
 //!
 //! The trees of a pool share their epochs. A thread in a batch does not wait for a batch of another thread, which may be about to
-//! wait for it. So within a batch nothing ends an epoch, no other batch begins, and no tree of this engine is opened or dropped.
+//! wait for it. So within a batch nothing ends an epoch, no other batch begins, and no tree of this engine is opened.
 
 use std::cell::{Cell, RefCell};
 

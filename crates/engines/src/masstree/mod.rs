@@ -323,7 +323,8 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn destroy(&self) -> Result<()> {
-        refuse_in_any_batch::<M>()?;
+        // No other thread uses the tree, so there is no other batch to wait for.
+        self.core.refuse_in_batch()?;
         self.core.give_back()
     }
 

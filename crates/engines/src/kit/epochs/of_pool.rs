@@ -37,14 +37,17 @@ pub(crate) trait Member<M: Medium, S>: Send + Sync {
 
 /// The epochs that the trees of a pool share.
 pub(crate) struct PoolEpochs<M: Medium, S> {
-    state: Mutex<State<M, S>>,
+    members: Mutex<Members<M, S>>,
+    /// Held while an epoch begins or ends, and so while its thread may wait for a batch.
+    state: Mutex<State>,
     /// Ends epochs. Started by the first tree that asks for it.
     ticker: Mutex<Option<Ticker>>,
 }
 
+type Members<M, S> = Vec<Weak<dyn Member<M, S>>>;
+
 /// What changes only at the beginning or the end of an epoch.
-struct State<M: Medium, S> {
-    members: Vec<Weak<dyn Member<M, S>>>,
+struct State {
     /// What the pool has; the running epoch is 0 while there is no member.
     written: Written,
     /// The end of the last epoch.
@@ -57,14 +60,9 @@ struct State<M: Medium, S> {
 
 impl<M: Medium, S> Default for PoolEpochs<M, S> {
     fn default() -> Self {
-        let state = State {
-            members: Vec::new(),
-            written: Written::default(),
-            ended: Lsn::DURABLE,
-            is_owed: false,
-            is_cut_off: false,
-        };
-        Self { state: Mutex::new(state), ticker: Mutex::new(None) }
+        let state =
+            State { written: Written::default(), ended: Lsn::DURABLE, is_owed: false, is_cut_off: false };
+        Self { members: Mutex::new(Vec::new()), state: Mutex::new(state), ticker: Mutex::new(None) }
     }
 }
 
@@ -96,16 +94,16 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             state.resume(pool, first)?;
         } else {
             // What the tree wrote when it was open before lies in an epoch that has ended.
-            state.end(pool, Some(first))?;
+            self.end(&mut state, pool, Some(first))?;
         }
         let Written { running, ref failed, dropped, .. } = state.written;
         let tree = open(&Joined { first: running, failed, dropped });
         match &tree {
             Ok(tree) => {
                 let member: Weak<T> = Arc::downgrade(tree);
-                state.members.push(member);
+                self.members.lock().push(member);
             }
-            Err(_) => state.close_if_empty(pool)?,
+            Err(_) => self.close_if_empty(&mut state, pool)?,
         }
         tree
     }
@@ -113,28 +111,38 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// Lets a tree go, whose epoch ends if it is closed cleanly.
     pub(crate) fn leave(&self, pool: &Pool<M>, epochs: &Epochs<M, S>, is_clean: bool) -> Result<()> {
         let mut state = self.state.lock();
-        let ended = if is_clean { state.end(pool, None) } else { Ok(()) };
+        let ended = if is_clean { self.end(&mut state, pool, None) } else { Ok(()) };
         state.is_cut_off |= !is_clean || ended.is_err();
-        state.forget(epochs);
-        let closed = ended.and_then(|()| state.close_if_empty(pool));
-        let is_empty = state.members.is_empty();
+        self.forget(epochs);
+        let closed = self.close_if_empty(&mut state, pool);
         drop(state);
-        // Outside the lock: the ticker may be about to end an epoch.
-        let ticker = if is_empty { self.ticker.lock().take() } else { None };
-        drop(ticker);
+        self.stop_ticker();
+        ended.and(closed)
+    }
+
+    /// Lets a tree go whose memory is given back. No operation is under way any more, and none begins. Waits for no batch of another
+    /// tree.
+    pub(crate) fn leave_for_good(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
+        if !self.forget(epochs) {
+            return Ok(());
+        }
+        let closed = self.close_if_empty(&mut self.state.lock(), pool);
+        self.stop_ticker();
         closed
     }
 
-    /// Lets a tree go whose memory is given back. No operation is under way any more, and none begins.
-    pub(crate) fn leave_for_good(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
-        let mut state = self.state.lock();
-        state.forget(epochs);
-        state.close_if_empty(pool)
+    /// Ends the thread that ends epochs, if there is no tree any more. The caller holds no lock: the thread may be about to end an
+    /// epoch.
+    fn stop_ticker(&self) {
+        let mut ticker = self.ticker.lock();
+        let stopped = if self.members.lock().is_empty() { ticker.take() } else { None };
+        drop(ticker);
+        drop(stopped);
     }
 
     /// Ends the running epoch: all operations before are durable when this returns.
     pub(crate) fn advance(&self, pool: &Pool<M>) -> Result<()> {
-        self.state.lock().end(pool, None)
+        self.end(&mut self.state.lock(), pool, None)
     }
 
     /// Forgets the failed epochs before `swept`: nothing is left in any tree that was written in one.
@@ -165,8 +173,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// Sweeps the trees until it is time for something else, or nothing is left to do.
     fn sweep_until(&self, is_time: &dyn Fn() -> bool) {
-        let members = self.state.lock().live();
-        for member in &members {
+        for member in self.live() {
             // After an error the sweep goes on in the next epoch.
             while !is_time() && member.sweep_some().unwrap_or(false) {
                 std::thread::park_timeout(SWEEP_PAUSE);
@@ -176,28 +183,96 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// As [`PoolEpochs::advance`], if there is a tree.
     fn advance_any(&self) -> Result<()> {
-        let mut state = self.state.lock();
-        match state.live().first() {
-            Some(member) => state.end(&member.epochs().pool, None),
+        match self.live().first() {
+            Some(member) => self.advance(&member.epochs().pool),
             None => Ok(()),
         }
     }
-}
 
-impl<M: Medium, S> State<M, S> {
     /// The trees that take part.
     fn live(&self) -> Vec<Arc<dyn Member<M, S>>> {
-        self.members.iter().filter_map(Weak::upgrade).collect()
+        self.members.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Removes a tree.
-    fn forget(&mut self, epochs: &Epochs<M, S>) {
-        self.members
+    /// Removes a tree. Returns whether it was the last one.
+    fn forget(&self, epochs: &Epochs<M, S>) -> bool {
+        let mut members = self.members.lock();
+        members
             .retain(|member| member.upgrade().is_some_and(|member| !std::ptr::eq(member.epochs(), epochs)));
+        members.is_empty()
     }
 
+    /// Notes that the running epoch has not failed, if no tree takes part any more and all have ended their epoch.
+    fn close_if_empty(&self, state: &mut State, pool: &Pool<M>) -> Result<()> {
+        if state.written.running == 0 || !self.members.lock().is_empty() {
+            return Ok(());
+        }
+        state.written.running = 0;
+        if std::mem::take(&mut state.is_cut_off) { Ok(()) } else { words::write_clean(&pool.peek()) }
+    }
+
+    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`.
+    fn end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
+        if state.is_cut_off {
+            return Err(
+                MediumError::Failed("a tree was closed without the end of its epoch".to_owned()).into()
+            );
+        }
+        let (guard, members) = (pool.peek(), self.live());
+        // After an error the flushed lines are in no list any more. This flag makes the next attempt end the epoch nevertheless.
+        let mut something = std::mem::replace(&mut state.is_owed, true) || wanted.is_some();
+        for member in &members {
+            something |= member.epochs().flush_beside_others(&guard)?;
+        }
+        // All gates first: a batch of one tree may write to another one.
+        let barriers = members.iter().map(|member| member.epochs().barrier(AccessKind::Store));
+        let gates: Vec<_> = barriers.map(Barrier::close_gate).collect();
+        let pause = Instant::now();
+        // Dropped after the shards are unlocked: to free memory may take long.
+        let mut listed = Vec::new();
+        let mut stopped = Vec::with_capacity(members.len());
+        for (member, gate) in members.iter().zip(gates) {
+            let mut shards = member.epochs().barrier.stop(gate);
+            let mut of_tree: Vec<_> = shards.iter_mut().map(|shard| take(&mut shard.listed)).collect();
+            of_tree.push(take(&mut member.epochs().touched.lock()));
+            listed.push(of_tree);
+            stopped.push(shards);
+        }
+        if !something && listed.iter().flatten().all(Vec::is_empty) {
+            drop(stopped);
+            state.is_owed = false;
+            // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
+            return guard.settle(state.ended);
+        }
+        let mut flushed = Ok(());
+        for (member, listed) in members.iter().zip(&listed) {
+            flushed = flushed.and(member.epochs().flush_listed(&guard, listed));
+        }
+        guard.fence();
+        flushed?;
+        let next = wanted.unwrap_or(0).max(state.written.running + 1);
+        words::write_running(&guard, next)?;
+        state.ended = guard.fence();
+        (state.written.running, state.is_owed) = (next, false);
+        let mut begun = Ok(());
+        // The memory of a tree that was dropped meanwhile belongs to others.
+        for member in members.iter().filter(|member| !member.epochs().are_over()) {
+            member.epochs().begin(next);
+            begun = begun.and(member.at_begin(&guard, next));
+        }
+        drop(stopped);
+        for member in &members {
+            member.epochs().figures.count_pause(pause.elapsed());
+        }
+        // The next epoch runs while this one becomes durable.
+        guard.settle(state.ended)?;
+        begun
+    }
+}
+
+impl State {
     /// Goes on with the epochs of an earlier process, with `first` or a later one. If an epoch was running, it has failed.
-    fn resume(&mut self, pool: &Pool<M>, first: u64) -> Result<()> {
+    fn resume<M: Medium>(&mut self, pool: &Pool<M>, first: u64) -> Result<()> {
         let guard = pool.peek();
         let mut written = words::read(&guard)?;
         let Written { running, is_clean, mut failed, .. } = written;
@@ -221,71 +296,5 @@ impl<M: Medium, S> State<M, S> {
         self.ended = guard.fence();
         (self.written, self.is_owed) = (written, false);
         Ok(())
-    }
-
-    /// Notes that the running epoch has not failed, if no tree takes part any more and all have ended their epoch.
-    fn close_if_empty(&mut self, pool: &Pool<M>) -> Result<()> {
-        if !self.members.is_empty() {
-            return Ok(());
-        }
-        self.written.running = 0;
-        if std::mem::take(&mut self.is_cut_off) { Ok(()) } else { words::write_clean(&pool.peek()) }
-    }
-
-    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`.
-    fn end(&mut self, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
-        if self.is_cut_off {
-            return Err(
-                MediumError::Failed("a tree was closed without the end of its epoch".to_owned()).into()
-            );
-        }
-        let (guard, members) = (pool.peek(), self.live());
-        // After an error the flushed lines are in no list any more. This flag makes the next attempt end the epoch nevertheless.
-        let mut something = std::mem::replace(&mut self.is_owed, true) || wanted.is_some();
-        for member in &members {
-            something |= member.epochs().flush_beside_others(&guard)?;
-        }
-        // All gates first: a batch of one tree may write to another one.
-        let barriers = members.iter().map(|member| member.epochs().barrier(AccessKind::Store));
-        let gates: Vec<_> = barriers.map(Barrier::close_gate).collect();
-        let pause = Instant::now();
-        // Dropped after the shards are unlocked: to free memory may take long.
-        let mut listed = Vec::new();
-        let mut stopped = Vec::with_capacity(members.len());
-        for (member, gate) in members.iter().zip(gates) {
-            let mut shards = member.epochs().barrier.stop(gate);
-            let mut of_tree: Vec<_> = shards.iter_mut().map(|shard| take(&mut shard.listed)).collect();
-            of_tree.push(take(&mut member.epochs().touched.lock()));
-            listed.push(of_tree);
-            stopped.push(shards);
-        }
-        if !something && listed.iter().flatten().all(Vec::is_empty) {
-            drop(stopped);
-            self.is_owed = false;
-            // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
-            return guard.settle(self.ended).map_err(Into::into);
-        }
-        let mut flushed = Ok(());
-        for (member, listed) in members.iter().zip(&listed) {
-            flushed = flushed.and(member.epochs().flush_listed(&guard, listed));
-        }
-        guard.fence();
-        flushed?;
-        let next = wanted.unwrap_or(0).max(self.written.running + 1);
-        words::write_running(&guard, next)?;
-        self.ended = guard.fence();
-        (self.written.running, self.is_owed) = (next, false);
-        let mut begun = Ok(());
-        for member in &members {
-            member.epochs().begin(next);
-            begun = begun.and(member.at_begin(&guard, next));
-        }
-        drop(stopped);
-        for member in &members {
-            member.epochs().figures.count_pause(pause.elapsed());
-        }
-        // The next epoch runs while this one becomes durable.
-        guard.settle(self.ended)?;
-        begun
     }
 }

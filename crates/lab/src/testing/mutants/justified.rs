@@ -68,7 +68,11 @@ pub(super) const ENGINES: &[Known] = &[
         folders: &["engines/src/bztree/", "engines/src/pmwcas/"],
         justified: &[BZTREE],
     },
-    Known { engine: Engine::MASSTREE, folders: &["engines/src/masstree/"], justified: &[MASSTREE] },
+    Known {
+        engine: Engine::MASSTREE,
+        folders: &["engines/src/masstree/", "engines/src/kit/epochs"],
+        justified: &[MASSTREE],
+    },
     Known { engine: Engine::WBTREE, folders: OF_WBTREE, justified: &[PAGED, WBTREE] },
     Known { engine: crate::WBTREE_BITMAP_LEAVES, folders: OF_WBTREE, justified: &[PAGED, ONE_WORD] },
     Known {

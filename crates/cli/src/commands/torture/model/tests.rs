@@ -199,7 +199,9 @@ fn a_wait_is_for_what_its_own_thread_did() {
     .iter()
     .flat_map(Record::encode)
     .collect();
-    let history = History::read(&said, 100).unwrap();
+    let durability = Promise::Store(everleaf::Durability::Immediate);
+    let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 100, trees: 2 };
+    let history = History::read(&said, &work).unwrap();
     let durable = history.ops[&(0, 9)].iter().map(|op| op.is_durable);
     assert_eq!(durable.collect::<Vec<_>>(), [true, false, false, false, false]);
 }
