@@ -110,8 +110,8 @@ impl Node {
         (0..5).fold(0, |folded, part| folded ^ sum >> (14 * part)) & CHECK_MASK
     }
 
-    /// Refuses a line that is none of this offset, or that no node is like.
-    pub(super) fn validate(&self, offset: u64) -> Result<()> {
+    /// The node itself; refuses a line that is none of this offset, or that no node is like.
+    pub(super) fn validated(self, offset: u64) -> Result<Self> {
         let mut words = self.0.0;
         words[0] &= !(CHECK_MASK << CHECK_SHIFT);
         if Self::sum(&words, offset) != self.0.0[0] >> CHECK_SHIFT & CHECK_MASK {
@@ -121,7 +121,7 @@ impl Node {
         if self.status() == 0 && (has_gap || self.pointers().any(|pointer| pointer == 0)) {
             return Err(Error::corrupt(offset, "a node with a gap"));
         }
-        Ok(())
+        Ok(self)
     }
 }
 

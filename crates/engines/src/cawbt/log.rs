@@ -63,8 +63,7 @@ pub(super) fn moved([node, child, beside, parent]: [u64; 4], separators: [u32; 2
 /// Reads and verifies a node, and mends a torn line.
 pub(super) fn read_mended<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
     let line = guard.node::<NodeLine>(offset)?.line.recover(guard);
-    let node = Node(line.map_err(Error::torn(offset))?);
-    node.validate(offset).map(|()| node)
+    Node(line.map_err(Error::torn(offset))?).validated(offset)
 }
 
 fn unfit(offset: u64) -> Error {

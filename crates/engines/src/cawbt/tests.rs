@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use medium::Ram;
+use medium::testing::late::{Late, Release};
+use medium::{LineForm, Ram};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::CawbTree;
-use super::layout::Node;
+use super::layout::{Content, Node, NodeLine};
 use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
@@ -187,6 +189,72 @@ fn salvage_reads_what_is_whole() {
         word.store(&guard, sound);
     }
     CawbTree::<Ram, WordCodec>::open_at(&pool, &tree_root, 2).unwrap();
+}
+
+/// Several threads find in a large tree what one finds, and damage at each level: a changed word, or a node that has the wrong children.
+#[test]
+fn threads_survey_as_one_does() {
+    let pool = pool();
+    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool, "t").unwrap();
+    for key in 0..20_000 {
+        assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+    }
+    let survey = |threads| tree.survey(threads, &CawbTree::<Ram, WordCodec>::read_sound).unwrap();
+    let sound = survey(1);
+    assert!(sound.counts.levels > 7 && sound.violations.is_empty() && sound.stale.is_empty());
+    assert_eq!(sound.counts, tree.state.lock().counts);
+    for threads in 2..5 {
+        let other = survey(threads);
+        assert!(other.leaves == sound.leaves && other.counts == sound.counts && other.violations.is_empty());
+    }
+    let (guard, mut rng) = (pool.pin(), SmallRng::seed_from_u64(11));
+    for round in 0..300 {
+        let (mut path, mut offset) = (Vec::new(), tree.root);
+        for _ in 0..round % sound.counts.levels {
+            path.push(offset);
+            let node = Node::load(&guard, offset).unwrap();
+            offset = node.pointer(rng.random_range(0..=node.count()));
+        }
+        let line = &guard.node::<NodeLine>(offset).unwrap().line;
+        let node = Node::load(&guard, offset).unwrap();
+        let (mut damaged, position) = (Content::of(&node), rng.random_range(0..=node.count()));
+        match round % 3 {
+            0 => damaged.pointers.swap(0, 1),
+            1 => damaged.pointers[position] = tree.root,
+            _ => damaged.pointers[position] = path.pop().unwrap_or(offset),
+        }
+        let mut damaged = damaged.sealed(offset, 0);
+        damaged.0.0[7] ^= u64::from(round % 7 == 0) << 20;
+        line.publish(&guard, &node.0, &damaged.0).unwrap();
+        for threads in [1, 3] {
+            assert!(!survey(threads).violations.is_empty(), "round {round}, {threads} threads");
+        }
+        line.publish(&guard, &damaged.0, &node.0).unwrap();
+    }
+    assert_eq!(tree.check().unwrap(), []);
+}
+
+/// A length counts a key once a crash leaves it there.
+#[test]
+fn what_is_counted_is_durable() {
+    let (medium, patience) = (Late::new(1 << 30, LineForm::Single).unwrap(), Duration::from_secs(20));
+    let pool = Pool::open(medium, PoolOptions::default()).unwrap();
+    let tree = CawbTree::<Late, WordCodec>::create_at(&pool, "t").unwrap();
+    pool.medium().set_release(Release::Manual);
+    let counted = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(WordIndex::write(&tree, 5, Some(1), Condition::Absent).unwrap()));
+        assert!(pool.medium().until_waiting(1, patience));
+        scope.spawn(|| {
+            assert_eq!(tree.len().unwrap(), 1);
+            counted.store(true, Ordering::Relaxed);
+        });
+        assert!(pool.medium().until_waiting(2, patience));
+        assert!(!counted.load(Ordering::Relaxed));
+        pool.medium().release_all();
+        pool.medium().set_release(Release::Immediate);
+    });
+    assert!(counted.load(Ordering::Relaxed));
 }
 
 /// The table grows with the keys, not with the inserts.
