@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-mod mutants;
+mod example;
 mod report;
 mod thorough;
 mod tidy;
@@ -29,7 +29,9 @@ enum Chore {
     /// Run the suites and write their figures into docs/TESTING.md.
     Report(report::Args),
     /// Plant faults in an engine, one at a time, and say which of them no test noticed.
-    Mutants(mutants::Args),
+    Mutants(example::Args),
+    /// Damage one place of a pool, again and again, and say what was not noticed.
+    Damage(example::Args),
     /// Run what takes too long for the ordinary tests: long explorations, all mutants, torture.
     Thorough(thorough::Args),
     /// Cut the power of a virtual machine, again and again, and verify that nothing acknowledged is lost.
@@ -41,7 +43,8 @@ fn main() -> ExitCode {
     match Cli::parse().chore {
         Chore::Tidy(args) => tidy::run(&args),
         Chore::Report(args) => report::run(&args),
-        Chore::Mutants(args) => mutants::run(&args),
+        Chore::Mutants(args) => example::run("mutants", &args),
+        Chore::Damage(args) => example::run("damage", &args),
         Chore::Thorough(args) => thorough::run(&args),
         Chore::Vm(args) => vm::run(&args),
     }

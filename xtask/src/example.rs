@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: whether the crash explorer notices faults that are planted in an engine.
+//! `cargo xtask mutants` and `cargo xtask damage`: examples of the crate `lab`.
 //!
-//! An example of the crate `lab` does the work. It is built and run from here, so that xtask itself needs no engine.
+//! They are built and run from here, so that xtask itself needs no engine.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -14,16 +14,16 @@ pub(crate) struct Args {
     arguments: Vec<String>,
 }
 
-/// Exit code 0: every mutant was caught or is justified, and every argument is needed. 1: not so. 2: there is no such engine.
-pub(crate) fn run(args: &Args) -> ExitCode {
+/// Runs an example. The exit code is its own; 2 if it cannot be run.
+pub(crate) fn run(example: &str, args: &Args) -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--release", "--quiet", "--package", "everleaf-lab", "--example", "mutants", "--"]);
+    command.args(["run", "--release", "--quiet", "--package", "everleaf-lab", "--example", example, "--"]);
     match command.args(&args.arguments).current_dir(root).status() {
         Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)),
         Err(error) => {
-            eprintln!("xtask mutants: cargo does not run: {error}; is it in PATH?");
+            eprintln!("xtask {example}: cargo does not run: {error}; is it in PATH?");
             ExitCode::from(2)
         }
     }

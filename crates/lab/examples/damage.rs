@@ -1,0 +1,264 @@
+//! Damages a pool in one place a round, and counts what is noticed.
+//!
+//! ```text
+//! cargo xtask damage --engine rntree --rounds 2000 --json
+//! ```
+//!
+//! Each round runs in a child process, so that a panic, an abort and a loop are seen as such. Exit code: 0 = all damage was
+//! noticed; 1 = some was not, or a round panicked or went on for ever; 2 = wrong usage.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use everleaf::MediumChoice;
+use everleaf_lab::testing::damage::{Content, Damage, KINDS, Seen, content, damage, examine, make};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+/// Damage one place of a pool a round: a bit, a byte, a word, a line, a page, two lines swapped. Count what is noticed.
+#[derive(Parser, Clone)]
+#[command(name = "cargo xtask damage", bin_name = "cargo xtask damage")]
+struct Args {
+    /// The engine.
+    #[arg(long)]
+    engine: String,
+    /// The medium.
+    #[arg(long, value_enum, default_value = "dax")]
+    medium: MediumArg,
+    /// Rounds.
+    #[arg(long, default_value_t = 200)]
+    rounds: u64,
+    /// What the content of the pool and all places follow from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run this round alone, and say what was seen.
+    #[arg(long)]
+    round: Option<u64>,
+    /// Seconds after which a round is taken to go on for ever.
+    #[arg(long, default_value_t = 30)]
+    patience: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// In the child process: the pool to damage a copy of.
+    #[arg(long, hide = true)]
+    pool: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum MediumArg {
+    Dax,
+    File,
+}
+
+impl MediumArg {
+    fn choice(self) -> MediumChoice {
+        match self {
+            Self::Dax => MediumChoice::Dax,
+            Self::File => MediumChoice::File,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dax => "dax",
+            Self::File => "file",
+        }
+    }
+}
+
+/// What a child process prints.
+#[derive(Serialize, Deserialize)]
+struct Round {
+    damage: Damage,
+    seen: Seen,
+}
+
+/// The figures of all rounds.
+#[derive(Default, Serialize)]
+struct Report {
+    engine: String,
+    medium: &'static str,
+    seed: u64,
+    rounds: u64,
+    unchanged: u64,
+    found: u64,
+    silent: u64,
+    panics: u64,
+    hangs: u64,
+    /// The least number of entries that were saved after one flipped bit; and the round.
+    saved_min: Option<usize>,
+    saved_min_round: Option<u64>,
+    /// The same after any damage.
+    saved_min_any: Option<usize>,
+    /// The most entries that a salvage returned and that were not in the tree.
+    wrong_max: usize,
+    /// Rounds of each kind of damage.
+    kinds: BTreeMap<String, u64>,
+    /// What was not noticed, panicked or went on for ever.
+    survivors: Vec<String>,
+}
+
+impl Report {
+    fn is_sound(&self) -> bool {
+        self.silent + self.panics + self.hangs == 0
+    }
+
+    fn survivor(&mut self, bar: &ProgressBar, round: u64, what: &str) {
+        let line = format!("--seed {} --round {round}: {what}", self.seed);
+        bar.suspend(|| eprintln!("{line}"));
+        self.survivors.push(line);
+    }
+
+    fn add(&mut self, bar: &ProgressBar, number: u64, round: &Round) {
+        let Round { damage: Damage { kind, offset }, seen } = round;
+        *self.kinds.entry(kind.clone()).or_default() += 1;
+        match (&seen.found, seen.is_intact) {
+            (Some(_), _) => self.found += 1,
+            (None, true) => self.unchanged += 1,
+            (None, false) => {
+                self.silent += 1;
+                self.survivor(bar, number, &format!("silent: {kind} at {offset:#x}"));
+            }
+        }
+        if *kind == KINDS[0] && self.saved_min.is_none_or(|saved| seen.saved < saved) {
+            (self.saved_min, self.saved_min_round) = (Some(seen.saved), Some(number));
+        }
+        self.saved_min_any = self.saved_min_any.into_iter().chain([seen.saved]).min();
+        self.wrong_max = self.wrong_max.max(seen.wrong);
+    }
+}
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// In memory, if that can be: a disk would sync at each open.
+fn folder() -> std::io::Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
+}
+
+/// The child process: one round.
+fn run_round(args: &Args, pool: &Path, round: u64, content: &Content) -> Outcome<Round> {
+    let mut bytes = std::fs::read(pool)?;
+    let damage = damage(&mut bytes, args.seed, round);
+    let path = pool.with_extension("damaged");
+    let _ = std::fs::remove_file(everleaf::log_path(&path));
+    std::fs::write(&path, bytes)?;
+    let seen = examine(&path, args.medium.choice(), content);
+    Ok(Round { damage, seen })
+}
+
+/// Waits for a process to end; kills it after a while.
+fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() > patience {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn child_of(args: &Args, pool: &Path, round: u64) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--engine", &args.engine, "--seed", &args.seed.to_string(), "--round", &round.to_string()]);
+    command.args(["--medium", args.medium.name()]).arg("--pool").arg(pool);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()
+}
+
+fn run_rounds(args: &Args) -> Outcome<Report> {
+    let engine = everleaf_lab::engine_from_name(&args.engine).ok_or("there is no such engine")?;
+    let (folder, content) = (folder()?, content(args.seed));
+    let pool = folder.path().join("a.pool");
+    make(&pool, engine, args.medium.choice(), &content, args.seed)?;
+    let bar = if args.round.is_some() { ProgressBar::hidden() } else { ProgressBar::new(args.rounds) };
+    let style = "{msg} {bar:40} {percent:>3}%, {human_pos} of {human_len} rounds, {elapsed}";
+    bar.set_style(ProgressStyle::with_template(style)?.progress_chars("\u{2588}\u{2593}\u{2591}"));
+    bar.set_message(format!("damaging {}", args.engine));
+    let mut report = Report { engine: args.engine.clone(), medium: args.medium.name(), ..Report::default() };
+    report.seed = args.seed;
+    let rounds = args.round.map_or(0..args.rounds, |round| round..round + 1);
+    for round in rounds {
+        let mut child = child_of(args, &pool, round)?;
+        let status = wait(&mut child, Duration::from_secs(args.patience))?;
+        let mut output = String::new();
+        child.stdout.take().ok_or("no output")?.read_to_string(&mut output)?;
+        report.rounds += 1;
+        match status {
+            None => {
+                report.hangs += 1;
+                report.survivor(&bar, round, "went on for ever");
+            }
+            Some(status) if !status.success() => {
+                report.panics += 1;
+                report.survivor(&bar, round, &format!("panicked: {status}"));
+            }
+            Some(_) => {
+                if args.round.is_some() {
+                    eprintln!("{}", output.trim());
+                }
+                report.add(&bar, round, &serde_json::from_str(&output)?);
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+fn print(report: &Report) {
+    let Report { engine, medium, rounds, unchanged, found, silent, panics, hangs, .. } = report;
+    println!("{engine} on {medium}, {rounds} rounds: {unchanged} unchanged, {found} found");
+    println!("  {silent} silent, {panics} panics, {hangs} hangs");
+    if let (Some(saved), Some(round)) = (report.saved_min, report.saved_min_round) {
+        println!("  after one flipped bit at least {saved} of 20,000 entries were saved (round {round})");
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if let (Some(pool), Some(round)) = (&args.pool, args.round) {
+        // Also a panic of another thread ends the process.
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            hook(panic);
+            std::process::abort();
+        }));
+        let content = content(args.seed);
+        let round = run_round(&args, pool, round, &content);
+        let printed = round.and_then(|round| Ok(serde_json::to_string(&round)?));
+        return match printed {
+            Ok(line) => {
+                println!("{line}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("damage: {error}");
+                ExitCode::from(2)
+            }
+        };
+    }
+    match run_rounds(&args) {
+        Ok(report) => {
+            if args.json {
+                println!("{}", serde_json::to_string(&report).expect("a report is JSON"));
+            } else {
+                print(&report);
+            }
+            ExitCode::from(u8::from(!report.is_sound()))
+        }
+        Err(error) => {
+            eprintln!("damage: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

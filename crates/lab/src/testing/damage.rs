@@ -1,0 +1,198 @@
+//! Damage to one place of a pool: what is noticed, and what a salvage saves.
+//!
+//! A pool is made once. Each round then damages a copy of it, in a place that follows from seed and round alone, and looks at the
+//! copy: [`examine`] opens it, checks it, reads all of it and salvages it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use engines::registry::Engine;
+use everleaf::{MediumChoice, Options, Result, Store, TreeOptions};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+/// Entries of the tree.
+pub const ENTRIES: usize = 20_000;
+/// Entries that were there for a while, and must not come back.
+const REMOVED: usize = 1_000;
+/// One place in so many lies in the first slabs, with the header, the root table and the first nodes.
+const OF_FIRST_SLABS: u32 = 8;
+const FIRST_SLABS: usize = 256 << 10;
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+const TREE: &str = "t";
+
+/// The entries of a tree.
+pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys of 1 to 60 bytes, some of which share what they begin with; values of 0 to 120 bytes, some of 8, a few longer.
+#[must_use]
+pub fn content(seed: u64) -> Content {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut content = Content::new();
+    while content.len() < ENTRIES {
+        let number: u64 = random.random();
+        let key = match random.random_range(0..4) {
+            0 => number.to_be_bytes().to_vec(),
+            1 => format!("{:x}", number >> random.random_range(0..48)).into_bytes(),
+            2 => format!("user/{:03}/name/{number}", number % 200).into_bytes(),
+            _ => format!("a key that begins as many others do: {:05x}", number % 0xf_ffff).into_bytes(),
+        };
+        content.insert(key, value(&mut random));
+    }
+    content
+}
+
+fn value(random: &mut StdRng) -> Vec<u8> {
+    let length = match random.random_range(0..20) {
+        0 => random.random_range(0..2000),
+        1..5 => 8,
+        _ => random.random_range(0..120),
+    };
+    (0..length).map(|_| random.random()).collect()
+}
+
+fn options(medium: MediumChoice) -> Options {
+    // Epochs end at fixed places, so that a seed makes the same pool again.
+    Options::new()
+        .medium(medium)
+        .engines(crate::ENGINES)
+        .manual_epochs()
+        .recovery_threads(1)
+        .log_bytes(1 << 20)
+}
+
+/// Makes a pool with a tree of this content. It was written in random order; entries were overwritten and removed meanwhile.
+///
+/// # Errors
+/// Of the store.
+pub fn make(path: &Path, engine: Engine, medium: MediumChoice, content: &Content, seed: u64) -> Result<()> {
+    let store = options(medium).open(path)?;
+    let tree = store.tree_with(TREE, TreeOptions { engine, ..TreeOptions::RECORDS })?;
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut entries: Vec<_> = content.iter().collect();
+    entries.shuffle(&mut random);
+    for (index, (key, final_value)) in entries.iter().enumerate() {
+        if index % 8 == 0 {
+            tree.put(key, value(&mut random))?;
+        }
+        if index < REMOVED {
+            tree.put(format!("removed {index}"), value(&mut random))?;
+        }
+        if index % 1000 == 0 {
+            store.sync()?;
+        }
+        tree.put(key, final_value)?;
+    }
+    (0..REMOVED).try_for_each(|index| tree.remove(format!("removed {index}")).map(drop))?;
+    drop(tree);
+    store.close()
+}
+
+/// The kinds of damage.
+pub const KINDS: [&str; 6] = ["bit", "byte", "word", "line", "page", "swap"];
+
+/// A damage that was done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Damage {
+    /// One of [`KINDS`].
+    pub kind: String,
+    /// Where, in the file.
+    pub offset: usize,
+}
+
+/// Damages one place of a pool: most often one that has something in it.
+pub fn damage(bytes: &mut [u8], seed: u64, round: u64) -> Damage {
+    let mut random = StdRng::seed_from_u64(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    // Bits are half of all, for they tell what is saved.
+    let kind = if random.random() { 0 } else { random.random_range(1..KINDS.len()) };
+    let end = if random.random_ratio(1, OF_FIRST_SLABS) { FIRST_SLABS.min(bytes.len()) } else { bytes.len() };
+    let mut place = || {
+        let tried = std::iter::repeat_with(|| random.random_range(0..end)).take(64);
+        let used = |at: &usize| bytes[at / 8 * 8..(at / 8 * 8 + 8).min(end)].iter().any(|byte| *byte != 0);
+        tried.into_iter().find(used).unwrap_or(0)
+    };
+    let (at, other) = (place(), place());
+    let (line, other) = (at / LINE * LINE, other / LINE * LINE);
+    let offset = match kind {
+        0 => {
+            bytes[at] ^= 1 << random.random_range(0..8);
+            at
+        }
+        1 => {
+            bytes[at] ^= random.random_range(1..=255_u8);
+            at
+        }
+        2 => {
+            random.fill(&mut bytes[at / 8 * 8..][..8]);
+            at / 8 * 8
+        }
+        3 => {
+            random.fill(&mut bytes[line..][..LINE]);
+            line
+        }
+        4 => {
+            let start = at / PAGE * PAGE;
+            let end = (start + PAGE).min(bytes.len());
+            bytes[start..end].fill(0);
+            start
+        }
+        _ => {
+            (0..LINE).for_each(|byte| bytes.swap(line + byte, other + byte));
+            line
+        }
+    };
+    Damage { kind: KINDS[kind].to_owned(), offset }
+}
+
+/// What was seen of a damaged pool.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// What the open, the check or the reading of all entries reported first.
+    pub found: Option<String>,
+    /// Whether all entries were read, and none else.
+    pub is_intact: bool,
+    /// Entries that the salvage saved as they were stored.
+    pub saved: usize,
+    /// Entries that the salvage returned, and that are not in the tree.
+    pub wrong: usize,
+    /// Damages that the salvage reported.
+    pub left_out: usize,
+}
+
+/// Looks at a pool.
+#[must_use]
+pub fn examine(path: &Path, medium: MediumChoice, content: &Content) -> Seen {
+    let mut seen = Seen::default();
+    match options(medium).create(false).open(path) {
+        Ok(store) => look_at(&store, content, &mut seen),
+        Err(error) => seen.found = Some(format!("open: {error}")),
+    }
+    seen
+}
+
+fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
+    let read = || -> Result<bool> {
+        let (tree, mut expected, mut is_same) = (store.open_tree(TREE)?, content.iter(), true);
+        let mut range = tree.iter();
+        while let Some((key, value)) = range.next_entry()? {
+            is_same &= expected.next().is_some_and(|(one, other)| (&one[..], &other[..]) == (key, value));
+        }
+        Ok(is_same && expected.next().is_none())
+    };
+    let read = read();
+    seen.is_intact = read.as_ref().is_ok_and(|is_same| *is_same);
+    let checked = match store.check() {
+        Ok(violations) => violations.first().map(|violation| format!("check: {violation}")),
+        Err(error) => Some(format!("check: {error}")),
+    };
+    seen.found = checked.or_else(|| read.err().map(|error| format!("read: {error}")));
+    let salvaged = store.salvage(TREE, |key, value| {
+        let is_stored = content.get(key).is_some_and(|stored| stored == value);
+        *(if is_stored { &mut seen.saved } else { &mut seen.wrong }) += 1;
+        true
+    });
+    seen.left_out = salvaged.map_or(1, |left_out| left_out.len());
+}
