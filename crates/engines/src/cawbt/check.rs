@@ -118,15 +118,6 @@ impl Survey {
 type Read<'r, M> = dyn Fn(&Guard<'_, M>, u64) -> Result<Node> + Sync + 'r;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
-    /// Reads and verifies a node that no writer is at work on.
-    pub(super) fn read_sound(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
-        let found = guard.node::<NodeLine>(offset)?.line.inspect(guard).map_err(Error::torn(offset))?;
-        if !found.is_whole {
-            return Err(Error::corrupt(offset, "a line of which one copy is damaged"));
-        }
-        Node(found.value).validated(offset)
-    }
-
     /// Reads a node, or the other copy of a twin line if only that is sound.
     fn read_any(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
         Node::load(guard, offset).and_then(|node| node.validated(offset)).or_else(|error| {
@@ -192,7 +183,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let state = self.lock(&guard)?;
-        let Survey { counts, leaves, stale, mut violations, .. } = self.survey(1, &Self::read_sound)?;
+        let Survey { counts, leaves, stale, mut violations, .. } = self.survey(1, &Node::load_sound)?;
         let mut found = |offset: u64, what: String| violations.push(Violation { offset, what });
         stale.iter().for_each(|(offset, ..)| found(*offset, NOT_FIRST.to_owned()));
         let mut last_key = None;
@@ -205,7 +196,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 }
             }
         }
-        if let Err(error) = Self::read_sound(&guard, self.log) {
+        if let Err(error) = Node::load_sound(&guard, self.log) {
             found(self.log, what_of(&error));
         }
         if violations.is_empty() && counts != state.counts {
@@ -242,6 +233,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 return 0;
             }
             let Some(node) = Self::read_any(&guard, offset).ok().filter(Node::is_leaf) else { return 0 };
+            if let Err(error) = Node::load_sound(&guard, offset) {
+                salvage.leave_out(offset, format!("perhaps its last change: {}", what_of(&error)));
+            }
             goes_on = node.pointers().all(|record| {
                 let words = entry_at::<M, C>(&guard, record, &mut Vec::new());
                 salvage.entry(offset, words.and_then(|words| read_whole::<M, C>(&guard, words)))
@@ -263,7 +257,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
         let (seen, from) = (Seen::new(&guard), Visited { offset: self.root, ..Visited::default() });
-        Self::walk(&guard, &seen, (from, usize::MAX), &Self::read_sound, &mut |at, node| {
+        Self::walk(&guard, &seen, (from, usize::MAX), &Node::load_sound, &mut |at, node| {
             let Ok(node) = node else { return };
             if node.is_leaf() {
                 node.pointers().for_each(|record| guard.free(record));

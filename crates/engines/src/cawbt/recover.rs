@@ -8,21 +8,23 @@ use super::check::{NOT_FIRST, Stale, Survey};
 use super::layout::{Content, Node, NodeLine};
 use super::log::read_mended;
 use super::record::{Fresh, entry_at};
-use super::{CawbTree, ROOT_LOG, ROOT_NODE, State, log};
+use super::{CawbTree, ROOT_LOG, ROOT_NODE, State};
 use crate::kit::prelude::*;
 use crate::kit::share;
 
 /// Leaves that one thread reads at a time, so that threads end together.
 const CHUNK: usize = 4096;
 
-impl<M: Medium, C: Codec> CawbTree<M, C> {
-    /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
-    pub(super) fn create_at(pool: &Pool<M>, name: &str) -> Result<Self> {
+impl<M: Medium, C: Codec> Build<M> for CawbTree<M, C>
+where
+    Self: MaybeWords,
+{
+    fn create(pool: &Pool<M>, name: &str, _opening: &Opening) -> Result<Self> {
         let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
         let mut tree = Self::unopened(pool, &words)?;
         let mut fresh = Fresh::new(&tree, &guard);
         words[ROOT_NODE] = fresh.node(&Content::empty_leaf(), 0)?;
-        words[ROOT_LOG] = fresh.node(&log::nothing(), 0)?;
+        words[ROOT_LOG] = fresh.node(&Content::empty_leaf(), 0)?;
         // PERSIST: root node and log are ordered before the root that leads to them; lost, there is no tree.
         guard.fence();
         pool.create_tree(name, (Self::ENGINE.0, C::ID), &words)?;
@@ -35,8 +37,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(tree)
     }
 
-    /// Opens a tree of this kind, on so many threads.
-    pub(super) fn open_at(pool: &Pool<M>, root: &TreeRoot, threads: usize) -> Result<Self> {
+    fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {
+        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
         let (start, guard, mut state) = (Instant::now(), pool.pin(), State::default());
         let mut tree = Self::unopened(pool, &root.words)?;
         tree.recovered_from_crash = pool.needs_mark();
@@ -45,13 +47,13 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             guard.mark_node(tree.log)?;
         }
         let Survey { counts, leaves, stale, violations, .. } =
-            tree.survey(threads, &|guard, offset| tree.read_recovered(guard, offset))?;
+            tree.survey(opening.threads, &|guard, offset| tree.read_recovered(guard, offset))?;
         if let Some(violation) = violations.into_iter().next() {
             return Err(Error::corrupt(violation.offset, violation.what));
         }
         stale.into_iter().try_for_each(|stale| tree.mend(&guard, stale))?;
         let chunks = leaves.len().div_ceil(CHUNK);
-        let ids = share(threads, 0..chunks, |chunk| tree.fill(&tree.pool.pin(), &leaves, chunk))?;
+        let ids = share(opening.threads, 0..chunks, |chunk| tree.fill(&tree.pool.pin(), &leaves, chunk))?;
         if !tree.ids.resume(ids.iter().flatten().copied()) {
             return Err(Error::corrupt(tree.root, "two entries with one ID"));
         }
@@ -61,10 +63,16 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(tree)
     }
 
+    fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
+        Self::salvage_of(pool, root, visit)
+    }
+}
+
+impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// Reads and verifies a node. After a crash it is mended and marked.
     fn read_recovered(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
         if !self.recovered_from_crash {
-            return Self::read_sound(guard, offset);
+            return Node::load_sound(guard, offset);
         }
         let node = read_mended(guard, offset)?;
         guard.mark_node(offset).map(|()| node)

@@ -259,13 +259,9 @@ fn cawbt() -> Target {
     // The split that follows stores the node once more whose separator an open has replaced; a crash tears that.
     let mut script: Vec<_> = [10, 20, 40, 50, 30, 60].map(|key| Insert(key, key)).into();
     script.push(Remove(40));
-    let options = Options {
-        second_crash: SecondCrash::Anywhere,
-        from_operation: script.len() - 1,
-        ..options(LineForm::Twin, Rules::Lines)
-    };
+    let options = Options { from_operation: script.len() - 1, ..options(LineForm::Twin, Rules::Lines) };
     let engine = self::engine(Engine::CAWBT, CodecName::Word, Size::Small);
-    target.suites.push(Trial::new(engine, script, FollowUp::Keys, options));
+    target.suites.push(Trial::again(engine, script, options));
     target
 }
 
