@@ -126,8 +126,11 @@ const INVALID: &str = "a slot array may be called invalid at any time before it 
                        and the redo log writes it together with a slot array that is as it was";
 
 const EITHER_FIRST: &str = "the stores lie in one interval between fences: a crash may leave any of them, and recovery finishes the others";
-const MENDED_AGAIN: &str = "the next recovery mends the separator again; needed if the line is stored again and that is torn, \
-                            which takes a crash after a crash";
+const NOTHING_LEFT: &str =
+    "the log that was there before is of a change that is complete, and finds nothing to do";
+const VERIFIED_AGAIN: &str = "the next open verifies all separators, whatever else of this one is durable";
+const COUNTED: &str =
+    "alone, a caller has waited for all that is counted; `what_is_counted_is_durable` fails without it";
 
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
@@ -250,9 +253,12 @@ const CAWBT: &[Justified] = &[
     justified("engines/src/cawbt/log.rs CawbTree::apply publish 2", &[DoneFirst], EITHER_FIRST),
     justified("engines/src/cawbt/log.rs CawbTree::apply publish 3", &[DoneFirst], EITHER_FIRST),
     justified("engines/src/cawbt/remove.rs CawbTree::take_out publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/record.rs Fresh::write_node init 1", &[DoneFirst], NO_PUBLISH),
-    justified("engines/src/cawbt/recover.rs CawbTree::mend publish 1", &[Flush], MENDED_AGAIN),
-    justified("engines/src/cawbt/recover.rs CawbTree::mend fence 1", &[Fence, Swapped], MENDED_AGAIN),
+    justified("engines/src/cawbt/change.rs CawbTree::lower_root store_one 1", &[DoneFirst], NOTHING_LEFT),
+    justified("engines/src/cawbt/recover.rs CawbTree::mend publish 1", &[DoneFirst], VERIFIED_AGAIN),
+    justified("engines/src/cawbt/recover.rs CawbTree::mend fence 1", &[Swapped], VERIFIED_AGAIN),
+    justified("engines/src/cawbt/find.rs CawbTree::find wait_for 1", &[Wait], SEEN_ALONE),
+    justified("engines/src/cawbt/scan.rs CawbTree::copy_leaf wait_for 1", &[Wait], SEEN_ALONE),
+    justified("engines/src/cawbt/mod.rs CawbTree::figures settle 1", &[Wait], COUNTED),
     justified("engines/src/cawbt/insert.rs CawbTree::replace fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/insert.rs CawbTree::add fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/log.rs CawbTree::carry_out fence 1", &[Swapped], BOTH_BEFORE),
