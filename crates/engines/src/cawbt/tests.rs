@@ -15,6 +15,7 @@ use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
 };
+use crate::registry::Build;
 
 fn pool() -> Pool<Ram> {
     Pool::open(Ram::new(1 << 36).unwrap(), PoolOptions::default()).unwrap()
@@ -168,7 +169,7 @@ fn salvage_reads_what_is_whole() {
             found.push((prefix_word(key), prefix_word(value)));
             true
         };
-        let left_out = CawbTree::<Ram, WordCodec>::salvage_of(&pool, &tree_root, visit).unwrap().unwrap();
+        let left_out = CawbTree::<Ram, WordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
         (found, left_out.len())
     };
     let all: Vec<_> = (0..200).map(|key| (key, key + 1)).collect();

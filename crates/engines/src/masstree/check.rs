@@ -6,16 +6,18 @@ use std::rc::Rc;
 use medium::Medium;
 
 use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
+use super::allocator::border_class;
 use super::cells::{NO_CELL, NO_WORD, Value};
 use super::core::Core;
 use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
+use super::record::Record;
 use super::scan::Found;
 use super::slice::{LAYER, LONGER, Slice};
 use super::version::Version;
 use crate::index::Violation;
 use crate::index::record::KEY_BYTES_MAX;
-use crate::kit::salvage::{Salvage, what_of};
+use crate::kit::salvage::{Entry, Salvage, note_lost, what_of};
 use crate::{Error, Result};
 
 /// Of so many objects the walk remembers that it reached them, to find those that two pointers lead to.
@@ -78,14 +80,48 @@ impl Survey<'_> {
 
 impl<M: Medium> Core<M> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; no other thread works
-    /// meanwhile. O(n).
-    pub(super) fn survey<'v>(&self, visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Survey<'v>> {
+    /// meanwhile. Where nodes do not lead to others, those are found in the slabs. Returns what was left out, or else what is
+    /// damaged. O(n).
+    pub(super) fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
+        let mut all = |_: &[u8], _: &[u8]| true;
+        let Survey { seen, salvage, .. } = self.survey(&mut all, Vec::new())?;
+        if salvage.finish().is_empty() {
+            return Ok(self.survey(visit, Vec::new())?.finish()[1].clone());
+        }
+        let (lost, note) = self.lost(|object| !seen.contains(&object))?;
+        let [mut left_out, _] = self.survey(visit, lost)?.finish();
+        left_out.extend(note);
+        Ok(left_out)
+    }
+
+    /// The entries of border nodes that are not free, and that nothing leads to. Touches no node, so the tree need not be open.
+    pub(super) fn lost(&self, is_lost: impl Fn(u64) -> bool) -> Result<(Vec<Entry>, Option<Violation>)> {
+        let _shards = self.epochs.stop();
+        let view = self.view(self.epochs.running(), true);
+        let space = self.space(&view.guard);
+        let (free, runs) = (space.objects_free(view.epoch), space.objects());
+        let may_be_stale = free.is_err() || runs.is_err() || self.epochs.any_failed();
+        let (free, runs) = (free.unwrap_or_default(), runs.or_else(|_| space.objects_in_slabs())?);
+        let nodes = runs.into_iter().filter(|run| run.class == border_class(self.are_words)).flatten();
+        let mut lost = Vec::new();
+        for offset in nodes.filter(|node| is_lost(*node) && !free.contains(node)) {
+            view.read_alone(offset, &mut lost);
+        }
+        let note = (!lost.is_empty()).then(|| note_lost(lost.len(), self.anchor, may_be_stale));
+        Ok((lost, note))
+    }
+
+    pub(super) fn survey<'v>(
+        &self,
+        visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
+        lost: Vec<Entry>,
+    ) -> Result<Survey<'v>> {
         let _shards = self.epochs.stop();
         let view = self.view(self.epochs.running(), true);
         let root = view.guard.node::<Anchor>(self.anchor)?.root.value.load(&view.guard);
         let mut survey = Survey {
             violations: Vec::new(),
-            salvage: Salvage::new(visit),
+            salvage: Salvage::with_lost(visit, lost),
             keys: 0,
             borders: 0,
             height: 0,
@@ -200,6 +236,30 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
+    /// Adds the entries of a border node, wherever it lies in the tree: a record has all of its key.
+    fn read_alone(&self, offset: u64, entries: &mut Vec<Entry>) {
+        let Ok(node) = self.guard.node::<Border>(offset) else { return };
+        let (permutation, width) = (Permutation(node.permutation.load(&self.guard)), self.core.width);
+        let count = if permutation.is_sound(width) { permutation.count(width) } else { 0 };
+        let entry = |position| -> Result<Option<Entry>> {
+            let slot = permutation.slot(position);
+            let (slice, content) = (self.slice_of(node, slot), node.values.value(slot).load(&self.guard));
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            slice.append_to(&mut key);
+            if self.core.are_words {
+                let word = self.load_cell(node, slot, content);
+                value.extend(word.into_iter().flat_map(u64::to_be_bytes));
+                return Ok(word.map(|_| (key, value)));
+            }
+            let record = Record::at(&self.guard, content)?;
+            key = record.key(&self.guard)?.unwrap_or(key);
+            record.copy_value(&self.guard, &mut value)?;
+            Ok(record.is_sound(&self.guard, &key, &value)?.then_some((key, value)))
+        };
+        // What cannot be read costs its own entry.
+        entries.extend((0..count).filter_map(|position| entry(position).ok().flatten()));
+    }
+
     /// The key and the value in a slot of a border node.
     fn survey_entry(
         &self,
@@ -228,16 +288,15 @@ impl<M: Medium> View<'_, M> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         found.copy_key(self, &mut key)?;
         let content = found.value(self)?;
-        if let Value::Record(record) = &content {
-            let goes_on = record.key_length() > prefix.len() + 8;
-            if class == LONGER && !(goes_on && record.has_tail(&self.guard, 0, &key)?) {
-                return Err(Error::corrupt(offset, "its record has another key").into());
-            }
-            if !record.is_padded(&self.guard)? {
-                return Err(Error::corrupt(offset, "its record is not padded with zeros").into());
-            }
-        }
         content.copy(&self.guard, &mut value)?;
+        if Slice::of(&key[prefix.len()..]) != found.slice {
+            return Err(Error::corrupt(offset, "a slice that is not its key's").into());
+        }
+        if let Value::Record(record) = &content
+            && !record.is_sound(&self.guard, &key, &value)?
+        {
+            return Err(Error::corrupt(offset, "its record fails its check").into());
+        }
         Ok((key, value))
     }
 }

@@ -19,7 +19,7 @@ use super::allocator::Space;
 use super::epochs::{Epochs, Shards};
 use super::external_log::ExternalLog;
 use super::layout::{
-    Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, interior_bytes, stamp, unchecked,
+    Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, interior_bytes, load_twice, stamp,
 };
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
@@ -108,13 +108,33 @@ impl<M: Medium> Core<M> {
         let anchor = guard.allocate_lines(anchor_bytes(count))?;
         let words = guard.words(anchor, anchor_bytes(count) / 8)?;
         words.iter().for_each(|word| word.store(&guard, 0));
-        guard.node::<Anchor>(anchor)?.shards.store(&guard, checked(count as u64));
+        let shards = &guard.node::<Anchor>(anchor)?.shards;
+        shards.iter().for_each(|word| word.store(&guard, checked(count as u64)));
         guard.flush_words(words);
         // The root table leads to the anchor only after this fence and the first epoch.
         guard.fence();
         let are_durable = options.mode != Mode::Transient;
         let shards = Shards { count, worked_with: count - 1, are_durable };
         let epochs = Epochs::new(pool, anchor, &shards, options.first_epoch.max(1));
+        let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
+        Ok(Self::new(pool, anchor, epochs, log, options, are_words))
+    }
+
+    /// A tree that exists, as it is: nothing of it is recovered, and nothing is to be written.
+    pub(super) fn unopened(
+        pool: &Pool<M>,
+        anchor: u64,
+        options: &MassTreeOptions,
+        are_words: bool,
+    ) -> Result<Self> {
+        let guard = pool.peek();
+        let cells = guard.node::<Anchor>(anchor)?;
+        let (damaged, epochs) = (|| Error::corrupt(anchor, "its anchor"), &cells.epochs);
+        let running = load_twice(&guard, [&epochs.running, &epochs.running_again], damaged);
+        let count = load_twice(&guard, cells.shards.each_ref(), damaged);
+        let count = count.ok().flatten().map_or(2, |count| (count as usize).clamp(2, SHARDS_MAX));
+        let shards = Shards { count, worked_with: count - 1, are_durable: true };
+        let epochs = Epochs::new(pool, anchor, &shards, running.ok().flatten().unwrap_or(1));
         let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
         Ok(Self::new(pool, anchor, epochs, log, options, are_words))
     }
@@ -129,9 +149,10 @@ impl<M: Medium> Core<M> {
         let start = Instant::now();
         let guard = pool.peek();
         let cells = guard.node::<Anchor>(anchor)?;
-        let count = unchecked(cells.shards.load(&guard)).map_or(0, |count| count as usize);
+        let damaged = || Error::corrupt(anchor, "the number of shards is damaged");
+        let count = load_twice(&guard, cells.shards.each_ref(), damaged)?.map_or(0, |count| count as usize);
         if !(2..=SHARDS_MAX).contains(&count) {
-            return Err(Error::corrupt(anchor, "the number of shards is damaged"));
+            return Err(damaged());
         }
         let worked_with = options.shards.clamp(1, count - 1);
         let shards = Shards { count, worked_with, are_durable: options.mode != Mode::Transient };

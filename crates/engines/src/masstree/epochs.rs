@@ -22,17 +22,17 @@
 
 mod failed;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use medium::sync::schedule::{Access, AccessKind, reach};
-use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, is_scheduled};
+use medium::sync::{Mutex, MutexGuard, is_scheduled};
 use medium::{LINE_BYTES, Lsn, Medium, VolatileWord};
 use pool::{Guard, Pool};
 
 use super::barrier::{Barrier, Pass};
-use super::layout::{EpochWords, FAILED_MAX, all_lines, checked, unchecked};
-use crate::Result;
+use super::layout::{EpochWords, FAILED_MAX, all_lines, checked, load_twice};
+use crate::{Error, Result};
 
 /// Failed epochs from which on an open sweeps at once.
 const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
@@ -146,6 +146,14 @@ pub(super) struct Epochs<M: Medium, S> {
     is_owed: AtomicBool,
     /// No epoch ends any more: the memory belongs to others.
     is_over: AtomicBool,
+    /// The last epoch that is durable.
+    durable: AtomicU64,
+    /// Why no epoch ended when a thread in the background tried; the next write returns it.
+    untold: Mutex<Option<Error>>,
+    /// Whether there is one.
+    is_untold: AtomicBool,
+    /// Whether the last end of an epoch has failed.
+    is_failing: AtomicBool,
     /// The first epoch of this execution.
     pub(super) first: u64,
     /// Failed epochs, as the open found them.
@@ -168,6 +176,10 @@ impl<M: Medium, S: Default> Epochs<M, S> {
             ended: Mutex::new(Lsn::DURABLE),
             is_owed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            durable: AtomicU64::new(first - 1),
+            untold: Mutex::new(None),
+            is_untold: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
             first,
             failed: Vec::new(),
             any_failed: AtomicBool::new(false),
@@ -278,9 +290,43 @@ impl<M: Medium, S> Epochs<M, S> {
         }
     }
 
+    /// Whether an epoch is complete and durable.
+    pub(super) fn is_durable(&self, epoch: u64) -> bool {
+        self.durable.load(Ordering::Acquire) >= epoch
+    }
+
+    /// Whether the last end of an epoch has failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Keeps why an epoch did not end, for the next write.
+    pub(super) fn keep(&self, error: Error) {
+        *self.untold.lock() = Some(error);
+        self.is_untold.store(true, Ordering::Release);
+    }
+
+    /// What [`Epochs::keep`] has kept, once.
+    #[inline(always)]
+    pub(super) fn tell(&self) -> Result<()> {
+        if self.is_untold.load(Ordering::Relaxed) { self.tell_kept() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn tell_kept(&self) -> Result<()> {
+        self.is_untold.store(false, Ordering::Relaxed);
+        self.untold.lock().take().map_or(Ok(()), Err)
+    }
+
     /// Ends the running epoch: all operations before are durable when this returns. `at_end` gets the number of the next epoch
     /// while no operation is under way.
     pub(super) fn advance(&self, at_end: impl FnOnce(&Guard<'_, M>, u64) -> Result<()>) -> Result<()> {
+        let ended = self.end(at_end);
+        self.is_failing.store(ended.is_err(), Ordering::Relaxed);
+        ended
+    }
+
+    fn end(&self, at_end: impl FnOnce(&Guard<'_, M>, u64) -> Result<()>) -> Result<()> {
         let mut ended = self.ended.lock();
         if self.are_over() {
             return Ok(());
@@ -313,7 +359,9 @@ impl<M: Medium, S> Epochs<M, S> {
         flushed?;
         let next = self.barrier.running() + 1;
         // PERSIST: all that changed in the epoch is ordered before; lost, the epoch has failed.
-        guard.node::<EpochWords>(self.words)?.running.publish(&guard, checked(next));
+        let cells = guard.node::<EpochWords>(self.words)?;
+        cells.running_again.store(&guard, checked(next));
+        cells.running.publish(&guard, checked(next));
         *ended = guard.fence();
         self.is_owed.store(false, Ordering::Relaxed);
         self.begin(next);
@@ -324,6 +372,7 @@ impl<M: Medium, S> Epochs<M, S> {
         self.figures.pause_ns_max.fetch_max(pause_ns, Ordering::Relaxed);
         // The next epoch runs while this one becomes durable.
         guard.settle(*ended)?;
+        self.durable.fetch_max(next - 1, Ordering::Release);
         at_end
     }
 

@@ -28,8 +28,8 @@
 //! ```text
 //! record                                           external log entry
 //!   0  link, link log                                0  epoch, target, sum
-//!  16  value length (28), key length (20)           64  the node
-//!  24  value, then the whole key if it is longer than its slice
+//!  16  value length (28), key length (20), check    64  the node
+//!  24  value, then the whole key if it is longer than a slice
 //! ```
 
 use std::ops::Range;
@@ -38,6 +38,7 @@ use medium::{Medium, VolatileWord, Word, node};
 use pool::Guard;
 
 pub(super) use crate::kit::{checked, unchecked};
+use crate::{Error, Result};
 
 /// Classes of objects in the durable allocator.
 pub(super) const CLASSES: usize = 48;
@@ -48,7 +49,7 @@ pub(super) const WIDTH: usize = 14;
 /// The most slots of any border node: without logs there is one more.
 pub(super) const WIDTH_MAX: usize = 15;
 /// The most failed epochs in their set.
-pub(super) const FAILED_MAX: usize = 56;
+pub(super) const FAILED_MAX: usize = 28;
 
 /// Flag of a border node's epoch word: it is of a first touch, so the medium may have an older one, and as long as it has no
 /// value log may be written.
@@ -145,9 +146,11 @@ node! {
         pub(super) running: Word,
         /// 1 with its check: the tree was closed, and nothing was written in the running epoch.
         pub(super) clean: Word,
-        spare: [Word; 6],
-        /// Failed epochs, with their checks; 0 where unused.
-        pub(super) failed: [Word; FAILED_MAX],
+        /// The running epoch once more. Stored first.
+        pub(super) running_again: Word,
+        spare: [Word; 5],
+        /// Failed epochs, with their checks; 0 where unused. Twice.
+        pub(super) failed: [[Word; FAILED_MAX]; 2],
     }
 }
 
@@ -159,9 +162,8 @@ node! {
         pub(super) root: Logged,
         /// The last run that was taken from the pool.
         pub(super) runs: Logged,
-        /// How many shards there are, with its check.
-        pub(super) shards: Word,
-        spare: Word,
+        /// How many shards there are, with its check. Twice.
+        pub(super) shards: [Word; 2],
     }
 }
 
@@ -169,11 +171,26 @@ node! {
     /// What a shard has in the pool.
     #[repr(align(64))]
     pub(super) struct ShardArea {
-        /// The first segment of the external log, with its check.
-        pub(super) log: Word,
-        spare: [Word; 7],
+        /// The first segment of the external log, with its check. Twice.
+        pub(super) log: [Word; 2],
+        spare: [Word; 6],
         pub(super) queues: [Queue; CLASSES],
     }
+}
+
+/// The value of two words that hold it with its check: one of them may be damaged. `None` if they hold none. If a crash came
+/// between the two, the greater value.
+///
+/// # Errors
+/// `error` if both are damaged.
+pub(super) fn load_twice<M: Medium>(
+    guard: &Guard<'_, M>,
+    words: [&Word; 2],
+    error: impl FnOnce() -> Error,
+) -> Result<Option<u64>> {
+    let words = words.map(|word| word.load(guard));
+    let value = words.iter().filter_map(|word| unchecked(*word)).max();
+    if value.is_some() || words.contains(&0) { Ok(value) } else { Err(error()) }
 }
 
 /// Bytes of an anchor with the areas of its shards.

@@ -57,8 +57,9 @@ impl Ticker {
             if stop.load(Ordering::Acquire) {
                 return;
             }
-            // An error here comes again in `sync`, which returns it.
-            let _ = core.advance();
+            if let Err(error) = core.advance() {
+                core.epochs.keep(error);
+            }
         }
     }
 }

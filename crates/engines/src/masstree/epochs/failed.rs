@@ -1,40 +1,38 @@
 //! The set of failed epochs: epochs that were running when their process ended.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use medium::Medium;
-use medium::sync::AtomicBool;
 use pool::{Guard, Pool};
 
-use super::{EpochWords, Epochs, Shards, checked, unchecked};
+use super::{EpochWords, Epochs, FAILED_MAX, Shards, checked, load_twice};
 use crate::{Error, Result};
 
+/// The set of failed epochs.
+type Failed = [Option<u64>; FAILED_MAX];
+
 /// Reads the set of failed epochs.
-fn read_failed<M: Medium>(guard: &Guard<'_, M>, at: u64, cells: &EpochWords) -> Result<Vec<u64>> {
-    let words = cells.failed.iter().map(|cell| cell.load(guard)).filter(|word| *word != 0);
-    let damaged = || Error::corrupt(at, "the set of failed epochs is damaged");
-    words.map(|word| unchecked(word).ok_or_else(damaged)).collect()
+fn read_failed<M: Medium>(guard: &Guard<'_, M>, at: u64, cells: &EpochWords) -> Result<Failed> {
+    let (damaged, mut failed) =
+        (|| Error::corrupt(at, "the set of failed epochs is damaged"), Failed::default());
+    for (index, epoch) in failed.iter_mut().enumerate() {
+        *epoch = load_twice(guard, cells.failed.each_ref().map(|copy| &copy[index]), damaged)?;
+    }
+    Ok(failed)
 }
 
-/// Adds an epoch to the set of failed ones.
-fn fail<M: Medium>(
-    guard: &Guard<'_, M>,
-    at: u64,
-    cells: &EpochWords,
-    epoch: u64,
-    failed: &mut Vec<u64>,
-) -> Result<()> {
-    if failed.contains(&epoch) {
-        return Ok(());
+/// Makes this the set of failed epochs, in both copies.
+fn write_failed<M: Medium>(guard: &Guard<'_, M>, cells: &EpochWords, failed: &Failed) {
+    for copy in &cells.failed {
+        for (cell, epoch) in copy.iter().zip(failed) {
+            let word = epoch.map_or(0, checked);
+            if cell.load(guard) != word {
+                // PERSIST: of a failed epoch the nodes are restored; lost, they are restored once more.
+                cell.publish(guard, word);
+            }
+        }
     }
-    let Some(cell) = cells.failed.iter().find(|cell| cell.load(guard) == 0) else {
-        return Err(Error::corrupt(at, "the set of failed epochs is full"));
-    };
-    // PERSIST: the nodes are restored; lost, they are restored once more.
-    cell.publish(guard, checked(epoch));
     guard.fence();
-    failed.push(epoch);
-    Ok(())
 }
 
 impl<M: Medium, S: Default> Epochs<M, S> {
@@ -49,27 +47,32 @@ impl<M: Medium, S: Default> Epochs<M, S> {
     ) -> Result<(Self, bool)> {
         let guard = pool.peek();
         let cells = guard.node::<EpochWords>(words)?;
-        let running = unchecked(cells.running.load(&guard)).filter(|running| (1..1 << 47).contains(running));
-        let Some(running) = running else {
-            return Err(Error::corrupt(words, "the number of the running epoch is damaged"));
-        };
+        let damaged = || Error::corrupt(words, "the number of the running epoch is damaged");
+        let running = load_twice(&guard, [&cells.running, &cells.running_again], damaged)?;
+        let running = running.filter(|running| (1..1 << 47).contains(running)).ok_or_else(damaged)?;
         let mut failed = read_failed(&guard, words, cells)?;
-        if failed.iter().any(|epoch| *epoch > running) {
+        if failed.iter().flatten().any(|epoch| *epoch > running) {
             return Err(Error::corrupt(words, "an epoch has failed that never began"));
         }
         let has_failed = cells.clean.load(&guard) != checked(1);
         if has_failed {
             undo(running)?;
-            fail(&guard, words, cells, running, &mut failed)?;
+            if !failed.contains(&Some(running)) {
+                let free = failed.iter_mut().find(|epoch| epoch.is_none());
+                let full = || Error::corrupt(words, "the set of failed epochs is full");
+                *free.ok_or_else(full)? = Some(running);
+            }
         }
+        write_failed(&guard, cells, &failed);
         let mut epochs = Self::new(pool, words, shards, first.max(running + 1));
         // PERSIST: the failed epoch is in the set, and what had to be undone is; lost, both are done once more. Not clean before the
         // epoch begins: both words lie in one line. Whatever is durable later is so after this, so there is nothing to wait for.
         cells.clean.store(&guard, checked(0));
+        cells.running_again.store(&guard, checked(epochs.first));
         cells.running.publish(&guard, checked(epochs.first));
         guard.fence();
-        epochs.any_failed = AtomicBool::new(!failed.is_empty());
-        epochs.failed = failed;
+        epochs.failed = failed.into_iter().flatten().collect();
+        epochs.any_failed = AtomicBool::new(!epochs.failed.is_empty());
         Ok((epochs, has_failed))
     }
 }
@@ -93,10 +96,8 @@ impl<M: Medium, S> Epochs<M, S> {
             return Ok(());
         }
         let guard = self.pool.peek();
-        for cell in &guard.node::<EpochWords>(self.words)?.failed {
-            // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
-            cell.publish(&guard, 0);
-        }
+        // No node and no link of a failed epoch is left.
+        write_failed(&guard, guard.node::<EpochWords>(self.words)?, &Failed::default());
         guard.drain()?;
         self.any_failed.store(false, Ordering::Release);
         Ok(())
