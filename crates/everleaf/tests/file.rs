@@ -330,7 +330,8 @@ fn a_file_in_memory_is_no_promise_against_loss_of_power() {
 fn a_ticket_of_a_tree_of_epochs_waits_for_its_epoch() {
     let folder = tempfile::tempdir().unwrap();
     let store = Options::new().manual_epochs().open(folder.path().join("a.pool")).unwrap();
-    let tree = store.tree_with("t", TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS }).unwrap();
+    let tree =
+        store.tree_with("t", TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS }).unwrap();
     let first = tree.put_async("one", "value").unwrap();
     assert!(!first.is_durable());
     store.sync().unwrap();

@@ -25,7 +25,8 @@ struct Ground {
 impl Ground {
     fn new(engine: Engine) -> Self {
         let memory = Path::new("/dev/shm");
-        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let folder =
+            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let (path, content) = (folder.path().join("a.pool"), content(SEED));
         make(&path, engine, MediumChoice::Dax, &content, SEED).unwrap();
         let bytes = std::fs::read(&path).unwrap();
@@ -95,7 +96,8 @@ fn a_flipped_bit_in_what_leads_to_nodes_costs_a_leaf_at_most() {
         let is_offset = |at: &usize| {
             let word = u64::from_le_bytes(ground.bytes[*at..][..8].try_into().unwrap());
             let offset = word & ((1 << 48) - 64);
-            (1 << 16..ground.bytes.len() as u64).contains(&offset) && ground.bytes[offset as usize..][..64] != [0; 64]
+            (1 << 16..ground.bytes.len() as u64).contains(&offset)
+                && ground.bytes[offset as usize..][..64] != [0; 64]
         };
         let places: Vec<usize> = (1 << 16..ground.bytes.len()).step_by(8).filter(is_offset).collect();
         for (number, at) in places.iter().step_by(places.len() / 40).enumerate() {

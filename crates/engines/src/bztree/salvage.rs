@@ -9,7 +9,7 @@ use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
 use super::check::Visited;
-use super::layout::{ENTRIES_MAX, leaf_bytes};
+use super::layout::{ENTRIES_MAX, FROZEN, LEAF_STATUS, leaf_bytes};
 use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, Violation};
 use crate::kit::salvage::{Leafy, what_of};
@@ -48,6 +48,10 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
             note(offset, "all of the tree", &error);
         }
         (leaves, damage)
+    }
+
+    fn is_replaced(&self, guard: &Guard<'_, M>, leaf: u64) -> bool {
+        Self::leaf(guard, leaf).is_ok_and(|leaf| leaf.head[LEAF_STATUS].load(guard) & FROZEN != 0)
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {

@@ -162,7 +162,7 @@ pub struct EpochStat {
     pub is_sweeping: bool,
     /// Keys that the sweep has passed.
     pub swept_keys: u64,
-    /// Whether the last epoch could not be ended. If that was in the background, the next write returns the error.
+    /// Whether the last epoch could not be ended. The next write tries again, and returns the error.
     pub is_failing: bool,
 }
 

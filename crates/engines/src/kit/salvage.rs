@@ -145,6 +145,11 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
     /// The leaves that the tree leads to, in order, each once; and what keeps it from leading to others.
     fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>);
 
+    /// Whether a leaf says that another one has taken its place. Its memory may be kept for a leaf to come.
+    fn is_replaced(&self, _guard: &Guard<'_, M>, _leaf: u64) -> bool {
+        false
+    }
+
     /// The entries of a leaf, in any order. Of other memory, anything.
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>>;
 }
@@ -199,7 +204,8 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
         may_be_stale |= !damage.is_empty();
     }
     let places = guard.places(tree.leaf_bytes(), T::HAS_LINE)?;
-    for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| !reached.contains(leaf)) {
+    let is_lost = |leaf: &u64| !reached.contains(leaf) && !tree.is_replaced(&guard, *leaf);
+    for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| is_lost(leaf)) {
         let before = lost.len();
         let entries = tree.entries(&guard, leaf).into_iter().flatten();
         lost.extend(entries.filter_map(|words| read_own::<M, C>(&guard, words.ok()?).ok().flatten()));
@@ -215,7 +221,6 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
 /// As [`read_whole`]; `None` if the entry is not its key's.
 fn read_own<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Option<Entry>> {
     let (key, value) = read_whole::<M, C>(guard, words)?;
-    let coded = C::key(&key)?;
-    let is_own = C::word(coded) == words[0] && C::hash_of(words) == C::hash(coded);
+    let is_own = C::word(C::key(&key)?) == words[0];
     Ok(is_own.then_some((key, value)))
 }

@@ -7,13 +7,12 @@ use medium::Medium;
 
 use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
 use super::allocator::border_class;
-use super::cells::{NO_CELL, NO_WORD, Value};
+use super::cells::{NO_CELL, NO_WORD};
 use super::core::Core;
 use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
 use super::record::Record;
-use super::scan::Found;
-use super::slice::{LAYER, LONGER, Slice};
+use super::slice::{LAYER, Slice};
 use super::version::Version;
 use crate::index::Violation;
 use crate::index::record::KEY_BYTES_MAX;
@@ -216,9 +215,14 @@ impl<M: Medium> View<'_, M> {
                 place.low.is_none_or(|low| low <= slice) && above.is_none_or(|above| slice < above);
             survey.expect(offset, is_inside, || format!("position {position} is out of order"));
             if class != LAYER || self.core.are_words {
-                let read = self.survey_entry(node, slot, &place.prefix, survey);
+                let content = node.values.value(slot).load(&self.guard);
+                let is_new = self.core.are_words || survey.reach(content);
+                survey.expect(content, is_new, || "two ways lead to one record".to_owned());
+                survey.keys += 1;
+                medium::progress::advance(1);
+                let read = self.read_slot(node, slot, Some(&place.prefix));
                 survey.is_sound &= read.is_ok();
-                if !survey.salvage.entry(offset, read.map_err(|stop| self.core.error_of(stop))) {
+                if !survey.salvage.entry(offset, read) {
                     // No more are wanted.
                     (survey.is_sound, survey.places) = (false, Vec::new());
                     return Ok(());
@@ -236,67 +240,33 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// Adds the entries of a border node, wherever it lies in the tree: a record has all of its key.
+    /// Adds the entries of a border node, wherever it lies in the tree. What cannot be read costs its own entry.
     fn read_alone(&self, offset: u64, entries: &mut Vec<Entry>) {
         let Ok(node) = self.guard.node::<Border>(offset) else { return };
         let (permutation, width) = (Permutation(node.permutation.load(&self.guard)), self.core.width);
         let count = if permutation.is_sound(width) { permutation.count(width) } else { 0 };
-        let entry = |position| -> Result<Option<Entry>> {
-            let slot = permutation.slot(position);
-            let (slice, content) = (self.slice_of(node, slot), node.values.value(slot).load(&self.guard));
-            let (mut key, mut value) = (Vec::new(), Vec::new());
-            slice.append_to(&mut key);
-            if self.core.are_words {
-                let word = self.load_cell(node, slot, content);
-                value.extend(word.into_iter().flat_map(u64::to_be_bytes));
-                return Ok(word.map(|_| (key, value)));
-            }
-            let record = Record::at(&self.guard, content)?;
-            key = record.key(&self.guard)?.unwrap_or(key);
-            record.copy_value(&self.guard, &mut value)?;
-            Ok(record.is_sound(&self.guard, &key, &value)?.then_some((key, value)))
-        };
-        // What cannot be read costs its own entry.
-        entries.extend((0..count).filter_map(|position| entry(position).ok().flatten()));
+        let read = |position| self.read_slot(node, permutation.slot(position), None).ok();
+        entries.extend((0..count).filter_map(read));
     }
 
-    /// The key and the value in a slot of a border node.
-    fn survey_entry(
-        &self,
-        node: &Border,
-        slot: usize,
-        prefix: &[u8],
-        survey: &mut Survey<'_>,
-    ) -> Walk<(Vec<u8>, Vec<u8>)> {
-        survey.keys += 1;
-        medium::progress::advance(1);
-        let offset = self.guard.offset_of(node);
-        let class = nibble(node.classes.load(&self.guard), slot);
-        let mut content = node.values.value(slot).load(&self.guard);
-        if self.core.are_words {
-            if class != 8 {
-                return Err(Error::corrupt(offset, NO_WORD).into());
-            }
-            content = self.load_cell(node, slot, content).ok_or_else(|| Error::corrupt(offset, NO_CELL))?;
-        } else if class > LONGER {
-            return Err(Error::corrupt(offset, format!("slot {slot} has class {class}")).into());
-        } else {
-            let is_new = survey.reach(content);
-            survey.expect(content, is_new, || "two ways lead to one record".to_owned());
-        }
-        let found = Found { prefix, slice: self.slice_of(node, slot), content };
+    /// The key and the value in a slot of a border node, below `prefix` unless that is not known: a record has all of its key.
+    fn read_slot(&self, node: &Border, slot: usize, prefix: Option<&[u8]>) -> Result<Entry> {
+        let (offset, slice) = (self.guard.offset_of(node), self.slice_of(node, slot));
+        let content = node.values.value(slot).load(&self.guard);
         let (mut key, mut value) = (Vec::new(), Vec::new());
-        found.copy_key(self, &mut key)?;
-        let content = found.value(self)?;
-        content.copy(&self.guard, &mut value)?;
-        if Slice::of(&key[prefix.len()..]) != found.slice {
-            return Err(Error::corrupt(offset, "a slice that is not its key's").into());
+        slice.append_to(&mut key);
+        if self.core.are_words {
+            let word = self.load_cell(node, slot, content).ok_or_else(|| Error::corrupt(offset, NO_CELL))?;
+            value.extend_from_slice(&word.to_be_bytes());
+            return if slice.class == 8 { Ok((key, value)) } else { Err(Error::corrupt(offset, NO_WORD)) };
         }
-        if let Value::Record(record) = &content
-            && !record.is_sound(&self.guard, &key, &value)?
-        {
-            return Err(Error::corrupt(offset, "its record fails its check").into());
+        let record = Record::at(&self.guard, content)?;
+        key = record.key(&self.guard)?.unwrap_or(key);
+        record.copy_value(&self.guard, &mut value)?;
+        let is_below = |prefix| key.strip_prefix(prefix).is_some_and(|rest| Slice::of(rest) == slice);
+        if prefix.is_none_or(is_below) && record.is_sound(&self.guard, &key, &value)? {
+            return Ok((key, value));
         }
-        Ok((key, value))
+        Err(Error::corrupt(offset, "a record that fails its check, or of another key"))
     }
 }

@@ -207,6 +207,12 @@ impl<M: Medium> Core<M> {
         self.epochs.advance(|guard, next| self.space(guard).renew_links(next))
     }
 
+    /// If the last end of an epoch has failed, as in the background, tries again: so a writer is told.
+    #[inline(always)]
+    pub(super) fn end_failed(&self) -> Result<()> {
+        if self.epochs.is_failing() && !self.is_in_any_batch() { self.advance() } else { Ok(()) }
+    }
+
     /// Ends the epoch. The next one has not failed when the tree is opened again. Epochs that failed before stay in their set until
     /// a sweep has come to its end.
     pub(super) fn close(&self) -> Result<()> {

@@ -32,7 +32,7 @@ use pool::{Guard, Pool};
 
 use super::barrier::{Barrier, Pass};
 use super::layout::{EpochWords, FAILED_MAX, all_lines, checked, load_twice};
-use crate::{Error, Result};
+use crate::Result;
 
 /// Failed epochs from which on an open sweeps at once.
 const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
@@ -148,10 +148,6 @@ pub(super) struct Epochs<M: Medium, S> {
     is_over: AtomicBool,
     /// The last epoch that is durable.
     durable: AtomicU64,
-    /// Why no epoch ended when a thread in the background tried; the next write returns it.
-    untold: Mutex<Option<Error>>,
-    /// Whether there is one.
-    is_untold: AtomicBool,
     /// Whether the last end of an epoch has failed.
     is_failing: AtomicBool,
     /// The first epoch of this execution.
@@ -177,8 +173,6 @@ impl<M: Medium, S: Default> Epochs<M, S> {
             is_owed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             durable: AtomicU64::new(first - 1),
-            untold: Mutex::new(None),
-            is_untold: AtomicBool::new(false),
             is_failing: AtomicBool::new(false),
             first,
             failed: Vec::new(),
@@ -296,26 +290,9 @@ impl<M: Medium, S> Epochs<M, S> {
     }
 
     /// Whether the last end of an epoch has failed.
+    #[inline(always)]
     pub(super) fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
-    }
-
-    /// Keeps why an epoch did not end, for the next write.
-    pub(super) fn keep(&self, error: Error) {
-        *self.untold.lock() = Some(error);
-        self.is_untold.store(true, Ordering::Release);
-    }
-
-    /// What [`Epochs::keep`] has kept, once.
-    #[inline(always)]
-    pub(super) fn tell(&self) -> Result<()> {
-        if self.is_untold.load(Ordering::Relaxed) { self.tell_kept() } else { Ok(()) }
-    }
-
-    #[cold]
-    fn tell_kept(&self) -> Result<()> {
-        self.is_untold.store(false, Ordering::Relaxed);
-        self.untold.lock().take().map_or(Ok(()), Err)
     }
 
     /// Ends the running epoch: all operations before are durable when this returns. `at_end` gets the number of the next epoch

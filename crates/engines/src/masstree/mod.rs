@@ -343,7 +343,7 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     }
 
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
-        self.core.epochs.tell()?;
+        self.core.end_failed()?;
         self.core.batch(run)
     }
 

@@ -118,10 +118,21 @@ impl Record {
         Ok(())
     }
 
-    /// Whether the record is that of this key and this value, which was copied from it, and passes its check.
+    /// Whether the record passes its check with its key, which a slice may hold, and its value; and is padded with zeros.
     pub(super) fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<bool> {
-        let stored = if key.len() > SLICE_BYTES { key } else { &[] };
-        Ok(self.header == header_of(stored.len(), key, value) && self.has_tail(guard, 0, stored)?)
+        Ok(self.header == header_of(self.key_length, key, value) && self.is_padded(guard)?)
+    }
+
+    /// Whether key and value are padded with zeros.
+    fn is_padded<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
+        let parts = [(self.value_offset(), self.value_length), (self.key_offset(), self.key_length)];
+        for (offset, length) in parts.into_iter().filter(|(_, length)| length % 8 != 0) {
+            let last = guard.words(offset + length as u64 / 8 * 8, 1)?[0].load(guard);
+            if last >> (length % 8 * 8) != 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The key, if the record holds it.

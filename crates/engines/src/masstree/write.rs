@@ -31,7 +31,7 @@ impl<M: Medium> Core<M> {
         condition: Condition<&[u8]>,
     ) -> Result<bool> {
         self.refuse_in_batch()?;
-        self.epochs.tell()?;
+        self.end_failed()?;
         let attempt = |(view, mut work): (View<'_, M>, Work<'_>)| {
             view.write(&mut work, key, value, condition).map_err(|stop| self.error_of(stop))
         };

@@ -230,9 +230,11 @@ impl Slots {
         if fits { Ok(()) } else { Err(Error::corrupt(offset, FAILS_CHECK)) }
     }
 
-    /// Refuses slots that fail the check of the line alone, with the next leaf.
+    /// Refuses slots that fail the check of the line alone, with the next leaf; and a line of zeros, as a page that was lost leaves
+    /// it: without entries the check is [`SEED`].
     pub(super) fn verify_line(&self, offset: u64) -> Result<()> {
-        let fits = self.0.0[0] & SLOT_CHECK_MASK == self.slot_check();
+        let first = self.0.0[0] & !medium::TAG_MASK;
+        let fits = first & SLOT_CHECK_MASK == self.slot_check() && first != 0;
         if fits { Ok(()) } else { Err(Error::corrupt(offset, FAILS_CHECK)) }
     }
 

@@ -27,8 +27,9 @@ pub(crate) const OPTIONS: MassTreeOptions = MassTreeOptions {
     first_epoch: 1,
 };
 
-/// Words of the anchor.
+/// Words of the anchor. The running epoch is there twice.
 const RUNNING: usize = 0;
+const RUNNING_AGAIN: u64 = 16;
 const FAILED: std::ops::Range<usize> = 8..64;
 /// Where it has the root, and the last run with the one before.
 const ROOT: u64 = 528;
@@ -101,12 +102,21 @@ fn a_counter_of_epochs_that_lies() {
     let [own, future] = cells.map(|offset| load(&pool, offset));
     assert!(own & VALUE < 100 && future & VALUE > 300);
     drop((tree, other));
-    // A changed bit.
+    let both = [cells[0], cells[0] + RUNNING_AGAIN];
+    let whole = image(&pool);
     for bit in 0..64 {
-        store(&pool, cells[0], own ^ 1 << bit);
+        // A changed bit: the other word has the number.
+        for at in both {
+            restore(&pool, &whole);
+            store(&pool, at, own ^ 1 << bit);
+            assert_eq!(content(&reopen(&pool, "tree").unwrap()).unwrap(), before, "bit {bit} at {at}");
+        }
+        restore(&pool, &whole);
+        both.iter().for_each(|at| store(&pool, *at, own ^ 1 << bit));
         assert!(is_corrupt(reopen(&pool, "tree")), "bit {bit}");
     }
     // From the future: nothing was under way, so nothing is lost, and the tree can be used.
+    restore(&pool, &whole);
     store(&pool, cells[0], future);
     let tree = reopen(&pool, "tree").unwrap();
     assert_eq!(content(&tree).unwrap(), before);
@@ -115,7 +125,7 @@ fn a_counter_of_epochs_that_lies() {
     assert!(tree.check().unwrap().is_empty());
     drop(tree);
     // From the past: every node is from the future.
-    store(&pool, cells[0], own);
+    both.iter().for_each(|at| store(&pool, *at, own));
     let said = reopen(&pool, "tree").and_then(|tree| {
         let found = content(&tree);
         let violations = tree.check()?;
@@ -163,16 +173,27 @@ fn a_set_of_failed_epochs_that_is_damaged() {
     let anchor = anchor(&pool, "tree");
     let used: Vec<u64> =
         FAILED.map(|word| anchor + 8 * word as u64).filter(|at| load(&pool, *at) != 0).collect();
-    assert_eq!(used.len(), 3);
-    for at in used {
-        let right = load(&pool, at);
+    // Each of them twice.
+    assert_eq!(used.len(), 6);
+    let whole = image(&pool);
+    for at in &used[..3] {
+        let twice = [*at, at + 8 * FAILED.len() as u64 / 2];
+        let right = load(&pool, *at);
+        assert_eq!(load(&pool, twice[1]), right);
         for bit in 0..64 {
-            store(&pool, at, right ^ 1 << bit);
-            assert!(is_corrupt(reopen(&pool, "tree")), "word {at:#x}, bit {bit}");
+            for damaged in [&twice[..1], &twice[1..], &twice[..]] {
+                restore(&pool, &whole);
+                damaged.iter().for_each(|at| store(&pool, *at, right ^ 1 << bit));
+                let opened = reopen(&pool, "tree").and_then(|tree| content(&tree));
+                let what = format!("word {damaged:x?}, bit {bit}");
+                match damaged.len() {
+                    1 => assert_eq!(opened.unwrap().len(), 200, "{what}"),
+                    _ => assert!(is_corrupt(opened), "{what}"),
+                }
+                assert!(damaged.len() > 1 || load(&pool, *at) == right, "{what}: it is mended");
+            }
         }
-        store(&pool, at, right);
     }
-    assert_eq!(content(&reopen(&pool, "tree").unwrap()).unwrap().len(), 200);
 }
 
 /// Whether a word of an entry of the external log, with nodes of four slots, is under its checksum or holds that.
@@ -254,10 +275,17 @@ fn an_external_log_that_is_cut_anywhere() {
     assert_ne!(before, changed);
     // The chain of its segments.
     for at in [chain, segment] {
+        let right = crashed[at as usize / 8];
         for bit in 0..64 {
-            restore(&pool, &crashed);
-            store(&pool, at, crashed[at as usize / 8] ^ 1 << bit);
-            assert!(is_corrupt(reopen(&pool, "tree")), "link at {at:#x}, bit {bit}");
+            for damaged in [&[at][..], &[at + 8], &[at, at + 8]] {
+                restore(&pool, &crashed);
+                damaged.iter().for_each(|at| store(&pool, *at, right ^ 1 << bit));
+                let opened = reopen(&pool, "tree").and_then(|tree| content(&tree));
+                match damaged.len() {
+                    1 => assert_eq!(opened.unwrap(), before, "link at {at:#x}, bit {bit}"),
+                    _ => assert!(is_corrupt(opened), "link at {at:#x}, bit {bit}"),
+                }
+            }
         }
     }
 }
@@ -384,7 +412,7 @@ fn damaged_padding_of_a_record_is_named_and_does_no_harm() {
         assert_eq!(load(&pool, at) >> 24, 0);
         store(&pool, at, load(&pool, at) | 1 << bit);
         let violations = tree.check().unwrap();
-        assert!(violations.iter().any(|found| found.what.contains("padded")), "{violations:?}");
+        assert!(violations.iter().any(|found| found.what.contains("fails its check")), "{violations:?}");
         assert_eq!(tree.get(b"a large one").unwrap().as_deref(), Some(&b"value of it"[..]));
         assert!(!tree.insert(b"a large one", b"another").unwrap());
         let same = Condition::Equals(&b"value of it"[..]);
