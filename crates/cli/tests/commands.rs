@@ -48,7 +48,7 @@ fn every_command_speaks_json() {
     let engines = run(&["engines", "--json"]).expect(0).json();
     assert_eq!(engines["engines"][0]["engine"], json!("rntree"));
     let stat = json(&["stat"], 0);
-    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(7)));
+    assert_eq!((&stat["keys"], &stat["format_version"]), (&json!(1), &json!(8)));
     let medium = stat["medium"].as_str().unwrap();
     assert!(
         medium.starts_with("dax") || medium.starts_with("file") && stat["log"]["capacity_bytes"].is_u64()

@@ -108,6 +108,7 @@ const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each t
                              stores an epoch; beside others its version would be made anew under them";
 const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
                            to be put back";
+const TWICE: &str = "the word is there twice, against damage; a crash loses neither";
 const RESTORED_AGAIN: &str =
     "as long as the next epoch has not begun, each open restores the nodes, with any content of the set";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
@@ -385,14 +386,9 @@ const MASSTREE: &[Justified] = &[
     ),
     justified("engines/src/masstree/epochs/failed.rs Epochs::close publish 1", &[DoneFirst], ALL_DURABLE),
     justified("engines/src/masstree/epochs/failed.rs Epochs::close drain 1", &[Swapped], ALL_DURABLE),
-    justified(
-        "engines/src/masstree/epochs/failed.rs Epochs::forget_failed publish 1",
-        &[DoneFirst],
-        ALL_DURABLE,
-    ),
     justified("engines/src/masstree/epochs/failed.rs Epochs::forget_failed drain 1", &[Swapped], ALL_DURABLE),
-    justified("engines/src/masstree/epochs/failed.rs fail publish 1", &[DoneFirst], RESTORED_AGAIN),
-    justified("engines/src/masstree/epochs/failed.rs fail fence 1", &[Swapped], RESTORED_AGAIN),
+    justified("engines/src/masstree/epochs/failed.rs write_failed publish 1", &[DoneFirst], RESTORED_AGAIN),
+    justified("engines/src/masstree/epochs/failed.rs write_failed fence 1", &[Swapped], RESTORED_AGAIN),
     justified(
         "engines/src/masstree/external_log.rs ExternalLog::restore fence 1",
         &[Swapped],
@@ -425,11 +421,9 @@ const MASSTREE: &[Justified] = &[
         &[Swapped],
         "bitmaps count only with the clean flag, which comes after both",
     ),
-    justified(
-        "engines/src/masstree/epochs/failed.rs Epochs::forget_failed publish 1",
-        &[Flush, Store],
-        REMEMBERED,
-    ),
+    justified("engines/src/masstree/epochs.rs Epochs::end store 1", &[Store], TWICE),
+    justified("engines/src/masstree/epochs/failed.rs Epochs::open store 2", &[Store], TWICE),
+    justified("engines/src/masstree/external_log.rs ExternalLog::add_segment store 2", &[Store], TWICE),
     justified(
         "engines/src/masstree/epochs/failed.rs Epochs::forget_failed drain 1",
         &[Fence, Wait],
