@@ -672,7 +672,6 @@ fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
         MassTree::<_, RecordCodec>::create(&pool, "tree", MassTreeOptions { epoch, ..options() }).unwrap();
     assert!(!tree.epoch_stat().is_failing);
     machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
-    // What lies in the page cache of this write is the last that the disk takes.
     let _ = tree.put(b"key", b"value");
     let start = Instant::now();
     while !tree.epoch_stat().is_failing {
