@@ -1,6 +1,6 @@
 //! Walks over all nodes: the survey behind opens and checks, salvage, giving back.
 
-use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use medium::LINE_BYTES;
 use medium::sync::{AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use super::layout::{LEAF_ENTRIES, Node, NodeLine};
 use super::record::entry_at;
 use super::{CawbTree, Counts, LEVELS_MAX};
 use crate::kit::prelude::*;
-use crate::kit::salvage::{Salvage, read_whole, what_of};
 use crate::kit::share;
 
 /// The level whose nodes threads share, each with all below it: some hundred nodes of a large tree.
 const SHARED_LEVEL: usize = 6;
+use crate::kit::salvage::what_of;
 
 pub(super) const NOT_FIRST: &str = "a separator that is not the first key to its right";
 
@@ -220,38 +220,6 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         verify_entry::<M, C>(guard, words, last)
     }
 
-    /// As [`Build::salvage_at`](crate::registry::Build::salvage_at). Follows the links of leaves where inner nodes lead no further.
-    pub(super) fn salvage_of(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
-        let tree = Self::unopened(pool, &root.words)?;
-        let (guard, mut salvage, mut goes_on) = (pool.pin(), Salvage::new(visit), true);
-        let (mut read, mut next) = (HashSet::new(), 0);
-        let Survey { leaves, violations, .. } = tree.survey(1, &Self::read_any)?;
-        // Reads a leaf, unless it was read, and returns the next one; 0 if there is nothing to follow.
-        let mut read_leaf = |offset: u64| {
-            if !read.insert(offset) || !goes_on {
-                return 0;
-            }
-            let Some(node) = Self::read_any(&guard, offset).ok().filter(Node::is_leaf) else { return 0 };
-            if let Err(error) = Node::load_sound(&guard, offset) {
-                salvage.leave_out(offset, format!("perhaps its last change: {}", what_of(&error)));
-            }
-            goes_on = node.pointers().all(|record| {
-                let words = entry_at::<M, C>(&guard, record, &mut Vec::new());
-                salvage.entry(offset, words.and_then(|words| read_whole::<M, C>(&guard, words)))
-            });
-            node.next()
-        };
-        for offset in leaves.into_iter().chain([0]) {
-            while next != 0 && next != offset {
-                next = read_leaf(next);
-            }
-            next = if offset == 0 { 0 } else { read_leaf(offset) };
-        }
-        violations.into_iter().for_each(|found| salvage.leave_out(found.offset, found.what));
-        Ok(Some(salvage.finish()))
-    }
-
     /// Gives back all space. What cannot be visited stays taken.
     #[expect(clippy::unnecessary_wraps, reason = "other engines' fail where damage stops the walk")]
     pub(super) fn give_back(&self) -> Result<()> {
@@ -266,5 +234,39 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         });
         guard.free_node(self.log);
         Ok(())
+    }
+}
+
+impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
+    const IS_CHECKED: bool = true;
+    const HAS_LINE: bool = true;
+
+    fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
+        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
+        Self::unopened(pool, &root.words)
+    }
+
+    fn leaf_bytes(&self) -> RangeInclusive<usize> {
+        LINE_BYTES..=LINE_BYTES
+    }
+
+    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
+        let Survey { leaves, mut violations, .. } = match self.survey(1, &Self::read_any) {
+            Ok(survey) => survey,
+            Err(error) => return (Vec::new(), vec![Violation { offset: self.root, what: what_of(&error) }]),
+        };
+        for offset in &leaves {
+            if let Err(error) = Node::load_sound(guard, *offset) {
+                let what = format!("perhaps its last change: {}", what_of(&error));
+                violations.push(Violation { offset: *offset, what });
+            }
+        }
+        (leaves, violations)
+    }
+
+    fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
+        let node = Self::read_any(guard, leaf)?;
+        let records = node.pointers().filter(|_| node.is_leaf());
+        Ok(records.map(|record| entry_at::<M, C>(guard, record, &mut Vec::new())).collect())
     }
 }

@@ -119,7 +119,9 @@ impl Node {
 
     fn sum(words: &[u64; 8], offset: u64) -> u64 {
         let rotated = words.iter().zip(0..).map(|(word, index)| (word & !TAG_MASK).rotate_left(7 * index));
-        let sum = rotated.fold(offset.rotate_left(17) ^ 0x35b9, |sum, word| sum ^ word);
+        // Multiplied, so that it takes more than two bits of difference to bring two lines in each other's places.
+        let place = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let sum = rotated.fold(place ^ 0x35b9, |sum, word| sum ^ word);
         (0..5).fold(0, |folded, part| folded ^ sum >> (14 * part)) & CHECK_MASK
     }
 

@@ -64,7 +64,7 @@ where
     }
 
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        Self::salvage_of(pool, root, visit)
+        salvage_leaves::<M, C, Self>(pool, root, visit)
     }
 }
 

@@ -175,7 +175,7 @@ fn salvage_reads_what_is_whole() {
             found.push((prefix_word(key), prefix_word(value)));
             true
         };
-        let left_out = CawbTree::<Ram, WordCodec>::salvage_of(&pool, &tree_root, visit).unwrap().unwrap();
+        let left_out = CawbTree::<Ram, WordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
         (found, left_out.len())
     };
     let all: Vec<_> = (0..200).map(|key| (key, key + 1)).collect();

@@ -112,6 +112,7 @@ const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each t
                              stores an epoch; beside others its version would be made anew under them";
 const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
                            to be put back";
+const TWICE: &str = "the word is there twice, against damage; a crash loses neither";
 const RESTORED_AGAIN: &str =
     "as long as the next epoch has not begun, each open restores the nodes, with any content of the set";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
@@ -429,4 +430,5 @@ const MASSTREE: &[Justified] = &[
     ),
     justified("engines/src/masstree/core.rs Core::forget_failed publish 1", &[Flush, Store], REMEMBERED),
     justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Fence, Wait], REMEMBERED),
+    justified("engines/src/masstree/external_log.rs ExternalLog::add_segment store 2", &[Store], TWICE),
 ];
