@@ -187,8 +187,8 @@ impl Options {
         self
     }
 
-    /// How long an epoch lasts, for trees that become durable by epochs: so much such a tree loses in a crash, and so often it
-    /// flushes what changed. At least 1 ms. On a disk the time begins when the sync of the last epoch ends, and an epoch can be
+    /// How long an epoch lasts, for trees that become durable by epochs: so much a crash takes back of them, for all to the same
+    /// moment, and so often they flush what changed. At least 1 ms. On a disk the time begins when the sync of the last epoch ends, and an epoch can be
     /// lost until its own sync ends. Default: 64 ms.
     pub fn epoch(mut self, length: Duration) -> Self {
         self.epoch = EpochLength::Every(length.max(Duration::from_millis(1)));

@@ -134,9 +134,10 @@ impl Tree {
     /// Not isolated: others see each write as it is done. Not undone by an error: what was written before it stays. The
     /// epoch does not end meanwhile, so keep batches short; a pool that is full fails the write that meets it.
     ///
-    /// A batch is of one tree; nothing holds the epochs of two together. Inside, this tree is used through the batch only.
-    /// Other trees may be read, written, made and dropped. Their batches and bulk loads are refused, and so are calls that end an
-    /// epoch or hold back all writers: `sync`, `check`, `stat`. A write that would have to wait for a batch of the other tree is
+    /// Inside, this tree is used through the batch only. Other trees may be read and written: as the trees of a store share their
+    /// epochs, what is written to those that are durable by epochs shares the batch's fate. Other batches and bulk loads are refused,
+    /// and so is what ends an epoch or holds back all writers: `sync`, `check`, `stat`, and to make or open a tree that is durable by
+    /// epochs. A write that would have to wait for a batch of the other tree is
     /// refused, too, and so is a read where it is the first of a node after an open. One that finds the pool full makes no
     /// room by ending an epoch.
     ///

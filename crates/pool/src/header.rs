@@ -5,6 +5,8 @@
 //! 0x1000  header, second copy     the same
 //! 0x2000  state line              words: high-water mark, clean flag, holder's process id; each with its check
 //! 0x2040  the medium's line       which log the pool needs; never written by the pool
+//! 0x2200  epochs, first copy      512 bytes for epochs that trees share; written by engines
+//! 0x2800  epochs, second copy     the same
 //! 0x3000  root table              208 slots of 256 bytes (roots.rs)
 //! 0x10000 slabs                   (space.rs)
 //! ```
@@ -17,7 +19,7 @@ use medium::{LineForm, Medium, Word};
 use crate::{At, Error, Result, SLAB_BYTES};
 
 /// The version of the format that this crate writes.
-pub const FORMAT_VERSION: u32 = 7;
+pub const FORMAT_VERSION: u32 = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"EVERLEAF");
 const COPIES: [u64; 2] = [0x0000, 0x1000];
@@ -25,6 +27,8 @@ const HEADER_WORDS: usize = 8;
 const STATE: u64 = 0x2000;
 /// A line of the prefix that the pool leaves to its medium.
 pub const MEDIUM_LINE: u64 = 0x2040;
+/// Where the prefix has room for the epochs that trees share: two copies of 512 bytes, which the pool leaves to engines.
+pub const EPOCHS: [u64; 2] = [0x2200, 0x2800];
 pub(crate) const ROOT_TABLE: u64 = 0x3000;
 /// Bytes before the first slab.
 pub(crate) const PREFIX_BYTES: u64 = SLAB_BYTES;

@@ -1,9 +1,10 @@
 //! A pool on a medium, and the guard through which it is accessed.
 
+use std::any::Any;
 use std::fs::File;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};
@@ -74,6 +75,8 @@ struct Shared<M: Medium> {
     closed: bool,
     /// See [`Pool::leave_unclean`].
     is_unclean: AtomicBool,
+    /// See [`Pool::common`].
+    common: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A pool: cheap to clone, closed when the last clone is dropped.
@@ -212,6 +215,7 @@ impl<M: Medium> Pool<M> {
                 options,
                 closed: false,
                 is_unclean: AtomicBool::new(false),
+                common: OnceLock::new(),
             }),
         })
     }
@@ -235,6 +239,15 @@ impl<M: Medium> Pool<M> {
     #[inline(always)]
     pub fn peek(&self) -> Guard<'_, M> {
         Guard { inner: medium::Guard::unpinned(&self.shared.medium), shared: &self.shared }
+    }
+
+    /// What the trees of an engine have in common in this pool, made when it is first asked for. One type for each pool.
+    ///
+    /// # Panics
+    /// If it was asked for as another type.
+    pub fn common<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let common = self.shared.common.get_or_init(|| Arc::new(T::default()));
+        Arc::clone(common).downcast().expect("one type for each pool")
     }
 
     /// The medium.

@@ -8,6 +8,7 @@
 //! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |
 //! | [`salvage`] | what can be read of a damaged tree |
+//! | `epochs` | epochs that the trees of a pool share: a barrier, lists of what changed, the set of failed epochs |
 //! | [`latch`] | a reader-writer lock that readers do not write to |
 //! | [`chain`] | inner nodes in memory over leaves that their owner keeps |
 //! | [`ids`] | a table of IDs in memory |
@@ -19,6 +20,7 @@
 
 pub mod chain;
 pub mod entries;
+pub(crate) mod epochs;
 pub mod ids;
 pub mod latch;
 pub mod load;

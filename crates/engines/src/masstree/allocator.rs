@@ -26,11 +26,11 @@ use medium::sync::{Mutex, is_scheduled};
 use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Guard, SLAB_BYTES};
 
-use super::epochs::Epochs;
 use super::layout::{
     Anchor, CLASSES, OFFSET_MASK, Queue, ShardArea, border_bytes, checked, shard_area, unchecked,
 };
 use super::shard::{Limit, Own, Work};
+use crate::kit::epochs::Epochs;
 use crate::{Error, Result};
 
 /// Bytes at the head of a run: its class, and the run before it, each with its check.

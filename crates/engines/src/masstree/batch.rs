@@ -4,8 +4,8 @@
 //! writes are ordinary: other threads see each write at once, and writes before an error stay. A batch cannot make room by ending
 //! the epoch, so in a full pool, or when the external log is full, a write fails at once.
 //!
-//! A thread in a batch does not wait for a batch of another thread, which may be about to wait for it. So within a batch nothing
-//! ends an epoch, not even of another tree, and no other batch begins.
+//! The trees of a pool share their epochs. A thread in a batch does not wait for a batch of another thread, which may be about to
+//! wait for it. So within a batch nothing ends an epoch, no other batch begins, and no tree of this engine is opened.
 
 use std::cell::{Cell, RefCell};
 
@@ -57,16 +57,16 @@ struct Writes<'t, M: Medium> {
     work: RefCell<Work<'t>>,
 }
 
+/// Refuses what waits for the end of all batches: another thread's may wait for the end of this one's.
+pub(super) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
+    if own_tree::<M>() == 0 { Ok(()) } else { Err(Error::InBatch) }
+}
+
 impl<M: Medium> Core<M> {
     /// Refuses what would wait for the end of a batch of the same thread.
     #[inline(always)]
     pub(super) fn refuse_in_batch(&self) -> Result<()> {
         if own_tree::<M>() == std::ptr::from_ref(self).addr() { Err(Error::InBatch) } else { Ok(()) }
-    }
-
-    /// Refuses what waits for the end of all batches: another thread's may wait for the end of this one's.
-    pub(super) fn refuse_in_any_batch(&self) -> Result<()> {
-        if self.is_in_any_batch() { Err(Error::InBatch) } else { Ok(()) }
     }
 
     /// Whether the thread is in a batch of any tree.

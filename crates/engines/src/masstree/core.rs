@@ -2,12 +2,13 @@
 //!
 //! An open after a crash takes these steps. Each may be repeated after another crash.
 //!
-//! 1. The nodes that the external log holds of the failed epoch are restored, in parallel, and made durable.
-//! 2. The epoch is added to the set of failed epochs, and the next epoch begins.
+//! 1. The first tree of a pool to be opened adds the epoch that was running to the set of failed epochs, and begins the next one.
+//! 2. The nodes that the tree's external log holds of the failed epoch are restored, in parallel, and made durable.
 //! 3. The ends of the free queues and the root are restored from their in-line logs. The tree is usable.
 //! 4. Every other node is recovered when it is first touched: its epoch word is older than this execution (`recover`).
 //! 5. A background sweep touches the nodes that are left, and then empties the set of failed epochs (`sweep`).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,13 +17,15 @@ use medium::sync::{AtomicU64, Mutex};
 use pool::{Guard, Pool};
 
 use super::allocator::Space;
-use super::epochs::{Epochs, Shards};
 use super::external_log::ExternalLog;
 use super::layout::{
     Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, interior_bytes, stamp, unchecked,
 };
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
+use super::sweep::Sweep;
+use crate::kit::epochs::ticker::Ticker;
+use crate::kit::epochs::{Epochs, Joined, Member, PoolEpochs, Shards};
 use crate::{Error, Result};
 
 /// Locks for the recovery of nodes, which are found by their offset.
@@ -46,6 +49,8 @@ pub(super) struct Core<M: Medium> {
     pub(super) root: Mutex<()>,
     /// Held while the allocator adds a run.
     runs: Mutex<()>,
+    /// How far the background sweep has come.
+    sweep: Mutex<Sweep>,
     pub(super) recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
     /// How long an operation waits for a node that does not change.
     pub(super) patience: Duration,
@@ -78,6 +83,7 @@ impl<M: Medium> Core<M> {
             log,
             root: Mutex::new(()),
             runs: Mutex::new(()),
+            sweep: Mutex::new(Sweep::default()),
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
             patience: options.patience,
             in_line_logs: AtomicU64::new(0),
@@ -101,22 +107,31 @@ impl<M: Medium> Core<M> {
     }
 
     /// A new tree without a root. The root table leads to it only after its first epoch.
-    pub(super) fn create(pool: &Pool<M>, options: &MassTreeOptions, are_words: bool) -> Result<Self> {
+    pub(super) fn create(pool: &Pool<M>, options: &MassTreeOptions, are_words: bool) -> Result<Arc<Self>> {
         // Besides the shards that threads are spread over, one is for batches.
         let count = options.shards.clamp(1, SHARDS_MAX - 1) + 1;
-        let guard = pool.peek();
-        let anchor = guard.allocate_lines(anchor_bytes(count))?;
-        let words = guard.words(anchor, anchor_bytes(count) / 8)?;
-        words.iter().for_each(|word| word.store(&guard, 0));
-        guard.node::<Anchor>(anchor)?.shards.store(&guard, checked(count as u64));
-        guard.flush_words(words);
-        // The root table leads to the anchor only after this fence and the first epoch.
-        guard.fence();
         let are_durable = options.mode != Mode::Transient;
         let shards = Shards { count, worked_with: count - 1, are_durable };
-        let epochs = Epochs::new(pool, anchor, &shards, options.first_epoch.max(1));
-        let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
-        Ok(Self::new(pool, anchor, epochs, log, options, are_words))
+        let make = |first: u64| {
+            let guard = pool.peek();
+            let anchor = guard.allocate_lines(anchor_bytes(count))?;
+            let words = guard.words(anchor, anchor_bytes(count) / 8)?;
+            words.iter().for_each(|word| word.store(&guard, 0));
+            let cells = guard.node::<Anchor>(anchor)?;
+            cells.shards.store(&guard, checked(count as u64));
+            [&cells.restored, &cells.swept].iter().for_each(|cell| cell.store(&guard, checked(first)));
+            guard.flush_words(words);
+            // The root table leads to the anchor only after this fence and the first epoch.
+            guard.fence();
+            let epochs = Epochs::new(pool, &shards, first, Vec::new());
+            let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
+            Ok(Self::new(pool, anchor, epochs, log, options, are_words))
+        };
+        if are_durable {
+            PoolEpochs::of(pool).join(pool, options.first_epoch, |joined| make(joined.first).map(Arc::new))
+        } else {
+            make(options.first_epoch.max(1)).map(Arc::new)
+        }
     }
 
     /// Opens a tree that exists.
@@ -125,23 +140,60 @@ impl<M: Medium> Core<M> {
         anchor: u64,
         options: &MassTreeOptions,
         are_words: bool,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let start = Instant::now();
+        let core = PoolEpochs::of(pool).join(pool, options.first_epoch, |joined| {
+            let mut core = Self::recover(pool, anchor, options, are_words, joined)?;
+            core.recovery_ns = start.elapsed().as_nanos() as u64;
+            Ok(Arc::new(core))
+        })?;
+        if core.epochs.is_sweep_due() {
+            // After an error the background sweep tries again; meanwhile the tree is usable, as after any crash.
+            let _ = core.sweep();
+        }
+        Ok(core)
+    }
+
+    /// Steps 1 and 3 of an open.
+    fn recover(
+        pool: &Pool<M>,
+        anchor: u64,
+        options: &MassTreeOptions,
+        are_words: bool,
+        joined: &Joined<'_>,
+    ) -> Result<Self> {
         let guard = pool.peek();
         let cells = guard.node::<Anchor>(anchor)?;
-        let count = unchecked(cells.shards.load(&guard)).map_or(0, |count| count as usize);
+        let words = [&cells.shards, &cells.restored, &cells.swept].map(|cell| unchecked(cell.load(&guard)));
+        let [Some(count), Some(restored), Some(swept)] = words else {
+            return Err(Error::corrupt(anchor, "the anchor is damaged"));
+        };
+        let count = count as usize;
         if !(2..=SHARDS_MAX).contains(&count) {
             return Err(Error::corrupt(anchor, "the number of shards is damaged"));
         }
+        if swept <= joined.dropped {
+            let what = "the pool has forgotten failed epochs that the tree was not opened to recover from";
+            return Err(Error::corrupt(anchor, what));
+        }
+        let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
+        let mut nodes_restored = 0;
+        let failed: Vec<u64> = joined.failed.iter().copied().filter(|epoch| *epoch >= swept.max(1)).collect();
+        let unrestored = failed.iter().filter(|epoch| **epoch >= restored);
+        for epoch in unrestored.clone() {
+            nodes_restored += log.restore(pool, *epoch, options.recovery_threads)?;
+        }
+        let recovered_from_crash = unrestored.count() > 0;
+        if recovered_from_crash {
+            // PERSIST: the nodes are restored; lost, they are restored once more, and the log is still as it was.
+            cells.restored.publish(&guard, checked(joined.first));
+            // Before the first entry of the log in a new epoch.
+            guard.fence();
+        }
         let worked_with = options.shards.clamp(1, count - 1);
         let shards = Shards { count, worked_with, are_durable: options.mode != Mode::Transient };
-        let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
-        let mut restored = 0;
-        let (epochs, has_failed) = Epochs::open(pool, anchor, &shards, options.first_epoch, |epoch| {
-            restored = log.restore(pool, epoch, options.recovery_threads)?;
-            Ok(())
-        })?;
-        let mut core = Self::new(pool, anchor, epochs, log, options, are_words);
+        let epochs = Epochs::new(pool, &shards, joined.first, failed);
+        let core = Self::new(pool, anchor, epochs, log, options, are_words);
         if core.epochs.has_failed(cells.root.epoch.load(&guard)) {
             cells.root.restore(&guard);
             core.epochs.list_touched(guard.offset_of(&cells.root), size_of_val(&cells.root) as u64);
@@ -151,16 +203,10 @@ impl<M: Medium> Core<M> {
             let mut shard = shard.lock();
             shard.own.log.segments = core.log.segments(&guard, shard.index)?;
         }
-        (core.nodes_restored, core.recovered_from_crash) = (restored, has_failed);
         if pool.needs_mark() {
             core.space_taken(&guard)?.into_iter().try_for_each(|offset| pool.mark(offset))?;
         }
-        if core.epochs.is_sweep_due() {
-            // After an error the background sweep tries again; meanwhile the tree is usable, as after any crash.
-            let _ = core.sweep();
-        }
-        core.recovery_ns = start.elapsed().as_nanos() as u64;
-        Ok(core)
+        Ok(Self { nodes_restored, recovered_from_crash, ..core })
     }
 
     /// All that was taken from the pool.
@@ -175,22 +221,65 @@ impl<M: Medium> Core<M> {
 
     /// Gives all space back to the pool; the tree is not used again.
     pub(super) fn give_back(&self) -> Result<()> {
-        let _shards = self.epochs.stop_for_good();
+        let shards = self.epochs.stop_for_good();
         let guard = self.pool.peek();
         self.space_taken(&guard)?.into_iter().for_each(|offset| guard.free(offset));
-        Ok(())
+        drop(shards);
+        match self.shared() {
+            Some(epochs) => epochs.leave_for_good(&self.pool, &self.epochs),
+            None => Ok(()),
+        }
     }
 
-    /// Ends the running epoch: all operations before are durable when this returns.
+    /// The epochs that a durable tree shares with the others of its pool.
+    fn shared(&self) -> Option<Arc<PoolEpochs<M, Own>>> {
+        (self.mode != Mode::Transient).then(|| PoolEpochs::of(&self.pool))
+    }
+
+    /// Ends the running epoch: all operations before, on all trees of the pool, are durable when this returns.
     pub(super) fn advance(&self) -> Result<()> {
-        self.epochs.advance(|guard, next| self.space(guard).renew_links(next))
+        match self.shared() {
+            Some(epochs) => epochs.advance(&self.pool),
+            None => {
+                self.epochs.advance_alone();
+                Ok(())
+            }
+        }
     }
 
-    /// Ends the epoch. The next one has not failed when the tree is opened again. Epochs that failed before stay in their set until
-    /// a sweep has come to its end.
-    pub(super) fn close(&self) -> Result<()> {
-        self.advance()?;
-        self.epochs.close()
+    /// Has a thread end epochs of this length. Returns the thread of a tree that shares its epochs with none.
+    pub(super) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<Option<Ticker>> {
+        if let Some(epochs) = self.shared() {
+            return epochs.start_ticker(length).map(|()| None);
+        }
+        let weak = Arc::downgrade(self);
+        let end = move || weak.upgrade().into_iter().for_each(|core| core.epochs.advance_alone());
+        Ticker::start(length, |_| (), end).map(Some)
+    }
+
+    /// Takes no part in epochs any more. If `is_clean`, the running one ends; it has not failed when the tree is opened again. Epochs
+    /// that failed before stay in their set until a sweep has come to its end.
+    pub(super) fn close(&self, is_clean: bool) -> Result<()> {
+        match self.shared() {
+            Some(epochs) if !self.epochs.are_over() => epochs.leave(&self.pool, &self.epochs, is_clean),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that nothing is left of failed epochs in this tree; if so in all trees, the pool forgets them.
+    pub(super) fn forget_failed(&self) -> Result<()> {
+        let guard = self.pool.peek();
+        // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
+        guard.node::<Anchor>(self.anchor)?.swept.publish(&guard, checked(self.epochs.first));
+        guard.drain()?;
+        self.epochs.forget_failed();
+        let Some(epochs) = self.shared() else { return Ok(()) };
+        let mut least = self.epochs.first;
+        for anchor in self.pool.trees()?.iter().filter_map(super::durable_anchor_of) {
+            let swept = guard.node::<Anchor>(anchor)?.swept.load(&guard);
+            least = least.min(unchecked(swept).unwrap_or(0));
+        }
+        epochs.forget_failed(&self.pool, least)
     }
 
     /// Bytes of memory beside the pool's.
@@ -204,5 +293,19 @@ impl<M: Medium> Core<M> {
 
     pub(super) fn count_in_line_log(&self) {
         self.in_line_logs.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<M: Medium> Member<M, Own> for Core<M> {
+    fn epochs(&self) -> &Epochs<M, Own> {
+        &self.epochs
+    }
+
+    fn at_begin(&self, guard: &Guard<'_, M>, epoch: u64) -> Result<()> {
+        self.space(guard).renew_links(epoch)
+    }
+
+    fn sweep_some(&self) -> Result<bool> {
+        self.sweep_on(&mut self.sweep.lock())
     }
 }

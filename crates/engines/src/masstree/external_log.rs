@@ -8,12 +8,12 @@ use medium::sync::{AtomicU64, Ordering};
 use medium::{Medium, Word};
 use pool::{Guard, Pool};
 
-use super::epochs::Shard;
 use super::layout::{
     INTERIOR, OFFSET_MASK, ShardArea, border_bytes, border_words_logged, checked, interior_bytes,
     interior_words_logged, shard_area, unchecked,
 };
 use super::shard::{Own, Work};
+use crate::kit::epochs::Shard;
 use crate::kit::on_threads;
 use crate::{Error, Result};
 

@@ -20,12 +20,12 @@ use medium::{Medium, Word};
 
 use super::access::{View, Walk};
 use super::layout::{
-    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, REMOVED, TOUCHED, Values, all_lines, interior_bytes,
-    line_of,
+    Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, REMOVED, TOUCHED, Values, interior_bytes, line_of,
 };
 use super::options::Mode;
 use super::shard::Work;
 use super::value_log::{EPOCHS_APART_MAX, ValueLog};
+use crate::kit::epochs::all_lines;
 
 /// What is about to change in a border node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

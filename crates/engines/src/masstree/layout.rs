@@ -47,8 +47,6 @@ pub(super) const SHARDS_MAX: usize = 65;
 pub(super) const WIDTH: usize = 14;
 /// The most slots of any border node: without logs there is one more.
 pub(super) const WIDTH_MAX: usize = 15;
-/// The most failed epochs in their set.
-pub(super) const FAILED_MAX: usize = 56;
 
 /// Flag of a border node's epoch word: it is of a first touch, so the medium may have an older one, and as long as it has no
 /// value log may be written.
@@ -139,29 +137,19 @@ node! {
 }
 
 node! {
-    /// What the pool has of epochs.
-    pub(super) struct EpochWords {
-        /// The running epoch, with its check.
-        pub(super) running: Word,
-        /// 1 with its check: the tree was closed, and nothing was written in the running epoch.
-        pub(super) clean: Word,
-        spare: [Word; 6],
-        /// Failed epochs, with their checks; 0 where unused.
-        pub(super) failed: [Word; FAILED_MAX],
-    }
-}
-
-node! {
     /// Where everything begins; the root table leads here. The areas of the shards follow.
     pub(super) struct Anchor {
-        pub(super) epochs: EpochWords,
         /// The root of the first layer.
         pub(super) root: Logged,
         /// The last run that was taken from the pool.
         pub(super) runs: Logged,
         /// How many shards there are, with its check.
         pub(super) shards: Word,
-        spare: Word,
+        /// The external log was restored for all failed epochs before this one, with its check.
+        pub(super) restored: Word,
+        /// Nothing is left of failed epochs before this one, with its check.
+        pub(super) swept: Word,
+        spare: [Word; 7],
     }
 }
 
@@ -201,8 +189,7 @@ const _: () = {
     assert!(offset_of!(Interior, slices) == 64 && offset_of!(Interior, first) == 184);
     assert!(offset_of!(WordBorder, cells) == 320 && size_of::<WordBorder>() == 576);
     assert!(size_of::<Queue>() == 64 && offset_of!(ShardArea, queues) == 64);
-    assert!(size_of::<ShardArea>().is_multiple_of(64) && size_of::<Anchor>() == 576);
-    assert!(offset_of!(EpochWords, failed) == 64 && offset_of!(Anchor, root) == 512);
+    assert!(size_of::<ShardArea>().is_multiple_of(64) && size_of::<Anchor>() == 128);
 };
 
 /// Where a node has its version.
@@ -254,11 +241,6 @@ pub(super) const fn interior_bytes() -> usize {
 
 /// The first line of a node, in a set of lines.
 pub(super) const HEADER_LINE: u64 = 1;
-
-/// All lines of a node of so many bytes.
-pub(super) const fn all_lines(bytes: usize) -> u64 {
-    (1 << (bytes / medium::LINE_BYTES)) - 1
-}
 
 /// The line of a word of a border node, as a set.
 #[inline(always)]

@@ -34,11 +34,11 @@
 //! | first change of a node after 2^15 epochs | 1 | the same | external log |
 //! | split, new layer, node emptied | 1 for each node that changes | root, parent or entry | external log |
 //! | new run, new segment of the external log | 1 to 3 besides | the root of runs, the chain | its in-line log; nothing |
-//! | all of an epoch | 3, more beside others | | the number of the running epoch, in the anchor |
+//! | all of an epoch | 3, more beside others | | the number of the running epoch, in the pool's prefix, of all trees |
 //!
 //! ## Recovery
 //!
-//! Nodes are restored from the external log; the epoch is added to the set of failed ones; the ends of the free queues and the
+//! The epoch is added to the set of failed ones; nodes are restored from the external log; the ends of the free queues and the
 //! root are restored; then the tree is usable. Every other node is recovered when it is first touched, or by the sweep
 //! (`recover`, `sweep`). An open costs O(nodes in the external log + runs).
 //!
@@ -58,13 +58,14 @@
 //!   and each split of an interior node half of its children. Parents and neighbours are found by descending once more.
 //! - Keys of one slice may lie in several nodes: separators have a class, too. So nodes may be narrower than ten slots.
 //! - *Section 4*: no `wbinvd`, which is privileged: the first change of a node in an epoch lists it, and what is listed is
-//!   flushed, most of it while writers go on (`epochs`).
+//!   flushed, most of it while writers go on (`kit::epochs`).
 //! - *Section 4.1*: value buffers of words lie in the node, two a slot. They are still logged as pointers, in the packed form
 //!   (`cells`).
 //! - *Section 5*: free objects form a queue, not a stack, so that those freed in an epoch come last; and a shard takes what
 //!   others have free before it takes new space (`allocator`). Records hold the rest of the key, so there are no separate
 //!   suffixes.
-//! - The set of failed epochs is durable and has no bound (`epochs`).
+//! - The set of failed epochs is durable (`kit::epochs`).
+//! - The trees of a pool share their epochs (`kit::epochs`).
 //! - The paper has a log for each thread. Here each shard has one, so the number of threads does not matter.
 //!
 //! ## Parts
@@ -74,9 +75,8 @@
 //! | part | files |
 //! | --- | --- |
 //! | words of the pool | `layout` `slice` `permutation` `value_log` `version` `options` |
-//! | epochs, which know no tree | `barrier` `epochs` |
 //! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
-//! | the parts together; recovery | `core` `recover` `sweep` `ticker` |
+//! | the parts together; recovery | `core` `recover` `sweep` |
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
 //! | operations | `find` `get_many` `scan`; `split` `remove` `insert` `write` `batch` `load`; `check` |
 //!
@@ -84,13 +84,11 @@
 
 mod access;
 mod allocator;
-mod barrier;
 mod batch;
 mod cells;
 mod check;
 mod core;
 mod entry;
-mod epochs;
 mod external_log;
 mod find;
 mod get_many;
@@ -98,8 +96,6 @@ mod in_line_log;
 mod insert;
 mod layout;
 mod load;
-#[cfg(all(test, loom))]
-mod loom_tests;
 mod nodes;
 mod options;
 mod permutation;
@@ -113,7 +109,6 @@ mod split;
 #[cfg(all(test, not(loom)))]
 mod stuck_tests;
 mod sweep;
-mod ticker;
 mod value_log;
 mod version;
 mod write;
@@ -132,11 +127,12 @@ use crate::index::{
     Batch, Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, NextEntry,
     Scan, Value, Violation, WordCodec, WordIndex,
 };
+use crate::kit::epochs::ticker::Ticker;
 use crate::{Error, Result};
+use batch::refuse_in_any_batch;
 use layout::WIDTH_MAX;
 use options::WIDTH_MIN;
 use slice::Slice;
-use ticker::Ticker;
 
 /// Root word 0: the anchor.
 const ROOT_ANCHOR: usize = 0;
@@ -145,10 +141,10 @@ const ROOT_WIDTH: usize = 1;
 /// Root word 2: whether the tree is transient.
 const ROOT_TRANSIENT: usize = 2;
 
-/// A durable Masstree. Epoch durability: after a crash the tree is as it was at the end of
-/// the last epoch that was completed; `sync` completes one.
+/// A durable Masstree. Epoch durability: after a crash the tree, with all others of its pool, is as it was at the end of the last
+/// epoch that was completed; `sync` completes one.
 pub struct MassTree<M: Medium, C: Codec> {
-    // Stops before the tree is closed.
+    /// Of a transient tree; the durable ones of a pool share one. Stops before the tree is closed.
     ticker: Option<Ticker>,
     core: Arc<Core<M>>,
     close_cleanly: bool,
@@ -163,9 +159,10 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
     ///
     /// # Errors
-    /// [`Error::Setting`] if a node cannot have so many entries.
+    /// [`Error::Setting`] if a node cannot have so many entries; [`Error::InBatch`] within a batch.
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
         options.check_width()?;
+        refuse_in_any_batch::<M>()?;
         let core = Core::create(pool, &options, Self::ARE_WORDS)?;
         let mut words = [0; ROOT_WORDS];
         (words[ROOT_ANCHOR], words[ROOT_WIDTH]) = (core.anchor, core.width as u64);
@@ -182,7 +179,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     ///
     /// # Errors
     /// [`Error::TreeMismatch`](crate::Error::TreeMismatch) if the tree is of another kind or width;
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if what recovery rests on is damaged.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if what recovery rests on is damaged; [`Error::InBatch`] within a batch.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;
@@ -193,14 +190,14 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         let nodes = [nodes(made, found), nodes(options.node_width(), wanted)];
         root.demand((Self::ENGINE.0, C::ID), &nodes)?;
         options.check_width()?;
+        refuse_in_any_batch::<M>()?;
         Self::start(Core::open(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?, &options)
     }
 
-    fn start(core: Core<M>, options: &MassTreeOptions) -> Result<Self> {
-        let core = Arc::new(core);
+    fn start(core: Arc<Core<M>>, options: &MassTreeOptions) -> Result<Self> {
         let ticker = match options.epoch {
             EpochLength::Manual => None,
-            EpochLength::Every(length) => Some(Ticker::start(&core, length)?),
+            EpochLength::Every(length) => core.start_ticker(length)?,
         };
         let close_cleanly = options.close_cleanly && options.mode != Mode::Transient;
         Ok(Self { ticker, core, close_cleanly, codec: PhantomData })
@@ -208,9 +205,14 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
 
     /// Recovers all nodes that failed epochs have changed now, not when they are first touched. O(n) after a crash, else O(1).
     pub fn sweep(&self) -> Result<()> {
-        self.core.refuse_in_any_batch()?;
+        refuse_in_any_batch::<M>()?;
         self.core.sweep()
     }
+}
+
+/// Where a tree in a pool has its anchor, if it is one of this engine and not transient.
+fn durable_anchor_of(root: &TreeRoot) -> Option<u64> {
+    (root.engine == ENTRY.id && root.words[ROOT_TRANSIENT] == 0).then_some(root.words[ROOT_ANCHOR])
 }
 
 /// The width of the nodes of a tree in a pool.
@@ -228,10 +230,8 @@ pub(crate) fn width_of(root: &TreeRoot) -> Result<usize> {
 impl<M: Medium, C: Codec> Drop for MassTree<M, C> {
     fn drop(&mut self) {
         self.ticker = None;
-        if self.close_cleanly {
-            // An error leaves the last epoch incomplete, as a crash does.
-            let _ = self.core.close();
-        }
+        // An error leaves the last epoch incomplete, as a crash does.
+        let _ = self.core.close(self.close_cleanly);
     }
 }
 
@@ -292,7 +292,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn check(&self) -> Result<Vec<Violation>> {
-        self.core.refuse_in_any_batch()?;
+        refuse_in_any_batch::<M>()?;
         Ok(self.core.survey(&mut |_, _| true)?.finish().concat())
     }
 
@@ -304,7 +304,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
     }
 
     fn stat(&self) -> Result<IndexStat> {
-        self.core.refuse_in_any_batch()?;
+        refuse_in_any_batch::<M>()?;
         // Before the survey, which recovers nodes, as the sweep does.
         let epochs = self.epoch_stat();
         let visit = &mut |_: &[u8], _: &[u8]| true;
@@ -339,7 +339,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
 impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     fn sync(&self) -> Result<()> {
-        self.core.refuse_in_any_batch()?;
+        refuse_in_any_batch::<M>()?;
         self.core.advance()
     }
 

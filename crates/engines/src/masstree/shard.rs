@@ -1,8 +1,8 @@
 //! What the parts of a tree keep in a shard, for the thread that has it locked.
 
-use super::barrier::Pass;
-use super::epochs::Shard;
 use super::layout::CLASSES;
+use crate::kit::epochs::Shard;
+use crate::kit::epochs::barrier::Pass;
 
 /// What a writer holds for the time of one operation: a locked shard. The epoch does not end meanwhile.
 pub(super) type Work<'e> = Pass<'e, Shard<Own>>;

@@ -41,7 +41,7 @@ impl<M: Medium> Core<M> {
             return Ok(true);
         }
         self.advance()?;
-        self.epochs.forget_failed()?;
+        self.forget_failed()?;
         Ok(false)
     }
 

@@ -9,7 +9,7 @@ use everleaf_engines::index::{
 };
 use everleaf_engines::masstree::{MassTree, MassTreeOptions};
 use medium::{Instrumented, Ram};
-use pool::{Pool, PoolOptions};
+use pool::{EPOCHS, Pool, PoolOptions};
 
 use crate::common::content;
 
@@ -27,14 +27,13 @@ pub(crate) const OPTIONS: MassTreeOptions = MassTreeOptions {
     first_epoch: 1,
 };
 
-/// Words of the anchor.
-const RUNNING: usize = 0;
-const FAILED: std::ops::Range<usize> = 8..64;
-/// Where it has the root, and the last run with the one before.
-const ROOT: u64 = 528;
-pub(crate) const RUNS: [u64; 2] = [544, 552];
+/// Bytes in a copy of the epochs' words where failed epochs lie; it begins with the running one.
+const FAILED: std::ops::Range<u64> = 64..512;
+/// Where the anchor has the root, and the last run with the one before.
+const ROOT: u64 = 16;
+pub(crate) const RUNS: [u64; 2] = [32, 40];
 /// Where the areas of the shards begin, each with the first segment of its log, and then its queues.
-pub(crate) const SHARDS_BEGIN: u64 = 576;
+pub(crate) const SHARDS_BEGIN: u64 = 128;
 pub(crate) const SHARD_BYTES: u64 = 64 + 64 * SIZE_CLASSES;
 /// Classes of objects, each of which has a free queue in each shard.
 pub(crate) const SIZE_CLASSES: u64 = 48;
@@ -91,23 +90,40 @@ pub(crate) fn is_corrupt<T>(result: Result<T, Error>) -> bool {
     matches!(result, Err(error) if error.is_corrupt())
 }
 
+/// Stores a word to both copies of the epochs' words.
+fn store_epochs(pool: &Pool<Instrumented>, at: u64, value: u64) {
+    EPOCHS.iter().for_each(|copy| store(pool, copy + at, value));
+}
+
+fn checked(value: u64) -> u64 {
+    value | (value ^ 0x5bd1_e995).wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xffff << 48
+}
+
 #[test]
 fn a_counter_of_epochs_that_lies() {
     let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
     let pool = open_pool(&ram);
-    let (tree, other) = (grown(&pool, "tree", 200), grown(&pool, "other", 2000));
+    let tree = grown(&pool, "tree", 200);
     let before = content(&tree).unwrap();
-    let cells = [anchor(&pool, "tree"), anchor(&pool, "other")];
-    let [own, future] = cells.map(|offset| load(&pool, offset));
-    assert!(own & VALUE < 100 && future & VALUE > 300);
-    drop((tree, other));
-    // A changed bit.
+    drop(tree);
+    let past = load(&pool, EPOCHS[0]);
+    assert!(past & VALUE < 100);
+    let mut right = past;
+    // A changed bit: each copy alone is enough.
     for bit in 0..64 {
-        store(&pool, cells[0], own ^ 1 << bit);
+        store_epochs(&pool, 0, right ^ 1 << bit);
         assert!(is_corrupt(reopen(&pool, "tree")), "bit {bit}");
+        store_epochs(&pool, 0, right);
+        store(&pool, EPOCHS[bit as usize % 2], right ^ 1 << bit);
+        let tree = reopen(&pool, "tree").unwrap_or_else(|error| panic!("bit {bit}: {error}"));
+        assert_eq!(content(&tree).unwrap(), before, "bit {bit}");
+        tree.sweep().unwrap();
+        drop(tree);
+        assert_eq!(load(&pool, EPOCHS[0]), load(&pool, EPOCHS[1]));
+        right = load(&pool, EPOCHS[0]);
     }
     // From the future: nothing was under way, so nothing is lost, and the tree can be used.
-    store(&pool, cells[0], future);
+    store_epochs(&pool, 0, checked(500));
     let tree = reopen(&pool, "tree").unwrap();
     assert_eq!(content(&tree).unwrap(), before);
     tree.put(b"new", b"value").unwrap();
@@ -115,7 +131,8 @@ fn a_counter_of_epochs_that_lies() {
     assert!(tree.check().unwrap().is_empty());
     drop(tree);
     // From the past: every node is from the future.
-    store(&pool, cells[0], own);
+    store_epochs(&pool, 0, past);
+    FAILED.step_by(8).for_each(|at| store_epochs(&pool, at, 0));
     let said = reopen(&pool, "tree").and_then(|tree| {
         let found = content(&tree);
         let violations = tree.check()?;
@@ -137,13 +154,12 @@ fn is_of(found: &[(Vec<u8>, Vec<u8>)], contents: [&[(Vec<u8>, Vec<u8>)]; 2]) -> 
 fn a_counter_of_epochs_from_the_future_while_something_is_under_way() {
     let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
     let pool = open_pool(&ram);
-    let (tree, other) = (grown(&pool, "tree", 120), grown(&pool, "other", 2000));
+    let tree = grown(&pool, "tree", 120);
     let before = content(&tree).unwrap();
     change_in_vain(&tree);
     let changed = content(&tree).unwrap();
-    let [own, future] = ["tree", "other"].map(|name| anchor(&pool, name));
-    drop((tree, other));
-    store(&pool, own, load(&pool, future));
+    drop(tree);
+    store_epochs(&pool, 0, checked(500));
     let tree = reopen(&pool, "tree").unwrap();
     // All was written back here, so all of it is there.
     assert_eq!(content(&tree).unwrap(), changed);
@@ -160,17 +176,19 @@ fn a_set_of_failed_epochs_that_is_damaged() {
     for _ in 0..3 {
         drop(reopen(&pool, "tree").unwrap());
     }
-    let anchor = anchor(&pool, "tree");
-    let used: Vec<u64> =
-        FAILED.map(|word| anchor + 8 * word as u64).filter(|at| load(&pool, *at) != 0).collect();
+    let used: Vec<u64> = FAILED.step_by(8).filter(|at| load(&pool, EPOCHS[0] + at) != 0).collect();
     assert_eq!(used.len(), 3);
     for at in used {
-        let right = load(&pool, at);
+        let right = load(&pool, EPOCHS[0] + at);
         for bit in 0..64 {
-            store(&pool, at, right ^ 1 << bit);
+            store_epochs(&pool, at, right ^ 1 << bit);
             assert!(is_corrupt(reopen(&pool, "tree")), "word {at:#x}, bit {bit}");
         }
-        store(&pool, at, right);
+        store_epochs(&pool, at, right);
+        // One copy is enough, and the other one is mended.
+        store(&pool, EPOCHS[1] + at, right ^ 1);
+        drop(reopen(&pool, "tree").unwrap());
+        assert_eq!(load(&pool, EPOCHS[1] + at), right);
     }
     assert_eq!(content(&reopen(&pool, "tree").unwrap()).unwrap().len(), 200);
 }
@@ -211,7 +229,7 @@ fn an_external_log_that_is_cut_anywhere() {
     let changed = content(&tree).unwrap();
     drop(tree);
     let anchor = anchor(&pool, "tree");
-    let running = load(&pool, anchor + 8 * RUNNING as u64);
+    let running = load(&pool, EPOCHS[0]);
     let chain = anchor + SHARDS_BEGIN;
     let segment = load(&pool, chain) & VALUE;
     let crashed = image(&pool);
@@ -351,7 +369,7 @@ fn a_node_from_the_future_is_named_also_when_its_epoch_has_come() {
         let ram = Instrumented::new(Ram::new(64 << 20).unwrap());
         let pool = open_pool(&ram);
         let before = content(&grown(&pool, "tree", 120)).unwrap();
-        let [border, running] = [*first_nodes(&pool, "tree").last().unwrap(), anchor(&pool, "tree")];
+        let [border, running] = [*first_nodes(&pool, "tree").last().unwrap(), EPOCHS[0]];
         let epoch = load(&pool, border + EPOCH);
         store(&pool, border + EPOCH, epoch & !VALUE | ((load(&pool, running) & VALUE) + 3));
         let tree = reopen(&pool, "tree").unwrap();

@@ -9,6 +9,7 @@ mod cawbt;
 mod exhaustive;
 mod masstree;
 mod masstree_batches;
+mod masstree_trees;
 mod pmwcas;
 mod rntree;
 mod rntree_holes;

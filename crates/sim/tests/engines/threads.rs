@@ -342,7 +342,7 @@ fn faults_in_the_end_of_an_epoch_are_found_by_chance() {
     }
     let places: Vec<_> = sound.sim().census().into_keys().collect();
     let is_here = |(kind, site): &&(SiteKind, Site)| {
-        *kind == SiteKind::Flush && site.file.ends_with("masstree/epochs.rs")
+        *kind == SiteKind::Flush && site.file.ends_with("kit/epochs/mod.rs")
     };
     let flushes: Vec<Site> = places.iter().filter(is_here).map(|(_, site)| *site).collect();
     println!("{}; {flushes:?}", sound.stats());

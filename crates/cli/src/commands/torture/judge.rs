@@ -43,7 +43,7 @@ fn read(path: &Path, args: &Args) -> Result<(Reading, Vec<u8>), Failure> {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let reading: Reading = serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
     match &reading.contents {
-        Some(contents) if !contents.is_of(args.work.keys) => Err(malformed("has other keys".to_owned())),
+        Some(contents) if !contents.is_of(&args.work) => Err(malformed("has other trees or keys".to_owned())),
         _ => Ok((reading, records)),
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let ((before, records), (after, _)) = (read(&args.before, args)?, read(&args.after, args)?);
     let mut verdict = Verdict { violations: after.violations, ..Verdict::default() };
     if let (Some(before), Some(after)) = (before.contents, after.contents) {
-        let history = History::read(&records, args.work.keys).unwrap_or_else(|what| {
+        let history = History::read(&records, &args.work).unwrap_or_else(|what| {
             verdict.violations.push(what);
             History::default()
         });

@@ -41,13 +41,18 @@ pub(crate) struct Work {
     /// Keys that are used in each tree
     #[arg(long, default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(100..))]
     keys: u32,
+    /// Trees, alternately of records and of words
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=TREES.len() as i64))]
+    trees: u8,
 }
 
 impl Work {
     /// The same as command-line arguments, separated by spaces.
     fn to_arguments(&self) -> String {
-        let Self { engine, durability, threads, keys } = self;
-        format!("--engine {engine} --threads {threads} --keys {keys} --durability {durability}")
+        let Self { engine, durability, threads, keys, trees } = self;
+        format!(
+            "--engine {engine} --threads {threads} --keys {keys} --trees {trees} --durability {durability}"
+        )
     }
 }
 
@@ -159,7 +164,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let seed = args.seed.unwrap_or_else(rand::random);
     let start = std::time::Instant::now();
     let mut random = SmallRng::seed_from_u64(seed);
-    let mut model = Model::new(Contents::empty(args.work.keys), args.work.clone());
+    let mut model = Model::new(Contents::empty(&args.work), args.work.clone());
     let mut report = Report { seed, replay: args.replay(seed), ..Report::default() };
     make_pool(args, context)?;
     let bar = progress::bar(
@@ -200,6 +205,6 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 fn make_pool(args: &Args, context: Context) -> Result<(), Failure> {
     let store = args.pool.options().open(&args.pool.pool)?;
     context.note_medium(&store);
-    drop(open_trees(&store, args.work.engine)?);
+    drop(open_trees(&store, &args.work)?);
     Ok(store.close()?)
 }

@@ -51,14 +51,16 @@ impl History {
     }
 
     /// Reads the records of a round. The last one may be cut off, and zeros may follow: its operation had not begun.
-    pub(super) fn read(said: &[u8], keys: u32) -> Result<Self, String> {
+    pub(super) fn read(said: &[u8], work: &Work) -> Result<Self, String> {
         let mut history = Self::default();
         let mut last: HashMap<u8, (u8, u32, usize)> = HashMap::new();
         // What each thread did since its last sync.
         let mut since: HashMap<u8, Vec<(u8, u32, usize)>> = HashMap::new();
         let records = said.as_chunks::<RECORD_BYTES>().0;
         for (place, bytes) in records.iter().enumerate() {
-            let Some(record) = Record::decode(bytes).filter(|record| record.key < keys) else {
+            let Some(record) =
+                Record::decode(bytes).filter(|record| record.key < work.keys && record.tree < work.trees)
+            else {
                 let rest = &said[(place + 1) * RECORD_BYTES..];
                 if rest.iter().all(|byte| *byte == 0) {
                     break;
@@ -123,15 +125,14 @@ impl Model {
     }
 
     /// The moment up to which acknowledged operations must be present. All, if an operation is durable when it returns. Otherwise
-    /// those acknowledged before the last sync began, or before any operation began that is present: a log, or an epoch, is kept
-    /// up to some place. With tickets a wait covers only the writes of its own thread.
-    fn durable_until(&self, tree: u8, history: &History, found: &Contents) -> u64 {
+    /// those acknowledged before the last sync began, or before any operation on any tree began that is present: a log, or an epoch,
+    /// is kept up to some place, for all trees. With tickets a wait covers only the writes of its own thread.
+    fn durable_until(&self, history: &History, found: &Contents) -> u64 {
         if !self.is_buffered && !self.has_tickets {
             return NEVER;
         }
-        let of_tree = history.ops.iter().filter(|((other, _), _)| *other == tree);
-        let begins = of_tree.filter_map(|((_, key), ops)| {
-            let (before, now) = (self.contents.version(tree, *key), found.version(tree, *key));
+        let begins = history.ops.iter().filter_map(|((tree, key), ops)| {
+            let (before, now) = (self.contents.version(*tree, *key), found.version(*tree, *key));
             let is_there = |op: &&Op| match now {
                 // One of the removals took effect; which one is not known.
                 0 => before != 0 && op.kind.removes() && op.effective != Some(false),
@@ -145,7 +146,7 @@ impl Model {
 
     /// How many keys the trees have.
     pub(super) fn count(&self) -> u64 {
-        (0..TREES.len() as u8).map(|tree| self.contents.count(tree)).sum()
+        (0..self.work.trees).map(|tree| self.contents.count(tree)).sum()
     }
 
     /// Checks the content found after a round, counts how pending operations ended, and takes the content over.
@@ -156,8 +157,8 @@ impl Model {
         tally: &mut Tally,
         violations: &mut Vec<String>,
     ) {
-        for tree in 0..TREES.len() as u8 {
-            let until = self.durable_until(tree, &history, &found);
+        let until = self.durable_until(&history, &found);
+        for tree in 0..self.work.trees {
             for key in 0..self.work.keys {
                 let now = found.version(tree, key);
                 let before = self.contents.version(tree, key);

@@ -1,9 +1,13 @@
 //! The operations of torture, their keys and values, and their records.
 
-/// The trees of a torture pool, by their place in records.
-pub(super) const TREES: [&str; 2] = ["torture records", "torture words"];
-/// The tree of words among them.
-pub(super) const WORDS: u8 = 1;
+/// The trees of a torture pool, by their place in records. Those with an odd place are trees of words.
+pub(super) const TREES: [&str; 4] =
+    ["torture records", "torture words", "torture more records", "torture more words"];
+
+/// Whether a tree has words.
+pub(super) fn has_words(tree: u8) -> bool {
+    tree % 2 == 1
+}
 
 /// One key in this many is used by all threads; each other one belongs to one thread, so that its history is known
 /// exactly.
@@ -29,10 +33,10 @@ pub(super) fn owner(key: u32, threads: u8) -> Option<u8> {
     (!key.is_multiple_of(SHARED_EVERY)).then(|| (spread(u64::from(key)) % u64::from(threads)) as u8)
 }
 
-/// The bytes of a key: numbers in the tree of words; elsewhere short ones, long ones, and many that tie in their first
+/// The bytes of a key: numbers in a tree of words; elsewhere short ones, long ones, and many that tie in their first
 /// 8 bytes.
 pub(super) fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
-    if tree == WORDS {
+    if has_words(tree) {
         return spread(u64::from(key)).to_be_bytes().to_vec();
     }
     let number = key.to_be_bytes();
@@ -47,10 +51,10 @@ pub(super) fn key_bytes(tree: u8, key: u32) -> Vec<u8> {
     }
 }
 
-/// The bytes of a version: the version itself, and in the tree of records a tail that follows from it, mostly short, sometimes
+/// The bytes of a version: the version itself, and in a tree of records a tail that follows from it, mostly short, sometimes
 /// of several slabs.
 pub(super) fn value_bytes(tree: u8, version: Version) -> Vec<u8> {
-    if tree == WORDS {
+    if has_words(tree) {
         return version.to_be_bytes().to_vec();
     }
     let random = spread(version);

@@ -118,7 +118,7 @@ pub(super) fn run(
     let mut random = SmallRng::seed_from_u64(round_seed);
     let (said, blame) = run_writer(args, seed, round, &mut random)?;
     let mut violations: Vec<String> = blame.into_iter().collect();
-    let history = match History::read(&said, args.work.keys) {
+    let history = match History::read(&said, &args.work) {
         Ok(history) => history,
         Err(what) => {
             violations.push(what);

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use everleaf::{Engine, Store, Tree, TreeOptions};
+use everleaf::{Store, Tree, TreeOptions};
 use serde::{Deserialize, Serialize};
 
 use super::Work;
-use super::op::{TREES, Version, WORDS, key_bytes, version_of};
+use super::op::{TREES, Version, has_words, key_bytes, version_of};
 use crate::failure::Failure;
 
 /// Keys that are read at once.
@@ -15,24 +15,25 @@ const GROUP: usize = 16;
 /// The content of the trees: versions by key number, 0 for absent.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Contents {
-    versions: [Vec<Version>; TREES.len()],
+    versions: Vec<Vec<Version>>,
 }
 
 impl Contents {
     /// The content of empty trees.
-    pub(super) fn empty(keys: u32) -> Self {
-        Self { versions: std::array::from_fn(|_| vec![0; keys as usize]) }
+    pub(super) fn empty(work: &Work) -> Self {
+        Self { versions: vec![vec![0; work.keys as usize]; usize::from(work.trees)] }
     }
 
     /// This content.
     #[cfg(test)]
-    pub(super) fn of(versions: [Vec<Version>; TREES.len()]) -> Self {
+    pub(super) fn of(versions: Vec<Vec<Version>>) -> Self {
         Self { versions }
     }
 
-    /// Whether it has a place for each of so many keys.
-    pub(super) fn is_of(&self, keys: u32) -> bool {
-        self.versions.iter().all(|versions| versions.len() == keys as usize)
+    /// Whether it has a place for each key of each tree.
+    pub(super) fn is_of(&self, work: &Work) -> bool {
+        self.versions.len() == usize::from(work.trees)
+            && self.versions.iter().all(|versions| versions.len() == work.keys as usize)
     }
 
     /// The version of a key; 0 if it is absent.
@@ -47,13 +48,15 @@ impl Contents {
 }
 
 /// Opens (or makes) the trees of a torture pool.
-pub(super) fn open_trees(store: &Store, engine: Engine) -> everleaf::Result<[Tree; 2]> {
-    let records = TreeOptions { engine, ..TreeOptions::RECORDS };
-    let words = TreeOptions { engine, ..TreeOptions::WORDS };
-    Ok([store.tree_with(TREES[0], records)?, store.tree_with(TREES[usize::from(WORDS)], words)?])
+pub(super) fn open_trees(store: &Store, work: &Work) -> everleaf::Result<Vec<Tree>> {
+    let open = |tree: u8| {
+        let kind = if has_words(tree) { TreeOptions::WORDS } else { TreeOptions::RECORDS };
+        store.tree_with(TREES[usize::from(tree)], TreeOptions { engine: work.engine, ..kind })
+    };
+    (0..work.trees).map(open).collect()
 }
 
-/// Reads both trees forward, backward and key by key, and verifies that all agree, that the structure is sound, and that
+/// Reads all trees forward, backward and key by key, and verifies that all agree, that the structure is sound, and that
 /// nothing leaks.
 pub(super) fn read_all(
     store: &Store,
@@ -61,16 +64,16 @@ pub(super) fn read_all(
     round: u32,
     violations: &mut Vec<String>,
 ) -> Result<Contents, Failure> {
-    let Work { engine, keys, .. } = *work;
+    let keys = work.keys;
     for (tree, why) in &store.recovery().damaged {
         violations.push(format!("tree {tree:?} could not be recovered: {why}"));
     }
-    let mut contents = Contents::empty(keys);
+    let mut contents = Contents::empty(work);
     if !store.recovery().damaged.is_empty() {
         return Ok(contents);
     }
     violations.extend(store.check()?.iter().map(|violation| format!("check: {violation}")));
-    for (number, tree) in open_trees(store, engine)?.iter().enumerate() {
+    for (number, tree) in open_trees(store, work)?.iter().enumerate() {
         let all_keys: Vec<Vec<u8>> = (0..keys).map(|key| key_bytes(number as u8, key)).collect();
         let versions = &mut contents.versions[number];
         read_forward(tree, number as u8, &all_keys, versions, violations)?;
@@ -81,7 +84,7 @@ pub(super) fn read_all(
             violations.push(format!("{}: len() says {counted}, a scan found {found}", tree.name()));
         }
     }
-    verify_figures(store, &contents, engine, violations)?;
+    verify_figures(store, &contents, work, violations)?;
     Ok(contents)
 }
 
@@ -160,22 +163,24 @@ fn compare_reads(
 fn verify_figures(
     store: &Store,
     contents: &Contents,
-    engine: Engine,
+    work: &Work,
     violations: &mut Vec<String>,
 ) -> Result<(), Failure> {
     // An engine with epochs keeps free objects, and counts them itself, in `check`.
-    if engine.is_buffered() || !store.recovery().after_crash {
+    if work.engine.is_buffered() || !store.recovery().after_crash {
         return Ok(());
     }
     store.finish_recovery();
+    let records: u64 =
+        (0..work.trees).filter(|tree| !has_words(*tree)).map(|tree| contents.count(tree)).sum();
     let (mut reached, mut leaves, mut are_counted) = (0, 0, true);
-    for tree in open_trees(store, engine)? {
+    for tree in open_trees(store, work)? {
         let stat = tree.stat()?;
         reached += stat.allocations.unwrap_or(0);
         leaves += stat.leaves;
         are_counted &= stat.allocations.is_some();
     }
-    let expected = if are_counted { reached } else { contents.count(0) + leaves };
+    let expected = if are_counted { reached } else { records + leaves };
     let allocations = store.stat()?.allocations;
     if allocations != expected {
         violations.push(format!("{allocations} allocations, but the trees reach {expected}"));

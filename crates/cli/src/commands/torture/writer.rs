@@ -54,7 +54,7 @@ const KINDS: [Kind; 7] =
 struct Writer<'a> {
     args: &'a Args,
     store: &'a Store,
-    trees: &'a [Tree; 2],
+    trees: &'a [Tree],
     /// Locked for each record, so that records are in the order of time.
     channel: &'a Mutex<File>,
     thread: u8,
@@ -129,7 +129,7 @@ impl Writer<'_> {
     /// Announces and executes an operation.
     fn step(&mut self) -> Result<(), Failure> {
         let (mut kind, number) = (self.choose_kind(), self.choose_key());
-        let tree = u8::from(self.random.random_bool(0.5));
+        let tree = self.random.random_range(0..self.args.work.trees);
         let key = key_bytes(tree, number);
         self.sequence += 1;
         if self.sync_every().is_some_and(|every| self.sequence.is_multiple_of(every)) {
@@ -236,7 +236,7 @@ fn write(args: &Args) -> Result<(), Failure> {
     let channel = Mutex::new(args.channel.open()?);
     let options = args.pool.options().durability(args.work.durability.durability());
     let store = options.open(&args.pool.pool)?;
-    let trees = open_trees(&store, args.work.engine)?;
+    let trees = open_trees(&store, &args.work)?;
     let mix = MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..args.work.threads)

@@ -68,7 +68,11 @@ pub(super) const ENGINES: &[Known] = &[
         folders: &["engines/src/bztree/", "engines/src/pmwcas/"],
         justified: &[BZTREE],
     },
-    Known { engine: Engine::MASSTREE, folders: &["engines/src/masstree/"], justified: &[MASSTREE] },
+    Known {
+        engine: Engine::MASSTREE,
+        folders: &["engines/src/masstree/", "engines/src/kit/epochs"],
+        justified: &[MASSTREE],
+    },
     Known { engine: Engine::WBTREE, folders: OF_WBTREE, justified: &[PAGED, WBTREE] },
     Known { engine: crate::WBTREE_BITMAP_LEAVES, folders: OF_WBTREE, justified: &[PAGED, ONE_WORD] },
     Known {
@@ -369,34 +373,26 @@ const BZTREE: &[Justified] = &[
 
 /// `masstree`.
 const MASSTREE: &[Justified] = &[
-    justified(
-        "engines/src/masstree/epochs.rs Epochs::list_new start 1",
-        &[Store],
-        "the node is listed twice",
-    ),
+    justified("engines/src/kit/epochs/mod.rs Epochs::list_new start 1", &[Store], "the node is listed twice"),
     justified(
         "engines/src/masstree/in_line_log.rs View::prepare store 1",
         &[Store],
         "the mark is of this process alone, and says that a fence is due, which came before and comes once more",
     ),
-    justified("engines/src/masstree/epochs/failed.rs Epochs::close publish 1", &[Flush, Store], UNCLEAN),
-    justified("engines/src/masstree/epochs/failed.rs Epochs::close drain 1", &[Fence, Wait], UNCLEAN),
+    justified("engines/src/kit/epochs/words.rs write_clean publish 1", &[Flush, Store], UNCLEAN),
+    justified("engines/src/kit/epochs/words.rs write_clean drain 1", &[Fence, Wait], UNCLEAN),
     justified("engines/src/masstree/recover.rs Core::recover_node store 1", &[Store], TOUCHED_AGAIN),
     justified(
-        "engines/src/masstree/epochs.rs Epochs::flush_beside_others fence 1",
+        "engines/src/kit/epochs/mod.rs Epochs::flush_beside_others fence 1",
         &[Fence, Swapped],
         "the fence before the epoch's number orders the same lines",
     ),
-    justified("engines/src/masstree/epochs/failed.rs Epochs::close publish 1", &[DoneFirst], ALL_DURABLE),
-    justified("engines/src/masstree/epochs/failed.rs Epochs::close drain 1", &[Swapped], ALL_DURABLE),
-    justified(
-        "engines/src/masstree/epochs/failed.rs Epochs::forget_failed publish 1",
-        &[DoneFirst],
-        ALL_DURABLE,
-    ),
-    justified("engines/src/masstree/epochs/failed.rs Epochs::forget_failed drain 1", &[Swapped], ALL_DURABLE),
-    justified("engines/src/masstree/epochs/failed.rs fail publish 1", &[DoneFirst], RESTORED_AGAIN),
-    justified("engines/src/masstree/epochs/failed.rs fail fence 1", &[Swapped], RESTORED_AGAIN),
+    justified("engines/src/kit/epochs/words.rs write_clean publish 1", &[DoneFirst], ALL_DURABLE),
+    justified("engines/src/kit/epochs/words.rs write_clean drain 1", &[Swapped], ALL_DURABLE),
+    justified("engines/src/masstree/core.rs Core::forget_failed publish 1", &[DoneFirst], ALL_DURABLE),
+    justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Swapped], ALL_DURABLE),
+    justified("engines/src/kit/epochs/words.rs write_failed publish 1", &[DoneFirst], RESTORED_AGAIN),
+    justified("engines/src/kit/epochs/words.rs write_failed fence 1", &[Swapped], RESTORED_AGAIN),
     justified(
         "engines/src/masstree/external_log.rs ExternalLog::restore fence 1",
         &[Swapped],
@@ -408,7 +404,7 @@ const MASSTREE: &[Justified] = &[
         "what is restored follows from the set of failed epochs, which is durable before both; whether the next epoch has \
          begun by then, says nothing of it",
     ),
-    justified("engines/src/masstree/epochs/failed.rs Epochs::open fence 1", &[Swapped], NOTHING_ALLOCATED),
+    justified("engines/src/kit/epochs/of_pool.rs State::resume fence 1", &[Swapped], NOTHING_ALLOCATED),
     justified("engines/src/masstree/core.rs Core::create fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/masstree/external_log.rs ExternalLog::begin fence 1", &[Swapped], NOT_IN_ROOTS),
     justified(
@@ -429,14 +425,6 @@ const MASSTREE: &[Justified] = &[
         &[Swapped],
         "bitmaps count only with the clean flag, which comes after both",
     ),
-    justified(
-        "engines/src/masstree/epochs/failed.rs Epochs::forget_failed publish 1",
-        &[Flush, Store],
-        REMEMBERED,
-    ),
-    justified(
-        "engines/src/masstree/epochs/failed.rs Epochs::forget_failed drain 1",
-        &[Fence, Wait],
-        REMEMBERED,
-    ),
+    justified("engines/src/masstree/core.rs Core::forget_failed publish 1", &[Flush, Store], REMEMBERED),
+    justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Fence, Wait], REMEMBERED),
 ];

@@ -112,17 +112,47 @@ fn a_removal_that_is_there_says_what_was_before_it() {
     .iter()
     .flat_map(Record::encode)
     .collect();
-    let contents = |versions: [Version; 4]| Contents::of([versions.to_vec(), vec![0; 4]]);
+    let contents = |versions: [Version; 4]| Contents::of(vec![versions.to_vec(), vec![0; 4]]);
     let judged = |found| {
         let durability = Promise::Store(everleaf::Durability::OnSync);
-        let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 4 };
+        let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 4, trees: 2 };
+        let history = History::read(&said, &work).unwrap();
         let (mut model, mut tally) = (Model::new(contents([0, 5, 6, 0]), work), Tally::default());
         let mut violations = Vec::new();
-        model.judge(History::read(&said, 4).unwrap(), contents(found), &mut tally, &mut violations);
+        model.judge(history, contents(found), &mut tally, &mut violations);
         violations.is_empty()
     };
     assert!(judged([0, 7, 0, 0]) && judged([0, 7, 6, 0]) && judged([0, 5, 6, 0]));
     assert!(!judged([0, 5, 0, 0]), "the put is lost, and what came after it is not");
+}
+
+/// Epochs and logs are of all trees: what came first is not lost alone, whichever tree it was in.
+#[test]
+fn all_trees_are_as_at_one_moment() {
+    let record = |answer, tree, version| Record {
+        thread: 0,
+        answer,
+        seen: 0,
+        kind: Kind::Put,
+        tree,
+        key: 1,
+        version,
+        expected: 0,
+    };
+    let records = [record(None, 0, 7), record(Some(true), 1, 8), record(Some(true), 0, 9)];
+    let said: Vec<u8> = records.iter().flat_map(Record::encode).collect();
+    let durability = Promise::Store(everleaf::Durability::OnSync);
+    let engine = everleaf::Engine::MASSTREE;
+    let work = Work { engine, durability, threads: 1, keys: 2, trees: 2 };
+    let judged = |first, second| {
+        let mut model = Model::new(Contents::empty(&work), work.clone());
+        let (history, found) = (History::read(&said, &work).unwrap(), vec![vec![0, first], vec![0, second]]);
+        let mut violations = Vec::new();
+        model.judge(history, Contents::of(found), &mut Tally::default(), &mut violations);
+        violations.is_empty()
+    };
+    assert!(judged(0, 0) && judged(7, 0) && judged(7, 8) && judged(9, 8));
+    assert!(!judged(0, 8) && !judged(9, 0));
 }
 
 #[test]
@@ -169,7 +199,9 @@ fn a_wait_is_for_what_its_own_thread_did() {
     .iter()
     .flat_map(Record::encode)
     .collect();
-    let history = History::read(&said, 100).unwrap();
+    let durability = Promise::Store(everleaf::Durability::Immediate);
+    let work = Work { engine: everleaf::Engine::RNTREE, durability, threads: 1, keys: 100, trees: 2 };
+    let history = History::read(&said, &work).unwrap();
     let durable = history.ops[&(0, 9)].iter().map(|op| op.is_durable);
     assert_eq!(durable.collect::<Vec<_>>(), [true, false, false, false, false]);
 }

@@ -18,7 +18,7 @@ fn records_and_values_are_read_as_written() {
     assert_eq!((Record::decode(&torn), Record::decode(&[0; RECORD_BYTES])), (None, None));
     for sequence in 1..9000 {
         let version = version(1, 2, sequence);
-        for tree in [0, WORDS] {
+        for tree in [0, 1] {
             let bytes = value_bytes(tree, version);
             assert_eq!(version_of(tree, &bytes), Some(version));
             assert_eq!(version_of(tree, &bytes[..bytes.len() - 1]), None);
@@ -28,7 +28,7 @@ fn records_and_values_are_read_as_written() {
 
 #[test]
 fn keys_differ() {
-    for tree in [0, WORDS] {
+    for tree in [0, 1] {
         let keys: std::collections::HashSet<_> = (0..50_000).map(|key| key_bytes(tree, key)).collect();
         assert_eq!(keys.len(), 50_000);
     }

@@ -7,7 +7,7 @@ use loom::thread;
 use medium::sync::{Mutex, model};
 
 use super::barrier::Barrier;
-use super::epochs::note_lines;
+use super::note_lines;
 
 /// What a shard lists: nodes, of which there are two here, and lines of them.
 type Shard = Vec<(usize, u64)>;

@@ -1,14 +1,15 @@
 //! Epochs: the list of what changed, the end of an epoch, the set of epochs that failed.
 //!
-//! Nothing here knows a tree. A thread works with a shard of the `barrier`. While all shards are locked, no operation is under way,
-//! and no thread can reach what was freed.
+//! Nothing here knows nodes. A tree has a barrier and lists of its own ([`Epochs`]); all trees of a pool end their epochs together
+//! ([`PoolEpochs`]). A thread works with a shard of the barrier. While all shards of a tree are locked, no operation on it is under
+//! way, and no thread can reach what was freed.
 //!
 //! An operation lists the lines that it changes, each once a *phase*; a node notes which of its lines are listed. An epoch
 //! ends in these steps:
 //!
 //! 1. A new phase begins. The lines of the previous phase are flushed and fenced while writers go on.
 //! 2. Step 1 is repeated while the list shrinks quickly and is longer than a few hundred ranges.
-//! 3. All shards are locked. The lines of the last phase are flushed and fenced.
+//! 3. All shards of all trees are locked. The lines of the last phase are flushed and fenced.
 //! 4. The number of the next epoch is published and fenced. The shards are unlocked.
 //!
 //! So the pause is the longest operation, the flush of what changed during the last flush, and two fences.
@@ -18,37 +19,40 @@
 //! epoch cannot be durable first.
 //!
 //! An epoch that was running when the process ended has *failed*. It stays in a set in the pool until nothing is left that was
-//! written in it (`sweep`).
+//! written in it.
 
-mod failed;
+pub(crate) mod barrier;
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod of_pool;
+pub(crate) mod ticker;
+mod words;
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::Duration;
 
 use medium::sync::schedule::{Access, AccessKind, reach};
 use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, is_scheduled};
-use medium::{LINE_BYTES, Lsn, Medium, VolatileWord};
+use medium::{LINE_BYTES, Medium, VolatileWord};
 use pool::{Guard, Pool};
 
-use super::barrier::{Barrier, Pass};
-use super::layout::{EpochWords, FAILED_MAX, all_lines, checked, unchecked};
 use crate::Result;
-
-/// Failed epochs from which on an open sweeps at once.
-const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
+use barrier::{Barrier, Pass};
+use of_pool::FAILED_SWEPT_AT;
+pub(crate) use of_pool::{Joined, Member, PoolEpochs};
 
 /// What a thread needs to write: the list of what changed, and what the parts of a tree keep. In lines of its own.
 #[repr(align(128))]
-pub(super) struct Shard<S> {
-    pub(super) index: usize,
+pub(crate) struct Shard<S> {
+    pub(crate) index: usize,
     /// What changed.
     listed: Vec<u64>,
-    pub(super) own: S,
+    pub(crate) own: S,
 }
 
 impl<S> Shard<S> {
     /// Bytes of memory that the list takes.
-    pub(super) fn volatile_bytes(&self) -> usize {
+    pub(crate) fn volatile_bytes(&self) -> usize {
         size_of::<Self>() + 8 * self.listed.capacity()
     }
 }
@@ -88,9 +92,14 @@ fn push(list: &mut Vec<u64>, offset: u64, bytes: u64) {
 const LINES_BITS: u32 = 16;
 const LINES_MASK: u64 = (1 << LINES_BITS) - 1;
 
+/// All lines of a node of so many bytes.
+pub(crate) const fn all_lines(bytes: usize) -> u64 {
+    (1 << (bytes / LINE_BYTES)) - 1
+}
+
 /// What a node's `listed` word becomes when these lines change in a phase, and which of them have to be listed.
 #[inline(always)]
-pub(super) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
+pub(crate) fn note_lines(listed: u64, phase: u64, lines: u64) -> (u64, u64) {
     if listed >> LINES_BITS == phase {
         (listed | lines, lines & !listed)
     } else {
@@ -115,62 +124,61 @@ fn flush_lines<M: Medium>(guard: &Guard<'_, M>, listed: u64) -> Result<u64> {
 
 /// What is counted.
 #[derive(Default)]
-pub(super) struct Figures {
-    pub(super) epochs: AtomicU64,
-    pub(super) lines_flushed: AtomicU64,
-    pub(super) pause_ns: AtomicU64,
-    pub(super) pause_ns_max: AtomicU64,
+pub(crate) struct Figures {
+    pub(crate) epochs: AtomicU64,
+    pub(crate) lines_flushed: AtomicU64,
+    pub(crate) pause_ns: AtomicU64,
+    pub(crate) pause_ns_max: AtomicU64,
 }
 
-/// The shards of new epochs: how many, how many of them threads are spread over, and whether they end durably.
-pub(super) struct Shards {
-    pub(super) count: usize,
-    pub(super) worked_with: usize,
-    pub(super) are_durable: bool,
+impl Figures {
+    /// Counts the end of an epoch, for which writers were held up this long.
+    fn count_pause(&self, pause: Duration) {
+        let pause_ns = pause.as_nanos() as u64;
+        self.pause_ns.fetch_add(pause_ns, Ordering::Relaxed);
+        self.pause_ns_max.fetch_max(pause_ns, Ordering::Relaxed);
+    }
 }
 
-/// The epochs of a pool's owner. `S` is what the owner keeps in each shard.
-pub(super) struct Epochs<M: Medium, S> {
+/// The shards of a tree: how many, how many of them threads are spread over, and whether epochs end durably.
+pub(crate) struct Shards {
+    pub(crate) count: usize,
+    pub(crate) worked_with: usize,
+    pub(crate) are_durable: bool,
+}
+
+/// What a tree has of epochs. `S` is what its parts keep in each shard.
+pub(crate) struct Epochs<M: Medium, S> {
     pool: Pool<M>,
-    /// Where the pool has [`EpochWords`].
-    words: u64,
     /// Whether the end of an epoch makes durable what changed in it.
     are_durable: bool,
-    pub(super) barrier: Barrier<Shard<S>>,
+    pub(crate) barrier: Barrier<Shard<S>>,
     /// What a recovery has changed, as the shards list what changed.
     touched: Mutex<Vec<u64>>,
-    /// The end of the last epoch; held while an epoch ends.
-    ended: Mutex<Lsn>,
-    /// Whether the running epoch has something to end, though nothing may be listed: an attempt to end it failed. Changed by the
-    /// thread that holds `ended`.
-    is_owed: AtomicBool,
     /// No epoch ends any more: the memory belongs to others.
     is_over: AtomicBool,
-    /// The first epoch of this execution.
-    pub(super) first: u64,
-    /// Failed epochs, as the open found them.
+    /// The first epoch in which this process has written to the tree.
+    pub(crate) first: u64,
+    /// Failed epochs of which something may have been left when the tree was opened.
     failed: Vec<u64>,
-    /// Whether something of failed epochs may be left.
+    /// Whether something of them may be left.
     any_failed: AtomicBool,
-    pub(super) figures: Figures,
+    pub(crate) figures: Figures,
 }
 
 impl<M: Medium, S: Default> Epochs<M, S> {
-    /// Epochs that begin with `first`. The caller has written zeros to [`EpochWords`].
-    pub(super) fn new(pool: &Pool<M>, words: u64, shards: &Shards, first: u64) -> Self {
+    /// Epochs that begin with `first`, of a tree in which something of `failed` epochs may be left.
+    pub(crate) fn new(pool: &Pool<M>, shards: &Shards, first: u64, failed: Vec<u64>) -> Self {
         let shard = |index| Shard { index, listed: Vec::new(), own: S::default() };
         Self {
             pool: pool.clone(),
-            words,
             are_durable: shards.are_durable,
             barrier: Barrier::new(first, (0..shards.count).map(shard), shards.worked_with),
             touched: Mutex::new(Vec::new()),
-            ended: Mutex::new(Lsn::DURABLE),
-            is_owed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             first,
-            failed: Vec::new(),
-            any_failed: AtomicBool::new(false),
+            any_failed: AtomicBool::new(!failed.is_empty()),
+            failed,
             figures: Figures::default(),
         }
     }
@@ -188,55 +196,59 @@ impl<M: Medium, S> Epochs<M, S> {
 
     /// The running epoch.
     #[inline(always)]
-    pub(super) fn running(&self) -> u64 {
+    pub(crate) fn running(&self) -> u64 {
         self.barrier(AccessKind::Load).running()
     }
 
     /// The barrier, for a thread that is about to lock shards, or to read the epoch: see [`Epochs::reach`].
     #[inline(always)]
-    pub(super) fn barrier(&self, kind: AccessKind) -> &Barrier<Shard<S>> {
+    pub(crate) fn barrier(&self, kind: AccessKind) -> &Barrier<Shard<S>> {
         self.reach(kind);
         &self.barrier
     }
 
     /// Locks all shards: no operation is under way while they are held.
-    pub(super) fn stop(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
+    pub(crate) fn stop(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
         self.reach(AccessKind::Store);
         self.barrier.stop(self.barrier.close_gate())
     }
 
-    /// As [`Epochs::stop`], and no epoch ends any more.
-    pub(super) fn stop_for_good(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
-        let _ended = self.ended.lock();
+    /// As [`Epochs::stop`], and no operation begins any more.
+    pub(crate) fn stop_for_good(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
         let shards = self.stop();
         self.is_over.store(true, Ordering::Release);
         shards
     }
 
     /// Whether [`Epochs::stop_for_good`] was called.
-    pub(super) fn are_over(&self) -> bool {
+    pub(crate) fn are_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
     /// Whether something of failed epochs may be left.
     #[inline]
-    pub(super) fn any_failed(&self) -> bool {
+    pub(crate) fn any_failed(&self) -> bool {
         self.any_failed.load(Ordering::Acquire)
     }
 
     /// Whether an epoch failed. The set is empty but for the time between a crash and the end of the sweep.
     #[inline]
-    pub(super) fn has_failed(&self, epoch: u64) -> bool {
+    pub(crate) fn has_failed(&self, epoch: u64) -> bool {
         self.any_failed() && self.failed.contains(&epoch)
     }
 
+    /// Nothing is left that was written in a failed epoch.
+    pub(crate) fn forget_failed(&self) {
+        self.any_failed.store(false, Ordering::Release);
+    }
+
     /// Whether an open should sweep before it returns.
-    pub(super) fn is_sweep_due(&self) -> bool {
+    pub(crate) fn is_sweep_due(&self) -> bool {
         self.failed.len() >= FAILED_SWEPT_AT
     }
 
     /// Bytes of memory beside the shards'.
-    pub(super) fn volatile_bytes(&self) -> usize {
+    pub(crate) fn volatile_bytes(&self) -> usize {
         8 * self.touched.lock().capacity() + size_of_val(&*self.failed)
     }
 
@@ -278,53 +290,12 @@ impl<M: Medium, S> Epochs<M, S> {
         }
     }
 
-    /// Ends the running epoch: all operations before are durable when this returns. `at_end` gets the number of the next epoch
-    /// while no operation is under way.
-    pub(super) fn advance(&self, at_end: impl FnOnce(&Guard<'_, M>, u64) -> Result<()>) -> Result<()> {
-        let mut ended = self.ended.lock();
-        if self.are_over() {
-            return Ok(());
-        }
-        let guard = self.pool.peek();
-        if !self.are_durable {
-            let _shards = self.stop();
+    /// Ends the running epoch of a tree that is not durable.
+    pub(crate) fn advance_alone(&self) {
+        let _shards = self.stop();
+        if !self.are_over() {
             self.begin(self.barrier.running() + 1);
-            return Ok(());
         }
-        // After an error the flushed lines are in no list any more. This flag makes the next attempt end the epoch nevertheless.
-        let is_owed = self.is_owed.swap(true, Ordering::Relaxed);
-        let something = self.flush_beside_others(&guard)? || is_owed;
-        self.reach(AccessKind::Store);
-        let gate = self.barrier.close_gate();
-        let pause = Instant::now();
-        // Dropped after the shards are unlocked: to free memory may take long.
-        let mut listed = Vec::new();
-        let mut shards = self.barrier.stop(gate);
-        listed.extend(shards.iter_mut().map(|shard| take(&mut shard.listed)));
-        listed.push(take(&mut self.touched.lock()));
-        if !something && listed.iter().all(Vec::is_empty) {
-            drop(shards);
-            self.is_owed.store(false, Ordering::Relaxed);
-            // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
-            return guard.settle(*ended);
-        }
-        let flushed = self.flush_listed(&guard, &listed);
-        guard.fence();
-        flushed?;
-        let next = self.barrier.running() + 1;
-        // PERSIST: all that changed in the epoch is ordered before; lost, the epoch has failed.
-        guard.node::<EpochWords>(self.words)?.running.publish(&guard, checked(next));
-        *ended = guard.fence();
-        self.is_owed.store(false, Ordering::Relaxed);
-        self.begin(next);
-        let at_end = at_end(&guard, next);
-        drop(shards);
-        let pause_ns = pause.elapsed().as_nanos() as u64;
-        self.figures.pause_ns.fetch_add(pause_ns, Ordering::Relaxed);
-        self.figures.pause_ns_max.fetch_max(pause_ns, Ordering::Relaxed);
-        // The next epoch runs while this one becomes durable.
-        guard.settle(*ended)?;
-        at_end
     }
 
     /// Begins an epoch. All shards are locked.
@@ -335,18 +306,18 @@ impl<M: Medium, S> Epochs<M, S> {
     }
 
     /// Lists memory that a recovery has changed.
-    pub(super) fn list_touched(&self, offset: u64, bytes: u64) {
+    pub(crate) fn list_touched(&self, offset: u64, bytes: u64) {
         push(&mut self.touched.lock(), offset, bytes);
     }
 
     /// Lists lines of a node that a recovery has changed.
-    pub(super) fn list_touched_lines(&self, offset: u64, lines: u64) {
+    pub(crate) fn list_touched_lines(&self, offset: u64, lines: u64) {
         self.touched.lock().push(pack(offset, lines));
     }
 
     /// Lists memory that changed, to be flushed before the epoch ends.
     #[inline(always)]
-    pub(super) fn list(&self, shard: &mut Shard<S>, offset: u64, bytes: u64) {
+    pub(crate) fn list(&self, shard: &mut Shard<S>, offset: u64, bytes: u64) {
         if self.are_durable {
             push(&mut shard.listed, offset, bytes);
         }
@@ -354,7 +325,7 @@ impl<M: Medium, S> Epochs<M, S> {
 
     /// Lists lines of a locked node, those that are not listed already.
     #[inline(always)]
-    pub(super) fn list_node(
+    pub(crate) fn list_node(
         &self,
         pass: &mut Pass<'_, Shard<S>>,
         offset: u64,
@@ -370,7 +341,7 @@ impl<M: Medium, S> Epochs<M, S> {
     }
 
     /// Lists a node of so many bytes that was made just now.
-    pub(super) fn list_new(
+    pub(crate) fn list_new(
         &self,
         guard: &Guard<'_, M>,
         pass: &mut Pass<'_, Shard<S>>,

@@ -21,7 +21,7 @@
 use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// The shards and the running epoch. Generic so that the loom tests can use a small shard.
-pub(super) struct Barrier<S> {
+pub(crate) struct Barrier<S> {
     running: AtomicU64,
     /// Whether the shards are being locked. A hint: nothing depends on it.
     is_stopping: AtomicBool,
@@ -42,16 +42,16 @@ struct ShardLock<S> {
 }
 
 /// A locked shard. The epoch does not end while this lives.
-pub(super) struct Pass<'b, S> {
-    pub(super) shard: MutexGuard<'b, S>,
-    pub(super) epoch: u64,
+pub(crate) struct Pass<'b, S> {
+    pub(crate) shard: MutexGuard<'b, S>,
+    pub(crate) epoch: u64,
     /// The shard's phase. A node that is listed in it need not be listed again.
-    pub(super) phase: u64,
+    pub(crate) phase: u64,
 }
 
 impl<S> Barrier<S> {
     /// At least two shards. Threads are spread over the first `worked_with`, which is less than all.
-    pub(super) fn new(running: u64, shards: impl Iterator<Item = S>, worked_with: usize) -> Self {
+    pub(crate) fn new(running: u64, shards: impl Iterator<Item = S>, worked_with: usize) -> Self {
         let shard = |content| ShardLock { phase: AtomicU64::new(1), content: Mutex::new(content) };
         Self {
             running: AtomicU64::new(running),
@@ -64,20 +64,20 @@ impl<S> Barrier<S> {
     }
 
     /// All shards, in order.
-    pub(super) fn shards(&self) -> impl ExactSizeIterator<Item = &Mutex<S>> {
+    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = &Mutex<S>> {
         self.shards.iter().map(|shard| &shard.content)
     }
 
     /// The running epoch.
     #[inline(always)]
-    pub(super) fn running(&self) -> u64 {
+    pub(crate) fn running(&self) -> u64 {
         // ORDER: pairs with the release in `begin`: all that earlier epochs wrote is visible.
         self.running.load(Ordering::Acquire)
     }
 
     /// Whether an epoch still runs. Then nothing that the caller read since [`Barrier::running`] returned it was reused.
     #[inline(always)]
-    pub(super) fn is_running(&self, epoch: u64) -> bool {
+    pub(crate) fn is_running(&self, epoch: u64) -> bool {
         // ORDER: pairs with the release of a writer that reused memory, in a later epoch. The loads before this fence, relaxed
         // ones in kernels, stay before it.
         fence(Ordering::Acquire);
@@ -90,7 +90,7 @@ impl<S> Barrier<S> {
     }
 
     /// Locks a shard for an operation: the thread's own, or another one that is free. Waits for its own if none is.
-    pub(super) fn enter(&self, thread: usize) -> Pass<'_, S> {
+    pub(crate) fn enter(&self, thread: usize) -> Pass<'_, S> {
         if self.is_stopping.load(Ordering::Relaxed) {
             self.wait_until_stopped();
         }
@@ -110,7 +110,7 @@ impl<S> Barrier<S> {
     }
 
     /// Locks a shard that suits, if there is one. Waits for each in turn, but not for a batch.
-    pub(super) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
+    pub(crate) fn enter_suitable(&self, suits: impl Fn(&S) -> bool) -> Option<Pass<'_, S>> {
         let (batches, others) = self.shards.split_last()?;
         let others = others.iter().map(|shard| shard.enter(self));
         // Only after the others: a thread that waits for them does not hold the shard of batches.
@@ -119,19 +119,19 @@ impl<S> Barrier<S> {
     }
 
     /// Locks the shard of batches. Waits for another batch, and while an epoch ends.
-    pub(super) fn enter_for_long(&self) -> Pass<'_, S> {
+    pub(crate) fn enter_for_long(&self) -> Pass<'_, S> {
         let _gate = self.gate.lock();
         self.of_batches().enter(self)
     }
 
     /// Each shard that is wanted, by its index, and free just now.
-    pub(super) fn enter_free(&self, is_wanted: impl Fn(usize) -> bool) -> impl Iterator<Item = Pass<'_, S>> {
+    pub(crate) fn enter_free(&self, is_wanted: impl Fn(usize) -> bool) -> impl Iterator<Item = Pass<'_, S>> {
         let wanted = self.shards.iter().enumerate().filter(move |(index, _)| is_wanted(*index));
         wanted.filter_map(|(_, shard)| shard.try_enter(self))
     }
 
     /// Begins a phase. `take` gets each shard after its last operation of the phase before.
-    pub(super) fn begin_phase(&self, mut take: impl FnMut(&mut S)) {
+    pub(crate) fn begin_phase(&self, mut take: impl FnMut(&mut S)) {
         for shard in &self.shards {
             let mut content = shard.content.lock();
             shard.phase.fetch_add(1, Ordering::Relaxed);
@@ -140,14 +140,14 @@ impl<S> Barrier<S> {
     }
 
     /// Waits until no batch is under way, while writers go on. No batch begins while the gate is held.
-    pub(super) fn close_gate(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn close_gate(&self) -> MutexGuard<'_, ()> {
         let gate = self.gate.lock();
         drop(self.of_batches().content.lock());
         gate
     }
 
     /// Locks all shards: no operation is under way while they are held.
-    pub(super) fn stop(&self, _gate: MutexGuard<'_, ()>) -> Vec<MutexGuard<'_, S>> {
+    pub(crate) fn stop(&self, _gate: MutexGuard<'_, ()>) -> Vec<MutexGuard<'_, S>> {
         let _stopping = self.stopping.lock();
         self.is_stopping.store(true, Ordering::Relaxed);
         let shards = self.shards.iter().map(|shard| shard.content.lock()).collect();
@@ -156,7 +156,7 @@ impl<S> Barrier<S> {
     }
 
     /// Begins an epoch, and with it a phase. The caller holds all shards.
-    pub(super) fn begin(&self, epoch: u64) {
+    pub(crate) fn begin(&self, epoch: u64) {
         // ORDER: pairs with the loads in `running` and `is_running`: a thread that sees the new epoch sees all of the old one.
         self.running.store(epoch, Ordering::Release);
         for shard in &self.shards {

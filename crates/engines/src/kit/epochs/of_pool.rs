@@ -1,0 +1,300 @@
+//! The epochs of a pool: its trees begin and end them together, so that after a crash all are as at one moment.
+//!
+//! A tree *joins* when it is opened and *leaves* when it is closed. The first tree that joins finds out whether an epoch was
+//! running when the pool was last used; that epoch has failed. The last tree that leaves notes that the running one has not.
+//! While a tree joins, no epoch ends.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use medium::sync::Mutex;
+use medium::sync::schedule::AccessKind;
+use medium::{Lsn, Medium, MediumError};
+use pool::{Guard, Pool};
+
+use super::barrier::Barrier;
+use super::ticker::Ticker;
+use super::words::{self, FAILED_MAX, Written};
+use super::{Epochs, take};
+use crate::Result;
+
+/// Failed epochs from which on an open sweeps at once.
+pub(super) const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
+/// The time between two steps of a sweep, for other threads to work.
+const SWEEP_PAUSE: Duration = Duration::from_micros(50);
+
+/// A tree that takes part.
+pub(crate) trait Member<M: Medium, S>: Send + Sync {
+    /// Its shards, and the lists of what changed.
+    fn epochs(&self) -> &Epochs<M, S>;
+
+    /// An epoch begins. No operation is under way.
+    fn at_begin(&self, guard: &Guard<'_, M>, epoch: u64) -> Result<()>;
+
+    /// Recovers some of what failed epochs have left; returns whether there is more.
+    fn sweep_some(&self) -> Result<bool>;
+}
+
+/// The epochs that the trees of a pool share.
+pub(crate) struct PoolEpochs<M: Medium, S> {
+    members: Mutex<Members<M, S>>,
+    /// Held while an epoch begins or ends, and so while its thread may wait for a batch.
+    state: Mutex<State>,
+    /// Ends epochs. Started by the first tree that asks for it.
+    ticker: Mutex<Option<Ticker>>,
+}
+
+type Members<M, S> = Vec<Weak<dyn Member<M, S>>>;
+
+/// What changes only at the beginning or the end of an epoch.
+struct State {
+    /// What the pool has; the running epoch is 0 while there is no member.
+    written: Written,
+    /// The end of the last epoch.
+    ended: Lsn,
+    /// Whether the running epoch has something to end, though nothing may be listed: an attempt to end it failed.
+    is_owed: bool,
+    /// A tree was closed without the end of its epoch, which cannot end any more.
+    is_cut_off: bool,
+}
+
+impl<M: Medium, S> Default for PoolEpochs<M, S> {
+    fn default() -> Self {
+        let state =
+            State { written: Written::default(), ended: Lsn::DURABLE, is_owed: false, is_cut_off: false };
+        Self { members: Mutex::new(Vec::new()), state: Mutex::new(state), ticker: Mutex::new(None) }
+    }
+}
+
+/// What a tree that joins has to know.
+pub(crate) struct Joined<'s> {
+    /// The first epoch in which it may write.
+    pub(crate) first: u64,
+    /// The failed epochs, and zeros.
+    pub(crate) failed: &'s [u64],
+    /// The last one of those that the pool had no room for.
+    pub(crate) dropped: u64,
+}
+
+impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
+    /// The epochs of a pool.
+    pub(crate) fn of(pool: &Pool<M>) -> Arc<Self> {
+        pool.common()
+    }
+
+    /// Takes up the tree that `open` makes or recovers, with `first` or a later epoch as its first one.
+    pub(crate) fn join<T: Member<M, S> + 'static>(
+        &self,
+        pool: &Pool<M>,
+        first: u64,
+        open: impl FnOnce(&Joined<'_>) -> Result<Arc<T>>,
+    ) -> Result<Arc<T>> {
+        let mut state = self.state.lock();
+        if state.written.running == 0 {
+            state.resume(pool, first)?;
+        } else {
+            // What the tree wrote when it was open before lies in an epoch that has ended.
+            self.end(&mut state, pool, Some(first))?;
+        }
+        let Written { running, ref failed, dropped, .. } = state.written;
+        let tree = open(&Joined { first: running, failed, dropped });
+        match &tree {
+            Ok(tree) => {
+                let member: Weak<T> = Arc::downgrade(tree);
+                self.members.lock().push(member);
+            }
+            Err(_) => self.close_if_empty(&mut state, pool)?,
+        }
+        tree
+    }
+
+    /// Lets a tree go, whose epoch ends if it is closed cleanly.
+    pub(crate) fn leave(&self, pool: &Pool<M>, epochs: &Epochs<M, S>, is_clean: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        let ended = if is_clean { self.end(&mut state, pool, None) } else { Ok(()) };
+        state.is_cut_off |= !is_clean || ended.is_err();
+        self.forget(epochs);
+        let closed = self.close_if_empty(&mut state, pool);
+        drop(state);
+        self.stop_ticker();
+        ended.and(closed)
+    }
+
+    /// Lets a tree go whose memory is given back. No operation is under way any more, and none begins. Waits for no batch of another
+    /// tree.
+    pub(crate) fn leave_for_good(&self, pool: &Pool<M>, epochs: &Epochs<M, S>) -> Result<()> {
+        if !self.forget(epochs) {
+            return Ok(());
+        }
+        let closed = self.close_if_empty(&mut self.state.lock(), pool);
+        self.stop_ticker();
+        closed
+    }
+
+    /// Ends the thread that ends epochs, if there is no tree any more. The caller holds no lock: the thread may be about to end an
+    /// epoch.
+    fn stop_ticker(&self) {
+        let mut ticker = self.ticker.lock();
+        let stopped = if self.members.lock().is_empty() { ticker.take() } else { None };
+        drop(ticker);
+        drop(stopped);
+    }
+
+    /// Ends the running epoch: all operations before are durable when this returns.
+    pub(crate) fn advance(&self, pool: &Pool<M>) -> Result<()> {
+        self.end(&mut self.state.lock(), pool, None)
+    }
+
+    /// Forgets the failed epochs before `swept`: nothing is left in any tree that was written in one.
+    pub(crate) fn forget_failed(&self, pool: &Pool<M>, swept: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        for failed in &mut state.written.failed {
+            if *failed < swept {
+                *failed = 0;
+            }
+        }
+        words::write_failed(&pool.peek(), &state.written)
+    }
+
+    /// Has a thread sweep and end epochs of this length, until the last tree leaves.
+    pub(crate) fn start_ticker(self: &Arc<Self>, length: Duration) -> Result<()> {
+        let mut ticker = self.ticker.lock();
+        if ticker.is_none() {
+            let (sweeping, ending) = (Arc::downgrade(self), Arc::downgrade(self));
+            let sweep = move |is_time: &dyn Fn() -> bool| {
+                sweeping.upgrade().into_iter().for_each(|epochs| epochs.sweep_until(is_time));
+            };
+            // An error here comes again in `sync`, which returns it.
+            let end = move || ending.upgrade().into_iter().for_each(|epochs| drop(epochs.advance_any()));
+            *ticker = Some(Ticker::start(length, sweep, end)?);
+        }
+        Ok(())
+    }
+
+    /// Sweeps the trees until it is time for something else, or nothing is left to do.
+    fn sweep_until(&self, is_time: &dyn Fn() -> bool) {
+        for member in self.live() {
+            // After an error the sweep goes on in the next epoch.
+            while !is_time() && member.sweep_some().unwrap_or(false) {
+                std::thread::park_timeout(SWEEP_PAUSE);
+            }
+        }
+    }
+
+    /// As [`PoolEpochs::advance`], if there is a tree.
+    fn advance_any(&self) -> Result<()> {
+        match self.live().first() {
+            Some(member) => self.advance(&member.epochs().pool),
+            None => Ok(()),
+        }
+    }
+
+    /// The trees that take part.
+    fn live(&self) -> Vec<Arc<dyn Member<M, S>>> {
+        self.members.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Removes a tree. Returns whether it was the last one.
+    fn forget(&self, epochs: &Epochs<M, S>) -> bool {
+        let mut members = self.members.lock();
+        members
+            .retain(|member| member.upgrade().is_some_and(|member| !std::ptr::eq(member.epochs(), epochs)));
+        members.is_empty()
+    }
+
+    /// Notes that the running epoch has not failed, if no tree takes part any more and all have ended their epoch.
+    fn close_if_empty(&self, state: &mut State, pool: &Pool<M>) -> Result<()> {
+        if state.written.running == 0 || !self.members.lock().is_empty() {
+            return Ok(());
+        }
+        state.written.running = 0;
+        if std::mem::take(&mut state.is_cut_off) { Ok(()) } else { words::write_clean(&pool.peek()) }
+    }
+
+    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`.
+    fn end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
+        if state.is_cut_off {
+            return Err(
+                MediumError::Failed("a tree was closed without the end of its epoch".to_owned()).into()
+            );
+        }
+        let (guard, members) = (pool.peek(), self.live());
+        // After an error the flushed lines are in no list any more. This flag makes the next attempt end the epoch nevertheless.
+        let mut something = std::mem::replace(&mut state.is_owed, true) || wanted.is_some();
+        for member in &members {
+            something |= member.epochs().flush_beside_others(&guard)?;
+        }
+        // All gates first: a batch of one tree may write to another one.
+        let barriers = members.iter().map(|member| member.epochs().barrier(AccessKind::Store));
+        let gates: Vec<_> = barriers.map(Barrier::close_gate).collect();
+        let pause = Instant::now();
+        // Dropped after the shards are unlocked: to free memory may take long.
+        let mut listed = Vec::new();
+        let mut stopped = Vec::with_capacity(members.len());
+        for (member, gate) in members.iter().zip(gates) {
+            let mut shards = member.epochs().barrier.stop(gate);
+            let mut of_tree: Vec<_> = shards.iter_mut().map(|shard| take(&mut shard.listed)).collect();
+            of_tree.push(take(&mut member.epochs().touched.lock()));
+            listed.push(of_tree);
+            stopped.push(shards);
+        }
+        if !something && listed.iter().flatten().all(Vec::is_empty) {
+            drop(stopped);
+            state.is_owed = false;
+            // The last epoch may not be durable yet, or may have failed to become so: this caller is told, too.
+            return guard.settle(state.ended);
+        }
+        let mut flushed = Ok(());
+        for (member, listed) in members.iter().zip(&listed) {
+            flushed = flushed.and(member.epochs().flush_listed(&guard, listed));
+        }
+        guard.fence();
+        flushed?;
+        let next = wanted.unwrap_or(0).max(state.written.running + 1);
+        words::write_running(&guard, next)?;
+        state.ended = guard.fence();
+        (state.written.running, state.is_owed) = (next, false);
+        let mut begun = Ok(());
+        // The memory of a tree that was dropped meanwhile belongs to others.
+        for member in members.iter().filter(|member| !member.epochs().are_over()) {
+            member.epochs().begin(next);
+            begun = begun.and(member.at_begin(&guard, next));
+        }
+        drop(stopped);
+        for member in &members {
+            member.epochs().figures.count_pause(pause.elapsed());
+        }
+        // The next epoch runs while this one becomes durable.
+        guard.settle(state.ended)?;
+        begun
+    }
+}
+
+impl State {
+    /// Goes on with the epochs of an earlier process, with `first` or a later one. If an epoch was running, it has failed.
+    fn resume<M: Medium>(&mut self, pool: &Pool<M>, first: u64) -> Result<()> {
+        let guard = pool.peek();
+        let mut written = words::read(&guard)?;
+        let Written { running, is_clean, mut failed, .. } = written;
+        if running != 0 && !is_clean && !failed.contains(&running) {
+            // A free place, or that of the first one.
+            if let Some(place) = failed.iter_mut().min() {
+                if *place != 0 {
+                    // Some tree that is damaged was not opened since. A tree that needs this epoch does not open any more.
+                    written.dropped = *place;
+                    words::write_dropped(&guard, &written)?;
+                }
+                *place = running;
+            }
+            written.failed = failed;
+        }
+        // Before the number, without which the failed epoch would seem to be an earlier one.
+        words::write_failed(&guard, &written)?;
+        written.running = first.max(running + 1);
+        words::write_running(&guard, written.running)?;
+        // Whatever is durable later is so after this, so there is nothing to wait for.
+        self.ended = guard.fence();
+        (self.written, self.is_owed) = (written, false);
+        Ok(())
+    }
+}

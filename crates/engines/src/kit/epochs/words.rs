@@ -1,0 +1,143 @@
+//! What the pool has of epochs: the running one, and those that failed. Kept twice, so that damage to one copy costs nothing.
+//!
+//! Both copies are durable before an epoch begins. If a crash comes between them, either is right: all that changed in the epoch
+//! before was ordered first. So the copy with the later epoch counts.
+
+use medium::{Medium, Word, node};
+use pool::{EPOCHS, Guard};
+
+use crate::kit::{checked, unchecked};
+use crate::{Error, Result};
+
+/// The most failed epochs that the pool keeps.
+pub(super) const FAILED_MAX: usize = 56;
+
+node! {
+    /// One copy. Each word has its check; 0 stands for none.
+    struct EpochWords {
+        /// The running epoch.
+        running: Word,
+        /// Present if all trees were closed, and nothing was written in the running epoch.
+        clean: Word,
+        /// The last failed epoch that was dropped although some tree may need it.
+        dropped: Word,
+        spare: [Word; 5],
+        failed: [Word; FAILED_MAX],
+    }
+}
+
+const _: () = assert!(size_of::<EpochWords>() == 512 && std::mem::offset_of!(EpochWords, failed) == 64);
+
+/// The content of a copy; 0 stands for none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub(super) running: u64,
+    pub(super) is_clean: bool,
+    pub(super) dropped: u64,
+    /// Each keeps its place, so that none is lost while another one comes or goes.
+    pub(super) failed: [u64; FAILED_MAX],
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self { running: 0, is_clean: false, dropped: 0, failed: [0; FAILED_MAX] }
+    }
+}
+
+fn word_of(epoch: u64) -> u64 {
+    if epoch == 0 { 0 } else { checked(epoch) }
+}
+
+impl EpochWords {
+    /// The content; `None` if it is damaged.
+    fn read<M: Medium>(&self, guard: &Guard<'_, M>) -> Option<Written> {
+        let epoch = |cell: &Word| match cell.load(guard) {
+            0 => Some(0),
+            word => unchecked(word).filter(|epoch| (1..1 << 47).contains(epoch)),
+        };
+        let [running, clean, dropped] = [&self.running, &self.clean, &self.dropped].map(epoch);
+        let mut written =
+            Written { running: running?, is_clean: clean? != 0, dropped: dropped?, ..Written::default() };
+        for (failed, cell) in written.failed.iter_mut().zip(&self.failed) {
+            *failed = epoch(cell).filter(|failed| *failed <= written.running)?;
+        }
+        Some(written)
+    }
+}
+
+/// The cells of both copies that `cell` names.
+fn both<'g, M: Medium>(
+    guard: &'g Guard<'_, M>,
+    cell: impl Fn(&'g EpochWords) -> &'g Word,
+) -> Result<[&'g Word; 2]> {
+    let [first, second] = EPOCHS.map(|at| guard.node::<EpochWords>(at));
+    Ok([cell(first?), cell(second?)])
+}
+
+/// Reads the later copy. Of failed epochs it has those of both: one that a crash kept in one copy only may still be needed.
+pub(super) fn read<M: Medium>(guard: &Guard<'_, M>) -> Result<Written> {
+    let [first, second] = EPOCHS.map(|at| guard.node::<EpochWords>(at));
+    let (mut later, other) = match (first?.read(guard), second?.read(guard)) {
+        (Some(first), Some(second)) if first.running < second.running => (second, Some(first)),
+        (Some(first), second) => (first, second),
+        (None, Some(second)) => (second, None),
+        (None, None) => {
+            return Err(Error::corrupt(EPOCHS[0], "both copies of the epochs' numbers are damaged"));
+        }
+    };
+    if let Some(other) = other {
+        later.is_clean &= other.is_clean || other.running < later.running;
+        later.failed.iter_mut().zip(other.failed).for_each(|(failed, other)| *failed = (*failed).max(other));
+    }
+    Ok(later)
+}
+
+/// Writes the failed epochs; ordered when this returns.
+pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &Written) -> Result<()> {
+    for (index, failed) in written.failed.into_iter().enumerate() {
+        let word = word_of(failed);
+        for cell in both(guard, |words| &words.failed[index])? {
+            if cell.load(guard) != word {
+                // PERSIST: for an epoch that is new here nothing must precede, and lost, it has failed once more; of one that
+                // leaves nothing is left, and lost, it is looked for once more.
+                cell.publish(guard, word);
+            }
+        }
+    }
+    guard.fence();
+    Ok(())
+}
+
+/// Writes the failed epoch that is dropped; ordered when this returns.
+pub(super) fn write_dropped<M: Medium>(guard: &Guard<'_, M>, written: &Written) -> Result<()> {
+    for cell in both(guard, |words| &words.dropped)? {
+        // PERSIST: nothing must precede; lost, the epoch is in the set still.
+        cell.publish(guard, word_of(written.dropped));
+    }
+    guard.fence();
+    Ok(())
+}
+
+/// Writes the number of an epoch that begins, in a pool that is not clean from then on. The caller fences.
+pub(super) fn write_running<M: Medium>(guard: &Guard<'_, M>, running_epoch: u64) -> Result<()> {
+    let clean = both(guard, |words| &words.clean)?;
+    let running = both(guard, |words| &words.running)?;
+    for copy in 0..2 {
+        // Not clean before the epoch begins: these words lie in one line.
+        if clean[copy].load(guard) != 0 {
+            clean[copy].store(guard, 0);
+        }
+        // PERSIST: all that changed in the epoch before is ordered before; lost, that epoch has failed.
+        running[copy].publish(guard, checked(running_epoch));
+    }
+    Ok(())
+}
+
+/// Writes that the running epoch has not failed, although it does not end. Durable when this returns.
+pub(super) fn write_clean<M: Medium>(guard: &Guard<'_, M>) -> Result<()> {
+    for cell in both(guard, |words| &words.clean)? {
+        // PERSIST: the last epoch is complete, and nothing was written since; lost, an empty epoch has failed.
+        cell.publish(guard, checked(1));
+    }
+    Ok(guard.drain()?)
+}
