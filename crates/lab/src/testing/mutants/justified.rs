@@ -251,8 +251,6 @@ const WBTREE_SLOT_ONLY: &[Justified] = &[
 
 /// `cawbt`.
 const CAWBT: &[Justified] = &[
-    justified("engines/src/cawbt/log.rs CawbTree::apply publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/log.rs CawbTree::apply publish 3", &[DoneFirst], EITHER_FIRST),
     justified("engines/src/cawbt/remove.rs CawbTree::take_out publish 2", &[DoneFirst], EITHER_FIRST),
     justified("engines/src/cawbt/change.rs CawbTree::lower_root store_one 1", &[DoneFirst], NOTHING_LEFT),
     justified("engines/src/cawbt/recover.rs CawbTree::mend publish 1", &[DoneFirst], VERIFIED_AGAIN),
