@@ -18,7 +18,7 @@
 //! ## Invariants
 //!
 //! 1. The entries of a node that is not shifting live, and are in order.
-//! 2. Of a leaf that is shifting, all entries but one live, and these are in order: [`dead_entry`] tells which one does not. Only a
+//! 2. Of a leaf that is shifting, all entries but one live, and these are in order: `dead_entry` tells which one does not. Only a
 //!    crash leaves that to readers. The next writer of the leaf makes it whole.
 //! 3. An entry lies in one line. A shift to the right stores the value first, a shift to the left the key.
 //!

@@ -247,7 +247,7 @@ pub trait Index: Any + Send + Sync {
     /// and then whether to go on; returns whether all is marked. The calling thread must not be pinned. O(n).
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if the tree is damaged.
+    /// [`Error::Corrupt`] if the tree is damaged.
     fn mark(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         let _ = go_on;
         Ok(true)

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// to an end on any pool. O(leaves), with some bytes of memory for each.
 ///
 /// # Errors
-/// [`Error::Corrupt`](crate::Error::Corrupt) if the chain leads to a leaf twice; otherwise what `visit` returns.
+/// [`Error::Corrupt`] if the chain leads to a leaf twice; otherwise what `visit` returns.
 pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()> {
     let (mut offset, mut visited) = (first, HashSet::new());
     while offset != 0 {

@@ -178,8 +178,8 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// log + slabs).
     ///
     /// # Errors
-    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch) if the tree is of another kind or width;
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if what recovery rests on is damaged; [`Error::InBatch`] within a batch.
+    /// [`Error::TreeMismatch`] if the tree is of another kind or width;
+    /// [`Error::Corrupt`] if what recovery rests on is damaged; [`Error::InBatch`] within a batch.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;

@@ -268,7 +268,7 @@ impl Commit {
     /// Waits until the operation is durable. Does nothing on media whose fences make durable.
     ///
     /// # Errors
-    /// [`Error::Medium`](crate::Error::Medium): the medium failed. The words stay as they are; a crash may bring the old values back.
+    /// [`Error::Medium`]: the medium failed. The words stay as they are; a crash may bring the old values back.
     #[inline]
     pub fn wait<M: Medium>(self, guard: &Guard<'_, M>) -> Result<()> {
         if M::LATE { execute::wait_for(guard, self.lsn, &self.targets) } else { Ok(()) }
@@ -294,7 +294,7 @@ impl Pmwcas {
     /// its expected value until it has succeeded, then its desired value. Helps no operation and waits for no thread.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if the word names a descriptor that does not name it.
+    /// [`Error::Corrupt`] if the word names a descriptor that does not name it.
     #[inline(always)]
     pub fn read<M: Medium>(&self, guard: &Guard<'_, M>, cell: &Word) -> Result<u64> {
         let raw = cell.load(guard);
@@ -465,7 +465,7 @@ impl<'p> Descriptor<'p> {
     ///
     /// # Errors
     /// No word changed if it is [`Error::BadOperation`], for an operation without words or a reserved entry that was not
-    /// filled, or [`Error::Corrupt`](crate::Error::Corrupt), for a word in the way that names a descriptor wrongly. [`Error::Medium`](crate::Error::Medium) if the medium
+    /// filled, or [`Error::Corrupt`], for a word in the way that names a descriptor wrongly. [`Error::Medium`] if the medium
     /// failed: the words may have changed for other threads.
     pub fn execute<M: Medium>(self, guard: &Guard<'_, M>) -> Result<bool> {
         self.execute_with(guard, |recycled| recycle_offset(guard, recycled))

@@ -54,7 +54,7 @@ impl Pmwcas {
     /// off with the file's free tail, and the next open is refused. A drop cannot do this, as it has no guard.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) names a descriptor that no crash can leave.
+    /// [`Error::Corrupt`] names a descriptor that no crash can leave.
     pub fn open<M: Medium>(guard: &Guard<'_, M>, place: u64, slots: usize) -> Result<Self> {
         let pmwcas = Self::at::<M>(place, slots)?;
         let mut unfinished: Vec<Unfinished> = Vec::new();

@@ -19,7 +19,7 @@
 //! ## Invariants
 //!
 //! 1. An entry is not in use, and neither is what is behind it, if its value is 0; in trees of words, if its key is 0 (but see
-//!    [`Node::used`](node::Node::used): the first entry of a leaf).
+//!    `Node::used`: the first entry of a leaf).
 //! 2. An entry in use does not live if its value is that of the entry before it; in leaves of words, where values may be equal, if
 //!    its key is that of the next entry. At most one entry of a node is like that. So each store of a shift leaves all entries.
 //! 3. Entries at or above the lower bound of the sibling are copies, and do not count.
@@ -50,7 +50,7 @@
 //! ## Where this departs from the paper
 //!
 //! - *Values* of words may be equal, so duplicate pointers cannot tell entries of leaves that do not live: duplicate keys do.
-//! - *Merges* are as [`merge`](FastFair::merge) has them; the published code leaves nodes empty.
+//! - *Merges* are as `merge` has them; the published code leaves nodes empty.
 //! - *Search*: all entries of a node at once, and not one by one.
 //! - *Moving right*: a tree that was opened looks at the sibling of each node, one that was made since does not need to.
 
