@@ -390,7 +390,7 @@ const MASSTREE: &[Justified] = &[
     ),
     justified("engines/src/kit/epochs/words.rs write_clean publish 1", &[DoneFirst], ALL_DURABLE),
     justified("engines/src/kit/epochs/words.rs write_clean drain 1", &[Swapped], ALL_DURABLE),
-    justified("engines/src/masstree/core.rs Core::forget_failed publish 1", &[DoneFirst], ALL_DURABLE),
+    justified("engines/src/masstree/core.rs Core::forget_failed publish_twice 1", &[DoneFirst], ALL_DURABLE),
     justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Swapped], ALL_DURABLE),
     justified("engines/src/kit/epochs/words.rs write_failed publish 1", &[DoneFirst], RESTORED_AGAIN),
     justified("engines/src/kit/epochs/words.rs write_failed fence 1", &[Swapped], RESTORED_AGAIN),
@@ -426,7 +426,11 @@ const MASSTREE: &[Justified] = &[
         &[Swapped],
         "bitmaps count only with the clean flag, which comes after both",
     ),
-    justified("engines/src/masstree/core.rs Core::forget_failed publish 1", &[Flush, Store], REMEMBERED),
+    justified(
+        "engines/src/masstree/core.rs Core::forget_failed publish_twice 1",
+        &[Flush, Store],
+        REMEMBERED,
+    ),
     justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Fence, Wait], REMEMBERED),
     justified("engines/src/masstree/external_log.rs ExternalLog::add_segment store 2", &[Store], TWICE),
 ];
