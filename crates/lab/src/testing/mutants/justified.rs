@@ -262,7 +262,7 @@ const CAWBT: &[Justified] = &[
     justified("engines/src/cawbt/insert.rs CawbTree::add fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/log.rs CawbTree::carry_out fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/load.rs CawbTree::load fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/cawbt/recover.rs CawbTree::create_at fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/recover.rs CawbTree::create fence 1", &[Swapped], BOTH_BEFORE),
 ];
 
 /// The sorted chain.
