@@ -130,6 +130,8 @@ fn a_dump_that_fails_leaves_the_last_one() {
     let said = run(&on("dump", &pool, &[file.to_str().unwrap()])).expect(3);
     assert!(said.errors.contains("damaged at offset"), "{said:?}");
     assert!(fs::read(&file).unwrap() == dump);
+    bytes[value] ^= 1;
+    fs::write(&pool, &bytes).unwrap();
     let said = run(&on("dump", &pool, &["/no/such/folder/dump"])).expect(3);
     assert!(said.errors.contains("create /no/such/folder/dump"), "{said:?}");
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

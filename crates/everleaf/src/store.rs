@@ -227,16 +227,16 @@ impl Store {
 
     /// Reads what is whole of a damaged tree: calls `visit` with its entries in ascending order of keys, until it returns `false`.
     /// Returns the damage it met, which is no error here; for [`Engine::MASSTREE`](crate::Engine::MASSTREE) also damage that cost
-    /// no entry, such as a wrong count. The tree need not open, unless it is one of `masstree`, and is not changed except as an
-    /// open changes it. Other threads wait for a tree of `masstree` meanwhile, and `visit` must not use it; of other trees,
-    /// entries that are written meanwhile may be left out. O(n).
+    /// no entry, such as a wrong count. The tree need not open, and is not changed except as an open changes it. Other threads
+    /// wait for a tree of `masstree` meanwhile, and `visit` must not use it; of other trees, entries that are written
+    /// meanwhile may be left out. Where the nodes of a tree of byte strings no longer lead to others, these are found in the
+    /// slabs of the pool; what is returned says so, and whether some of what they hold may be older values. O(n); O(pool) then.
     ///
     /// # Errors
     /// - [`Error::NoSuchTree`]; [`Error::UnknownEngine`]: a newer release made it;
     /// - [`Error::TreeMismatch`]: it was made with leaves of another size;
     /// - [`Error::InBatch`]: within a batch, of a tree of `masstree`;
-    /// - [`Error::Corrupt`]: the slot of the root table that says where it begins is damaged; or it is one of `masstree` and does
-    ///   not open.
+    /// - [`Error::Corrupt`]: the slot of the root table that says where it begins is damaged.
     pub fn salvage(&self, name: &str, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
         let Inner { backend, opening, .. } = &*self.inner;
         // Kept open, so that no other thread drops the tree. A tree that does not open cannot be dropped.
@@ -244,11 +244,12 @@ impl Store {
         let salvaged = backend.roots().and_then(|roots| {
             let root = roots.find(name)?;
             let root = root.ok_or_else(|| Error::no_such_tree(name))?;
-            if let Some(left_out) = backend.salvage(root, opening, &mut visit)? {
-                return Ok(left_out);
-            }
-            let left_out = opened?.index().salvage(&mut visit)?;
-            Ok(left_out.unwrap_or_default())
+            // Bitmaps say which nodes are in use, once they are read.
+            self.inner.has_recovered();
+            let left_out = opened.map_or(Ok(None), |tree| tree.index().salvage(&mut visit))?;
+            let left_out =
+                left_out.map_or_else(|| backend.salvage(root, opening, &mut visit), |found| Ok(Some(found)));
+            Ok(left_out?.unwrap_or_default())
         });
         self.at(salvaged)
     }
@@ -469,7 +470,7 @@ impl Store {
     }
 
     /// Verifies the whole structure of every tree and returns every violation. For a tree that does not open, the violations are
-    /// the one that prevents that and those that [`Store::salvage`] meets; for one of `masstree`, only the first. O(entries). Other
+    /// the one that prevents that and those that [`Store::salvage`] meets. O(entries). Other
     /// threads may go on, except that writers of trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE) wait.
     ///
     /// # Errors

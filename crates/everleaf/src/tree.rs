@@ -188,7 +188,9 @@ impl Tree {
     #[inline]
     pub fn ticketed<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<(T, Ticket)> {
         let (result, lsn) = medium::deferred(write);
-        Ok((result?, Ticket::new(lsn, &self.context.store)))
+        let epoch = self.any.index.epochs().map(|epochs| epochs.epoch_stat().running);
+        let epoch = epoch.map(|epoch| (Arc::clone(&self.any.index), epoch));
+        Ok((result?, Ticket::new(lsn, epoch, &self.context.store)))
     }
 
     /// As [`Tree::put`], but returns before it is durable: the [`Ticket`] is for waiting. One thread can so keep many

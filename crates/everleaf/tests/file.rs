@@ -325,6 +325,23 @@ fn a_file_in_memory_is_no_promise_against_loss_of_power() {
     assert!(!folder.path().join("b.pool").exists());
 }
 
+/// Such a ticket was once durable at once, though a crash would have taken the write back.
+#[test]
+fn a_ticket_of_a_tree_of_epochs_waits_for_its_epoch() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Options::new().manual_epochs().open(folder.path().join("a.pool")).unwrap();
+    let tree =
+        store.tree_with("t", TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS }).unwrap();
+    let first = tree.put_async("one", "value").unwrap();
+    assert!(!first.is_durable());
+    store.sync().unwrap();
+    assert!(first.is_durable());
+    let second = tree.put_async("two", "value").unwrap();
+    assert!(first.is_durable() && !second.is_durable());
+    second.wait().unwrap();
+    assert!(second.is_durable());
+}
+
 #[test]
 fn tickets_are_waited_for_together() {
     let folder = folder();

@@ -1,10 +1,12 @@
-//! What can still be read and written of trees that are damaged somewhere.
+//! What can still be read and written of trees that are damaged somewhere, and whether their users are told.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everleaf::{Engine, Error, Options, Result, TreeOptions};
+use everleaf::{Codec, Engine, Error, LineStore, MediumChoice, Options, Result, Store, TreeOptions};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 mod common;
@@ -253,4 +255,125 @@ fn entries_that_a_node_of_masstree_has_lost_count_of_are_said_to_be_missing() ->
     }
     assert!(lost > 10, "{lost}");
     Ok(())
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Damages to each pool of twin lines. (`cargo xtask damage` is about lines with one copy.)
+const ROUNDS: u64 = 120;
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+const KINDS: [&str; 6] =
+    ["a bit", "a byte", "a word", "a line of zeros", "a page of zeros", "two lines swapped"];
+
+/// Damages bytes that are in use. Returns where.
+fn damage(bytes: &mut [u8], kind: usize, rng: &mut SmallRng) -> [usize; 2] {
+    let mut used = |size: usize| loop {
+        let at = rng.random_range(0..bytes.len() / size) * size;
+        if bytes[at..at + size].iter().any(|byte| *byte != 0) {
+            break at;
+        }
+    };
+    let (at, other) = (used([8, 8, 8, LINE, PAGE, LINE][kind]), used(LINE));
+    match kind {
+        0 => bytes[at + rng.random_range(0..8)] ^= 1 << rng.random_range(0..8),
+        1 => bytes[at + rng.random_range(0..8)] ^= rng.random_range(1..=255),
+        2 => bytes[at..at + 8].copy_from_slice(&rng.random::<u64>().to_le_bytes()),
+        3 => bytes[at..at + LINE].fill(0),
+        4 => bytes[at..at + PAGE].fill(0),
+        _ => (0..LINE).for_each(|byte| bytes.swap(at + byte, other + byte)),
+    }
+    [at, other]
+}
+
+fn open_emulated(path: &Path) -> Result<Store> {
+    Options::new().create(false).medium(MediumChoice::Dax).open(path)
+}
+
+/// The content of the tree, if nothing tells of damage. Then writes to it.
+fn content(path: &Path) -> Result<Option<Entries>> {
+    let store = open_emulated(path)?;
+    let tree = store.open_tree("t")?;
+    if !tree.check()?.is_empty() {
+        return Ok(None);
+    }
+    let found: Entries = tree
+        .iter()
+        .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+        .collect::<Result<_>>()?;
+    for (key, value) in found.iter().step_by(7) {
+        tree.remove(key)?;
+        tree.put(key, value)?;
+    }
+    Ok(Some(found))
+}
+
+/// The salvaged entries are those that were there, or it is said that something is missing.
+fn is_salvage_honest(path: &Path, sound: &Entries) -> bool {
+    let (Ok(store), mut found) = (open_emulated(path), Entries::new()) else { return true };
+    let left_out = store.salvage("t", |key, value| {
+        found.push((key.to_vec(), value.to_vec()));
+        found.len() < 10 * sound.len()
+    });
+    left_out.is_err() || left_out.is_ok_and(|left_out| !left_out.is_empty()) || found == *sound
+}
+
+/// How many entries are in only one of the two.
+fn differences(one: &Entries, other: &Entries) -> usize {
+    let missing = |from: &Entries, of: &Entries| from.iter().filter(|entry| !of.contains(entry)).count();
+    missing(one, other) + missing(other, one)
+}
+
+#[test]
+fn no_damage_of_twin_lines_of_cawbt_is_silent() {
+    let [mut noticed, mut harmless, mut torn] = [[0; KINDS.len()]; 3];
+    for case in 0..4_u64 {
+        let (codec, is_closed) = ([Codec::Record, Codec::Word][case as usize & 1], case & 2 != 0);
+        let options = TreeOptions { engine: Engine::CAWBT, codec, ..TreeOptions::RECORDS };
+        let (folder, mut sound) = (folder(), Entries::new());
+        let (path, copy) = (folder.path().join("a.pool"), folder.path().join("b.pool"));
+        let made = Options::new().medium(MediumChoice::Dax).line_store(LineStore::Twin);
+        let store = made.open(&path).unwrap();
+        let tree = store.tree_with("t", options).unwrap();
+        for number in 0..400_u64 {
+            let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            tree.put(key, number.to_be_bytes()).unwrap();
+            if number % 3 == 0 {
+                tree.remove(key).unwrap();
+            } else {
+                sound.push((key.to_vec(), number.to_be_bytes().to_vec()));
+            }
+        }
+        sound.sort();
+        drop(tree);
+        if is_closed {
+            store.close().unwrap();
+        }
+        let whole = fs::read(&path).unwrap();
+        for round in 0..ROUNDS {
+            let seed = 1000 * case + round;
+            let (mut bytes, mut rng) = (whole.clone(), SmallRng::seed_from_u64(seed));
+            let kind = (round % KINDS.len() as u64) as usize;
+            let at = damage(&mut bytes, kind, &mut rng);
+            let what = format!("{codec:?}, closed: {is_closed}, seed {seed}: {} at {at:x?}", KINDS[kind]);
+            fs::write(&copy, &bytes).unwrap();
+            // After a crash a damaged copy may be one that the crash tore: the node is as it was before its last change.
+            assert!(is_salvage_honest(&copy, &sound) || !is_closed, "{what}: a salvage");
+            fs::write(&copy, &bytes).unwrap();
+            match content(&copy) {
+                Ok(Some(found)) if found == sound => harmless[kind] += 1,
+                Ok(Some(found)) => {
+                    let changes = differences(&found, &sound);
+                    assert!(!is_closed && changes <= 4, "{what}: {changes} changes");
+                    torn[kind] += 1;
+                }
+                _ => noticed[kind] += 1,
+            }
+        }
+    }
+    for (kind, name) in KINDS.into_iter().enumerate() {
+        let [noticed, harmless, torn] = [noticed[kind], harmless[kind], torn[kind]];
+        println!("{name}: {noticed} noticed, {harmless} harmless, {torn} taken for a torn store");
+    }
+    assert!(noticed.iter().all(|count| *count > 0));
 }

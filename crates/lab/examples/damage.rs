@@ -95,6 +95,7 @@ struct Report {
     saved_min_round: Option<u64>,
     /// The same after any damage.
     saved_min_any: Option<usize>,
+    saved_min_any_round: Option<u64>,
     /// The most entries that a salvage returned and that were not in the tree.
     wrong_max: usize,
     /// Rounds of each kind of damage.
@@ -128,7 +129,9 @@ impl Report {
         if *kind == KINDS[0] && self.saved_min.is_none_or(|saved| seen.saved < saved) {
             (self.saved_min, self.saved_min_round) = (Some(seen.saved), Some(number));
         }
-        self.saved_min_any = self.saved_min_any.into_iter().chain([seen.saved]).min();
+        if self.saved_min_any.is_none_or(|saved| seen.saved < saved) {
+            (self.saved_min_any, self.saved_min_any_round) = (Some(seen.saved), Some(number));
+        }
         self.wrong_max = self.wrong_max.max(seen.wrong);
     }
 }

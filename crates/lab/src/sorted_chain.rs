@@ -27,6 +27,7 @@
 //! Recovery follows the chain and verifies every leaf: O(n). Leaves and records that a crash cut off are free after the mark.
 
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 
 use engines::kit::prelude::*;
 use engines::medium::sync::{Mutex, MutexGuard};
@@ -389,8 +390,35 @@ where
     }
 
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        let (guard, tree) = (pool.pin(), Self::unopened(pool, &root.words));
-        let read = |offset| tree.read(&guard, offset).map(|leaf| (leaf.next, Ok(leaf.entries)));
-        Ok(Some(salvage_chain::<M, C>(&guard, tree.first, visit, read)))
+        salvage_leaves::<M, C, Self>(pool, root, visit)
+    }
+}
+
+impl<M: Medium, C: Codec> Leafy<M, C> for SortedChain<M, C> {
+    const IS_CHECKED: bool = true;
+    const HAS_LINE: bool = false;
+
+    fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
+        Ok(Self::unopened(pool, &root.words))
+    }
+
+    fn leaf_bytes(&self) -> RangeInclusive<usize> {
+        self.leaf_bytes()..=self.leaf_bytes()
+    }
+
+    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
+        let (mut leaves, mut at) = (Vec::new(), self.first);
+        let walked = chain(self.first, |offset| {
+            at = offset;
+            let leaf = self.read(guard, offset)?;
+            leaves.push(offset);
+            Ok(leaf.next)
+        });
+        let violation = |error: Error| Violation { offset: at, what: error.to_string() };
+        (leaves, walked.err().map(violation).into_iter().collect())
+    }
+
+    fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
+        Ok(self.read(guard, leaf)?.entries.into_iter().map(Ok).collect())
     }
 }

@@ -2,13 +2,14 @@
 
 use std::any::Any;
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use medium::sync::{self, Mutex};
 use medium::{LineForm, Lsn, Medium};
 
+use crate::class::{CLASSES, Class};
 use crate::header::{self, Identity, PREFIX_BYTES, State};
 use crate::limbo::{Batch, Limbo, Sink, free_batch};
 use crate::quarantine::Quarantine;
@@ -486,6 +487,15 @@ impl<M: Medium> Guard<'_, M> {
         self.inner.admit()?;
         let lead = self.node_lead();
         Ok(self.shared.space.allocate(&self.inner, bytes + lead as usize, true)? + lead)
+    }
+
+    /// Where nodes may lie that have so many bytes, on line boundaries, and begin with a [`medium::Line`] if `has_line`. Of each,
+    /// whether its space is in use; otherwise that is not known, as after a crash. O(pool).
+    pub fn places(&self, bytes: RangeInclusive<usize>, has_line: bool) -> Result<Vec<(u64, bool)>> {
+        let lead = if has_line { self.node_lead() } else { 0 };
+        let class = |bytes: usize| Class::of(bytes + lead as usize, true).map_or(CLASSES, Class::index);
+        let places = self.shared.space.places(&self.inner, class(*bytes.start())..=class(*bytes.end()))?;
+        Ok(places.into_iter().map(|(offset, is_known)| (offset + lead, is_known)).collect())
     }
 
     /// Gives back an allocation that was never published.

@@ -8,6 +8,8 @@
 //!  2..18  the name, UTF-8, padded with zeros
 //! 18..26  root words, each 48 bits with a check: what the engine needs to find its tree
 //! 26      CRC32C of words 1..18
+//! 27      the exclusive or of words 1..27: one of them that is damaged follows from the others
+//! 28      engine, codec and "in use" once more, with a check; 0 once the tree is gone
 //! ```
 
 use medium::{Medium, Word};
@@ -28,6 +30,8 @@ const NAME_LENGTH: usize = 1;
 const NAME: usize = 2;
 const ROOTS: usize = 18;
 const CHECK: usize = 26;
+const PARITY: usize = 27;
+const STATE_AGAIN: usize = 28;
 const IN_USE: u64 = 1 << 32;
 /// Where a state has the number of the slot that it replaces, plus one.
 const REPLACES: u32 = 40;
@@ -148,20 +152,46 @@ fn name(words: &[u64]) -> std::result::Result<String, &'static str> {
     String::from_utf8(name.to_vec()).map_err(|_| "the name is not UTF-8")
 }
 
+fn parity(words: &[u64]) -> u64 {
+    words[NAME_LENGTH..PARITY].iter().fold(0, |parity, word| parity ^ word)
+}
+
+/// Whether name and roots pass their checks.
+fn is_whole(words: &[u64]) -> bool {
+    words[CHECK] == name_check(&words[NAME_LENGTH..ROOTS])
+        && words[ROOTS..CHECK].iter().all(|word| unchecked(*word).is_some())
+}
+
+/// Mends one damaged word of a slot as it was read.
+fn mend(words: &mut [u64]) {
+    let difference = parity(words) ^ words[PARITY];
+    for index in (NAME_LENGTH..PARITY).filter(|_| !is_whole(words)).collect::<Vec<_>>() {
+        words[index] ^= difference;
+        if is_whole(words) {
+            return;
+        }
+        words[index] ^= difference;
+    }
+}
+
 /// What `slot` holds.
 fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     let cells = slot_words(guard, slot)?;
     if cells[0].load(guard) == 0 {
         return Ok(Slot::Free);
     }
-    let words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
+    let mut words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
+    mend(&mut words);
     let damaged = |name: Option<String>, what: &str| {
         let (offset, what) =
             (ROOT_TABLE + slot as u64 * SLOT_BYTES, format!("root table slot {slot}: {what}"));
         Ok(Slot::Damaged(DamagedRoot { name, slot, offset, what }))
     };
     let name = name(&words);
-    let Some(state) = unchecked(words[0]) else { return damaged(name.ok(), "the state fails its check") };
+    let again = if words[STATE_AGAIN] == 0 { Some(0) } else { unchecked(words[STATE_AGAIN]) };
+    let Some(state) = unchecked(words[0]).or(again) else {
+        return damaged(name.ok(), "the state fails its check");
+    };
     if state & IN_USE == 0 {
         return Ok(Slot::Free);
     }
@@ -215,7 +245,7 @@ pub(crate) fn rename<M: Medium>(guard: &MediumGuard<'_, M>, tree: &TreeRoot, nam
 fn clear_replaced<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<()> {
     for (slot, replaced) in replacing(guard)? {
         // PERSIST: the new slot is durable; lost, this one is still replaced.
-        slot_words(guard, replaced)?[0].publish(guard, 0);
+        clear(guard, replaced)?;
         guard.fence();
         let state = &slot_words(guard, slot)?[0];
         let kept = unchecked(state.load(guard)).unwrap_or(0) & ((1 << REPLACES) - 1);
@@ -264,6 +294,8 @@ pub(crate) fn create<M: Medium>(
         *word = checked(*root);
     }
     words[CHECK] = name_check(&words[NAME_LENGTH..ROOTS]);
+    words[PARITY] = parity(&words);
+    words[STATE_AGAIN] = checked(IN_USE | u64::from(codec) << 16 | u64::from(engine));
     for (cell, word) in cells.iter().zip(words).skip(1) {
         cell.store(guard, word);
     }
@@ -286,8 +318,16 @@ pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Resu
     let state = &slot_words(guard, slot)?[0];
     let listed = state.load(guard);
     // PERSIST: nothing must precede; lost, the tree is still there.
-    state.publish(guard, 0);
+    clear(guard, slot)?;
     // As above: here it is there, for its nodes are not given back.
     guard.drain().inspect_err(|_| state.store(guard, listed))?;
+    Ok(())
+}
+
+/// Clears both states of a slot. The second one means nothing unless the first is damaged.
+fn clear<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
+    let cells = slot_words(guard, slot)?;
+    cells[STATE_AGAIN].publish(guard, 0);
+    cells[0].publish(guard, 0);
     Ok(())
 }

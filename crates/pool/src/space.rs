@@ -198,6 +198,31 @@ impl Space {
         Ok(())
     }
 
+    /// Where allocations of these classes begin that are in use, or may be; and whether that is known. O(slabs).
+    pub(crate) fn places<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+        classes: std::ops::RangeInclusive<usize>,
+    ) -> Result<Vec<(u64, bool)>> {
+        let (mut places, is_known) = (Vec::new(), !self.has_old());
+        for slab in 1..self.unowned.lock().next {
+            let (known, start) = (self.slabs.get(slab), slab_start(slab));
+            let class = match known.class.load(Ordering::Relaxed) {
+                0 if !is_known => Self::class_word(guard, slab)?,
+                class => class,
+            };
+            let class = Class::from_index(class.wrapping_sub(1));
+            let Some(class) = class.filter(|class| classes.contains(&class.index())) else { continue };
+            for slot in 0..class.slots() {
+                let bitmap = known.bitmap[slot as usize / 64].load(Ordering::Relaxed);
+                if !is_known || bitmap >> (slot % 64) & 1 == 1 {
+                    places.push((start + class.slot_offset(slot), is_known));
+                }
+            }
+        }
+        Ok(places)
+    }
+
     /// Makes records for all slabs below `high_water`.
     fn know_slabs(&self, high_water: u32) -> Result<()> {
         Ok(self.slabs.reach(high_water.saturating_sub(1))?)

@@ -1,11 +1,15 @@
 //! `everleaf backup`: a consistent copy of a pool, in a new file.
 //!
-//! The pool may be open in another process, which goes on writing.
+//! The pool may be open in another process, which goes on writing. The copy is opened and checked; a copy that is damaged, as the
+//! pool is, stays.
 
 use std::path::{Path, PathBuf};
 
+use everleaf::StoreViolation;
+
+use super::check;
 use crate::context::{Context, PoolArgs};
-use crate::failure::{Answer, Outcome};
+use crate::failure::{Answer, Failure, Outcome};
 use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
@@ -15,6 +19,11 @@ pub(crate) struct Args {
     /// The file to make
     target: PathBuf,
 }
+
+/// The most violations that are told one by one.
+const VIOLATIONS_TOLD: usize = 20;
+/// Bytes of the log beside the copy while it is verified.
+const VERIFY_LOG_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
@@ -33,8 +42,24 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::check()?;
     let bytes = copied?;
     [&args.pool.pool, &args.target].into_iter().for_each(|path| context.note_file(path));
-    let words = format!("copied {} to {}", progress::bytes(bytes), args.target.display());
-    context
-        .say(&serde_json::json!({ "target": args.target.display().to_string(), "bytes": bytes }), words)?;
-    Ok(Answer::Yes)
+    let found = verify(args, context)?;
+    for violation in found.iter().take(VIOLATIONS_TOLD) {
+        context.note(format!("damage in the copy: {violation}"));
+    }
+    let violations = found.len() as u64;
+    let target = args.target.display().to_string();
+    let is_sound = if found.is_empty() { "sound" } else { "damaged, as the pool is" };
+    let words = format!("copied {} to {target}, {is_sound}", progress::bytes(bytes));
+    context.say(&serde_json::json!({ "target": target, "bytes": bytes, "violations": violations }), words)?;
+    Ok(Answer::from_bool(found.is_empty()))
+}
+
+/// Opens the copy, checks it, and closes it.
+fn verify(args: &Args, context: Context) -> Result<Vec<StoreViolation>, Failure> {
+    // What is written to the copy is no more than that it was opened and closed.
+    let options = args.pool.options().create(false).log_bytes(VERIFY_LOG_BYTES);
+    let store = progress::while_running(context, "opening the copy", || options.open(&args.target))?;
+    let found = check::violations(context, &store, check::count(&store)?.1)?;
+    store.close()?;
+    Ok(found)
 }

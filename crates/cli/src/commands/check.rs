@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use everleaf::Store;
+use everleaf::{Store, StoreViolation};
 use serde::Serialize;
 
 use super::stat::LogReport;
@@ -34,16 +34,19 @@ struct Report {
 }
 
 /// The trees, and the entries of those that open.
-fn count(store: &Store) -> Result<(u64, u64), Failure> {
+pub(super) fn count(store: &Store) -> Result<(u64, u64), Failure> {
     let trees = store.trees()?;
     let entries =
         trees.iter().map(|tree| store.open_tree(&tree.name).and_then(|tree| tree.len()).unwrap_or(0)).sum();
     Ok((trees.len() as u64, entries))
 }
 
-pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
-    let (trees, entries) = count(&store)?;
+/// All violations of a store whose trees have so many entries.
+pub(super) fn violations(
+    context: Context,
+    store: &Store,
+    entries: u64,
+) -> Result<Vec<StoreViolation>, Failure> {
     let bar = progress::entries(context, entries, "checking");
     let shown = bar.clone();
     let tick = move |entries| {
@@ -52,6 +55,13 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     };
     let found = medium::progress::watched(tick, || store.check())?;
     bar.finish_and_clear();
+    Ok(found)
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let store = args.pool.open(context, false)?;
+    let (trees, entries) = count(&store)?;
+    let found = violations(context, &store, entries)?;
     let sound = found.is_empty();
     let mut output = Context::output();
     if context.json {

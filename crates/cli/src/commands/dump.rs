@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use everleaf::Store;
+use everleaf::{Error, Store, StoreViolation};
 use indicatif::ProgressBar;
 
+use super::check;
 use crate::context::{Context, PoolArgs};
 use crate::dump_format::DumpWriter;
 use crate::failure::{Answer, Failure, Outcome};
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     /// Only this tree; may be given more than once
     #[arg(long = "tree", value_name = "NAME")]
     trees: Vec<String>,
-    /// Leave out what is damaged instead of stopping there; exit code 1 if anything was left out
+    /// Leave out what is damaged instead of refusing; exit code 1 if anything was left out
     #[arg(long)]
     salvage: bool,
 }
@@ -121,6 +122,16 @@ impl Args {
     }
 }
 
+/// Refuses damaged trees: a dump of them would lack something, or have it wrong.
+fn verify(context: Context, store: &Store, names: &BTreeSet<String>) -> Result<(), Failure> {
+    let found = check::violations(context, store, check::count(store)?.1)?;
+    let of_these = |found: &StoreViolation| found.tree.as_ref().is_some_and(|tree| names.contains(tree));
+    match found.into_iter().find(of_these) {
+        Some(found) => Err(Error::corrupt(found.offset.unwrap_or(0), found.what).at(store.path()).into()),
+        None => Ok(()),
+    }
+}
+
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.open(context, false)?;
     interrupt::gently();
@@ -128,6 +139,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         [] => store.trees()?.into_iter().map(|tree| tree.name).collect(),
         names => names.iter().cloned().collect(),
     };
+    if !args.salvage {
+        verify(context, &store, &names)?;
+    }
     let (output, file) = args.output()?;
     let mut writer = DumpWriter::new(output)?;
     let mut damages = 0;

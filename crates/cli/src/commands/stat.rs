@@ -154,6 +154,7 @@ struct EpochReport {
     nodes_restored: u64,
     sweeping: bool,
     swept_keys: u64,
+    failing: bool,
 }
 
 impl EpochReport {
@@ -170,13 +171,15 @@ impl EpochReport {
             nodes_restored: stat.nodes_restored,
             sweeping: stat.is_sweeping,
             swept_keys: stat.swept_keys,
+            failing: stat.is_failing,
         }
     }
 
     fn words(&self) -> String {
         let sweep = if self.sweeping { ", recovering the rest" } else { "" };
+        let failing = if self.failing { ", the last epoch could not be ended" } else { "" };
         format!(
-            "; epoch {}: {} nodes logged externally, {} in-line logs, {:.0} lines an epoch, {} nodes put back{sweep}",
+            "; epoch {}: {} nodes logged externally, {} in-line logs, {:.0} lines an epoch, {} nodes put back{sweep}{failing}",
             self.running,
             progress::count(self.nodes_logged),
             progress::count(self.in_line_logs),

@@ -6,6 +6,7 @@ use pool::{Pool, TreeRoot};
 use super::{BzTree, BzTreeOptions, NodeSizes};
 use crate::Result;
 use crate::index::{Codec, MaybeWords};
+use crate::kit::salvage::salvage_leaves;
 use crate::media_of;
 use crate::registry::{
     Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
@@ -117,6 +118,6 @@ where
     }
 
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        Self::salvage(pool, root, visit).map(Some)
+        salvage_leaves::<M, C, Self>(pool, root, visit)
     }
 }

@@ -217,7 +217,8 @@ impl LeafStatus {
     /// Refuses a status that no leaf can have.
     #[inline(always)]
     pub(super) fn validated(self, offset: u64) -> Result<Self> {
-        if self.capacity() > ENTRIES_MAX
+        // A leaf of zeros, as a page that was lost leaves it, has no room.
+        if self.capacity().wrapping_sub(1) >= ENTRIES_MAX
             || self.count() > self.capacity()
             || self.sorted() > self.count()
             || self.pending() + self.dead() > self.count()

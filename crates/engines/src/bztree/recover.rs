@@ -143,6 +143,7 @@ mod tests {
     use super::*;
     use crate::index::{Condition, WordCodec, WordIndex};
     use crate::pmwcas::plant;
+    use crate::registry::Build;
 
     type Tree = BzTree<Ram, WordCodec>;
 
@@ -185,11 +186,11 @@ mod tests {
         // The salvage finds everything except the words that hold the damaged descriptor's name.
         let salvage = || {
             let mut saved = Vec::new();
-            let left_out = Tree::salvage(&pool, &root, &mut |key, value| {
+            let left_out = Tree::salvage_at(&pool, &root, &mut |key, value| {
                 saved.push([key, value].map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())));
                 true
             });
-            (saved, left_out.unwrap())
+            (saved, left_out.unwrap().unwrap())
         };
         plant(&guard, place, &[anchor, end]);
         assert_eq!(salvage(), (vec![[1, 2]], Vec::new()));

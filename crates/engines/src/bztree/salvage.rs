@@ -3,66 +3,64 @@
 //! Nothing is rolled forward or back. A word that names a sound descriptor has the value that the descriptor gives it. A word
 //! that names a damaged descriptor cannot be read, and everything below it is left out.
 
+use std::ops::RangeInclusive;
+
 use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
 use super::check::Visited;
-use super::layout::ENTRIES_MAX;
+use super::layout::{ENTRIES_MAX, FROZEN, LEAF_STATUS, leaf_bytes};
 use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, Violation};
-use crate::kit::salvage::{Salvage, read_whole, what_of};
+use crate::kit::salvage::{Leafy, what_of};
 use crate::pmwcas::Seen;
 use crate::{Error, Result};
 
-impl<M: Medium, C: Codec> BzTree<M, C> {
-    /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`. Returns what was
-    /// left out. Changes nothing, and needs no tree that is open. O(n).
-    ///
-    /// # Errors
-    /// [`Error::TreeMismatch`]: it is another engine's, or of another codec.
-    pub fn salvage(
-        pool: &Pool<M>,
-        root: &TreeRoot,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<Vec<Violation>> {
+impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
+    const IS_CHECKED: bool = false;
+    const HAS_LINE: bool = false;
+
+    fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
         let nodes = NodeSizes::of_root(root).to_string();
         root.demand((Self::ENGINE.0, C::ID), &[nodes.clone(), nodes])?;
-        let tree = Self::unrecovered(pool, root);
-        let (guard, mut salvage, mut goes_on) = (pool.pin(), Salvage::new(visit), true);
-        let walked = tree.walk(&guard, &mut |visited| {
+        Ok(Self::unrecovered(pool, root))
+    }
+
+    fn leaf_bytes(&self) -> RangeInclusive<usize> {
+        leaf_bytes(1)..=leaf_bytes(ENTRIES_MAX)
+    }
+
+    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
+        let (mut leaves, mut damage) = (Vec::new(), Vec::new());
+        let mut note = |offset, what: &str, error: &Error| {
+            damage.push(Violation { offset, what: format!("{what}: {}", what_of(error)) });
+        };
+        let walked = self.walk(guard, &mut |visited| {
             match visited {
-                Visited::Leaf(offset, ..) if goes_on => {
-                    goes_on = tree.salvage_leaf(&guard, offset, &mut salvage);
-                }
-                Visited::Damaged(offset, error) if goes_on => {
-                    salvage.leave_out(offset, format!("a node and all below it: {}", what_of(&error)));
-                }
-                _ => {}
+                Visited::Leaf(offset, ..) => leaves.push(offset),
+                Visited::Damaged(offset, error) => note(offset, "a node and all below it", &error),
+                Visited::Inner(..) => {}
             }
             Ok(())
         });
         if let Err(error) = walked {
-            let offset = if let Error::Corrupt { offset, .. } = error { offset } else { tree.anchor };
-            salvage.leave_out(offset, format!("all of the tree: {}", what_of(&error)));
+            let offset = if let Error::Corrupt { offset, .. } = error { offset } else { self.anchor };
+            note(offset, "all of the tree", &error);
         }
-        Ok(salvage.finish())
+        (leaves, damage)
     }
 
-    /// Visits the entries of one leaf, or leaves them out; `false` if no more are wanted.
-    fn salvage_leaf(&self, guard: &Guard<'_, M>, offset: u64, salvage: &mut Salvage<'_>) -> bool {
-        let mut entries = Vec::new();
-        for entry in 0..ENTRIES_MAX {
-            let found = self.salvage_entry(guard, offset, entry).transpose();
-            entries.extend(found.map(|words| read_whole::<M, C>(guard, words?)));
-        }
-        // Those that cannot be read have no key to be sorted by.
-        entries.sort_by(|one, other| match (one, other) {
-            (Ok((one, _)), Ok((other, _))) => one.cmp(other),
-            (one, other) => one.is_ok().cmp(&other.is_ok()),
-        });
-        entries.into_iter().all(|read| salvage.entry(offset, read))
+    fn is_replaced(&self, guard: &Guard<'_, M>, leaf: u64) -> bool {
+        Self::leaf(guard, leaf).is_ok_and(|leaf| leaf.head[LEAF_STATUS].load(guard) & FROZEN != 0)
     }
 
+    fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
+        let entries = (0..ENTRIES_MAX).map(|entry| self.salvage_entry(guard, leaf, entry).transpose());
+        Ok(entries.flatten().collect())
+    }
+}
+
+impl<M: Medium, C: Codec> BzTree<M, C> {
     /// An entry, even if the leaf's status is damaged: an entry that was ever reserved has a fingerprint.
     fn salvage_entry(&self, guard: &Guard<'_, M>, offset: u64, entry: usize) -> Result<Option<EntryWords>> {
         let leaf = Self::leaf(guard, offset)?;

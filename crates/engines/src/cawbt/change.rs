@@ -143,7 +143,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 left = left.with_next(behind);
             }
             let before = fresh.node(&left, offset)?;
-            self.write_log(guard, writer.state, &log::nothing())?;
+            self.write_log(guard, writer.state, &Content::empty_leaf())?;
             // PERSIST: the new nodes, the record and the log are ordered before the root; lost, nothing happened.
             guard.fence();
             writer.state.counts.levels += 1;
@@ -240,7 +240,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let child = Node::load(guard, offset)?;
         // Whichever is durable first: the log is of a merge below the root, and finds nothing to do. It is durable before the child,
         // which it names, is used again.
-        self.write_log(guard, writer.state, &log::nothing())?;
+        self.write_log(guard, writer.state, &Content::empty_leaf())?;
         self.store_one(guard, (self.root, &root), &Content::of(&child), 0, &[self.root, offset])?;
         guard.retire_node(offset);
         writer.state.merges += 1;

@@ -1,19 +1,24 @@
 //! Walks over all nodes: the survey behind opens and checks, salvage, giving back.
 
-use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use medium::LINE_BYTES;
+use medium::sync::{AtomicU64, Ordering};
 
 use super::layout::{LEAF_ENTRIES, Node, NodeLine};
 use super::record::entry_at;
 use super::{CawbTree, Counts, LEVELS_MAX};
 use crate::kit::prelude::*;
-use crate::kit::salvage::{Salvage, read_whole, what_of};
+use crate::kit::share;
+
+/// The level whose nodes threads share, each with all below it: some hundred nodes of a large tree.
+const SHARED_LEVEL: usize = 6;
+use crate::kit::salvage::what_of;
 
 pub(super) const NOT_FIRST: &str = "a separator that is not the first key to its right";
 
 /// A node on a walk.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Visited {
     offset: u64,
     /// Its level, from the root on.
@@ -21,6 +26,23 @@ struct Visited {
     /// The separator before it, 0 if there is none, and the node that has it.
     low: u32,
     low_at: u64,
+}
+
+/// The nodes that a walk has visited: a bit for each line of the pool.
+struct Seen(Vec<AtomicU64>);
+
+impl Seen {
+    fn new<M: Medium>(guard: &Guard<'_, M>) -> Self {
+        let lines = guard.medium().extent().length() as usize / LINE_BYTES;
+        Self((0..lines.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Whether a node is visited for the first time. What lies outside of the pool always is.
+    fn is_new(&self, offset: u64) -> bool {
+        let line = offset as usize / LINE_BYTES;
+        let bit = 1 << (line % 64);
+        self.0.get(line / 64).is_none_or(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+    }
 }
 
 /// A separator that is not the first key to its right: the node that has it, the separator, and that key.
@@ -34,40 +56,95 @@ pub(super) struct Survey {
     pub(super) leaves: Vec<u64>,
     pub(super) stale: Vec<Stale>,
     pub(super) violations: Vec<Violation>,
+    /// What the last leaf links.
+    next: u64,
+}
+
+impl Survey {
+    fn found(&mut self, offset: u64, what: String) {
+        self.violations.push(Violation { offset, what });
+    }
+
+    /// Adds a node, and verifies it.
+    fn add(&mut self, at: Visited, node: Result<Node>) {
+        let node = match node {
+            Ok(node) => node,
+            Err(error) => return self.found(at.offset, what_of(&error)),
+        };
+        *self.counts.of_kind(node.is_leaf()) += 1;
+        if !node.is_leaf() {
+            return;
+        }
+        self.follow(at.offset, at.level as u32);
+        if node.count() > LEAF_ENTRIES || node.count() == 0 && at.level > 0 {
+            self.found(at.offset, format!("a leaf with {} keys", node.count()));
+        }
+        if at.low != 0 && at.low != node.id(0) {
+            self.stale.push((at.low_at, at.low, node.id(0)));
+        }
+        self.counts.keys += node.count() as u64;
+        self.leaves.push(at.offset);
+        self.next = node.next();
+    }
+
+    /// Verifies that a leaf may follow the last one.
+    fn follow(&mut self, leaf: u64, level: u32) {
+        if self.leaves.is_empty() {
+            self.counts.levels = level;
+        } else if self.next != leaf {
+            self.found(leaf, "the leaf before links another one".to_owned());
+        }
+        if self.counts.levels != level {
+            self.found(leaf, "a leaf that is not as far from the root as others".to_owned());
+        }
+    }
+
+    /// Adds what there is behind.
+    fn join(&mut self, behind: Self) {
+        if let Some(leaf) = behind.leaves.first() {
+            self.follow(*leaf, behind.counts.levels);
+            self.next = behind.next;
+        }
+        self.counts.keys += behind.counts.keys;
+        self.counts.leaves += behind.counts.leaves;
+        self.counts.inner += behind.counts.inner;
+        self.leaves.extend(behind.leaves);
+        self.stale.extend(behind.stale);
+        self.violations.extend(behind.violations);
+    }
 }
 
 /// How a walk reads a node.
-type Read<'r> = dyn Fn(u64) -> Result<Node> + 'r;
+type Read<'r, M> = dyn Fn(&Guard<'_, M>, u64) -> Result<Node> + Sync + 'r;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
-    /// Reads and verifies a node.
-    fn read_sound(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
-        let node = Node::load(guard, offset)?;
-        node.validate(offset).map(|()| node)
-    }
-
-    /// As [`CawbTree::read_sound`], or the other copy of a twin line, if only that is sound.
+    /// Reads a node, or the other copy of a twin line if only that is sound.
     fn read_any(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
-        Self::read_sound(guard, offset).or_else(|error| {
-            let mut copies = guard.node::<NodeLine>(offset)?.line.copies(guard).map(Node);
-            copies.find(|node| node.validate(offset).is_ok()).ok_or(error)
+        Node::load(guard, offset).and_then(|node| node.validated(offset)).or_else(|error| {
+            let copies = guard.node::<NodeLine>(offset)?.line.copies(guard);
+            copies.map(Node).find_map(|node| node.validated(offset).ok()).ok_or(error)
         })
     }
 
-    /// Visits all nodes, parents first, children in their order, each once. O(nodes), whatever the damage.
-    fn walk(&self, guard: &Guard<'_, M>, read: &Read<'_>, visit: &mut dyn FnMut(Visited, Result<Node>)) {
-        let mut todo = vec![Visited { offset: self.root, level: 0, low: 0, low_at: 0 }];
-        let lines = guard.medium().extent().length() as usize / LINE_BYTES;
-        let mut visited = vec![0_u64; lines.div_ceil(64)];
+    /// Visits a node and all below it, parents first, children in their order, each once. What lies on level `end` is not visited, but
+    /// returned. O(nodes), whatever the damage.
+    fn walk(
+        guard: &Guard<'_, M>,
+        seen: &Seen,
+        (from, end): (Visited, usize),
+        read: &Read<'_, M>,
+        visit: &mut dyn FnMut(Visited, Result<Node>),
+    ) -> Vec<Visited> {
+        let (mut todo, mut left) = (vec![from], Vec::new());
         while let Some(at) = todo.pop() {
-            let line = at.offset as usize / LINE_BYTES;
-            let (word, bit) = (line / 64, 1 << (line % 64));
-            let is_again = visited.get(word).is_some_and(|word| word & bit != 0) || at.level > LEVELS_MAX;
-            let node = match is_again {
-                true => Err(Error::corrupt(at.offset, "a node that is reached twice")),
-                false => read(at.offset),
+            if at.level == end {
+                left.push(at);
+                continue;
+            }
+            let node = match seen.is_new(at.offset) && at.level <= LEVELS_MAX {
+                true => read(guard, at.offset),
+                false => Err(Error::corrupt(at.offset, "a node that is reached twice")),
             };
-            visited.get_mut(word).into_iter().for_each(|word| *word |= bit);
             if let Ok(node) = node.as_ref()
                 && !node.is_leaf()
             {
@@ -81,51 +158,32 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             }
             visit(at, node);
         }
+        left
     }
 
-    /// Visits and verifies all nodes, but not what leaves lead to.
-    pub(super) fn survey(&self, guard: &Guard<'_, M>, read: &Read<'_>) -> Survey {
-        let (mut survey, mut next, mut depth) = (Survey::default(), None, None);
-        self.walk(guard, read, &mut |at, node| {
-            let mut found = |what: String| survey.violations.push(Violation { offset: at.offset, what });
-            let node = match node {
-                Ok(node) => node,
-                Err(error) => return found(what_of(&error)),
-            };
-            *survey.counts.of_kind(node.is_leaf()) += 1;
-            if !node.is_leaf() {
-                return;
-            }
-            if next.is_some_and(|next| next != at.offset) {
-                found("the leaf before links another one".to_owned());
-            }
-            if *depth.get_or_insert(at.level) != at.level {
-                found("a leaf that is not as far from the root as others".to_owned());
-            }
-            if node.count() > LEAF_ENTRIES || node.count() == 0 && at.level > 0 {
-                found(format!("a leaf with {} keys", node.count()));
-            }
-            if at.low != 0 && at.low != node.id(0) {
-                survey.stale.push((at.low_at, at.low, node.id(0)));
-            }
-            next = Some(node.next());
-            survey.counts.keys += node.count() as u64;
-            survey.leaves.push(at.offset);
-        });
-        survey.counts.levels = depth.unwrap_or(0) as u32;
-        if next.is_some_and(|next| next != 0) {
-            let what = "the last leaf links another one".to_owned();
-            survey.violations.push(Violation { offset: self.root, what });
+    /// Visits and verifies all nodes, but not what leaves lead to, on so many threads.
+    pub(super) fn survey(&self, threads: usize, read: &Read<'_, M>) -> Result<Survey> {
+        let seen = Seen::new(&self.pool.peek());
+        let part = |from, end| {
+            let (guard, mut survey) = (self.pool.pin(), Survey::default());
+            let left = Self::walk(&guard, &seen, (from, end), read, &mut |at, node| survey.add(at, node));
+            Ok((survey, left))
+        };
+        let (mut survey, left) = part(Visited { offset: self.root, ..Visited::default() }, SHARED_LEVEL)?;
+        for (behind, _) in share(threads, left, |from| part(from, usize::MAX))? {
+            survey.join(behind);
         }
-        survey
+        if survey.next != 0 {
+            survey.found(self.root, "the last leaf links another one".to_owned());
+        }
+        Ok(survey)
     }
 
     /// Verifies all nodes, records, and the table.
     pub(super) fn verify(&self) -> Result<Vec<Violation>> {
         let guard = self.pool.pin();
         let state = self.lock(&guard)?;
-        let Survey { counts, leaves, stale, mut violations } =
-            self.survey(&guard, &|offset| Self::read_sound(&guard, offset));
+        let Survey { counts, leaves, stale, mut violations, .. } = self.survey(1, &Node::load_sound)?;
         let mut found = |offset: u64, what: String| violations.push(Violation { offset, what });
         stale.iter().for_each(|(offset, ..)| found(*offset, NOT_FIRST.to_owned()));
         let mut last_key = None;
@@ -138,7 +196,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 }
             }
         }
-        if let Err(error) = Self::read_sound(&guard, self.log) {
+        if let Err(error) = Node::load_sound(&guard, self.log) {
             found(self.log, what_of(&error));
         }
         if violations.is_empty() && counts != state.counts {
@@ -162,40 +220,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         verify_entry::<M, C>(guard, words, last)
     }
 
-    /// As [`Build::salvage_at`](crate::registry::Build::salvage_at). Follows the links of leaves where inner nodes lead no further.
-    pub(super) fn salvage_of(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
-        let tree = Self::unopened(pool, &root.words)?;
-        let (guard, mut salvage, mut goes_on) = (pool.pin(), Salvage::new(visit), true);
-        let (mut read, mut next) = (HashSet::new(), 0);
-        let Survey { leaves, violations, .. } = tree.survey(&guard, &|offset| Self::read_any(&guard, offset));
-        // Reads a leaf, unless it was read, and returns the next one; 0 if there is nothing to follow.
-        let mut read_leaf = |offset: u64| {
-            if !read.insert(offset) || !goes_on {
-                return 0;
-            }
-            let Some(node) = Self::read_any(&guard, offset).ok().filter(Node::is_leaf) else { return 0 };
-            goes_on = node.pointers().all(|record| {
-                let words = entry_at::<M, C>(&guard, record, &mut Vec::new());
-                salvage.entry(offset, words.and_then(|words| read_whole::<M, C>(&guard, words)))
-            });
-            node.next()
-        };
-        for offset in leaves.into_iter().chain([0]) {
-            while next != 0 && next != offset {
-                next = read_leaf(next);
-            }
-            next = if offset == 0 { 0 } else { read_leaf(offset) };
-        }
-        violations.into_iter().for_each(|found| salvage.leave_out(found.offset, found.what));
-        Ok(Some(salvage.finish()))
-    }
-
     /// Gives back all space. What cannot be visited stays taken.
     #[expect(clippy::unnecessary_wraps, reason = "other engines' fail where damage stops the walk")]
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
-        self.walk(&guard, &|offset| Self::read_sound(&guard, offset), &mut |at, node| {
+        let (seen, from) = (Seen::new(&guard), Visited { offset: self.root, ..Visited::default() });
+        Self::walk(&guard, &seen, (from, usize::MAX), &Node::load_sound, &mut |at, node| {
             let Ok(node) = node else { return };
             if node.is_leaf() {
                 node.pointers().for_each(|record| guard.free(record));
@@ -204,5 +234,39 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         });
         guard.free_node(self.log);
         Ok(())
+    }
+}
+
+impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
+    const IS_CHECKED: bool = true;
+    const HAS_LINE: bool = true;
+
+    fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
+        root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
+        Self::unopened(pool, &root.words)
+    }
+
+    fn leaf_bytes(&self) -> RangeInclusive<usize> {
+        LINE_BYTES..=LINE_BYTES
+    }
+
+    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
+        let Survey { leaves, mut violations, .. } = match self.survey(1, &Self::read_any) {
+            Ok(survey) => survey,
+            Err(error) => return (Vec::new(), vec![Violation { offset: self.root, what: what_of(&error) }]),
+        };
+        for offset in &leaves {
+            if let Err(error) = Node::load_sound(guard, *offset) {
+                let what = format!("perhaps its last change: {}", what_of(&error));
+                violations.push(Violation { offset: *offset, what });
+            }
+        }
+        (leaves, violations)
+    }
+
+    fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
+        let node = Self::read_any(guard, leaf)?;
+        let records = node.pointers().filter(|_| node.is_leaf());
+        Ok(records.map(|record| entry_at::<M, C>(guard, record, &mut Vec::new())).collect())
     }
 }

@@ -63,6 +63,19 @@ impl Node {
         let found = guard.node::<NodeLine>(offset)?.line.load(guard);
         Ok(Self(found.map_err(Error::torn(offset))?))
     }
+    /// Reads and verifies a node that no writer is at work on. Of a twin line the older copy, too: if the newer one was lost, the older
+    /// one would count. The second copy of a new node is empty.
+    pub(super) fn load_sound<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Self> {
+        let line = &guard.node::<NodeLine>(offset)?.line;
+        let found = line.inspect(guard).map_err(Error::torn(offset))?;
+        let is_sound =
+            |(number, copy)| number == 1 && copy == LineValue::ZERO || Node(copy).validated(offset).is_ok();
+        if !found.is_whole || !line.copies(guard).enumerate().all(is_sound) {
+            return Err(Error::corrupt(offset, "a node that fails its check"));
+        }
+        Ok(Node(found.value))
+    }
+
     pub(super) fn is_leaf(&self) -> bool {
         self.0.0[0] & LEAF != 0
     }
@@ -106,12 +119,14 @@ impl Node {
 
     fn sum(words: &[u64; 8], offset: u64) -> u64 {
         let rotated = words.iter().zip(0..).map(|(word, index)| (word & !TAG_MASK).rotate_left(7 * index));
-        let sum = rotated.fold(offset.rotate_left(17) ^ 0x35b9, |sum, word| sum ^ word);
+        // Multiplied, so that it takes more than two bits of difference to bring two lines in each other's places.
+        let place = offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let sum = rotated.fold(place ^ 0x35b9, |sum, word| sum ^ word);
         (0..5).fold(0, |folded, part| folded ^ sum >> (14 * part)) & CHECK_MASK
     }
 
-    /// Refuses a line that is none of this offset, or that no node is like.
-    pub(super) fn validate(&self, offset: u64) -> Result<()> {
+    /// The node itself; refuses a line that is none of this offset, or that no node is like.
+    pub(super) fn validated(self, offset: u64) -> Result<Self> {
         let mut words = self.0.0;
         words[0] &= !(CHECK_MASK << CHECK_SHIFT);
         if Self::sum(&words, offset) != self.0.0[0] >> CHECK_SHIFT & CHECK_MASK {
@@ -121,7 +136,7 @@ impl Node {
         if self.status() == 0 && (has_gap || self.pointers().any(|pointer| pointer == 0)) {
             return Err(Error::corrupt(offset, "a node with a gap"));
         }
-        Ok(())
+        Ok(self)
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::change::Change;
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node};
 use super::record::{Fresh, offset_in};
-use super::{CawbTree, Counts, log};
+use super::{CawbTree, Counts};
 use crate::kit::prelude::*;
 
 /// A node that is written, and the ID of the first key below it.
@@ -23,7 +23,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Ok(0);
         }
         let lsn = self.expect_empty(&guard, |state| {
-            self.write_log(&guard, state, &log::nothing())?;
+            self.write_log(&guard, state, &Content::empty_leaf())?;
             // PERSIST: all below the root, and the log, is ordered before the root; lost, the tree is empty.
             guard.fence();
             state.counts = counts;

@@ -30,11 +30,6 @@ const SPLIT: u64 = 1;
 const MERGE: u64 = 2;
 const MOVE: u64 = 3;
 
-/// The log of nothing: for changes of the root, which are one store.
-pub(super) fn nothing() -> Content {
-    Content::empty_leaf()
-}
-
 /// A node is split: it keeps the content `left`, and the parent gets the new node with the separator before it.
 pub(super) fn split(left: &Content, [node, new, parent]: [u64; 3], separator: u32) -> Content {
     let pointers = [node, new, parent, left.pointers[0], left.pointers[1]];
@@ -60,11 +55,19 @@ pub(super) fn moved([node, child, beside, parent]: [u64; 4], separators: [u32; 2
     Content { status: MOVE, ids, pointers: [node, child, beside, 0, parent], ..Content::default() }
 }
 
-/// Reads and verifies a node, and mends a torn line.
+/// Reads and verifies a node, and mends a torn line: both of its copies hold the node then.
 pub(super) fn read_mended<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Node> {
-    let line = guard.node::<NodeLine>(offset)?.line.recover(guard);
-    let node = Node(line.map_err(Error::torn(offset))?);
-    node.validate(offset).map(|()| node)
+    if let Ok(node) = Node::load_sound(guard, offset) {
+        return Ok(node);
+    }
+    let line = &guard.node::<NodeLine>(offset)?.line;
+    let value = line.recover(guard).map_err(Error::torn(offset))?;
+    Node(value).validated(offset)?;
+    // PERSIST: the torn copy is repaired; lost, it is not sound, and is mended again.
+    let node = Node(line.publish(guard, &value, &value)?);
+    // PERSIST: ordered before the line is stored again.
+    guard.fence();
+    Ok(node)
 }
 
 fn unfit(offset: u64) -> Error {
@@ -72,7 +75,7 @@ fn unfit(offset: u64) -> Error {
 }
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
-    /// Stores and flushes the log.
+    /// Stores and flushes the log. That of a change of the root, which is one store, is an empty leaf: recovery does nothing.
     pub(super) fn write_log(&self, guard: &Guard<'_, M>, state: &mut State, log: &Content) -> Result<()> {
         let line = &guard.node::<NodeLine>(self.log)?.line;
         state.log = line.publish(guard, &state.log, &log.sealed(self.log, 0).0)?;

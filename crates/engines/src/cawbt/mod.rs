@@ -55,8 +55,11 @@
 //!   fence, and an insert that splits a leaf costs the persists of one that does not. There is no status to be set before and cleared
 //!   after: see commit points. A split above comes next, with a record of its own.
 //! - The root keeps its place: it is split into two new nodes, and needs no log.
-//! - *Section 4.2*: the parent pointer is written with its node, and never read: a split would have to write all children it moved.
-//!   Writers keep their path. The fifth pointer of a leaf is the link to the next one, which the paper leaves out.
+//! - *Section 4.2*: the parent pointer is written with its node only, as a split would have to write all children that it moved. So it
+//!   is stale once the node has another parent, also after an open, which would have to store the node. A stale one does no harm:
+//!   nothing reads it. Writers keep the path of their descent, recovery and salvage go down from the root, and the log names the nodes
+//!   of a change.
+//! - The fifth pointer of a leaf is the link to the next one, which the paper leaves out.
 //! - *Section 3.2.3*: an ID that was given back is used again before the table grows, so that the table does not grow with the number of
 //!   inserts.
 //! - *Section 3.5* leaves readers unguarded. They validate (`versions`).
@@ -65,7 +68,6 @@
 
 mod change;
 mod check;
-mod entry;
 mod find;
 mod insert;
 mod layout;
@@ -87,9 +89,29 @@ use medium::{LineValue, MediumError};
 use crate::index::Measured;
 use crate::kit::ids::Ids;
 use crate::kit::prelude::*;
+use layout::{IDS_MAX, LEAF_ENTRIES};
 use versions::Versions;
 
-pub(crate) use entry::ENTRY;
+/// A node is one line, so there is nothing to be set.
+const NODES: Nodes = Nodes { leaf_entries: LEAF_ENTRIES, children: IDS_MAX, settings: &[] };
+
+/// CAWBT in the list of engines.
+pub(crate) static ENTRY: Entry = Entry {
+    id: 7,
+    name: "cawbt",
+    paper: "CAWBT: NVM-Based B+Tree Index Structure Using Cache Line Sized Atomic Write, IEICE 2019",
+    contract: Contract::Immediate(Persists { insert: 2, update: 2, update_words: 2, remove: 1 }),
+    notices_damage: &crate::registry::Codec::ALL,
+    marks_later: false,
+    stores_lines: true,
+    is_trie: false,
+    settings: &[],
+    full: NODES,
+    small: NODES,
+    explored: &[],
+    settings_of: |_| Ok(Settings::NONE),
+    media: media_of!(CawbTree),
+};
 
 /// Root word 0: the offset of the root node.
 const ROOT_NODE: usize = 0;

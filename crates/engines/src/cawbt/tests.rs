@@ -3,21 +3,28 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use medium::Ram;
+use medium::testing::late::{Late, Release};
+use medium::{LineForm, Ram};
 use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::CawbTree;
-use super::layout::Node;
+use super::layout::{Content, Node, NodeLine};
 use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
 };
+use crate::registry::{Build, Opening};
 
 fn pool() -> Pool<Ram> {
     Pool::open(Ram::new(1 << 36).unwrap(), PoolOptions::default()).unwrap()
+}
+
+fn on(threads: usize) -> Opening {
+    Opening { threads, ..Opening::default() }
 }
 
 fn splits(tree: &impl Measured) -> u64 {
@@ -27,7 +34,7 @@ fn splits(tree: &impl Measured) -> u64 {
 /// As the paper counts them (section 5.2).
 #[test]
 fn sequential_inserts_make_as_many_splits_as_in_the_paper() {
-    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool(), "t").unwrap();
+    let tree = CawbTree::<Ram, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
     for key in 0..500_000 {
         assert!(WordIndex::write(&tree, key, Some(key * 3), Condition::Absent).unwrap());
     }
@@ -78,7 +85,7 @@ where
 {
     println!("seed {seed}");
     let (pool, mut rng, mut model) = (pool(), SmallRng::seed_from_u64(seed), BTreeMap::new());
-    let mut tree = CawbTree::<Ram, C>::create_at(&pool, "t").unwrap();
+    let mut tree = CawbTree::<Ram, C>::create(&pool, "t", &Opening::default()).unwrap();
     for round in 0..12 {
         // Grows, then shrinks.
         let inserts = if round % 4 < 2 { 8 } else { 2 };
@@ -100,7 +107,7 @@ where
         expect_equal(&tree, &model);
         drop(tree);
         let root = pool.trees().unwrap().remove(0);
-        tree = CawbTree::open_at(&pool, &root, 1 + round % 3).unwrap();
+        tree = CawbTree::open(&pool, &root, &on(1 + round % 3)).unwrap();
         expect_equal(&tree, &model);
     }
     for key in std::mem::take(&mut model).into_keys() {
@@ -125,7 +132,7 @@ fn loads_of_any_length() {
     for count in (0..70).chain([1000, 4097]) {
         for fill in [0.5, 0.8, 1.0] {
             let pool = pool();
-            let tree = CawbTree::<Ram, WordCodec>::create_at(&pool, "t").unwrap();
+            let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
             let (mut model, mut numbers) = (BTreeMap::new(), 0..count);
             let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
                 let Some(number) = numbers.next() else { return Ok(false) };
@@ -147,7 +154,7 @@ fn loads_of_any_length() {
 #[test]
 fn salvage_reads_what_is_whole() {
     let pool = pool();
-    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool, "t").unwrap();
+    let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
     for key in 0..200_u64 {
         assert!(WordIndex::write(&tree, key, Some(key + 1), Condition::Absent).unwrap());
     }
@@ -168,7 +175,7 @@ fn salvage_reads_what_is_whole() {
             found.push((prefix_word(key), prefix_word(value)));
             true
         };
-        let left_out = CawbTree::<Ram, WordCodec>::salvage_of(&pool, &tree_root, visit).unwrap().unwrap();
+        let left_out = CawbTree::<Ram, WordCodec>::salvage_at(&pool, &tree_root, visit).unwrap().unwrap();
         (found, left_out.len())
     };
     let all: Vec<_> = (0..200).map(|key| (key, key + 1)).collect();
@@ -178,7 +185,8 @@ fn salvage_reads_what_is_whole() {
         let sound = word.load(&guard);
         word.store(&guard, sound ^ 0x100);
         assert!(
-            CawbTree::<Ram, WordCodec>::open_at(&pool, &tree_root, 1).is_err_and(|error| error.is_corrupt())
+            CawbTree::<Ram, WordCodec>::open(&pool, &tree_root, &on(1))
+                .is_err_and(|error| error.is_corrupt())
         );
         let (found, left_out) = salvage();
         let rest: Vec<_> = all.iter().copied().filter(|(key, _)| !lost.contains(key)).collect();
@@ -186,13 +194,79 @@ fn salvage_reads_what_is_whole() {
         assert!(left_out > 0);
         word.store(&guard, sound);
     }
-    CawbTree::<Ram, WordCodec>::open_at(&pool, &tree_root, 2).unwrap();
+    CawbTree::<Ram, WordCodec>::open(&pool, &tree_root, &on(2)).unwrap();
+}
+
+/// Several threads find in a large tree what one finds, and damage at each level: a changed word, or a node that has the wrong children.
+#[test]
+fn threads_survey_as_one_does() {
+    let pool = pool();
+    let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    for key in 0..20_000 {
+        assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+    }
+    let survey = |threads| tree.survey(threads, &Node::load_sound).unwrap();
+    let sound = survey(1);
+    assert!(sound.counts.levels > 7 && sound.violations.is_empty() && sound.stale.is_empty());
+    assert_eq!(sound.counts, tree.state.lock().counts);
+    for threads in 2..5 {
+        let other = survey(threads);
+        assert!(other.leaves == sound.leaves && other.counts == sound.counts && other.violations.is_empty());
+    }
+    let (guard, mut rng) = (pool.pin(), SmallRng::seed_from_u64(11));
+    for round in 0..300 {
+        let (mut path, mut offset) = (Vec::new(), tree.root);
+        for _ in 0..round % sound.counts.levels {
+            path.push(offset);
+            let node = Node::load(&guard, offset).unwrap();
+            offset = node.pointer(rng.random_range(0..=node.count()));
+        }
+        let line = &guard.node::<NodeLine>(offset).unwrap().line;
+        let node = Node::load(&guard, offset).unwrap();
+        let (mut damaged, position) = (Content::of(&node), rng.random_range(0..=node.count()));
+        match round % 3 {
+            0 => damaged.pointers.swap(0, 1),
+            1 => damaged.pointers[position] = tree.root,
+            _ => damaged.pointers[position] = path.pop().unwrap_or(offset),
+        }
+        let mut damaged = damaged.sealed(offset, 0);
+        damaged.0.0[7] ^= u64::from(round % 7 == 0) << 20;
+        line.publish(&guard, &node.0, &damaged.0).unwrap();
+        for threads in [1, 3] {
+            assert!(!survey(threads).violations.is_empty(), "round {round}, {threads} threads");
+        }
+        line.publish(&guard, &damaged.0, &node.0).unwrap();
+    }
+    assert_eq!(tree.check().unwrap(), []);
+}
+
+/// A length counts a key once a crash leaves it there.
+#[test]
+fn what_is_counted_is_durable() {
+    let (medium, patience) = (Late::new(1 << 30, LineForm::Single).unwrap(), Duration::from_secs(20));
+    let pool = Pool::open(medium, PoolOptions::default()).unwrap();
+    let tree = CawbTree::<Late, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    pool.medium().set_release(Release::Manual);
+    let counted = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(WordIndex::write(&tree, 5, Some(1), Condition::Absent).unwrap()));
+        assert!(pool.medium().until_waiting(1, patience));
+        scope.spawn(|| {
+            assert_eq!(tree.len().unwrap(), 1);
+            counted.store(true, Ordering::Relaxed);
+        });
+        assert!(pool.medium().until_waiting(2, patience));
+        assert!(!counted.load(Ordering::Relaxed));
+        pool.medium().release_all();
+        pool.medium().set_release(Release::Immediate);
+    });
+    assert!(counted.load(Ordering::Relaxed));
 }
 
 /// The table grows with the keys, not with the inserts.
 #[test]
 fn ids_are_used_again() {
-    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool(), "t").unwrap();
+    let tree = CawbTree::<Ram, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
     for round in 0..100_000_u64 {
         assert!(WordIndex::write(&tree, round, Some(round), Condition::Absent).unwrap());
         assert!(round < 10 || WordIndex::write(&tree, round - 10, None, Condition::Present).unwrap());
@@ -206,7 +280,7 @@ fn ids_are_used_again() {
 /// Readers of keys that stay find them, and scans are in order, whatever is split and merged around them.
 #[test]
 fn readers_beside_a_writer() {
-    let tree = CawbTree::<Ram, WordCodec>::create_at(&pool(), "t").unwrap();
+    let tree = CawbTree::<Ram, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
     for key in (0..4000).step_by(8) {
         assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
     }

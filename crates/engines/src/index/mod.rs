@@ -162,6 +162,8 @@ pub struct EpochStat {
     pub is_sweeping: bool,
     /// Keys that the sweep has passed.
     pub swept_keys: u64,
+    /// Whether the last epoch could not be ended. The next write tries again, and returns the error.
+    pub is_failing: bool,
 }
 
 impl EpochStat {
@@ -342,6 +344,9 @@ pub trait Epochs {
     /// [`Error::EpochFull`], from a write of a batch that changes more nodes than an epoch can log;
     /// otherwise what `run` returns.
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()>;
+
+    /// Whether this epoch is complete and durable. O(1).
+    fn is_durable(&self, epoch: u64) -> bool;
 
     /// The progress of the sweep after a crash, and the cost of ends of epochs. Unlike [`Index::stat`] it walks nothing and delays
     /// no thread. O(1).

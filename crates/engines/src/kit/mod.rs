@@ -34,6 +34,8 @@ pub mod write;
 
 use std::panic::resume_unwind;
 
+use medium::sync::Mutex;
+
 use crate::Result;
 
 /// Runs `work` on so many threads, this one among them; on fewer if the system gives no more. Returns what all have returned.
@@ -60,6 +62,26 @@ pub fn bits(set: impl Into<u64>) -> impl Iterator<Item = usize> {
         set &= set - 1;
         Some(bit)
     })
+}
+
+/// Calls `work` for each of some jobs, on at most so many threads. Returns what it has returned, in the order of the jobs.
+///
+/// # Errors
+/// An error that `work` has returned for some job.
+pub fn share<J: Send, T: Send>(
+    threads: usize,
+    jobs: impl IntoIterator<Item = J, IntoIter: ExactSizeIterator + Send>,
+    work: impl Fn(J) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let jobs = jobs.into_iter();
+    let (threads, jobs) = (threads.min(jobs.len()), Mutex::new(jobs.enumerate()));
+    let done = on_threads(threads, || {
+        let own = std::iter::from_fn(|| jobs.lock().next());
+        own.map(|(number, job)| Ok((number, work(job)?))).collect::<Result<Vec<_>>>()
+    })?;
+    let mut done: Vec<_> = done.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(number, _)| *number);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
 /// A value of 48 bits with a check of 16 bits.

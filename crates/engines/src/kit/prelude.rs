@@ -5,9 +5,10 @@ pub use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 
 pub use super::bits;
 pub use super::load::{Sorted, entries_per_leaf};
+pub use super::salvage::{Leafy, salvage_leaves};
 pub use super::scan::{Goal, LeafBatches, LeafCopy, Leaves};
 pub use super::search::rank;
-pub use super::walk::{chain, salvage_chain, verify_entry};
+pub use super::walk::{chain, verify_entry};
 pub use super::write::{Encoded, Unpublished, holds};
 pub use crate::index::{
     Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation,

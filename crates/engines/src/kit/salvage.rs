@@ -1,15 +1,23 @@
 //! Reading what is whole in a tree that is too damaged to be opened.
+//!
+//! A leaf is found by the nodes and leaves that lead to it. Where these are damaged, it is found in the slabs of the pool: a leaf
+//! that no tree leads to, though its space is in use, belongs to the damaged tree. After a crash it may not be known what is in
+//! use; then leaves may be found that were removed before, and the salvage says so.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::iter::Peekable;
+use std::ops::RangeInclusive;
+use std::vec;
 
 use medium::Medium;
-use pool::Guard;
+use pool::{Guard, Pool, TreeRoot};
 
 use crate::index::{Codec, EntryWords, Violation};
+use crate::registry::{Salvaged, Visit};
 use crate::{Error, Result};
 
 /// A key and a value.
-type Entry = (Vec<u8>, Vec<u8>);
+pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// How many entries are read ahead to decide whether one is out of order.
 const AHEAD: usize = 4;
@@ -21,13 +29,23 @@ pub struct Salvage<'v> {
     last: Option<Vec<u8>>,
     /// Entries that are not decided yet, each with the offset of its leaf.
     ahead: VecDeque<(u64, Entry)>,
+    /// Entries of nodes that nothing leads to, in ascending order of keys.
+    lost: Peekable<vec::IntoIter<Entry>>,
     is_over: bool,
 }
 
 impl<'v> Salvage<'v> {
     /// Nothing was read yet.
     pub fn new(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Self {
-        Self { visit, left_out: Vec::new(), last: None, ahead: VecDeque::new(), is_over: false }
+        Self::with_lost(visit, Vec::new())
+    }
+
+    /// As [`Salvage::new`]. These entries come besides, unless others have their keys.
+    pub fn with_lost(visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool, mut lost: Vec<Entry>) -> Self {
+        lost.sort_unstable();
+        lost.dedup_by(|one, other| one.0 == other.0);
+        let lost = lost.into_iter().peekable();
+        Self { visit, left_out: Vec::new(), last: None, ahead: VecDeque::new(), lost, is_over: false }
     }
 
     /// Notes that something is left out.
@@ -56,8 +74,19 @@ impl<'v> Salvage<'v> {
         if !is_above(&key) || 2 * in_its_way > self.ahead.len() {
             self.leave_out(offset, "an entry out of order".to_owned());
         } else {
-            self.is_over = !(self.visit)(&key, &value);
+            self.visit_lost(Some(&key));
+            self.lost.next_if(|(lost, _)| *lost == key);
+            self.is_over = self.is_over || !(self.visit)(&key, &value);
             self.last = Some(key);
+        }
+    }
+
+    /// Visits the lost entries that are left, up to a key.
+    fn visit_lost(&mut self, end: Option<&[u8]>) {
+        while !self.is_over
+            && let Some((key, value)) = self.lost.next_if(|(key, _)| end.is_none_or(|end| &key[..] < end))
+        {
+            self.is_over = !(self.visit)(&key, &value);
         }
     }
 
@@ -66,8 +95,19 @@ impl<'v> Salvage<'v> {
         while !self.ahead.is_empty() && !self.is_over {
             self.decide();
         }
+        self.visit_lost(None);
         self.left_out
     }
+}
+
+/// Says that entries of nodes were saved that nothing leads to any more. If it is not known which nodes were in use, some may be
+/// older than the others.
+pub fn note_lost(lost: usize, offset: u64, may_be_stale: bool) -> Violation {
+    let stale =
+        "; some of them may be older values, or have been removed: it is not known which nodes were in use";
+    let what =
+        format!("nothing leads to {lost} entries, which are saved{}", if may_be_stale { stale } else { "" });
+    Violation { offset, what }
 }
 
 /// The damage that an error names, without its offset.
@@ -87,4 +127,100 @@ pub fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) 
     C::copy_key(guard, words, &mut key)?;
     C::copy_value(guard, words, &mut value)?;
     Ok((key, value))
+}
+
+/// A tree that is salvaged leaf by leaf, and that need not open.
+pub trait Leafy<M: Medium, C: Codec>: Sized {
+    /// Whether a leaf of words can be told from other memory, by a check of all that it holds. One of records can be by these.
+    const IS_CHECKED: bool;
+    /// Whether a leaf begins with a [`medium::Line`].
+    const HAS_LINE: bool;
+
+    /// The tree at a root. Nothing is recovered or written.
+    fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self>;
+
+    /// How many bytes a leaf has.
+    fn leaf_bytes(&self) -> RangeInclusive<usize>;
+
+    /// The leaves that the tree leads to, in order, each once; and what keeps it from leading to others.
+    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>);
+
+    /// Whether a leaf says that another one has taken its place. Its memory may be kept for a leaf to come.
+    fn is_replaced(&self, _guard: &Guard<'_, M>, _leaf: u64) -> bool {
+        false
+    }
+
+    /// The entries of a leaf, in any order. Of other memory, anything.
+    fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>>;
+}
+
+/// As [`Build::salvage_at`](crate::registry::Build::salvage_at).
+pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
+    pool: &Pool<M>,
+    root: &TreeRoot,
+    visit: &mut Visit<'_>,
+) -> Salvaged {
+    let (guard, tree) = (pool.pin(), T::at_root(pool, root)?);
+    let (leaves, damage) = tree.leaves(&guard);
+    let (mut lost, mut note) = (Vec::new(), None);
+    if !damage.is_empty() && (C::TIES || T::IS_CHECKED) {
+        (lost, note) = lost_entries(pool, root, &tree, &leaves)?;
+    }
+    let mut salvage = Salvage::with_lost(visit, lost);
+    salvage.left_out.extend(damage.into_iter().chain(note));
+    for leaf in leaves {
+        let read = tree.entries(&guard, leaf).map(|entries| {
+            let mut read: Vec<_> =
+                entries.into_iter().map(|words| read_whole::<M, C>(&guard, words?)).collect();
+            // Those that cannot be read have no key to be sorted by.
+            read.sort_by(|one, other| match (one, other) {
+                (Ok((one, _)), Ok((other, _))) => one.cmp(other),
+                (one, other) => one.is_ok().cmp(&other.is_ok()),
+            });
+            read.into_iter().all(|entry| salvage.entry(leaf, entry))
+        });
+        match read {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => salvage.leave_out(leaf, format!("the entries of a leaf: {}", what_of(&error))),
+        }
+    }
+    Ok(Some(salvage.finish()))
+}
+
+/// The entries of leaves that no tree leads to.
+fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
+    pool: &Pool<M>,
+    root: &TreeRoot,
+    tree: &T,
+    leaves: &[u64],
+) -> Result<(Vec<Entry>, Option<Violation>)> {
+    let (guard, mut reached) = (pool.pin(), leaves.iter().copied().collect::<HashSet<u64>>());
+    let (mut lost, mut first, mut may_be_stale) = (Vec::new(), None, false);
+    let is_like = |other: &TreeRoot| (other.engine, other.codec) == (root.engine, root.codec);
+    for other in pool.roots()?.trees.iter().filter(|other| is_like(other) && other.slot != root.slot) {
+        let (theirs, damage) = T::at_root(pool, other)?.leaves(&guard);
+        reached.extend(theirs);
+        may_be_stale |= !damage.is_empty();
+    }
+    let places = guard.places(tree.leaf_bytes(), T::HAS_LINE)?;
+    let is_lost = |leaf: &u64| !reached.contains(leaf) && !tree.is_replaced(&guard, *leaf);
+    for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| is_lost(leaf)) {
+        let before = lost.len();
+        let entries = tree.entries(&guard, leaf).into_iter().flatten();
+        lost.extend(entries.filter_map(|words| read_own::<M, C>(&guard, words.ok()?).ok().flatten()));
+        if lost.len() > before {
+            first.get_or_insert(leaf);
+            may_be_stale |= !is_in_use;
+        }
+    }
+    let note = first.map(|first| note_lost(lost.len(), first, may_be_stale));
+    Ok((lost, note))
+}
+
+/// As [`read_whole`]; `None` if the entry is not its key's.
+fn read_own<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Option<Entry>> {
+    let (key, value) = read_whole::<M, C>(guard, words)?;
+    let is_own = C::word(C::key(&key)?) == words[0];
+    Ok(is_own.then_some((key, value)))
 }

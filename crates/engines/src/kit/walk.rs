@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use medium::Medium;
 use pool::Guard;
 
-use super::salvage::{Salvage, read_whole, what_of};
-use crate::index::{Codec, EntryWords, Violation};
+use crate::index::{Codec, EntryWords};
 use crate::{Error, Result};
 
 /// Calls `visit` with the offset of each leaf of a chain, from `first` on; `visit` returns the next one, 0 after the last. Comes
@@ -23,39 +22,6 @@ pub fn chain(first: u64, mut visit: impl FnMut(u64) -> Result<u64>) -> Result<()
         offset = visit(offset)?;
     }
     Ok(())
-}
-
-/// A leaf as a salvage reads it: the next leaf, and the entries in order, or what is wrong with them.
-pub type LeafRead = (u64, Result<Vec<EntryWords>>);
-
-/// Calls `visit` with the entries of all leaves of a chain that `read` can read, in ascending order of keys, until it returns
-/// `false`. Returns what was left out: leaves whose entries are damaged, entries whose records are, and all leaves behind one
-/// that does not name the next.
-pub fn salvage_chain<M: Medium, C: Codec>(
-    guard: &Guard<'_, M>,
-    first: u64,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    read: impl Fn(u64) -> Result<LeafRead>,
-) -> Vec<Violation> {
-    let (mut salvage, mut at) = (Salvage::new(visit), first);
-    let walked = chain(first, |offset| {
-        let (next, entries) = read(offset)?;
-        let goes_on = match entries {
-            Ok(entries) => {
-                entries.into_iter().all(|words| salvage.entry(offset, read_whole::<M, C>(guard, words)))
-            }
-            Err(error) => {
-                salvage.leave_out(offset, format!("the entries of a leaf: {}", what_of(&error)));
-                true
-            }
-        };
-        at = if goes_on { next } else { 0 };
-        Ok(at)
-    });
-    if let Err(error) = walked {
-        salvage.leave_out(at, format!("this leaf and all behind it: {}", what_of(&error)));
-    }
-    salvage.finish()
 }
 
 /// Verifies an entry and its record, if it has one, and that its key lies above `last`, which becomes its key. Returns what is

@@ -21,6 +21,8 @@
 //! between the two. The epoch has 32 bits. Every 2^30 epochs all links are rewritten, so that an old epoch with the same low bits
 //! is never mistaken for a failed one.
 
+use std::collections::HashSet;
+
 use medium::sync::schedule::AccessKind;
 use medium::sync::{Mutex, is_scheduled};
 use medium::{Medium, Word};
@@ -33,7 +35,7 @@ use super::shard::{Limit, Own, Work};
 use crate::kit::epochs::Epochs;
 use crate::{Error, Result};
 
-/// Bytes at the head of a run: its class, and the run before it, each with its check.
+/// Bytes at the head of a run: its class, the run before it, and the anchor of its tree, each with its check.
 const RUN_HEADER_BYTES: u64 = 64;
 /// Bytes of the pool's slab before a run.
 const SLAB_LEAD_BYTES: u64 = 64;
@@ -279,8 +281,24 @@ impl<M: Medium> Space<'_, M> {
 
     /// All objects that were ever carved out of runs, run by run. O(slabs).
     pub(super) fn objects(&self) -> Result<Vec<Objects>> {
+        self.objects_of(self.runs()?)
+    }
+
+    /// As [`Space::objects`], for a tree whose chain of runs is damaged: found in the slabs of the pool.
+    pub(super) fn objects_in_slabs(&self) -> Result<Vec<Objects>> {
+        let class_of = |run| {
+            let anchor = unchecked(self.guard.words(run, 3).ok()?[2].load(self.guard));
+            anchor.filter(|anchor| *anchor == self.anchor)?;
+            class_of_run(self.guard, run).ok().flatten()
+        };
+        let slabs = self.guard.medium().extent().length() / SLAB_BYTES;
+        let runs = (1..slabs).map(|slab| run_of(slab * SLAB_BYTES));
+        self.objects_of(runs.filter_map(|run| class_of(run).map(|class| (run, class))).collect())
+    }
+
+    fn objects_of(&self, runs: Vec<(u64, usize)>) -> Result<Vec<Objects>> {
         let fresh: Vec<u64> = self.queues()?.map(|queue| queue.fresh.load(self.guard)).collect();
-        let objects = self.runs()?.into_iter().map(|(run, class)| {
+        let objects = runs.into_iter().map(|(run, class)| {
             let (first, size) = (run + RUN_HEADER_BYTES, u64::from(SIZES[class]));
             let carving = fresh.iter().find(|fresh| run_of(**fresh) == run);
             let bytes = carving.map_or(run_bytes(class), |fresh| fresh.saturating_sub(first));
@@ -291,18 +309,24 @@ impl<M: Medium> Space<'_, M> {
 
     /// Objects that are taken: all that were ever carved out of runs, but for those in queues. No other thread works meanwhile.
     pub(super) fn objects_taken(&self, running: u64) -> Result<u64> {
-        let mut taken = self.objects()?.iter().map(|objects| objects.count).sum::<u64>();
+        let carved = self.objects()?.iter().map(|objects| objects.count).sum::<u64>();
+        Ok(carved.saturating_sub(self.objects_free(running)?.len() as u64))
+    }
+
+    /// The objects in queues. No other thread works meanwhile.
+    pub(super) fn objects_free(&self, running: u64) -> Result<HashSet<u64>> {
+        let mut free = HashSet::new();
         for queue in self.queues()? {
             let mut object = queue.head.load(self.guard);
             while object != 0 {
-                taken = taken
-                    .checked_sub(1)
-                    .ok_or_else(|| Error::corrupt(object, "the free objects form a circle"))?;
+                if !free.insert(object) {
+                    return Err(Error::corrupt(object, "the free objects form a circle"));
+                }
                 let is_last = object == queue.tail.load(self.guard);
                 object = if is_last { 0 } else { self.load_link(object, running)? };
             }
         }
-        Ok(taken)
+        Ok(free)
     }
 }
 
@@ -438,6 +462,7 @@ impl<M: Medium> Space<'_, M> {
         let header = guard.words(run, 8)?;
         header[0].store(guard, checked(class as u64));
         header[1].store(guard, checked(before));
+        header[2].store(guard, checked(self.anchor));
         self.epochs.list(&mut work.shard, run, 64);
         runs.set(guard, work.epoch, run);
         self.epochs.list(&mut work.shard, guard.offset_of(runs), size_of_val(runs) as u64);

@@ -6,16 +6,17 @@ use std::rc::Rc;
 use medium::Medium;
 
 use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
-use super::cells::{NO_CELL, NO_WORD, Value};
+use super::allocator::border_class;
+use super::cells::{NO_CELL, NO_WORD};
 use super::core::Core;
 use super::layout::{Anchor, Border, Interior, OFFSET_MASK, nibble};
 use super::permutation::Permutation;
-use super::scan::Found;
-use super::slice::{LAYER, LONGER, Slice};
+use super::record::Record;
+use super::slice::{LAYER, Slice};
 use super::version::Version;
 use crate::index::Violation;
 use crate::index::record::KEY_BYTES_MAX;
-use crate::kit::salvage::{Salvage, what_of};
+use crate::kit::salvage::{Entry, Salvage, note_lost, what_of};
 use crate::{Error, Result};
 
 /// Of so many objects the walk remembers that it reached them, to find those that two pointers lead to.
@@ -78,14 +79,48 @@ impl Survey<'_> {
 
 impl<M: Medium> Core<M> {
     /// Calls `visit` with the entries that can be read, in ascending order of keys, until it returns `false`; no other thread works
-    /// meanwhile. O(n).
-    pub(super) fn survey<'v>(&self, visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Survey<'v>> {
+    /// meanwhile. Where nodes do not lead to others, those are found in the slabs. Returns what was left out, or else what is
+    /// damaged. O(n).
+    pub(super) fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Vec<Violation>> {
+        let mut all = |_: &[u8], _: &[u8]| true;
+        let Survey { seen, salvage, .. } = self.survey(&mut all, Vec::new())?;
+        if salvage.finish().is_empty() {
+            return Ok(self.survey(visit, Vec::new())?.finish()[1].clone());
+        }
+        let (lost, note) = self.lost(|object| !seen.contains(&object))?;
+        let [mut left_out, _] = self.survey(visit, lost)?.finish();
+        left_out.extend(note);
+        Ok(left_out)
+    }
+
+    /// The entries of border nodes that are not free, and that nothing leads to. Touches no node, so the tree need not be open.
+    pub(super) fn lost(&self, is_lost: impl Fn(u64) -> bool) -> Result<(Vec<Entry>, Option<Violation>)> {
+        let _shards = self.epochs.stop();
+        let view = self.view(self.epochs.running(), true);
+        let space = self.space(&view.guard);
+        let (free, runs) = (space.objects_free(view.epoch), space.objects());
+        let may_be_stale = free.is_err() || runs.is_err() || self.epochs.any_failed();
+        let (free, runs) = (free.unwrap_or_default(), runs.or_else(|_| space.objects_in_slabs())?);
+        let nodes = runs.into_iter().filter(|run| run.class == border_class(self.are_words)).flatten();
+        let mut lost = Vec::new();
+        for offset in nodes.filter(|node| is_lost(*node) && !free.contains(node)) {
+            view.read_alone(offset, &mut lost);
+        }
+        let note = (!lost.is_empty()).then(|| note_lost(lost.len(), self.anchor, may_be_stale));
+        Ok((lost, note))
+    }
+
+    pub(super) fn survey<'v>(
+        &self,
+        visit: &'v mut dyn FnMut(&[u8], &[u8]) -> bool,
+        lost: Vec<Entry>,
+    ) -> Result<Survey<'v>> {
         let _shards = self.epochs.stop();
         let view = self.view(self.epochs.running(), true);
         let root = view.guard.node::<Anchor>(self.anchor)?.root.value.load(&view.guard);
         let mut survey = Survey {
             violations: Vec::new(),
-            salvage: Salvage::new(visit),
+            salvage: Salvage::with_lost(visit, lost),
             keys: 0,
             borders: 0,
             height: 0,
@@ -180,9 +215,14 @@ impl<M: Medium> View<'_, M> {
                 place.low.is_none_or(|low| low <= slice) && above.is_none_or(|above| slice < above);
             survey.expect(offset, is_inside, || format!("position {position} is out of order"));
             if class != LAYER || self.core.are_words {
-                let read = self.survey_entry(node, slot, &place.prefix, survey);
+                let content = node.values.value(slot).load(&self.guard);
+                let is_new = self.core.are_words || survey.reach(content);
+                survey.expect(content, is_new, || "two ways lead to one record".to_owned());
+                survey.keys += 1;
+                medium::progress::advance(1);
+                let read = self.read_slot(node, slot, Some(&place.prefix));
                 survey.is_sound &= read.is_ok();
-                if !survey.salvage.entry(offset, read.map_err(|stop| self.core.error_of(stop))) {
+                if !survey.salvage.entry(offset, read) {
                     // No more are wanted.
                     (survey.is_sound, survey.places) = (false, Vec::new());
                     return Ok(());
@@ -200,44 +240,33 @@ impl<M: Medium> View<'_, M> {
         Ok(())
     }
 
-    /// The key and the value in a slot of a border node.
-    fn survey_entry(
-        &self,
-        node: &Border,
-        slot: usize,
-        prefix: &[u8],
-        survey: &mut Survey<'_>,
-    ) -> Walk<(Vec<u8>, Vec<u8>)> {
-        survey.keys += 1;
-        medium::progress::advance(1);
-        let offset = self.guard.offset_of(node);
-        let class = nibble(node.classes.load(&self.guard), slot);
-        let mut content = node.values.value(slot).load(&self.guard);
-        if self.core.are_words {
-            if class != 8 {
-                return Err(Error::corrupt(offset, NO_WORD).into());
-            }
-            content = self.load_cell(node, slot, content).ok_or_else(|| Error::corrupt(offset, NO_CELL))?;
-        } else if class > LONGER {
-            return Err(Error::corrupt(offset, format!("slot {slot} has class {class}")).into());
-        } else {
-            let is_new = survey.reach(content);
-            survey.expect(content, is_new, || "two ways lead to one record".to_owned());
-        }
-        let found = Found { prefix, slice: self.slice_of(node, slot), content };
+    /// Adds the entries of a border node, wherever it lies in the tree. What cannot be read costs its own entry.
+    fn read_alone(&self, offset: u64, entries: &mut Vec<Entry>) {
+        let Ok(node) = self.guard.node::<Border>(offset) else { return };
+        let (permutation, width) = (Permutation(node.permutation.load(&self.guard)), self.core.width);
+        let count = if permutation.is_sound(width) { permutation.count(width) } else { 0 };
+        let read = |position| self.read_slot(node, permutation.slot(position), None).ok();
+        entries.extend((0..count).filter_map(read));
+    }
+
+    /// The key and the value in a slot of a border node, below `prefix` unless that is not known: a record has all of its key.
+    fn read_slot(&self, node: &Border, slot: usize, prefix: Option<&[u8]>) -> Result<Entry> {
+        let (offset, slice) = (self.guard.offset_of(node), self.slice_of(node, slot));
+        let content = node.values.value(slot).load(&self.guard);
         let (mut key, mut value) = (Vec::new(), Vec::new());
-        found.copy_key(self, &mut key)?;
-        let content = found.value(self)?;
-        if let Value::Record(record) = &content {
-            let goes_on = record.key_length() > prefix.len() + 8;
-            if class == LONGER && !(goes_on && record.has_tail(&self.guard, 0, &key)?) {
-                return Err(Error::corrupt(offset, "its record has another key").into());
-            }
-            if !record.is_padded(&self.guard)? {
-                return Err(Error::corrupt(offset, "its record is not padded with zeros").into());
-            }
+        slice.append_to(&mut key);
+        if self.core.are_words {
+            let word = self.load_cell(node, slot, content).ok_or_else(|| Error::corrupt(offset, NO_CELL))?;
+            value.extend_from_slice(&word.to_be_bytes());
+            return if slice.class == 8 { Ok((key, value)) } else { Err(Error::corrupt(offset, NO_WORD)) };
         }
-        content.copy(&self.guard, &mut value)?;
-        Ok((key, value))
+        let record = Record::at(&self.guard, content)?;
+        key = record.key(&self.guard)?.unwrap_or(key);
+        record.copy_value(&self.guard, &mut value)?;
+        let is_below = |prefix| key.strip_prefix(prefix).is_some_and(|rest| Slice::of(rest) == slice);
+        if prefix.is_none_or(is_below) && record.is_sound(&self.guard, &key, &value)? {
+            return Ok((key, value));
+        }
+        Err(Error::corrupt(offset, "a record that fails its check, or of another key"))
     }
 }

@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use medium::Medium;
 use medium::sync::{AtomicU64, Mutex};
+use medium::{Medium, Word};
 use pool::{Guard, Pool};
 
 use super::allocator::Space;
 use super::external_log::ExternalLog;
 use super::layout::{
-    Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, interior_bytes, stamp, unchecked,
+    Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, interior_bytes, load_twice,
+    publish_twice, stamp,
 };
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
@@ -118,8 +119,9 @@ impl<M: Medium> Core<M> {
             let words = guard.words(anchor, anchor_bytes(count) / 8)?;
             words.iter().for_each(|word| word.store(&guard, 0));
             let cells = guard.node::<Anchor>(anchor)?;
-            cells.shards.store(&guard, checked(count as u64));
-            [&cells.restored, &cells.swept].iter().for_each(|cell| cell.store(&guard, checked(first)));
+            cells.shards.iter().for_each(|cell| cell.store(&guard, checked(count as u64)));
+            let epochs = cells.restored.iter().chain(&cells.swept);
+            epochs.for_each(|cell| cell.store(&guard, checked(first)));
             guard.flush_words(words);
             // The root table leads to the anchor only after this fence and the first epoch.
             guard.fence();
@@ -132,6 +134,25 @@ impl<M: Medium> Core<M> {
         } else {
             make(options.first_epoch.max(1)).map(Arc::new)
         }
+    }
+
+    /// A tree that exists, as it is: nothing of it is recovered, and nothing is to be written.
+    pub(super) fn unopened(
+        pool: &Pool<M>,
+        anchor: u64,
+        options: &MassTreeOptions,
+        are_words: bool,
+    ) -> Result<Self> {
+        let guard = pool.peek();
+        let cells = guard.node::<Anchor>(anchor)?;
+        let damaged = || Error::corrupt(anchor, "its anchor");
+        let count = load_twice(&guard, cells.shards.each_ref(), damaged);
+        let count = count.ok().flatten().map_or(2, |count| (count as usize).clamp(2, SHARDS_MAX));
+        let shards = Shards { count, worked_with: count - 1, are_durable: true };
+        let (running, failed) = PoolEpochs::<M, Own>::read(pool);
+        let epochs = Epochs::new(pool, &shards, running, failed);
+        let log = ExternalLog::new(anchor, count, options.node_width(), are_words);
+        Ok(Self::new(pool, anchor, epochs, log, options, are_words))
     }
 
     /// Opens a tree that exists.
@@ -164,13 +185,12 @@ impl<M: Medium> Core<M> {
     ) -> Result<Self> {
         let guard = pool.peek();
         let cells = guard.node::<Anchor>(anchor)?;
-        let words = [&cells.shards, &cells.restored, &cells.swept].map(|cell| unchecked(cell.load(&guard)));
-        let [Some(count), Some(restored), Some(swept)] = words else {
-            return Err(Error::corrupt(anchor, "the anchor is damaged"));
-        };
-        let count = count as usize;
+        let damaged = || Error::corrupt(anchor, "the anchor is damaged");
+        let word = |cells: &[Word; 2]| load_twice(&guard, cells.each_ref(), damaged)?.ok_or_else(damaged);
+        let (count, restored, swept) =
+            (word(&cells.shards)? as usize, word(&cells.restored)?, word(&cells.swept)?);
         if !(2..=SHARDS_MAX).contains(&count) {
-            return Err(Error::corrupt(anchor, "the number of shards is damaged"));
+            return Err(damaged());
         }
         if swept <= joined.dropped {
             let what = "the pool has forgotten failed epochs that the tree was not opened to recover from";
@@ -186,7 +206,7 @@ impl<M: Medium> Core<M> {
         let recovered_from_crash = unrestored.count() > 0;
         if recovered_from_crash {
             // PERSIST: the nodes are restored; lost, they are restored once more, and the log is still as it was.
-            cells.restored.publish(&guard, checked(joined.first));
+            publish_twice(&guard, &cells.restored, joined.first);
             // Before the first entry of the log in a new epoch.
             guard.fence();
         }
@@ -223,11 +243,12 @@ impl<M: Medium> Core<M> {
     pub(super) fn give_back(&self) -> Result<()> {
         let shards = self.epochs.stop_for_good();
         let guard = self.pool.peek();
-        let freed = self.space_taken(&guard).map(|taken| taken.into_iter().for_each(|at| guard.free(at)));
+        self.space_taken(&guard)?.into_iter().for_each(|offset| guard.free(offset));
         drop(shards);
-        // Also if the tree is damaged: the thread that ends epochs ends with the last tree.
-        let left = self.shared().map_or(Ok(()), |epochs| epochs.leave_for_good(&self.pool, &self.epochs));
-        freed.and(left)
+        match self.shared() {
+            Some(epochs) => epochs.leave_for_good(&self.pool, &self.epochs),
+            None => Ok(()),
+        }
     }
 
     /// The epochs that a durable tree shares with the others of its pool.
@@ -269,16 +290,23 @@ impl<M: Medium> Core<M> {
     pub(super) fn forget_failed(&self) -> Result<()> {
         let guard = self.pool.peek();
         // PERSIST: no node and no link of a failed epoch is left; lost, they are looked for once more.
-        guard.node::<Anchor>(self.anchor)?.swept.publish(&guard, checked(self.epochs.first));
+        publish_twice(&guard, &guard.node::<Anchor>(self.anchor)?.swept, self.epochs.first);
         guard.drain()?;
         self.epochs.forget_failed();
         let Some(epochs) = self.shared() else { return Ok(()) };
         let mut least = self.epochs.first;
         for anchor in self.pool.trees()?.iter().filter_map(super::durable_anchor_of) {
-            let swept = guard.node::<Anchor>(anchor)?.swept.load(&guard);
-            least = least.min(unchecked(swept).unwrap_or(0));
+            let damaged = || Error::corrupt(anchor, "the anchor is damaged");
+            let swept = load_twice(&guard, guard.node::<Anchor>(anchor)?.swept.each_ref(), damaged)?;
+            least = least.min(swept.unwrap_or(0));
         }
         epochs.forget_failed(&self.pool, least)
+    }
+
+    /// If the last end of an epoch has failed, as in the background, tries again: so a writer is told.
+    #[inline(always)]
+    pub(super) fn end_failed(&self) -> Result<()> {
+        if self.epochs.is_failing() && !self.is_in_any_batch() { self.advance() } else { Ok(()) }
     }
 
     /// Bytes of memory beside the pool's.

@@ -5,11 +5,13 @@ use std::time::Duration;
 use medium::Medium;
 use pool::{Pool, TreeRoot};
 
-use super::{MassTree, MassTreeOptions, Mode, width_of};
+use super::core::Core;
+use super::{MassTree, MassTreeOptions, Mode, ROOT_ANCHOR, width_of};
 use crate::Result;
 use crate::index::Codec;
+use crate::kit::salvage::Salvage;
 use crate::media_of;
-use crate::registry::{Build, Contract, Entry, Nodes, Opening, Setting, Settings, Values};
+use crate::registry::{Build, Contract, Entry, Nodes, Opening, Salvaged, Setting, Settings, Values, Visit};
 
 // Positions of settings.
 const WIDTH: usize = 0;
@@ -102,5 +104,13 @@ impl<M: Medium, C: Codec> Build<M> for MassTree<M, C> {
             tree.sweep()?;
         }
         Ok(tree)
+    }
+
+    fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
+        let options = MassTreeOptions { width: Some(width_of(root)?), ..options(&Opening::default()) };
+        let core = Core::unopened(pool, root.words[ROOT_ANCHOR], &options, Self::ARE_WORDS)?;
+        let (lost, note) = core.lost(|_| true)?;
+        Salvage::with_lost(visit, lost).finish();
+        Ok(Some(note.into_iter().collect()))
     }
 }

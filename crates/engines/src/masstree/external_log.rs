@@ -10,7 +10,7 @@ use pool::{Guard, Pool};
 
 use super::layout::{
     INTERIOR, OFFSET_MASK, ShardArea, border_bytes, border_words_logged, checked, interior_bytes,
-    interior_words_logged, shard_area, unchecked,
+    interior_words_logged, load_twice, shard_area, unchecked,
 };
 use super::shard::{Own, Work};
 use crate::kit::epochs::Shard;
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 
 /// Bytes of a segment: a whole slab of the pool.
 const SEGMENT_BYTES: usize = 65_472;
-/// Bytes before the first entry of a segment; word 0 leads to the next segment.
+/// Bytes before the first entry of a segment; words 0 and 1 lead to the next segment.
 const SEGMENT_HEADER_BYTES: u64 = 64;
 /// Bytes before the node in an entry.
 const ENTRY_HEADER_BYTES: u64 = 64;
@@ -111,19 +111,20 @@ impl ExternalLog {
 
     fn add_segment<M: Medium>(&self, guard: &Guard<'_, M>, work: &mut Work<'_>) -> Result<()> {
         let link = match work.shard.own.log.segments.last() {
-            Some(before) => &guard.words(*before, 1)?[0],
+            Some(before) => &guard.words(*before, 2)?.as_chunks().0[0],
             None => &guard.node::<ShardArea>(shard_area(self.anchor, work.shard.index))?.log,
         };
         let segment = guard.allocate(SEGMENT_BYTES)?;
         // What a former owner left there must not be read as an entry.
         for at in std::iter::once(segment).chain(self.entries(segment)) {
-            let words = guard.words(at, 1)?;
-            words[0].store(guard, 0);
+            let words = guard.words(at, 2)?;
+            words.iter().for_each(|word| word.store(guard, 0));
             guard.flush_words(words);
         }
         guard.fence();
         // PERSIST: the segment is empty; lost, it is in no chain, and free. The fence of the first entry orders this, too.
-        link.publish(guard, checked(segment));
+        link[1].store(guard, checked(segment));
+        link[0].publish(guard, checked(segment));
         work.shard.own.log.segments.push(segment);
         Ok(())
     }
@@ -163,18 +164,15 @@ impl ExternalLog {
     pub(super) fn segments<M: Medium>(&self, guard: &Guard<'_, M>, shard: usize) -> Result<Vec<u64>> {
         let (mut segments, mut link) =
             (Vec::new(), &guard.node::<ShardArea>(shard_area(self.anchor, shard))?.log);
-        loop {
-            let word = link.load(guard);
-            if word == 0 {
-                return Ok(segments);
+        let damaged = || Error::corrupt(self.anchor, "the chain of the external log is damaged");
+        while let Some(segment) = load_twice(guard, link.each_ref(), damaged)? {
+            if segment % 64 != 0 || segments.len() == SEGMENTS_MAX {
+                return Err(damaged());
             }
-            let segment = unchecked(word).filter(|segment| segment % 64 == 0);
-            let Some(segment) = segment.filter(|_| segments.len() < SEGMENTS_MAX) else {
-                return Err(Error::corrupt(self.anchor, "the chain of the external log is damaged"));
-            };
             segments.push(segment);
-            link = &guard.words(segment, SEGMENT_BYTES / 8)?[0];
+            link = &guard.words(segment, SEGMENT_BYTES / 8)?.as_chunks().0[0];
         }
+        Ok(segments)
     }
 
     /// Restores all nodes that the log has of `epoch`, on some threads. They are durable before anything that is flushed later.

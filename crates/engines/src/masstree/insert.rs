@@ -8,28 +8,14 @@ use super::in_line_log::Change;
 use super::layout::with_nibble;
 use super::record::Record;
 use super::shard::Work;
-use super::slice::{LAYER, LONGER, Slice};
+use super::slice::{LAYER, Slice};
 use crate::Error;
 use crate::index::record::prefix_word;
 
-/// The key that a record has to hold, if it goes on behind `slice`.
-pub(super) fn stored_key(slice: Slice, key: &[u8]) -> &[u8] {
-    if slice.class == LONGER { key } else { &[] }
-}
-
 impl<M: Medium> View<'_, M> {
     /// What a new slot is to hold, as [`View::content_of`] has it.
-    pub(super) fn write_content(
-        &self,
-        work: &mut Work<'_>,
-        key: &[u8],
-        slice: Slice,
-        value: &[u8],
-    ) -> Walk<u64> {
-        if self.core.are_words {
-            return Ok(prefix_word(value));
-        }
-        self.write_record(work, stored_key(slice, key), value)
+    pub(super) fn write_content(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
+        if self.core.are_words { Ok(prefix_word(value)) } else { self.write_record(work, key, value) }
     }
 
     pub(super) fn insert(
@@ -39,7 +25,7 @@ impl<M: Medium> View<'_, M> {
         key: &[u8],
         value: &[u8],
     ) -> Walk<()> {
-        let content = self.write_content(work, key, place.slice, value)?;
+        let content = self.write_content(work, key, value)?;
         let position = self.position(place.node, place.permutation, place.slice);
         let made = if self.core.are_words { &[][..] } else { &[content] };
         if place.permutation.count(self.core.width) == self.core.width {
@@ -108,7 +94,7 @@ impl<M: Medium> View<'_, M> {
             depth += 1;
         }
         let (old, new) = slices(depth);
-        let record = self.write_record(work, stored_key(new, key), value)?;
+        let record = self.write_record(work, key, value)?;
         made.push(record);
         let mut entries = [(old, old_record), (new, record)];
         entries.sort_unstable_by_key(|(slice, _)| *slice);

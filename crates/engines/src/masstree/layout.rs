@@ -28,8 +28,8 @@
 //! ```text
 //! record                                           external log entry
 //!   0  link, link log                                0  epoch, target, sum
-//!  16  value length (28), key length (20)           64  the node
-//!  24  value, then the whole key if it is longer than its slice
+//!  16  value length (28), key length (20), check    64  the node
+//!  24  value, then the whole key if it is longer than a slice
 //! ```
 
 use std::ops::Range;
@@ -38,6 +38,7 @@ use medium::{Medium, VolatileWord, Word, node};
 use pool::Guard;
 
 pub(super) use crate::kit::{checked, unchecked};
+use crate::{Error, Result};
 
 /// Classes of objects in the durable allocator.
 pub(super) const CLASSES: usize = 48;
@@ -143,13 +144,13 @@ node! {
         pub(super) root: Logged,
         /// The last run that was taken from the pool.
         pub(super) runs: Logged,
-        /// How many shards there are, with its check.
-        pub(super) shards: Word,
-        /// The external log was restored for all failed epochs before this one, with its check.
-        pub(super) restored: Word,
-        /// Nothing is left of failed epochs before this one, with its check.
-        pub(super) swept: Word,
-        spare: [Word; 7],
+        /// How many shards there are, with its check. Twice.
+        pub(super) shards: [Word; 2],
+        /// The external log was restored for all failed epochs before this one, with its check. Twice.
+        pub(super) restored: [Word; 2],
+        /// Nothing is left of failed epochs before this one, with its check. Twice.
+        pub(super) swept: [Word; 2],
+        spare: [Word; 4],
     }
 }
 
@@ -157,11 +158,33 @@ node! {
     /// What a shard has in the pool.
     #[repr(align(64))]
     pub(super) struct ShardArea {
-        /// The first segment of the external log, with its check.
-        pub(super) log: Word,
-        spare: [Word; 7],
+        /// The first segment of the external log, with its check. Twice.
+        pub(super) log: [Word; 2],
+        spare: [Word; 6],
         pub(super) queues: [Queue; CLASSES],
     }
+}
+
+/// The value of two words that hold it with its check: one of them may be damaged. `None` if they hold none. If a crash came
+/// between the two, the greater value.
+///
+/// # Errors
+/// `error` if both are damaged.
+pub(super) fn load_twice<M: Medium>(
+    guard: &Guard<'_, M>,
+    words: [&Word; 2],
+    error: impl FnOnce() -> Error,
+) -> Result<Option<u64>> {
+    let words = words.map(|word| word.load(guard));
+    let value = words.iter().filter_map(|word| unchecked(*word)).max();
+    if value.is_some() || words.contains(&0) { Ok(value) } else { Err(error()) }
+}
+
+/// Stores a word and its second copy, which lie in one line, and flushes them.
+#[track_caller]
+pub(super) fn publish_twice<M: Medium>(guard: &Guard<'_, M>, words: &[Word; 2], value: u64) {
+    words[1].store(guard, checked(value));
+    words[0].publish(guard, checked(value));
 }
 
 /// Bytes of an anchor with the areas of its shards.

@@ -139,7 +139,7 @@ impl<M: Medium> Load<'_, '_, M> {
                 continue;
             }
             let is_full = entries.len() == self.per_node;
-            let content = view.write_content(self.work, key, slice, value)?;
+            let content = view.write_content(self.work, key, value)?;
             if !view.core.are_words {
                 self.made.push(content);
             }

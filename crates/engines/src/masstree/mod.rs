@@ -293,14 +293,13 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn check(&self) -> Result<Vec<Violation>> {
         refuse_in_any_batch::<M>()?;
-        Ok(self.core.survey(&mut |_, _| true)?.finish().concat())
+        Ok(self.core.survey(&mut |_, _| true, Vec::new())?.finish().concat())
     }
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
         // As in a batch, `visit` may not call what would wait for the end of this survey.
         let _mark = self.core.begin_batch()?;
-        let [left_out, others] = self.core.survey(visit)?.finish();
-        Ok(Some(if left_out.is_empty() { others } else { left_out }))
+        self.core.salvage(visit).map(Some)
     }
 
     fn stat(&self) -> Result<IndexStat> {
@@ -308,7 +307,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         // Before the survey, which recovers nodes, as the sweep does.
         let epochs = self.epoch_stat();
         let visit = &mut |_: &[u8], _: &[u8]| true;
-        let survey = self.core.survey(visit)?;
+        let survey = self.core.survey(visit, Vec::new())?;
         Ok(IndexStat {
             keys: survey.keys,
             leaves: survey.borders,
@@ -344,7 +343,12 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     }
 
     fn batch(&self, run: &mut dyn FnMut(&dyn Batch) -> Result<()>) -> Result<()> {
+        self.core.end_failed()?;
         self.core.batch(run)
+    }
+
+    fn is_durable(&self, epoch: u64) -> bool {
+        self.core.epochs.is_durable(epoch)
     }
 
     fn epoch_stat(&self) -> EpochStat {
@@ -359,6 +363,7 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
             pause_ns_max: figures.pause_ns_max.load(Ordering::Relaxed),
             nodes_restored: self.core.nodes_restored,
             is_sweeping: self.core.epochs.any_failed(),
+            is_failing: self.core.epochs.is_failing(),
             swept_keys: self.core.swept_keys.load(Ordering::Relaxed),
         }
     }

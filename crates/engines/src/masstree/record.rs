@@ -1,7 +1,8 @@
-//! Records: a value, and the whole key where it goes on behind its slice.
+//! Records: a value, and the whole key if one slice does not hold it.
 //!
 //! The key is there from its first byte, so a record moves into a new layer as it is: what is left of the key there is
-//! found by skipping the slices above. Records are never changed while the tree leads to them.
+//! found by skipping the slices above. Records are never changed while the tree leads to them. The check of a record covers the
+//! lengths, the value and the whole key, also a key that only a slice holds.
 
 use medium::{Medium, Word};
 use pool::Guard;
@@ -24,8 +25,20 @@ const KEY_BITS: u32 = 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     start: u64,
+    header: u64,
     value_length: usize,
     key_length: usize,
+}
+
+/// The greatest key that one slice holds, so that its record does not.
+const SLICE_BYTES: usize = 8;
+
+/// The header of a record with the check of all that belongs to it.
+fn header_of(key_length: usize, key: &[u8], value: &[u8]) -> u64 {
+    let lengths = value.len() as u64 | (key_length as u64) << VALUE_BITS;
+    let sum =
+        [&lengths.to_le_bytes(), key, value].iter().fold(0, |sum, part| crc32c::crc32c_append(sum, part));
+    lengths | u64::from(sum) << (VALUE_BITS + KEY_BITS)
 }
 
 impl Record {
@@ -40,13 +53,10 @@ impl Record {
         let header = guard.words(start, 1)?[0].load(guard);
         let value_length = (header & ((1 << VALUE_BITS) - 1)) as usize;
         let key_length = (header >> VALUE_BITS & ((1 << KEY_BITS) - 1)) as usize;
-        if value_length > VALUE_BYTES_MAX
-            || key_length > KEY_BYTES_MAX
-            || header >> (VALUE_BITS + KEY_BITS) != 0
-        {
+        if value_length > VALUE_BYTES_MAX || key_length > KEY_BYTES_MAX {
             return Err(Error::corrupt(object, "a record with impossible lengths"));
         }
-        Ok(Self { start, value_length, key_length })
+        Ok(Self { start, header, value_length, key_length })
     }
 
     fn value_offset(&self) -> u64 {
@@ -108,8 +118,13 @@ impl Record {
         Ok(())
     }
 
+    /// Whether the record passes its check with its key, which a slice may hold, and its value; and is padded with zeros.
+    pub(super) fn is_sound<M: Medium>(&self, guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(self.header == header_of(self.key_length, key, value) && self.is_padded(guard)?)
+    }
+
     /// Whether key and value are padded with zeros.
-    pub(super) fn is_padded<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
+    fn is_padded<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<bool> {
         let parts = [(self.value_offset(), self.value_length), (self.key_offset(), self.key_length)];
         for (offset, length) in parts.into_iter().filter(|(_, length)| length % 8 != 0) {
             let last = guard.words(offset + length as u64 / 8 * 8, 1)?[0].load(guard);
@@ -120,9 +135,11 @@ impl Record {
         Ok(true)
     }
 
-    /// Bytes of the key; 0 if there is none.
-    pub(super) fn key_length(&self) -> usize {
-        self.key_length
+    /// The key, if the record holds it.
+    pub(super) fn key<M: Medium>(&self, guard: &Guard<'_, M>) -> Result<Option<Vec<u8>>> {
+        let mut key = Vec::new();
+        self.copy_tail(guard, 0, &mut key)?;
+        Ok((!key.is_empty()).then_some(key))
     }
 }
 
@@ -144,15 +161,16 @@ impl<M: Medium> View<'_, M> {
         self.prefetch_word(object.saturating_add(LINK_BYTES));
     }
 
-    /// Writes a record; `key` is empty if the slice holds all of it.
+    /// Writes a record.
     pub(super) fn write_record(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
-        let (key_words, value_words) = (key.len().div_ceil(8), value.len().div_ceil(8));
+        let stored = if key.len() > SLICE_BYTES { key } else { &[] };
+        let (key_words, value_words) = (stored.len().div_ceil(8), value.len().div_ceil(8));
         let bytes = LINK_BYTES + 8 * (1 + key_words + value_words) as u64;
         let object = self.core.space(&self.guard).allocate(work, bytes as usize)?;
         let words = self.guard.words(object + LINK_BYTES, 1 + key_words + value_words)?;
-        words[0].store(&self.guard, value.len() as u64 | (key.len() as u64) << VALUE_BITS);
+        words[0].store(&self.guard, header_of(stored.len(), key, value));
         copy_in(&self.guard, &words[1..=value_words], value);
-        copy_in(&self.guard, &words[1 + value_words..], key);
+        copy_in(&self.guard, &words[1 + value_words..], stored);
         self.core.epochs.list(&mut work.shard, object, bytes);
         Ok(object)
     }

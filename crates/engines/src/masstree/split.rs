@@ -253,7 +253,8 @@ impl<M: Medium> View<'_, M> {
         self.fill_border(work, offset, upper)?;
         place.lock.begin_change();
         let is_in_upper = upper.iter().any(|(slice, _)| *slice == place.slice);
-        let mut permutation = place.permutation.truncated(width + usize::from(is_in_upper) - upper.len());
+        let mut permutation =
+            place.permutation.truncated(width + usize::from(is_in_upper) - upper.len(), width);
         if !is_in_upper {
             let slot = permutation.free_slot(width);
             self.fill_slot(node, slot, place.slice, content)?;

@@ -7,7 +7,6 @@ use super::cells::{NO_CELL, cell_pointer, side_of};
 use super::core::Core;
 use super::find::{Entry, Locked};
 use super::in_line_log::Change;
-use super::insert::stored_key;
 use super::layout::line_of;
 use super::shard::Work;
 use crate::index::record::prefix_word;
@@ -32,6 +31,7 @@ impl<M: Medium> Core<M> {
         condition: Condition<&[u8]>,
     ) -> Result<bool> {
         self.refuse_in_batch()?;
+        self.end_failed()?;
         let attempt = |(view, mut work): (View<'_, M>, Work<'_>)| {
             view.write(&mut work, key, value, condition).map_err(|stop| self.error_of(stop))
         };
@@ -89,7 +89,7 @@ impl<M: Medium> View<'_, M> {
         if self.core.are_words {
             return self.update_cell(work, place, entry, prefix_word(value));
         }
-        let new = self.write_record(work, stored_key(place.slice, key), value)?;
+        let new = self.write_record(work, key, value)?;
         self.prepare(work, place.node, Change::Update(entry.slot))
             .or_else(|stop| self.give_up(work, &[new], stop))?;
         // PERSIST: nothing; durable with the epoch, and undone by the in-line log if that fails.

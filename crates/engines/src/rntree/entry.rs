@@ -3,9 +3,11 @@
 use medium::Medium;
 use pool::{Pool, TreeRoot};
 
+use super::salvage::Chain;
 use super::{ENTRIES_MAX, ROOT_ENTRIES, RnTree, RnTreeOptions};
 use crate::Result;
 use crate::index::{Codec, MaybeWords};
+use crate::kit::salvage::salvage_leaves;
 use crate::media_of;
 use crate::registry::{Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Visit};
 
@@ -56,6 +58,6 @@ where
     }
 
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        Self::salvage(pool, root, visit).map(Some)
+        salvage_leaves::<M, C, Chain>(pool, root, visit)
     }
 }

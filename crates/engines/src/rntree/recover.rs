@@ -12,14 +12,14 @@
 
 use std::time::Instant;
 
-use medium::sync::{Mutex, Ordering};
+use medium::sync::Ordering;
 use medium::{Lsn, Medium};
 use pool::Guard;
 
 use super::RnTree;
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use crate::index::{Codec, EntryWords};
-use crate::kit::{chain::Separator, on_threads};
+use crate::kit::{chain::Separator, share};
 use crate::{Error, Result};
 
 /// A leaf as the chain has it.
@@ -51,14 +51,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let first = self.leaves.allocate_run(links.len() as u32)?;
         self.head = first;
         let mut separators = vec![(Separator::default(), 0); links.len()];
-        if threads <= 1 || links.len() <= CHUNK {
-            let mut jobs: Vec<_> = separators.chunks_mut(CHUNK).enumerate().collect();
-            while let Some((chunk, part)) = jobs.pop() {
-                self.rebuild_records(links, chunk * CHUNK, first, part)?;
-            }
-        } else {
-            self.rebuild_in_parallel(links, first, &mut separators, threads)?;
-        }
+        share(threads, separators.chunks_mut(CHUNK).enumerate(), |(chunk, part)| {
+            self.rebuild_records(links, chunk * CHUNK, first, part)
+        })?;
         self.mend_chain(&chain, first)?;
         // Within a chunk the thread that rebuilds a leaf sets the high key of the leaf before it.
         for start in (CHUNK..links.len()).step_by(CHUNK) {
@@ -67,24 +62,6 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         self.inner.build(&separators)?;
         self.recovery_ns = start.elapsed().as_nanos() as u64;
         Ok(())
-    }
-
-    fn rebuild_in_parallel(
-        &self,
-        chain: &[Link],
-        first: u32,
-        separators: &mut [(Separator, u32)],
-        threads: usize,
-    ) -> Result<()> {
-        let jobs = Mutex::new(separators.chunks_mut(CHUNK).enumerate());
-        let work = || -> Result<()> {
-            loop {
-                let job = jobs.lock().next();
-                let Some((chunk, part)) = job else { return Ok(()) };
-                self.rebuild_records(chain, chunk * CHUNK, first, part)?;
-            }
-        };
-        on_threads(threads, work).map(drop)
     }
 
     /// Collects the chain from the head on. Writes nothing.

@@ -1,4 +1,9 @@
 //! Reading what is whole in a damaged tree, even one that does not open.
+//!
+//! A leaf that fails its check is left out, and the salvage goes on with the leaf that it names. Where the slot line itself is
+//! damaged, it need not name the right one: the leaves behind it are then found in the slabs of the pool.
+
+use std::ops::RangeInclusive;
 
 use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
@@ -6,54 +11,67 @@ use pool::{Guard, Pool, TreeRoot};
 use super::layout::{Leaf, Slots};
 use super::{ROOT_HEAD, RnTree};
 use crate::Result;
-use crate::index::{Codec, Violation};
-use crate::kit::walk::salvage_chain;
+use crate::index::{Codec, EntryWords, Violation};
+use crate::kit::salvage::{Leafy, what_of};
+use crate::kit::walk::chain;
 
-impl<M: Medium, C: Codec> RnTree<M, C> {
-    /// Calls `visit` with the entries of all leaves that pass their checks, in ascending order of keys, until it returns
-    /// `false`. Returns what was left out. Writes nothing, and needs no tree that is open. O(n), with some bytes of memory
-    /// for each leaf.
-    ///
-    /// A leaf that fails its check is left out, and the salvage goes on with the leaf that it names. If it names no leaf that can
-    /// be read, or one that was visited before, all leaves behind it are left out. If the name of the next leaf is itself
-    /// damaged, leaves in between may be missed and are not reported.
-    ///
-    /// # Errors
-    /// [`Error::TreeMismatch`](crate::Error::TreeMismatch), as [`RnTree::open`].
-    pub fn salvage(
-        pool: &Pool<M>,
-        root: &TreeRoot,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<Vec<Violation>> {
-        let capacity = Self::capacity_of(root)?;
-        let guard = pool.pin();
-        Ok(salvage_chain::<M, C>(&guard, root.words[ROOT_HEAD], visit, |offset| {
-            let (leaf, slots) = Self::read_leaf(&guard, offset, capacity)?;
-            let entries = Self::verify_slots(&guard, (offset, leaf, &slots), capacity)
-                .map(|()| (0..slots.count()).map(|position| leaf.entry(&guard, &slots, position)).collect());
-            Ok((slots.next(), entries))
-        }))
+/// A chain of leaves that is not open.
+pub(super) struct Chain {
+    head: u64,
+    capacity: usize,
+}
+
+impl<M: Medium, C: Codec> Leafy<M, C> for Chain {
+    const IS_CHECKED: bool = true;
+    const HAS_LINE: bool = true;
+
+    fn at_root(_: &Pool<M>, root: &TreeRoot) -> Result<Self> {
+        Ok(Self { head: root.words[ROOT_HEAD], capacity: RnTree::<M, C>::capacity_of(root)? })
     }
 
+    fn leaf_bytes(&self) -> RangeInclusive<usize> {
+        size_of::<Leaf>()..=size_of::<Leaf>()
+    }
+
+    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
+        let (mut leaves, mut at) = (Vec::new(), self.head);
+        let walked = chain(self.head, |offset| {
+            at = offset;
+            let (_, slots) = self.read_leaf(guard, offset)?;
+            leaves.push(offset);
+            slots.verify_line(offset).map(|()| slots.next())
+        });
+        let violation = |what| Violation { offset: at, what: format!("what leads on from a leaf: {what}") };
+        (leaves, walked.err().map(|error| violation(what_of(&error))).into_iter().collect())
+    }
+
+    fn entries(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Vec<Result<EntryWords>>> {
+        let (leaf, slots) = self.read_leaf(guard, offset)?;
+        self.verify_slots(guard, (offset, leaf, &slots))?;
+        Ok((0..slots.count()).map(|position| Ok(leaf.entry(guard, &slots, position))).collect())
+    }
+}
+
+impl Chain {
     /// A leaf and its slots, not validated.
-    fn read_leaf<'g>(guard: &'g Guard<'_, M>, offset: u64, capacity: usize) -> Result<(&'g Leaf, Slots)> {
+    fn read_leaf<'g, M: Medium>(&self, guard: &'g Guard<'_, M>, offset: u64) -> Result<(&'g Leaf, Slots)> {
         let leaf = guard.node::<Leaf>(offset)?;
         if let Ok(value) = leaf.slots.load(guard) {
             return Ok((leaf, Slots(value)));
         }
         // The line is torn, or only the medium's tags are damaged: the check decides.
         let copies: Vec<_> = leaf.slots.copies(guard).map(Slots).collect();
-        let is_whole = |slots: &&Slots| Self::verify_slots(guard, (offset, leaf, slots), capacity).is_ok();
+        let is_whole = |slots: &&Slots| self.verify_slots(guard, (offset, leaf, slots)).is_ok();
         let slots = copies.iter().find(is_whole).unwrap_or(&copies[0]);
         Ok((leaf, *slots))
     }
 
-    fn verify_slots(
+    fn verify_slots<M: Medium>(
+        &self,
         guard: &Guard<'_, M>,
         (offset, leaf, slots): (u64, &Leaf, &Slots),
-        capacity: usize,
     ) -> Result<()> {
-        slots.validate(capacity, offset)?;
+        slots.validate(self.capacity, offset)?;
         slots.verify(leaf.sum(guard, slots, 0), offset)
     }
 }

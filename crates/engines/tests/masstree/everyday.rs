@@ -662,6 +662,26 @@ fn who_syncs_after_a_disk_has_failed_is_told() {
     assert_eq!(tree.get(b"key").unwrap().unwrap().as_slice(), b"value");
 }
 
+/// A thread in the background that could not end an epoch once dropped the error.
+#[test]
+fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
+    let machine = Machine::new(&Image::default());
+    let pool = on_file(&machine, u64::MAX);
+    let epoch = EpochLength::Every(Duration::from_millis(1));
+    let tree =
+        MassTree::<_, RecordCodec>::create(&pool, "tree", MassTreeOptions { epoch, ..options() }).unwrap();
+    assert!(!tree.epoch_stat().is_failing);
+    machine.set_faults(Faults { sync: Some(0), ..Faults::default() });
+    let _ = tree.put(b"key", b"value");
+    let start = Instant::now();
+    while !tree.epoch_stat().is_failing {
+        assert!(start.elapsed() < Duration::from_secs(60), "no epoch has failed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let error = tree.put(b"other", b"value").unwrap_err();
+    assert!(matches!(error.medium(), Some(MediumError::Failed(_))), "{error}");
+}
+
 #[test]
 fn writes_heed_the_limit_of_written_pages() {
     let machine = Machine::new(&Image::default());

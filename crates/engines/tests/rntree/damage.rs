@@ -3,6 +3,7 @@
 
 use everleaf_engines::Error;
 use everleaf_engines::index::{Codec, Condition, Index, MaybeWords, RecordCodec, WordCodec};
+use everleaf_engines::registry::Build;
 use everleaf_engines::rntree::{RnTree, RnTreeOptions};
 use medium::testing::late::Late;
 use medium::{LineForm, Medium, Ram};
@@ -209,11 +210,11 @@ fn relink(pool: &Pool<Ram>, leaf: u64, change: impl FnOnce(u64) -> u64) {
 /// The keys that are salvaged, and the leaves of which something is left out.
 fn salvaged(pool: &Pool<Ram>, root: &TreeRoot) -> (Vec<u64>, Vec<u64>) {
     let mut keys = Vec::new();
-    let left_out = RnTree::<Ram, WordCodec>::salvage(pool, root, &mut |key, _| {
+    let left_out = <RnTree<Ram, WordCodec> as Build<Ram>>::salvage_at(pool, root, &mut |key, _| {
         keys.push(u64::from_be_bytes(key.try_into().unwrap()));
         true
     });
-    (keys, left_out.unwrap().into_iter().map(|violation| violation.offset).collect())
+    (keys, left_out.unwrap().unwrap().into_iter().map(|violation| violation.offset).collect())
 }
 
 #[test]
@@ -222,10 +223,13 @@ fn salvage_goes_on_behind_a_leaf_whose_slots_are_none() {
     let all = leaves::<_, 4>(&pool, &root);
     assert_eq!(all.len(), 4);
     relink(&pool, all[1].0, |word| word ^ 63 << 48);
-    assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 70, 80, 90, 100, 110, 120], vec![all[1].0]));
+    // The line with the next leaf fails its check, and so do the entries. The leaves behind it are found in their slab.
+    let (keys, left_out) = salvaged(&pool, &root);
+    assert_eq!(keys, [10, 20, 30, 70, 80, 90, 100, 110, 120]);
+    assert_eq!(left_out, [all[1].0, all[2].0, all[1].0]);
     // What is too many for a leaf is not looked for beyond its end.
     relink(&pool, all[1].0, |word| word | 63 << 48);
-    assert_eq!(salvaged(&pool, &root).1, [all[1].0]);
+    assert_eq!(salvaged(&pool, &root).1, left_out);
 }
 
 #[test]
@@ -239,17 +243,14 @@ fn salvage_looks_past_damaged_tags() {
 }
 
 #[test]
-fn salvage_ends_where_the_chain_leads_back_or_out_of_the_pool() {
+fn salvage_finds_the_leaves_behind_one_that_leads_back_or_out_of_the_pool() {
     let (pool, _tree, root) = ascending(12);
     let all = leaves::<_, 4>(&pool, &root);
     let next = |offset: u64| move |word: u64| (word >> 48 << 48) | offset | (word % LINE);
-    for back in [all[0].0, all[1].0, all[2].0] {
-        relink(&pool, all[2].0, next(back));
-        assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 40, 50, 60], vec![all[2].0, back]));
-    }
-    for out in [1 << 40, LINE] {
-        relink(&pool, all[2].0, next(out));
-        assert_eq!(salvaged(&pool, &root), (vec![10, 20, 30, 40, 50, 60], vec![all[2].0, out]));
+    let rest = vec![10, 20, 30, 40, 50, 60, 100, 110, 120];
+    for wrong in [all[0].0, all[1].0, all[2].0, 1 << 40, LINE] {
+        relink(&pool, all[2].0, next(wrong));
+        assert_eq!(salvaged(&pool, &root), (rest.clone(), vec![all[2].0, all[3].0, all[2].0]));
     }
     relink(&pool, all[2].0, next(all[3].0));
     assert_eq!(salvaged(&pool, &root).0.len(), 12);

@@ -14,7 +14,7 @@ fn inner(ids: &[u32]) -> Content {
 
 fn ids_of(content: &Content) -> Vec<u32> {
     let node = content.sealed(0x40, 0x80);
-    node.validate(0x40).unwrap();
+    node.validated(0x40).unwrap();
     assert_eq!((node.parent(), node.count()), (0x80, content.count));
     (0..node.count()).map(|position| node.id(position)).collect()
 }
@@ -63,11 +63,11 @@ fn nodes_are_split_and_joined() {
 #[test]
 fn every_changed_byte_fails_the_check() {
     let node = leaf(&[7, 8, 9]).sealed(0x1240, 0x5680);
-    node.validate(0x1240).unwrap();
-    assert!(node.validate(0x1280).is_err());
+    node.validated(0x1240).unwrap();
+    assert!(node.validated(0x1280).is_err());
     for (byte, change) in (0..64).flat_map(|byte| (1..=0xff_u64).map(move |change| (byte, change))) {
         let mut damaged = node;
         damaged.0.0[byte / 8] ^= change << (8 * (byte % 8)) & !TAG_MASK;
-        assert!(damaged == node || damaged.validate(0x1240).is_err(), "byte {byte} xor {change:#x}");
+        assert!(damaged == node || damaged.validated(0x1240).is_err(), "byte {byte} xor {change:#x}");
     }
 }

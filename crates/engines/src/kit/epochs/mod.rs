@@ -157,6 +157,10 @@ pub(crate) struct Epochs<M: Medium, S> {
     touched: Mutex<Vec<u64>>,
     /// No epoch ends any more: the memory belongs to others.
     is_over: AtomicBool,
+    /// The last epoch that is durable.
+    durable: AtomicU64,
+    /// Whether the last end of an epoch has failed.
+    is_failing: AtomicBool,
     /// The first epoch in which this process has written to the tree.
     pub(crate) first: u64,
     /// Failed epochs of which something may have been left when the tree was opened.
@@ -176,6 +180,8 @@ impl<M: Medium, S: Default> Epochs<M, S> {
             barrier: Barrier::new(first, (0..shards.count).map(shard), shards.worked_with),
             touched: Mutex::new(Vec::new()),
             is_over: AtomicBool::new(false),
+            durable: AtomicU64::new(first - 1),
+            is_failing: AtomicBool::new(false),
             first,
             any_failed: AtomicBool::new(!failed.is_empty()),
             failed,
@@ -295,6 +301,25 @@ impl<M: Medium, S> Epochs<M, S> {
         let _shards = self.stop();
         if !self.are_over() {
             self.begin(self.barrier.running() + 1);
+        }
+    }
+
+    /// Whether an epoch is complete and durable.
+    pub(crate) fn is_durable(&self, epoch: u64) -> bool {
+        self.durable.load(Ordering::Acquire) >= epoch
+    }
+
+    /// Whether the last end of an epoch has failed.
+    #[inline(always)]
+    pub(crate) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Notes how the end of the epochs before `running` went.
+    fn note_end(&self, running: u64, has_failed: bool) {
+        self.is_failing.store(has_failed, Ordering::Relaxed);
+        if !has_failed {
+            self.durable.fetch_max(running - 1, Ordering::Release);
         }
     }
 

@@ -82,6 +82,12 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         pool.common()
     }
 
+    /// The running epoch and the failed ones, for a look at a tree that is not opened; 1 and none if that is damaged.
+    pub(crate) fn read(pool: &Pool<M>) -> (u64, Vec<u64>) {
+        let written = words::read(&pool.peek()).unwrap_or_default();
+        (written.running.max(1), written.failed.into_iter().filter(|epoch| *epoch != 0).collect())
+    }
+
     /// Takes up the tree that `open` makes or recovers, with `first` or a later epoch as its first one.
     pub(crate) fn join<T: Member<M, S> + 'static>(
         &self,
@@ -211,8 +217,17 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         if std::mem::take(&mut state.is_cut_off) { Ok(()) } else { words::write_clean(&pool.peek()) }
     }
 
-    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`.
+    /// As [`PoolEpochs::try_end`]; all trees know how it went.
     fn end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
+        let ended = self.try_end(state, pool, wanted);
+        for member in self.live() {
+            member.epochs().note_end(state.written.running, ended.is_err());
+        }
+        ended
+    }
+
+    /// Ends the running epoch, if anything changed in it, or if a next one, from `first` on, is `wanted`.
+    fn try_end(&self, state: &mut State, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
         if state.is_cut_off {
             return Err(
                 MediumError::Failed("a tree was closed without the end of its epoch".to_owned()).into()

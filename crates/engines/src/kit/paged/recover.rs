@@ -9,6 +9,7 @@ use pool::{Pool, ROOT_WORDS, TreeRoot};
 use super::log::{Anchor, Redo};
 use super::{Format, Kind, Paged, ROOT_ANCHOR, ROOT_FORMAT};
 use crate::index::{Codec, MaybeWords};
+use crate::kit::salvage::salvage_leaves;
 use crate::kit::write::Unpublished;
 use crate::registry::{Build, Opening, Salvaged, Visit};
 
@@ -50,6 +51,6 @@ where
     }
 
     fn salvage_at(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        Self::salvage_of(pool, root, visit)
+        salvage_leaves::<M, C, Self>(pool, root, visit)
     }
 }

@@ -1,6 +1,7 @@
 //! Walks over all nodes: verification, figures, the mark, salvage, giving back.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use crate::index::record::prefix_word;
 use crate::{Error, Result};
@@ -11,9 +12,8 @@ use super::change::Content;
 use super::{Format, Item, Kind, Node, Paged, checked, unchecked};
 use crate::index::{Codec, EntryWords, IndexStat, Violation};
 use crate::kit::bits;
-use crate::kit::salvage::{Salvage, read_whole, what_of};
+use crate::kit::salvage::{Leafy, what_of};
 use crate::kit::walk::verify_entry;
-use crate::registry::{Salvaged, Visit};
 
 /// A node on a walk through the whole tree.
 pub(super) enum Visited<'n, 'g> {
@@ -229,42 +229,6 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
-    /// As [`Build::salvage_at`](crate::registry::Build::salvage_at).
-    pub(super) fn salvage_of(pool: &Pool<M>, root: &TreeRoot, visit: &mut Visit<'_>) -> Salvaged {
-        root.demand((F::ENGINE.0, C::ID), &[String::new(), String::new()])?;
-        let tree = Self::unopened(pool, &root.words)?;
-        let (guard, mut salvage, mut goes_on) = (pool.pin(), Salvage::new(visit), true);
-        if tree.anchor(&guard)?.is_changing(&guard) {
-            salvage.leave_out(tree.anchor, "what an unfinished change was to move".to_owned());
-        }
-        let walked = tree.walk(&guard, &mut |visited| {
-            match visited {
-                Visited::Leaf(leaf, ..) if goes_on => {
-                    let read = bits(tree.format.live(&guard, &leaf)).map(|slot| {
-                        let item = leaf.item(&guard, slot);
-                        read_whole::<M, C>(&guard, [item.word, item.value])
-                    });
-                    let mut read: Vec<_> = read.collect();
-                    // Those that cannot be read have no key to be sorted by.
-                    read.sort_by(|one, other| match (one, other) {
-                        (Ok((one, _)), Ok((other, _))) => one.cmp(other),
-                        (one, other) => one.is_ok().cmp(&other.is_ok()),
-                    });
-                    goes_on = read.into_iter().all(|entry| salvage.entry(leaf.offset, entry));
-                }
-                Visited::Damaged(offset, error) if goes_on => {
-                    salvage.leave_out(offset, format!("a node and all below it: {}", what_of(&error)));
-                }
-                _ => {}
-            }
-            Ok(())
-        });
-        if let Err(error) = walked {
-            salvage.leave_out(tree.anchor, format!("all of the tree: {}", what_of(&error)));
-        }
-        Ok(Some(salvage.finish()))
-    }
-
     /// Gives back all space. What cannot be visited stays taken.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
@@ -278,5 +242,49 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         })?;
         guard.free(self.anchor);
         Ok(())
+    }
+}
+
+impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
+    const IS_CHECKED: bool = false;
+    const HAS_LINE: bool = false;
+
+    fn at_root(pool: &Pool<M>, root: &TreeRoot) -> Result<Self> {
+        root.demand((F::ENGINE.0, C::ID), &[String::new(), String::new()])?;
+        Self::unopened(pool, &root.words)
+    }
+
+    fn leaf_bytes(&self) -> RangeInclusive<usize> {
+        let bytes = self.format.shape(Kind::Leaf).bytes(Self::has_tails(Kind::Leaf));
+        bytes..=bytes
+    }
+
+    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
+        let (mut leaves, mut damage) = (Vec::new(), Vec::new());
+        if self.anchor(guard).is_ok_and(|anchor| anchor.is_changing(guard)) {
+            let what = "what an unfinished change was to move".to_owned();
+            damage.push(Violation { offset: self.anchor, what });
+        }
+        let mut note = |offset, what: &str, error: &Error| {
+            damage.push(Violation { offset, what: format!("{what}: {}", what_of(error)) });
+        };
+        let walked = self.walk(guard, &mut |visited| {
+            match visited {
+                Visited::Leaf(leaf, ..) => leaves.push(leaf.offset),
+                Visited::Damaged(offset, error) => note(offset, "a node and all below it", &error),
+                Visited::Inner(..) => {}
+            }
+            Ok(())
+        });
+        if let Err(error) = walked {
+            note(self.anchor, "all of the tree", &error);
+        }
+        (leaves, damage)
+    }
+
+    fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
+        let leaf = self.node(guard, leaf, Kind::Leaf)?;
+        let items = bits(self.format.live(guard, &leaf)).map(|slot| leaf.item(guard, slot));
+        Ok(items.map(|item| Ok([item.word, item.value])).collect())
     }
 }

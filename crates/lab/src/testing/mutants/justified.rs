@@ -112,6 +112,7 @@ const TOUCHED_AGAIN: &str = "alone, a node that is recovered once more at each t
                              stores an epoch; beside others its version would be made anew under them";
 const ALL_DURABLE: &str = "what changed in the epoch, or was swept, is durable before either, and so there is nothing left \
                            to be put back";
+const TWICE: &str = "the word is there twice, against damage; a crash loses neither";
 const RESTORED_AGAIN: &str =
     "as long as the next epoch has not begun, each open restores the nodes, with any content of the set";
 const NOTHING_ALLOCATED: &str = "nothing was allocated yet, so a pool that still says that it is clean is";
@@ -126,8 +127,11 @@ const INVALID: &str = "a slot array may be called invalid at any time before it 
                        and the redo log writes it together with a slot array that is as it was";
 
 const EITHER_FIRST: &str = "the stores lie in one interval between fences: a crash may leave any of them, and recovery finishes the others";
-const MENDED_AGAIN: &str = "the next recovery mends the separator again; needed if the line is stored again and that is torn, \
-                            which takes a crash after a crash";
+const NOTHING_LEFT: &str =
+    "the log that was there before is of a change that is complete, and finds nothing to do";
+const VERIFIED_AGAIN: &str = "the next open verifies all separators, whatever else of this one is durable";
+const COUNTED: &str =
+    "alone, a caller has waited for all that is counted; `what_is_counted_is_durable` fails without it";
 
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
@@ -247,17 +251,18 @@ const WBTREE_SLOT_ONLY: &[Justified] = &[
 
 /// `cawbt`.
 const CAWBT: &[Justified] = &[
-    justified("engines/src/cawbt/log.rs CawbTree::apply publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/log.rs CawbTree::apply publish 3", &[DoneFirst], EITHER_FIRST),
     justified("engines/src/cawbt/remove.rs CawbTree::take_out publish 2", &[DoneFirst], EITHER_FIRST),
-    justified("engines/src/cawbt/record.rs Fresh::write_node init 1", &[DoneFirst], NO_PUBLISH),
-    justified("engines/src/cawbt/recover.rs CawbTree::mend publish 1", &[Flush], MENDED_AGAIN),
-    justified("engines/src/cawbt/recover.rs CawbTree::mend fence 1", &[Fence, Swapped], MENDED_AGAIN),
+    justified("engines/src/cawbt/change.rs CawbTree::lower_root store_one 1", &[DoneFirst], NOTHING_LEFT),
+    justified("engines/src/cawbt/recover.rs CawbTree::mend publish 1", &[DoneFirst], VERIFIED_AGAIN),
+    justified("engines/src/cawbt/recover.rs CawbTree::mend fence 1", &[Swapped], VERIFIED_AGAIN),
+    justified("engines/src/cawbt/find.rs CawbTree::find wait_for 1", &[Wait], SEEN_ALONE),
+    justified("engines/src/cawbt/scan.rs CawbTree::copy_leaf wait_for 1", &[Wait], SEEN_ALONE),
+    justified("engines/src/cawbt/mod.rs CawbTree::figures settle 1", &[Wait], COUNTED),
     justified("engines/src/cawbt/insert.rs CawbTree::replace fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/insert.rs CawbTree::add fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/log.rs CawbTree::carry_out fence 1", &[Swapped], BOTH_BEFORE),
     justified("engines/src/cawbt/load.rs CawbTree::load fence 1", &[Swapped], BOTH_BEFORE),
-    justified("engines/src/cawbt/recover.rs CawbTree::create_at fence 1", &[Swapped], BOTH_BEFORE),
+    justified("engines/src/cawbt/recover.rs CawbTree::create fence 1", &[Swapped], BOTH_BEFORE),
 ];
 
 /// The sorted chain.
@@ -385,7 +390,7 @@ const MASSTREE: &[Justified] = &[
     ),
     justified("engines/src/kit/epochs/words.rs write_clean publish 1", &[DoneFirst], ALL_DURABLE),
     justified("engines/src/kit/epochs/words.rs write_clean drain 1", &[Swapped], ALL_DURABLE),
-    justified("engines/src/masstree/core.rs Core::forget_failed publish 1", &[DoneFirst], ALL_DURABLE),
+    justified("engines/src/masstree/core.rs Core::forget_failed publish_twice 1", &[DoneFirst], ALL_DURABLE),
     justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Swapped], ALL_DURABLE),
     justified("engines/src/kit/epochs/words.rs write_failed publish 1", &[DoneFirst], RESTORED_AGAIN),
     justified("engines/src/kit/epochs/words.rs write_failed fence 1", &[Swapped], RESTORED_AGAIN),
@@ -421,6 +426,11 @@ const MASSTREE: &[Justified] = &[
         &[Swapped],
         "bitmaps count only with the clean flag, which comes after both",
     ),
-    justified("engines/src/masstree/core.rs Core::forget_failed publish 1", &[Flush, Store], REMEMBERED),
+    justified(
+        "engines/src/masstree/core.rs Core::forget_failed publish_twice 1",
+        &[Flush, Store],
+        REMEMBERED,
+    ),
     justified("engines/src/masstree/core.rs Core::forget_failed drain 1", &[Fence, Wait], REMEMBERED),
+    justified("engines/src/masstree/external_log.rs ExternalLog::add_segment store 2", &[Store], TWICE),
 ];

@@ -256,6 +256,12 @@ fn cawbt() -> Target {
             target.trials.push(Trial::of_script(engine, script(), options));
         }
     }
+    // The split that follows stores the node once more whose separator an open has replaced; a crash tears that.
+    let mut script: Vec<_> = [10, 20, 40, 50, 30, 60].map(|key| Insert(key, key)).into();
+    script.push(Remove(40));
+    let options = Options { from_operation: script.len() - 1, ..options(LineForm::Twin, Rules::Lines) };
+    let engine = self::engine(Engine::CAWBT, CodecName::Word, Size::Small);
+    target.suites.push(Trial::again(engine, script, options));
     target
 }
 

@@ -106,7 +106,7 @@ fn load_with(tree: &dyn Index, kind: Kind, trouble: Trouble, at: u64) -> Result<
 /// Input out of order, a key too long, a source that fails, a full pool: a typed error, and the tree is as empty as
 /// before. A tree with entries refuses.
 pub fn bulk_load_is_all_or_nothing(cell: &Cell, seed: Seed) -> Check {
-    let Some(mut world) = cell.limited(2 << 20)? else { return Ok(()) };
+    let Some(mut world) = cell.limited(3 << 20)? else { return Ok(()) };
     world.reopen(Closing::Clean)?;
     let (mut before, mut rng) = (world.stat().allocations, seed.rng(1));
     for trouble in [Trouble::Unsorted, Trouble::Twice, Trouble::BadKey, Trouble::Source, Trouble::Full] {
