@@ -243,12 +243,11 @@ impl<M: Medium> Core<M> {
     pub(super) fn give_back(&self) -> Result<()> {
         let shards = self.epochs.stop_for_good();
         let guard = self.pool.peek();
-        self.space_taken(&guard)?.into_iter().for_each(|offset| guard.free(offset));
+        let freed = self.space_taken(&guard).map(|taken| taken.into_iter().for_each(|at| guard.free(at)));
         drop(shards);
-        match self.shared() {
-            Some(epochs) => epochs.leave_for_good(&self.pool, &self.epochs),
-            None => Ok(()),
-        }
+        // Also if the tree is damaged: the thread that ends epochs ends with the last tree.
+        let left = self.shared().map_or(Ok(()), |epochs| epochs.leave_for_good(&self.pool, &self.epochs));
+        freed.and(left)
     }
 
     /// The epochs that a durable tree shares with the others of its pool.
