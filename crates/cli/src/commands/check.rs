@@ -59,7 +59,7 @@ pub(super) fn violations(
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
+    let store = args.pool.read(context)?;
     let (trees, entries) = count(&store)?;
     let found = violations(context, &store, entries)?;
     let sound = found.is_empty();

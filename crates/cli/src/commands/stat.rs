@@ -30,7 +30,7 @@ struct Report {
     high_water_bytes: u64,
     used_bytes: u64,
     allocations: u64,
-    /// After a crash, while the mark of space in use is running: the allocations that it has found so far.
+    /// After a crash, if only an open for writing finds out which space is in use: the allocations that this one met.
     marked: Option<u64>,
     keys: u64,
     /// Bytes of slabs in use per key, over all trees.
@@ -249,23 +249,22 @@ impl Report {
             format!("version {}, {} lines, uuid {}", self.format_version, self.line_form, self.uuid),
         );
         line("medium", self.medium.clone());
+        let least = if self.marked.is_some() { "at least " } else { "" };
         let (used, file) = (progress::bytes(self.used_bytes), progress::bytes(self.file_bytes));
         line(
             "space",
-            format!("{used} in use, file {file}, {}", progress::many(self.allocations, "allocation")),
+            format!("{least}{used} in use, file {file}, {}", progress::many(self.allocations, "allocation")),
         );
         for Damaged { tree, what } in &self.damaged {
             line("damaged", format!("{}: {what}", text::escape(tree.as_bytes())));
         }
-        if let Some(marked) = self.marked.filter(|_| self.damaged.is_empty()) {
-            line(
-                "mark",
-                format!("running beside the trees, {} found so far", progress::many(marked, "allocation")),
-            );
-        }
         let per_key = self.bytes_per_key.map_or(String::new(), |bytes| format!(", {bytes:.1} bytes per key"));
         line("keys", format!("{}{per_key}", progress::count(self.keys)));
-        let how = if self.recovered_after_crash { "recovered after a crash" } else { "after a clean close" };
+        let how = if self.recovered_after_crash {
+            "recovered after a crash, in memory"
+        } else {
+            "after a clean close"
+        };
         line("opened", format!("{how}, in {}", progress::duration(Duration::from_nanos(self.open_ns))));
         if let Some(log) = &self.log {
             line("log", log.words());
@@ -327,7 +326,7 @@ impl TreeReport {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
+    let store = args.pool.read(context)?;
     let report = Report::of(&store)?;
     context.say(&report, report.words())?;
     Ok(Answer::Yes)
