@@ -111,7 +111,7 @@ fn on_a_full_disk_a_pool_says_so_loses_nothing_and_stays_usable() {
 fn on_a_small_disk(test: &str, limit_will_do: bool) {
     let _alone = ALONE.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mount = format!("mount -t tmpfs -o size={DISK_BYTES} small {:?} && ", folder.path());
+    let mount = format!("mount -t tmpfs -o size={DISK_BYTES} small '{}' && ", folder.path().display());
     let limit = format!("trap '' XFSZ; ulimit -f {}; ", DISK_BYTES / 512);
     let ways: [(&[&str], &str); 3] = [
         (&["unshare", "--mount", "sh", "-c"], &mount),

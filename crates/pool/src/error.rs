@@ -368,8 +368,7 @@ fn held(holder: Option<u32>, readers: bool) -> String {
     }
     let holder = holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"));
     format!(
-        "the pool is open for writing in {holder}, so nothing else can open it; close it there, or back it up meanwhile and \
-         open the copy"
+        "the pool is open in {holder}, and a writer must be alone; close it there, or back it up meanwhile and open the copy"
     )
 }
 
