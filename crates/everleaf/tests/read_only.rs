@@ -219,3 +219,21 @@ fn a_reader_refuses_what_a_writer_refuses() -> Result<()> {
     assert_eq!(reader(&path)?.check()?, []);
     Ok(())
 }
+
+/// A damaged line that names the log: as for a writer, it matters unless a medium without a log is asked for.
+#[test]
+fn a_reader_that_asks_for_a_medium_without_a_log_needs_no_name_of_one() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pool");
+    let store = Options::new().medium(MediumChoice::Dax).open(&path)?;
+    fill(&store, Engine::RNTREE)?;
+    store.close()?;
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[pool::MEDIUM_LINE as usize] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert!(reader(&path).unwrap_err().to_string().contains("open it as mapped memory"));
+    let asked = Options::new().read_only(true).medium(MediumChoice::Dax).open(&path)?;
+    assert_eq!(asked.check()?, []);
+    assert!(fs::read(&path).unwrap() == bytes);
+    Ok(())
+}

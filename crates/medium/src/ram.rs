@@ -84,9 +84,12 @@ unsafe impl Medium for Ram {
     }
 
     fn describe(&self) -> String {
-        let what = match self.is_copy {
-            true => "read-only: the file and its log, read into memory of this process; nothing is written",
-            false => "ram: memory of this process; nothing survives its end",
+        let what = match (self.is_copy, self.survives) {
+            (true, Survives::PowerLoss) => {
+                "read-only: nothing is written; as an ordinary file it survives loss of power"
+            }
+            (true, _) => "read-only: nothing is written; the file survives the process, NOT loss of power",
+            (false, _) => "ram: memory of this process; nothing survives its end",
         };
         what.to_owned()
     }
