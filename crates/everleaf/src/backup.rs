@@ -111,11 +111,11 @@ impl Options {
     /// Copies the store at `path`, as it is at some moment of the call, into the new file `target`, even while another process has
     /// it open and writes. That process is not disturbed. The copy has everything that it had acknowledged as durable when this was
     /// called, but not what another [`Durability`](crate::Durability) holds back. If no process writes to the store, its files are
-    /// read and not changed, so they may be on a read-only file system. [`Store::backup`] describes the copy. O(file + log); the
+    /// read and not changed, so they may be on a read-only file system. [`Store::backup`](crate::Store::backup) describes the copy. O(file + log); the
     /// log is copied into an unnamed file beside `target` meanwhile.
     ///
     /// # Errors
-    /// - As [`Options::open`] and [`Store::backup`];
+    /// - As [`Options::open`] and [`Store::backup`](crate::Store::backup);
     /// - [`Error::NoBackup`] if another process has the store open on another medium than
     ///   [`MediumChoice::File`](crate::MediumChoice::File), or others keep opening and closing it;
     /// - [`Error::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside the pool is so small, and so
