@@ -100,7 +100,7 @@ pub struct StoreStat {
     /// What opening took.
     pub recovery: Recovery,
     /// After a crash, while the space in use is found out: how many allocations were found so far. `used_bytes` and
-    /// `allocations` count only those.
+    /// `allocations` count only those. In a store that is only read it is not found out further than the open did.
     pub marked: Option<u64>,
     /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None` on other media.
     pub log: Option<FileStat>,
