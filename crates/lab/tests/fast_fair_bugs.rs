@@ -64,6 +64,12 @@ fn a_new_tree_is_durable() {
     explore(&up_to(1), &[DropTree, Insert(10, 1)]);
 }
 
+/// Both halves of a root that is split are reached, whatever crashes. Witcher, bug 5.
+#[test]
+fn a_split_of_the_root_leaves_no_orphan() {
+    explore(&up_to(28), &[Insert(285, 1), Remove(10), Insert(295, 2)]);
+}
+
 /// A key that is there is not inserted again, and a remove of a key that is not there ends.
 #[test]
 fn keys_are_unique_and_absent_ones_are_not_removed() {

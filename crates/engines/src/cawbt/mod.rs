@@ -56,7 +56,7 @@
 //!   after: see commit points. A split above comes next, with a record of its own.
 //! - The root keeps its place: it is split into two new nodes, and needs no log.
 //! - *Section 4.2*: the parent pointer is written with its node only, as a split would have to write all children that it moved. So it
-//!   is stale once the node has another parent, also after an open, which would have to store the node. A stale one does no harm:
+//!   is stale once the node has another parent, and 0 after a bulk load, also after an open, which would have to store the node. A stale one does no harm:
 //!   nothing reads it. Writers keep the path of their descent, recovery and salvage go down from the root, and the log names the nodes
 //!   of a change.
 //! - The fifth pointer of a leaf is the link to the next one, which the paper leaves out.
