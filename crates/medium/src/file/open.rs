@@ -20,6 +20,7 @@ use super::io::{Disk, Io, Through, is_full, write_all};
 use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogRange, Mark, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
 use super::pages::{PAGE_BYTES, Pages};
+use super::release::Released;
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
 use super::store::Stores;
@@ -170,6 +171,7 @@ impl File {
             tail: CachePadded::new(Mutex::new(tail)),
             end: CachePadded::new(AtomicU64::new(end)),
             commit: Commit::new(end, options.gather_max),
+            released: Released::new(mapping.holes()),
             checkpointing: Mutex::new(()),
             checkpoints: Mutex::new(checkpoints),
             pool_bytes: AtomicU64::new(mapping.extent().length()),
@@ -442,6 +444,8 @@ fn reopen(
                 });
             }
             pages.add(number);
+            // What is stored there is not in the file yet.
+            mapping.holes().forget(number * LINE_BYTES as u64);
             Ok(())
         };
         let grow = |length| {
