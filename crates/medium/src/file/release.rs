@@ -46,9 +46,14 @@ impl Core {
     pub(super) fn punch(&self, position: u64) {
         let mut waiting = self.released.waiting.lock();
         let position = if Mutant::PunchedEarly.is_planted() { u64::MAX } else { position };
-        let due = waiting.extract_if(.., |_, log_end| *log_end <= position);
+        let mut due = Vec::new();
+        waiting.retain(|unit, log_end| {
+            let is_due = *log_end <= position;
+            due.extend(is_due.then_some(*unit));
+            !is_due
+        });
         let mut run = 0..0;
-        for unit in due.map(|(unit, _)| unit).chain([u64::MAX]) {
+        for unit in due.into_iter().chain([u64::MAX]) {
             if unit == run.end {
                 run.end += 1;
                 continue;
