@@ -519,7 +519,7 @@ fn is_alive(process: u32) -> bool {
 
 /// Takes the lock by which one process, and within it one store, has a pool at a time. The system releases it when the process
 /// ends, however it ends.
-fn lock(file: &File) -> Result<()> {
+pub(crate) fn lock(file: &File) -> Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -50,6 +50,8 @@ pub(super) struct Core<M: Medium> {
     pub(super) root: Mutex<()>,
     /// Held while the allocator adds a run.
     runs: Mutex<()>,
+    /// Runs that were taken out, and go to the pool when the epoch has ended.
+    leaving: Mutex<Vec<u64>>,
     /// How far the background sweep has come.
     sweep: Mutex<Sweep>,
     pub(super) recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
@@ -84,6 +86,7 @@ impl<M: Medium> Core<M> {
             log,
             root: Mutex::new(()),
             runs: Mutex::new(()),
+            leaving: Mutex::new(Vec::new()),
             sweep: Mutex::new(Sweep::default()),
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
             patience: options.patience,
@@ -248,6 +251,27 @@ impl<M: Medium> Core<M> {
         // Also if the tree is damaged: the thread that ends epochs ends with the last tree.
         let left = self.shared().map_or(Ok(()), |epochs| epochs.leave_for_good(&self.pool, &self.epochs));
         freed.and(left)
+    }
+
+    /// Gives runs back to the pool of which all objects are free, and ends the epoch for that. No operation runs while the free
+    /// objects are counted. O(runs + free objects).
+    pub(super) fn give_back_runs(&self) -> Result<()> {
+        let mut leaving = self.leaving.lock();
+        if self.epochs.any_failed() {
+            self.sweep()?;
+        }
+        let mut shards = self.epochs.stop();
+        if self.epochs.are_over() {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        leaving.extend(self.space(&guard).take_out_empty_runs(&mut shards)?);
+        drop(shards);
+        if !leaving.is_empty() {
+            self.advance()?;
+            leaving.drain(..).for_each(|run| guard.free(run));
+        }
+        Ok(())
     }
 
     /// The epochs that a durable tree shares with the others of its pool.

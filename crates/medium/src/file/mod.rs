@@ -447,9 +447,7 @@ unsafe impl Medium for File {
         notes.take(|numbers| {
             let mut end = self.core.end();
             for numbers in numbers.chunks(FRAME_LINES_MAX) {
-                end = self.core.append(numbers.len(), |index| {
-                    self.line_to_append(numbers[index])
-                });
+                end = self.core.append(numbers.len(), |index| self.line_to_append(numbers[index]));
                 if end == u64::MAX {
                     // The frame was refused: later frames of this fence must not become durable without it.
                     break;

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::layout::LENGTH;
 use super::error::refused;
+use super::layout::LENGTH;
 use super::{Core, File};
 use crate::holes::{Holes, units_of};
 use crate::testing::mutant::Mutant;

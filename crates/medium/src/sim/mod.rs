@@ -373,7 +373,8 @@ impl Shared {
     /// Makes zeros of what was released before fences that are durable now.
     fn release_due(&self, inner: &mut Inner) {
         let durable = self.durable.load(Ordering::Relaxed);
-        for (_, line, count) in inner.released.extract_if(.., |(lsn, ..)| *lsn <= durable).collect::<Vec<_>>() {
+        for (_, line, count) in inner.released.extract_if(.., |(lsn, ..)| *lsn <= durable).collect::<Vec<_>>()
+        {
             for line in line..line + count {
                 let Some(words) = self.words(line) else { break };
                 let is_open = self.flags[line as usize].load(Ordering::Relaxed) & OPEN != 0;

@@ -192,7 +192,9 @@ impl Subject for PoolProtocol {
             Put { tree, slot, bytes, value } => {
                 state.entry(tree).or_default().insert(slot, (bytes, value));
             }
-            Clear { tree, slot } | Release { tree, slot, .. } => drop(state.entry(tree).or_default().remove(&slot)),
+            Clear { tree, slot } | Release { tree, slot, .. } => {
+                drop(state.entry(tree).or_default().remove(&slot))
+            }
             Remove { tree } => drop(state.remove(&tree)),
             Rename { tree, name } => {
                 if let Some(blocks) = state.remove(&tree) {
