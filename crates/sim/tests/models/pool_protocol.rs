@@ -193,7 +193,7 @@ impl Subject for PoolProtocol {
                 state.entry(tree).or_default().insert(slot, (bytes, value));
             }
             Clear { tree, slot } | Release { tree, slot, .. } => {
-                drop(state.entry(tree).or_default().remove(&slot))
+                state.entry(tree).or_default().remove(&slot);
             }
             Remove { tree } => drop(state.remove(&tree)),
             Rename { tree, name } => {
