@@ -110,3 +110,25 @@ fn what_was_removed_from_a_tree_comes_back() {
         expect_whole(&options(medium).open(&path).unwrap(), "tree", 2);
     }
 }
+
+/// Masstree kept its runs until it was dropped.
+#[test]
+fn a_close_gives_back_what_was_removed() {
+    for (medium, kind) in [MediumChoice::Dax, MediumChoice::File]
+        .into_iter()
+        .flat_map(|medium| kinds().map(move |kind| (medium, kind)))
+    {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let store = options(medium).open(&path).unwrap();
+        fill(&store, "tree", kind, 1);
+        let tree = store.open_tree("tree").unwrap();
+        (0..ENTRIES).for_each(|number| drop(tree.remove_async(&key(number)).unwrap()));
+        drop(tree);
+        store.close().unwrap();
+        assert!(room(&path) < 2 * MIB, "{medium:?}, {}: {} bytes", kind.engine.name, room(&path));
+        let store = options(medium).open(&path).unwrap();
+        fill(&store, "tree", kind, 2);
+        expect_whole(&store, "tree", 2);
+    }
+}

@@ -572,6 +572,7 @@ impl<M: Medium> Space<'_, M> {
             return Err(Error::corrupt(tail, "the last free object where no object begins"));
         }
         queue.tail.store(self.guard, object);
+        work.shard.own.freed += 1;
         Ok(())
     }
 }

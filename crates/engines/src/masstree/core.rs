@@ -31,6 +31,8 @@ use crate::{Error, Result};
 
 /// Locks for the recovery of nodes, which are found by their offset.
 const RECOVERY_LOCKS: usize = 64;
+/// A clean close after so many removals finds out which runs are empty.
+const MANY_FREED: u64 = 4096;
 
 /// A tree of byte strings, of any codec.
 pub(super) struct Core<M: Medium> {
@@ -304,7 +306,14 @@ impl<M: Medium> Core<M> {
     /// that failed before stay in their set until a sweep has come to its end.
     pub(super) fn close(&self, is_clean: bool) -> Result<()> {
         match self.shared() {
-            Some(epochs) if !self.epochs.are_over() => epochs.leave(&self.pool, &self.epochs, is_clean),
+            Some(epochs) if !self.epochs.are_over() => {
+                let freed: u64 = self.epochs.barrier.shards().map(|shard| shard.lock().own.freed).sum();
+                if is_clean && freed >= MANY_FREED {
+                    // A damaged tree keeps its space; `check` tells of the damage.
+                    let _ = self.give_back_runs();
+                }
+                epochs.leave(&self.pool, &self.epochs, is_clean)
+            }
             _ => Ok(()),
         }
     }

@@ -98,6 +98,7 @@ impl Concurrent for IndexSubject {
                 None => return Err("not open".to_owned()),
             },
             Compact => {
+                tree.sync().map_err(text)?;
                 tree.reclaim();
                 opened.pool.as_ref().ok_or("not open")?.compact().map(|()| Held(true))
             }
@@ -138,7 +139,7 @@ impl Concurrent for IndexSubject {
                     keys.range(from..=to).copied().collect()
                 }
                 GetMany(one, other) => vec![one, other],
-                Sync => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
+                Sync | Compact => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
                 _ => {
                     return operation
                         .key()

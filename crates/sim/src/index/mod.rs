@@ -53,7 +53,7 @@ pub enum IndexOperation {
     Reopen,
     /// Marks what the tree reaches, if the open left that for later.
     Mark,
-    /// Gives free space back, and cuts the pool.
+    /// Ends an epoch, gives free space back, and cuts the pool.
     Compact,
     /// Drops the tree and makes another, empty one.
     DropTree,
@@ -339,7 +339,7 @@ impl Subject for IndexSubject {
 
     fn durability(&self, operation: &IndexOperation) -> Durability {
         match (operation, self.deferral) {
-            (Sync | Reopen | DropTree, _) => Durability::OnReturn,
+            (Sync | Compact | Reopen | DropTree, _) => Durability::OnReturn,
             (_, Deferral::Nothing) => self.engine.durability(),
             (Get(key), Deferral::Writes) => Durability::OfPart(*key),
             _ => Durability::AtAnyTime,
@@ -358,7 +358,7 @@ impl Subject for IndexSubject {
     }
 
     fn is_whole(&self, operation: &IndexOperation) -> bool {
-        *operation == Sync
+        matches!(operation, Sync | Compact)
     }
 
     fn word(&self, operations: &[IndexOperation]) -> Option<String> {
