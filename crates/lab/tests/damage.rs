@@ -45,7 +45,8 @@ impl Ground {
         let seen = self.examine(&bytes);
         let what = format!("{engine}: bit {bit} of the byte at {at:#x}: {seen:?}");
         assert!(seen.is_intact || seen.found.is_some(), "{what}");
-        assert!(seen.saved >= SAVED_MIN && seen.wrong == 0, "{what}");
+        // A line that is kept twice has its other copy: then an entry may have the value before its last change.
+        assert!(seen.saved >= SAVED_MIN && seen.wrong <= seen.left_out.min(1), "{what}");
     }
 }
 
@@ -91,8 +92,7 @@ fn a_flipped_bit_where_all_begins_costs_a_leaf_at_most() {
 /// Offsets that lead from node to node: words whose lower bits are the offset of some line in use.
 #[test]
 fn a_flipped_bit_in_what_leads_to_nodes_costs_a_leaf_at_most() {
-    // Not yet bztree: of its words that lead to nodes a check misses some.
-    for engine in Engine::ALL.iter().filter(|engine| **engine != Engine::BZTREE) {
+    for engine in Engine::ALL {
         let ground = Ground::new(*engine);
         let is_offset = |at: &usize| {
             let word = u64::from_le_bytes(ground.bytes[*at..][..8].try_into().unwrap());

@@ -244,10 +244,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     #[inline(always)]
     pub(super) fn expect_kind(pointer: Pointer, level: usize) -> Result<()> {
-        if pointer.is_leaf() != (level == 1) || !pointer.is_plain() {
-            return Err(Error::corrupt(pointer.offset(), "a node on the wrong level"));
-        }
-        Ok(())
+        let what = match () {
+            () if !pointer.is_sound() => "a pointer that fails its check leads there",
+            () if pointer.is_leaf() != (level == 1) => "a node on the wrong level",
+            () => return Ok(()),
+        };
+        Err(Error::corrupt(pointer.offset(), what))
     }
 
     /// Prefetches the lines that a search reads first.

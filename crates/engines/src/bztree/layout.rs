@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! anchor, 64 bytes, then the descriptors of PMwCAS
-//!   0  root        the root: offset of a node, bit 0 = it is a leaf
+//!   0  root        pointer to the root
 //!   8  epoch       the index epoch, raised by each open
 //!
 //! leaf with room for n entries, 64 + 24 n bytes (1,408 for 56)
@@ -21,9 +21,11 @@
 //!   0  keys        up to 62 separators' first words, ascending
 //! 496  header      level, 1 above leaves (bits 0 to 7), separators (8 to 15)
 //! 504  status      frozen (bit 0), changes of children (8 to 60)
-//! 512  children    up to 63: offsets, bit 0 = leaf
+//! 512  children    up to 63: pointers
 //! 1024 tails       where keys can tie: offsets of records with the separators' keys, 0 where the word is enough
 //! ```
+//!
+//! A pointer is the offset of a node, with bit 0 if it is a leaf, and the check of both (bits 48 to 60).
 //!
 //! Metadata, payloads, statuses, children and the root are words of PMwCAS: bits 61 to 63 of each belong to PMwCAS.
 
@@ -88,18 +90,29 @@ pub(super) const fn leaf_bytes(capacity: usize) -> usize {
 
 /// The node is a leaf.
 const LEAF: u64 = 1;
+/// Where the check of a pointer begins.
+const POINTER_CHECK_SHIFT: u32 = 48;
+const POINTER_CHECK_BITS: u32 = 13;
 
-/// A word that leads to a node.
+/// A word that leads to a node, with a check of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pointer(pub(super) u64);
 
 impl Pointer {
     pub(super) fn leaf(offset: u64) -> Self {
-        Self(offset | LEAF)
+        Self::checked(offset | LEAF)
     }
 
     pub(super) fn inner(offset: u64) -> Self {
-        Self(offset)
+        Self::checked(offset)
+    }
+
+    /// The check is the exclusive or of groups of bits: every changed bit changes it.
+    #[inline(always)]
+    fn checked(word: u64) -> Self {
+        let half = word ^ word >> (2 * POINTER_CHECK_BITS);
+        let check = (half ^ half >> POINTER_CHECK_BITS) & ((1 << POINTER_CHECK_BITS) - 1);
+        Self(word | check << POINTER_CHECK_SHIFT)
     }
 
     #[inline(always)]
@@ -107,15 +120,15 @@ impl Pointer {
         self.0 & LEAF != 0
     }
 
-    /// Whether it has no bits but those of a pointer.
+    /// Whether it passes its check.
     #[inline(always)]
-    pub(super) fn is_plain(self) -> bool {
-        self.0 & 0xe == 0
+    pub(super) fn is_sound(self) -> bool {
+        self == Self::checked(self.0 & ((1 << POINTER_CHECK_SHIFT) - 1))
     }
 
     #[inline(always)]
     pub(super) fn offset(self) -> u64 {
-        self.0 & !0xf
+        self.0 & ((1 << POINTER_CHECK_SHIFT) - 16)
     }
 }
 
@@ -399,6 +412,18 @@ mod tests {
         assert!(status.validated(0).is_ok() && status.is_full() && status.reserved().validated(0).is_err());
         assert!(LeafStatus::of_sorted(0, ENTRIES_MAX + 1).validated(0).is_err());
         assert_eq!(status.completed(), status, "nothing was pending");
+    }
+
+    #[test]
+    fn a_pointer_with_a_changed_bit_fails_its_check() {
+        for pointer in [Pointer::leaf(0xffff_ffff_ff40), Pointer::inner(0x3a_1240), Pointer::inner(1 << 16)] {
+            assert!(pointer.is_sound() && pointer.0 <= VALUE_MASK);
+            (0..61).for_each(|bit| assert!(!Pointer(pointer.0 ^ 1 << bit).is_sound(), "bit {bit}"));
+        }
+        assert_eq!(Pointer::leaf(0xffff_ffff_ff40).offset(), 0xffff_ffff_ff40);
+        assert!(
+            Pointer::leaf(64).is_leaf() && !Pointer::inner(64).is_leaf() && !Pointer(0x3a_1240).is_sound()
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
 use super::check::Visited;
-use super::layout::{ENTRIES_MAX, FROZEN, LEAF_STATUS, leaf_bytes};
+use super::layout::{ENTRIES_MAX, leaf_bytes};
 use super::{BzTree, NodeSizes};
 use crate::index::{Codec, EntryWords, Violation};
 use crate::kit::salvage::{Leafy, what_of};
@@ -50,8 +50,11 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
         (leaves, damage)
     }
 
-    fn is_replaced(&self, guard: &Guard<'_, M>, leaf: u64) -> bool {
-        Self::leaf(guard, leaf).is_ok_and(|leaf| leaf.head[LEAF_STATUS].load(guard) & FROZEN != 0)
+    /// A leaf that was replaced is frozen, and its memory may be kept for a leaf to come. Memory that is a record now may have
+    /// entries of an earlier leaf behind the record's end.
+    fn may_be_leaf(&self, guard: &Guard<'_, M>, offset: u64) -> bool {
+        let status = Self::leaf(guard, offset).and_then(|leaf| self.leaf_status(guard, leaf));
+        status.is_ok_and(|status| !status.is_frozen())
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {

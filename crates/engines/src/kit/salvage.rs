@@ -145,9 +145,9 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
     /// The leaves that the tree leads to, in order, each once; and what keeps it from leading to others.
     fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>);
 
-    /// Whether a leaf says that another one has taken its place. Its memory may be kept for a leaf to come.
-    fn is_replaced(&self, _guard: &Guard<'_, M>, _leaf: u64) -> bool {
-        false
+    /// Whether memory that nothing leads to may be a leaf in use, as far as it says so itself.
+    fn may_be_leaf(&self, _guard: &Guard<'_, M>, _offset: u64) -> bool {
+        true
     }
 
     /// The entries of a leaf, in any order. Of other memory, anything.
@@ -204,7 +204,7 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
         may_be_stale |= !damage.is_empty();
     }
     let places = guard.places(tree.leaf_bytes(), T::HAS_LINE)?;
-    let is_lost = |leaf: &u64| !reached.contains(leaf) && !tree.is_replaced(&guard, *leaf);
+    let is_lost = |leaf: &u64| !reached.contains(leaf) && tree.may_be_leaf(&guard, *leaf);
     for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| is_lost(leaf)) {
         let before = lost.len();
         let entries = tree.entries(&guard, leaf).into_iter().flatten();

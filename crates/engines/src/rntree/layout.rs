@@ -156,7 +156,9 @@ impl Slots {
     #[inline(always)]
     fn slot_check(&self) -> u64 {
         let checks = self.0.0[0] & (CHECK_MASK | SLOT_CHECK_MASK);
-        u64::from(fold(self.sum() ^ checks)) & SLOT_CHECK_MASK
+        let folded = u64::from(fold(self.sum() ^ checks));
+        // Six bits check all eight: those of the next leaf's offset lie anywhere in a byte.
+        (folded ^ folded >> 6) & SLOT_CHECK_MASK
     }
 
     /// The exclusive or of the line's words.
@@ -614,6 +616,11 @@ mod tests {
             }
             let found = damaged.validate(ENTRIES_MAX, 0).and_then(|()| damaged.verify(sum(&damaged), 0));
             assert!(found.is_err(), "byte {byte} xor {change:#x}");
+        }
+        for bit in 6..48 {
+            let mut damaged = slots;
+            damaged.0.0[0] ^= 1 << bit;
+            assert!(damaged.verify_line(0).is_err(), "bit {bit} of the next leaf's offset");
         }
     }
 }
