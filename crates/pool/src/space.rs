@@ -602,9 +602,14 @@ impl Space {
         let wanted = end.max(unowned.high_water + step);
         let mut high_water = wanted;
         // Near the limit the step shrinks, so that the last bytes are used too.
-        while let Err(error) = guard.medium().grow(slab_start(high_water)) {
+        let room = |high_water: u32| {
+            guard.medium().grow(slab_start(high_water))?;
+            // A growth that was cut short may have left a longer file, with holes.
+            Self::reserve(guard, unowned.high_water, high_water - unowned.high_water)
+        };
+        while let Err(error) = room(high_water) {
             if high_water == end {
-                return Err(error.into());
+                return Err(error);
             }
             high_water = end.max(high_water - (high_water - end).div_ceil(2));
         }
