@@ -27,7 +27,7 @@ fn key(number: u32) -> [u8; 8] {
 
 fn fill(store: &Store, name: &str, kind: TreeOptions, value: u8) {
     let tree = store.tree_with(name, kind).unwrap();
-    (0..ENTRIES).for_each(|number| drop(tree.put_async(&key(number), &[value; 200]).unwrap()));
+    (0..ENTRIES).for_each(|number| drop(tree.put_async(key(number), [value; 200]).unwrap()));
     store.sync().unwrap();
 }
 
@@ -39,7 +39,7 @@ fn kinds() -> impl Iterator<Item = TreeOptions> {
 fn expect_whole(store: &Store, name: &str, value: u8) {
     let tree = store.open_tree(name).unwrap();
     (0..ENTRIES)
-        .for_each(|number| assert_eq!(tree.get(&key(number)).unwrap().unwrap().to_vec(), [value; 200]));
+        .for_each(|number| assert_eq!(tree.get(key(number)).unwrap().unwrap().to_vec(), [value; 200]));
     assert_eq!(store.check().unwrap(), []);
 }
 
@@ -96,7 +96,7 @@ fn what_was_removed_from_a_tree_comes_back() {
         store.compact().unwrap();
         let full = room(&path);
         let tree = store.open_tree("tree").unwrap();
-        (0..ENTRIES).for_each(|number| drop(tree.remove_async(&key(number)).unwrap()));
+        (0..ENTRIES).for_each(|number| drop(tree.remove_async(key(number)).unwrap()));
         drop(tree);
         store.sync().unwrap();
         let before = room(&path);
@@ -123,7 +123,7 @@ fn a_close_gives_back_what_was_removed() {
         let store = options(medium).open(&path).unwrap();
         fill(&store, "tree", kind, 1);
         let tree = store.open_tree("tree").unwrap();
-        (0..ENTRIES).for_each(|number| drop(tree.remove_async(&key(number)).unwrap()));
+        (0..ENTRIES).for_each(|number| drop(tree.remove_async(key(number)).unwrap()));
         drop(tree);
         store.close().unwrap();
         assert!(room(&path) < 2 * MIB, "{medium:?}, {}: {} bytes", kind.engine.name, room(&path));
