@@ -78,6 +78,15 @@ fn random_scripts_with_layers_below_layers() {
 #[test]
 fn a_script_of_compactions() {
     for rules in [Rules::Lines, Rules::PersistentCaches, Rules::Log] {
+        let options = Options { rules, ..options(Images::Some { random: 0 }, SecondCrash::Never) };
+        explore(Record, &every_compaction(), options);
+    }
+}
+
+#[test]
+#[ignore = "thorough: minutes"]
+fn a_script_of_compactions_and_crashes_in_recovery() {
+    for rules in [Rules::Lines, Rules::PersistentCaches, Rules::Log] {
         let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
         explore(Record, &every_compaction(), options);
     }
