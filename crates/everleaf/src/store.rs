@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -391,7 +392,9 @@ impl Store {
         // With deferred durability the removal is not durable yet.
         backend.sync()?;
         // If this fails, the next open finds out what is free.
-        tree.any.index.destroy().inspect_err(|_| backend.leave_unclean())
+        let destroyed = tree.any.index.destroy().inspect_err(|_| backend.leave_unclean());
+        backend.release();
+        destroyed
     }
 
     /// Returns when everything that was written so far, by any thread, is durable. Needed only where operations are not
@@ -409,6 +412,25 @@ impl Store {
         // Each tree is tried, even if one before it failed.
         let ended = trees.iter().map(|tree| tree.index.sync()).fold(Ok(()), Result::and);
         self.at(ended.and(self.inner.backend.sync()))
+    }
+
+    /// Gives the room of free space back to the file system: all free slabs of 64 KiB become holes in the file, and the free tail
+    /// of the file is cut off. Returns by how many bytes the file takes less room on its disk; 0 in memory. The same happens by and
+    /// by to what is removed, beside some MiB that are kept for reuse, and at a clean close. Slabs in which
+    /// anything is in use stay as they are: `everleaf compact` writes the pool anew. Other threads may go on; those that need new
+    /// slabs wait, and trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE) stop while their free objects are counted. O(slabs),
+    /// with masstree O(its free objects), and on a file a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] if the medium failed; [`Error::Corrupt`] if a tree is damaged; [`Error::ReadOnly`] if the store is only
+    /// read.
+    pub fn compact(&self) -> Result<u64> {
+        self.at(self.inner.expect_writable())?;
+        let room = || std::fs::metadata(&self.inner.path).map_or(0, |file| 512 * file.blocks());
+        let before = room();
+        self.inner.find_space();
+        self.at(self.inner.backend.compact())?;
+        Ok(before.saturating_sub(room()))
     }
 
     /// Copies the store, as it is at some moment of the call, into the new file `target`, while other threads go on writing, and

@@ -60,6 +60,10 @@ unsafe impl Medium for Ram {
         self.mapping.shrink(length)
     }
 
+    fn cut(&self, length: u64) -> Result<(), MediumError> {
+        self.mapping.cut(length)
+    }
+
     #[inline(always)]
     fn line_form(&self) -> LineForm {
         self.line_form

@@ -699,6 +699,7 @@ fn point_before(model: &Model, event: &Event, reduced: bool) -> Option<Point> {
     match (event, site) {
         (Event::Mark(Mark::Invoke(number)), _) => Some(Point::BeforeOperation(*number)),
         (Event::Grow { .. }, _) => Some(Point::BeforeGrowth),
+        (Event::Release { .. }, _) => Some(Point::BeforeRelease),
         (Event::Fence { .. }, Some(site)) if raises() => Some(Point::BeforeFence(site)),
         (Event::Wait { .. }, Some(site)) if raises() => Some(Point::BeforeWait(site)),
         (_, Some(site)) if raises() => Some(Point::BeforeStore(site)),

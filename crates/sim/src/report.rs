@@ -21,6 +21,8 @@ pub enum Point {
     BeforeStore(Site),
     /// Before the memory grew.
     BeforeGrowth,
+    /// Before room was given back.
+    BeforeRelease,
     /// Before an operation is called.
     BeforeOperation(u32),
     /// After an operation has returned.
@@ -38,6 +40,7 @@ impl fmt::Display for Point {
             Self::BeforeWait(site) => write!(formatter, "before the wait at {site}"),
             Self::BeforeStore(site) => write!(formatter, "before the store at {site}"),
             Self::BeforeGrowth => formatter.write_str("before the memory grew"),
+            Self::BeforeRelease => formatter.write_str("before room was given back"),
             Self::BeforeOperation(number) => write!(formatter, "before operation {number}"),
             Self::AfterOperation(number) => write!(formatter, "after operation {number}"),
             Self::AfterObservation => formatter.write_str("after the state was seen"),

@@ -321,6 +321,13 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         })
     }
 
+    fn reclaim(&self) {
+        // In a batch the end of the epoch would wait for the batch. A damaged tree keeps its space; `check` tells of the damage.
+        if refuse_in_any_batch::<M>().is_ok() {
+            let _ = self.core.give_back_runs();
+        }
+    }
+
     fn destroy(&self) -> Result<()> {
         // No other thread uses the tree, so there is no other batch to wait for.
         self.core.refuse_in_batch()?;

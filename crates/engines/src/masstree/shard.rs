@@ -14,12 +14,14 @@ pub(super) struct Own {
     /// For each class how far its queue may be emptied in the running epoch, where the queue's log does not say so.
     pub(super) limits: [Limit; CLASSES],
     pub(super) log: LogCursor,
+    /// Objects that were freed since the open.
+    pub(super) freed: u64,
 }
 
 impl Default for Own {
     fn default() -> Self {
         let (queue_listed, limits) = ([0; CLASSES], [Limit::default(); CLASSES]);
-        Self { queue_listed, limits, log: LogCursor::default() }
+        Self { queue_listed, limits, log: LogCursor::default(), freed: 0 }
     }
 }
 

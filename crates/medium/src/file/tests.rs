@@ -15,6 +15,7 @@ mod damage;
 mod deaths;
 mod faults;
 mod mutants;
+mod released;
 mod syncs;
 
 const MARK: u64 = 0x2040;

@@ -7,8 +7,8 @@ use medium::sim::Sim;
 use pool::Pool;
 
 use super::IndexOperation::{
-    self, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
-    Update, Visit,
+    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack,
+    Sync, Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
 use super::{Condition, Entries, IndexSubject, text};
@@ -97,6 +97,11 @@ impl Concurrent for IndexSubject {
                 Some(pool) => Self::mark(pool, tree).map(|()| Held(true)),
                 None => return Err("not open".to_owned()),
             },
+            Compact => {
+                tree.sync().map_err(text)?;
+                tree.reclaim();
+                opened.pool.as_ref().ok_or("not open")?.compact().map(|()| Held(true))
+            }
             Scan(from, to) => return self.entries(tree, (from, to), Direction::Forward),
             ScanBack(from, to) => return self.entries(tree, (from, to), Direction::Reverse),
             Visit(from, to) => return self.visit(tree, (from, to)),
@@ -134,7 +139,7 @@ impl Concurrent for IndexSubject {
                     keys.range(from..=to).copied().collect()
                 }
                 GetMany(one, other) => vec![one, other],
-                Sync => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
+                Sync | Compact => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
                 _ => {
                     return operation
                         .key()

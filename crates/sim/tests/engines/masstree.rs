@@ -4,8 +4,8 @@ use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Layers, Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Reopen, Sync, Update};
 use everleaf_sim::index::script::{
-    every_change_in_epochs, layers_in_epochs, random_operations, values_in_epochs, what_epochs_meet,
-    writes_in_epochs,
+    every_change_in_epochs, every_compaction, layers_in_epochs, random_operations, values_in_epochs,
+    what_epochs_meet, writes_in_epochs,
 };
 use everleaf_sim::index::threads::takers;
 use everleaf_sim::index::{
@@ -71,6 +71,24 @@ fn random_scripts_with_layers_below_layers() {
         println!("seed {seed}");
         let operations = random_operations(seed, 60, 130, writes_in_epochs);
         explore(Layers, &operations, options(Images::Some { random: 1 }, SecondCrash::Never));
+    }
+}
+
+/// Runs go back to the pool, and come again.
+#[test]
+fn a_script_of_compactions() {
+    for rules in [Rules::Lines, Rules::PersistentCaches, Rules::Log] {
+        let options = Options { rules, ..options(Images::Some { random: 0 }, SecondCrash::Never) };
+        explore(Record, &every_compaction(), options);
+    }
+}
+
+#[test]
+#[ignore = "thorough: minutes"]
+fn a_script_of_compactions_and_crashes_in_recovery() {
+    for rules in [Rules::Lines, Rules::PersistentCaches, Rules::Log] {
+        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
+        explore(Record, &every_compaction(), options);
     }
 }
 
