@@ -96,7 +96,7 @@ pub(crate) fn replace_own(pool: &PoolArgs, names: &[&str], what: &str) -> Result
     let store = match pool.options().create(false).open(path) {
         Ok(store) => store,
         Err(error) => match &error {
-            Error::Locked { .. } | Error::ReadOnly { .. } => return Err(error.into()),
+            Error::Locked { .. } | Error::NotWritable { .. } => return Err(error.into()),
             _ => return Err(Failure::Refused(format!("{error}; {way_out}"))),
         },
     };

@@ -188,11 +188,20 @@ impl PoolArgs {
 
     /// Opens the pool, and notes if its medium is volatile or a tree is damaged.
     pub(crate) fn open(&self, context: Context, create: bool) -> Result<Store, Failure> {
-        let opened = progress::while_running(context, "opening the pool", || {
-            self.wait(|| self.options().create(create).open(&self.pool))
-        });
-        let store = opened?;
+        let store = self.opened(context, &self.options().create(create))?;
         context.note_medium(&store);
+        Ok(store)
+    }
+
+    /// Opens the pool to be read, beside other readers: nothing is written, so this works on a full disk and on a read-only file
+    /// system. Notes if a tree is damaged.
+    pub(crate) fn read(&self, context: Context) -> Result<Store, Failure> {
+        self.opened(context, &self.options().read_only(true))
+    }
+
+    fn opened(&self, context: Context, options: &Options) -> Result<Store, Failure> {
+        let open = || self.wait(|| options.open(&self.pool));
+        let store = progress::while_running(context, "opening the pool", open)?;
         for (tree, why) in &store.recovery().damaged {
             context.note(format!("warning: tree {tree:?} could not be recovered: {why}"));
         }

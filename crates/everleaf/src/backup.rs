@@ -14,8 +14,8 @@ use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access, sync_folder};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::options::log_path;
-use crate::{Options, Store};
+use crate::Options;
+use crate::options::{locked_to_read, log_path};
 
 /// How often a copy is tried if the holder of the pool changes meanwhile.
 const ATTEMPTS: u32 = 5;
@@ -110,30 +110,27 @@ fn take_place(part: &Path, place: &Path) -> io::Result<()> {
 impl Options {
     /// Copies the store at `path`, as it is at some moment of the call, into the new file `target`, even while another process has
     /// it open and writes. That process is not disturbed. The copy has everything that it had acknowledged as durable when this was
-    /// called, but not what another [`Durability`](crate::Durability) holds back. If no process has the store open, it is opened
-    /// with these options meanwhile, and recovered if need be. [`Store::backup`] describes the copy. O(file + log); the log is
-    /// copied into an unnamed file beside `target` meanwhile.
+    /// called, but not what another [`Durability`](crate::Durability) holds back. If no process writes to the store, its files are
+    /// read and not changed, so they may be on a read-only file system. [`Store::backup`](crate::Store::backup) describes the copy. O(file + log); the
+    /// log is copied into an unnamed file beside `target` meanwhile.
     ///
     /// # Errors
-    /// - As [`Options::open`] and [`Store::backup`];
+    /// - As [`Options::open`] and [`Store::backup`](crate::Store::backup);
     /// - [`Error::NoBackup`] if another process has the store open on another medium than
     ///   [`MediumChoice::File`](crate::MediumChoice::File), or others keep opening and closing it;
     /// - [`Error::Medium`] with [`LogError::Overrun`](crate::LogError::Overrun) if the log beside the pool is so small, and so
     ///   much is written, that its space is used again before it was read.
     pub fn backup(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<u64> {
         let (path, target) = (path.as_ref(), target.as_ref());
-        let options = self.clone().create(false);
         let mut holder = None;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 std::thread::sleep(REST);
             }
-            match options.open(path) {
-                Ok(store) => return back_up_and_close(store, target),
-                Err(error) => match &error {
-                    Error::Locked { holder: found, .. } => holder = *found,
-                    _ => return Err(error),
-                },
+            match locked_to_read(path) {
+                Ok(file) => return self.copy_unopened(path, &file, target),
+                Err(Error::Locked { holder: found, .. }) => holder = found,
+                Err(error) => return Err(error.at(path)),
             }
             let new = NewCopy::make(target, path)?;
             let copied = copy_beside(path, &new.target);
@@ -149,12 +146,15 @@ impl Options {
         }
         .at(path))
     }
-}
 
-fn back_up_and_close(store: Store, target: &Path) -> Result<u64> {
-    let bytes = store.backup(target)?;
-    store.close()?;
-    Ok(bytes)
+    /// Copies the store at `path`, whose file is locked, so that no process writes to it.
+    pub(crate) fn copy_unopened(&self, path: &Path, file: &File, target: &Path) -> Result<u64> {
+        let image = self.image(path, file).map_err(|error| error.at(path))?;
+        let new = NewCopy::make(target, path)?;
+        let copied = medium::File::write_image(&image, &new.target, pool::MEDIUM_LINE);
+        let copied = new.finish(copied.map(Some).map_err(Error::from));
+        Ok(copied.map_err(|error| error.at(path))?.unwrap_or_default())
+    }
 }
 
 /// Copies a pool that another process has open; `None` if it has no log.

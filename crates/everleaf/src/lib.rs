@@ -149,7 +149,9 @@
 //!
 //! # Processes
 //!
-//! One *process* has a pool open at a time; a second one gets [`Error::Locked`], which names the first.
+//! One *process* has a pool open at a time; a second one gets [`Error::Locked`], which names the first. Any number may only read it
+//! meanwhile, if none writes: [`Options::read_only`] changes no file, so it also serves for a full disk, a read-only file system, a
+//! pool without write permission, and a look at what a killed process left.
 //!
 //! # What is durable when
 //!
@@ -214,8 +216,8 @@
 //!
 //! # What there is not
 //!
-//! No transactions over several keys, no snapshots, no access by several processes, no read-only opening (opening
-//! writes to the file), no encryption, no compression.
+//! No transactions over several keys, no snapshots, no access by several processes while one writes, no encryption, no
+//! compression.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

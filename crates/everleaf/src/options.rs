@@ -1,6 +1,6 @@
 //! How a store is opened, and the opening itself.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -52,6 +52,7 @@ pub enum MediumChoice {
 #[must_use = "options do nothing before `open`"]
 pub struct Options {
     create: bool,
+    read_only: bool,
     limit_bytes: u64,
     medium: MediumChoice,
     line_store: Option<LineStore>,
@@ -74,6 +75,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             create: true,
+            read_only: false,
             limit_bytes: u64::MAX,
             medium: MediumChoice::Auto,
             line_store: None,
@@ -104,6 +106,40 @@ impl Options {
     /// [`Error::NotAPool`].
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
+        self
+    }
+
+    /// Whether the store is only read. It then opens beside other readers, but not beside a writer, nor a writer beside it.
+    /// Default: no.
+    ///
+    /// Nothing is written, to no file: not on a full disk, not on a read-only file system, not to a pool without write
+    /// permission. The pool and its log are read into memory, and what an open for writing would recover is recovered there, so a
+    /// pool whose process was killed can be read, too. Only pages that recovery writes take memory. No thread works in the
+    /// background. Trees show what an open for writing would show, with one difference: that open makes durable what it finds
+    /// before it returns, and this one does not. So the last writes of a process that was killed can be read here, and be taken
+    /// back by a loss of power afterwards.
+    ///
+    /// Whatever would write fails with [`Error::ReadOnly`], and a missing tree is [`Error::NoSuchTree`]. A missing pool is
+    /// never made. The medium and its settings do not matter, but for [`MediumChoice::Ram`], where there is nothing to read.
+    ///
+    /// ```
+    /// # use everleaf::{Error, Options, Store};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.pool");
+    /// let store = Store::open(&path)?;
+    /// store.tree("main")?.put("key", "value")?;
+    /// store.close()?;
+    ///
+    /// let reader = Options::new().read_only(true).open(&path)?;
+    /// let another = Options::new().read_only(true).open(&path)?;
+    /// assert_eq!(reader.tree("main")?.get("key")?.as_deref(), Some(&b"value"[..]));
+    /// assert!(matches!(reader.tree("main")?.put("key", "new"), Err(Error::ReadOnly { .. })));
+    /// assert!(matches!(Store::open(&path), Err(Error::Locked { readers: true, .. })));
+    /// # drop(another);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
         self
     }
 
@@ -237,7 +273,7 @@ impl Options {
     /// [`MediumChoice::File`] also O(log).
     ///
     /// # Errors
-    /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::ReadOnly`], [`Error::Locked`], [`Error::Io`]: the file;
+    /// - [`Error::NoSuchPool`], [`Error::NotAPool`], [`Error::NotWritable`], [`Error::Locked`], [`Error::Io`]: the file;
     /// - [`Error::Version`], [`Error::UnknownFeatures`], [`Error::LineForm`]: a pool of another release or machine;
     /// - [`Error::Unopenable`]: a damaged header, or a truncated file. A damaged *tree* fails when it is opened itself;
     /// - [`Error::Medium`] with [`MediumError::Log`](medium::MediumError::Log): the log beside the pool is missing, damaged
@@ -249,17 +285,22 @@ impl Options {
         if self.medium == MediumChoice::Ram {
             return self.open_in_memory();
         }
-        self.open_path(path).map_err(|error| error.at(path))
+        let opened = if self.read_only { self.open_to_read(path) } else { self.open_path(path) };
+        opened.map_err(|error| error.at(path))
     }
 
     /// Makes a store in memory, on [`MediumChoice::Ram`].
     ///
     /// # Errors
-    /// [`Error::NotDurable`] if [`Options::require`] asks for anything; [`Error::Medium`] if the system gives no memory.
+    /// [`Error::NotDurable`] if [`Options::require`] asks for anything; [`Error::NotAPool`] with [`Options::read_only`];
+    /// [`Error::Medium`] if the system gives no memory.
     pub fn open_in_memory(&self) -> Result<Store> {
         let (path, start) = (Path::new("(memory)"), Instant::now());
+        if self.read_only {
+            return Err(not_a_pool("new memory holds nothing that could be read").at(path));
+        }
         let ram = Ram::new(self.limit_bytes).map_err(medium::MediumError::from)?;
-        self.finish(path, ram, start).map_err(|error| error.at(path))
+        self.finish(path, ram, start, None).map_err(|error| error.at(path))
     }
 
     /// Opens the store on a medium of the caller's: for benchmarks that count or delay what reaches it.
@@ -268,13 +309,13 @@ impl Options {
     /// As [`Options::open`].
     #[doc(hidden)]
     pub fn open_with<M: Host>(&self, medium: M) -> Result<Store> {
-        self.finish(Path::new("(medium)"), medium, Instant::now())
+        self.finish(Path::new("(medium)"), medium, Instant::now(), None)
     }
 
     fn open_path(&self, path: &Path) -> Result<Store> {
         let (file, made) = loop {
             let (file, made) = self.open_file(path)?;
-            lock(&file)?;
+            lock(&file, FlockOperation::NonBlockingLockExclusive)?;
             // The process that made it may have failed and removed it before this one had the lock.
             if file.metadata().map_err(refused)?.nlink() > 0 {
                 break (file, made);
@@ -294,15 +335,32 @@ impl Options {
         })
     }
 
+    fn open_to_read(&self, path: &Path) -> Result<Store> {
+        let start = Instant::now();
+        let file = locked_to_read(path)?;
+        let image = self.image(path, &file)?;
+        self.finish(path, image, start, Some(file))
+    }
+
+    /// The pool in a file that is locked, as memory.
+    pub(crate) fn image(&self, path: &Path, file: &File) -> Result<Ram> {
+        let again = file.try_clone().map_err(refused)?;
+        let asked = self.medium == MediumChoice::Dax;
+        let needs_log =
+            medium::File::needs_log(file, pool::MEDIUM_LINE).map_err(medium::MediumError::from)?;
+        // A pool that needs its log can be read only once the log is replayed.
+        if !needs_log && Identity::of_file(file)?.is_none() {
+            return Err(not_a_pool(NEVER_WRITTEN));
+        }
+        as_formed(medium::File::image(again, &log_path(path), self.file_options(), asked)?)
+    }
+
     /// The file, and whether it was made by this call.
     fn open_file(&self, path: &Path) -> Result<(File, bool)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
         match std::fs::metadata(path) {
-            Ok(found) if !found.is_file() => {
-                let what = if found.is_dir() { "a folder" } else { "no regular file" };
-                return Err(Error::NotAPool { why: format!("it is {what}"), at: At::UNKNOWN });
-            }
+            Ok(found) if !found.is_file() => return Err(no_file(&found)),
             Ok(_) => return options.open(path).map(|file| (file, false)).map_err(refused),
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(refused(error)),
             Err(_) if !self.create => return Err(Error::NoSuchPool { at: At::UNKNOWN }),
@@ -326,10 +384,7 @@ impl Options {
         let identity = if needs_log { None } else { Identity::of_file(&file)? };
         let blank = identity.is_none() && !needs_log;
         if blank && !self.create {
-            return Err(Error::NotAPool {
-                why: "nothing was ever written to it".to_owned(),
-                at: At::UNKNOWN,
-            });
+            return Err(not_a_pool(NEVER_WRITTEN));
         }
         let store = match self.medium {
             MediumChoice::Dax => self.open_dax(path, file, blank, start)?,
@@ -387,8 +442,14 @@ impl Options {
     /// As [`Options::open`].
     #[doc(hidden)]
     pub fn open_on(&self, pool: Arc<dyn Io>, log: Arc<dyn Io>) -> Result<Store> {
-        let options = FileOptions { background: false, ..self.file_options() };
-        self.open_on_file(Path::new("(machine)"), medium::File::open(pool, log, options)?, Instant::now())
+        let (path, options) =
+            (Path::new("(machine)"), FileOptions { background: false, ..self.file_options() });
+        if self.read_only {
+            let source = pool.file().try_clone().map_err(refused)?;
+            let image = as_formed(medium::File::image_on(&*pool, Some(log), options, false)?)?;
+            return self.finish(path, image, Instant::now(), Some(source));
+        }
+        self.open_on_file(path, medium::File::open(pool, log, options)?, Instant::now())
     }
 
     fn open_on_file(&self, path: &Path, mut medium: medium::File, start: Instant) -> Result<Store> {
@@ -410,7 +471,7 @@ impl Options {
                 at: At::UNKNOWN,
             });
         }
-        self.finish(path, medium, start)
+        self.finish(path, medium, start, None)
     }
 
     fn open_dax(&self, path: &Path, file: File, blank: bool, start: Instant) -> Result<Store> {
@@ -432,7 +493,7 @@ impl Options {
         let flush = self.flush.unwrap_or_else(FlushKind::detect);
         let options = DaxOptions { flush, line_store, limit_bytes: self.limit_bytes };
         let dax = Dax::new(file, options)?;
-        self.finish(path, dax, start)
+        self.finish(path, dax, start, None)
     }
 
     /// Refuses instructions that this processor lacks, whether or not the medium will use them.
@@ -460,7 +521,8 @@ impl Options {
         }
     }
 
-    fn finish<M: Host>(&self, path: &Path, medium: M, start: Instant) -> Result<Store> {
+    /// Takes a medium; `source` is the file that it is an image of, if the store is only read.
+    fn finish<M: Host>(&self, path: &Path, medium: M, start: Instant, source: Option<File>) -> Result<Store> {
         // What a new file survives is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
         if medium.survives() < self.require {
@@ -470,21 +532,30 @@ impl Options {
                 at: At::UNKNOWN,
             });
         }
-        let pool_options = PoolOptions {
-            close_on_drop: self.close_cleanly,
-            read_bitmaps_later: true,
-            ..PoolOptions::default()
+        // What is only read has no epochs to end, and is not closed but forgotten.
+        let (close_cleanly, epoch) = match source {
+            Some(_) => (false, EpochLength::Manual),
+            None => (self.close_cleanly, self.epoch),
         };
+        let pool_options =
+            PoolOptions { close_on_drop: close_cleanly, read_bitmaps_later: true, ..PoolOptions::default() };
         let pool: Box<dyn Backend> = Box::new(Pool::open(medium, pool_options)?);
         let opening = Opening {
             engines: self.engines,
             threads: self.recovery_threads,
-            epoch: self.epoch,
-            close_cleanly: self.close_cleanly,
+            epoch,
+            close_cleanly,
             settings: self.settings.clone(),
         };
-        Store::recover(path, pool, opening, start)
+        Store::recover(path, pool, opening, start, source)
     }
+}
+
+/// An image of a pool, with lines of the pool's form.
+fn as_formed(mut image: Ram) -> Result<Ram> {
+    let identity = Identity::of_medium(&image)?.ok_or_else(|| not_a_pool(NEVER_WRITTEN))?;
+    image.set_line_form(identity.line_form);
+    Ok(image)
 }
 
 fn form_of(store: LineStore) -> LineForm {
@@ -501,11 +572,43 @@ pub fn log_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Why a file of zeros, or without any content, is no pool.
+const NEVER_WRITTEN: &str = "nothing was ever written to it";
+
+fn not_a_pool(why: &str) -> Error {
+    Error::NotAPool { why: why.to_owned(), at: At::UNKNOWN }
+}
+
+fn no_file(found: &Metadata) -> Error {
+    not_a_pool(if found.is_dir() { "it is a folder" } else { "it is no regular file" })
+}
+
+/// The file at `path`, opened to be read and locked beside other readers.
+pub(crate) fn locked_to_read(path: &Path) -> Result<File> {
+    let refused = |source: io::Error| match source.kind() {
+        ErrorKind::NotFound => Error::NoSuchPool { at: At::UNKNOWN },
+        _ => Error::io("open the pool")(source),
+    };
+    loop {
+        // Opening a pipe would block.
+        let found = std::fs::metadata(path).map_err(refused)?;
+        if !found.is_file() {
+            return Err(no_file(&found));
+        }
+        let file = File::open(path).map_err(refused)?;
+        lock(&file, FlockOperation::NonBlockingLockShared)?;
+        // Otherwise its maker failed and removed it before this process had the lock.
+        if file.metadata().map_err(refused)?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
+}
+
 /// What it means that the system does not open a file for writing.
 fn refused(source: io::Error) -> Error {
     match source.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            Error::ReadOnly { source, at: At::UNKNOWN }
+            Error::NotWritable { source, at: At::UNKNOWN }
         }
         _ => Error::io("open the pool")(source),
     }
@@ -517,17 +620,21 @@ fn is_alive(process: u32) -> bool {
     process.is_some_and(|process| test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
-/// Takes the lock by which one process, and within it one store, has a pool at a time. The system releases it when the process
-/// ends, however it ends.
-pub(crate) fn lock(file: &File) -> Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+/// Takes the lock by which one process, and within it one store, writes to a pool at a time, or several read it. The system
+/// releases it when the process ends, however it ends.
+pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
+    match flock(file, how) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
+            // What keeps a writer out but no reader, are readers.
+            let readers = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+            if readers {
+                // Otherwise it is kept until the file is closed, which comes soon.
+                let _ = flock(file, FlockOperation::Unlock);
+            }
             // Until the holder has written its number, the file names the holder before it.
-            Err(Error::Locked {
-                holder: pool::holder_of_file(file).filter(|holder| is_alive(*holder)),
-                at: At::UNKNOWN,
-            })
+            let holder = pool::holder_of_file(file).filter(|holder| !readers && is_alive(*holder));
+            Err(Error::Locked { holder, readers, at: At::UNKNOWN })
         }
         Err(errno) => Err(Error::io("lock the pool")(errno.into())),
     }

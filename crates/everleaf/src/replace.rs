@@ -5,6 +5,7 @@ use std::path::Path;
 
 use engines::{At, Error, Result};
 use medium::file::sync_folder;
+use rustix::fs::FlockOperation;
 
 use crate::Store;
 use crate::options::lock;
@@ -27,11 +28,11 @@ impl Store {
             self.close()?;
             // The log is gone, so none is there to be taken for the new pool's.
             let file = File::open(&place).map_err(refused)?;
-            lock(&file)?;
+            lock(&file, FlockOperation::NonBlockingLockExclusive)?;
             let holder = pool::holder_of_file(&file);
             if holder != Some(std::process::id()) {
                 // It was open in another process between the close and the lock, and may hold more than it did.
-                return Err(Error::Locked { holder, at: At::UNKNOWN });
+                return Err(Error::Locked { holder, readers: false, at: At::UNKNOWN });
             }
             std::fs::rename(new.as_ref(), &place).and_then(|()| sync_folder(&place)).map_err(refused)
         };

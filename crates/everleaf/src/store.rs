@@ -1,6 +1,7 @@
 //! A store: one pool file and the trees in it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::{Options, Tree, TreeOptions, WordTree};
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of it are dropped.
 ///
 /// One process has a pool open at a time, and within it one store: a second open fails with [`Error::Locked`], also
-/// in the same process. All methods may be called from any thread.
+/// in the same process. Any number of stores may read it instead: [`Options::read_only`]. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     // The trees hold the pool, so they go before it.
     trees: Mutex<BTreeMap<String, OpenTree>>,
     backend: Box<dyn Backend>,
+    /// The pool's file, with its lock, if the store is only read.
+    source: Option<File>,
 }
 
 struct OpenTree {
@@ -98,7 +101,7 @@ pub struct StoreStat {
     /// What opening took.
     pub recovery: Recovery,
     /// After a crash, while the space in use is found out: how many allocations were found so far. `used_bytes` and
-    /// `allocations` count only those.
+    /// `allocations` count only those. In a store that is only read it is not found out further than the open did.
     pub marked: Option<u64>,
     /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None` on other media.
     pub log: Option<FileStat>,
@@ -153,6 +156,7 @@ impl Store {
         backend: Box<dyn Backend>,
         opening: Opening,
         start: Instant,
+        source: Option<File>,
     ) -> Result<Self> {
         let after_crash = backend.needs_mark();
         let (mut trees, mut damaged, mut background) = (BTreeMap::new(), Vec::new(), None);
@@ -171,7 +175,7 @@ impl Store {
             let later: Vec<_> = trees.iter().filter_map(later).collect();
             if damaged.is_empty() && later.is_empty() {
                 backend.finish_marking();
-            } else if damaged.is_empty() {
+            } else if damaged.is_empty() && source.is_none() {
                 background = Some(Background::begin(backend.share(), later));
             } else {
                 backend.give_up_marking();
@@ -181,7 +185,7 @@ impl Store {
         }
         let recovery = Recovery { after_crash, duration: start.elapsed(), damaged };
         let (path, trees) = (path.to_owned(), Mutex::new(trees));
-        Ok(Self { inner: Arc::new(Inner { path, recovery, opening, background, trees, backend }) })
+        Ok(Self { inner: Arc::new(Inner { path, recovery, opening, background, trees, backend, source }) })
     }
 
     /// The tree `name` of byte strings; made if it is missing. A tree is opened when it is first asked for (after a crash,
@@ -194,7 +198,8 @@ impl Store {
     /// - [`Error::NodeSize`]: nodes cannot be of the size that is asked for;
     /// - [`Error::UnknownEngine`]: a newer release made it;
     /// - [`Error::BadTreeName`]: names have 1 to 128 bytes; [`Error::TooManyTrees`]: a pool holds 208 trees;
-    /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree.
+    /// - [`Error::Corrupt`]: the tree is damaged; [`Error::PoolFull`]: no room for a new tree;
+    /// - [`Error::NoSuchTree`]: it is missing, and the store is only read.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         self.tree_with(name, TreeOptions::RECORDS)
     }
@@ -269,7 +274,7 @@ impl Store {
                 let settings = create.map_or(Settings::NONE, |wanted| wanted.settings);
                 OpenTree::open(backend.as_ref(), root, settings, opening)?
             }
-            (None, Some(kind)) => {
+            (None, Some(kind)) if self.inner.source.is_none() => {
                 let create = || backend.create_tree(name, kind, opening);
                 let any = tried_twice(create, || {
                     self.inner.has_recovered();
@@ -279,7 +284,7 @@ impl Store {
                 let made = roots.find(name)?.ok_or_else(|| Error::no_such_tree(name))?;
                 OpenTree { any, kind: opening.kind(made)? }
             }
-            (None, None) => return Err(Error::no_such_tree(name)),
+            (None, _) => return Err(Error::no_such_tree(name)),
         };
         let handle = self.handle(name, &tree);
         trees.insert(name.to_owned(), tree);
@@ -337,6 +342,7 @@ impl Store {
     }
 
     fn rename_found(&self, name: &str, new: &str) -> Result<()> {
+        self.inner.expect_writable()?;
         // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {
             return Err(Error::in_use());
@@ -360,6 +366,7 @@ impl Store {
     }
 
     fn drop_found(&self, name: &str) -> Result<()> {
+        self.inner.expect_writable()?;
         // The thread that recovers in the background uses the trees.
         if !self.inner.has_recovered() {
             return Err(Error::in_use());
@@ -398,6 +405,9 @@ impl Store {
     /// [`Error::Medium`] if the medium failed; [`Error::InBatch`] within a batch of any tree. After an error the other trees are
     /// still made durable, and the first error is returned.
     pub fn sync(&self) -> Result<()> {
+        if self.inner.source.is_some() {
+            return Ok(());
+        }
         let trees: Vec<AnyTree> = self.inner.trees.lock().values().map(|tree| tree.any.clone()).collect();
         // Each tree is tried, even if one before it failed.
         let ended = trees.iter().map(|tree| tree.index.sync()).fold(Ok(()), Result::and);
@@ -429,9 +439,12 @@ impl Store {
     /// For a store that another process has open: [`Options::backup`].
     ///
     /// # Errors
-    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::NoBackup`] if the store is not on
+    /// [`Error::Io`] if `target` exists or cannot be made; [`Error::NoBackup`] if the store is written to and not on
     /// [`MediumChoice::File`](crate::MediumChoice::File); [`Error::Medium`] if the disk fails. After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
+        if let Some(source) = &self.inner.source {
+            return Options::new().copy_unopened(&self.inner.path, source, target.as_ref());
+        }
         let new = NewCopy::make(target.as_ref(), &self.inner.path)?;
         let copied = self.inner.backend.backup(&new.target).map(Some);
         Ok(self.at(new.finish(copied))?.unwrap_or_default())
@@ -560,7 +573,8 @@ impl Store {
         let closed = Arc::try_unwrap(self.inner).map_err(|_| Error::in_use()).and_then(|inner| {
             drop(inner.background);
             drop(inner.trees);
-            inner.backend.close()
+            // What was only read is not closed but forgotten.
+            if inner.source.is_some() { Ok(()) } else { inner.backend.close() }
         });
         closed.map_err(|error| error.at(&path))
     }
@@ -580,9 +594,19 @@ impl Inner {
         self.backend.durable()
     }
 
+    /// Whether writes are taken.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    #[inline(always)]
+    pub(crate) fn expect_writable(&self) -> Result<()> {
+        if self.source.is_none() { Ok(()) } else { Err(Error::ReadOnly { at: At::UNKNOWN }) }
+    }
+
     /// A write, tried twice if the pool is full at first.
     #[inline(always)]
     pub(crate) fn written<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        self.expect_writable()?;
         tried_twice(attempt, || self.find_space())
     }
 

@@ -19,7 +19,8 @@ use crate::{KeyRange, Range, Ticket, TreeOptions, WordTree};
 /// # Errors of all methods
 /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NotAWord`] for arguments beyond these limits;
 /// [`Error::Corrupt`] where the tree is damaged; [`Error::Medium`] if the medium failed. Writes also
-/// [`Error::PoolFull`]: nothing was changed, and the tree stays usable. [`Error::path`] is the pool's path.
+/// [`Error::PoolFull`]: nothing was changed, and the tree stays usable; and [`Error::ReadOnly`] in a store that is only read
+/// ([`Options::read_only`](crate::Options::read_only)). [`Error::path`] is the pool's path.
 #[derive(Clone)]
 pub struct Tree {
     // Dropped before the store.
@@ -48,7 +49,8 @@ impl Tree {
         self.context.kind
     }
 
-    /// The engine beneath, for comparisons. Its errors lack the pool's path, and it tries a write to a full pool only once.
+    /// The engine beneath, for comparisons. Its errors lack the pool's path, and it tries a write to a full pool only once. In a
+    /// store that is only read it takes writes, and they are lost.
     #[inline(always)]
     pub fn index(&self) -> &dyn Index {
         &*self.any.index
@@ -158,6 +160,7 @@ impl Tree {
     /// [`Error::EpochFull`] for a batch that changes more nodes than an epoch can log, 100,000 or more; otherwise what `run`
     /// returns.
     pub fn batch(&self, mut run: impl FnMut(&Batch<'_>) -> Result<()>) -> Result<()> {
+        self.at(self.context.store.expect_writable())?;
         self.at(self.any.index.batch(&mut |batch| run(&Batch { inner: batch })))
     }
 
@@ -290,6 +293,7 @@ impl Tree {
         entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
         fill: f64,
     ) -> std::result::Result<u64, E> {
+        self.at(self.context.store.expect_writable())?;
         // The source cannot be read twice, so there is no second attempt: free space is found before the first one. Soon after a
         // crash that waits for recovery in the background.
         self.context.store.find_space();

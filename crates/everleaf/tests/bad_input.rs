@@ -500,7 +500,7 @@ fn read_only_files_and_folders_are_named_as_such() {
             return;
         }
         let error = Store::open(path).unwrap_err();
-        assert!(matches!(&error, Error::ReadOnly { .. }), "{error}");
+        assert!(matches!(&error, Error::NotWritable { .. }), "{error}");
     }
 }
 

@@ -88,9 +88,15 @@ impl History {
             3,
             |below| pick.random_range(0..below),
             |_, image| {
-                let store = on_machine(&Machine::new(&image)).unwrap();
+                let machine = Machine::new(&image);
+                let reader = options().read_only(true);
+                let reader = reader.open_on(machine.io(Which::Pool), machine.io(Which::Log)).unwrap();
+                let shown = read(&reader.open_tree("main").unwrap());
+                assert!((reader.check().unwrap(), machine.now()) == (vec![], 0) && machine.shown() == image);
+                let store = on_machine(&machine).unwrap();
                 let tree = store.tree("main").unwrap();
                 let found = read(&tree);
+                assert!(shown == found, "cut at {moment}: a reader shows another state");
                 let index = self.models[least..].iter().position(|model| *model == found);
                 let count = self.models.len();
                 let index =

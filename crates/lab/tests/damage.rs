@@ -24,11 +24,15 @@ struct Ground {
 
 impl Ground {
     fn new(engine: Engine) -> Self {
+        Self::of_seed(engine, SEED)
+    }
+
+    fn of_seed(engine: Engine, seed: u64) -> Self {
         let memory = Path::new("/dev/shm");
         let folder =
             if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
-        let (path, content) = (folder.path().join("a.pool"), content(SEED));
-        make(&path, engine, MediumChoice::Dax, &content, SEED).unwrap();
+        let (path, content) = (folder.path().join("a.pool"), content(seed));
+        make(&path, engine, MediumChoice::Dax, &content, seed).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         Self { _folder: folder, path, bytes, content }
     }
@@ -71,6 +75,17 @@ fn no_damage_is_silent() {
             assert!(seen.is_intact || seen.found.is_some(), "{engine}, round {round}, {done:?}: {seen:?}");
         }
     }
+}
+
+/// In this round the inner nodes lead a check back to leaves that it has seen.
+#[test]
+fn a_check_of_leaves_that_do_not_ascend_ends() {
+    let (seed, round) = (1, 1027);
+    let ground = Ground::of_seed(Engine::RNTREE, seed);
+    let mut bytes = ground.bytes.clone();
+    let done = damage(&mut bytes, seed, round);
+    let seen = ground.examine(&bytes);
+    assert!(seen.found.is_some(), "{done:?}: {seen:?}");
 }
 
 /// The slot of the root table, and the first lines of what it leads to: of `rntree` the first leaf, of others the anchor or the

@@ -51,6 +51,8 @@ enum Backing {
     Private {
         io: Arc<dyn Io>,
     },
+    /// What is stored stays in memory; the file is never written, and does not grow with the mapping.
+    Copy,
 }
 
 /// A reserved address range.
@@ -206,6 +208,20 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Memory that holds what `file` holds, and grows without it. Nothing that is stored reaches the file.
+    pub(crate) fn copy_of(file: &File) -> Result<Self, MapError> {
+        let action = "measure a file of";
+        let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
+        let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
+        let mapping = Self::reserve(Backing::Copy, length, u64::MAX, wanted)?;
+        if length > 0 {
+            mapping.map_private(file, 0, length)?;
+            // SAFETY: just mapped up to `length`.
+            unsafe { mapping.extent.set_length(length) };
+        }
+        Ok(mapping)
+    }
+
     /// Reserves addresses: for `wanted` bytes or fewer, but not for fewer than the file has.
     fn reserve(backing: Backing, length: u64, limit_bytes: u64, wanted: u64) -> Result<Self, MapError> {
         let reserved_bytes =
@@ -268,7 +284,7 @@ impl Mapping {
             return Err(by(self.reserved_bytes, LimitedBy::Addresses));
         }
         match &self.backing {
-            Backing::Memory => self.map_memory(old, length)?,
+            Backing::Memory | Backing::Copy => self.map_memory(old, length)?,
             Backing::Shared { disk, .. } => {
                 let huge = huge_pages::prepare(&disk.0, old, length);
                 if huge.is_empty() {
@@ -310,7 +326,7 @@ impl Mapping {
                 bytes: length,
                 source,
             })?,
-            Backing::Private { .. } => {}
+            Backing::Private { .. } | Backing::Copy => {}
         }
         Ok(())
     }
@@ -330,7 +346,8 @@ impl Mapping {
     /// Gives holes room on the disk again.
     pub(crate) fn reserve_room(&self, start: u64, end: u64) -> Result<(), MediumError> {
         match &self.backing {
-            Backing::Memory => Ok(()),
+            // Of a read-only copy nothing is written to the file.
+            Backing::Memory | Backing::Copy => Ok(()),
             Backing::Shared { disk, .. } => self.holes.fill(disk, start, end),
             Backing::Private { io } => self.holes.fill(&**io, start, end),
         }
@@ -402,19 +419,20 @@ impl Mapping {
 
     fn map_file(&self, old: u64, length: u64) -> Result<(), MapError> {
         match &self.backing {
-            Backing::Memory => Ok(()),
+            Backing::Memory | Backing::Copy => Ok(()),
             Backing::Shared { disk, synchronous } => self.map_shared(&disk.0, synchronous, old, length),
             Backing::Private { io } => {
                 // The page in which the old length ends is mapped to its end, and what was stored there is private: to
                 // map it again would lose it.
                 let start = old.next_multiple_of(page_bytes());
-                if start >= length {
-                    return Ok(());
-                }
-                self.map_part(io.file(), start, length, MapFlags::PRIVATE | MapFlags::NORESERVE)
-                    .map_err(refused("map a file of", length))
+                if start >= length { Ok(()) } else { self.map_private(io.file(), start, length) }
             }
         }
+    }
+
+    fn map_private(&self, file: &File, start: u64, length: u64) -> Result<(), MapError> {
+        self.map_part(file, start, length, MapFlags::PRIVATE | MapFlags::NORESERVE)
+            .map_err(refused("map a file of", length))
     }
 
     fn map_part(&self, file: &File, start: u64, length: u64, kind: MapFlags) -> rustix::io::Result<()> {

@@ -90,6 +90,8 @@ impl LimitedBy {
             0 => format!("creating {name} with {to} failed"),
             _ => format!("growing {name} from {from} to {to} failed"),
         };
+        // Nothing can be removed from what could not be opened.
+        let way_out = if limit == 0 { "free some space" } else { "free some space or remove entries" };
         match self {
             Self::Limit => {
                 format!(
@@ -100,10 +102,9 @@ impl LimitedBy {
                 "out of addresses: growing {name} to {to} failed, the system reserved {from}; raise what `ulimit -v` allows \
                  or remove entries"
             ),
-            Self::Disk { free_bytes } => format!(
-                "disk full: {growing}, {} are free; free some space or remove entries",
-                size(free_bytes)
-            ),
+            Self::Disk { free_bytes } => {
+                format!("disk full: {growing}, {} are free; {way_out}", size(free_bytes))
+            }
             Self::Quota => format!(
                 "disk quota used up: {growing}; free some space, remove entries or have the quota raised"
             ),

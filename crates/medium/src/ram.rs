@@ -1,7 +1,9 @@
-//! Plain memory: nothing survives, and nothing is paid for durability.
+//! Plain memory: nothing survives, and nothing is paid for durability. It begins empty, or as a copy of a pool that is only read.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::file::survives;
 use crate::mapping::{MapError, Mapping};
 use crate::{Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 
@@ -10,12 +12,31 @@ use crate::{Extent, LineForm, LineValue, Lsn, Medium, MediumError, Survives};
 #[derive(Debug)]
 pub struct Ram {
     mapping: Mapping,
+    line_form: LineForm,
+    survives: Survives,
+    is_copy: bool,
 }
 
 impl Ram {
     /// Memory that grows as needed, up to `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Result<Self, MapError> {
-        Ok(Self { mapping: Mapping::memory(limit_bytes)? })
+        let mapping = Mapping::memory(limit_bytes)?;
+        Ok(Self { mapping, line_form: LineForm::Single, survives: Survives::Nothing, is_copy: false })
+    }
+
+    /// Memory that holds what `file` holds. What is stored stays in memory: only written pages take any.
+    pub(crate) fn copy_of(file: &File) -> Result<Self, MapError> {
+        let mapping = Mapping::copy_of(file)?;
+        Ok(Self { mapping, line_form: LineForm::Single, survives: survives(file), is_copy: true })
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Sets the form of the lines, which a copy of a pool takes from that.
+    pub fn set_line_form(&mut self, line_form: LineForm) {
+        self.line_form = line_form;
     }
 }
 
@@ -45,7 +66,7 @@ unsafe impl Medium for Ram {
 
     #[inline(always)]
     fn line_form(&self) -> LineForm {
-        LineForm::Single
+        self.line_form
     }
 
     #[inline(always)]
@@ -63,11 +84,18 @@ unsafe impl Medium for Ram {
     }
 
     fn survives(&self) -> Survives {
-        Survives::Nothing
+        self.survives
     }
 
     fn describe(&self) -> String {
-        "ram: memory of this process; nothing survives its end".to_owned()
+        let what = match (self.is_copy, self.survives) {
+            (true, Survives::PowerLoss) => {
+                "read-only: nothing is written; as an ordinary file it survives loss of power"
+            }
+            (true, _) => "read-only: nothing is written; the file survives the process, NOT loss of power",
+            (false, _) => "ram: memory of this process; nothing survives its end",
+        };
+        what.to_owned()
     }
 }
 

@@ -46,12 +46,16 @@ pub enum Error {
         at: At,
     },
     /// The file, its folder or its file system is read-only.
-    #[error(
-        "{at}the pool is not writable ({source}), and every open writes to the pool; give write permission, or open a copy"
-    )]
-    ReadOnly {
+    #[error("{at}the pool is not writable ({source}); give write permission, or open it only to read")]
+    NotWritable {
         /// What the operating system said.
         source: io::Error,
+        /// The pool.
+        at: At,
+    },
+    /// The store was opened with `read_only`, and this would write to it. Nothing was changed.
+    #[error("{at}the store is open to be read only, so nothing was written; open it without `read_only`")]
+    ReadOnly {
         /// The pool.
         at: At,
     },
@@ -97,14 +101,13 @@ pub enum Error {
         /// The pool.
         at: At,
     },
-    /// Another process has the pool open.
-    #[error(
-        "{at}the pool is open in {}, and one process has it at a time; close it there, or back it up meanwhile",
-        holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"))
-    )]
+    /// The pool is open: a writer is alone, and readers are beside readers only.
+    #[error("{at}{}", held(*holder, *readers))]
     Locked {
-        /// The other process.
+        /// The process that has it open for writing, if that is known.
         holder: Option<u32>,
+        /// Whether only readers have it open (`read_only`), and so keep a writer out.
+        readers: bool,
         /// The pool.
         at: At,
     },
@@ -358,6 +361,17 @@ pub enum Error {
     },
 }
 
+fn held(holder: Option<u32>, readers: bool) -> String {
+    if readers {
+        return "the pool is open to be read, and a writer must be alone; close it there, or open it only to read, too"
+            .to_owned();
+    }
+    let holder = holder.map_or_else(|| "another process".to_owned(), |holder| format!("process {holder}"));
+    format!(
+        "the pool is open in {holder}, and a writer must be alone; close it there, or back it up meanwhile and open the copy"
+    )
+}
+
 fn form(form: LineForm) -> &'static str {
     if form == LineForm::Twin { "twin" } else { "single" }
 }
@@ -368,7 +382,8 @@ macro_rules! place {
         match $error {
             Error::Io { at, .. }
             | Error::NoSuchPool { at }
-            | Error::ReadOnly { at, .. }
+            | Error::NotWritable { at, .. }
+            | Error::ReadOnly { at }
             | Error::NoBackup { at, .. }
             | Error::NotAPool { at, .. }
             | Error::Version { at, .. }

@@ -5,7 +5,6 @@ use std::io::Write;
 use everleaf::{Store, StoreViolation};
 use serde::Serialize;
 
-use super::stat::LogReport;
 use crate::context::{Context, PoolArgs, write_json};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::progress;
@@ -30,7 +29,6 @@ struct Report {
     /// Of the trees that open.
     entries: u64,
     violations: Vec<Violation>,
-    log: Option<LogReport>,
 }
 
 /// The trees, and the entries of those that open.
@@ -59,7 +57,7 @@ pub(super) fn violations(
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
+    let store = args.pool.read(context)?;
     let (trees, entries) = count(&store)?;
     let found = violations(context, &store, entries)?;
     let sound = found.is_empty();
@@ -73,15 +71,11 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
                 what: violation.what,
             })
             .collect();
-        let log = store.stat()?.log.map(LogReport::of);
-        let report = Report { sound, trees, entries, violations, log };
+        let report = Report { sound, trees, entries, violations };
         write_json(&mut output, &report)?;
     } else {
         for violation in &found {
             writeln!(output, "{violation}")?;
-        }
-        if let Some(log) = store.stat()?.log.map(LogReport::of) {
-            writeln!(output, "log: {}", log.words())?;
         }
         if sound {
             let (trees, entries) = (progress::many(trees, "tree"), progress::many(entries, "entry"));

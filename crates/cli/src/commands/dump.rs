@@ -133,7 +133,7 @@ fn verify(context: Context, store: &Store, names: &BTreeSet<String>) -> Result<(
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
+    let store = args.pool.read(context)?;
     interrupt::gently();
     let names: BTreeSet<String> = match args.trees.as_slice() {
         [] => store.trees()?.into_iter().map(|tree| tree.name).collect(),

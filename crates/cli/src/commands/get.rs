@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
+    let store = args.pool.read(context)?;
     let tree = args.tree.open(&store)?;
     let (codec, notation) = (tree.kind().codec, args.notation);
     let key = notation.argument(&args.key, codec)?;

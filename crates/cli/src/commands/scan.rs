@@ -54,7 +54,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
+    let store = args.pool.read(context)?;
     interrupt::gently();
     let tree = args.tree.open(&store)?;
     let codec = tree.kind().codec;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use everleaf::{EpochStat, FileStat, IndexStat, LineForm, LogEnd, Store, StoreStat, Survives};
-use serde::{Deserialize, Serialize};
+use everleaf::{EpochStat, IndexStat, LineForm, Store, StoreStat, Survives};
+use serde::Serialize;
 
 use crate::context::{Context, PoolArgs};
 use crate::failure::{Answer, Failure, Outcome};
@@ -30,7 +30,7 @@ struct Report {
     high_water_bytes: u64,
     used_bytes: u64,
     allocations: u64,
-    /// After a crash, while the mark of space in use is running: the allocations that it has found so far.
+    /// After a crash, if only an open for writing finds out which space is in use: the allocations that this one met.
     marked: Option<u64>,
     keys: u64,
     /// Bytes of slabs in use per key, over all trees.
@@ -39,7 +39,6 @@ struct Report {
     /// Trees that could not be recovered, and why. While there is one, no space is reused that was in use before the open.
     damaged: Vec<Damaged>,
     open_ns: u64,
-    log: Option<LogReport>,
     trees: Vec<TreeReport>,
 }
 
@@ -48,76 +47,6 @@ struct Report {
 struct Damaged {
     tree: String,
     what: String,
-}
-
-/// The line log of a pool on the file medium.
-#[derive(Serialize, Deserialize)]
-pub(super) struct LogReport {
-    capacity_bytes: u64,
-    used_bytes: u64,
-    written_bytes: u64,
-    groups: u64,
-    lines: u64,
-    syncs: u64,
-    groups_per_sync_mean: f64,
-    groups_per_sync_max: u64,
-    /// Entry i counts the syncs of 2^i to 2^(i+1) - 1 groups.
-    sync_sizes: Vec<u64>,
-    checkpoints: u64,
-    checkpoint_bytes: u64,
-    checkpoint_seconds: f64,
-    last_checkpoint_seconds_ago: Option<f64>,
-    private_bytes: u64,
-    replayed_bytes: u64,
-    replayed_groups: u64,
-    replayed_syncs: u64,
-    torn_tail: bool,
-}
-
-impl LogReport {
-    pub(super) fn of(stat: FileStat) -> Self {
-        Self {
-            capacity_bytes: stat.log_capacity_bytes,
-            used_bytes: stat.log_used_bytes,
-            written_bytes: stat.log_bytes,
-            groups: stat.groups,
-            lines: stat.lines,
-            syncs: stat.syncs,
-            groups_per_sync_mean: stat.sync_groups_mean,
-            groups_per_sync_max: stat.sync_groups_max,
-            sync_sizes: stat.sync_sizes,
-            checkpoints: stat.checkpoints,
-            checkpoint_bytes: stat.checkpoint_bytes,
-            checkpoint_seconds: stat.checkpoint_time.as_secs_f64(),
-            last_checkpoint_seconds_ago: stat
-                .last_checkpoint
-                .map(|time| time.elapsed().unwrap_or_default().as_secs_f64()),
-            private_bytes: stat.private_bytes,
-            replayed_bytes: stat.replay.bytes,
-            replayed_groups: stat.replay.groups,
-            replayed_syncs: stat.replay.syncs,
-            torn_tail: stat.replay.end == LogEnd::Torn,
-        }
-    }
-
-    pub(super) fn words(&self) -> String {
-        let ago = self.last_checkpoint_seconds_ago.map_or("none yet".to_owned(), |seconds| {
-            format!("{} ago", progress::duration(Duration::from_secs_f64(seconds)))
-        });
-        let torn = if self.torn_tail { ", behind them a torn tail" } else { "" };
-        format!(
-            "{} of {} used; last checkpoint {ago}; {} of {:.1} groups (most {}); {} in written pages; replayed {} of {} at \
-             the open{torn}",
-            progress::bytes(self.used_bytes),
-            progress::bytes(self.capacity_bytes),
-            progress::many(self.syncs, "sync"),
-            self.groups_per_sync_mean,
-            progress::count(self.groups_per_sync_max),
-            progress::bytes(self.private_bytes),
-            progress::many(self.replayed_groups, "group"),
-            progress::many(self.replayed_syncs, "sync"),
-        )
-    }
 }
 
 #[derive(Serialize)]
@@ -232,7 +161,6 @@ impl Report {
             recovered_after_crash: stat.recovery.after_crash,
             damaged: stat.recovery.damaged.into_iter().map(|(tree, what)| Damaged { tree, what }).collect(),
             open_ns: stat.recovery.duration.as_nanos() as u64,
-            log: stat.log.map(LogReport::of),
             trees,
         })
     }
@@ -249,27 +177,23 @@ impl Report {
             format!("version {}, {} lines, uuid {}", self.format_version, self.line_form, self.uuid),
         );
         line("medium", self.medium.clone());
+        let least = if self.marked.is_some() { "at least " } else { "" };
         let (used, file) = (progress::bytes(self.used_bytes), progress::bytes(self.file_bytes));
         line(
             "space",
-            format!("{used} in use, file {file}, {}", progress::many(self.allocations, "allocation")),
+            format!("{least}{used} in use, file {file}, {}", progress::many(self.allocations, "allocation")),
         );
         for Damaged { tree, what } in &self.damaged {
             line("damaged", format!("{}: {what}", text::escape(tree.as_bytes())));
         }
-        if let Some(marked) = self.marked.filter(|_| self.damaged.is_empty()) {
-            line(
-                "mark",
-                format!("running beside the trees, {} found so far", progress::many(marked, "allocation")),
-            );
-        }
         let per_key = self.bytes_per_key.map_or(String::new(), |bytes| format!(", {bytes:.1} bytes per key"));
         line("keys", format!("{}{per_key}", progress::count(self.keys)));
-        let how = if self.recovered_after_crash { "recovered after a crash" } else { "after a clean close" };
+        let how = if self.recovered_after_crash {
+            "recovered after a crash, in memory"
+        } else {
+            "after a clean close"
+        };
         line("opened", format!("{how}, in {}", progress::duration(Duration::from_nanos(self.open_ns))));
-        if let Some(log) = &self.log {
-            line("log", log.words());
-        }
         for tree in &self.trees {
             line("tree", tree.words());
         }
@@ -327,7 +251,7 @@ impl TreeReport {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
+    let store = args.pool.read(context)?;
     let report = Report::of(&store)?;
     context.say(&report, report.words())?;
     Ok(Answer::Yes)

@@ -24,7 +24,7 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.open(context, false)?;
+    let store = args.pool.read(context)?;
     let mut rows = Vec::new();
     for info in store.trees()? {
         let (engine, codec) =

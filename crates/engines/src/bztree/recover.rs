@@ -204,7 +204,7 @@ mod tests {
             "{left_out:?}"
         );
         cells[0].store(&guard, before[0]);
-        let meta = &guard.words((before[0] & !15) + 64, 1).unwrap()[0];
+        let meta = &guard.words(Pointer(before[0]).offset() + 64, 1).unwrap()[0];
         let whole = meta.load(&guard);
         meta.store(&guard, name);
         let (saved, left_out) = salvage();

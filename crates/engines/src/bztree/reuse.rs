@@ -14,6 +14,7 @@ use medium::sync::Mutex;
 use pool::{Guard, Quarantine};
 
 use super::BzTree;
+use super::layout::Pointer;
 use crate::index::Codec;
 use crate::pmwcas::{Leftovers, Recycled};
 
@@ -41,8 +42,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// Recycles the nodes of a child's word after an operation.
     pub(super) fn recycle(&self, guard: &Guard<'_, M>, recycled: Recycled) {
         match recycled {
-            Recycled::Replaced(pointer) => self.retire(guard, pointer & !15),
-            Recycled::Unused(pointer) => guard.free(pointer & !15),
+            Recycled::Replaced(pointer) => self.retire(guard, Pointer(pointer).offset()),
+            Recycled::Unused(pointer) => guard.free(Pointer(pointer).offset()),
         }
     }
 

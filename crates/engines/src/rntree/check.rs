@@ -35,6 +35,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let (mut index, mut looked_at) = (self.head, 0);
         // No key of the leaf may be below `low`; keys from `resume` on were not verified yet.
         let (mut low, mut resume): (Vec<u8>, Vec<u8>) = Default::default();
+        // Where the leaves begin that are verified under this pin.
+        let mut pinned: Option<Vec<u8>> = None;
         while index != 0 {
             let record = self.leaves.get(index);
             let lock = record.lock();
@@ -66,10 +68,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             looked_at += 1;
             if looked_at % LEAVES_PINNED == 0 && index != 0 {
                 drop(lock);
+                if pinned.is_some_and(|before| before >= resume) {
+                    // In a damaged tree the inner nodes may lead back to where this was before.
+                    let what = "the keys from which leaves begin do not ascend".to_owned();
+                    violations.push(Violation { offset: self.leaves.get(index).offset(), what });
+                    break;
+                }
                 drop(guard);
                 guard = self.pool.pin();
                 index = self.descend(&guard, C::bound(&resume))?;
                 low.clear();
+                pinned = Some(resume.clone());
             }
         }
         Ok(violations)

@@ -63,7 +63,7 @@ impl CopyTarget {
     }
 
     /// Makes the copy durable, and says in it that it needs no log.
-    fn finish(&self, mark_offset: u64) -> Result<(), LogError> {
+    pub(super) fn finish(&self, mark_offset: u64) -> Result<(), LogError> {
         // First: a copy that a crash cuts short must not say that it needs no log.
         self.copy.sync().map_err(refused("make the copy durable"))?;
         write_mark(&*self.copy, mark_offset, Mark(None))
@@ -133,6 +133,14 @@ impl File {
     }
 }
 
+/// Reports bytes that were copied; an error if the caller ends the copy.
+pub(super) fn advance(bytes: u64) -> Result<(), LogError> {
+    if crate::progress::advance(bytes) {
+        return Ok(());
+    }
+    Err(refused("finish the copy")(io::ErrorKind::Interrupted.into()))
+}
+
 /// The pause between two reads of a header.
 const HEADER_REST: Duration = Duration::from_millis(1);
 
@@ -176,9 +184,7 @@ pub(super) fn copy(
         let bytes = read_some(pool, &mut part, offset).map_err(refused("read the pool"))?;
         write_all(&*target.copy, &part[..bytes], offset).map_err(refused("write the copy"))?;
         offset += bytes as u64;
-        if !crate::progress::advance(bytes as u64) {
-            return Err(refused("finish the copy")(io::ErrorKind::Interrupted.into()));
-        }
+        advance(bytes as u64)?;
         match tail.follow()? {
             Copied::Whole(_) => {}
             other => return Ok(other),

@@ -85,6 +85,14 @@ impl Io for Disk {
     }
 }
 
+/// Keeps room on the disk behind the end of a file, which gets no longer. Cutting the file off at its length gives it up. Does
+/// nothing where there is no room, or the file system cannot do that.
+pub(super) fn keep_room(io: &dyn Io, bytes: u64) {
+    if let Ok(length) = io.length() {
+        let _ = fallocate(io.file(), FallocateFlags::KEEP_SIZE, length, bytes);
+    }
+}
+
 /// Where data of a file lies from `offset` on; `None` if there is only a hole. On a file system without holes there is data
 /// everywhere.
 pub(super) fn data_from(io: &dyn Io, offset: u64) -> io::Result<Option<u64>> {

@@ -18,6 +18,9 @@
 //! 4. Space of the log is used again only after its lines are durable in the base image.
 //! 5. After a failed write or sync nothing is acknowledged.
 //!
+//! A pool that is closed keeps room for a small log behind the end of its file. On a full disk an open gives it up for the log that
+//! it must make, so that entries can be removed; the close keeps it again (`open`).
+//!
 //! A fence does not wait for the disk, so a lock that is held across a fence is not held across a sync. A thread that writes
 //! faster than the disk is slowed down at its waits, where it holds no lock, even if its durability is deferred. An operation
 //! that fences 64 MiB without a wait is slowed down at its fences; otherwise it could fill the memory.
@@ -30,6 +33,7 @@ mod checkpoint;
 mod commit;
 mod error;
 mod find;
+mod image;
 mod io;
 mod layout;
 mod log;

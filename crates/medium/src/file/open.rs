@@ -16,7 +16,7 @@ use super::capture::Lines;
 use super::commit::Commit;
 use super::error::{LogError, refused};
 use super::find::{Access, LogFile, find, make_log, open_log, read_mark};
-use super::io::{Disk, Io, Through, is_full, write_all};
+use super::io::{Disk, Io, Through, is_full, keep_room, write_all};
 use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogRange, Mark, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
 use super::pages::{PAGE_BYTES, Pages};
@@ -39,6 +39,9 @@ pub const UNSAFE_NO_SYNC: (&str, &str) = ("EVERLEAF_UNSAFE_NO_SYNC", "lose-my-da
 const POOL_BYTES_MIN: u64 = 64 << 10;
 /// Bytes of a new log that are filled with zeros before it is used.
 const FILLED_AT_FIRST: u64 = 1 << 20;
+
+/// What a closed pool keeps on the disk for its next log.
+const RESERVE_BYTES: u64 = 256 << 10;
 
 /// The largest log on a file system in memory.
 const VOLATILE_LOG_BYTES_MAX: u64 = 4 << 20;
@@ -158,7 +161,7 @@ impl File {
                     write_mark(&*pool, options.mark_offset, Mark(None))?;
                 }
                 let length = lengthen(&*pool, length, &options)?;
-                let (log, tail) = create(log, length, &options)?;
+                let (log, tail) = create(log, &*pool, length, &options)?;
                 (log, Mapping::private(Arc::clone(&pool), options.limit_bytes)?, tail, None)
             }
         };
@@ -307,11 +310,19 @@ impl File {
         write_mark(&*core.pool, self.options.mark_offset, Mark(None))?;
         if let Some(path) = &self.log_path {
             fs::remove_file(path).and_then(|()| sync_folder(path)).map_err(refused("remove the log"))?;
+            self.keep_reserve();
         }
         // The log is removed: the drop must not remove another log that is made at its path.
         core.marked.store(true, Ordering::Relaxed);
         core.commit.fail("the pool is closed".to_owned());
         Ok(())
+    }
+
+    /// Turns room of the log, which is removed, into the pool's reserve.
+    fn keep_reserve(&self) {
+        // The removed file is still open. If it keeps its room, the reserve needs other room.
+        let _ = self.core.log.io.truncate(0);
+        keep_room(&*self.core.pool, RESERVE_BYTES);
     }
 
     fn stop_workers(&self) {
@@ -328,7 +339,9 @@ impl Drop for File {
         self.stop_workers();
         if let Some(path) = self.log_path.as_ref().filter(|_| !self.core.marked.load(Ordering::Relaxed)) {
             // Nothing was ever written to the log, and the pool does not name it.
-            let _ = fs::remove_file(path);
+            if fs::remove_file(path).is_ok() {
+                self.keep_reserve();
+            }
         }
     }
 }
@@ -383,24 +396,43 @@ fn lengthen(pool: &dyn Io, length: u64, options: &FileOptions) -> Result<u64, Me
     Ok(wanted)
 }
 
+/// Gives a new log room for its ring, as much as the disk has up to `wanted` bytes; returns that. If it has not enough even for
+/// the smallest ring, the pool gives its reserve up.
+fn allocate_ring(io: &dyn Io, pool: &dyn Io, pool_bytes: u64, wanted: u64) -> Result<u64, MediumError> {
+    let (mut capacity, mut has_reserve) = (wanted, true);
+    while let Err(error) = io.allocate(0, RING + capacity) {
+        io.truncate(0).map_err(refused("empty the log"))?;
+        let smaller = (capacity / 2).next_multiple_of(BLOCK_BYTES);
+        let is_least = smaller < CAPACITY_MIN;
+        if !is_full(&error) || is_least && !has_reserve {
+            // The pool is not opened, and so not closed.
+            keep_room(pool, RESERVE_BYTES);
+            return Err(no_room(error, Grown::Log, [0, RING + capacity], io.file()));
+        }
+        if is_least {
+            pool.truncate(pool_bytes).map_err(refused("give up the reserve of the pool"))?;
+            has_reserve = false;
+        }
+        capacity = if is_least { RESERVE_BYTES - RING } else { smaller };
+    }
+    Ok(capacity)
+}
+
 /// Makes a new log. What the file held before is lost.
-fn create(io: Arc<dyn Io>, pool_bytes: u64, options: &FileOptions) -> Result<(Log, Tail), MediumError> {
+fn create(
+    io: Arc<dyn Io>,
+    pool: &dyn Io,
+    pool_bytes: u64,
+    options: &FileOptions,
+) -> Result<(Log, Tail), MediumError> {
     let held = io.length().map_err(refused("measure the log"))?;
     io.truncate(0).map_err(refused("empty the log"))?;
     if held > 0 {
         // Otherwise old content could come back beside a header that a crash tore.
         io.sync().map_err(refused("empty the log"))?;
     }
-    let mut capacity = options.log_bytes.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES);
-    while let Err(error) = io.allocate(0, RING + capacity) {
-        let smaller = (capacity / 2).next_multiple_of(BLOCK_BYTES);
-        if !is_full(&error) || smaller < CAPACITY_MIN {
-            let _ = io.truncate(0);
-            return Err(no_room(error, Grown::Log, [0, RING + capacity], io.file()));
-        }
-        io.truncate(0).map_err(refused("empty the log"))?;
-        capacity = smaller;
-    }
+    let wanted = options.log_bytes.max(CAPACITY_MIN).next_multiple_of(BLOCK_BYTES);
+    let capacity = allocate_ring(&*io, pool, pool_bytes, wanted)?;
     let incarnation = random_id() as u32 / 2 + 1;
     let header = Header {
         uuid: random_id(),
@@ -432,6 +464,25 @@ fn reopen(
     let log = Log::new(io, newest.header.clone(), options.log_bytes_max, options.sizes);
     log.set_filled();
     let mut pages = Pages::default();
+    let mut replayed = replay_into(&log, newest, mapping, &mut pages)?;
+    begin(&log, pool, options.mark_offset, &replayed)
+        .map_err(refused("begin a new incarnation of the log"))?;
+    replayed.replay.duration = start.elapsed();
+    let end = replayed.end;
+    let mut block = vec![0; (end % BLOCK_BYTES) as usize];
+    log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
+    let incarnation = log.header().ranges.last().map_or(0, |range| range.incarnation);
+    let appender = Appender::new(incarnation, end, &block, log.capacity());
+    Ok((log, Tail { appender, pages, dozing: false }, replayed))
+}
+
+/// Replays a log into the mapping, and notes the pages that it writes. No file is changed, unless the mapping grows with one.
+pub(super) fn replay_into(
+    log: &Log,
+    newest: &NewestHeader,
+    mapping: &Mapping,
+    pages: &mut Pages,
+) -> Result<Replayed, MediumError> {
     let mut grown = Ok(());
     let replayed = thread::scope(|scope| {
         let extent = mapping.extent();
@@ -458,24 +509,16 @@ fn reopen(
                 }),
             }
         };
-        let replayed = replay(&log, &newest.header, &mut stores, check_line, grow);
+        let replayed = replay(log, &newest.header, &mut stores, check_line, grow);
         stores.finish();
         replayed
     });
     grown?;
-    let mut replayed = replayed?;
+    let replayed = replayed?;
     if let Some(copy) = newest.unreadable {
-        expect_nothing_later(&log, replayed.end, copy)?;
+        expect_nothing_later(log, replayed.end, copy)?;
     }
-    begin(&log, pool, options.mark_offset, &replayed)
-        .map_err(refused("begin a new incarnation of the log"))?;
-    replayed.replay.duration = start.elapsed();
-    let end = replayed.end;
-    let mut block = vec![0; (end % BLOCK_BYTES) as usize];
-    log.read_ring(end - end % BLOCK_BYTES, &mut block).map_err(refused("read the log"))?;
-    let incarnation = log.header().ranges.last().map_or(0, |range| range.incarnation);
-    let appender = Appender::new(incarnation, end, &block, log.capacity());
-    Ok((log, Tail { appender, pages, dozing: false }, replayed))
+    Ok(replayed)
 }
 
 /// Makes durable what replay found, and begins a new incarnation behind it.

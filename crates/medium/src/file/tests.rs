@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::testing::faulty::{Faults, Image, Machine, Which};
 use crate::testing::{Call, Hooked};
-use crate::{Guard, LINE_BYTES};
+use crate::{Guard, LINE_BYTES, Ram};
 
 mod backup;
 mod damage;
@@ -71,8 +71,17 @@ fn open_with(machine: &Arc<Machine>, options: FileOptions) -> Result<File, Mediu
 type Content = Vec<u64>;
 
 fn content(file: &File) -> Content {
-    let guard = Guard::new(file);
-    guard.words(HERE, WORDS).unwrap().iter().map(|word| word.load(&guard)).collect()
+    content_of(file).unwrap()
+}
+
+fn content_of(medium: &impl Medium) -> Option<Content> {
+    let guard = Guard::new(medium);
+    Some(guard.words(HERE, WORDS).ok()?.iter().map(|word| word.load(&guard)).collect())
+}
+
+/// What a reader finds.
+fn image_of(machine: &Arc<Machine>, options: FileOptions) -> Result<Ram, MediumError> {
+    File::image_on(&*machine.io(Which::Pool), Some(machine.io(Which::Log)), options, false)
 }
 
 /// A medium, and what it may be found as after a crash.
@@ -215,9 +224,18 @@ impl Rig {
         random: &mut SmallRng,
     ) -> Result<(), String> {
         let machine = Machine::new(image);
+        let read = image_of(&machine, self.options);
+        if machine.shown() != *image || machine.now() > 0 {
+            return Err("a reader changed a file".to_owned());
+        }
         let file = open_with(&machine, self.options).map_err(|error| error.to_string())?;
         let found = content(&file);
         drop(file);
+        match read {
+            // An open for writing makes a short file longer.
+            Ok(read) if content_of(&read).is_none_or(|read| read == found) => {}
+            read => return Err(format!("a reader finds another state, {read:?}")),
+        }
         let may_be = |found: &Content| self.history[least..].iter().any(|(content, _)| content == found);
         if !may_be(&found) {
             return Err(format!("lost or torn, at least {least} of {}", self.history.len()));

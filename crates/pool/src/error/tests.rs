@@ -11,13 +11,15 @@ fn errors() -> Vec<(Error, &'static str, &'static str)> {
     vec![
         (Error::Io { action: "lock", source: refused(), at: at() }, "lock", "state"),
         (Error::NoSuchPool { at: at() }, "no such pool", "check the path"),
-        (Error::ReadOnly { source: refused(), at: at() }, "not writable", "open a copy"),
+        (Error::NotWritable { source: refused(), at: at() }, "not writable", "only to read"),
+        (Error::ReadOnly { at: at() }, "to be read only", "open it without `read_only`"),
         (Error::Unsupported { what: "avx512".to_owned() }, "avx512", "use another machine"),
         (Error::NoBackup { why: "no log".to_owned(), at: at() }, "no log", "copy its file when it is closed"),
         (Error::NotAPool { why: "magic".to_owned(), at: at() }, "magic", "give the path"),
         (Error::Version { found: 77, supported: 3, at: at() }, "version 77", "restore it here"),
         (Error::UnknownFeatures { unknown: 77, at: at() }, "0x4d", "use a newer release"),
-        (Error::Locked { holder: Some(77), at: at() }, "process 77", "close it there"),
+        (Error::Locked { holder: Some(77), readers: false, at: at() }, "process 77", "close it there"),
+        (Error::Locked { holder: None, readers: true, at: at() }, "open to be read", "close it there"),
         (
             Error::LineForm { pool: LineForm::Single, medium: LineForm::Twin, at: at() },
             "created with single lines, but this medium writes twin lines",
@@ -78,9 +80,9 @@ fn every_error_names_the_thing_and_a_way_out() {
         // A library does not know how its program is called, nor that there is one.
         assert!(!text.contains("everleaf "), "{text}");
     }
-    // Each kind is there, one of them twice.
+    // Each kind is there, two of them twice.
     let kinds = errors.iter().map(|(error, ..)| std::mem::discriminant(error));
-    assert_eq!(kinds.collect::<std::collections::HashSet<_>>().len(), errors.len() - 1);
+    assert_eq!(kinds.collect::<std::collections::HashSet<_>>().len(), errors.len() - 2);
 }
 
 #[test]

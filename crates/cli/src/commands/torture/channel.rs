@@ -17,9 +17,9 @@ use everleaf::Store;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::log::LogReport;
 use super::verify::Contents;
 use crate::child;
-use crate::commands::stat::LogReport;
 use crate::context::write_json;
 use crate::failure::Failure;
 

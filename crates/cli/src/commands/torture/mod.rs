@@ -2,6 +2,7 @@
 
 mod channel;
 pub(crate) mod judge;
+mod log;
 mod model;
 mod op;
 mod promise;

@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::channel::Reading;
+use super::log::LogReport;
 use super::{Work, verify};
-use crate::commands::stat::{LogReport, survives_name};
+use crate::commands::stat::survives_name;
 use crate::context::{PoolArgs, write_json};
 use crate::failure::{Answer, Failure, Outcome};
 

@@ -1,0 +1,97 @@
+//! A pool that is only read: the file and its log, brought together in memory. Neither file is written.
+//!
+//! What the memory then holds is what an open for writing would recover to. That open makes durable what it found before it goes
+//! on; here nothing is made durable, so the end of the log may be taken back by a loss of power.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::backup::advance;
+use super::error::{LogError, refused};
+use super::find::{Access, LogFile, find, open_log, read_mark};
+use super::io::{Disk, Io, write_all};
+use super::layout::Mark;
+use super::log::Log;
+use super::open::replay_into;
+use super::pages::Pages;
+use super::{CopyTarget, File, FileOptions};
+use crate::{Medium, MediumError, Ram};
+
+/// Words that a copy writes at a time.
+const PART_WORDS: usize = 128 << 10;
+
+impl File {
+    /// Reads the pool in `pool`, with the log at `log_path` if it needs that, into memory. The caller holds the pool's lock.
+    /// If the line that names the log is damaged, that is an error; but not if the user `asked` for a medium without a log, and
+    /// no log with data lies at `log_path`.
+    ///
+    /// # Errors
+    /// [`MediumError::Log`] if log and pool do not fit together, or one of them is damaged.
+    pub fn image(
+        pool: fs::File,
+        log_path: &Path,
+        options: FileOptions,
+        asked: bool,
+    ) -> Result<Ram, MediumError> {
+        let log = open_log(log_path, Access::Read)?.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
+        Self::image_on(&Disk(pool), log, options, asked)
+    }
+
+    /// As [`File::image`], of files that are open already.
+    ///
+    /// # Errors
+    /// As [`File::image`].
+    pub fn image_on(
+        pool: &dyn Io,
+        log: Option<Arc<dyn Io>>,
+        options: FileOptions,
+        asked: bool,
+    ) -> Result<Ram, MediumError> {
+        let mark = match read_mark(pool, options.mark_offset) {
+            Err(LogError::Mark { .. }) if asked => Mark(None),
+            mark => mark?,
+        };
+        let (log, there) = match (log, mark) {
+            (Some(log), _) => {
+                let there = find(&*log, mark)?;
+                (Some(log), there)
+            }
+            (None, Mark(None)) => (None, LogFile::None),
+            (None, Mark(Some(uuid))) => return Err(LogError::Missing { uuid }.into()),
+        };
+        let ram = Ram::copy_of(pool.file())?;
+        if let (Some(log), LogFile::Log(newest)) = (log, there) {
+            let (length, expected) = (ram.extent().length(), newest.header.pool_bytes);
+            if length < expected {
+                return Err(LogError::PoolTruncated { length, expected }.into());
+            }
+            let log = Log::new(log, newest.header.clone(), 0, options.sizes);
+            replay_into(&log, &newest, ram.mapping(), &mut Pages::default())?;
+        }
+        Ok(ram)
+    }
+
+    /// Makes a copy of an image: a pool that needs no log, and is durable when this returns. Returns its bytes. Nothing was stored
+    /// to the image since [`File::image`] gave it.
+    ///
+    /// # Errors
+    /// [`MediumError::Log`] if the copy cannot be written.
+    pub fn write_image(image: &Ram, target: &CopyTarget, mark_offset: u64) -> Result<u64, MediumError> {
+        let (extent, copy) = (image.extent(), &*target.copy);
+        // A pool consists of whole words.
+        let length = extent.length() / 8 * 8;
+        let mut bytes = Vec::with_capacity(PART_WORDS * 8);
+        for offset in (0..length).step_by(PART_WORDS * 8) {
+            let count = PART_WORDS.min(((length - offset) / 8) as usize);
+            bytes.clear();
+            for word in extent.words(offset, count).unwrap_or_default() {
+                bytes.extend_from_slice(&image.load(word).to_le_bytes());
+            }
+            write_all(copy, &bytes, offset).map_err(refused("write the copy"))?;
+            advance(bytes.len() as u64)?;
+        }
+        target.finish(mark_offset)?;
+        Ok(length)
+    }
+}
