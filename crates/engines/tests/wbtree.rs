@@ -27,6 +27,9 @@ const SLOT_ONLY: u64 = 2;
 /// Of a node with a slot array and a bitmap: the words of the link and of the first entry's value.
 const LINK: u64 = 9;
 const FIRST_VALUE: u64 = 11;
+/// The word of its bitmap, and there the bit that says that the slot array is valid.
+const BITMAP: u64 = 8;
+const VALID: u64 = 1;
 /// Of a bitmap-only leaf: the word of the link.
 const LEAF_LINK: u64 = 1;
 
@@ -226,6 +229,54 @@ fn a_salvage_leaves_out_only_what_a_damaged_word_leads_to() {
     let left_out = WbTree::<_, WordCodec>::salvage_at(&pool, &table, visit).unwrap().unwrap();
     assert!(left_out.len() == 1 && left_out[0].offset == root, "{left_out:?}");
     assert!((4..8).contains(&entries), "{entries} entries");
+}
+
+/// A writer would seal the damaged bitmap; an open after a crash would free the record that it does not name.
+#[test]
+fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
+    let (ram, entry) = (ram(), 1 << 3);
+    let pool = open(&ram, false);
+    let made: WbTree<_, RecordCodec> = tree(&pool, SLOT_BITMAP, 8);
+    (0..5).for_each(|number| assert!(made.insert(&key(number), b"value").unwrap()));
+    let (_, leaf) = anchor_and_root(&pool);
+    let bitmap = load(&pool, leaf, BITMAP);
+    assert!(bitmap & VALID != 0 && bitmap & entry != 0);
+    store(&pool, leaf, BITMAP, bitmap & !VALID & !entry);
+    assert!(made.insert(&key(9), b"value").unwrap_err().is_corrupt());
+    assert!(made.remove(&key(0)).unwrap_err().is_corrupt());
+    store(&pool, leaf, BITMAP, bitmap & !entry);
+    drop((made, pool));
+    let pool = open(&ram, false);
+    let root = pool.trees().unwrap().remove(0);
+    let opened: Result<WbTree<_, RecordCodec>, _> = Build::open(&pool, &root, &Opening::default());
+    assert!(opened.err().unwrap().is_corrupt());
+    let mut entries = 0;
+    let visit = &mut |_: &[u8], _: &[u8]| {
+        entries += 1;
+        true
+    };
+    let left_out = WbTree::<_, RecordCodec>::salvage_at(&pool, &root, visit).unwrap().unwrap();
+    assert!(left_out.len() == 1 && left_out[0].offset == leaf, "{left_out:?}");
+    assert_eq!(entries, 5);
+}
+
+/// A leaf may be empty for a while, as after a crash: a scan goes on behind it.
+#[test]
+fn a_scan_passes_an_empty_leaf() {
+    let pool = open(&ram(), false);
+    let tree: WbTree<_, WordCodec> = tree(&pool, BITMAP_ONLY, 4);
+    (0..12_u64).for_each(|key| assert!(tree.insert(&key.to_be_bytes(), &[1; 8]).unwrap()));
+    let (_, root) = anchor_and_root(&pool);
+    let second = unchecked(load(&pool, root, FIRST_VALUE)).unwrap();
+    let emptied = u64::from(load(&pool, second, 0).count_ones());
+    store(&pool, second, 0, 0);
+    let mut seen = 0;
+    tree.visit_words(0, &mut |entries| {
+        seen += entries.len() as u64;
+        true
+    })
+    .unwrap();
+    assert!(emptied > 0 && seen == 12 - emptied, "{seen} of 12, {emptied} taken out");
 }
 
 #[test]

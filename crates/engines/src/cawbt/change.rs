@@ -102,10 +102,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 return Ok((place, held));
             }
         }
-        Err(Error::corrupt(self.root, "inner nodes that splits and merges do not mend"))
+        Err(Error::corrupt(self.root, "inner nodes that neither splits nor merges give room"))
     }
 
-    /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was one.
+    /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was one; if so, the path may lead to other
+    /// nodes now, and some on it may still have four IDs.
     pub(super) fn split_full(&self, writer: &mut Writer<'_, '_, M>, path: &mut Path) -> Result<bool> {
         let mut found = false;
         while let Some(level) = path.iter().position(|step| step.count == IDS_MAX) {
@@ -116,6 +117,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             self.split(writer, &mut fresh, (offset, &node), &Content::of(&node), above)?;
             path[level].count = 1;
             found = true;
+            // What is below may belong to the new node now.
+            if path[level + 1..].iter().any(|step| step.count == IDS_MAX) {
+                break;
+            }
             let Some(above) = level.checked_sub(1) else { break };
             path[above].count += 1;
         }
@@ -146,10 +151,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             self.write_log(guard, writer.state, &Content::empty_leaf())?;
             // PERSIST: the new nodes, the record and the log are ordered before the root; lost, nothing happened.
             guard.fence();
+            let content = Content::of_two(before, separator, behind);
+            let lsn = self.store_one(guard, (offset, node), &content, 0, &[offset, before, behind])?;
             writer.state.counts.levels += 1;
             writer.state.counts.inner += 1;
-            let content = Content::of_two(before, separator, behind);
-            self.store_one(guard, (offset, node), &content, 0, &[offset, before, behind])?
+            lsn
         };
         fresh.published();
         writer.state.splits += 1;
@@ -215,7 +221,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(lsn)
     }
 
-    /// Gives a node with a single child another one, if the node beside it has more than two or three.
+    /// Gives a node with a single child another one, if the node beside it has at least four children.
     fn move_child(&self, writer: &mut Writer<'_, '_, M>, offset: u64, above: Step) -> Result<bool> {
         let (guard, position) = (writer.guard, above.position);
         let parent = Self::inner(guard, above.offset)?;

@@ -85,7 +85,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     ) -> Result<(usize, Option<EntryWords>)> {
         let word = C::word(key);
         if !C::TIES {
-            // Without a branch: which of three or four keys it is, no processor foretells.
+            // Without a branch, which would be mispredicted: it may be any of three or four keys.
             let (mut position, mut last) = (0, [0, 0]);
             for index in 0..IDS_MAX {
                 let id = node.id(index);
@@ -169,7 +169,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         }
         guard.interleave(&self.state);
         let _writers_wait = self.state.lock();
-        attempt()?.ok_or(Error::contended(self.root))
+        if let Some(found) = attempt()? {
+            return Ok(found);
+        }
+        self.expect_whole()?;
+        Err(Error::contended(self.root))
     }
 
     /// The root, at its version.

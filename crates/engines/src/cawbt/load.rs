@@ -26,12 +26,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             self.write_log(&guard, state, &Content::empty_leaf())?;
             // PERSIST: all below the root, and the log, is ordered before the root; lost, the tree is empty.
             guard.fence();
-            state.counts = counts;
             let mut change = Change::of(self, &guard, [self.root]);
             change.publish(self.root, &Node::load(&guard, self.root)?, &root, 0)?;
             let lsn = guard.fence();
             self.versions.stamp_all(lsn);
             change.end(lsn);
+            state.counts = counts;
             Ok(lsn)
         })?;
         fresh.published();
@@ -84,7 +84,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if level.len() == 1 {
             return Ok(root);
         }
-        // Two of three or four children stay, whatever the number.
+        // Spread evenly: each node gets at least two children.
         let most = entries_per_leaf(IDS_MAX, fill).max(3);
         loop {
             let nodes = level.len().div_ceil(most);

@@ -71,7 +71,7 @@ pub(super) fn read_mended<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Resul
 }
 
 fn unfit(offset: u64) -> Error {
-    Error::corrupt(offset, "a node that does not fit to a split or a merge")
+    Error::corrupt(offset, "a node that does not fit a split or a merge")
 }
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
@@ -117,18 +117,24 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             return Ok(Lsn::DURABLE);
         }
         let further = if log.status == SPLIT { 0 } else { further };
-        let concerned = [offset, other, second, further].into_iter().filter(|offset| *offset != 0);
-        let mut change = Change::of(self, guard, concerned);
         let mut content = Content::of(&node);
         if !is_stored {
             content = Self::first_of(guard, content, log)?;
+        }
+        let first = if log.status == MOVE { log.ids[1] } else { content.ids[0] };
+        // Before anything is stored: nodes that do not fit stay as they are.
+        let beside_content = match is_second_stored {
+            true => None,
+            false => Some(Self::second_of(&beside, log, first).ok_or_else(|| unfit(second))?),
+        };
+        let concerned = [offset, other, second, further].into_iter().filter(|offset| *offset != 0);
+        let mut change = Change::of(self, guard, concerned);
+        if !is_stored {
             // PERSIST: the log, and what the node leads to, is ordered before; lost, recovery stores it if the second was.
             let parent = if log.status == MOVE { further } else { second };
             change.publish(offset, &node, &content, parent)?;
         }
-        let first = if log.status == MOVE { log.ids[1] } else { content.ids[0] };
-        if !is_second_stored {
-            let content = Self::second_of(&beside, log, first).ok_or_else(|| unfit(second))?;
+        if let Some(content) = beside_content {
             // PERSIST: as the node; lost, recovery stores it if the node was.
             change.publish(second, &beside, &content, beside.parent())?;
         }

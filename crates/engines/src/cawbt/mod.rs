@@ -33,8 +33,8 @@
 //! | root with one child | 1: root, with the log | the root's line |
 //! | bulk load | 2: all below the root; root | the root's line |
 //!
-//! The log holds what is about to be done. It is not a commit record: only if one of the lines that it names has changed
-//! was its fence complete, and recovery changes the others.
+//! The log holds what is about to be done. It is not a commit record: if any line that it names has changed, the log is durable,
+//! and recovery changes the others.
 //!
 //! ## Recovery
 //!
@@ -192,11 +192,16 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn lock(&self, guard: &Guard<'_, M>) -> Result<MutexGuard<'_, State>> {
         guard.interleave(&self.state);
         let state = self.state.lock();
+        self.expect_whole().map(|()| state)
+    }
+
+    /// Refuses a tree in which a change has not ended, as the medium failed.
+    fn expect_whole(&self) -> Result<()> {
         if self.is_cut_off.load(Ordering::Relaxed) {
             let what = "a line of a change was not stored".to_owned();
             return Err(MediumError::Failed(what).into());
         }
-        Ok(state)
+        Ok(())
     }
 
     /// Lets the next writer in, then waits until everything up to `lsn` is durable.

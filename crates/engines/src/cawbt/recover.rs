@@ -107,7 +107,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             let node = Node::load(guard, *offset)?;
             for (position, record) in node.pointers().enumerate() {
                 let words = entry_at::<M, C>(guard, record, &mut key)?;
-                // Of keys with the same first words the check tells.
+                // `check` verifies the order of keys with equal first words.
                 if last.is_some_and(|last| words[0] < last[0] || !C::TIES && words[0] == last[0]) {
                     return Err(Error::corrupt(*offset, "entries out of order"));
                 }

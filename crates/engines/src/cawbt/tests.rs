@@ -12,7 +12,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::CawbTree;
-use super::layout::{Content, Node, NodeLine};
+use super::change::Writer;
+use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
+use super::record::Fresh;
 use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
@@ -150,7 +152,80 @@ fn loads_of_any_length() {
     }
 }
 
-/// A damaged inner node costs no key: the links of leaves lead on. A damaged leaf costs its own keys.
+/// Splits the leaf of a new key or, if a level is given, the inner node there on the way to it. Nodes above stay as they are, as after
+/// a crash.
+fn split_alone(tree: &CawbTree<Ram, WordCodec>, key: u64, level: Option<usize>) {
+    let (guard, mut fresh_key) = (tree.pool.pin(), 0);
+    let mut state = tree.lock(&guard).unwrap();
+    let mut fresh = Fresh::new(tree, &guard);
+    let place = tree.locate(&guard, key).unwrap();
+    let (offset, node, content, above) = if let Some(level) = level {
+        let offset = place.path[level].offset;
+        let node = Node::load(&guard, offset).unwrap();
+        (offset, node, Content::of(&node), place.path[level - 1])
+    } else {
+        let (mut content, (words, record)) = (Content::of(&place.node), fresh.record(key, key).unwrap());
+        content.insert_entry(place.position, fresh.id(words).unwrap(), record);
+        fresh_key = 1;
+        (place.leaf, place.node, content, *place.path.last().unwrap())
+    };
+    let mut writer = Writer { guard: &guard, state: &mut state };
+    tree.split(&mut writer, &mut fresh, (offset, &node), &content, Some(above)).unwrap();
+    writer.state.counts.keys += fresh_key;
+}
+
+/// A full pool, or a crash, leaves nodes full; a node and its parent may be full at once. When the parent is split, the node may have
+/// another one.
+#[test]
+fn a_full_node_below_a_full_node_is_split() {
+    for first in [70_000, 80_000, 90_000, 100_000, 110_000, 120_000] {
+        let pool = pool();
+        let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+        let mut keys = 200_u64;
+        let insert = |key: u64| assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+        (0..keys).for_each(|key| insert(1000 * key));
+        let guard = pool.pin();
+        let path = |key: u64| tree.locate(&guard, key).unwrap().path;
+        let level = path(first).len() - 1;
+        assert!(level >= 2, "the parent is not the root");
+        // Gives a node above leaves five children.
+        let fill = |mut key: u64| {
+            let mut added = 0;
+            while path(key)[level].count < IDS_MAX {
+                key += 1;
+                added += 1;
+                if tree.locate(&guard, key).unwrap().node.count() < LEAF_ENTRIES {
+                    insert(key);
+                } else {
+                    split_alone(&tree, key, None);
+                }
+            }
+            added
+        };
+        keys += fill(first);
+        let parent = Node::load(&guard, path(first)[level - 1].offset).unwrap();
+        let beside = path(first)[level - 1].position.checked_sub(1).unwrap_or(1);
+        let mut leaf = Node::load(&guard, parent.pointer(beside)).unwrap();
+        while !leaf.is_leaf() {
+            leaf = Node::load(&guard, leaf.pointer(0)).unwrap();
+        }
+        let mut second = tree.ids.entry(leaf.id(0))[0];
+        while path(first)[level - 1].count < IDS_MAX {
+            let added = fill(second);
+            split_alone(&tree, second, Some(level));
+            (keys, second) = (keys + added, second + added);
+        }
+        assert_eq!(path(first)[level].count, IDS_MAX, "both are full");
+        for key in first + 500..first + 510 {
+            insert(key);
+            keys += 1;
+        }
+        assert_eq!(tree.check().unwrap(), []);
+        assert_eq!(tree.len().unwrap(), keys);
+    }
+}
+
+/// A damaged inner node costs no key: salvage finds the leaves below it in the slabs. A damaged leaf costs its own keys.
 #[test]
 fn salvage_reads_what_is_whole() {
     let pool = pool();

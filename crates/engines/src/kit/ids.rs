@@ -4,7 +4,7 @@
 //! counter; where that comes to the end of the array, IDs that were given back are used again, the last one first; and only if
 //! there are none, the array doubles. So it is at most twice as long as the most IDs that were ever in use.
 //!
-//! An ID that is retired is used again when no thread that is pinned now is so any more. A reader that is not pinned must be sure, after
+//! An ID that is retired is used again once every reader that was pinned at that moment has unpinned. A reader that is not pinned must be sure, after
 //! it has read an entry, that its ID was still in use; an entry is always readable.
 
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl<M: Medium> Ids<M> {
             if let Some(id) = state.free.pop() {
                 return Ok(id);
             }
-            state.bound *= 2;
+            state.bound = (2 * state.bound).min(u64::from(self.most) + 1);
         }
         if state.next > u64::from(self.most) {
             return Err(Error::TreeFull { limit: u64::from(self.most) });

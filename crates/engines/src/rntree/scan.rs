@@ -150,7 +150,6 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 return Ok(Visited::Changed);
             }
         };
-        self.prefetch_next(guard, &slots, next);
         let count = slots.count().min(ENTRIES_MAX);
         let listed = slots.listed();
         let cells_at = |position: usize| &leaf.entries[usize::from(listed[position]).min(ENTRIES_MAX - 1)];
@@ -164,6 +163,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
         }
         let mut copied = [[0; 2]; VISITED_TOGETHER];
+        let first = start;
         loop {
             let end = count.min(start + VISITED_TOGETHER);
             let entries = &mut copied[..end - start];
@@ -183,6 +183,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     return Ok(Visited::Enough);
                 }
                 *resume = last + 1;
+            }
+            if start == first {
+                // Not before: the scan may have got all that it wants.
+                self.prefetch_next(guard, &slots, next);
             }
             if end == count {
                 return Ok(if next == 0 { Visited::Enough } else { Visited::All(next, next_version) });
@@ -227,17 +231,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     #[inline(always)]
     fn prefetch_next(&self, guard: &Guard<'_, M>, slots: &Slots, next: u32) {
         if next != 0 {
-            kernels::prefetch_lines(self.leaves.get(next));
+            self.leaves.get(next).prefetch_for_scan();
             if let Ok(next) = guard.node::<Leaf>(slots.next()) {
                 kernels::prefetch_lines(&next.entries);
             }
         }
     }
 
-    /// Prefetches all of a leaf and of its record.
+    /// Prefetches all of a leaf, and of its record what a scan reads.
     #[inline(always)]
     fn prefetch_whole_leaf(&self, guard: &Guard<'_, M>, index: u32) {
-        kernels::prefetch_lines(self.leaves.peek(index));
+        self.leaves.peek(index).prefetch_for_scan();
         if let Ok(leaf) = guard.node::<Leaf>(self.offsets.peek(index).load(Ordering::Relaxed)) {
             kernels::prefetch_lines(&leaf.entries);
         }

@@ -125,16 +125,6 @@ impl Layout {
         Ok(Self { design, leaf_entries })
     }
 
-    /// The design.
-    pub fn design(self) -> Design {
-        self.design
-    }
-
-    /// The most entries of a leaf.
-    pub fn leaf_entries(self) -> usize {
-        self.leaf_entries
-    }
-
     #[inline(always)]
     pub(super) fn style(self, kind: Kind) -> Style {
         match (self.design, kind) {
@@ -217,6 +207,19 @@ impl Format for Layout {
             Style::Slots => &node.head[0],
         };
         Some((word.load(guard) >> (8 * (byte % 8)) & 0xff) as usize)
+    }
+
+    #[inline(always)]
+    fn slots<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<u64> {
+        let (first, shift) = ((1 + position) / 8, 8 * ((1 + position) % 8));
+        match self.style(node.kind) {
+            Style::SlotBitmap if node.head[BITMAP].load(guard) & VALID != 0 => {
+                let behind = if first < 7 && shift > 0 { node.head[first + 1].load(guard) } else { 0 };
+                Some(node.head[first].load(guard) >> shift | behind << 1 << (63 - shift))
+            }
+            Style::SlotBitmap | Style::Bitmap => None,
+            Style::Slots => Some(node.head[0].load(guard) >> shift),
+        }
     }
 
     fn head(self, kind: Kind, order: &Order) -> [u64; HEAD_WORDS_MAX] {

@@ -97,15 +97,23 @@ pub(crate) fn explore(
 
 /// A load leaves all or nothing, and so does the drop of a tree, for each kind of recovery and medium.
 pub(crate) fn explore_loads_and_drops(name: Engine, options: &Options) {
-    for codec in [CodecName::Word, CodecName::Record] {
+    explore_loads_and_drops_of(
+        &[CodecName::Word, CodecName::Record].map(|codec| small(name, codec)),
+        options,
+    );
+}
+
+/// As [`explore_loads_and_drops`], for these trees.
+pub(crate) fn explore_loads_and_drops_of(engines: &[AnyEngine], options: &Options) {
+    for engine in engines {
         for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
             // With persistent caches there are as many second crashes as pairs of stores.
             let second_crash =
                 if rules == Rules::PersistentCaches { SecondCrash::Never } else { options.second_crash };
             let rubbish_from = Some(RUBBISH_FROM);
             let options = Options { rules, second_crash, rubbish_from, ..options.clone() };
-            explore(&small(name, codec), &every_load(), FollowUp::Keys, options.clone());
-            explore(&small(name, codec), &every_drop(), FollowUp::Keys, options);
+            explore(engine, &every_load(), FollowUp::Keys, options.clone());
+            explore(engine, &every_drop(), FollowUp::Keys, options);
         }
     }
 }

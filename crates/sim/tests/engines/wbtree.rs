@@ -55,7 +55,12 @@ fn a_script_on_a_log_and_with_persistent_caches() {
 
 #[test]
 fn loads_and_drops() {
-    common::explore_loads_and_drops(Engine::WBTREE, &options(Images::All, SecondCrash::InRecovery));
+    let options = options(Images::All, SecondCrash::InRecovery);
+    common::explore_loads_and_drops(Engine::WBTREE, &options);
+    for codec in [Word, Record] {
+        let [_, _, bitmap_only, slot_only] = designs(codec);
+        common::explore_loads_and_drops_of(&[bitmap_only, slot_only], &options);
+    }
 }
 
 /// Enough keys for several levels: inner nodes split and merge, the root comes and goes.

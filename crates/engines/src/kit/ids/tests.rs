@@ -14,6 +14,7 @@ fn the_counter_comes_first_then_what_was_given_back_then_growth() {
     assert_eq!(claim(12), (9..=20).collect::<Vec<_>>());
     assert!(matches!(ids.claim(), Err(Error::TreeFull { limit: 20 })));
     ids.give_back(9);
+    assert_eq!(claim(1), [9]);
     assert!(ids.claim().is_err());
 }
 

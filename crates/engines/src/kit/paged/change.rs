@@ -76,7 +76,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(Item { word: above.word, value: checked(right), tail })
     }
 
-    /// Makes room in a full leaf. Where nodes above it are full as well, splits the uppermost of these, so that the caller comes
+    /// Makes room in a full leaf. Where nodes above it are full as well, splits the uppermost of these; the caller must then try
     /// again.
     pub(super) fn make_room(
         &self,
@@ -165,7 +165,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         {
             let parent = self.node(guard, *offset, Kind::Inner)?;
             count = self.count(guard, &parent);
-            // In a damaged tree the leaf may be the parent as well, which then has less children than it had.
+            // In a damaged tree the leaf may be the parent as well, which then has fewer children than it had.
             let mut position = (*position).min(count);
             loop {
                 if position > 0 && self.merge(guard, writing, (&parent, position - 1), kind)? {
@@ -200,6 +200,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         self.format.mend(guard, &left, || writing.change());
         let above = self.order(guard, parent, live)?;
         let separator = parent.item(guard, above.slot(position));
+        Self::tail_of(parent, separator)?;
         let [mut one, other] = [self.content(guard, &left)?, self.content(guard, &right)?];
         let link = right.link().load(guard);
         let first = (kind == Kind::Inner).then_some(Item { value: link, ..separator });

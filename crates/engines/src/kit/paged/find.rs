@@ -13,6 +13,8 @@ use crate::index::{Codec, EntryWords};
 use crate::kit::bits;
 use crate::kit::scan::{Tied, Way};
 
+/// So many slots are read as one word.
+const NARROW: usize = 8;
 /// Keys that descend together.
 const GROUP: usize = 16;
 /// The bits of the root's word that count levels: nodes begin at lines.
@@ -96,10 +98,23 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         }
     }
 
+    /// The tail of a separator, or 0. An entry has none.
+    #[inline(always)]
+    pub(super) fn tail_of(node: &Node<'_>, item: Item) -> Result<u64> {
+        if item.tail != 0 {
+            Self::offset_in(node, item.tail)?;
+        }
+        Ok(item.tail)
+    }
+
     /// The order of the entries of a node that live.
     pub(super) fn order(&self, guard: &Guard<'_, M>, node: &Node<'_>, live: u64) -> Result<Order> {
-        match self.format.order(guard, node) {
-            Some(order) => order.validated(live, node.offset),
+        if let Some(order) = self.format.order(guard, node) {
+            return order.validated(live, node.offset);
+        }
+        match self.format.fault(guard, node) {
+            // A writer would give the damaged head a check that fits.
+            Some(what) => Err(Error::corrupt(node.offset, what)),
             None => Self::sorted(guard, node, live),
         }
     }
@@ -139,8 +154,14 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             Some(slot) => slot,
             None => Self::sorted(guard, node, live)?.slot(position),
         };
+        Self::within(node, slot)
+    }
+
+    /// Refuses a slot that the node does not have.
+    #[inline(always)]
+    fn within(node: &Node<'_>, slot: usize) -> Result<usize> {
         if slot >= node.entries.len() {
-            return Err(Error::corrupt(node.offset, "a slot that is none"));
+            return Err(Error::corrupt(node.offset, "a slot beyond the node's entries"));
         }
         Ok(slot)
     }
@@ -153,8 +174,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         (live, below & live, equal & live)
     }
 
-    /// Of `count` entries from position `first` on, whose first word is the key's: how many are below the key, or not above it
-    /// if so. All slots of so few are in two words.
+    /// Of `count` entries from position `first` on, whose first word is the key's: how many are below the key; with `or_equal`,
+    /// below or equal. A binary search, whose last steps have all their slots in one word that is read once.
     fn rank_tied(
         &self,
         guard: &Guard<'_, M>,
@@ -164,10 +185,18 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         or_equal: bool,
     ) -> Result<usize> {
         let (mut low, mut high) = (0, count);
+        let mut narrow: Option<(usize, u64)> = None;
         while low < high {
             let middle = usize::midpoint(low, high);
-            let item = node.item(guard, self.slot(guard, node, live, first + middle)?);
-            let second = if node.kind == Kind::Leaf { item.value } else { item.tail };
+            if narrow.is_none() && high - low <= NARROW {
+                narrow = self.format.slots(guard, node, first + low).map(|slots| (low, slots));
+            }
+            let slot = match narrow {
+                Some((from, slots)) => Self::within(node, (slots >> (8 * (middle - from)) & 0xff) as usize)?,
+                None => self.slot(guard, node, live, first + middle)?,
+            };
+            let item = node.item(guard, slot);
+            let second = if node.kind == Kind::Leaf { item.value } else { Self::tail_of(node, item)? };
             // No key with its word is below a separator without a tail.
             let order = match second {
                 0 => Ordering::Greater,
@@ -182,8 +211,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(low)
     }
 
-    /// How many entries a descent to a key leaves behind; of these, `below` have a first word that is, and for `tied` the
-    /// rest of the key decides.
+    /// How many entries a descent to a key leaves behind. The first words of the entries in `below` are below the key's; those of
+    /// the entries in `tied` are equal, and the rest of the key decides.
     #[inline(always)]
     fn rank_among(
         &self,

@@ -16,7 +16,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// Fills an empty tree. Nothing is pinned while `next` runs, so what others retire meanwhile is freed.
     pub(super) fn load<'s>(&self, next: &'s mut NextEntry<'s>, fill: f64) -> Result<u64> {
         self.lock_empty(&self.pool.pin()).map(drop)?;
-        // What is written nobody else reaches.
+        // No other thread reaches these nodes yet.
         let guard = self.pool.peek();
         let mut source = Sorted::<M, C>::new(&guard, next);
         let (mut nodes, mut tails) = (Unpublished::new(&guard), Unpublished::new(&guard));

@@ -10,7 +10,7 @@
 //! 1. The words are written to the log, with all new nodes that they lead to; a fence.
 //! 2. The commit record is published; a fence. From here on the change happens, whatever crashes.
 //! 3. The words are written in their places; a fence.
-//! 4. The commit record is cleared; a fence. Only then is the log used again, and are the words changed again.
+//! 4. The commit record is cleared; a fence. Only then does a writer use the log, or change the words, again.
 //!
 //! Recovery repeats 3 and 4 if there is a commit record. On a volatile medium there is no recovery, and 1 and 2 are left out.
 

@@ -35,7 +35,7 @@
 //!
 //! ## Recovery
 //!
-//! The redo log is finished: O(1). After a crash the tree marks what it reaches besides: O(inner nodes), with records
+//! The redo log is finished: O(1). After a crash the tree marks what it reaches besides: O(nodes), with records
 //! O(n).
 //!
 //! ## What a crash may leave behind
@@ -104,6 +104,12 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
 
     /// The slot at a position of [`Format::order`].
     fn slot<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<usize>;
+
+    /// The slots from a position of [`Format::order`] on, as the bytes of a word, as far as the order goes.
+    fn slots<M: Medium>(self, guard: &Guard<'_, M>, node: &Node<'_>, position: usize) -> Option<u64> {
+        let slot = |ahead| Some(self.slot(guard, node, position + ahead)? as u64);
+        (0..8).rev().try_fold(0, |slots, ahead| Some(slots << 8 | slot(ahead)? & 0xff))
+    }
 
     /// The head of a node with these entries, without the link.
     fn head(self, kind: Kind, order: &Order) -> [u64; HEAD_WORDS_MAX];

@@ -32,6 +32,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     {
         let (mut from, mut entries) = (from, Entries::new());
         let mut next: Option<(u64, u64)> = None;
+        let mut was_empty = false;
         loop {
             let guard = self.pool.peek();
             let (version, link, lsn) = self.latch.read(&guard, |version| {
@@ -47,12 +48,15 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             guard.wait_for(lsn)?;
             let start = entries.partition_point(|[key, _]| *key < from);
             match &entries[start..] {
-                // Damaged links may run in a circle; the separators tell.
-                [] if next.is_some() => return Leaves::visit_words(self, from, visit),
+                // Damaged links may run in a circle; the separators tell. One leaf may be empty.
+                [] if next.is_some() && (was_empty || !entries.is_empty()) => {
+                    return Leaves::visit_words(self, from, visit);
+                }
                 [] => {}
                 entries if !visit(entries) => return Ok(()),
                 _ => {}
             }
+            was_empty = entries.is_empty();
             match entries.last().map_or(Some(from), |[last, _]| from.max(*last).checked_add(1)) {
                 Some(above) if link != 0 => (from, next) = (above, Some((version, link))),
                 _ => return Ok(()),
@@ -98,7 +102,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let position = step.position.checked_sub(usize::from(direction == Direction::Reverse));
             // A writer may have taken entries meanwhile, and then what is read here does not count.
             if let Some(position) = position.filter(|position| *position < order.count()) {
-                return Ok(Some(node.item(guard, order.slot(position))));
+                let end = node.item(guard, order.slot(position));
+                Self::tail_of(&node, end)?;
+                return Ok(Some(end));
             }
         }
         Ok(None)

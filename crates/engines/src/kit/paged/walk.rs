@@ -100,15 +100,16 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         visit: &mut dyn FnMut(Result<Reached>) -> Result<()>,
     ) -> Result<()> {
         self.walk(guard, &mut |visited| match visited {
-            Visited::Leaf(leaf, ..) => {
-                if C::TIES {
-                    for slot in bits(self.format.live(guard, &leaf)) {
-                        let item = leaf.item(guard, slot);
+            Visited::Leaf(leaf, ..) if C::TIES => match self.sound_content(guard, &leaf) {
+                Ok(content) => {
+                    for item in content.items {
                         visit(Ok(Reached::Record([item.word, item.value])))?;
                     }
+                    visit(Ok(Reached::Node(leaf.offset)))
                 }
-                visit(Ok(Reached::Node(leaf.offset)))
-            }
+                Err(error) => visit(Err(error)),
+            },
+            Visited::Leaf(leaf, ..) => visit(Ok(Reached::Node(leaf.offset))),
             Visited::Inner(node, content) => {
                 for item in content.tailed() {
                     let tail = Self::offset_in(&node, item.tail);
@@ -171,13 +172,17 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                 Visited::Inner(node, content) => {
                     (node.offset, self.verify_inner(&guard, &node, content, &mut found))
                 }
-                Visited::Damaged(offset, error) => (offset, Err(error)),
+                Visited::Damaged(offset, error) => {
+                    // The next leaf that is visited need not be the next one.
+                    link = None;
+                    (offset, Err(error))
+                }
             };
             found.extend(verified.err().map(|error| what_of(&error)));
             violations.extend(found.into_iter().map(|what| Violation { offset, what }));
             Ok(())
         })?;
-        if link != Some(0) {
+        if link.is_some_and(|link| link != 0) {
             let what = "the last leaf links another one".to_owned();
             violations.push(Violation { offset: self.anchor, what });
         }
@@ -229,6 +234,14 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(())
     }
 
+    /// What a node holds, if its head passes its checks.
+    fn sound_content(&self, guard: &Guard<'_, M>, node: &Node<'_>) -> Result<Content> {
+        match self.format.fault(guard, node) {
+            Some(what) => Err(Error::corrupt(node.offset, what)),
+            None => self.content(guard, node),
+        }
+    }
+
     /// Gives back all space. What cannot be visited stays taken.
     pub(super) fn give_back(&self) -> Result<()> {
         let guard = self.pool.pin();
@@ -262,7 +275,7 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
     fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
         let (mut leaves, mut damage) = (Vec::new(), Vec::new());
         if self.anchor(guard).is_ok_and(|anchor| anchor.is_changing(guard)) {
-            let what = "what an unfinished change was to move".to_owned();
+            let what = "the redo log holds an unfinished change".to_owned();
             damage.push(Violation { offset: self.anchor, what });
         }
         let mut note = |offset, what: &str, error: &Error| {
@@ -284,7 +297,15 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
         let leaf = self.node(guard, leaf, Kind::Leaf)?;
-        let items = bits(self.format.live(guard, &leaf)).map(|slot| leaf.item(guard, slot));
-        Ok(items.map(|item| Ok([item.word, item.value])).collect())
+        let (mut live, mut entries) = (self.format.live(guard, &leaf), Vec::new());
+        if let Err(error) = self.sound_content(guard, &leaf) {
+            // Either of bitmap and slot array may be damaged: what one of them lists may live.
+            let listed = self.format.order(guard, &leaf).map_or(0, |order| order.live());
+            live |= listed & ((1 << leaf.entries.len()) - 1);
+            entries.push(Err(error));
+        }
+        let items = bits(live).map(|slot| leaf.item(guard, slot));
+        entries.extend(items.map(|item| Ok([item.word, item.value])));
+        Ok(entries)
     }
 }
