@@ -49,8 +49,9 @@ impl Ground {
         let seen = self.examine(&bytes);
         let what = format!("{engine}: bit {bit} of the byte at {at:#x}: {seen:?}");
         assert!(seen.is_intact || seen.found.is_some(), "{what}");
-        // A line that is kept twice has its other copy: then an entry may have the value before its last change.
-        assert!(seen.saved >= SAVED_MIN && seen.wrong <= seen.left_out.min(1), "{what}");
+        // One entry may be an older one: a line that is kept twice has its other copy, and a damaged offset may lead to a record that
+        // was replaced.
+        assert!(seen.saved >= SAVED_MIN && seen.wrong <= 1, "{what}");
     }
 }
 

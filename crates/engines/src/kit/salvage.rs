@@ -171,7 +171,7 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     for leaf in leaves {
         let read = tree.entries(&guard, leaf).map(|entries| {
             let mut read: Vec<_> =
-                entries.into_iter().map(|words| read_whole::<M, C>(&guard, words?)).collect();
+                entries.into_iter().map(|words| read_own::<M, C>(&guard, words?)).collect();
             // Those that cannot be read have no key to be sorted by.
             read.sort_by(|one, other| match (one, other) {
                 (Ok((one, _)), Ok((other, _))) => one.cmp(other),
@@ -208,7 +208,7 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| is_lost(leaf)) {
         let before = lost.len();
         let entries = tree.entries(&guard, leaf).into_iter().flatten();
-        lost.extend(entries.filter_map(|words| read_own::<M, C>(&guard, words.ok()?).ok().flatten()));
+        lost.extend(entries.filter_map(|words| read_own::<M, C>(&guard, words.ok()?).ok()));
         if lost.len() > before {
             first.get_or_insert(leaf);
             may_be_stale |= !is_in_use;
@@ -218,9 +218,11 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     Ok((lost, note))
 }
 
-/// As [`read_whole`]; `None` if the entry is not its key's.
-fn read_own<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Option<Entry>> {
+/// As [`read_whole`], of an entry whose first word is that of its key.
+fn read_own<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Entry> {
     let (key, value) = read_whole::<M, C>(guard, words)?;
-    let is_own = C::word(C::key(&key)?) == words[0];
-    Ok(is_own.then_some((key, value)))
+    if C::word(C::key(&key)?) != words[0] {
+        return Err(Error::corrupt(0, "it leads to the record of another key"));
+    }
+    Ok((key, value))
 }
