@@ -20,9 +20,6 @@ pub(crate) struct Args {
     target: PathBuf,
 }
 
-/// The most violations that are told one by one.
-const VIOLATIONS_TOLD: usize = 20;
-
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
@@ -41,7 +38,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let bytes = copied?;
     [&args.pool.pool, &args.target].into_iter().for_each(|path| context.note_file(path));
     let found = verify(args, context)?;
-    for violation in found.iter().take(VIOLATIONS_TOLD) {
+    for violation in found.iter().take(check::VIOLATIONS_TOLD) {
         context.note(format!("damage in the copy: {violation}"));
     }
     let violations = found.len() as u64;
@@ -56,5 +53,5 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
 fn verify(args: &Args, context: Context) -> Result<Vec<StoreViolation>, Failure> {
     let options = args.pool.options().read_only(true);
     let store = progress::while_running(context, "opening the copy", || options.open(&args.target))?;
-    check::violations(context, &store, check::count(&store)?.1)
+    check::violations(context, &store)
 }

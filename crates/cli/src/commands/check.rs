@@ -32,19 +32,23 @@ struct Report {
 }
 
 /// The trees, and the entries of those that open.
-pub(super) fn count(store: &Store) -> Result<(u64, u64), Failure> {
+fn count(store: &Store) -> Result<(u64, u64), Failure> {
     let trees = store.trees()?;
     let entries =
         trees.iter().map(|tree| store.open_tree(&tree.name).and_then(|tree| tree.len()).unwrap_or(0)).sum();
     Ok((trees.len() as u64, entries))
 }
 
+/// The most violations that a command tells one by one, beside what it is for.
+pub(super) const VIOLATIONS_TOLD: usize = 20;
+
+/// All violations of a store.
+pub(super) fn violations(context: Context, store: &Store) -> Result<Vec<StoreViolation>, Failure> {
+    violations_among(context, store, count(store)?.1)
+}
+
 /// All violations of a store whose trees have so many entries.
-pub(super) fn violations(
-    context: Context,
-    store: &Store,
-    entries: u64,
-) -> Result<Vec<StoreViolation>, Failure> {
+fn violations_among(context: Context, store: &Store, entries: u64) -> Result<Vec<StoreViolation>, Failure> {
     let bar = progress::entries(context, entries, "checking");
     let shown = bar.clone();
     let tick = move |entries| {
@@ -59,7 +63,7 @@ pub(super) fn violations(
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.read(context)?;
     let (trees, entries) = count(&store)?;
-    let found = violations(context, &store, entries)?;
+    let found = violations_among(context, &store, entries)?;
     let sound = found.is_empty();
     let mut output = Context::output();
     if context.json {

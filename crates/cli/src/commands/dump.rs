@@ -29,9 +29,6 @@ pub(crate) struct Args {
     salvage: bool,
 }
 
-/// The most damages of a tree that are reported one by one.
-const DAMAGES_TOLD: usize = 20;
-
 type Output = BufWriter<Box<dyn Write>>;
 
 impl Args {
@@ -114,7 +111,7 @@ impl Args {
             writer.tree(name, kind)?;
         }
         writer.end_tree()?;
-        for violation in left_out.iter().take(DAMAGES_TOLD) {
+        for violation in left_out.iter().take(check::VIOLATIONS_TOLD) {
             context.note(format!("damage in tree {name:?}, at offset {violation}"));
         }
         // A tree that does not open is damaged even if nothing was left out.
@@ -124,7 +121,7 @@ impl Args {
 
 /// Refuses damaged trees: a dump of them would lack something, or have it wrong.
 fn verify(context: Context, store: &Store, names: &BTreeSet<String>) -> Result<(), Failure> {
-    let found = check::violations(context, store, check::count(store)?.1)?;
+    let found = check::violations(context, store)?;
     let of_these = |found: &StoreViolation| found.tree.as_ref().is_some_and(|tree| names.contains(tree));
     match found.into_iter().find(of_these) {
         Some(found) => Err(Error::corrupt(found.offset.unwrap_or(0), found.what).at(store.path()).into()),
