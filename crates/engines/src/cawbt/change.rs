@@ -180,7 +180,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Ok(lsn)
     }
 
-    /// Gives the inner nodes of a path that have a single child another one, or merges them, the uppermost first. Whether there was one.
+    /// Gives the inner nodes of a path that have a single child another one, or merges them, the uppermost first. Whether there was one;
+    /// if so, the path may lead to other nodes now, and some on it may still have a single child.
     pub(super) fn merge_single(&self, writer: &mut Writer<'_, '_, M>, path: &mut Path) -> Result<bool> {
         let mut found = false;
         while let Some(level) = path.iter().position(|step| step.count == 0) {
@@ -195,6 +196,10 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 let step = path[above];
                 self.merge(writer, step, step.position.min(step.count - 1), (0, 0))?;
                 path[above].count -= 1;
+            }
+            // What is below may belong to another node now.
+            if path[level + 1..].iter().any(|step| step.count == 0) {
+                break;
             }
         }
         Ok(found)
