@@ -406,16 +406,12 @@ impl<M: Medium, C: Codec> Leafy<M, C> for SortedChain<M, C> {
         self.leaf_bytes()..=self.leaf_bytes()
     }
 
-    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
-        let (mut leaves, mut at) = (Vec::new(), self.first);
-        let walked = chain(self.first, |offset| {
-            at = offset;
+    fn leaves(&self, guard: &Guard<'_, M>) -> Led {
+        Led::of_chain(self.first, |offset, leaves| {
             let leaf = self.read(guard, offset)?;
             leaves.push(offset);
             Ok(leaf.next)
-        });
-        let violation = |error: Error| Violation { offset: at, what: error.to_string() };
-        (leaves, walked.err().map(violation).into_iter().collect())
+        })
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {

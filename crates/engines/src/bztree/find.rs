@@ -244,12 +244,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     #[inline(always)]
     pub(super) fn expect_kind(pointer: Pointer, level: usize) -> Result<()> {
-        let what = match () {
-            () if !pointer.is_sound() => "a pointer that fails its check leads there",
-            () if pointer.is_leaf() != (level == 1) => "a node on the wrong level",
-            () => return Ok(()),
-        };
-        Err(Error::corrupt(pointer.offset(), what))
+        if !pointer.is_sound() {
+            return Err(Error::corrupt(pointer.offset(), "a pointer that fails its check leads there"));
+        }
+        if pointer.is_leaf() != (level == 1) {
+            return Err(Error::corrupt(pointer.offset(), "a node on the wrong level"));
+        }
+        Ok(())
     }
 
     /// Prefetches the lines that a search reads first.

@@ -11,8 +11,8 @@ use pool::{Guard, Pool, TreeRoot};
 use super::check::Visited;
 use super::layout::{ENTRIES_MAX, leaf_bytes};
 use super::{BzTree, NodeSizes};
-use crate::index::{Codec, EntryWords, Violation};
-use crate::kit::salvage::{Leafy, what_of};
+use crate::index::{Codec, EntryWords};
+use crate::kit::salvage::{Leafy, Led};
 use crate::pmwcas::Seen;
 use crate::{Error, Result};
 
@@ -30,24 +30,21 @@ impl<M: Medium, C: Codec> Leafy<M, C> for BzTree<M, C> {
         leaf_bytes(1)..=leaf_bytes(ENTRIES_MAX)
     }
 
-    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
-        let (mut leaves, mut damage) = (Vec::new(), Vec::new());
-        let mut note = |offset, what: &str, error: &Error| {
-            damage.push(Violation { offset, what: format!("{what}: {}", what_of(error)) });
-        };
+    fn leaves(&self, guard: &Guard<'_, M>) -> Led {
+        let mut led = Led::default();
         let walked = self.walk(guard, &mut |visited| {
             match visited {
-                Visited::Leaf(offset, ..) => leaves.push(offset),
-                Visited::Damaged(offset, error) => note(offset, "a node and all below it", &error),
+                Visited::Leaf(offset, ..) => led.leaves.push(offset),
+                Visited::Damaged(offset, error) => led.note(offset, "a node and all below it", &error),
                 Visited::Inner(..) => {}
             }
             Ok(())
         });
         if let Err(error) = walked {
             let offset = if let Error::Corrupt { offset, .. } = error { offset } else { self.anchor };
-            note(offset, "all of the tree", &error);
+            led.note(offset, "all of the tree", &error);
         }
-        (leaves, damage)
+        led
     }
 
     /// A leaf that was replaced is frozen, and its memory may be kept for a leaf to come. Memory that is a record now may have

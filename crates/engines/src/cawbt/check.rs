@@ -9,11 +9,11 @@ use super::layout::{LEAF_ENTRIES, Node, NodeLine};
 use super::record::entry_at;
 use super::{CawbTree, Counts, LEVELS_MAX};
 use crate::kit::prelude::*;
+use crate::kit::salvage::what_of;
 use crate::kit::share;
 
 /// The level whose nodes threads share, each with all below it: some hundred nodes of a large tree.
 const SHARED_LEVEL: usize = 6;
-use crate::kit::salvage::what_of;
 
 pub(super) const NOT_FIRST: &str = "a separator that is not the first key to its right";
 
@@ -250,18 +250,19 @@ impl<M: Medium, C: Codec> Leafy<M, C> for CawbTree<M, C> {
         LINE_BYTES..=LINE_BYTES
     }
 
-    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
-        let Survey { leaves, mut violations, .. } = match self.survey(1, &Self::read_any) {
-            Ok(survey) => survey,
-            Err(error) => return (Vec::new(), vec![Violation { offset: self.root, what: what_of(&error) }]),
-        };
+    fn leaves(&self, guard: &Guard<'_, M>) -> Led {
+        let Survey { leaves, violations: damage, .. } =
+            self.survey(1, &Self::read_any).unwrap_or_else(|error| {
+                let violations = vec![Violation { offset: self.root, what: what_of(&error) }];
+                Survey { violations, ..Survey::default() }
+            });
+        let mut led = Led { leaves: Vec::new(), damage };
         for offset in &leaves {
             if let Err(error) = Node::load_sound(guard, *offset) {
-                let what = format!("perhaps its last change: {}", what_of(&error));
-                violations.push(Violation { offset: *offset, what });
+                led.note(*offset, "perhaps its last change", &error);
             }
         }
-        (leaves, violations)
+        Led { leaves, ..led }
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {

@@ -5,7 +5,7 @@ pub use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 
 pub use super::bits;
 pub use super::load::{Sorted, entries_per_leaf};
-pub use super::salvage::{Leafy, salvage_leaves};
+pub use super::salvage::{Leafy, Led, salvage_leaves};
 pub use super::scan::{Goal, LeafBatches, LeafCopy, Leaves};
 pub use super::search::rank;
 pub use super::walk::{chain, verify_entry};

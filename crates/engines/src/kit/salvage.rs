@@ -12,6 +12,7 @@ use std::vec;
 use medium::Medium;
 use pool::{Guard, Pool, TreeRoot};
 
+use super::walk::chain;
 use crate::index::{Codec, EntryWords, Violation};
 use crate::registry::{Salvaged, Visit};
 use crate::{Error, Result};
@@ -118,15 +119,47 @@ pub fn what_of(error: &Error) -> String {
     }
 }
 
-/// An entry whose record, if it has one, passes its check.
-pub fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Entry> {
+/// An entry whose record, if it has one, passes its check, and whose first word is that of its key.
+fn read_whole<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Entry> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     if !C::is_sound(guard, words)? {
         return Err(Error::corrupt(0, "its record fails its check"));
     }
     C::copy_key(guard, words, &mut key)?;
     C::copy_value(guard, words, &mut value)?;
+    if C::word(C::key(&key)?) != words[0] {
+        return Err(Error::corrupt(0, "it leads to the record of another key"));
+    }
     Ok((key, value))
+}
+
+/// The leaves that a tree leads to, in order, each once; and what keeps it from leading to others.
+#[derive(Default)]
+pub struct Led {
+    /// Their offsets.
+    pub leaves: Vec<u64>,
+    /// Where it does not lead on.
+    pub damage: Vec<Violation>,
+}
+
+impl Led {
+    /// Of a chain: `read` adds the leaf at an offset, and returns the next one, 0 after the last.
+    pub fn of_chain(first: u64, mut read: impl FnMut(u64, &mut Vec<u64>) -> Result<u64>) -> Self {
+        let (mut led, mut at) = (Self::default(), first);
+        let walked = chain(first, |offset| {
+            at = offset;
+            read(offset, &mut led.leaves)
+        });
+        if let Err(error) = walked {
+            led.note(at, "what leads on from a leaf", &error);
+        }
+        led
+    }
+
+    /// Notes what an error at an offset keeps it from leading to.
+    pub fn note(&mut self, offset: u64, what: &str, error: &Error) {
+        self.damage.push(Violation { offset, what: format!("{what}: {}", what_of(error)) });
+    }
 }
 
 /// A tree that is salvaged leaf by leaf, and that need not open.
@@ -142,8 +175,8 @@ pub trait Leafy<M: Medium, C: Codec>: Sized {
     /// How many bytes a leaf has.
     fn leaf_bytes(&self) -> RangeInclusive<usize>;
 
-    /// The leaves that the tree leads to, in order, each once; and what keeps it from leading to others.
-    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>);
+    /// The leaves that the tree leads to.
+    fn leaves(&self, guard: &Guard<'_, M>) -> Led;
 
     /// Whether memory that nothing leads to may be a leaf in use, as far as it says so itself.
     fn may_be_leaf(&self, _guard: &Guard<'_, M>, _offset: u64) -> bool {
@@ -161,7 +194,7 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     visit: &mut Visit<'_>,
 ) -> Salvaged {
     let (guard, tree) = (pool.pin(), T::at_root(pool, root)?);
-    let (leaves, damage) = tree.leaves(&guard);
+    let Led { leaves, damage } = tree.leaves(&guard);
     let (mut lost, mut note) = (Vec::new(), None);
     if !damage.is_empty() && (C::TIES || T::IS_CHECKED) {
         (lost, note) = lost_entries(pool, root, &tree, &leaves)?;
@@ -171,7 +204,7 @@ pub fn salvage_leaves<M: Medium, C: Codec, T: Leafy<M, C>>(
     for leaf in leaves {
         let read = tree.entries(&guard, leaf).map(|entries| {
             let mut read: Vec<_> =
-                entries.into_iter().map(|words| read_own::<M, C>(&guard, words?)).collect();
+                entries.into_iter().map(|words| read_whole::<M, C>(&guard, words?)).collect();
             // Those that cannot be read have no key to be sorted by.
             read.sort_by(|one, other| match (one, other) {
                 (Ok((one, _)), Ok((other, _))) => one.cmp(other),
@@ -199,16 +232,16 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     let (mut lost, mut first, mut may_be_stale) = (Vec::new(), None, false);
     let is_like = |other: &TreeRoot| (other.engine, other.codec) == (root.engine, root.codec);
     for other in pool.roots()?.trees.iter().filter(|other| is_like(other) && other.slot != root.slot) {
-        let (theirs, damage) = T::at_root(pool, other)?.leaves(&guard);
-        reached.extend(theirs);
-        may_be_stale |= !damage.is_empty();
+        let theirs = T::at_root(pool, other)?.leaves(&guard);
+        reached.extend(theirs.leaves);
+        may_be_stale |= !theirs.damage.is_empty();
     }
     let places = guard.places(tree.leaf_bytes(), T::HAS_LINE)?;
     let is_lost = |leaf: &u64| !reached.contains(leaf) && tree.may_be_leaf(&guard, *leaf);
     for (leaf, is_in_use) in places.into_iter().filter(|(leaf, _)| is_lost(leaf)) {
         let before = lost.len();
         let entries = tree.entries(&guard, leaf).into_iter().flatten();
-        lost.extend(entries.filter_map(|words| read_own::<M, C>(&guard, words.ok()?).ok()));
+        lost.extend(entries.filter_map(|words| read_whole::<M, C>(&guard, words.ok()?).ok()));
         if lost.len() > before {
             first.get_or_insert(leaf);
             may_be_stale |= !is_in_use;
@@ -216,13 +249,4 @@ fn lost_entries<M: Medium, C: Codec, T: Leafy<M, C>>(
     }
     let note = first.map(|first| note_lost(lost.len(), first, may_be_stale));
     Ok((lost, note))
-}
-
-/// As [`read_whole`], of an entry whose first word is that of its key.
-fn read_own<M: Medium, C: Codec>(guard: &Guard<'_, M>, words: EntryWords) -> Result<Entry> {
-    let (key, value) = read_whole::<M, C>(guard, words)?;
-    if C::word(C::key(&key)?) != words[0] {
-        return Err(Error::corrupt(0, "it leads to the record of another key"));
-    }
-    Ok((key, value))
 }

@@ -11,9 +11,8 @@ use pool::{Guard, Pool, TreeRoot};
 use super::layout::{Leaf, Slots};
 use super::{ROOT_HEAD, RnTree};
 use crate::Result;
-use crate::index::{Codec, EntryWords, Violation};
-use crate::kit::salvage::{Leafy, what_of};
-use crate::kit::walk::chain;
+use crate::index::{Codec, EntryWords};
+use crate::kit::salvage::{Leafy, Led};
 
 /// A chain of leaves that is not open.
 pub(super) struct Chain {
@@ -33,16 +32,12 @@ impl<M: Medium, C: Codec> Leafy<M, C> for Chain {
         size_of::<Leaf>()..=size_of::<Leaf>()
     }
 
-    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
-        let (mut leaves, mut at) = (Vec::new(), self.head);
-        let walked = chain(self.head, |offset| {
-            at = offset;
+    fn leaves(&self, guard: &Guard<'_, M>) -> Led {
+        Led::of_chain(self.head, |offset, leaves| {
             let (_, slots) = self.read_leaf(guard, offset)?;
             leaves.push(offset);
             slots.verify_line(offset).map(|()| slots.next())
-        });
-        let violation = |what| Violation { offset: at, what: format!("what leads on from a leaf: {what}") };
-        (leaves, walked.err().map(|error| violation(what_of(&error))).into_iter().collect())
+        })
     }
 
     fn entries(&self, guard: &Guard<'_, M>, offset: u64) -> Result<Vec<Result<EntryWords>>> {

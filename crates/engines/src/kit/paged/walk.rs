@@ -12,7 +12,7 @@ use super::change::Content;
 use super::{Format, Item, Kind, Node, Paged, checked, unchecked};
 use crate::index::{Codec, EntryWords, IndexStat, Violation};
 use crate::kit::bits;
-use crate::kit::salvage::{Leafy, what_of};
+use crate::kit::salvage::{Leafy, Led, what_of};
 use crate::kit::walk::verify_entry;
 
 /// A node on a walk through the whole tree.
@@ -272,27 +272,24 @@ impl<M: Medium, C: Codec, F: Format> Leafy<M, C> for Paged<M, C, F> {
         bytes..=bytes
     }
 
-    fn leaves(&self, guard: &Guard<'_, M>) -> (Vec<u64>, Vec<Violation>) {
-        let (mut leaves, mut damage) = (Vec::new(), Vec::new());
+    fn leaves(&self, guard: &Guard<'_, M>) -> Led {
+        let mut led = Led::default();
         if self.anchor(guard).is_ok_and(|anchor| anchor.is_changing(guard)) {
             let what = "the redo log holds an unfinished change".to_owned();
-            damage.push(Violation { offset: self.anchor, what });
+            led.damage.push(Violation { offset: self.anchor, what });
         }
-        let mut note = |offset, what: &str, error: &Error| {
-            damage.push(Violation { offset, what: format!("{what}: {}", what_of(error)) });
-        };
         let walked = self.walk(guard, &mut |visited| {
             match visited {
-                Visited::Leaf(leaf, ..) => leaves.push(leaf.offset),
-                Visited::Damaged(offset, error) => note(offset, "a node and all below it", &error),
+                Visited::Leaf(leaf, ..) => led.leaves.push(leaf.offset),
+                Visited::Damaged(offset, error) => led.note(offset, "a node and all below it", &error),
                 Visited::Inner(..) => {}
             }
             Ok(())
         });
         if let Err(error) = walked {
-            note(self.anchor, "all of the tree", &error);
+            led.note(self.anchor, "all of the tree", &error);
         }
-        (leaves, damage)
+        led
     }
 
     fn entries(&self, guard: &Guard<'_, M>, leaf: u64) -> Result<Vec<Result<EntryWords>>> {
