@@ -37,6 +37,9 @@ pub(crate) trait Backend: Send + Sync {
     fn log_stat(&self) -> Option<FileStat>;
     fn backup(&self, target: &CopyTarget) -> Result<u64>;
     fn reclaim(&self);
+    /// Gives the room of free space back.
+    fn release(&self);
+    fn compact(&self) -> Result<()>;
     fn stat(&self) -> PoolStat;
     fn survives(&self) -> Survives;
     fn describe(&self) -> String;
@@ -165,6 +168,14 @@ impl<M: Host> Backend for Pool<M> {
 
     fn reclaim(&self) {
         Pool::reclaim(self);
+    }
+
+    fn release(&self) {
+        Pool::release(self);
+    }
+
+    fn compact(&self) -> Result<()> {
+        Pool::compact(self)
     }
 
     fn stat(&self) -> PoolStat {

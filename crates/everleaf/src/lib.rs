@@ -230,6 +230,7 @@ mod backup;
 mod kind;
 mod options;
 mod range;
+mod replace;
 mod store;
 mod ticket;
 mod tree;

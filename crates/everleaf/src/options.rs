@@ -622,7 +622,7 @@ fn is_alive(process: u32) -> bool {
 
 /// Takes the lock by which one process, and within it one store, writes to a pool at a time, or several read it. The system
 /// releases it when the process ends, however it ends.
-fn lock(file: &File, how: FlockOperation) -> Result<()> {
+pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
     match flock(file, how) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -37,7 +37,8 @@ pub struct Dax {
 }
 
 impl Dax {
-    /// Maps all of `file`, and gives blocks to holes in it. Fails if the processor lacks an instruction that the options
+    /// Maps all of `file`. Holes in it that are whole units of [`RELEASE_BYTES`](crate::RELEASE_BYTES) stay holes, smaller ones get
+    /// room on the disk. Fails if the processor lacks an instruction that the options
     /// name, or if the disk is full.
     pub fn new(file: File, options: DaxOptions) -> Result<Self, MediumError> {
         let DaxOptions { flush, line_store, .. } = options;
@@ -74,6 +75,23 @@ unsafe impl Medium for Dax {
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         self.mapping.shrink(length)
+    }
+
+    fn release(&self, start: u64, bytes: u64) {
+        // A fence is durable here.
+        self.mapping.release(start, start + bytes);
+    }
+
+    fn reserve(&self, start: u64, bytes: u64) -> Result<(), MediumError> {
+        self.mapping.reserve_room(start, start + bytes)
+    }
+
+    fn is_hole(&self, offset: u64) -> bool {
+        self.mapping.holes().has(offset)
+    }
+
+    fn cut(&self, length: u64) -> Result<(), MediumError> {
+        self.mapping.cut(length)
     }
 
     #[inline(always)]

@@ -33,6 +33,10 @@ macro_rules! passed_on {
         $then! {
             extent() -> &Extent;
             grow(length: u64) -> Result<(), MediumError>;
+            release(start: u64, bytes: u64) -> ();
+            reserve(start: u64, bytes: u64) -> Result<(), MediumError>;
+            is_hole(offset: u64) -> bool;
+            cut(length: u64) -> Result<(), MediumError>;
             line_form() -> LineForm;
             start_volatile(word: &AtomicU64, value: u64) -> ();
             durable() -> Lsn;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
 use crate::file::{Disk, Io, is_full};
+use crate::holes::Holes;
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
 use crate::{Extent, Grown, LimitedBy, MediumError};
 
@@ -137,6 +137,7 @@ fn drop_kept() -> bool {
 pub(crate) struct Mapping {
     extent: Extent,
     backing: Backing,
+    holes: Arc<Holes>,
     /// There until dropped.
     range: Option<Range>,
     reserved_bytes: u64,
@@ -164,10 +165,14 @@ impl Mapping {
         let action = "measure a file of";
         let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
         let disk = Disk(file);
-        fill_holes(&disk, length)?;
+        let holes = Holes::find(&disk.0, length, |hole, end| {
+            // The end of a file whose growth was cut short, or what a copy left out.
+            disk.reserve(hole, end).map_err(|error| not_allocated(error, length, length, &disk.0))
+        })?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let synchronous = AtomicBool::new(true);
-        let mapping = Self::reserve(Backing::Shared { disk, synchronous }, length, limit_bytes, wanted)?;
+        let mut mapping = Self::reserve(Backing::Shared { disk, synchronous }, length, limit_bytes, wanted)?;
+        mapping.holes = Arc::new(holes);
         // Of an empty file a page is mapped, too, and not touched before the file has it: only a mapping tells whether the
         // file system grants `MAP_SYNC`.
         mapping.map_file(0, length.max(page_bytes()))?;
@@ -188,11 +193,13 @@ impl Mapping {
     }
 
     /// A private mapping of all of the file behind `io`, which grows with it up to `limit_bytes`.
-    pub(crate) fn private(io: Arc<dyn Io>, limit_bytes: u64) -> Result<Self, MapError> {
+    pub(crate) fn private(io: Arc<dyn Io>, limit_bytes: u64) -> Result<Self, MediumError> {
         let action = "measure a file of";
         let length = io.length().map_err(|source| MapError { action, bytes: 0, source })?;
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
-        let mapping = Self::reserve(Backing::Private { io }, length, limit_bytes, wanted)?;
+        let holes = Holes::find(io.file(), length, |_, _| Ok(()))?;
+        let mut mapping = Self::reserve(Backing::Private { io }, length, limit_bytes, wanted)?;
+        mapping.holes = Arc::new(holes);
         if length > 0 {
             mapping.map_file(0, length)?;
             // SAFETY: just mapped up to `length`.
@@ -202,13 +209,21 @@ impl Mapping {
     }
 
     /// Memory that holds what `file` holds, and grows without it. Nothing that is stored reaches the file.
-    pub(crate) fn copy_of(file: &File) -> Result<Self, MapError> {
+    pub(crate) fn copy_of(file: &File) -> Result<Self, MediumError> {
         let action = "measure a file of";
         let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
         let mapping = Self::reserve(Backing::Copy, length, u64::MAX, wanted)?;
         if length > 0 {
             mapping.map_private(file, 0, length)?;
+            // A load from a hole of a file system in memory takes a page, or ends the process if there is none.
+            Holes::each(file, length, |hole, end| {
+                let (start, end) = (hole.next_multiple_of(page_bytes()), end - end % page_bytes());
+                if start < end {
+                    mapping.map_zeros(start, end).map_err(refused("map memory of", end - start))?;
+                }
+                Ok(())
+            })?;
             // SAFETY: just mapped up to `length`.
             unsafe { mapping.extent.set_length(length) };
         }
@@ -233,6 +248,7 @@ impl Mapping {
         Ok(Self {
             extent,
             backing,
+            holes: Arc::default(),
             range: Some(range),
             reserved_bytes,
             limit_bytes,
@@ -321,6 +337,61 @@ impl Mapping {
             Backing::Private { .. } | Backing::Copy => {}
         }
         Ok(())
+    }
+
+    /// The holes of the file.
+    pub(crate) fn holes(&self) -> &Arc<Holes> {
+        &self.holes
+    }
+
+    /// Punches units that are out of use.
+    pub(crate) fn release(&self, start: u64, end: u64) {
+        if let Backing::Shared { disk, .. } = &self.backing {
+            self.holes.punch(disk, start, end);
+        }
+    }
+
+    /// Gives holes room on the disk again.
+    pub(crate) fn reserve_room(&self, start: u64, end: u64) -> Result<(), MediumError> {
+        match &self.backing {
+            Backing::Memory | Backing::Copy => Ok(()),
+            Backing::Shared { disk, .. } => self.holes.fill(disk, start, end),
+            Backing::Private { io } => self.holes.fill(&**io, start, end),
+        }
+    }
+
+    /// Gives back what lies beyond `length`, a multiple of the page, as [`Mapping::shrink`] does, while other threads may still
+    /// read there: they find zeros.
+    pub(crate) fn cut(&self, length: u64) -> Result<(), MediumError> {
+        let _growing = self.growing.lock();
+        let old = self.extent.length();
+        if length >= old {
+            return Ok(());
+        }
+        // SAFETY: memory beyond stays mapped.
+        unsafe { self.extent.set_length(length) };
+        if let Err(errno) = self.map_zeros(length, old.next_multiple_of(page_bytes())) {
+            // SAFETY: nothing was unmapped.
+            unsafe { self.extent.set_length(old) };
+            return Err(refused("give back", old - length)(errno).into());
+        }
+        self.holes.cut(length);
+        if let Backing::Shared { disk, .. } = &self.backing {
+            disk.truncate(length).map_err(|source| MapError {
+                action: "truncate a file to",
+                bytes: length,
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Replaces whole pages by memory of zeros.
+    fn map_zeros(&self, start: u64, end: u64) -> rustix::io::Result<()> {
+        let (access, bytes) = (ProtFlags::READ | ProtFlags::WRITE, (end - start) as usize);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: inside the reserved range; what replaces the file's pages is accessed as these are.
+        unsafe { mmap_anonymous(self.address(start), bytes, access, flags) }.map(drop)
     }
 
     /// Makes memory that is out of use read as zeros; whole pages go back to the system.
@@ -461,19 +532,8 @@ fn expect_room(allocated: io::Result<()>, io: &dyn Io, old: u64, length: u64) ->
     })
 }
 
-/// Gives blocks to holes: to the end of a file whose growth was cut short, or to all that a copy left out.
-fn fill_holes(disk: &Disk, length: u64) -> Result<(), MediumError> {
-    match seek(&disk.0, SeekFrom::Hole(0)) {
-        Ok(hole) if hole < length => {
-            disk.reserve(hole, length).map_err(|error| not_allocated(error, hole, length, &disk.0))
-        }
-        // A system that does not tell of holes has none to fill.
-        _ => Ok(()),
-    }
-}
-
 /// Why a file could not grow.
-fn not_allocated(source: io::Error, old: u64, length: u64, file: &File) -> MediumError {
+pub(crate) fn not_allocated(source: io::Error, old: u64, length: u64, file: &File) -> MediumError {
     match LimitedBy::of(&source, file) {
         Some(by) => MediumError::Full { wanted: length, limit: old, by, file: Grown::Pool },
         None => MapError { action: "allocate", bytes: length - old, source }.into(),

@@ -9,6 +9,9 @@ use crate::line_store::{LineNotStored, LineValue};
 use crate::mapping::MapError;
 use crate::{Extent, kernels, size};
 
+/// The unit in which a medium gives room on its disk back: 64 KiB.
+pub const RELEASE_BYTES: u64 = 1 << 16;
+
 /// A position in the order of durability (log sequence number). On media where a fence is itself durable every
 /// LSN is [`Lsn::DURABLE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -83,6 +86,7 @@ impl LimitedBy {
         }
         let [from, to] = [limit, wanted].map(size);
         let growing = match limit {
+            _ if limit >= wanted => format!("taking released space of {name} into use again failed"),
             0 => format!("creating {name} with {to} failed"),
             _ => format!("growing {name} from {from} to {to} failed"),
         };
@@ -193,6 +197,36 @@ pub unsafe trait Medium: Send + Sync + 'static {
 
     /// Gives back what lies beyond `length` bytes, once no thread reads it.
     fn shrink(&mut self, length: u64) -> Result<(), MediumError>;
+
+    /// Gives back the room on the disk that whole units of [`RELEASE_BYTES`] take, which nothing in memory or in the pool leads to.
+    /// What led there was fenced away: it is done once all fences before are durable, or later, or never. What the units hold is
+    /// arbitrary from now on.
+    fn release(&self, start: u64, bytes: u64) {
+        let _ = (start, bytes);
+    }
+
+    /// Makes sure that units which were released have room on the disk. To be called before a store to them.
+    ///
+    /// # Errors
+    /// [`MediumError::Full`] if the disk has none. They stay released.
+    fn reserve(&self, start: u64, bytes: u64) -> Result<(), MediumError> {
+        let _ = (start, bytes);
+        Ok(())
+    }
+
+    /// Whether the unit at `offset` is known to have no room on the disk. It is not to be accessed: on a full disk even a load may
+    /// end the process. What such a unit held when it was last durable is gone, so nothing durable leads there.
+    fn is_hole(&self, offset: u64) -> bool {
+        let _ = offset;
+        false
+    }
+
+    /// Gives back now what was released, and what lies beyond `length` bytes. Nothing leads there, durably; a thread that reads there
+    /// nevertheless finds arbitrary values. Media without a file may keep their length.
+    fn cut(&self, length: u64) -> Result<(), MediumError> {
+        let _ = length;
+        Ok(())
+    }
 
     /// The form in which lines are stored on this medium.
     fn line_form(&self) -> LineForm;

@@ -25,7 +25,7 @@ impl Ram {
     }
 
     /// Memory that holds what `file` holds. What is stored stays in memory: only written pages take any.
-    pub(crate) fn copy_of(file: &File) -> Result<Self, MapError> {
+    pub(crate) fn copy_of(file: &File) -> Result<Self, MediumError> {
         let mapping = Mapping::copy_of(file)?;
         Ok(Self { mapping, line_form: LineForm::Single, survives: survives(file), is_copy: true })
     }
@@ -58,6 +58,10 @@ unsafe impl Medium for Ram {
 
     fn shrink(&mut self, length: u64) -> Result<(), MediumError> {
         self.mapping.shrink(length)
+    }
+
+    fn cut(&self, length: u64) -> Result<(), MediumError> {
+        self.mapping.cut(length)
     }
 
     #[inline(always)]

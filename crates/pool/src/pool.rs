@@ -407,6 +407,20 @@ impl<M: Medium> Pool<M> {
         }
     }
 
+    /// Gives the room of free space back to the file system, once what made it free is durable. O(free slabs).
+    pub fn release(&self) {
+        self.shared.space.release_all(&medium::Guard::unpinned(&self.shared.medium));
+    }
+
+    /// Gives the room of all free space back now, and cuts the free tail of the file off. Other threads may go on; those that
+    /// allocate wait. O(free slabs), and on a file a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Medium`] if the medium failed.
+    pub fn compact(&self) -> Result<()> {
+        self.shared.space.compact(&medium::Guard::unpinned(&self.shared.medium))
+    }
+
     /// Makes the close leave the pool unclean, as a crash would: for a tree with unfinished work, which the
     /// next open finishes.
     pub fn leave_unclean(&self) {
@@ -438,6 +452,7 @@ impl<M: Medium> Shared<M> {
             drop(guard);
             return self.finish();
         }
+        self.space.release_all(&guard);
         let end = self.space.write_bitmaps(&guard)?;
         State::HighWater.publish(&guard, u64::from(end))?;
         guard.fence();
@@ -527,6 +542,8 @@ impl<M: Medium> Guard<'_, M> {
             return sink.accept(offset);
         }
         if let Some(batch) = limbo.add(offset) {
+            // Releases space that earlier batches freed.
+            self.shared.space.release_if_many(&self.inner);
             self.free_later(batch, sink);
         }
     }

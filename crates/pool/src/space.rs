@@ -18,6 +18,7 @@
 
 mod bitmaps;
 mod left_alone;
+mod release;
 
 use std::collections::BTreeSet;
 
@@ -82,6 +83,8 @@ const FREE: u64 = 5;
 /// Slabs without an owner.
 struct Unowned {
     free: BTreeSet<u32>,
+    /// Those whose room the medium was not told to give back.
+    unreleased: BTreeSet<u32>,
     /// The first slab that was never used.
     next: u32,
     /// The durable high-water mark.
@@ -126,7 +129,8 @@ impl Space {
     fn new(high_water: u32, next: u32, step_slabs_min: u32) -> Result<Self> {
         let capacity = (medium_slabs_max().max(u64::from(high_water) + 1)).min(u64::from(u32::MAX) - 1);
         let partial = std::array::from_fn(|_| Vec::new());
-        let unowned = Unowned { free: BTreeSet::new(), next, high_water, partial, emptied: BTreeSet::new() };
+        let (free, unreleased, emptied) = Default::default();
+        let unowned = Unowned { free, unreleased, next, high_water, partial, emptied };
         let space = Self {
             slabs: Arena::new(capacity as u32)?,
             shards: std::array::from_fn(|_| CachePadded::new(Mutex::new([0; CLASSES]))),
@@ -229,6 +233,9 @@ impl Space {
     }
 
     fn class_word<M: Medium>(guard: &MediumGuard<'_, M>, slab: u32) -> Result<u64> {
+        if guard.medium().is_hole(slab_start(slab)) {
+            return Ok(0);
+        }
         // A class word that fails its check was never durable, so nothing was published from the slab; or it is damaged, as
         // shows when a tree reaches there (`left_alone`).
         Ok(unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).unwrap_or(0))
@@ -252,7 +259,7 @@ impl Space {
 
     fn sort_in(unowned: &mut Unowned, known: &Slab, slab: u32, class: Class, used: u32) {
         let state = if used == 0 {
-            unowned.free.insert(slab);
+            unowned.add_free(slab);
             FREE
         } else if used < class.slots() {
             unowned.partial[class.index()].push(slab);
@@ -353,7 +360,7 @@ impl Space {
                 Some(class) => Self::sort_in(&mut unowned, known, slab, class, used),
                 None => {
                     known.state.store(FREE, Ordering::Relaxed);
-                    unowned.free.insert(slab);
+                    unowned.add_free(slab);
                 }
             }
         }
@@ -549,9 +556,8 @@ impl Space {
             run = find_run(&unowned.free, count);
         }
         if let Some(first) = run {
-            for slab in first..first + count {
-                unowned.free.remove(&slab);
-            }
+            let first = Self::reserve_one_of(guard, &unowned.free, first, count)?;
+            (first..first + count).for_each(|slab| unowned.remove_free(slab));
             return Ok(first);
         }
         // The free ones just before those that were never used, and as many of these as are missing.
@@ -563,7 +569,8 @@ impl Space {
         if end > unowned.high_water {
             self.raise_high_water(guard, unowned, end)?;
         }
-        unowned.free.split_off(&first);
+        Self::reserve(guard, first, unowned.next - first)?;
+        (first..unowned.next).for_each(|slab| unowned.remove_free(slab));
         unowned.next = end;
         Ok(first)
     }
@@ -575,7 +582,7 @@ impl Space {
             if known.used.load(Ordering::SeqCst) == 0
                 && known.state.compare_exchange(PARTIAL, FREE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
             {
-                unowned.free.insert(slab);
+                unowned.add_free(slab);
             }
         }
     }
@@ -590,9 +597,14 @@ impl Space {
         let wanted = end.max(unowned.high_water + step);
         let mut high_water = wanted;
         // Near the limit the step shrinks, so that the last bytes are used too.
-        while let Err(error) = guard.medium().grow(slab_start(high_water)) {
+        let room = |high_water: u32| {
+            guard.medium().grow(slab_start(high_water))?;
+            // A growth that was cut short may have left a longer file, with holes.
+            Self::reserve(guard, unowned.high_water, high_water - unowned.high_water)
+        };
+        while let Err(error) = room(high_water) {
             if high_water == end {
-                return Err(error.into());
+                return Err(error);
             }
             high_water = end.max(high_water - (high_water - end).div_ceil(2));
         }
@@ -678,7 +690,7 @@ impl Space {
             known.class.store(0, Ordering::Relaxed);
             known.used.store(0, Ordering::Relaxed);
             known.state.store(FREE, Ordering::Relaxed);
-            unowned.free.insert(slab);
+            unowned.add_free(slab);
         }
         Some(())
     }

@@ -457,7 +457,7 @@ impl<S: Subject> Explorer<S> {
         }
         self.stats.points += 1;
         self.stats.second_points += u64::from(level > 1);
-        self.stats.images += image_count(&open);
+        self.stats.images = (self.stats.images + image_count(&open)).min(f64::MAX);
         self.sim.install(open);
         self.sim.push_level();
         self.trail.crashes.push((event, Choices::default()));
@@ -699,6 +699,7 @@ fn point_before(model: &Model, event: &Event, reduced: bool) -> Option<Point> {
     match (event, site) {
         (Event::Mark(Mark::Invoke(number)), _) => Some(Point::BeforeOperation(*number)),
         (Event::Grow { .. }, _) => Some(Point::BeforeGrowth),
+        (Event::Release { .. }, _) => Some(Point::BeforeRelease),
         (Event::Fence { .. }, Some(site)) if raises() => Some(Point::BeforeFence(site)),
         (Event::Wait { .. }, Some(site)) if raises() => Some(Point::BeforeWait(site)),
         (_, Some(site)) if raises() => Some(Point::BeforeStore(site)),

@@ -22,7 +22,11 @@ fn thread(event: &Event) -> Option<u16> {
         | Event::StoreLine { thread, .. }
         | Event::Flush { thread, .. }
         | Event::Fence { thread, .. } => Some(*thread),
-        Event::Wait { .. } | Event::Grow { .. } | Event::Narrow { .. } | Event::Mark(_) => None,
+        Event::Wait { .. }
+        | Event::Grow { .. }
+        | Event::Release { .. }
+        | Event::Narrow { .. }
+        | Event::Mark(_) => None,
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Point {
     BeforeStore(Site),
     /// Before the memory grew.
     BeforeGrowth,
+    /// Before room was given back.
+    BeforeRelease,
     /// Before an operation is called.
     BeforeOperation(u32),
     /// After an operation has returned.
@@ -38,6 +40,7 @@ impl fmt::Display for Point {
             Self::BeforeWait(site) => write!(formatter, "before the wait at {site}"),
             Self::BeforeStore(site) => write!(formatter, "before the store at {site}"),
             Self::BeforeGrowth => formatter.write_str("before the memory grew"),
+            Self::BeforeRelease => formatter.write_str("before room was given back"),
             Self::BeforeOperation(number) => write!(formatter, "before operation {number}"),
             Self::AfterOperation(number) => write!(formatter, "after operation {number}"),
             Self::AfterObservation => formatter.write_str("after the state was seen"),
@@ -217,7 +220,7 @@ pub struct Stats {
 impl Stats {
     /// Images that were not made, because they differ only in words that no recovery reads.
     pub fn images_avoided(&self) -> f64 {
-        (self.images - self.recoveries as f64).max(0.0)
+        (self.images - self.recoveries as f64).clamp(0.0, f64::MAX)
     }
 
     /// The counts since `earlier`; maxima are unchanged.
@@ -245,7 +248,8 @@ impl AddAssign for Stats {
         self.known += other.known;
         self.recoveries += other.recoveries;
         self.second_points += other.second_points;
-        self.images += other.images;
+        // There may be more than the type can tell.
+        self.images = (self.images + other.images).min(f64::MAX);
         self.cut_short += other.cut_short;
         self.decisions_max = self.decisions_max.max(other.decisions_max);
         self.schedules += other.schedules;

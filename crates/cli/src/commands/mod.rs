@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod compact;
 mod completions;
 mod crash;
 mod demo;
@@ -63,6 +64,11 @@ pub(crate) enum Command {
     /// --medium file there. If another process has the pool open, the copy holds all that was durable when the command began,
     /// and that process goes on undisturbed. Otherwise the pool is opened, and recovered if necessary.
     Backup(backup::Args),
+    /// Write a pool anew, so that its file takes no more room than its entries need
+    ///
+    /// The new pool is written beside the old one, so the disk needs room for both. It is compared with the old one, and renamed
+    /// over it when it is durable. If this fails or is interrupted, the old pool is as it was, and no file stays behind.
+    Compact(compact::Args),
     /// Write a pool as text
     Dump(dump::Args),
     /// Make trees from a dump
@@ -122,6 +128,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Trees(args) => trees::run(&args, context),
         Command::Stat(args) => stat::run(&args, context),
         Command::Check(args) => check::run(&args, context),
+        Command::Compact(args) => compact::run(&args, context),
         Command::Backup(args) => backup::run(&args, context),
         Command::Dump(args) => dump::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),

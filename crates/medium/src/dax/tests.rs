@@ -18,13 +18,25 @@ fn an_empty_file_promises_what_it_keeps_when_it_has_grown() {
     assert!(guard.words(0, 1 << 13).unwrap().iter().all(|word| word.load(&guard) == 0));
 }
 
-/// A store to a hole of a full disk would be a signal.
+/// A store to a hole of a full disk would be a signal. Of whole units the user of the medium knows that nothing is there.
 #[test]
-fn a_file_whose_growth_was_cut_short_gets_its_blocks() {
+fn holes_stay_holes_until_they_are_reserved_but_parts_get_their_blocks() {
     let file: File = memfd_create("everleaf", MemfdFlags::CLOEXEC).unwrap().into();
     let blocks = || file.metadata().unwrap().blocks();
-    file.set_len(1 << 20).unwrap();
-    assert_eq!(blocks(), 0);
-    let _dax = Dax::new(file.try_clone().unwrap(), DaxOptions::default()).unwrap();
-    assert_eq!(blocks(), (1 << 20) / 512);
+    file.set_len((1 << 20) + 8192).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[1; 4096], 3 << 16).unwrap();
+    assert_eq!(blocks(), 4096 / 512);
+    let dax = Dax::new(file.try_clone().unwrap(), DaxOptions::default()).unwrap();
+    // The unit in which something lies, and the end.
+    assert_eq!(blocks(), ((1 << 16) + 8192) / 512);
+    let holes = || (0..16).filter(|unit| dax.is_hole(unit << 16)).count();
+    assert_eq!((holes(), dax.is_hole(3 << 16)), (15, false));
+    dax.reserve(5 << 16, 2 << 16).unwrap();
+    assert_eq!((holes(), blocks()), (13, ((3 << 16) + 8192) / 512));
+    dax.release(3 << 16, 1 << 16);
+    assert_eq!((holes(), blocks()), (14, ((2 << 16) + 8192) / 512));
+    dax.cut(4 << 16).unwrap();
+    assert_eq!((dax.extent().length(), file.metadata().unwrap().len()), (4 << 16, 4 << 16));
+    dax.grow(8 << 16).unwrap();
+    assert_eq!((holes(), dax.is_hole(6 << 16)), (4, false));
 }

@@ -4,7 +4,7 @@
 //! 2. Its lines up to L are written to the pool's file. They are read from the log, never from memory.
 //! 3. The pool's file is synced.
 //! 4. A header that names L as the new start is written and synced.
-//! 5. The space before L may be overwritten.
+//! 5. The space before L may be overwritten. What was released before L is punched out of the pool's file.
 //!
 //! A crash before step 4 leaves a pool's file with some lines newer than the start in the header; the log still holds all of
 //! them, and an open replays them. Writers are not stopped at any step.
@@ -165,6 +165,7 @@ impl Core {
             to = self.end();
         }
         if from == to {
+            self.punch(to);
             return Ok(());
         }
         let start = Instant::now();
@@ -178,6 +179,7 @@ impl Core {
             header.pool_bytes = pool_bytes;
             last_s = header.checkpointed_at;
         })?;
+        self.punch(to);
         let mut last = self.checkpoints.lock();
         last.last_s = last_s;
         last.checkpoints += 1;

@@ -96,7 +96,7 @@ pub enum LogError {
     /// A copy was to be made of a pool that another process has open, and one copy of its log's header could not be read
     /// for a while. That may be because the process recovers the pool; then it writes both again.
     #[error(
-        "a copy of the log's header fails its check: either the process that has the pool open is still recovering it, then try again later; or the disk is damaged there, then close the pool and open it again"
+        "a copy of the log's header fails its check: try again later, if the process that has the pool open is still recovering it; otherwise the header is damaged: close the pool and open it again"
     )]
     Unsettled,
     /// The pool's file is shorter than it was.

@@ -23,6 +23,8 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     fn sync(&self) -> io::Result<()>;
     /// Gives the bytes from `start` to `end` room on the disk, and the file at least this length.
     fn allocate(&self, start: u64, end: u64) -> io::Result<()>;
+    /// Takes the room on the disk from the bytes from `start` to `end`, which read as zeros from then on.
+    fn punch(&self, start: u64, end: u64) -> io::Result<()>;
     /// Cuts the file off.
     fn truncate(&self, length: u64) -> io::Result<()>;
 }
@@ -71,6 +73,11 @@ impl Io for Disk {
             }
             other => other,
         }
+    }
+
+    fn punch(&self, start: u64, end: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::io::retry_on_intr(|| fallocate(&self.0, flags, start, end - start))?)
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {

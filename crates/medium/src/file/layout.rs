@@ -272,7 +272,7 @@ pub(super) fn first_word(line: &[u8; LINE_BYTES]) -> u64 {
     word(line, 0)
 }
 
-/// The line of the pool's file that names the log which the pool needs; zeros if it needs none.
+/// The line of the pool's file that names the log which the pool needs; zeros if it needs none. Both halves of the line say so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark(pub(super) Option<u128>);
 
@@ -284,14 +284,22 @@ impl Mark {
             bytes[8..24].copy_from_slice(&uuid.to_le_bytes());
             let check = u64::from(crc32c::crc32c(&bytes[..24]));
             bytes[24..32].copy_from_slice(&check.to_le_bytes());
+            bytes.copy_within(..32, 32);
         }
         bytes
     }
 
-    /// `None` if the line is damaged.
+    /// What a half that is whole says; `None` if neither is, or they disagree.
     pub(super) fn decode(bytes: &[u8; LINE_BYTES]) -> Option<Self> {
-        let uuid = u128::from_le_bytes(bytes[8..24].try_into().expect("16 bytes"));
-        [Self(None), Self(Some(uuid))].into_iter().find(|mark| mark.encode() == *bytes)
+        let of_half = |half: &[u8]| {
+            let uuid = u128::from_le_bytes(half[8..24].try_into().expect("16 bytes"));
+            [Self(None), Self(Some(uuid))].into_iter().find(|mark| mark.encode()[..32] == *half)
+        };
+        let (first, second) = bytes.split_at(32);
+        match (of_half(first), of_half(second)) {
+            (Some(mark), Some(other)) => (mark == other).then_some(mark),
+            (mark, other) => mark.or(other),
+        }
     }
 }
 

@@ -150,8 +150,8 @@ impl Log {
         write_all(&*self.io, &header.encode(), header.place())
     }
 
-    /// This log as it is if its ring has grown to the end of the file, which only a lost header says; `None` if the file ends
-    /// with the ring.
+    /// This log with a ring up to the end of the file, in case the header that recorded the growth is lost; `None` if the
+    /// file ends with the ring.
     pub(super) fn as_grown(&self) -> io::Result<Option<Self>> {
         let header = self.header();
         let (base, capacity) = (self.ring().lap(header.start), self.io.length()?.saturating_sub(RING));

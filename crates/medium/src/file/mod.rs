@@ -6,6 +6,7 @@
 //! 1. A fence appends the lines that its thread flushed to the log, as one group with a checksum (`append`).
 //! 2. A wait syncs the log, once for all threads that wait (`commit`).
 //! 3. A checkpoint writes lines from the log back to the base image, and frees their space in the log (`checkpoint`).
+//!    Then what was released is punched out of it (`release`).
 //! 4. An open replays the lines that no checkpoint has written back (`replay`).
 //!
 //! # Invariants
@@ -41,6 +42,7 @@ mod loom_tests;
 mod notes;
 mod open;
 mod pages;
+mod release;
 mod replay;
 mod stat;
 mod store;
@@ -78,6 +80,7 @@ use commit::Commit;
 use layout::{FRAME_LINES_MAX, LENGTH};
 use log::Log;
 use pages::Pages;
+use release::Released;
 use stat::Checkpoints;
 
 /// A thread that appends more than this beyond the durable part of the log is slowed down.
@@ -194,6 +197,7 @@ struct Core {
     /// Held during a checkpoint, and by threads that keep one from beginning.
     checkpointing: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,
+    released: Released,
     /// The pool's length as its users know it. While a growth fails, the file is longer for a moment.
     pool_bytes: AtomicU64,
     signal: Mutex<worker::Signal>,
@@ -391,6 +395,23 @@ unsafe impl Medium for File {
         self.mapping.shrink(length)
     }
 
+    fn release(&self, start: u64, bytes: u64) {
+        self.core.released.add(start, start + bytes, self.core.end());
+    }
+
+    fn reserve(&self, start: u64, bytes: u64) -> Result<(), MediumError> {
+        self.core.released.take_back(start, start + bytes);
+        self.mapping.reserve_room(start, start + bytes)
+    }
+
+    fn is_hole(&self, offset: u64) -> bool {
+        self.mapping.holes().has(offset)
+    }
+
+    fn cut(&self, length: u64) -> Result<(), MediumError> {
+        self.cut_now(length)
+    }
+
     #[inline(always)]
     fn line_form(&self) -> LineForm {
         self.options.line_form
@@ -430,10 +451,7 @@ unsafe impl Medium for File {
         notes.take(|numbers| {
             let mut end = self.core.end();
             for numbers in numbers.chunks(FRAME_LINES_MAX) {
-                end = self.core.append(numbers.len(), |index| {
-                    let line = self.mapping.extent().line(numbers[index]).expect("a line that was flushed");
-                    (numbers[index], self.lines.capture(line))
-                });
+                end = self.core.append(numbers.len(), |index| self.line_to_append(numbers[index]));
                 if end == u64::MAX {
                     // The frame was refused: later frames of this fence must not become durable without it.
                     break;

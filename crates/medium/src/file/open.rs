@@ -20,6 +20,7 @@ use super::io::{Disk, Io, Through, is_full, keep_room, write_all};
 use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogRange, Mark, RANGES_MAX, RING};
 use super::log::{Log, NewestHeader};
 use super::pages::{PAGE_BYTES, Pages};
+use super::release::Released;
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
 use super::stat::Checkpoints;
 use super::store::Stores;
@@ -173,6 +174,7 @@ impl File {
             tail: CachePadded::new(Mutex::new(tail)),
             end: CachePadded::new(AtomicU64::new(end)),
             commit: Commit::new(end, options.gather_max),
+            released: Released::new(mapping.holes()),
             checkpointing: Mutex::new(()),
             checkpoints: Mutex::new(checkpoints),
             pool_bytes: AtomicU64::new(mapping.extent().length()),
@@ -493,6 +495,8 @@ pub(super) fn replay_into(
                 });
             }
             pages.add(number);
+            // What is stored there is not in the file yet.
+            mapping.holes().forget(number * LINE_BYTES as u64);
             Ok(())
         };
         let grow = |length| {

@@ -15,6 +15,7 @@ mod damage;
 mod deaths;
 mod faults;
 mod mutants;
+mod released;
 mod syncs;
 
 const MARK: u64 = 0x2040;
@@ -603,6 +604,9 @@ fn pool_and_log_that_do_not_fit_are_told_apart() {
     assert!(matches!(reopened(&short), Err(LogError::PoolTruncated { .. })));
     let mut unmarked = image.clone();
     unmarked.files[0][MARK as usize + 3] ^= 1;
+    // The line has another half.
+    assert!(reopened(&unmarked).is_ok());
+    unmarked.files[0][MARK as usize + 35] ^= 1;
     assert!(matches!(reopened(&unmarked), Err(LogError::Mark { offset: MARK })));
     let mut newer = image.clone();
     for copy in layout::HEADERS {

@@ -1,6 +1,6 @@
 //! The kernels for any processor: eight bytes at a time within a word, no branch on what memory holds.
 //!
-//! Not inlined where there is another form: what they keep ready would be kept ready in vain there.
+//! Not inlined on x86-64: the compiler would load their constants even where another form runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -19,6 +19,22 @@ fn a_file_that_is_longer_than_the_addresses_is_refused() {
     );
 }
 
+/// A load from a hole of a file in memory took a page, or ended the process if the file system had none left.
+#[test]
+fn a_copy_reads_holes_without_room_for_them() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    let file = File::from(memfd_create("holes", MemfdFlags::empty()).unwrap());
+    file.set_len(1 << 20).unwrap();
+    file.write_all_at(&[7; 100], 5000).unwrap();
+    let before = file.metadata().unwrap().blocks();
+    let mapping = Mapping::copy_of(&file).unwrap();
+    let lines: Vec<_> = (0..(1 << 20) / 64).map(|number| mapping.extent().line(number).unwrap()).collect();
+    let written =
+        lines.iter().filter(|line| line.iter().any(|word| word.load(Ordering::Relaxed) != 0)).count();
+    assert_eq!((written, file.metadata().unwrap().blocks()), (2, before));
+}
+
 #[test]
 fn who_is_out_of_addresses_is_told_so() {
     let mut mapping = Mapping::memory(1 << 30).unwrap();

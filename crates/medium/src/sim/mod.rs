@@ -1,6 +1,6 @@
 //! A medium that records, takes back, and forgets on purpose: what crash exploration runs on.
 //!
-//! A [`Sim`] is memory of this process with five abilities; the memory model that gives them a meaning (which images
+//! A [`Sim`] is memory of this process with six abilities; the memory model that gives them a meaning (which images
 //! a crash may leave) is not here but in the explorer.
 //!
 //! - It **records** a [`Trace`]: every store (of a word, or of a line in [`LineForm::Single`]: each one *atom*), flush and
@@ -11,6 +11,7 @@
 //! - Its lines may be **open** ([`Sim::install`]): of each, several contents are possible, and a load decides, through a
 //!   [`Chooser`], which of the values that are still possible it finds. A recovery then branches only on what it reads.
 //! - It may be **late** ([`SimOptions::late`]), as a file is: fences order, and only a wait makes durable.
+//! - It **releases**: the lines are zeros from then on, durably, once all fences before are durable.
 //! - It plants **faults** ([`Mutation`]): flushes, fences and stores called from one place in the source are not done.
 //!
 //! A `Sim` is a handle: clones are the same memory, so a pool that takes its medium by value leaves the harness one.
@@ -98,6 +99,8 @@ struct Inner {
     chooser: Option<Box<dyn Chooser>>,
     mutations: Vec<Mutation>,
     census: Option<BTreeMap<(SiteKind, Site), u64>>,
+    /// What was released before these fences were durable: the LSN, the first line, how many.
+    released: Vec<(u64, u32, u32)>,
 }
 
 struct Shared {
@@ -364,6 +367,24 @@ impl Shared {
         // SAFETY: it had this length before, so it is mapped; a shorter extent only hides memory.
         unsafe { self.mapping.extent().set_length(level.length) };
         inner.open.reset();
+        inner.released.clear();
+    }
+
+    /// Makes zeros of what was released before fences that are durable now.
+    fn release_due(&self, inner: &mut Inner) {
+        let durable = self.durable.load(Ordering::Relaxed);
+        for (_, line, count) in inner.released.extract_if(.., |(lsn, ..)| *lsn <= durable).collect::<Vec<_>>()
+        {
+            for line in line..line + count {
+                let Some(words) = self.words(line) else { break };
+                let is_open = self.flags[line as usize].load(Ordering::Relaxed) & OPEN != 0;
+                if is_open || LineValue::load(words, Ordering::Relaxed) != LineValue::ZERO {
+                    self.before_store(inner, line, u8::MAX);
+                    LineValue::ZERO.store(words, Ordering::Release);
+                }
+            }
+            self.record(inner, Event::Release { line, count });
+        }
     }
 
     fn close_lines(&self, inner: &mut Inner) {
@@ -484,6 +505,21 @@ unsafe impl Medium for Sim {
 
     /// Does nothing: a crash may come before the file is cut, and nobody looks at what lies beyond.
     fn shrink(&mut self, _length: u64) -> Result<(), MediumError> {
+        Ok(())
+    }
+
+    fn release(&self, start: u64, bytes: u64) {
+        schedule::reach(Access::something::<Extent>(AccessKind::Store));
+        let mut inner = self.shared.lock();
+        let line = LINE_BYTES as u64;
+        let lsn = self.shared.fenced.load(Ordering::Relaxed);
+        inner.released.push((lsn, (start / line) as u32, (bytes / line) as u32));
+        self.shared.release_due(&mut inner);
+    }
+
+    fn reserve(&self, start: u64, bytes: u64) -> Result<(), MediumError> {
+        let (first, end) = ((start / LINE_BYTES as u64) as u32, ((start + bytes) / LINE_BYTES as u64) as u32);
+        self.shared.inner.lock().released.retain(|(_, line, count)| line + count <= first || end <= *line);
         Ok(())
     }
 
@@ -612,6 +648,7 @@ unsafe impl Medium for Sim {
         if !Shared::is_dropped(&inner, Mutation::DropWait, site) {
             self.shared.durable.store(lsn.0, Ordering::Relaxed);
             self.shared.record(&mut inner, Event::Wait { lsn: lsn.0, thread: thread_number(), site });
+            self.shared.release_due(&mut inner);
         }
         Ok(())
     }

@@ -119,6 +119,13 @@ pub enum Event {
         /// The new length, in bytes.
         length: u64,
     },
+    /// Lines lost their content for good: the room of these was given back.
+    Release {
+        /// The first line.
+        line: u32,
+        /// How many lines.
+        count: u32,
+    },
     /// The chooser decided what a word of an open line held.
     Narrow {
         /// Which line.
@@ -141,7 +148,7 @@ impl Event {
             | Self::Flush { thread, .. }
             | Self::Fence { thread, .. }
             | Self::Wait { thread, .. } => Some(*thread),
-            Self::Grow { .. } | Self::Narrow { .. } | Self::Mark(_) => None,
+            Self::Grow { .. } | Self::Release { .. } | Self::Narrow { .. } | Self::Mark(_) => None,
         }
     }
 
@@ -153,7 +160,7 @@ impl Event {
             Self::Flush { site, .. } => Some((SiteKind::Flush, Site::from(*site))),
             Self::Fence { site, .. } => Some((SiteKind::Fence, Site::from(*site))),
             Self::Wait { site, .. } => Some((SiteKind::Wait, Site::from(*site))),
-            Self::Grow { .. } | Self::Narrow { .. } | Self::Mark(_) => None,
+            Self::Grow { .. } | Self::Release { .. } | Self::Narrow { .. } | Self::Mark(_) => None,
         }
     }
 }

@@ -451,6 +451,16 @@ impl Io for Faulty {
         Ok(())
     }
 
+    fn punch(&self, start: u64, end: u64) -> io::Result<()> {
+        // As zeros that are written: until the next sync a loss of power may take them back.
+        let mut state = self.machine.state.lock();
+        state.call()?;
+        let bytes = vec![0; (end - start) as usize];
+        self.file_of().write_all_at(&bytes, start)?;
+        state.events.push(Event::Write { file: self.which, offset: start, bytes });
+        Ok(())
+    }
+
     fn truncate(&self, length: u64) -> io::Result<()> {
         let mut state = self.machine.state.lock();
         state.call()?;

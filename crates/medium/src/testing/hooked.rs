@@ -18,6 +18,8 @@ pub enum Call {
     Sync,
     /// Room is about to be allocated.
     Allocate,
+    /// Room is about to be given back.
+    Punch,
     /// The file is about to be cut off.
     Truncate,
 }
@@ -111,6 +113,10 @@ impl Io for Hooked {
 
     fn allocate(&self, start: u64, end: u64) -> io::Result<()> {
         self.run(Call::Allocate, || self.io.allocate(start, end))
+    }
+
+    fn punch(&self, start: u64, end: u64) -> io::Result<()> {
+        self.run(Call::Punch, || self.io.punch(start, end))
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {

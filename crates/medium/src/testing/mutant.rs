@@ -28,6 +28,8 @@ pub(crate) enum Mutant {
     AnyHeader,
     /// Groups are acknowledged before they are synced.
     EarlyAcknowledgement,
+    /// What was released is punched at any checkpoint.
+    PunchedEarly,
 }
 
 #[cfg(test)]

@@ -43,6 +43,9 @@ impl Space {
         slab: u32,
         end: u32,
     ) -> Result<std::result::Result<u32, &'static str>> {
+        if guard.medium().is_hole(slab_start(slab)) {
+            return Ok(Ok(slab + 1));
+        }
         let Some(class_word) = unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)) else {
             return Ok(Err(CLASS_DAMAGED));
         };
@@ -86,6 +89,9 @@ impl Space {
         for slab in 1..high_water {
             let known = self.slabs.get(slab);
             if known.used.load(Ordering::Acquire) == 0 {
+                if guard.medium().is_hole(slab_start(slab)) {
+                    continue;
+                }
                 // A free slab has no class; the class word inside of a former span may be anything.
                 guard.words(slab_start(slab), 1)?[0].publish(guard, checked(0));
                 continue;

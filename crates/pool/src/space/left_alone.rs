@@ -25,7 +25,8 @@ impl Space {
         match known.state.load(Ordering::Relaxed) {
             LEFT_ALONE => {}
             UNMARKED if known.class.load(Ordering::Relaxed) == 0 => {
-                if unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).is_some() {
+                let is_hole = guard.medium().is_hole(slab_start(slab));
+                if is_hole || unchecked(guard.words(slab_start(slab), 1)?[0].load(guard)).is_some() {
                     return Ok(false);
                 }
                 known.used.store(1, Ordering::Relaxed);

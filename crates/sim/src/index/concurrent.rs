@@ -7,8 +7,8 @@ use medium::sim::Sim;
 use pool::Pool;
 
 use super::IndexOperation::{
-    self, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
-    Update, Visit,
+    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack,
+    Sync, Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
 use super::{Condition, Entries, IndexSubject, text};
@@ -40,12 +40,15 @@ impl IndexSubject {
         Ok(())
     }
 
-    /// Fills the tree, if it is empty.
+    /// Fills the tree, if it is empty. Epochs end while the source runs.
     fn load(&self, tree: &dyn Index, (from, to): (u64, u64)) -> engines::Result<IndexOutcome> {
         let shape = self.keys();
         let mut keys = from..=to;
         let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
             let Some(number) = keys.next() else { return Ok(false) };
+            if let Some(epochs) = tree.epochs().filter(|_| number % 4 == 2) {
+                epochs.sync()?;
+            }
             *key = shape.key_bytes(number);
             *value = shape.value_bytes(number);
             Ok(true)
@@ -97,6 +100,11 @@ impl Concurrent for IndexSubject {
                 Some(pool) => Self::mark(pool, tree).map(|()| Held(true)),
                 None => return Err("not open".to_owned()),
             },
+            Compact => {
+                tree.sync().map_err(text)?;
+                tree.reclaim();
+                opened.pool.as_ref().ok_or("not open")?.compact().map(|()| Held(true))
+            }
             Scan(from, to) => return self.entries(tree, (from, to), Direction::Forward),
             ScanBack(from, to) => return self.entries(tree, (from, to), Direction::Reverse),
             Visit(from, to) => return self.visit(tree, (from, to)),
@@ -134,7 +142,7 @@ impl Concurrent for IndexSubject {
                     keys.range(from..=to).copied().collect()
                 }
                 GetMany(one, other) => vec![one, other],
-                Sync => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
+                Sync | Compact => return keys.iter().map(|key| (*key, Sync, outcome.clone())).collect(),
                 _ => {
                     return operation
                         .key()

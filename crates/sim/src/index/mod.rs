@@ -53,13 +53,15 @@ pub enum IndexOperation {
     Reopen,
     /// Marks what the tree reaches, if the open left that for later.
     Mark,
+    /// Ends an epoch, gives free space back, and cuts the pool.
+    Compact,
     /// Drops the tree and makes another, empty one.
     DropTree,
 }
 
 use IndexOperation::{
-    DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync, Update,
-    Visit,
+    Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
+    Update, Visit,
 };
 
 impl fmt::Debug for IndexOperation {
@@ -79,6 +81,7 @@ impl fmt::Debug for IndexOperation {
             Sync => write!(formatter, "sync"),
             Reopen => write!(formatter, "reopen"),
             Mark => write!(formatter, "mark"),
+            Compact => write!(formatter, "compact"),
             DropTree => write!(formatter, "drop the tree"),
         }
     }
@@ -95,7 +98,7 @@ impl IndexOperation {
             Insert(key, _) | Update(key, _) | Put(key, _) | Remove(key) | Exchange(key, ..) | Get(key) => {
                 Some(key)
             }
-            GetMany(..) | Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark
+            GetMany(..) | Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark | Compact
             | DropTree => None,
         }
     }
@@ -324,7 +327,7 @@ impl Subject for IndexSubject {
                 state.clear();
                 (true, None)
             }
-            Sync | Reopen | Mark => (true, None),
+            Sync | Reopen | Mark | Compact => (true, None),
         };
         match write.filter(|_| held) {
             Some((key, Some(value))) => drop(state.insert(key, value)),
@@ -336,7 +339,7 @@ impl Subject for IndexSubject {
 
     fn durability(&self, operation: &IndexOperation) -> Durability {
         match (operation, self.deferral) {
-            (Sync | Reopen | DropTree, _) => Durability::OnReturn,
+            (Sync | Compact | Reopen | DropTree, _) => Durability::OnReturn,
             (_, Deferral::Nothing) => self.engine.durability(),
             (Get(key), Deferral::Writes) => Durability::OfPart(*key),
             _ => Durability::AtAnyTime,
@@ -355,7 +358,7 @@ impl Subject for IndexSubject {
     }
 
     fn is_whole(&self, operation: &IndexOperation) -> bool {
-        *operation == Sync
+        matches!(operation, Sync | Compact)
     }
 
     fn word(&self, operations: &[IndexOperation]) -> Option<String> {

@@ -2,12 +2,12 @@
 //!
 //! The word is what a command line takes: operations with dots between them, a letter and its numbers each: `i10=7` insert,
 //! `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange, `g10` get, `a1=9` get 1 and 9 at once, `l1=9` load all
-//! from 1 to 9, `f1=9` scan from 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `d` drop the tree
-//! and make another.
+//! from 1 to 9, `f1=9` scan from 1 to 9, `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `c` compact, `d` drop the
+//! tree and make another.
 
 use super::IndexOperation::{
-    self, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack, Sync,
-    Update, Visit,
+    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan, ScanBack,
+    Sync, Update, Visit,
 };
 use super::LONG_VALUE;
 use crate::subject::Complaint;
@@ -51,6 +51,19 @@ pub fn every_drop() -> Vec<IndexOperation> {
         DropTree,
     ]);
     script.extend([Sync, Put(50, 6)]);
+    script
+}
+
+/// Gives space back: of values that have slabs of their own, first and last and between others, and of all that a tree took; and
+/// takes it again. The last ones are of an epoch that does not end.
+pub fn every_compaction() -> Vec<IndexOperation> {
+    let mut script: Vec<_> = (10..20).map(|key| Insert(key, key)).collect();
+    script.extend([50, 51, 52].map(|key| Put(key, LONG_VALUE)));
+    script.extend([Sync, Remove(51), Sync, Compact, Update(10, 2), Put(51, LONG_VALUE), Sync]);
+    script.extend([Remove(52), Put(50, 3), Compact, Put(53, LONG_VALUE), Sync, Reopen]);
+    script.extend([10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 50, 51, 53].map(Remove));
+    script.extend([Sync, Compact, Insert(5, 1), Put(50, LONG_VALUE), Sync, Remove(50), Remove(5), Sync]);
+    script.extend([Insert(6, 1), Compact, Insert(7, 1), Compact, Insert(8, 1)]);
     script
 }
 
@@ -247,6 +260,7 @@ pub fn to_word(operations: &[IndexOperation]) -> String {
         Sync => "s".to_owned(),
         Reopen => "o".to_owned(),
         Mark => "m".to_owned(),
+        Compact => "c".to_owned(),
         DropTree => "d".to_owned(),
     });
     words.collect::<Vec<_>>().join(".")
@@ -260,7 +274,7 @@ pub fn from_word(word: &str) -> Result<Vec<IndexOperation>, Complaint> {
 fn operation(part: &str) -> Result<IndexOperation, Complaint> {
     let bad = || {
         format!(
-            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, a1=9, l1=9, f1=9, b1=9, v1=9, s, o, m or d"
+            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, a1=9, l1=9, f1=9, b1=9, v1=9, s, o, m, c or d"
         )
     };
     let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
@@ -288,6 +302,7 @@ fn operation(part: &str) -> Result<IndexOperation, Complaint> {
         "s" if rest.is_empty() => Ok(Sync),
         "o" if rest.is_empty() => Ok(Reopen),
         "m" if rest.is_empty() => Ok(Mark),
+        "c" if rest.is_empty() => Ok(Compact),
         "d" if rest.is_empty() => Ok(DropTree),
         _ => Err(bad()),
     }

@@ -179,6 +179,11 @@ impl Lines {
         history.candidates.clear();
     }
 
+    /// The line has one content, which the caller knows.
+    pub(super) fn forget(&mut self, line: u32) {
+        self.lines.remove(&line);
+    }
+
     fn settle_if_single(&mut self, memory: &mut Memory, sim: &Sim, line: u32) {
         let settled = self.lines.get(&line).filter(|history| history.is_settled());
         if let Some(content) = settled.map(|history| history.bases[0]) {

@@ -191,6 +191,11 @@ impl Log {
         self.settle(memory, sim);
     }
 
+    /// The line has one content, which the caller knows.
+    pub(super) fn forget(&mut self, line: u32) {
+        self.lines.remove(&line);
+    }
+
     fn settle(&mut self, memory: &mut Memory, sim: &Sim) {
         self.lines.retain(|&line, history| {
             history.merge();

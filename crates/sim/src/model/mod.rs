@@ -12,7 +12,8 @@
 //! 5. A flush does not cover later stores.
 //! 6. A line that is stored whole is there wholly or not at all.
 //! 7. Growth is durable when it returns.
-//! 8. A line that is stored whole is not stored to otherwise before a fence of the same thread: that is a violation.
+//! 8. What is released is zeros, durably, from then on.
+//! 9. A line that is stored whole is not stored to otherwise before a fence of the same thread: that is a violation.
 //!
 //! With persistent caches ([`Rules::PersistentCaches`], eADR) every store is durable at once, in the order of all
 //! stores.
@@ -23,7 +24,8 @@
 //! 2. A crash leaves all groups before some place in the log, and any of the lines of the group after it.
 //! 3. A wait makes the groups up to its LSN durable. *Only* a wait does.
 //! 4. Stores that are in no group are lost.
-//! 5. Growth is durable when it returns. (If growth is in the log as well, a crash may lose it and all that came after it:
+//! 5. What is released is zeros, durably, once the groups before are durable.
+//! 6. Growth is durable when it returns. (If growth is in the log as well, a crash may lose it and all that came after it:
 //!    that is the same as a crash before the growth, which is explored.)
 //!
 //! Every image of a log is also one of lines, if each fence is followed by a wait: with lines the fence alone makes durable.
@@ -154,7 +156,7 @@ impl Model {
     /// Whether the event makes something durable, so that a crash just before it can leave what a crash after it cannot.
     pub fn raises(&self, event: &Event) -> bool {
         match (event, &self.kind) {
-            (Event::Grow { .. }, _) => true,
+            (Event::Grow { .. } | Event::Release { .. }, _) => true,
             (_, Kind::Lines(lines)) => lines.raises(event),
             (_, Kind::Log(log)) => log.raises(event),
         }
@@ -163,7 +165,7 @@ impl Model {
     /// Whether a crash after the event may leave something that a crash before it cannot.
     pub(crate) fn adds(&self, event: &Event) -> bool {
         match event {
-            Event::Grow { .. } => true,
+            Event::Grow { .. } | Event::Release { .. } => true,
             Event::Store { .. } | Event::StoreLine { .. } => matches!(self.kind, Kind::Lines(_)),
             Event::Fence { .. } => matches!(self.kind, Kind::Log(_)),
             _ => false,
@@ -174,6 +176,16 @@ impl Model {
     pub fn apply(&mut self, sim: &Sim, trace: &Trace, event: &Event) {
         if let Event::Grow { length } = *event {
             return sim.set_length(length).expect("it grew when it was recorded");
+        }
+        if let Event::Release { line, count } = *event {
+            for line in line..line + count {
+                match &mut self.kind {
+                    Kind::Lines(lines) => lines.forget(line),
+                    Kind::Log(log) => log.forget(line),
+                }
+                self.memory.settle(sim, line, &LineValue::ZERO);
+            }
+            return;
         }
         let stored = match *event {
             Event::Store { word, value, site, .. } => {

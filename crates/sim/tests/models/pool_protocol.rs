@@ -19,6 +19,10 @@ enum Operation {
     Put { tree: u8, slot: usize, bytes: usize, value: u64 },
     /// Takes a block out of the directory, and frees it.
     Clear { tree: u8, slot: usize },
+    /// As `Clear`, and gives the block's room back at once, or before what frees it is durable.
+    Release { tree: u8, slot: usize, early: bool },
+    /// Gives all free room back, and cuts the file.
+    Compact,
     /// Removes a tree with all its blocks.
     Remove { tree: u8 },
     /// Gives a tree another name.
@@ -27,7 +31,7 @@ enum Operation {
     Reopen,
 }
 
-use Operation::{Clear, Create, Put, Remove, Rename, Reopen};
+use Operation::{Clear, Compact, Create, Put, Release, Remove, Rename, Reopen};
 
 const SLOTS: usize = 8;
 /// In a directory's word: the length in bytes, above the offset.
@@ -137,6 +141,20 @@ impl Opened {
         Ok(())
     }
 
+    fn release(&self, tree: u8, slot: usize, early: bool) -> Result<(), Complaint> {
+        let pool = self.pool();
+        let guard = pool.pin();
+        let cell = &self.directory(&guard, tree)?[slot];
+        let old = cell.load(&guard) & ((1 << BYTES_SHIFT) - 1);
+        cell.publish(&guard, 0);
+        if !early {
+            guard.drain().map_err(text)?;
+        }
+        guard.retire(old);
+        pool.release();
+        guard.drain().map(drop).map_err(text)
+    }
+
     fn rename(&mut self, tree: u8, name: u8) -> Result<(), Complaint> {
         let Some(root) = self.trees.remove(&tree) else { return Ok(()) };
         let renamed = self.pool().rename_tree(&root, &char::from(name).to_string()).map_err(text)?;
@@ -174,14 +192,16 @@ impl Subject for PoolProtocol {
             Put { tree, slot, bytes, value } => {
                 state.entry(tree).or_default().insert(slot, (bytes, value));
             }
-            Clear { tree, slot } => drop(state.entry(tree).or_default().remove(&slot)),
+            Clear { tree, slot } | Release { tree, slot, .. } => {
+                state.entry(tree).or_default().remove(&slot);
+            }
             Remove { tree } => drop(state.remove(&tree)),
             Rename { tree, name } => {
                 if let Some(blocks) = state.remove(&tree) {
                     state.insert(name, blocks);
                 }
             }
-            Reopen => {}
+            Reopen | Compact => {}
         }
     }
 
@@ -196,6 +216,8 @@ impl Subject for PoolProtocol {
             Create { tree } => opened.create(tree),
             Put { tree, slot, bytes, value } => opened.put(tree, slot, bytes, value),
             Clear { tree, slot } => opened.clear(tree, slot),
+            Release { tree, slot, early } => opened.release(tree, slot, early),
+            Compact => opened.pool().compact().map_err(text),
             Remove { tree } => opened.remove(tree),
             Rename { tree, name } => opened.rename(tree, name),
             Reopen => {
@@ -348,6 +370,44 @@ fn the_fences_of_a_rename_are_missed() {
             explore(options, &script).expect_err(&format!("a missing fence that was not noticed: {site:?}"));
         println!("{report}");
     }
+}
+
+/// Of spans and slabs; and what is free at the end of the file is used again.
+fn releasing(early: bool) -> Vec<Operation> {
+    let release = |slot| Release { tree: b'a', slot, early };
+    vec![
+        Create { tree: b'a' },
+        put(1, 70_000, 2),
+        put(0, 4096, 1),
+        release(1),
+        put(2, 48, 3),
+        release(0),
+        Compact,
+        put(1, 70_000, 4),
+        Clear { tree: b'a', slot: 1 },
+        Compact,
+        Reopen,
+        put(1, 4096, 5),
+        Compact,
+    ]
+}
+
+#[test]
+fn room_that_is_given_back_is_out_of_use_after_every_crash() {
+    for rules in [Rules::Lines, Rules::Log, Rules::PersistentCaches] {
+        let second_crash = SecondCrash::InRecovery;
+        let options = Options { rules, images: Images::All, second_crash, ..Options::default() };
+        let stats = explore(options, &releasing(false)).unwrap_or_else(|report| panic!("{report}"));
+        println!("{rules:?}: {stats}");
+        assert!(stats.points > 30 && stats.cut_short == 0);
+    }
+}
+
+#[test]
+fn room_that_is_given_back_too_early_is_missed() {
+    let options = Options { images: Images::All, shrink: false, ..Options::default() };
+    let report = explore(options, &releasing(true)).expect_err("an early release that was not noticed");
+    assert!(report.contains("is damaged"), "{report}");
 }
 
 #[test]

@@ -40,7 +40,9 @@ fn a_mark_is_whole_or_damaged() {
     for index in 0..64 {
         let mut flipped = bytes;
         flipped[index] ^= 1;
-        assert_eq!(Mark::decode(&flipped), None, "byte {index}");
+        assert_eq!(Mark::decode(&flipped), Some(Mark(Some(77))), "byte {index}");
+        flipped[(index + 32) % 64] ^= 1;
+        assert_eq!(Mark::decode(&flipped), None, "bytes {index} of both halves");
     }
 }
 

@@ -1,0 +1,161 @@
+//! `everleaf compact`: writes a pool anew, so that its file is no larger than what it holds.
+//!
+//! The new pool is written beside the old one, verified against it, and renamed over it. Until then the old one is in its place,
+//! unchanged.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use everleaf::{Options, Store, Tree, TreeInfo, TreeOptions};
+use indicatif::ProgressBar;
+use lab::arguments::parse_fill;
+use tempfile::TempPath;
+
+use super::check;
+use crate::context::{Context, PoolArgs};
+use crate::failure::{Answer, Failure, Outcome};
+use crate::{interrupt, progress};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The fill factor of new leaves, from 0.5 to 1
+    #[arg(long, default_value_t = 0.9, value_name = "PART", value_parser = parse_fill)]
+    fill: f64,
+}
+
+/// The file of the new pool until it has its place. It and its log are removed when this is dropped.
+struct Part {
+    path: TempPath,
+}
+
+impl Part {
+    /// In the folder of the pool, with its owner and permissions.
+    fn beside(pool: &Path) -> Result<Self, Failure> {
+        let make = || {
+            let place = pool.canonicalize()?;
+            let file = tempfile::Builder::new()
+                .prefix(&format!(".{}.", place.file_name().unwrap_or_default().to_string_lossy()))
+                .suffix(".part")
+                .tempfile_in(place.parent().unwrap_or(Path::new("/")))?;
+            // If that fails, only this user may read the file.
+            let _ = medium::file::share_access(file.as_file(), &place.metadata()?);
+            Ok(Self { path: file.into_temp_path() })
+        };
+        make().map_err(Failure::io(format!("create a file beside {}", pool.display())))
+    }
+
+    fn log(&self) -> PathBuf {
+        everleaf::log_path(&self.path)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // A clean close has removed it.
+        let _ = std::fs::remove_file(self.log());
+    }
+}
+
+/// Fills a new tree with the entries of another one; returns how many.
+fn copy(from: &Tree, to: &Tree, fill: f64, bar: &ProgressBar) -> Result<u64, Failure> {
+    let mut range = from.iter();
+    let entries = std::iter::from_fn(|| {
+        if let Err(failure) = interrupt::check() {
+            return Some(Err(failure));
+        }
+        bar.inc(1);
+        let next = range.next_entry().map_err(Failure::from).transpose()?;
+        Some(next.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    });
+    to.try_bulk_load(entries, fill)
+}
+
+/// Whether two trees hold the same.
+fn are_equal(one: &Tree, other: &Tree, bar: &ProgressBar) -> Result<bool, Failure> {
+    let (mut one, mut other) = (one.iter(), other.iter());
+    loop {
+        interrupt::check()?;
+        let (left, right) = (one.next_entry()?, other.next_entry()?);
+        if left != right {
+            return Ok(false);
+        }
+        if left.is_none() {
+            return Ok(true);
+        }
+        bar.inc(1);
+    }
+}
+
+/// The kind of a tree; a pool with trees that cannot be copied is not compacted.
+fn kind_of(tree: &TreeInfo) -> Result<TreeOptions, Failure> {
+    tree.kind.ok_or_else(|| {
+        let name = &tree.name;
+        Failure::Refused(format!(
+            "tree {name:?} is damaged, or of an engine that this release does not know; drop it, or use the release that made it"
+        ))
+    })
+}
+
+/// Copies all trees into the new pool, and verifies it. Returns the number of entries.
+fn rewrite(
+    args: &Args,
+    context: Context,
+    from: &Store,
+    options: &Options,
+    part: &Part,
+) -> Result<u64, Failure> {
+    let entries = check::count(from)?.1;
+    if let Some(damage) = check::violations_among(context, from, entries)?.first() {
+        return Err(Failure::Refused(format!(
+            "the pool is damaged: {damage}; `everleaf dump --salvage` saves what is whole"
+        )));
+    }
+    let trees = from.trees()?;
+    let to = options.open(&part.path)?;
+    let bar = progress::entries(context, 2 * entries, "compacting");
+    let mut copied = 0;
+    for info in &trees {
+        let tree = to.tree_with(&info.name, kind_of(info)?)?;
+        copied += copy(&from.open_tree(&info.name)?, &tree, args.fill, &bar)?;
+    }
+    to.close()?;
+    let to = options.clone().create(false).open(&part.path)?;
+    for info in &trees {
+        if !are_equal(&from.open_tree(&info.name)?, &to.open_tree(&info.name)?, &bar)? {
+            let name = &info.name;
+            return Err(Failure::Refused(format!(
+                "the copy of tree {name:?} differs from the tree; nothing was changed"
+            )));
+        }
+    }
+    bar.finish_and_clear();
+    if let Some(damage) = check::violations_among(context, &to, copied)?.first() {
+        return Err(Failure::Refused(format!("the copy is damaged: {damage}; nothing was changed")));
+    }
+    to.close()?;
+    Ok(copied)
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let room = |path: &Path| std::fs::metadata(path).map_or(0, |file| 512 * file.blocks());
+    let pool = &args.pool.pool;
+    interrupt::gently();
+    let store = args.pool.open(context, false)?;
+    store.finish_recovery();
+    let before = room(pool);
+    let part = Part::beside(pool)?;
+    let trees = store.trees()?.len() as u64;
+    let entries = rewrite(args, context, &store, &args.pool.options(), &part)?;
+    interrupt::check()?;
+    store.close_and_replace(&part.path)?;
+    let after = room(pool);
+    let report =
+        serde_json::json!({ "trees": trees, "entries": entries, "bytes_before": before, "bytes": after });
+    let (trees, entries) = (progress::many(trees, "tree"), progress::many(entries, "entry"));
+    let words =
+        format!("{entries} in {trees}: {} before, {} now", progress::bytes(before), progress::bytes(after));
+    context.say(&report, words)?;
+    Ok(Answer::Yes)
+}

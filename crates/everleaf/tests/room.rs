@@ -1,0 +1,179 @@
+//! The room that a pool's file takes: what is removed comes back, and is taken again.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everleaf::{Engine, MediumChoice, Options, Store, TreeOptions};
+use medium::file::Disk;
+use medium::testing::{Call, Hooked, Then};
+
+const ENTRIES: u32 = 20_000;
+const MIB: u64 = 1 << 20;
+
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+fn room(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| 512 * file.blocks())
+}
+
+fn options(medium: MediumChoice) -> Options {
+    Options::new().medium(medium)
+}
+
+fn key(number: u32) -> [u8; 8] {
+    u64::from(number.wrapping_mul(0x9e37_79b9)).to_be_bytes()
+}
+
+fn fill(store: &Store, name: &str, kind: TreeOptions, value: u8) {
+    let tree = store.tree_with(name, kind).unwrap();
+    (0..ENTRIES).for_each(|number| drop(tree.put_async(key(number), [value; 200]).unwrap()));
+    store.sync().unwrap();
+}
+
+fn kinds() -> impl Iterator<Item = TreeOptions> {
+    let engines = [Engine::RNTREE, Engine::BZTREE, Engine::MASSTREE, Engine::WBTREE, Engine::CAWBT];
+    engines.into_iter().map(|engine| TreeOptions { engine, ..TreeOptions::RECORDS })
+}
+
+fn expect_whole(store: &Store, name: &str, value: u8) {
+    let tree = store.open_tree(name).unwrap();
+    (0..ENTRIES)
+        .for_each(|number| assert_eq!(tree.get(key(number)).unwrap().unwrap().to_vec(), [value; 200]));
+    assert_eq!(store.check().unwrap(), []);
+}
+
+/// Before, a file stayed at its greatest size, except for a free tail that a close cut off.
+#[test]
+fn what_a_dropped_tree_took_comes_back_and_is_used_again() {
+    for (medium, kind) in
+        [MediumChoice::Dax, MediumChoice::File].into_iter().flat_map(|m| kinds().map(move |k| (m, k)))
+    {
+        let what = (medium, kind.engine.name);
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let store = options(medium).open(&path).unwrap();
+        fill(&store, "large", kind, 1);
+        // It holds the end of the file.
+        fill(&store, "kept", kind, 2);
+        store.sync().unwrap();
+        store.drop_tree("large").unwrap();
+        store.compact().unwrap();
+        let half = room(&path);
+        let length = std::fs::metadata(&path).unwrap().len();
+        assert!(half < length * 2 / 3, "{what:?}: {half} of {length} bytes take room");
+        expect_whole(&store, "kept", 2);
+        store.close().unwrap();
+        assert!(room(&path) <= half + MIB, "{what:?}");
+        let store = options(medium).open(&path).unwrap();
+        expect_whole(&store, "kept", 2);
+        assert!(room(&path) <= half + MIB, "{what:?}: an open fills holes");
+        fill(&store, "large", kind, 3);
+        assert!(std::fs::metadata(&path).unwrap().len() < length + 2 * MIB, "{what:?}: holes are not used");
+        expect_whole(&store, "large", 3);
+        expect_whole(&store, "kept", 2);
+        store.drop_tree("large").unwrap();
+        store.drop_tree("kept").unwrap();
+        store.compact().unwrap();
+        assert!(room(&path) < 4 * MIB, "{what:?}: {} bytes of an empty store", room(&path));
+        fill(&store, "large", kind, 4);
+        expect_whole(&store, "large", 4);
+        store.close().unwrap();
+        expect_whole(&options(medium).open(&path).unwrap(), "large", 4);
+    }
+}
+
+#[test]
+fn what_was_removed_from_a_tree_comes_back() {
+    for (medium, kind) in
+        [MediumChoice::Dax, MediumChoice::File].into_iter().flat_map(|m| kinds().map(move |k| (m, k)))
+    {
+        let what = (medium, kind.engine.name);
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let store = options(medium).open(&path).unwrap();
+        fill(&store, "tree", kind, 1);
+        store.compact().unwrap();
+        let full = room(&path);
+        let tree = store.open_tree("tree").unwrap();
+        (0..ENTRIES).for_each(|number| drop(tree.remove_async(key(number)).unwrap()));
+        drop(tree);
+        store.sync().unwrap();
+        let before = room(&path);
+        let back = store.compact().unwrap();
+        let left = room(&path);
+        assert!(left <= full / 2, "{what:?}: {full}, then {left} bytes");
+        assert_eq!(back, before - left, "{what:?}");
+        fill(&store, "tree", kind, 2);
+        expect_whole(&store, "tree", 2);
+        store.close().unwrap();
+        expect_whole(&options(medium).open(&path).unwrap(), "tree", 2);
+    }
+}
+
+/// Masstree kept its runs until it was dropped.
+#[test]
+fn a_close_gives_back_what_was_removed() {
+    for (medium, kind) in [MediumChoice::Dax, MediumChoice::File]
+        .into_iter()
+        .flat_map(|medium| kinds().map(move |kind| (medium, kind)))
+    {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let store = options(medium).open(&path).unwrap();
+        fill(&store, "tree", kind, 1);
+        let tree = store.open_tree("tree").unwrap();
+        (0..ENTRIES).for_each(|number| drop(tree.remove_async(key(number)).unwrap()));
+        drop(tree);
+        store.close().unwrap();
+        assert!(room(&path) < 2 * MIB, "{medium:?}, {}: {} bytes", kind.engine.name, room(&path));
+        let store = options(medium).open(&path).unwrap();
+        fill(&store, "tree", kind, 2);
+        expect_whole(&store, "tree", 2);
+    }
+}
+
+/// On a full disk the first free slab may be a hole that gets no room, while a later one has kept its own.
+#[test]
+fn a_full_disk_still_uses_free_slabs_that_kept_their_room() {
+    let folder = folder();
+    let file = |name| {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(folder.path().join(name));
+        Arc::new(Disk(file.unwrap()))
+    };
+    let full = Arc::new(AtomicBool::new(false));
+    let hook = {
+        let full = Arc::clone(&full);
+        move |call| match call {
+            Call::Allocate if full.load(Ordering::Relaxed) => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(Then::Go),
+        }
+    };
+    let pool = Arc::new(Hooked::deciding(file("pool"), hook));
+    let store = options(MediumChoice::File).open_on(pool, file("pool.log")).unwrap();
+    let tree = store.tree("tree").unwrap();
+    let value = vec![7; 64_000];
+    [1, 2, 3].into_iter().for_each(|number| tree.put(key(number), &value).unwrap());
+    tree.remove(key(1)).unwrap();
+    store.compact().unwrap();
+    tree.remove(key(2)).unwrap();
+    full.store(true, Ordering::Relaxed);
+    tree.put(key(4), &value).unwrap();
+    let error = tree.put(key(5), &value).unwrap_err();
+    assert!(matches!(error, everleaf::Error::PoolFull { .. }), "{error}");
+    full.store(false, Ordering::Relaxed);
+    tree.put(key(5), &value).unwrap();
+    assert_eq!(store.check().unwrap(), []);
+}

@@ -1,0 +1,108 @@
+//! Room that is given back: units of the pool's file are punched out of it once a checkpoint has passed their last lines.
+//!
+//! A unit that was released waits until what made it free is durable, and written back: before that a crash would bring back a
+//! state in which it is in use. Lines of it that are logged later, by threads that flushed before it was free, make it take room
+//! again and harm nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+
+use super::error::refused;
+use super::layout::LENGTH;
+use super::{Core, File};
+use crate::holes::{Holes, units_of};
+use crate::testing::mutant::Mutant;
+use crate::{LineValue, MediumError, RELEASE_BYTES};
+
+/// What was released.
+#[derive(Debug)]
+pub(super) struct Released {
+    /// By its number, each unit that waits, and where the log ended when it was released.
+    waiting: Mutex<BTreeMap<u64, u64>>,
+    holes: Arc<Holes>,
+}
+
+impl Released {
+    pub(super) fn new(holes: &Arc<Holes>) -> Self {
+        Self { waiting: Mutex::default(), holes: Arc::clone(holes) }
+    }
+
+    pub(super) fn add(&self, start: u64, end: u64, log_end: u64) {
+        self.waiting.lock().extend(units_of(start, end).map(|unit| (unit, log_end)));
+    }
+
+    /// Takes back what waits.
+    pub(super) fn take_back(&self, start: u64, end: u64) {
+        let mut waiting = self.waiting.lock();
+        for unit in units_of(start, end) {
+            waiting.remove(&unit);
+        }
+    }
+}
+
+impl Core {
+    /// Punches what was released before `position`, up to which the log is durable and checkpointed.
+    pub(super) fn punch(&self, position: u64) {
+        let mut waiting = self.released.waiting.lock();
+        let position = if Mutant::PunchedEarly.is_planted() { u64::MAX } else { position };
+        let mut due = Vec::new();
+        waiting.retain(|unit, log_end| {
+            let is_due = *log_end <= position;
+            due.extend(is_due.then_some(*unit));
+            !is_due
+        });
+        let mut run = 0..0;
+        for unit in due.into_iter().chain([u64::MAX]) {
+            if unit == run.end {
+                run.end += 1;
+                continue;
+            }
+            if !run.is_empty() {
+                let holes = &self.released.holes;
+                holes.punch(&*self.pool, run.start * RELEASE_BYTES, run.end * RELEASE_BYTES);
+            }
+            run = unit..unit.wrapping_add(1);
+        }
+    }
+}
+
+impl File {
+    /// As [`Medium::cut`](crate::Medium::cut), in these steps:
+    ///
+    /// 1. The pool is shorter in memory. From now on no frame has lines beyond its length.
+    /// 2. All frames before are made durable and checkpointed. The header of the log then has the new length, and no line that it
+    ///    leads to lies beyond.
+    /// 3. The file is cut. Without this step, as after a crash, it is only longer than it need be.
+    pub(super) fn cut_now(&self, length: u64) -> Result<(), MediumError> {
+        let core = &*self.core;
+        core.settle(core.end())?;
+        let old = self.mapping.extent().length();
+        if length < old {
+            // Under the lock under which frames are appended.
+            let _tail = core.tail.lock();
+            self.mapping.cut(length)?;
+            core.pool_bytes.store(length, Ordering::Relaxed);
+        }
+        core.settle(core.end())?;
+        core.checkpoint()?;
+        if length < old {
+            let _no_checkpoint = core.checkpointing.lock();
+            let update = core.log.update(|header| header.pool_bytes = length);
+            let cut = update.and_then(|()| core.pool.truncate(length));
+            cut.map_err(refused("cut the pool's free tail off"))?;
+        }
+        Ok(())
+    }
+
+    /// The content to append for a line. If the pool was cut before it, a length record of 0, which replay ignores.
+    pub(super) fn line_to_append(&self, number: u64) -> (u64, LineValue) {
+        match self.mapping.extent().line(number) {
+            Some(line) => (number, self.lines.capture(line)),
+            // It was flushed before the pool was cut. Of all lengths replay takes the greatest.
+            None => (LENGTH, LineValue::ZERO),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Holes: units of a file that have no room on the disk.
+//!
+//! A store through a mapping to a hole of a full disk is a signal, not an error; so may be a load, where the file system has its
+//! files in memory. So what is a hole is known without a look at it, and a hole gets room before it is used again.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use rangemap::RangeSet;
+use rustix::fs::{SeekFrom, seek};
+
+use crate::file::Io;
+use crate::mapping::{MapError, not_allocated};
+use crate::{MediumError, RELEASE_BYTES};
+
+/// The holes of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Holes {
+    /// By the number of the unit. Ranges, as a sparse file may have more units than memory.
+    units: Mutex<RangeSet<u64>>,
+}
+
+/// The units that lie in a range wholly.
+pub(crate) fn units_of(start: u64, end: u64) -> Range<u64> {
+    start.div_ceil(RELEASE_BYTES)..end / RELEASE_BYTES
+}
+
+impl Holes {
+    /// Finds the holes of a file of `length` bytes, and calls `part` with those that are not whole units.
+    pub(crate) fn find(
+        file: &std::fs::File,
+        length: u64,
+        mut part: impl FnMut(u64, u64) -> Result<(), MediumError>,
+    ) -> Result<Self, MediumError> {
+        let mut found = RangeSet::new();
+        Self::each(file, length, |hole, end| {
+            let units = units_of(hole, end);
+            if units.is_empty() {
+                return part(hole, end);
+            }
+            for (start, end) in [(hole, units.start * RELEASE_BYTES), (units.end * RELEASE_BYTES, end)] {
+                if start < end {
+                    part(start, end)?;
+                }
+            }
+            found.insert(units);
+            Ok(())
+        })?;
+        Ok(Self { units: Mutex::new(found) })
+    }
+
+    /// Calls `visit` with start and end of each hole in the first `length` bytes of a file.
+    pub(crate) fn each(
+        file: &std::fs::File,
+        length: u64,
+        mut visit: impl FnMut(u64, u64) -> Result<(), MediumError>,
+    ) -> Result<(), MediumError> {
+        let mut position = 0;
+        // A system that does not tell of holes has none.
+        while let Ok(hole) = seek(file, SeekFrom::Hole(position)) {
+            if hole >= length {
+                break;
+            }
+            position = seek(file, SeekFrom::Data(hole)).map_or(length, |data| data.min(length));
+            visit(hole, position)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has(&self, offset: u64) -> bool {
+        self.units.lock().contains(&(offset / RELEASE_BYTES))
+    }
+
+    /// The unit of this offset is no hole, or must not be taken for one.
+    pub(crate) fn forget(&self, offset: u64) {
+        let unit = offset / RELEASE_BYTES;
+        self.units.lock().remove(unit..unit + 1);
+    }
+
+    /// Nothing is known beyond `length`.
+    pub(crate) fn cut(&self, length: u64) {
+        self.units.lock().remove(length / RELEASE_BYTES..u64::MAX);
+    }
+
+    /// Punches whole units out of the file. What the file system cannot do stays undone.
+    pub(crate) fn punch(&self, io: &dyn Io, start: u64, end: u64) {
+        let (mut units, punched) = (self.units.lock(), units_of(start, end));
+        if !punched.is_empty() && io.punch(start, end).is_ok() {
+            units.insert(punched);
+        }
+    }
+
+    /// Gives holes in a range room on the disk again.
+    pub(crate) fn fill(&self, io: &dyn Io, start: u64, end: u64) -> Result<(), MediumError> {
+        let mut units = self.units.lock();
+        let within = units_of(start, end);
+        if within.is_empty() || !units.overlaps(&within) {
+            return Ok(());
+        }
+        io.allocate(start, end).map_err(|error| {
+            let length = io.length();
+            let fails = |source| MapError { action: "measure a file of", bytes: end, source }.into();
+            length.map_or_else(fails, |length| not_allocated(error, length, length, io.file()))
+        })?;
+        units.remove(within);
+        Ok(())
+    }
+}
