@@ -2,7 +2,8 @@
 //!
 //! The allocator takes *runs* from the pool: one slab of 64 KiB for objects of one class, or as many slabs as one large object
 //! needs. The pool knows which slabs are taken; this allocator knows which objects in them are free. So after a crash only
-//! the runs, which form a chain, have to be marked. A run goes back to the pool with the tree.
+//! the runs, which form a chain, have to be marked. A run goes back to the pool when all of its objects are free (`give_back`), or
+//! with the tree.
 //!
 //! Each shard has a queue of free objects for each class. Freed objects go to the tail; allocations come from the head, and
 //! take only objects that were in the queue when the epoch began. So an object that a reader may still read is never reused.
@@ -21,6 +22,9 @@
 //! between the two. The epoch has 32 bits. Every 2^30 epochs all links are rewritten, so that an old epoch with the same low bits
 //! is never mistaken for a failed one.
 
+mod give_back;
+mod own_runs;
+
 use std::collections::HashSet;
 
 use medium::sync::schedule::AccessKind;
@@ -35,7 +39,8 @@ use super::shard::{Limit, Own, Work};
 use crate::kit::epochs::Epochs;
 use crate::{Error, Result};
 
-/// Bytes at the head of a run: its class, the run before it, and the anchor of its tree, each with its check.
+/// Bytes at the head of a run: its class, the run before it, the anchor of its tree, and the in-line log of the run before it: its
+/// old value and the epoch. Each with its check.
 const RUN_HEADER_BYTES: u64 = 64;
 /// Bytes of the pool's slab before a run.
 const SLAB_LEAD_BYTES: u64 = 64;
@@ -241,6 +246,9 @@ impl<M: Medium> Space<'_, M> {
             runs.restore(self.guard);
             self.epochs.list_touched(self.guard.offset_of(runs), size_of_val(runs) as u64);
         }
+        if self.epochs.any_failed() {
+            self.recover_chain()?;
+        }
         for queue in self.queues()? {
             let epoch = queue.epoch.load(self.guard);
             if epoch == 0 || !self.epochs.has_failed(epoch) {
@@ -266,8 +274,8 @@ impl<M: Medium> Space<'_, M> {
         let runs_max = guard.medium().extent().length() / SLAB_BYTES;
         let mut runs = Vec::new();
         while run != 0 {
-            let before = unchecked(guard.words(run, 2)?[1].load(guard));
-            let (Some(before), Some(class)) = (before, class_of_run(guard, run)?) else {
+            let before = self.before(run)?;
+            let Some(class) = class_of_run(guard, run)? else {
                 return Err(Error::corrupt(run, "the header of a run is damaged"));
             };
             if runs.len() as u64 > runs_max {
@@ -317,16 +325,23 @@ impl<M: Medium> Space<'_, M> {
     pub(super) fn objects_free(&self, running: u64) -> Result<HashSet<u64>> {
         let mut free = HashSet::new();
         for queue in self.queues()? {
-            let mut object = queue.head.load(self.guard);
-            while object != 0 {
-                if !free.insert(object) {
-                    return Err(Error::corrupt(object, "the free objects form a circle"));
-                }
-                let is_last = object == queue.tail.load(self.guard);
-                object = if is_last { 0 } else { self.load_link(object, running)? };
-            }
+            self.objects_free_in(queue, running, &mut free)?;
         }
         Ok(free)
+    }
+
+    /// The objects in a queue, in its order. They are added to those `seen` in other queues.
+    fn objects_free_in(&self, queue: &Queue, running: u64, seen: &mut HashSet<u64>) -> Result<Vec<u64>> {
+        let (mut objects, mut object) = (Vec::new(), queue.head.load(self.guard));
+        while object != 0 {
+            if !seen.insert(object) {
+                return Err(Error::corrupt(object, "the free objects form a circle"));
+            }
+            objects.push(object);
+            let is_last = object == queue.tail.load(self.guard);
+            object = if is_last { 0 } else { self.load_link(object, running)? };
+        }
+        Ok(objects)
     }
 }
 
@@ -334,29 +349,35 @@ impl<M: Medium> Space<'_, M> {
 impl<M: Medium> Space<'_, M> {
     /// Logs the ends of a queue, and lists its line, before that changes.
     fn log_queue(&self, work: &mut Work<'_>, class: usize, queue: &Queue) {
+        self.log_ends(queue, work.epoch);
+        if work.shard.own.queue_listed[class] != work.phase {
+            work.shard.own.queue_listed[class] = work.phase;
+            self.epochs.list(&mut work.shard, self.guard.offset_of(queue), 64);
+        }
+    }
+
+    /// Logs the ends of a queue in its line, before they change.
+    #[inline(always)]
+    fn log_ends(&self, queue: &Queue, running: u64) {
         let guard = self.guard;
-        if queue.epoch.load(guard) != work.epoch {
+        if queue.epoch.load(guard) != running {
             queue.head_old.store(guard, queue.head.load(guard));
             queue.tail_old.store(guard, queue.tail.load(guard));
             queue.fresh_old.store(guard, queue.fresh.load(guard));
             // The order of these stores, to one line, is the order in which they are durable.
-            queue.epoch.store(guard, work.epoch);
-        }
-        if work.shard.own.queue_listed[class] != work.phase {
-            work.shard.own.queue_listed[class] = work.phase;
-            self.epochs.list(&mut work.shard, guard.offset_of(queue), 64);
+            queue.epoch.store(guard, running);
         }
     }
 
     /// The last object that may be taken from a queue in this epoch: its tail when that began, or the last one that came from
     /// another shard; 0 if none is left.
     #[inline(always)]
-    fn limit(&self, work: &Work<'_>, class: usize, queue: &Queue) -> u64 {
-        let (limit, guard) = (&work.shard.own.limits[class], self.guard);
-        if limit.epoch == work.epoch {
+    fn limit(&self, own: &Own, running: u64, class: usize, queue: &Queue) -> u64 {
+        let (limit, guard) = (&own.limits[class], self.guard);
+        if limit.epoch == running {
             return limit.object;
         }
-        let is_logged = queue.epoch.load(guard) == work.epoch;
+        let is_logged = queue.epoch.load(guard) == running;
         let (head, tail) =
             if is_logged { (&queue.head_old, &queue.tail_old) } else { (&queue.head, &queue.tail) };
         if head.load(guard) == 0 { 0 } else { tail.load(guard) }
@@ -374,7 +395,8 @@ impl<M: Medium> Space<'_, M> {
     /// An object that was free when the epoch began, or a fresh one from the run that the shard is carving.
     fn take(&self, work: &mut Work<'_>, class: usize) -> Result<Option<u64>> {
         let queue = self.queue(work.shard.index, class)?;
-        let (head, limit) = (queue.head.load(self.guard), self.limit(work, class, queue));
+        let (head, limit) =
+            (queue.head.load(self.guard), self.limit(&work.shard.own, work.epoch, class, queue));
         if head == 0 || limit == 0 {
             return self.take_fresh(work, class, queue);
         }
@@ -427,7 +449,8 @@ impl<M: Medium> Space<'_, M> {
 
     fn take_from(&self, other: &mut Work<'_>, work: &mut Work<'_>, class: usize) -> Result<bool> {
         let (theirs, own) = (self.queue(other.shard.index, class)?, self.queue(work.shard.index, class)?);
-        let (first, last) = (theirs.head.load(self.guard), self.limit(other, class, theirs));
+        let (first, last) =
+            (theirs.head.load(self.guard), self.limit(&other.shard.own, other.epoch, class, theirs));
         if first == 0 || last == 0 {
             return Ok(false);
         }
@@ -454,6 +477,22 @@ impl<M: Medium> Space<'_, M> {
         if before & !OFFSET_MASK != 0 {
             return Err(Error::corrupt(self.anchor, "what leads to the runs is damaged"));
         }
+        let first = self.new_run(work, class, before)?;
+        self.set_last_run(work, run_of(first))?;
+        Ok(first)
+    }
+
+    /// Makes the chain of runs end with another one.
+    fn set_last_run(&self, work: &mut Work<'_>, run: u64) -> Result<()> {
+        let runs = &self.guard.node::<Anchor>(self.anchor)?.runs;
+        runs.set(self.guard, work.epoch, run);
+        self.epochs.list(&mut work.shard, self.guard.offset_of(runs), size_of_val(runs) as u64);
+        Ok(())
+    }
+
+    /// Takes a run from the pool that leads to the one `before`; returns its first object.
+    fn new_run(&self, work: &mut Work<'_>, class: usize, before: u64) -> Result<u64> {
+        let guard = self.guard;
         // A run begins where a slab does, so that the offset of an object gives its run.
         let run = guard.allocate((RUN_HEADER_BYTES + run_bytes(class)) as usize)?;
         if run != run_of(run) {
@@ -463,9 +502,9 @@ impl<M: Medium> Space<'_, M> {
         header[0].store(guard, checked(class as u64));
         header[1].store(guard, checked(before));
         header[2].store(guard, checked(self.anchor));
+        header[3].store(guard, checked(0));
+        header[4].store(guard, checked(0));
         self.epochs.list(&mut work.shard, run, 64);
-        runs.set(guard, work.epoch, run);
-        self.epochs.list(&mut work.shard, guard.offset_of(runs), size_of_val(runs) as u64);
         Ok(run + RUN_HEADER_BYTES)
     }
 
@@ -480,6 +519,9 @@ impl<M: Medium> Space<'_, M> {
 
     /// Space for an object of a class.
     pub(super) fn allocate_class(&self, work: &mut Work<'_>, class: usize) -> Result<u64> {
+        if work.shard.own.loading.is_some() {
+            return self.allocate_own(work, class);
+        }
         match self.take(work, class)? {
             Some(object) => Ok(object),
             None => self.allocate_slowly(work, class),
@@ -548,6 +590,7 @@ impl<M: Medium> Space<'_, M> {
             return Err(Error::corrupt(tail, "the last free object where no object begins"));
         }
         queue.tail.store(self.guard, object);
+        work.shard.own.freed += 1;
         Ok(())
     }
 }

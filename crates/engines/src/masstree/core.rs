@@ -18,9 +18,10 @@ use pool::{Guard, Pool};
 
 use super::allocator::Space;
 use super::external_log::ExternalLog;
+use super::in_batch::refuse_in_any_batch;
 use super::layout::{
-    Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, interior_bytes, load_twice,
-    publish_twice, stamp,
+    Anchor, SHARDS_MAX, WordBorder, anchor_bytes, border_bytes, checked, durable_anchor_of, interior_bytes,
+    load_twice, publish_twice, stamp,
 };
 use super::options::{MassTreeOptions, Mode};
 use super::shard::Own;
@@ -31,6 +32,8 @@ use crate::{Error, Result};
 
 /// Locks for the recovery of nodes, which are found by their offset.
 const RECOVERY_LOCKS: usize = 64;
+/// A clean close after so many removals finds out which runs are empty.
+const MANY_FREED: u64 = 4096;
 
 /// A tree of byte strings, of any codec.
 pub(super) struct Core<M: Medium> {
@@ -50,6 +53,8 @@ pub(super) struct Core<M: Medium> {
     pub(super) root: Mutex<()>,
     /// Held while the allocator adds a run.
     runs: Mutex<()>,
+    /// Runs that were taken out, and go to the pool when the epoch has ended.
+    leaving: Mutex<Vec<u64>>,
     /// How far the background sweep has come.
     sweep: Mutex<Sweep>,
     pub(super) recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
@@ -84,6 +89,7 @@ impl<M: Medium> Core<M> {
             log,
             root: Mutex::new(()),
             runs: Mutex::new(()),
+            leaving: Mutex::new(Vec::new()),
             sweep: Mutex::new(Sweep::default()),
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
             patience: options.patience,
@@ -250,6 +256,27 @@ impl<M: Medium> Core<M> {
         freed.and(left)
     }
 
+    /// Gives runs back to the pool of which all objects are free, and ends the epoch for that. No operation runs while the free
+    /// objects are counted. O(runs + free objects).
+    pub(super) fn give_back_runs(&self) -> Result<()> {
+        let mut leaving = self.leaving.lock();
+        if self.epochs.any_failed() {
+            self.sweep()?;
+        }
+        let mut shards = self.epochs.stop();
+        if self.epochs.are_over() {
+            return Ok(());
+        }
+        let guard = self.pool.peek();
+        leaving.extend(self.space(&guard).take_out_empty_runs(&mut shards)?);
+        drop(shards);
+        if !leaving.is_empty() {
+            self.advance()?;
+            leaving.drain(..).for_each(|run| guard.free(run));
+        }
+        Ok(())
+    }
+
     /// The epochs that a durable tree shares with the others of its pool.
     fn shared(&self) -> Option<Arc<PoolEpochs<M, Own>>> {
         (self.mode != Mode::Transient).then(|| PoolEpochs::of(&self.pool))
@@ -280,7 +307,14 @@ impl<M: Medium> Core<M> {
     /// that failed before stay in their set until a sweep has come to its end.
     pub(super) fn close(&self, is_clean: bool) -> Result<()> {
         match self.shared() {
-            Some(epochs) if !self.epochs.are_over() => epochs.leave(&self.pool, &self.epochs, is_clean),
+            Some(epochs) if !self.epochs.are_over() => {
+                let freed: u64 = self.epochs.barrier.shards().map(|shard| shard.lock().own.freed).sum();
+                if is_clean && freed >= MANY_FREED {
+                    // A damaged tree keeps its space; `check` tells of the damage.
+                    let _ = self.give_back_runs();
+                }
+                epochs.leave(&self.pool, &self.epochs, is_clean)
+            }
             _ => Ok(()),
         }
     }
@@ -294,7 +328,7 @@ impl<M: Medium> Core<M> {
         self.epochs.forget_failed();
         let Some(epochs) = self.shared() else { return Ok(()) };
         let mut least = self.epochs.first;
-        for anchor in self.pool.trees()?.iter().filter_map(super::durable_anchor_of) {
+        for anchor in self.pool.trees()?.iter().filter_map(durable_anchor_of) {
             let damaged = || Error::corrupt(anchor, "the anchor is damaged");
             let swept = load_twice(&guard, guard.node::<Anchor>(anchor)?.swept.each_ref(), damaged)?;
             least = least.min(swept.unwrap_or(0));
@@ -305,7 +339,12 @@ impl<M: Medium> Core<M> {
     /// If the last end of an epoch has failed, as in the background, tries again: so a writer is told.
     #[inline(always)]
     pub(super) fn end_failed(&self) -> Result<()> {
-        if self.epochs.is_failing() && !self.is_in_any_batch() { self.advance() } else { Ok(()) }
+        if self.epochs.is_failing() && refuse_in_any_batch::<M>().is_ok() { self.advance() } else { Ok(()) }
+    }
+
+    /// Where this is in memory, which tells the tree from others.
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Bytes of memory beside the pool's.

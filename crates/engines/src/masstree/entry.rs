@@ -6,7 +6,8 @@ use medium::Medium;
 use pool::{Pool, TreeRoot};
 
 use super::core::Core;
-use super::{MassTree, MassTreeOptions, Mode, ROOT_ANCHOR, width_of};
+use super::layout::{ENGINE_ID, ROOT_ANCHOR};
+use super::{MassTree, MassTreeOptions, Mode, width_of};
 use crate::Result;
 use crate::index::Codec;
 use crate::kit::salvage::Salvage;
@@ -28,7 +29,7 @@ const fn setting(name: &'static str, help: &'static str, values: Values) -> Sett
 
 /// The durable Masstree in the list of engines.
 pub(crate) static ENTRY: Entry = Entry {
-    id: 5,
+    id: ENGINE_ID,
     name: "masstree",
     paper: "Fine-Grain Checkpointing with In-Cache-Line Logging, ASPLOS 2019",
     contract: Contract::Epoch,

@@ -203,12 +203,6 @@ impl<M: Medium> View<'_, M> {
         before.count_ones() as usize
     }
 
-    /// A separator of an interior node.
-    #[inline(always)]
-    pub(super) fn separator(&self, node: &Interior, shape: u64, index: usize) -> Slice {
-        Slice { word: node.slices[index].load(&self.guard), class: nibble(shape >> 4, index) }
-    }
-
     /// From the root of a layer to the border node that `target` means. [`Stop::Again`] if it is no root any more.
     #[inline(always)]
     pub(super) fn descend<'v, T: Trail<'v, M>>(

@@ -60,7 +60,7 @@ impl<M: Medium> View<'_, M> {
         let new_tail = Slice::rest(key, place.depth + 1);
         if old_tail == new_tail {
             // No number of layers would tell them apart.
-            return Err(Error::corrupt(entry.value, "a record that has the key, and has it not").into());
+            return Err(Error::corrupt(entry.value, "two reads of a record's key disagree").into());
         }
         let mut made = Vec::new();
         let root = self

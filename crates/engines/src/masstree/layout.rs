@@ -35,7 +35,7 @@
 use std::ops::Range;
 
 use medium::{Medium, VolatileWord, Word, node};
-use pool::Guard;
+use pool::{Guard, TreeRoot};
 
 pub(super) use crate::kit::{checked, unchecked};
 use crate::{Error, Result};
@@ -343,4 +343,18 @@ impl Interior {
     pub(super) fn child(&self, position: usize) -> &Word {
         if position == 0 { &self.first } else { &self.rest[position - 1] }
     }
+}
+
+/// The engine's number in the root table.
+pub(super) const ENGINE_ID: u16 = 5;
+/// Root word 0: the anchor.
+pub(super) const ROOT_ANCHOR: usize = 0;
+/// Root word 1: the width of nodes.
+pub(super) const ROOT_WIDTH: usize = 1;
+/// Root word 2: whether the tree is transient.
+pub(super) const ROOT_TRANSIENT: usize = 2;
+
+/// Where a tree in a pool has its anchor, if it is one of this engine and not transient.
+pub(super) fn durable_anchor_of(root: &TreeRoot) -> Option<u64> {
+    (root.engine == ENGINE_ID && root.words[ROOT_TRANSIENT] == 0).then_some(root.words[ROOT_ANCHOR])
 }

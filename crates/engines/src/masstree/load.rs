@@ -1,64 +1,82 @@
 //! Bulk load: nodes filled from sorted input, published by one store of the root.
+//!
+//! The load writes into runs of its own, to which the tree's chain of runs does not lead. It may last for many epochs, and holds
+//! none of them while the source runs:
+//!
+//! 1. The source gives some entries; the load holds nothing.
+//! 2. Within one epoch, these are written. They become durable with that epoch.
+//! 3. After the last entry the load joins the tree, within one epoch: its runs enter the chain, and its root takes the place of the
+//!    empty one. If that epoch fails, the tree is empty, and a mark does not reach the runs, so they are free.
 
 use medium::Medium;
 
 use super::access::{NodeRef, View, Walk};
 use super::core::Core;
+use super::in_batch::refuse_in_any_batch;
 use super::layout::{Border, OFFSET_MASK};
 use super::permutation::Permutation;
 use super::record::Record;
-use super::shard::Work;
+use super::shard::{OwnRuns, Work};
 use super::slice::{LAYER, LONGER, Slice};
 use crate::index::NextEntry;
 use crate::kit::load::entries_per_leaf;
 use crate::{Error, Result};
+
+/// So many bytes of keys and values are written within one epoch, and an entry more.
+const STEP_BYTES: usize = 64 << 10;
 
 /// A layer that is being filled.
 #[derive(Default)]
 struct Layer {
     /// Entries of the border node that is next.
     entries: Vec<(Slice, u64)>,
-    /// Border nodes that are written, with their first slices.
-    borders: Vec<(Slice, u64)>,
+    /// For each level, from the border nodes up, the nodes that are written and have no parent yet, with their first slices.
+    levels: Vec<Vec<(Slice, u64)>>,
 }
 
-/// A load. If it is dropped before it is published, all that it has allocated is given back.
-struct Load<'l, 'w, M: Medium> {
-    view: &'l View<'l, M>,
-    work: &'l mut Work<'w>,
-    /// Entries of a node.
+/// A load. If it is dropped before it has joined the tree, its runs go back to the pool.
+struct Load<'l, M: Medium> {
+    core: &'l Core<M>,
+    runs: OwnRuns,
+    /// Entries of a border node.
     per_node: usize,
     /// The layers of the last key.
     layers: Vec<Layer>,
     last: Vec<u8>,
     entries: u64,
-    /// All that was allocated.
-    made: Vec<u64>,
+    /// Entries that the source gave, and that are not written yet. The first `waiting` are in use.
+    read: Vec<(Vec<u8>, Vec<u8>)>,
+    waiting: usize,
 }
 
-impl<M: Medium> Drop for Load<'_, '_, M> {
+impl<M: Medium> Drop for Load<'_, M> {
     fn drop(&mut self) {
-        for object in self.made.drain(..) {
-            // What cannot be given back is found by `check`; the error that led here matters more.
-            let _ = self.view.free(self.work, object);
+        if self.runs.all.is_empty() {
+            return;
+        }
+        // The running epoch still has lines of the runs to flush.
+        if !std::thread::panicking() && self.core.advance().is_ok() {
+            let guard = self.core.pool.peek();
+            self.runs.all.drain(..).for_each(|run| guard.free(run));
+        } else {
+            self.core.pool.leave_unclean();
         }
     }
 }
 
 impl<M: Medium> Core<M> {
-    /// Fills an empty tree. All of it lies in one epoch, which is held while the source runs; so a crash leaves all or
-    /// nothing, and a source that would wait for the end of that epoch is refused.
+    /// Fills an empty tree. A crash leaves all or nothing.
     pub(super) fn load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
-        let _mark = self.begin_batch()?;
-        let (view, mut work) = self.enter_for_long();
+        refuse_in_any_batch::<M>()?;
         let mut load = Load {
-            view: &view,
-            work: &mut work,
+            core: self,
+            runs: OwnRuns::default(),
             per_node: entries_per_leaf(self.width, fill),
             layers: vec![Layer::default()],
             last: Vec::new(),
             entries: 0,
-            made: Vec::new(),
+            read: Vec::new(),
+            waiting: 0,
         };
         load.run(next).map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
         Ok(load.entries)
@@ -78,28 +96,78 @@ impl<M: Medium> View<'_, M> {
     }
 }
 
-impl<M: Medium> Load<'_, '_, M> {
+impl<M: Medium> Load<'_, M> {
     fn run(&mut self, next: &mut NextEntry<'_>) -> Walk<()> {
-        let view = self.view;
-        view.empty_root()?;
         // A load that fills the pool leaves a run for interior nodes, too: no other object may take their place.
-        let spare = view.allocate_interior(self.work)?;
-        self.made.push(spare);
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        while next(&mut key, &mut value)? {
-            if self.entries > 0 && key <= self.last {
-                return Err(Error::NotSorted { index: self.entries }.into());
-            }
-            view.core.check_entry(&key, &value)?;
-            view.guard.admit()?;
-            self.add(&key, &value)?;
-            std::mem::swap(&mut key, &mut self.last);
-            self.entries += 1;
+        let spare = self.within_epoch(|_, view, work| {
+            view.empty_root()?;
+            view.allocate_interior(work)
+        })?;
+        while self.read_some(next)? {
+            self.within_epoch(Self::write_some)?;
         }
         if self.entries == 0 {
             return Ok(());
         }
-        let root = self.close_layers(0)?;
+        self.within_epoch(|load, view, work| load.join(view, work, spare))
+    }
+
+    /// Runs a step within one epoch. What it allocates comes from the runs of the load.
+    fn within_epoch<R>(
+        &mut self,
+        step: impl FnOnce(&mut Self, &View<'_, M>, &mut Work<'_>) -> Walk<R>,
+    ) -> Walk<R> {
+        let core = self.core;
+        let (view, mut work) = core.enter();
+        if core.epochs.are_over() {
+            return Err(Error::in_use().into());
+        }
+        view.guard.admit()?;
+        work.shard.own.loading = Some(std::mem::take(&mut self.runs));
+        let result = step(self, &view, &mut work);
+        self.runs = work.shard.own.loading.take().unwrap_or_default();
+        result
+    }
+
+    /// Reads entries for a border node, or fewer if they are long; returns whether there were any.
+    fn read_some(&mut self, next: &mut NextEntry<'_>) -> Result<bool> {
+        let mut bytes = 0;
+        while self.waiting < self.per_node && bytes < STEP_BYTES {
+            if self.read.len() == self.waiting {
+                self.read.push(Default::default());
+            }
+            let (before, rest) = self.read.split_at_mut(self.waiting);
+            let (key, value) = &mut rest[0];
+            if !next(key, value)? {
+                break;
+            }
+            let last = before.last().map_or(&self.last, |(key, _)| key);
+            let index = self.entries + self.waiting as u64;
+            if index > 0 && *key <= *last {
+                return Err(Error::NotSorted { index });
+            }
+            self.core.check_entry(key, value)?;
+            bytes += key.len() + value.len();
+            self.waiting += 1;
+        }
+        Ok(self.waiting > 0)
+    }
+
+    fn write_some(&mut self, view: &View<'_, M>, work: &mut Work<'_>) -> Walk<()> {
+        let mut read = std::mem::take(&mut self.read);
+        let waiting = std::mem::take(&mut self.waiting);
+        for (key, value) in &mut read[..waiting] {
+            self.add(view, work, key, value)?;
+            std::mem::swap(key, &mut self.last);
+            self.entries += 1;
+        }
+        self.read = read;
+        Ok(())
+    }
+
+    /// Step 3.
+    fn join(&mut self, view: &View<'_, M>, work: &mut Work<'_>, spare: u64) -> Walk<()> {
+        let root = self.close_layers(view, work, 0)?;
         // The node is locked before the root, as everywhere. A tree whose root has changed meanwhile counts as not empty.
         let (old, node) = view.empty_root()?;
         let mut old_lock = view.lock(&node.version)?;
@@ -107,21 +175,20 @@ impl<M: Medium> Load<'_, '_, M> {
         if view.empty_root()?.0 != old {
             return Err(Error::NotEmpty.into());
         }
+        let space = view.core.space(&view.guard);
+        let left = space.join_runs(work)?;
         // PERSIST: nothing; durable with the epoch, and undone by the log of the root if that fails.
-        view.set_first_root(self.work, root)?;
+        view.set_first_root(work, root)?;
         old_lock.delete();
         drop((old_lock, lock));
-        self.made.clear();
-        view.free(self.work, spare)?;
-        view.free(self.work, old & OFFSET_MASK)
+        left.chain([spare, old & OFFSET_MASK]).try_for_each(|object| view.free(work, object))
     }
 
     /// Adds an entry behind all that are there.
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Walk<()> {
-        let view = self.view;
+    fn add(&mut self, view: &View<'_, M>, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<()> {
         // Layers whose prefix the key does not have are complete.
         let shared = key.iter().zip(&self.last).take_while(|(one, other)| one == other).count() / 8;
-        self.close_layers(shared + 1)?;
+        self.close_layers(view, work, shared + 1)?;
         loop {
             let depth = self.layers.len() - 1;
             let slice = Slice::of(Slice::rest(key, depth));
@@ -135,16 +202,13 @@ impl<M: Medium> Load<'_, '_, M> {
                 let mut tail = Vec::new();
                 Record::at(&view.guard, *record)?.copy_tail(&view.guard, 8 * (depth + 1), &mut tail)?;
                 let entries = vec![(Slice::of(&tail), *record)];
-                self.layers.push(Layer { entries, borders: Vec::new() });
+                self.layers.push(Layer { entries, levels: Vec::new() });
                 continue;
             }
             let is_full = entries.len() == self.per_node;
-            let content = view.write_content(self.work, key, value)?;
-            if !view.core.are_words {
-                self.made.push(content);
-            }
+            let content = view.write_content(work, key, value)?;
             if is_full {
-                self.close_border(depth)?;
+                self.close_border(view, work, depth)?;
             }
             self.layers[depth].entries.push((slice, content));
             return Ok(());
@@ -152,48 +216,81 @@ impl<M: Medium> Load<'_, '_, M> {
     }
 
     /// Writes the next border node of a layer.
-    fn close_border(&mut self, depth: usize) -> Walk<()> {
-        let layer = &mut self.layers[depth];
-        let entries = std::mem::take(&mut layer.entries);
-        let offset = self.view.new_border(self.work, &entries)?;
-        self.made.push(offset);
+    fn close_border(&mut self, view: &View<'_, M>, work: &mut Work<'_>, depth: usize) -> Walk<()> {
+        let entries = std::mem::take(&mut self.layers[depth].entries);
+        let offset = view.new_border(work, &entries)?;
         let first = Slice { class: entries[0].0.class.min(LONGER), ..entries[0].0 };
-        layer.borders.push((first, offset));
-        Ok(())
+        self.layers[depth].add_node(view, work, (first, offset))
     }
 
     /// All layers from `depth` on are complete: writes their last nodes, each layer's root into the last entry of the layer above.
     /// Returns the last root.
-    fn close_layers(&mut self, depth: usize) -> Walk<u64> {
+    fn close_layers(&mut self, view: &View<'_, M>, work: &mut Work<'_>, depth: usize) -> Walk<u64> {
         let mut root = 0;
         for depth in (depth..self.layers.len()).rev() {
-            self.close_border(depth)?;
-            let borders = std::mem::take(&mut self.layers[depth].borders);
+            self.close_border(view, work, depth)?;
+            root = self.layers[depth].close(view, work)?;
             self.layers.truncate(depth);
-            root = self.build_interiors(borders)?;
             if let Some(above) = self.layers.last_mut().and_then(|above| above.entries.last_mut()) {
                 above.1 = root;
             }
         }
         Ok(root)
     }
+}
 
-    /// Writes the interior nodes above the border nodes of a layer; returns the root.
-    fn build_interiors(&mut self, mut nodes: Vec<(Slice, u64)>) -> Walk<u64> {
-        let (view, width) = (self.view, self.view.core.width);
-        while nodes.len() > 1 {
-            let mut above = Vec::with_capacity(nodes.len() / width + 1);
-            // Parts of one size; the last one may have a single child.
-            let per_node = nodes.len().div_ceil(nodes.len().div_ceil(width + 1));
-            for children in nodes.chunks(per_node) {
-                let offset = view.allocate_interior(self.work)?;
-                self.made.push(offset);
-                let separators: Vec<Slice> = children[1..].iter().map(|(slice, _)| *slice).collect();
-                let pointers: Vec<u64> = children.iter().map(|(_, pointer)| *pointer).collect();
-                above.push((children[0].0, view.fill_interior(self.work, offset, &separators, &pointers)?));
+impl Layer {
+    /// Adds a border node. Of a level that has children for more than two parents, the first ones get theirs.
+    fn add_node<M: Medium>(
+        &mut self,
+        view: &View<'_, M>,
+        work: &mut Work<'_>,
+        node: (Slice, u64),
+    ) -> Walk<()> {
+        let (mut level, mut node) = (0, node);
+        loop {
+            if level == self.levels.len() {
+                self.levels.push(Vec::new());
             }
-            nodes = above;
+            let (nodes, per_node) = (&mut self.levels[level], view.core.width + 1);
+            nodes.push(node);
+            if nodes.len() <= 2 * per_node {
+                return Ok(());
+            }
+            let children: Vec<_> = nodes.drain(..per_node).collect();
+            node = parent_of(view, work, &children)?;
+            level += 1;
         }
-        Ok(nodes[0].1)
     }
+
+    /// Writes the last interior nodes; returns the root.
+    fn close<M: Medium>(&mut self, view: &View<'_, M>, work: &mut Work<'_>) -> Walk<u64> {
+        let mut levels = std::mem::take(&mut self.levels).into_iter();
+        let mut nodes = levels.next().unwrap_or_default();
+        loop {
+            let above = levels.next();
+            if let ([(_, root)], None) = (&nodes[..], &above) {
+                return Ok(*root);
+            }
+            let mut parents = above.unwrap_or_default();
+            // Parts of one size; the last one may have a single child.
+            let per_node = nodes.len().div_ceil(nodes.len().div_ceil(view.core.width + 1));
+            for children in nodes.chunks(per_node) {
+                parents.push(parent_of(view, work, children)?);
+            }
+            nodes = parents;
+        }
+    }
+}
+
+/// An interior node above these nodes, with its first slice.
+fn parent_of<M: Medium>(
+    view: &View<'_, M>,
+    work: &mut Work<'_>,
+    children: &[(Slice, u64)],
+) -> Walk<(Slice, u64)> {
+    let offset = view.allocate_interior(work)?;
+    let separators: Vec<Slice> = children[1..].iter().map(|(slice, _)| *slice).collect();
+    let pointers: Vec<u64> = children.iter().map(|(_, pointer)| *pointer).collect();
+    Ok((children[0].0, view.fill_interior(work, offset, &separators, &pointers)?))
 }

@@ -74,7 +74,7 @@
 //!
 //! | part | files |
 //! | --- | --- |
-//! | words of the pool | `layout` `slice` `permutation` `value_log` `version` `options` |
+//! | words of the pool; batches of a thread | `layout` `slice` `permutation` `value_log` `version` `options`; `in_batch` |
 //! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
 //! | the parts together; recovery | `core` `recover` `sweep` |
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
@@ -92,6 +92,7 @@ mod entry;
 mod external_log;
 mod find;
 mod get_many;
+mod in_batch;
 mod in_line_log;
 mod insert;
 mod layout;
@@ -129,17 +130,10 @@ use crate::index::{
 };
 use crate::kit::epochs::ticker::Ticker;
 use crate::{Error, Result};
-use batch::refuse_in_any_batch;
-use layout::WIDTH_MAX;
+use in_batch::{begin, refuse_in_any_batch, refuse_in_batch_of};
+use layout::{ROOT_ANCHOR, ROOT_TRANSIENT, ROOT_WIDTH, WIDTH_MAX};
 use options::WIDTH_MIN;
 use slice::Slice;
-
-/// Root word 0: the anchor.
-const ROOT_ANCHOR: usize = 0;
-/// Root word 1: the width of nodes.
-const ROOT_WIDTH: usize = 1;
-/// Root word 2: whether the tree is transient.
-const ROOT_TRANSIENT: usize = 2;
 
 /// A durable Masstree. Epoch durability: after a crash the tree, with all others of its pool, is as it was at the end of the last
 /// epoch that was completed; `sync` completes one.
@@ -208,11 +202,6 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         refuse_in_any_batch::<M>()?;
         self.core.sweep()
     }
-}
-
-/// Where a tree in a pool has its anchor, if it is one of this engine and not transient.
-fn durable_anchor_of(root: &TreeRoot) -> Option<u64> {
-    (root.engine == ENTRY.id && root.words[ROOT_TRANSIENT] == 0).then_some(root.words[ROOT_ANCHOR])
 }
 
 /// The width of the nodes of a tree in a pool.
@@ -298,7 +287,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
 
     fn salvage(&self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<Option<Vec<Violation>>> {
         // As in a batch, `visit` may not call what would wait for the end of this survey.
-        let _mark = self.core.begin_batch()?;
+        let _mark = begin::<M>(self.core.address())?;
         self.core.salvage(visit).map(Some)
     }
 
@@ -321,9 +310,16 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         })
     }
 
+    fn reclaim(&self) {
+        // In a batch the end of the epoch would wait for the batch. A damaged tree keeps its space; `check` tells of the damage.
+        if refuse_in_any_batch::<M>().is_ok() {
+            let _ = self.core.give_back_runs();
+        }
+    }
+
     fn destroy(&self) -> Result<()> {
         // No other thread uses the tree, so there is no other batch to wait for.
-        self.core.refuse_in_batch()?;
+        refuse_in_batch_of::<M>(self.core.address())?;
         self.core.give_back()
     }
 

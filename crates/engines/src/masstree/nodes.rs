@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::access::{View, Walk};
 use super::allocator::border_class;
 use super::core::Core;
-use super::layout::{Border, INTERIOR, Interior, LOGGED, interior_bytes, with_nibble};
+use super::layout::{Border, INTERIOR, Interior, LOGGED, interior_bytes, nibble, with_nibble};
 use super::options::Mode;
 use super::permutation::Permutation;
 use super::shard::Work;
@@ -81,6 +81,12 @@ impl<M: Medium> View<'_, M> {
     /// The pointer to an interior node.
     pub(super) fn pointer_to(&self, node: &Interior) -> u64 {
         self.guard.offset_of(node) | INTERIOR
+    }
+
+    /// A separator of an interior node.
+    #[inline(always)]
+    pub(super) fn separator(&self, node: &Interior, shape: u64, index: usize) -> Slice {
+        Slice { word: node.slices[index].load(&self.guard), class: nibble(shape >> 4, index) }
     }
 
     pub(super) fn parts(&self, node: &Interior) -> Parts {

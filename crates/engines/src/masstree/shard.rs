@@ -14,12 +14,16 @@ pub(super) struct Own {
     /// For each class how far its queue may be emptied in the running epoch, where the queue's log does not say so.
     pub(super) limits: [Limit; CLASSES],
     pub(super) log: LogCursor,
+    /// Objects that were freed since the open.
+    pub(super) freed: u64,
+    /// While a bulk load holds the shard, the runs that it allocates from.
+    pub(super) loading: Option<OwnRuns>,
 }
 
 impl Default for Own {
     fn default() -> Self {
         let (queue_listed, limits) = ([0; CLASSES], [Limit::default(); CLASSES]);
-        Self { queue_listed, limits, log: LogCursor::default() }
+        Self { queue_listed, limits, log: LogCursor::default(), freed: 0, loading: None }
     }
 }
 
@@ -38,4 +42,18 @@ pub(super) struct LogCursor {
     /// The entries that were written in an epoch.
     pub(super) entries: u64,
     pub(super) epoch: u64,
+}
+
+/// Runs that only one bulk load allocates from.
+pub(super) struct OwnRuns {
+    /// In the order in which they were taken from the pool; each leads to the one before.
+    pub(super) all: Vec<u64>,
+    /// For each class the next object of the run that is being carved; 0 if there is none.
+    pub(super) fresh: [u64; CLASSES],
+}
+
+impl Default for OwnRuns {
+    fn default() -> Self {
+        Self { all: Vec::new(), fresh: [0; CLASSES] }
+    }
 }

@@ -48,7 +48,8 @@ impl<M: Medium> Core<M> {
     /// Recovers some objects; returns whether there were any.
     fn sweep_objects(&self, sweep: &mut Sweep) -> Result<bool> {
         let _shards = self.epochs.stop();
-        if self.epochs.are_over() {
+        // Another thread may have swept meanwhile, and given runs back that `sweep` holds.
+        if self.epochs.are_over() || !self.epochs.any_failed() {
             return Ok(false);
         }
         let guard = self.pool.peek();

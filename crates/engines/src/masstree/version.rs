@@ -52,7 +52,7 @@ impl Version {
     /// Whether all that was read since this version is of one state.
     #[inline(always)]
     pub(super) fn is_still<M: Medium>(self, guard: &Guard<'_, M>, word: &VolatileWord) -> bool {
-        // What was read before was read before this; kernels load relaxed.
+        // Orders all earlier loads, also the relaxed ones of kernels, before the load of the version.
         fence(Ordering::Acquire);
         (self.0 ^ word.load(guard, Ordering::Acquire)) & !LOCKED == 0
     }

@@ -52,59 +52,54 @@ fn is_sound(tree: &dyn Index) -> bool {
 /// As long as nobody could take it for slowness.
 const EVER: Duration = Duration::from_secs(60);
 
-/// A source of one entry that waits for a thread that uses the tree, after another thread has begun to wait for the end of
-/// the load.
-fn load_beside(wait: fn(&Tree)) {
-    // The load holds the share of its thread; who waits must not hold those before it. So by several threads.
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| load_once_beside(wait)).join().unwrap();
-        }
-    });
+/// A load held its epoch until its source had ended: what ends an epoch or holds writers back waited for it, and was refused in the
+/// source itself.
+#[test]
+fn a_load_holds_up_nobody() {
+    const ENTRIES: u64 = 100;
+    let tree = &tree(64 << 20);
+    let before = tree.epoch_stat().running;
+    let mut keys = 0..ENTRIES;
+    let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+        let Some(number) = keys.next() else { return Ok(false) };
+        tree.sync()?;
+        assert_eq!(tree.stat()?.keys, 0);
+        assert!(is_sound(tree));
+        tree.batch(&mut |batch| batch.write(b"absent", None, Condition::Always).map(drop))?;
+        std::thread::scope(|scope| {
+            // More threads than shards.
+            (0..9).for_each(|_| drop(scope.spawn(|| assert!(!tree.update(b"absent", b"value").unwrap()))));
+        });
+        (*key, *value) = (number.to_be_bytes().to_vec(), b"value".to_vec());
+        Ok(true)
+    };
+    assert_eq!(tree.bulk_load(&mut source, 1.0).unwrap(), ENTRIES);
+    // An epoch without changes does not end.
+    assert!(tree.epoch_stat().running > before + ENTRIES / 20);
+    assert!(is_sound(tree));
+    assert_eq!(tree.len().unwrap(), ENTRIES);
 }
 
-fn load_once_beside(wait: fn(&Tree)) {
-    let tree = &tree(64 << 20);
-    std::thread::scope(|scope| {
-        let mut is_over = false;
+/// A load that fails gives its runs back, whatever epochs have ended meanwhile.
+#[test]
+fn a_load_that_fails_late_takes_no_space() {
+    let pool = pool(64 << 20);
+    let tree = Tree::create(&pool, "tree", options()).unwrap();
+    let before = pool.stat().allocations;
+    for round in 0..3 {
+        let mut keys = 0..10_000_u64;
         let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-            if std::mem::replace(&mut is_over, true) {
-                return Ok(false);
+            let number = keys.next().ok_or(Error::InBatch)?;
+            if number % 1000 == 0 {
+                tree.sync()?;
             }
-            scope.spawn(move || wait(tree));
-            // Long enough that it waits; if it is not, nothing is noticed.
-            std::thread::sleep(Duration::from_millis(50));
-            let (done, is_done) = channel();
-            scope.spawn(move || {
-                write_nothing(tree);
-                done.send(())
-            });
-            is_done.recv_timeout(EVER).expect("who uses the tree waits for the load");
-            key.extend_from_slice(b"key");
-            value.extend_from_slice(b"value");
+            (*key, *value) = (number.to_be_bytes().to_vec(), vec![7; 100]);
             Ok(true)
         };
-        assert_eq!(tree.bulk_load(&mut source, 1.0).unwrap(), 1);
-    });
-    assert!(is_sound(tree));
-}
-
-fn write_nothing(tree: &Tree) {
-    // More threads than shares.
-    std::thread::scope(|scope| {
-        (0..9).for_each(|_| drop(scope.spawn(|| assert!(!tree.update(b"absent", b"value").unwrap()))));
-    });
-}
-
-#[test]
-fn others_work_while_a_count_waits_for_a_load() {
-    load_beside(|tree| assert!(tree.stat().unwrap().keys <= 1));
-    load_beside(|tree| assert!(is_sound(tree)));
-}
-
-#[test]
-fn others_work_while_the_end_of_an_epoch_waits_for_a_load() {
-    load_beside(|tree| tree.sync().unwrap());
+        assert!(matches!(tree.bulk_load(&mut source, 1.0), Err(Error::InBatch)), "round {round}");
+        assert_eq!(pool.stat().allocations, before, "round {round}");
+    }
+    assert!(is_sound(&tree));
 }
 
 /// Each thread has its share of the free space.

@@ -4,8 +4,8 @@ use engines::masstree::Mode;
 use everleaf_sim::index::CodecName::{Layers, Record, Word};
 use everleaf_sim::index::IndexOperation::{self, Insert, Remove, Reopen, Sync, Update};
 use everleaf_sim::index::script::{
-    every_change_in_epochs, layers_in_epochs, random_operations, values_in_epochs, what_epochs_meet,
-    writes_in_epochs,
+    every_change_in_epochs, every_compaction, layers_in_epochs, random_operations, values_in_epochs,
+    what_epochs_meet, writes_in_epochs,
 };
 use everleaf_sim::index::threads::takers;
 use everleaf_sim::index::{
@@ -74,9 +74,24 @@ fn random_scripts_with_layers_below_layers() {
     }
 }
 
+/// Runs go back to the pool, and come again.
+#[test]
+fn a_script_of_compactions() {
+    explore(Record, &every_compaction(), options(Images::Some { random: 0 }, SecondCrash::Never));
+}
+
+#[test]
+#[ignore = "thorough: minutes"]
+fn a_script_of_compactions_and_crashes_in_recovery() {
+    for rules in [Rules::Lines, Rules::PersistentCaches, Rules::Log] {
+        let options = Options { rules, ..options(Images::Some { random: 2 }, SecondCrash::InRecovery) };
+        explore(Record, &every_compaction(), options);
+    }
+}
+
 #[test]
 fn loads_and_drops() {
-    let options = options(Images::Some { random: 2 }, SecondCrash::InRecovery);
+    let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
     common::explore_loads_and_drops(Engine::MASSTREE, &options);
 }
 
@@ -219,7 +234,7 @@ fn crashes_in_what_follows_a_crash() {
 #[test]
 fn random_scripts() {
     let first = setting("EVERLEAF_SEED", 1);
-    for seed in first..first + setting("EVERLEAF_SEEDS", 4) {
+    for seed in first..first + setting("EVERLEAF_SEEDS", 3) {
         println!("seed {seed}");
         let operations = random_operations(seed, 60, 14, writes_in_epochs);
         explore(Word, &operations, options(Images::Some { random: 2 }, SecondCrash::InRecovery));

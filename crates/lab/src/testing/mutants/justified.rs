@@ -91,7 +91,7 @@ pub(super) const ENGINES: &[Known] = &[
 const NO_PUBLISH: &str = "no publish: this store initializes a node that is not reachable yet, in one persist with the \
                           rest of the node";
 const TORN_TWIN: &str = "needed if a second store, after a recovery, is torn so that it completes the first one. That takes a \
-                         crash after a crash: tests/twin_line.rs fails without the repair";
+                         crash after a crash: crates/sim/tests/models/twin_line.rs fails without the repair";
 const NO_CLASS: &str = "recovery finds a slab without a class empty, and frees it";
 const BITMAP: &str = "a bitmap that fails its check costs a mark, nothing else";
 const CLEAN: &str = "a clean flag that is lost costs a mark, nothing else; the wait keeps the file from being truncated \
@@ -167,20 +167,26 @@ pub(super) const SHARED: &[Justified] = &[
         "pool/src/space.rs Space::allocate_span fence 1",
         &[Fence],
         "rntree and bztree fence through the same guard before they publish what they took; masstree publishes at the end of \
-         an epoch, and needs it: tests/masstree.rs misses it",
+         an epoch, and needs it: crates/sim/tests/engines/masstree.rs fails without it",
     ),
     justified("pool/src/roots.rs create fence 1", &[Swapped], BOTH_BEFORE),
+    justified(
+        "pool/src/roots.rs create publish 1",
+        &[Store, Flush, DoneFirst],
+        "how many slots were ever used tells zeros that a disk leaves there from a slot that was never used: no crash leaves any; \
+         crates/everleaf/tests/bad_input.rs fails without it",
+    ),
     justified(
         "pool/src/roots.rs create drain 1",
         &[Wait],
         "the explorer makes a lost tree again, as empty as it was; the wait is needed by callers that are told the tree \
-         exists: tests/pool_protocol.rs fails without it",
+         exists: crates/sim/tests/models/pool_protocol.rs fails without it",
     ),
     justified(
         "pool/src/roots.rs remove drain 1",
         &[Wait],
         "the explorer makes another tree at once, and waits for that; a caller that makes none needs this wait: \
-         tests/pool_protocol.rs fails without it",
+         crates/sim/tests/models/pool_protocol.rs fails without it",
     ),
     justified(
         "pool/src/pool.rs Pool::try_open wait 1",

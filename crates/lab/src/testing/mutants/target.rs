@@ -14,7 +14,7 @@ use sim::Complaint;
 use sim::Rules;
 use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
 use sim::index::script::{
-    every_change, every_change_in_epochs, every_drop, every_load, loaded_and_left_alone,
+    every_change, every_change_in_epochs, every_compaction, every_drop, every_load, loaded_and_left_alone,
     second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
 };
 use sim::index::suite::{Suite, exhaust};
@@ -286,6 +286,7 @@ fn masstree() -> Target {
             let others = [
                 make(of_codec(CodecName::Record), every_load(), options.clone()),
                 make(of_codec(CodecName::Record), every_drop(), options.clone()),
+                make(of_codec(CodecName::Record), every_compaction(), options.clone()),
                 make(closing, closed, options.clone()),
                 make(logging, every_change_in_epochs(), options.clone()),
                 make(sweeping, every_change_in_epochs(), options.clone()),
