@@ -275,7 +275,9 @@ impl Tree {
     /// Fills an empty tree from entries in strictly ascending order, leaves to `fill` of their capacity (0.5 to 1.0;
     /// other values are clamped). Wholly done or not at all, also across a crash. Returns the number of
     /// entries. O(n), and much faster than as many inserts. Until it is done, it keeps what it
-    /// would have to undo in memory: up to 16 bytes an entry, nothing for words in [`Engine::RNTREE`](crate::Engine::RNTREE).
+    /// would have to undo in memory: up to 16 bytes an entry, nothing for words in [`Engine::RNTREE`](crate::Engine::RNTREE), next to
+    /// nothing in [`Engine::MASSTREE`](crate::Engine::MASSTREE). Epochs end meanwhile, and the load is durable with the one in which it
+    /// ends.
     ///
     /// # Errors
     /// [`Error::NotEmpty`]; [`Error::NotSorted`] with the place of the first entry out of order.

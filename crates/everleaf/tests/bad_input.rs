@@ -568,6 +568,26 @@ fn at_its_limit_a_pool_says_so_loses_nothing_and_stays_usable() -> Result<()> {
     Ok(())
 }
 
+/// A page or a sector of zeros was taken for slots without trees: `check` called the pool sound.
+#[test]
+fn zeros_in_the_root_table_are_damage() -> Result<()> {
+    let (_folder, path) = pool();
+    let whole = fs::read(&path).unwrap();
+    let names = Store::open(&path)?.trees()?.len();
+    for (at, bytes) in [(0, 4096), (0, 512), (0, 256), (256, 256)] {
+        let mut damaged = whole.clone();
+        damaged[ROOT_TABLE + at..][..bytes].fill(0);
+        fs::write(&path, &damaged).unwrap();
+        let store = Options::new().read_only(true).open(&path)?;
+        let found = store.check()?;
+        let lost = (bytes / 256).min(names);
+        assert_eq!(found.len(), lost, "{bytes} bytes of zeros at {at}: {found:?}");
+        assert_eq!(store.trees()?.iter().filter(|tree| tree.kind.is_some()).count(), names - lost);
+        assert!(store.open_tree("no such tree").unwrap_err().is_corrupt());
+    }
+    Ok(())
+}
+
 #[test]
 fn a_damaged_slot_of_the_root_table_costs_one_tree() -> Result<()> {
     let (_folder, path) = pool();

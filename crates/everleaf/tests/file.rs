@@ -281,9 +281,12 @@ fn a_damaged_line_that_names_the_log_is_an_error_with_a_way_out() {
     let with = |medium| options().line_store(LineStore::Twin).medium(medium);
     let flip = || {
         let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, pool::MEDIUM_LINE + 3).unwrap();
-        file.write_all_at(&[byte[0] ^ 1], pool::MEDIUM_LINE + 3).unwrap();
+        // Both halves of the line.
+        for offset in [pool::MEDIUM_LINE + 3, pool::MEDIUM_LINE + 35] {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, offset).unwrap();
+            file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
+        }
     };
     let expect_damage = |medium| {
         let error = with(medium).open(&path).unwrap_err();

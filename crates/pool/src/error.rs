@@ -241,8 +241,8 @@ pub enum Error {
         /// The pool.
         at: At,
     },
-    /// An operation gave up after a bounded number of attempts: another thread blocked it for long, as one that waits for a slow
-    /// disk, or memory is damaged. Nothing was changed.
+    /// An operation gave up after a bounded number of attempts: another thread held a node for too long, for example while
+    /// it waited for a slow disk, or damage looks like a lock. Nothing was changed.
     #[error(
         "{at}other threads blocked an operation for too long at offset {offset:#x}, and it changed nothing; try it again"
     )]

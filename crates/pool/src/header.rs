@@ -3,7 +3,7 @@
 //! ```text
 //! 0x0000  header, first copy      words: magic, version, features, uuid (2), slab bytes, 0, CRC32C of the seven
 //! 0x1000  header, second copy     the same
-//! 0x2000  state line              words: high-water mark, clean flag, holder's process id; each with its check
+//! 0x2000  state line              words, each with its check: high-water mark, clean flag, holder's process id, used slots
 //! 0x2040  the medium's line       which log the pool needs; never written by the pool
 //! 0x2200  epochs, first copy      512 bytes for epochs that trees share; written by engines
 //! 0x2800  epochs, second copy     the same
@@ -155,6 +155,8 @@ pub(crate) enum State {
     Clean = 1,
     /// The process that has the pool open, or had it last.
     Holder = 2,
+    /// The slots of the root table that were ever used.
+    Slots = 3,
 }
 
 /// A 48-bit value with its check.

@@ -1,5 +1,4 @@
-//! Retired allocations that are not free when the last reader is gone: their owner has something to do before they are used
-//! again.
+//! Retired allocations whose owner must do more work after the last reader has left, before they are freed.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! a slot of 256 bytes, in words
-//!  0      state: 0 unused; else engine, codec and "in use", with a check: published last. While a tree gets another
-//!         name also the number of its old slot, plus one: that slot holds nothing any more, whatever is in it
+//!  0      state: engine, codec and "in use", or nothing, with a check: published last; 0 before the first use. While a tree
+//!         gets another name also the number of its old slot, plus one: that slot holds nothing any more, whatever is in it
 //!  1      length of the name in bytes
 //!  2..18  the name, UTF-8, padded with zeros
 //! 18..26  root words, each 48 bits with a check: what the engine needs to find its tree
@@ -14,7 +14,7 @@
 
 use medium::{Medium, Word};
 
-use crate::header::{PREFIX_BYTES, ROOT_TABLE, checked, unchecked};
+use crate::header::{PREFIX_BYTES, ROOT_TABLE, State, checked, unchecked};
 use crate::{At, Error, Result};
 
 /// The longest name of a tree, in bytes.
@@ -60,7 +60,7 @@ impl TreeRoot {
     /// # Errors
     /// [`Error::TreeMismatch`].
     pub fn demand(&self, (engine, codec): (u16, u16), nodes: &[String; 2]) -> Result<()> {
-        // What differs first is told.
+        // The error names the first difference.
         let (found, wanted) = match () {
             () if self.engine != engine => (format!("engine {}", self.engine), engine.to_string()),
             () if self.codec != codec => (format!("codec {}", self.codec), codec.to_string()),
@@ -174,10 +174,17 @@ fn mend(words: &mut [u64]) {
     }
 }
 
+/// Slots from this one on were never used, and begin with a zero. In others that is damage, as of a page that a disk has lost.
+fn slots_used<M: Medium>(guard: &MediumGuard<'_, M>) -> Result<u64> {
+    // If it fails its check, such damage is not noticed.
+    Ok(unchecked(guard.words(State::Slots.offset(), 1)?[0].load(guard)).unwrap_or(0))
+}
+
 /// What `slot` holds.
 fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     let cells = slot_words(guard, slot)?;
-    if cells[0].load(guard) == 0 {
+    let is_zero = cells[0].load(guard) == 0;
+    if is_zero && slot as u64 >= slots_used(guard)? {
         return Ok(Slot::Free);
     }
     let mut words: Vec<u64> = cells.iter().map(|cell| cell.load(guard)).collect();
@@ -192,6 +199,9 @@ fn read<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<Slot> {
     let Some(state) = unchecked(words[0]).or(again) else {
         return damaged(name.ok(), "the state fails its check");
     };
+    if is_zero && state == 0 {
+        return damaged(None, "it holds zeros");
+    }
     if state & IN_USE == 0 {
         return Ok(Slot::Free);
     }
@@ -296,17 +306,20 @@ pub(crate) fn create<M: Medium>(
     words[CHECK] = name_check(&words[NAME_LENGTH..ROOTS]);
     words[PARITY] = parity(&words);
     words[STATE_AGAIN] = checked(IN_USE | u64::from(codec) << 16 | u64::from(engine));
-    for (cell, word) in cells.iter().zip(words).skip(1) {
-        cell.store(guard, word);
-    }
+    words[0] = checked(0);
+    cells.iter().zip(words).for_each(|(cell, word)| cell.store(guard, word));
     guard.flush_words(cells);
     guard.fence();
     // PERSIST: the slot and the tree's first nodes are ordered before; lost, the tree does not exist.
     let replaced = replaced.map_or(0, |slot| slot as u64 + 1) << REPLACES;
+    if slot as u64 >= slots_used(guard)? {
+        // PERSIST: the slot holds no zeros any more; lost, zeros that a disk leaves there are not noticed.
+        State::Slots.publish(guard, slot as u64 + 1)?;
+    }
     cells[0].publish(guard, checked(replaced | IN_USE | u64::from(codec) << 16 | u64::from(engine)));
     if let Err(error) = guard.drain() {
         // The next open may find it or not. Here it is not there: its nodes are the caller's again.
-        cells[0].store(guard, 0);
+        cells[0].store(guard, checked(0));
         return Err(error.into());
     }
     Ok(TreeRoot { slot, name: name.to_owned(), engine, codec, words: *roots })
@@ -319,7 +332,7 @@ pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Resu
     let listed = state.load(guard);
     // PERSIST: nothing must precede; lost, the tree is still there.
     clear(guard, slot)?;
-    // As above: here it is there, for its nodes are not given back.
+    // After a failed drain the next open may find the tree or not. This process keeps it, because its nodes were not freed.
     guard.drain().inspect_err(|_| state.store(guard, listed))?;
     Ok(())
 }
@@ -328,6 +341,6 @@ pub(crate) fn remove<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Resu
 fn clear<M: Medium>(guard: &MediumGuard<'_, M>, slot: usize) -> Result<()> {
     let cells = slot_words(guard, slot)?;
     cells[STATE_AGAIN].publish(guard, 0);
-    cells[0].publish(guard, 0);
+    cells[0].publish(guard, checked(0));
     Ok(())
 }

@@ -188,7 +188,9 @@ fn look_at(store: &Store, content: &Content, seen: &mut Seen) {
         Ok(violations) => violations.first().map(|violation| format!("check: {violation}")),
         Err(error) => Some(format!("check: {error}")),
     };
-    seen.found = checked.or_else(|| read.err().map(|error| format!("read: {error}")));
+    // That there is no such tree tells nobody of damage.
+    let told = read.err().filter(|error| !matches!(error, everleaf::Error::NoSuchTree { .. }));
+    seen.found = checked.or_else(|| told.map(|error| format!("read: {error}")));
     let salvaged = store.salvage(TREE, |key, value| {
         let is_stored = content.get(key).is_some_and(|stored| stored == value);
         *(if is_stored { &mut seen.saved } else { &mut seen.wrong }) += 1;
