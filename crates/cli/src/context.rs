@@ -220,6 +220,7 @@ impl PoolArgs {
             if !is_locked || start.elapsed() >= self.wait {
                 return Err(error.into());
             }
+            interrupt::check()?;
             std::thread::sleep(REST);
         }
     }

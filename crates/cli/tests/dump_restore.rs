@@ -183,3 +183,18 @@ fn whole_leaves_are_salvaged_from_a_tree_that_does_not_open() {
     run_with(&on("restore", &other, &[]), &said.output).expect(0);
     assert_eq!(run(&on("get", &other, &["2999", "--tree", "w"])).expect(0).text(), "77002999\n");
 }
+
+/// It said that nothing was stored.
+#[test]
+fn a_merge_that_fails_says_what_it_stored() {
+    let (_folder, pool) = pool();
+    let lines = lines(0..1000, |number| format!("{number:04}\tv\n"));
+    run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
+    let dump = run(&on("dump", &pool, &[])).expect(0).output;
+    run(&on("rm", &pool, &["--from", "0500"])).expect(0);
+    let cut = &dump[..dump.len() * 9 / 10];
+    let said = run_with(&on("restore", &pool, &["--merge", "--json"]), cut).expect(3);
+    let stored = said.json()["stored"].as_u64().unwrap();
+    assert!(stored > 500, "{said:?}");
+    assert_eq!(run(&on("scan", &pool, &["--keys"])).expect(0).text().lines().count() as u64, stored);
+}

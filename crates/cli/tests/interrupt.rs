@@ -101,6 +101,27 @@ fn a_dump_leaves_no_part() {
     assert!(!has_part(folder.path()));
 }
 
+/// Ctrl-C during the check of the copy was ignored, or left a copy that nothing had verified.
+#[test]
+fn a_backup_is_verified_or_not_there() {
+    let (folder, pool) = pool();
+    let lines = lines(0..200_000, |number| format!("{number}\t{}\n", "v".repeat(50)));
+    run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
+    for pause_ms in [0, 20, 50, 100] {
+        let target = folder.path().join("copy.pool");
+        let backup = start(&on("backup", &pool, &[target.to_str().unwrap()]));
+        expect_soon(|| has_part(folder.path()) || target.exists());
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        let said = interrupt(backup);
+        assert_eq!(
+            (target.exists(), has_part(folder.path())),
+            (said.code == 0, false),
+            "{pause_ms} ms: {said:?}"
+        );
+        let _ = std::fs::remove_file(&target);
+    }
+}
+
 #[test]
 fn a_benchmark_removes_its_pool() {
     let (folder, pool) = pool();

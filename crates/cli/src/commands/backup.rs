@@ -34,10 +34,17 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let copied =
         medium::progress::watched(tick, || args.pool.wait(|| options.backup(&args.pool.pool, &args.target)));
     bar.finish_and_clear();
-    interrupt::check()?;
-    let bytes = copied?;
+    let bytes = match copied {
+        Err(_) if interrupt::is_asked() => return Err(Failure::Interrupted),
+        copied => copied?,
+    };
     [&args.pool.pool, &args.target].into_iter().for_each(|path| context.note_file(path));
-    let found = verify(args, context)?;
+    let found = verify(args, context).inspect_err(|failure| {
+        // An interrupted backup leaves no file; a copy that cannot be verified stays, to be looked into.
+        if matches!(failure, Failure::Interrupted) {
+            let _ = std::fs::remove_file(&args.target);
+        }
+    })?;
     for violation in found.iter().take(check::VIOLATIONS_TOLD) {
         context.note(format!("damage in the copy: {violation}"));
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::context::{Context, PoolArgs, write_json};
 use crate::failure::{Answer, Failure, Outcome};
-use crate::progress;
+use crate::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -32,7 +32,7 @@ struct Report {
 }
 
 /// The trees, and the entries of those that open.
-fn count(store: &Store) -> Result<(u64, u64), Failure> {
+pub(super) fn count(store: &Store) -> Result<(u64, u64), Failure> {
     let trees = store.trees()?;
     let entries =
         trees.iter().map(|tree| store.open_tree(&tree.name).and_then(|tree| tree.len()).unwrap_or(0)).sum();
@@ -48,16 +48,21 @@ pub(super) fn violations(context: Context, store: &Store) -> Result<Vec<StoreVio
 }
 
 /// All violations of a store whose trees have so many entries.
-fn violations_among(context: Context, store: &Store, entries: u64) -> Result<Vec<StoreViolation>, Failure> {
+pub(super) fn violations_among(
+    context: Context,
+    store: &Store,
+    entries: u64,
+) -> Result<Vec<StoreViolation>, Failure> {
     let bar = progress::entries(context, entries, "checking");
     let shown = bar.clone();
     let tick = move |entries| {
         shown.inc(entries);
-        true
+        !interrupt::is_asked()
     };
-    let found = medium::progress::watched(tick, || store.check())?;
+    let found = medium::progress::watched(tick, || store.check());
     bar.finish_and_clear();
-    Ok(found)
+    interrupt::check()?;
+    Ok(found?)
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {

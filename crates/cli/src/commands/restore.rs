@@ -41,15 +41,20 @@ fn fill(tree: &Tree, reader: &mut Reader, fill: f64) -> Result<u64, Failure> {
     tree.try_bulk_load(entries, fill)
 }
 
-/// Writes the entries of a tree over existing ones; returns how many. All are durable.
-fn merge(store: &Store, tree: &Tree, reader: &mut Reader) -> Result<u64, Failure> {
+/// Writes the entries of a tree over existing ones. Adds those that are durable to `stored`, also if an error ends it.
+fn merge(store: &Store, tree: &Tree, reader: &mut Reader, stored: &mut u64) -> Result<(), Failure> {
     let mut writes = Writes::new(store, tree);
-    while let Event::Entry(key, value) = reader.next()? {
-        interrupt::check()?;
-        writes.put(&key, &value)?;
-    }
-    writes.settle()?;
-    Ok(writes.durable())
+    let mut write_all = || {
+        while let Event::Entry(key, value) = reader.next()? {
+            interrupt::check()?;
+            writes.put(&key, &value)?;
+        }
+        Ok(())
+    };
+    let written = write_all();
+    let settled = writes.settle();
+    *stored += writes.durable();
+    written.and(settled.map_err(Failure::from))
 }
 
 impl Args {
@@ -59,7 +64,8 @@ impl Args {
         reader: &mut Reader,
         name: &str,
         kind: everleaf::TreeOptions,
-    ) -> Result<u64, Failure> {
+        stored: &mut u64,
+    ) -> Result<(), Failure> {
         let is_new = !store.trees()?.iter().any(|tree| tree.name == name);
         let tree = store.tree_with(name, kind)?;
         if tree.is_empty()? {
@@ -68,10 +74,11 @@ impl Args {
             if filled.is_err() && is_new {
                 store.drop_tree(name)?;
             }
-            return filled;
+            *stored += filled?;
+            return Ok(());
         }
         if self.merge {
-            return merge(store, &tree, reader);
+            return merge(store, &tree, reader, stored);
         }
         Err(Failure::Refused(format!(
             "tree {name:?} has entries already; give --merge to put these over them"
@@ -93,8 +100,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         loop {
             match reader.next()? {
                 Event::Tree(name, kind) => {
-                    let count = args.restore_tree(store, &mut reader, &name, kind)?;
-                    (trees, entries) = (trees + 1, entries + count);
+                    args.restore_tree(store, &mut reader, &name, kind, &mut entries)?;
+                    trees += 1;
                 }
                 Event::End => return reader.expect_end_of_input(),
                 // Inside a tree the functions above read on; outside of one the reader refuses entries and ends.

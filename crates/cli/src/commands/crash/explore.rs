@@ -108,10 +108,11 @@ fn all(engine: &AnyEngine, args: &Args, options: &Options, context: Context) -> 
     // The first report tells how many there are.
     let bar = OnceLock::new();
     let tell = |progress: &Progress| {
-        let first = || progress::bar(context, Some(progress.sequences), "", template);
+        let text = format!("{}; {}", message(&progress.stats), progress.scope);
+        let first = || progress::bar(context, Some(progress.sequences), &text, template);
         let bar: &ProgressBar = bar.get_or_init(first);
         bar.set_position(progress.sequences_done);
-        bar.set_message(format!("{}; {}", message(&progress.stats), progress.scope));
+        bar.set_message(text.clone());
     };
     let suite = Suite { length: args.length as usize, threads: args.workers(), progress: Some(&tell) };
     let report = exhaust(engine, suite, options);

@@ -58,9 +58,11 @@ pub(super) enum Scope {
 impl fmt::Display for Scope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AllSequences { length } => write!(formatter, "all sequences of {length} operations"),
+            Self::AllSequences { length } => {
+                write!(formatter, "all sequences of {}", progress::many(u64::from(*length), "operation"))
+            }
             Self::RandomSequence { length, seed } => {
-                write!(formatter, "{} operations, seed {seed}", progress::count((*length).into()))
+                write!(formatter, "{}, seed {seed}", progress::many((*length).into(), "operation"))
             }
             Self::AllSchedules { threads, preemptions } => write!(
                 formatter,
@@ -285,19 +287,19 @@ impl Report {
     fn counts(&self, stats: &Stats) -> String {
         let count = progress::count;
         let mut words = match stats.schedules {
-            0 => format!("{} traces", count(stats.traces)),
+            0 => progress::many(stats.traces, "trace"),
             schedules => format!(
-                "{} schedules ({} of them up to a state that was known)",
-                count(schedules),
+                "{} ({} of them up to a state that was known)",
+                progress::many(schedules, "schedule"),
                 count(stats.schedules_cut)
             ),
         };
         words += &format!(
-            ", {} crash points ({} of them in what followed a crash), {} recoveries in {}\n{} images avoided: no recovery \
+            ", {} ({} of them in what followed a crash), {} in {}\n{} images avoided: no recovery \
              would have read what is different in them\n",
-            count(stats.points),
+            progress::many(stats.points, "crash point"),
             count(stats.second_points),
-            count(stats.recoveries),
+            progress::many(stats.recoveries, "recovery"),
             progress::duration(Duration::from_secs_f64(self.seconds)),
             large(self.images_avoided.unwrap_or(0.0)),
         );

@@ -97,7 +97,7 @@ impl Report {
         self.leaves_read = if reads_nothing { 0 } else { tree.stat()?.leaves };
         let read = match reads_nothing {
             true => "no node of the tree was read for that".to_owned(),
-            false => format!("{} leaves read, free space found again", progress::count(self.leaves_read)),
+            false => format!("{} read, free space found again", progress::many(self.leaves_read, "leaf")),
         };
         Ok(format!("reopened and recovered in {}: {read}", progress::duration(recovery)))
     }

@@ -130,7 +130,7 @@ impl Report {
         let nanoseconds = |ns| progress::duration(Duration::from_nanos(ns));
         let words = format!(
             "{} in {}: {} operations, {} of them acknowledged; of those under way at a kill {} were done, {} \
-             were not\nopening after a kill took {} (median), {} (longest); {} writers died before they could write\n\
+             were not\nopening after a kill took {} (median), {} (longest); {} died before it could write\n\
              {} and {} in the end\n",
             progress::many(self.rounds.into(), "round"),
             progress::duration(Duration::from_secs_f64(self.seconds)),
@@ -140,7 +140,7 @@ impl Report {
             count(self.tally.pending_undone),
             nanoseconds(self.recovery_ns_median),
             nanoseconds(self.recovery_ns_max),
-            self.killed_while_opening,
+            progress::many(self.killed_while_opening.into(), "writer"),
             progress::many(self.keys, "key"),
             progress::bytes(self.used_bytes),
         );
