@@ -51,7 +51,7 @@ impl<M: Medium> Ids<M> {
         Ok(Self { entries, most, state: Arc::new(Mutex::new(state)) })
     }
 
-    /// Makes the IDs those in use, which a recovery has [set](Ids::set). Whether none of them comes twice.
+    /// Makes the IDs those in use, which a recovery has [set](Ids::set). Returns false if an ID occurs twice.
     pub fn resume(&self, used: impl Iterator<Item = u32> + Clone) -> bool {
         let last = used.clone().max().unwrap_or(0);
         let (mut bits, mut is_twice) = (vec![0_u64; last as usize / 64 + 1], false);

@@ -1,7 +1,7 @@
 //! A reader-writer lock that readers do not write to, and the LSNs of leaves.
 //!
 //! Writers hold a mutex. A writer raises the version before its first change and again after the last one, so it is odd while
-//! anything changes. A reader reads, and counts it only if the version was even and is what it was: it waits for
+//! anything changes. A reader's result is valid only if the version was even and has not changed: it waits for
 //! writers that are at work, as with any reader-writer lock, but readers share no line that they write. A reader that fails
 //! too often takes the mutex.
 //!

@@ -164,7 +164,8 @@ impl Led {
 
 /// A tree that is salvaged leaf by leaf, and that need not open.
 pub trait Leafy<M: Medium, C: Codec>: Sized {
-    /// Whether a leaf of words can be told from other memory, by a check of all that it holds. One of records can be by these.
+    /// Whether a leaf of words has a check of its whole content, which distinguishes it from other memory. Leaves of
+    /// records are recognised by their records' checks.
     const IS_CHECKED: bool;
     /// Whether a leaf begins with a [`medium::Line`].
     const HAS_LINE: bool;

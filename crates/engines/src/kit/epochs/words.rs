@@ -98,8 +98,8 @@ pub(super) fn write_failed<M: Medium>(guard: &Guard<'_, M>, written: &Written) -
         let word = word_of(failed);
         for cell in both(guard, |words| &words.failed[index])? {
             if cell.load(guard) != word {
-                // PERSIST: for an epoch that is new here nothing must precede, and lost, it has failed once more; of one that
-                // leaves nothing is left, and lost, it is looked for once more.
+                // PERSIST: adding an epoch needs nothing before it; lost, the next open adds it again. Removing one needs a
+                // finished sweep; lost, the next open sweeps again.
                 cell.publish(guard, word);
             }
         }
