@@ -142,6 +142,25 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
     });
 }
 
+#[test]
+fn a_root_that_names_no_nodes_is_told_with_its_word() {
+    let pool = open(&ram(), false);
+    drop(tree::<_, WordCodec>(&pool, SLOT_BITMAP, 4));
+    let mut root = pool.trees().unwrap().remove(0);
+    // A design that there is not; sizes that no node of the design has.
+    for word in [0x304, 0x2, 0x3c, 0x208] {
+        root.words[1] = word;
+        let opened: Result<WbTree<_, WordCodec>, _> = Build::open(&pool, &root, &Opening::default());
+        for error in
+            [opened.err().unwrap(), WbTree::<Instrumented, WordCodec>::settings_of(&root).unwrap_err()]
+        {
+            let Error::Corrupt { offset, what, .. } = &error else { panic!("{error}") };
+            assert_eq!(*offset, root.words[0]);
+            assert!(what.contains("wbtree") && what.contains(&format!("{word:#x}")), "{what}");
+        }
+    }
+}
+
 /// Whether something comes to an end.
 fn ends(run: impl FnOnce() + Send + 'static) -> bool {
     let (done, ended) = mpsc::channel();
