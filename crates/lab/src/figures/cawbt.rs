@@ -243,9 +243,8 @@ impl Lab<'_> {
         let (keys, split_ns) = (self.keys, self.split_ns()?);
         let missing = "the paper's compiler: it did not optimise there, which makes searches dearer beside flushes. How the paper has \
                        timed a split: here each insert is timed alone, and the time of inserts without a split is subtracted. \
-                       A \
-                       leaf's split shares the fences of its insert, and writes a log, a leaf and the parent more; each split above \
-                       it takes two persists of its own";
+                       A leaf's split shares the fences of its insert, and writes a log, a leaf and the parent more; each split \
+                       above it takes two persists of its own";
         let mut figure = self.figure("Figure 9: inserts of ascending keys", MS, missing);
         let ms = |series: &str, degree: u64| figure.at(MS, series, degree as f64);
         let cawbt = ms(CAWBT.series, 4);
