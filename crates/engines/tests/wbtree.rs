@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use everleaf_engines::Error;
 use everleaf_engines::index::{
-    Bounds, Codec, Direction, Index, MaybeWords, RecordCodec, WordCodec, WordIndex,
+    Bounds, Codec, Condition, Direction, Index, MaybeWords, RecordCodec, WordCodec, WordIndex,
 };
 use everleaf_engines::kit::paged::{checked, unchecked};
 use everleaf_engines::registry::{Build, Engine, Opening};
 use everleaf_engines::wbtree::WbTree;
 use medium::testing::Late;
 use medium::testing::late::Release;
-use medium::{Instrumented, LineForm, Medium, Ram};
+use medium::{Dax, DaxOptions, Instrumented, LineForm, Medium, Ram};
 use pool::{Pool, PoolOptions};
 
 use common::content;
@@ -140,6 +140,92 @@ fn a_load_that_is_overtaken_answers_when_that_is_durable() {
         assert!(both_wait, "a load that is refused because of a key that a crash could take back");
         assert!(matches!(loader.join().unwrap(), Error::NotEmpty));
     });
+}
+
+#[test]
+fn a_root_that_names_no_nodes_is_told_with_its_word() {
+    let pool = open(&ram(), false);
+    drop(tree::<_, WordCodec>(&pool, SLOT_BITMAP, 4));
+    let mut root = pool.trees().unwrap().remove(0);
+    // A design that there is not; sizes that no node of the design has.
+    for word in [0x304, 0x2, 0x3c, 0x208] {
+        root.words[1] = word;
+        let opened: Result<WbTree<_, WordCodec>, _> = Build::open(&pool, &root, &Opening::default());
+        for error in
+            [opened.err().unwrap(), WbTree::<Instrumented, WordCodec>::settings_of(&root).unwrap_err()]
+        {
+            let Error::Corrupt { offset, what, .. } = &error else { panic!("{error}") };
+            assert_eq!(*offset, root.words[0]);
+            assert!(what.contains("wbtree") && what.contains(&format!("{word:#x}")), "{what}");
+        }
+    }
+}
+
+/// What a tree has counted: words stored, lines flushed, fences.
+type Cost = [u64; 3];
+
+/// What an operation of one key costs, in a tree of `count` even keys that is a single leaf.
+fn cost(design: u64, entries: u64, count: u64, operation: impl FnOnce(&dyn WordIndex)) -> Cost {
+    let dax = Dax::new(tempfile::tempfile().unwrap(), DaxOptions::default()).unwrap();
+    let pool = Pool::open(Instrumented::new(dax).counted(), PoolOptions::default()).unwrap();
+    let tree: WbTree<_, WordCodec> = tree(&pool, design, entries);
+    for key in 1..=count {
+        assert!(WordIndex::write(&tree, 2 * key, Some(key), Condition::Absent).unwrap());
+    }
+    let before = pool.medium().counts().unwrap();
+    operation(&tree);
+    let spent = pool.medium().counts().unwrap() - before;
+    [spent.words_stored, spent.lines_flushed, spent.fences]
+}
+
+/// What an insert and a remove cost at the first key, in the middle and at the last key of a leaf with so many entries.
+fn costs(design: u64, entries: u64, count: u64) -> ([Cost; 3], [Cost; 3]) {
+    let inserts = [1, count + (count + 1) % 2, 2 * count + 1].map(|key| {
+        cost(design, entries, count, |tree| assert!(tree.write(key, Some(1), Condition::Absent).unwrap()))
+    });
+    let removes = [1, (count / 2).max(1), count].map(|key| {
+        cost(design, entries, count, |tree| assert!(tree.write(2 * key, None, Condition::Always).unwrap()))
+    });
+    (inserts, removes)
+}
+
+/// The slides' Table 3 for m entries of a leaf: words written, flushes and fences of an insert without splits and of a remove
+/// without merges. Their eighths of words and 64ths of lines, of the slot array, are whole ones here.
+fn slides(design: u64, m: u64) -> (Cost, Cost) {
+    match design {
+        SLOT_BITMAP => {
+            // 0.125 m + 4.25, m / 64 + 3 1/32, 3: of these (m + 2) / 8 and (m + 2) / 64 are the slot array.
+            let insert = [4 + (m + 2).div_ceil(8), 3 + (m + 2).div_ceil(64), 3];
+            (insert, [2 + m.div_ceil(8), 2 + m.div_ceil(64), 3])
+        }
+        _ => ([3, 2, 2], [1, 1, 1]),
+    }
+}
+
+/// Designs whose numbers are the slides', wherever the key is.
+#[test]
+fn one_word_commits_cost_what_the_slides_say() {
+    for (design, entries, counts) in [(BITMAP_ONLY, 63, [1, 28, 62]), (SLOT_ONLY, 7, [1, 4, 6])] {
+        for count in counts {
+            let (insert, remove) = slides(design, count);
+            assert_eq!(costs(design, entries, count), ([insert; 3], [remove; 3]), "{count} entries");
+        }
+    }
+}
+
+/// At the front all slots move, which costs what the slides say. Elsewhere it costs fewer words, for words of the slot array that
+/// stay the same are not stored.
+#[test]
+fn slots_and_bitmap_cost_no_more_than_the_slides_say() {
+    for (count, inserts, removes) in
+        [(12, [6, 6, 6], [4, 4, 4]), (28, [8, 8, 6], [6, 6, 4]), (58, [12, 10, 6], [10, 8, 4])]
+    {
+        let (insert, remove) = slides(SLOT_BITMAP, count);
+        let with = |slides: Cost, words: [u64; 3]| words.map(|words| [words, slides[1], slides[2]]);
+        let found = costs(SLOT_BITMAP, 59, count);
+        assert_eq!(found, (with(insert, inserts), with(remove, removes)), "{count} entries");
+        assert_eq!((found.0[0], found.1[0]), (insert, remove), "{count} entries, at the front");
+    }
 }
 
 /// Whether something comes to an end.

@@ -61,7 +61,7 @@ pub(crate) static ENTRY: Entry = Entry {
     settings: &[Setting {
         name: "degree",
         help: "the most entries of a node; the paper has 4, 7 and 15",
-        values: engines::registry::Values::Number(DEGREE_MIN, DEGREE_MAX),
+        values: Values::Number(DEGREE_MIN, DEGREE_MAX),
         is_fixed: true,
         is_hidden: false,
     }],
@@ -141,11 +141,8 @@ impl Format for Sorted {
     /// All words of a parent's entries; two words of the node that is split, two counts.
     const LOG_WRITES_MAX: usize = 3 * DEGREE_MAX as usize + 3;
 
-    fn of_root(word: u64) -> Result<Self> {
-        match word {
-            DEGREE_MIN..=DEGREE_MAX => Ok(Self { degree: word as usize }),
-            _ => Err(Error::corrupt(0, "a root that names no degree of nodes")),
-        }
+    fn of_root(word: u64) -> Option<Self> {
+        (DEGREE_MIN..=DEGREE_MAX).contains(&word).then_some(Self { degree: word as usize })
     }
 
     fn to_root(self) -> u64 {
@@ -153,7 +150,9 @@ impl Format for Sorted {
     }
 
     fn of_settings(settings: &Settings) -> Result<Self> {
-        Self::of_root(settings.get(0).unwrap_or(DEGREE_MAX))
+        let degree = settings.get(0).unwrap_or(DEGREE_MAX);
+        Self::of_root(degree)
+            .ok_or_else(|| Error::Setting { what: format!("btree: no node has degree {degree}") })
     }
 
     fn to_settings(self) -> Settings {

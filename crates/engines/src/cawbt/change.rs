@@ -102,7 +102,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 return Ok((place, held));
             }
         }
-        Err(Error::corrupt(self.root, "inner nodes that neither splits nor merges give room"))
+        Err(Error::contended(self.root))
     }
 
     /// Splits the inner nodes of a path that have four IDs, the uppermost first. Whether there was one; if so, the path may lead to other

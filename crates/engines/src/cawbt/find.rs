@@ -220,7 +220,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
     /// The entry of a key, and when it is durable.
     fn look(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<(Option<EntryWords>, Lsn)> {
         self.read(guard, || {
-            let Some((at, _, found, _)) = self.descend(guard, Way::Key(key), true)? else { return Ok(None) };
+            let Some((at, _, found, _)) = self.descend(guard, Way::Key(key), self.is_search_fast)? else {
+                return Ok(None);
+            };
             // Loaded after the entry, so it is that of the entry or of a later one.
             let lsn = self.versions.lsn(at.offset);
             Ok(self.is_still(at).then_some((found, lsn)))

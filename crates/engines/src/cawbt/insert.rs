@@ -57,7 +57,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let lsn = self.store_one(guard, (place.leaf, &place.node), &content, place.parent, &[])?;
         // A reader takes the value from the table, and after that the LSN of the node where it has met the ID.
         self.versions.stamp(place.leaf, lsn);
-        self.versions.stamp(place.separated, lsn);
+        if place.separated != 0 {
+            self.versions.stamp(place.separated, lsn);
+        }
         self.ids.replace(id, words[1]);
         Ok((lsn, old))
     }

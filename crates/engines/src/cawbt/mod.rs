@@ -105,13 +105,23 @@ pub(crate) static ENTRY: Entry = Entry {
     marks_later: false,
     stores_lines: true,
     is_trie: false,
-    settings: &[],
+    settings: &[Setting {
+        name: "fast-search",
+        help: "off: a find goes down to the leaf, also where an inner node has the key's ID",
+        values: Values::Names(&["on", "off"]),
+        is_fixed: false,
+        is_hidden: true,
+    }],
     full: NODES,
     small: NODES,
     explored: &[],
     settings_of: |_| Ok(Settings::NONE),
     media: media_of!(CawbTree),
 };
+
+/// The position of the setting "fast-search", and its value "off".
+const FAST_SEARCH: usize = 0;
+const OFF: u64 = 1;
 
 /// Root word 0: the offset of the root node.
 const ROOT_NODE: usize = 0;
@@ -160,6 +170,8 @@ pub struct CawbTree<M: Medium, C: Codec> {
     state: Mutex<State>,
     /// A change of several nodes was cut off by a failure of the medium: see [`CawbTree::lock`].
     is_cut_off: AtomicBool,
+    /// Whether a find ends where an inner node has the key's ID.
+    is_search_fast: bool,
     recovery_ns: u64,
     recovered_from_crash: bool,
     codec: PhantomData<fn() -> C>,
@@ -179,6 +191,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             versions: Versions::new()?,
             state: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
+            is_search_fast: true,
             recovery_ns: 0,
             recovered_from_crash: false,
             codec: PhantomData,

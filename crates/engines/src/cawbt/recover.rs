@@ -8,7 +8,7 @@ use super::check::{NOT_FIRST, Stale, Survey};
 use super::layout::{Content, Node, NodeLine};
 use super::log::read_mended;
 use super::record::{Fresh, entry_at};
-use super::{CawbTree, ROOT_LOG, ROOT_NODE, State};
+use super::{CawbTree, FAST_SEARCH, OFF, ROOT_LOG, ROOT_NODE, State};
 use crate::kit::prelude::*;
 use crate::kit::share;
 
@@ -19,7 +19,7 @@ impl<M: Medium, C: Codec> Build<M> for CawbTree<M, C>
 where
     Self: MaybeWords,
 {
-    fn create(pool: &Pool<M>, name: &str, _opening: &Opening) -> Result<Self> {
+    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
         let (guard, mut words) = (pool.pin(), [0; ROOT_WORDS]);
         let mut tree = Self::unopened(pool, &words)?;
         let mut fresh = Fresh::new(&tree, &guard);
@@ -31,6 +31,7 @@ where
         fresh.published();
         drop(fresh);
         (tree.root, tree.log) = (words[ROOT_NODE], words[ROOT_LOG]);
+        tree.is_search_fast = opening.settings.get(FAST_SEARCH) != Some(OFF);
         let mut state = State { log: Node::load(&guard, tree.log)?.0, ..State::default() };
         state.counts.leaves = 1;
         tree.state = Mutex::new(state);
@@ -41,6 +42,7 @@ where
         root.demand((Self::ENGINE.0, C::ID), &[String::new(), String::new()])?;
         let (start, guard, mut state) = (Instant::now(), pool.pin(), State::default());
         let mut tree = Self::unopened(pool, &root.words)?;
+        tree.is_search_fast = opening.settings.get(FAST_SEARCH) != Some(OFF);
         tree.recovered_from_crash = pool.needs_mark();
         tree.finish_log(&guard, &mut state)?;
         if tree.recovered_from_crash {

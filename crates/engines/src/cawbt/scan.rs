@@ -2,7 +2,7 @@
 
 use super::CawbTree;
 use super::find::Way;
-use super::layout::Node;
+use super::layout::{LEAF_ENTRIES, Node};
 use crate::kit::prelude::*;
 
 /// Entries after which a forward scan has read enough at once.
@@ -23,7 +23,9 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         copy: &mut LeafCopy,
     ) -> Result<Option<(Option<EntryWords>, Lsn)>> {
         let Some((mut at, mut node, _, is_first)) = self.descend(guard, way, false)? else { return Ok(None) };
-        (copy.offset, copy.entries) = (at.offset, Vec::new());
+        copy.offset = at.offset;
+        copy.entries.clear();
+        copy.entries.reserve(ENTRIES + LEAF_ENTRIES);
         let mut lsn = Lsn::DURABLE;
         loop {
             copy.entries.extend(self.entries(&node));

@@ -13,13 +13,14 @@ use rand::{Rng, SeedableRng};
 
 use super::CawbTree;
 use super::change::Writer;
+use super::find::Way;
 use super::layout::{Content, IDS_MAX, LEAF_ENTRIES, Node, NodeLine};
 use super::record::Fresh;
 use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Codec, Condition, Direction, Index, MaybeWords, Measured, RecordCodec, WordCodec, WordIndex,
 };
-use crate::registry::{Build, Opening};
+use crate::registry::{Build, Engine, Opening};
 
 fn pool() -> Pool<Ram> {
     Pool::open(Ram::new(1 << 36).unwrap(), PoolOptions::default()).unwrap()
@@ -42,6 +43,37 @@ fn sequential_inserts_make_as_many_splits_as_in_the_paper() {
     }
     assert_eq!(splits(&tree), 374_986);
     assert_eq!(tree.check().unwrap(), []);
+}
+
+/// Keys that are separators are found at the leaf as well.
+#[test]
+fn a_find_without_the_fast_search_finds_the_same() {
+    let settings = Engine::CAWBT.parse_settings(["fast-search=off"]).unwrap();
+    let opening = Opening { settings, ..on(2) };
+    let pool = pool();
+    let tree = CawbTree::<Ram, WordCodec>::create(&pool, "t", &opening).unwrap();
+    for key in 0..2000 {
+        assert!(WordIndex::write(&tree, key, Some(key * 3), Condition::Absent).unwrap());
+    }
+    let is_at_leaf = |tree: &CawbTree<Ram, WordCodec>, key| {
+        let guard = tree.pool.peek();
+        let reached = tree.descend(&guard, Way::Key(key), tree.is_search_fast).unwrap();
+        reached.unwrap().1.is_leaf()
+    };
+    let expect_all = |tree: &CawbTree<Ram, WordCodec>| {
+        (0..2000).for_each(|key| assert_eq!(WordIndex::get(tree, key).unwrap(), Some(key * 3)));
+        assert_eq!(WordIndex::get(tree, 2000).unwrap(), None);
+    };
+    expect_all(&tree);
+    assert!((0..2000).all(|key| is_at_leaf(&tree, key)));
+    drop(tree);
+    let root = pool.trees().unwrap().remove(0);
+    let tree = CawbTree::<Ram, WordCodec>::open(&pool, &root, &opening).unwrap();
+    assert!((0..2000).all(|key| is_at_leaf(&tree, key)));
+    drop(tree);
+    let tree = CawbTree::<Ram, WordCodec>::open(&pool, &root, &on(2)).unwrap();
+    expect_all(&tree);
+    assert!((0..2000).filter(|key| is_at_leaf(&tree, *key)).count() < 1100);
 }
 
 fn bytes_of<C: Codec>(key: u64) -> Vec<u8> {

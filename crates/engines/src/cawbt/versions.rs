@@ -15,6 +15,7 @@ use crate::Result;
 
 /// Stripes of nodes.
 const STRIPES: usize = 1024;
+const _: () = assert!(STRIPES.is_power_of_two());
 
 volatile! {
     struct Stripes<M> {
@@ -32,7 +33,7 @@ pub(super) struct Versions<M: 'static> {
     stripes: Arena<Stripes<M>>,
 }
 fn stripe(offset: u64) -> usize {
-    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % STRIPES
+    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STRIPES.ilog2())) as usize
 }
 
 impl<M: Medium> Versions<M> {

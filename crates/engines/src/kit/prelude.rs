@@ -14,7 +14,7 @@ pub use crate::index::{
     Bounds, Codec, Condition, Direction, EntryWords, Index, IndexStat, MaybeWords, NextEntry, Scan, Violation,
 };
 pub use crate::registry::{
-    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Visit,
+    Build, Contract, Entry, Nodes, Opening, Persists, Salvaged, Setting, Settings, Values, Visit,
 };
 pub use crate::{Error, Result};
 pub use crate::{media_of, methods_of_entries, methods_of_trees, words_of_entries};

@@ -145,10 +145,9 @@ fn live_in(word: u64) -> u64 {
 impl Format for Layout {
     const ENGINE: (u16, &'static str) = (super::entry::ID, super::entry::NAME);
 
-    fn of_root(word: u64) -> Result<Self> {
-        let design = DESIGNS.get((word >> 8) as usize).map(|(design, ..)| *design);
-        let layout = design.and_then(|design| Self::new(design, (word & 0xff) as usize).ok());
-        layout.ok_or_else(|| Error::corrupt(0, "a root that names no design of nodes"))
+    fn of_root(word: u64) -> Option<Self> {
+        let (design, ..) = *DESIGNS.get((word >> 8) as usize)?;
+        Self::new(design, (word & 0xff) as usize).ok()
     }
 
     fn to_root(self) -> u64 {

@@ -216,6 +216,9 @@ pub struct Args {
     /// Also measure recovery, after a clean close and after a crash
     #[arg(long)]
     pub(crate) recover: bool,
+    /// Threads that recover a tree; all cores, if none are named.
+    #[arg(skip)]
+    pub(crate) recovery_threads: Option<usize>,
     /// The memory pages: huge ones if the medium asks for them and the system grants them, or 4 KiB for all, to compare media
     #[arg(long, value_enum, default_value = "huge")]
     pub(crate) pages: Pages,

@@ -5,6 +5,7 @@ use std::time::Instant;
 use engines::index::Profile;
 
 use super::args::Args;
+use super::report::median;
 use super::subject::{Bench, Operations, count_of};
 use super::workload::{Script, Step};
 use crate::failure::{Failure, Result};
@@ -60,6 +61,31 @@ pub(crate) fn shares(args: &Args) -> Result<Shares> {
     let share = |ns: u64| 100.0 * ns as f64 / sum.total_ns.max(1) as f64;
     let (leaf, inner, pmwcas) = (share(sum.leaf_ns), share(sum.inner_ns), share(sum.pmwcas_ns));
     Ok(Shares { leaf, inner, pmwcas, rest: (100.0 - leaf - inner - pmwcas).max(0.0) })
+}
+
+/// Nanoseconds that a split adds to an insert, for engines that count splits. Each insert of a workload is timed alone. For each
+/// number of splits, the median of inserts with no split is subtracted from that of inserts with so many.
+pub(crate) fn split_ns(args: &Args) -> Result<f64> {
+    let (bench, keys) = (Bench::create(args)?, args.keys_drawn());
+    let (script, subject, mut buffer) = (Script::new(args, &keys, 0), bench.subject(), Vec::new());
+    let splits = || count_of(&bench.counters(), "splits");
+    let (mut before, mut taken) = (splits(), Vec::<Vec<f64>>::new());
+    for step in script.steps() {
+        let start = Instant::now();
+        subject.step(step, &mut buffer)?;
+        let ns = start.elapsed().as_nanos() as f64;
+        let after = splits();
+        let made = (after - std::mem::replace(&mut before, after)) as usize;
+        taken.resize_with(taken.len().max(made + 1), Vec::new);
+        taken[made].push(ns);
+    }
+    let without = taken.first().map_or(f64::NAN, |none| median(none));
+    let (mut added, mut count) = (0.0, 0);
+    for (made, ns) in taken.iter().enumerate().skip(1).filter(|(_, ns)| !ns.is_empty()) {
+        added += ns.len() as f64 * (median(ns) - without);
+        count += ns.len() * made;
+    }
+    Ok(added / count as f64)
 }
 
 /// An operation, how many operations of PMwCAS it takes, and their words together.

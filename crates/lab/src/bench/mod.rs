@@ -20,7 +20,7 @@ use std::time::Instant;
 
 pub use args::Args;
 pub(crate) use args::{Distribution, MediumChoice, Workload};
-pub(crate) use inside::{Shares, shares, words};
+pub(crate) use inside::{Shares, shares, split_ns, words};
 
 use crate::failure::{Failure, Result};
 use crate::notes::{Notes, Said};

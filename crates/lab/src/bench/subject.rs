@@ -131,6 +131,9 @@ fn store_options(args: &Args) -> Result<Options> {
     if let Some(line_store) = args.line_store {
         options = options.line_store(line_store);
     }
+    if let Some(threads) = args.recovery_threads {
+        options = options.recovery_threads(threads);
+    }
     if let Some(bytes) = args.log_bytes {
         options = options.log_bytes(bytes);
     }

@@ -29,7 +29,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 (node, Some(right)) => self.finish(guard, writing, &path, (&node, &right))?,
             }
         }
-        Err(Error::corrupt(self.root, "a node that its parent never leads to"))
+        Err(Error::contended(self.root))
     }
 
     /// Gives a key this value, if `condition` holds.

@@ -175,7 +175,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 }
                 moves += 1;
                 if moves > MOVES_MAX {
-                    return Err(Error::corrupt(node.offset, "siblings that run in a circle"));
+                    return Err(Error::contended(node.offset));
                 }
                 node = right;
                 continue;
@@ -248,7 +248,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
                 None => return Ok((leaf, look)),
             }
         }
-        Err(Error::corrupt(leaf.offset, "siblings that run in a circle"))
+        Err(Error::contended(leaf.offset))
     }
 
     /// Calls `use_entry` with the entry of a key, once what was read is durable. O(log n).

@@ -57,6 +57,8 @@
 mod change;
 mod find;
 mod node;
+#[cfg(test)]
+mod tests;
 mod whole;
 
 use std::marker::PhantomData;

@@ -22,7 +22,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
     fn unopened(pool: &Pool<M>, words: &[u64; ROOT_WORDS]) -> Result<Self> {
         let entries = words[ROOT_ENTRIES];
         if !(ENTRIES_MIN..=ENTRIES_MAX).contains(&entries) {
-            return Err(Error::corrupt(0, "a root that names no size of nodes"));
+            return Err(Error::corrupt(words[ROOT_OFFSET], format!("a tree with {entries} entries a node")));
         }
         Ok(Self {
             pool: pool.clone(),

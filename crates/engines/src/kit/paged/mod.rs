@@ -67,7 +67,7 @@ use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
 use super::latch::Latch;
 use crate::index::{Codec, Index, MaybeWords};
 use crate::registry::Settings;
-use crate::{Result, methods_of_entries, methods_of_trees, words_of_entries};
+use crate::{Error, Result, methods_of_entries, methods_of_trees, words_of_entries};
 
 pub use super::{checked, unchecked};
 pub use log::{HEAD_WRITES_MAX, Redo};
@@ -80,8 +80,8 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     /// The most words that a split or a merge changes at once.
     const LOG_WRITES_MAX: usize = HEAD_WRITES_MAX;
 
-    /// The format of the tree at a root, from the root's second word.
-    fn of_root(word: u64) -> Result<Self>;
+    /// The format of the tree at a root, from the root's second word; `None` if the word names none.
+    fn of_root(word: u64) -> Option<Self>;
 
     /// The root's second word.
     fn to_root(self) -> u64;
@@ -179,7 +179,18 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
 
     /// The settings with which the tree of a root was made.
     pub fn settings_of(root: &TreeRoot) -> Result<Settings> {
-        Ok(F::of_root(root.words[ROOT_FORMAT])?.to_settings())
+        Ok(Self::format_of(&root.words)?.to_settings())
+    }
+
+    /// The format that a root names.
+    fn format_of(words: &[u64; ROOT_WORDS]) -> Result<F> {
+        let word = words[ROOT_FORMAT];
+        F::of_root(word).ok_or_else(|| {
+            let engine = F::ENGINE.1;
+            let what =
+                format!("a tree whose root names no nodes of {engine}: word {ROOT_FORMAT} is {word:#x}");
+            Error::corrupt(words[ROOT_ANCHOR], what)
+        })
     }
 
     /// The tree at a root, not recovered.
@@ -187,7 +198,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         Ok(Self {
             pool: pool.clone(),
             anchor: words[ROOT_ANCHOR],
-            format: F::of_root(words[ROOT_FORMAT])?,
+            format: Self::format_of(words)?,
             latch: Latch::new()?,
             recovery_ns: 0,
             recovered_from_crash: false,

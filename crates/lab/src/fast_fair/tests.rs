@@ -1,0 +1,30 @@
+use std::ops::Bound;
+
+use engines::index::{WordCodec, WordIndex};
+use medium::Ram;
+use pool::PoolOptions;
+
+use super::*;
+
+/// A bounded number of attempts that runs out says that nothing was changed, and not that the tree is corrupt.
+#[test]
+fn siblings_that_never_end_are_contention() {
+    let pool = Pool::open(Ram::new(64 << 20).unwrap(), PoolOptions::default()).unwrap();
+    let mut tree = FastFair::<Ram, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    for key in 1..=3 {
+        assert!(WordIndex::write(&tree, key, Some(key), Condition::Absent).unwrap());
+    }
+    let guard = pool.pin();
+    let leaf = tree.root(&guard).unwrap();
+    leaf.publish_sibling(&guard, leaf.offset);
+    let is_contended = |error: Option<Error>| matches!(error, Some(Error::Contended { offset, .. }) if offset == leaf.offset);
+    assert!(is_contended(WordIndex::get(&tree, 9).err()));
+    let bounds = Bounds { lower: Bound::Included(9_u64.to_be_bytes().to_vec()), ..Bounds::all() };
+    let mut range = tree.range(bounds, Direction::Forward).unwrap();
+    assert!(is_contended(range.next_into(&mut Vec::new(), &mut Vec::new()).err()));
+    drop(range);
+    // A sibling that no parent leads to is entered in one, again and again.
+    tree.is_unfinished = true;
+    let written = WordIndex::write(&tree, 9, Some(9), Condition::Absent);
+    assert!(matches!(written, Err(Error::Contended { offset, .. }) if offset == tree.root), "{written:?}");
+}
