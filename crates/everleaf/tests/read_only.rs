@@ -229,7 +229,8 @@ fn a_reader_that_asks_for_a_medium_without_a_log_needs_no_name_of_one() -> Resul
     fill(&store, Engine::RNTREE)?;
     store.close()?;
     let mut bytes = fs::read(&path).unwrap();
-    bytes[pool::MEDIUM_LINE as usize] ^= 1;
+    // Both halves of the line.
+    [0, 32].into_iter().for_each(|half| bytes[pool::MEDIUM_LINE as usize + half] ^= 1);
     fs::write(&path, &bytes).unwrap();
     assert!(reader(&path).unwrap_err().to_string().contains("open it as mapped memory"));
     let asked = Options::new().read_only(true).medium(MediumChoice::Dax).open(&path)?;

@@ -77,6 +77,14 @@ impl Holes {
         self.units.lock().remove(unit..unit + 1);
     }
 
+    /// The units of a range are no holes, or must not be taken for some.
+    pub(crate) fn forget_all(&self, start: u64, end: u64) {
+        let units = units_of(start, end);
+        if !units.is_empty() {
+            self.units.lock().remove(units);
+        }
+    }
+
     /// Nothing is known beyond `length`.
     pub(crate) fn cut(&self, length: u64) {
         self.units.lock().remove(length / RELEASE_BYTES..u64::MAX);

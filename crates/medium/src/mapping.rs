@@ -213,7 +213,8 @@ impl Mapping {
         let action = "measure a file of";
         let length = file.metadata().map_err(|source| MapError { action, bytes: 0, source })?.len();
         let wanted = RESERVE_BYTES_WANTED.max(length.saturating_mul(2));
-        let mapping = Self::reserve(Backing::Copy, length, u64::MAX, wanted)?;
+        let mut mapping = Self::reserve(Backing::Copy, length, u64::MAX, wanted)?;
+        mapping.holes = Arc::new(Holes::find(file, length, |_, _| Ok(()))?);
         if length > 0 {
             mapping.map_private(file, 0, length)?;
             // A load from a hole of a file system in memory takes a page, or ends the process if there is none.
@@ -354,7 +355,11 @@ impl Mapping {
     /// Gives holes room on the disk again.
     pub(crate) fn reserve_room(&self, start: u64, end: u64) -> Result<(), MediumError> {
         match &self.backing {
-            Backing::Memory | Backing::Copy => Ok(()),
+            Backing::Memory => Ok(()),
+            Backing::Copy => {
+                self.holes.forget_all(start, end);
+                Ok(())
+            }
             Backing::Shared { disk, .. } => self.holes.fill(disk, start, end),
             Backing::Private { io } => self.holes.fill(&**io, start, end),
         }

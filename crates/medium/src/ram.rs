@@ -60,6 +60,15 @@ unsafe impl Medium for Ram {
         self.mapping.shrink(length)
     }
 
+    fn reserve(&self, start: u64, bytes: u64) -> Result<(), MediumError> {
+        self.mapping.reserve_room(start, start + bytes)
+    }
+
+    #[inline]
+    fn is_hole(&self, offset: u64) -> bool {
+        self.is_copy && self.mapping.holes().has(offset)
+    }
+
     fn cut(&self, length: u64) -> Result<(), MediumError> {
         self.mapping.cut(length)
     }

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let done = serde_json::json!({ "trees": trees, "stored": entries });
     if let Err(failure) = restored {
         let words =
-            format!("{} of {} restored", progress::many(entries, "entry"), progress::were(trees, "tree"));
+            format!("{} restored, of {}", progress::were(entries, "entry"), progress::many(trees, "tree"));
         return Err(failure.after(words, done));
     }
     let words = format!("{} in {}", progress::many(entries, "entry"), progress::many(trees, "tree"));

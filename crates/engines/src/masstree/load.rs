@@ -47,6 +47,8 @@ struct Load<'l, M: Medium> {
     /// Entries that the source gave, and that are not written yet. The first `waiting` are in use.
     read: Vec<(Vec<u8>, Vec<u8>)>,
     waiting: usize,
+    /// The source has come to its end, and is not called again.
+    is_read: bool,
 }
 
 impl<M: Medium> Drop for Load<'_, M> {
@@ -77,6 +79,7 @@ impl<M: Medium> Core<M> {
             entries: 0,
             read: Vec::new(),
             waiting: 0,
+            is_read: false,
         };
         load.run(next).map_err(|stop| stop.error_or(|| Error::NotEmpty))?;
         Ok(load.entries)
@@ -132,13 +135,14 @@ impl<M: Medium> Load<'_, M> {
     /// Reads entries for a border node, or fewer if they are long; returns whether there were any.
     fn read_some(&mut self, next: &mut NextEntry<'_>) -> Result<bool> {
         let mut bytes = 0;
-        while self.waiting < self.per_node && bytes < STEP_BYTES {
+        while !self.is_read && self.waiting < self.per_node && bytes < STEP_BYTES {
             if self.read.len() == self.waiting {
                 self.read.push(Default::default());
             }
             let (before, rest) = self.read.split_at_mut(self.waiting);
             let (key, value) = &mut rest[0];
-            if !next(key, value)? {
+            self.is_read = !next(key, value)?;
+            if self.is_read {
                 break;
             }
             let last = before.last().map_or(&self.last, |(key, _)| key);

@@ -59,8 +59,10 @@ fn a_load_holds_up_nobody() {
     const ENTRIES: u64 = 100;
     let tree = &tree(64 << 20);
     let before = tree.epoch_stat().running;
-    let mut keys = 0..ENTRIES;
+    let (mut keys, mut is_over) = (0..ENTRIES, false);
     let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+        assert!(!is_over, "a source is not called after its end");
+        is_over = keys.is_empty();
         let Some(number) = keys.next() else { return Ok(false) };
         tree.sync()?;
         assert_eq!(tree.stat()?.keys, 0);
