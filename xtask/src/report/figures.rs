@@ -126,6 +126,16 @@ fn engines() -> Result<Vec<Engine>, Failure> {
         .collect())
 }
 
+/// The names of these engines, and of their variants: the same engine with other defaults, under its name and a word more.
+fn with_variants(engines: &[Engine]) -> Result<Vec<String>, Failure> {
+    let is_of = |name: &str, engine: &str| {
+        name.strip_prefix(engine).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let mut names = super::engine_names(&["--all"])?;
+    names.retain(|name| engines.iter().any(|(engine, _)| is_of(name, engine)));
+    Ok(names)
+}
+
 fn row<const N: usize>(keys: [&str; N], options: &[&str]) -> Row {
     let always = ["crash", "--json", "--quiet", "--engine", keys[0], "--codec", keys[1]];
     let arguments = always.iter().chain(options).map(|text| (*text).to_owned()).collect();
@@ -169,13 +179,10 @@ fn threads(engines: &[Engine], Extent { preemptions, random_ops, .. }: Extent) -
     rows
 }
 
-/// One fault at a time, of each engine.
-fn mutants(engines: &[Engine]) -> Vec<Row> {
+/// One fault at a time, of each engine and variant.
+fn mutants(names: &[String]) -> Vec<Row> {
     let arguments = |engine: &str| ["--json", "--engine", engine].map(str::to_owned).to_vec();
-    engines
-        .iter()
-        .map(|(engine, _)| Row { keys: vec![engine.clone()], arguments: arguments(engine) })
-        .collect()
+    names.iter().map(|name| Row { keys: vec![name.clone()], arguments: arguments(name) }).collect()
 }
 
 fn build() -> Result<(), Failure> {
@@ -201,11 +208,9 @@ pub(super) fn measure(extent: Extent, exhibits: usize, renewal: Renewal<'_>) -> 
     build()?;
     output("cargo", &["test", "--release", "--quiet", "--package", "everleaf-sim", "--test", "museum"])?;
     let engines = engines()?;
-    if let Some(engine) = renewal.engine.filter(|engine| !engines.iter().any(|(known, _)| known == engine)) {
-        return Err(Failure::NoEngine {
-            engine: engine.to_owned(),
-            known: engines.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
-        });
+    let names = with_variants(&engines)?;
+    if let Some(engine) = renewal.engine.filter(|engine| !names.iter().any(|name| name == engine)) {
+        return Err(Failure::NoEngine { engine: engine.to_owned(), known: names.join(", ") });
     }
     let sequences = SEQUENCES.measure(&sequences(&engines, extent), renewal, |row| {
         cells(EVERLEAF, row, &["traces", "points", "images_avoided", "recoveries", "violations"])
@@ -213,7 +218,7 @@ pub(super) fn measure(extent: Extent, exhibits: usize, renewal: Renewal<'_>) -> 
     let threads = THREADS.measure(&threads(&engines, extent), renewal, |row| {
         cells(EVERLEAF, row, &["schedules", "points", "recoveries", "violations"])
     })?;
-    let mutants = MUTANTS.measure(&mutants(&engines), renewal, |row| {
+    let mutants = MUTANTS.measure(&mutants(&names), renewal, |row| {
         cells(MUTANTS_EXAMPLE, row, &["mutants", "killed", "justified", "survived", "unused"])
     })?;
     Ok(format!(
@@ -230,7 +235,7 @@ pub(super) fn stale(figures: &str, extent: Extent, exhibits: usize) -> Result<Ve
     for (table, rows) in [
         (SEQUENCES, sequences(&engines, extent)),
         (THREADS, threads(&engines, extent)),
-        (MUTANTS, mutants(&engines)),
+        (MUTANTS, mutants(&with_variants(&engines)?)),
     ] {
         if !table.is_in(figures, &rows) {
             let name = table.name;
